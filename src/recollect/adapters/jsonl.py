@@ -1,0 +1,204 @@
+"""Reading a JSON-lines file from a cursor, whatever state it is in.
+
+Lines end at the byte `\\n` and nowhere else: the agents write U+2028 and its kin raw inside strings.
+An unfinished last line is left for the next sweep. What orjson refuses is tried again more patiently,
+because NUL blocks, glued records, lone surrogates and numbers of 5,000 digits are all real.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from recollect.adapters.files import open_beneath
+from recollect.adapters.protocol import BadLine, Checkpoint, Cursor, Source
+
+BLOCK_BYTES = 1024 * 1024
+FINGERPRINT_BYTES = 256
+LINE_LIMIT_BYTES = 256 * 1024 * 1024
+BATCH_LINES = 1000
+BATCH_BYTES = 4 * 1024 * 1024
+KEPT_BAD_BYTES = 64 * 1024
+
+Line = tuple[int, int, bytes]  # number from 1, offset, content without its line end
+
+
+class LineReader:
+    """The complete lines of a source from a cursor on, read through one descriptor to its end.
+
+    If the file is not the one the cursor was made for, reading starts at 0 with an empty `state`.
+    """
+
+    def __init__(self, source: Source, cursor: Cursor | None) -> None:
+        self._fd = open_beneath(source.root, source.path)
+        if cursor is None or not self._continues(cursor):
+            cursor = Cursor()
+        self.state: dict[str, Any] = dict(cursor.state)
+        self.offset = cursor.offset
+        self.line = cursor.line
+        self._told = (cursor.line, cursor.offset)
+        self.too_long: list[BadLine] = []
+
+    def _continues(self, cursor: Cursor) -> bool:
+        return (
+            os.fstat(self._fd).st_size >= cursor.offset
+            and self._head(cursor.offset) == cursor.head
+            and self._tail(cursor.offset) == cursor.tail
+        )
+
+    def _head(self, offset: int) -> str:
+        return fingerprint(os.pread(self._fd, min(FINGERPRINT_BYTES, offset), 0))
+
+    def _tail(self, offset: int) -> str:
+        start = max(0, offset - FINGERPRINT_BYTES)
+        return fingerprint(os.pread(self._fd, offset - start, start))
+
+    def __iter__(self) -> Iterator[Line]:
+        """Yield complete lines; `offset` and `line` are already past the line that is yielded."""
+        try:
+            yield from self._lines()
+        finally:
+            os.close(self._fd)
+
+    def _lines(self) -> Iterator[Line]:
+        position = self.offset
+        rest: list[bytes] = []
+        while block := os.pread(self._fd, BLOCK_BYTES, position):
+            position += len(block)
+            first, *others = block.split(b"\n")
+            rest.append(first)
+            if not others:
+                self._drop_if_too_long(rest)
+                continue
+            yield self._line(b"".join(rest))
+            for raw in others[:-1]:
+                yield self._line(raw)
+            rest = [others[-1]]
+
+    def _line(self, raw: bytes) -> Line:
+        start = self.offset
+        self.offset += len(raw) + 1
+        self.line += 1
+        return self.line, start, raw
+
+    def _drop_if_too_long(self, rest: list[bytes]) -> None:
+        """Keep the first bytes of an endless line and count the others, so that memory stays bounded."""
+        if sum(map(len, rest)) > LINE_LIMIT_BYTES:
+            self.too_long.append(BadLine(self.line + 1, self.offset, "line too long", rest[0][:KEPT_BAD_BYTES]))
+            self.offset += sum(map(len, rest))
+            rest.clear()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether enough has been read that the adapter should yield a checkpoint."""
+        line, offset = self._told
+        return self.line - line >= BATCH_LINES or self.offset - offset >= BATCH_BYTES
+
+    def checkpoint(self, state: Mapping[str, Any], at: tuple[int, int] | None = None) -> Checkpoint:
+        """Mark that everything before the current line's end (or before `at`: line, offset) was yielded.
+
+        `at` is for lines read but not settled yet, such as the chunks of a message still open.
+        """
+        line, offset = at or (self.line, self.offset)
+        told_line, told_offset = self._told
+        self._told = (self.line, self.offset)
+        cursor = Cursor(offset, line, self._head(offset), self._tail(offset), state)
+        return Checkpoint(cursor, self.line - told_line, self.offset - told_offset)
+
+
+def read_rewritten(source: Source, cursor: Cursor | None, limit: int = 64 * 1024 * 1024) -> tuple[bytes, Checkpoint] | None:
+    """Read a file that its agent replaces as a whole; None if its content is the one already read."""
+    fd = open_beneath(source.root, source.path)
+    with os.fdopen(fd, "rb") as file:
+        content = file.read(limit)
+    head = fingerprint(content)
+    if cursor is not None and cursor.head == head:
+        return None
+    return content, Checkpoint(Cursor(offset=len(content), head=head), content.count(b"\n") or 1, len(content))
+
+
+def fingerprint(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What could be read of a line. `bad` says what was wrong with the rest; `is_lossy` that
+    characters which are no Unicode were replaced by U+FFFD."""
+
+    records: list[Any]
+    bad: str | None = None
+    is_lossy: bool = False
+
+
+def salvage(raw: bytes) -> Salvaged:
+    """Parse a line that may be damaged: every complete record in it, and what was wrong."""
+    text = raw.strip(b"\r \t\x00").removeprefix(b"\xef\xbb\xbf")
+    if not text:
+        return Salvaged([], "block of NUL bytes" if b"\x00" in raw else None)
+    nul = "block of NUL bytes" if b"\x00" in raw else None
+    try:
+        return Salvaged([orjson.loads(text)], nul)
+    except orjson.JSONDecodeError:
+        return _salvage_patiently(text, nul)
+
+
+def _salvage_patiently(text: bytes, bad: str | None) -> Salvaged:
+    decoded = text.decode("utf-8", "replace")
+    is_lossy = "\ufffd" in decoded
+    records: list[Any] = []
+    while decoded:
+        try:
+            record, end = _DECODER.raw_decode(decoded)
+        except RecursionError:
+            return Salvaged(records, "nested too deeply", is_lossy)
+        except ValueError:
+            return _resynchronise(decoded, records, is_lossy)
+        cleaned, lossy = _without_surrogates(record)
+        records.append(cleaned)
+        is_lossy = is_lossy or lossy
+        decoded = decoded[end:].lstrip()
+    return Salvaged(records, bad, is_lossy)
+
+
+# A record that follows a torn one on the same line begins with a key the agents begin records with.
+_RECORD_START = re.compile(r'\{"(?:parentUuid|type|uuid|timestamp|method|params|sessionId|id|display|session_id|ts)":')
+
+
+def _resynchronise(decoded: str, records: list[Any], is_lossy: bool) -> Salvaged:
+    for match in _RECORD_START.finditer(decoded, 1):
+        try:
+            record, end = _DECODER.raw_decode(decoded, match.start())
+        except (ValueError, RecursionError):
+            continue
+        if not decoded[end:].strip():
+            cleaned, lossy = _without_surrogates(record)
+            return Salvaged([*records, cleaned], "cut off, the next record glued to it", is_lossy or lossy)
+    return Salvaged(records, "not JSON", is_lossy)
+
+
+def _integer(digits: str) -> int | str:
+    """A number too long for 64 bits is kept as text: no database column takes it."""
+    if len(digits) > 19:
+        return digits
+    value = int(digits)
+    return value if -(2**63) <= value < 2**63 else digits
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer, parse_constant=str)
+
+
+def _without_surrogates(value: Any) -> tuple[Any, bool]:
+    """Replace lone surrogates: they are no characters, and SQLite refuses them."""
+    encoded = json.dumps(value, ensure_ascii=False)
+    try:
+        encoded.encode()
+    except UnicodeEncodeError:
+        clean = encoded.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        return json.loads(clean), True
+    return value, False

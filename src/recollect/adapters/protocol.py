@@ -1,0 +1,224 @@
+"""The contract between Recollect and one agent's files.
+
+An adapter finds the files an agent leaves on disk and turns each into records. It keeps nothing
+between calls: what it must remember about a file (open messages, running totals) goes into the
+cursor's `state`, which is committed in the same transaction as the records.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+STATE_LIMIT_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file that holds a session, a part of one, or facts about several.
+
+    `kind` is the adapter's own word for what the file is. `is_rewritten` files are replaced as a whole
+    by the agent: they have no offset and are read again whenever their content hash changes.
+    """
+
+    agent: str
+    kind: str
+    root: Path
+    path: Path
+    is_rewritten: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where reading of a source goes on, and the adapter's own state at that point.
+
+    `line` counts the complete lines before `offset`. `head` and `tail` are hashes of the file's first bytes
+    and of the bytes just before `offset`: if either has changed, the file is read again from its start.
+    """
+
+    offset: int = 0
+    line: int = 0
+    head: str = ""
+    tail: str = ""
+    state: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SessionInfo:
+    """What a source tells about a session beyond its events; None means it does not say.
+
+    Within one source a later SessionInfo overrides an earlier one field by field, except for the
+    fields named in FIRST_WINS. A session is made by its events: infos alone make none.
+    `title_rank`: 3 the user named it, 2 the agent did, 1 a summary. The first prompt is used when no
+    source gives a title, so adapters do not make one up.
+    """
+
+    native_session_id: str
+    parent_native_id: str | None = None  # the session that spawned this sub-agent
+    root_native_id: str | None = None
+    spawn_call_id: str | None = None  # the call in the parent that spawned this sub-agent
+    base_native_id: str | None = None  # the session this one was forked from
+    base_end: str | None = None  # how much of the base it takes over, in the agent's own terms
+    session_class: str | None = None
+    cwd: str | None = None
+    git_root: str | None = None
+    git_remote: str | None = None
+    git_branch: str | None = None
+    agent_version: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    title: str | None = None
+    title_rank: int = 0
+    instructions: tuple[Mapping[str, str], ...] | None = None  # {"name", "sha256"}
+    metadata: Mapping[str, Any] | None = None  # small, shown as it is
+
+
+FIRST_WINS = frozenset({"cwd", "parent_native_id", "root_native_id", "spawn_call_id", "base_native_id", "base_end"})
+
+
+@dataclass(slots=True)
+class EventRecord:
+    """One event as its log tells it. The store adds seq, copy_of and what needs the whole session.
+
+    `native_id` and `block` make the event_uid. `position` orders events of a lane, whatever order
+    files arrive in. `parent_native_id` is the native id of the event (block 0) it follows; a record's
+    later blocks follow the block before, which the reader sees to. `copy_key` is what an agent's copy of
+    this record in another session would carry too (default: native_id). `is_provisional` events may be
+    replaced by a later reading: a message still being streamed, a file that is rewritten.
+    """
+
+    native_session_id: str
+    native_id: str
+    position: int
+    ts_ms: int | None
+    kind: str
+    payload: Mapping[str, Any]
+    summary: str
+    block: int = 0
+    lane: str = ""
+    parent_native_id: str | None = None
+    role: str | None = None
+    tool: str | None = None
+    call_id: str | None = None
+    status: str | None = None
+    is_error: bool = False
+    is_retry: bool = False
+    is_provisional: bool = False
+    copy_key: str | None = None
+    retry_key: str | None = None  # equal for two calls that do the same thing; see recollect.distillers
+    model: str | None = None
+    provider: str | None = None
+    content_type: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens of one model response or turn. The same `usage_id` told again: the larger figures win.
+
+    A copy of the response in a fork carries the same `usage_id`, so that it is counted once.
+    `input_tokens` excludes cache reads and writes; `output_tokens` includes reasoning.
+    """
+
+    native_session_id: str
+    usage_id: str
+    ts_ms: int | None
+    model: str | None
+    provider: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    usd: float | None = None
+
+
+@dataclass(slots=True)
+class CostTotal:
+    """The agent's own running total of money, sub-agents included.
+
+    A fork may carry on its parent's total: it then has the same `ledger`.
+    """
+
+    native_session_id: str
+    ledger: str
+    ts_ms: int | None
+    usd: float
+
+
+@dataclass(slots=True)
+class BadLine:
+    """A line that could not be read. Its bytes are kept (cut at 64 KiB), counted and listed."""
+
+    line: int
+    offset: int
+    reason: str
+    raw: bytes
+
+
+@dataclass(slots=True)
+class Skipped:
+    """Records left out on purpose, by the name they have on the adapter's skip list."""
+
+    native_type: str
+    count: int = 1
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Everything before `cursor` has been yielded: the writer may commit here.
+
+    `lines` and `bytes` were read since the checkpoint before.
+    """
+
+    cursor: Cursor
+    lines: int
+    bytes: int
+
+
+Record = SessionInfo | EventRecord | Usage | CostTotal | BadLine | Skipped | Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class AgentProfile:
+    """What front ends need to know of an agent."""
+
+    display_name: str
+    session_variable: str | None = None  # environment variable that names the current session
+    resume_command: tuple[str, ...] = ()  # "{id}" stands for the native session id
+    # (path below home, key, least good value, advice): a setting doctor looks at, e.g. a short retention
+    settings_advice: tuple["SettingAdvice", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingAdvice:
+    """A setting in an agent's JSON settings file that makes it delete its own logs."""
+
+    path: str
+    key: str
+    default: int
+    at_least: int
+    advice: str
+
+
+class Adapter(Protocol):
+    """Reader of one agent's files. Under a dozen members, and no more."""
+
+    agent: str
+    home: str
+    home_variable: str
+    version: int  # a higher one makes every source of this agent be read again from its start
+    profile: AgentProfile
+
+    def discover(self, root: Path) -> Iterator[Source]:
+        """Find the files below `root` that hold sessions; never anything outside its allow-list."""
+        ...
+
+    def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:
+        """Yield what the source tells from `cursor` on, with a Checkpoint now and then and at the end.
+
+        Raises SourceUnreadable if it cannot be opened safely; one bad line is a BadLine instead.
+        """
+        ...

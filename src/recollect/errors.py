@@ -1,0 +1,73 @@
+"""Every error Recollect raises on purpose.
+
+    RecollectError            the user can act on it                  exit 1
+      UsageError              the call itself is wrong                exit 2
+      NotFound                nothing has that id or name             exit 4
+      Ambiguous               several things have that id or name     exit 5
+      Busy                    another process holds the lock          exit 6
+      StoreUnusable           the store cannot be used by this version  exit 7
+        StoreTooNew           written by a newer version
+        StoreDamaged          a file of the store is not what it should be
+      StoreUnwritable         full disk, read-only disk               exit 1
+      BadConfig               a setting cannot be read                exit 1
+      SourceUnreadable        one source could not be read; the sweep records it and goes on
+
+`message` is one sentence without a full stop, the value last; `hint` says what to do next.
+"""
+
+
+class RecollectError(Exception):
+    """Base of all errors a user can act on."""
+
+    code = "error"
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(RecollectError):
+    code = "usage"
+    exit_code = 2
+
+
+class NotFound(RecollectError):
+    code = "not_found"
+    exit_code = 4
+
+
+class Ambiguous(RecollectError):
+    code = "ambiguous"
+    exit_code = 5
+
+
+class Busy(RecollectError):
+    code = "busy"
+    exit_code = 6
+
+
+class StoreUnusable(RecollectError):
+    code = "store_unusable"
+    exit_code = 7
+
+
+class StoreTooNew(StoreUnusable):
+    code = "store_too_new"
+
+
+class StoreDamaged(StoreUnusable):
+    code = "store_damaged"
+
+
+class StoreUnwritable(RecollectError):
+    code = "store_unwritable"
+
+
+class BadConfig(RecollectError):
+    code = "bad_config"
+
+
+class SourceUnreadable(RecollectError):
+    code = "source_unreadable"
