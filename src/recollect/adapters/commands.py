@@ -1,0 +1,85 @@
+"""What adapters of all agents say alike about text, shell commands and inline media."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from recollect.schema import SUMMARY_CHARS, TEST_RUN, TOOL_CALL
+
+# A runner counts as such only where a command may start: after a separator, `sudo`, an assignment, a launcher.
+_LAUNCHERS = r"(?:(?:sudo|time|env|npx|bunx|uv run|poetry run|pdm run|hatch run|pipenv run|rye run|xvfb-run|timeout \S+|[A-Z_][A-Z0-9_]*=\S*)\s+)*"
+_PYTHON = r"(?:\S*/)?python[0-9.]*\s+(?:-\S+\s+)*-m\s+"
+_RUNNERS = (
+    rf"(?:{_PYTHON})?(?:\S*/)?(?:pytest|py\.test|nose2?|tox|nox)\b",
+    rf"{_PYTHON}(?:unittest|doctest)\b",
+    r"(?:\S*/)?(?:jest|vitest|mocha|ava|karma|playwright test|cypress run|phpunit|rspec|bats|ctest|busted)\b",
+    r"(?:npm|pnpm|yarn|bun|deno)\s+(?:run\s+)?(?:-\S+\s+)*(?:test|t|vitest|jest)(?=$|[\s:;&|])",
+    r"(?:go|cargo|dotnet|swift|mix|zig build|flutter|dart|sbt|lein|stack|cabal|dune|rake|bundle exec rake|rails|crystal)\s+(?:test|spec|nextest)\b",
+    r"(?:\S*/)?(?:mvnw?|gradlew?)\s+(?:\S+\s+)*(?:test|verify|check)\b",
+    r"make\s+(?:-\S+\s+)*(?:test|tests|check)(?=$|[\s;&|-])",
+    r"node\s+(?:-\S+\s+)*--test\b",
+    r"bazel\s+test\b",
+)
+_TEST_COMMAND = re.compile(rf"(?:^|[;&|(\n]\s*|&&\s*){_LAUNCHERS}(?:{'|'.join(_RUNNERS)})")
+_SPACES = re.compile(r"\s+")
+
+
+def is_test_command(command: str) -> bool:
+    """Whether a shell command runs a test suite."""
+    return _TEST_COMMAND.search(command[:20_000]) is not None
+
+
+def shell_kind(command: str) -> str:
+    return TEST_RUN if is_test_command(command) else TOOL_CALL
+
+
+def summarise(text: str) -> str:
+    """One line of at most SUMMARY_CHARS characters, without control characters."""
+    line = _SPACES.sub(" ", text[: SUMMARY_CHARS * 4]).strip()
+    line = "".join(char for char in line if char.isprintable())
+    return line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1].rstrip() + "…"
+
+
+def retry_key(tool: str, arguments: Any) -> str:
+    """Equal for two calls of the same tool with the same arguments, whatever their white space."""
+    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS).decode()
+    normal = f"{tool}\x1f{_SPACES.sub(' ', text).strip()}"
+    return hashlib.blake2b(normal.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def media_reference(kind: str, mime: str | None, data: str, path: str | None = None) -> dict[str, Any]:
+    """What is kept of inline base64 media: never the bytes themselves."""
+    try:
+        content = base64.b64decode(data.partition("base64,")[2] or data)
+    except ValueError:
+        content = data.encode("utf-8", "replace")
+    reference: dict[str, Any] = {"kind": kind, "mime": mime, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    return reference | ({"path": path} if path else {})
+
+
+def parse_time_ms(value: Any) -> int | None:
+    """Milliseconds since 1970 of an RFC 3339 text; None for anything else, or for a year no clock shows."""
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    if moment.tzinfo is None or not 1970 <= moment.year <= 9000:
+        return None
+    return round(moment.timestamp() * 1000)
+
+
+def positive_int(value: Any) -> int:
+    """A count as told by a log; 0 for what is no count and for what no 64-bit column takes."""
+    return value if isinstance(value, int) and 0 < value < 2**63 else 0
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """The value if it is an object, else an empty one: logs hold strings where objects are usual."""
+    return value if isinstance(value, dict) else {}
