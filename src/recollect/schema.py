@@ -6,7 +6,7 @@ happened in it. Records are frozen: adapters make them, the store keeps them, do
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 SCHEMA_VERSION = 1
@@ -143,6 +143,7 @@ class Session:
     sources: tuple[SessionSource, ...]
     schema_version: int
     content_hash: str | None
+    spawn_call_id: str | None
     discovered_at: str | None
     ingested_at: str | None
     analyzed_at: str | None
@@ -197,3 +198,11 @@ class Problem:
     reason: str
     excerpt: str
     found_at: str
+
+
+def as_json(record: Session | Event | Problem) -> dict[str, Any]:
+    """A record as every door prints it: the documented names, nested cost, None for what is absent."""
+    found = asdict(record)
+    if "session_class" in found:
+        return {("class" if name == "session_class" else name): value for name, value in found.items()}
+    return found

@@ -59,6 +59,7 @@ class SessionInfo:
     spawn_call_id: str | None = None  # the call in the parent that spawned this sub-agent
     base_native_id: str | None = None  # the session this one was forked from
     base_end: str | None = None  # how much of the base it takes over, in the agent's own terms
+    born_ms: int | None = None  # first timestamp in the file, of any record: tells a copy from its original
     session_class: str | None = None
     cwd: str | None = None
     git_root: str | None = None
@@ -73,7 +74,7 @@ class SessionInfo:
     metadata: Mapping[str, Any] | None = None  # small, shown as it is
 
 
-FIRST_WINS = frozenset({"cwd", "parent_native_id", "root_native_id", "spawn_call_id", "base_native_id", "base_end"})
+FIRST_WINS = frozenset({"born_ms", "cwd", "parent_native_id", "root_native_id", "spawn_call_id", "base_native_id", "base_end"})
 
 
 @dataclass(slots=True)
@@ -119,7 +120,8 @@ class Usage:
     """Tokens of one model response or turn. The same `usage_id` told again: the larger figures win.
 
     A copy of the response in a fork carries the same `usage_id`, so that it is counted once.
-    `input_tokens` excludes cache reads and writes; `output_tokens` includes reasoning.
+    `input_tokens` excludes cache reads and writes; `output_tokens` includes reasoning. Where an agent's
+    figure for a session already has its sub-agents' in it, `includes_sub_agents` makes them be taken off again.
     """
 
     native_session_id: str
@@ -133,6 +135,7 @@ class Usage:
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     usd: float | None = None
+    includes_sub_agents: bool = False
 
 
 @dataclass(slots=True)

@@ -1,0 +1,352 @@
+"""The lasting row of a session: what its sources tell, and what its events add up to."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+from recollect.clock import now_ms
+from recollect.derive import Derived, changes, derive, doubled_prompts
+from recollect.pricing import estimate_usd
+from recollect.schema import (
+    ASSISTANT_MSG,
+    COMPLETION,
+    HISTORY_LANE,
+    HUMAN,
+    PROMPTS_ONLY,
+    SCHEMA_VERSION,
+    SUB_AGENT,
+    UNKNOWN,
+    USER_MSG,
+    session_uid,
+)
+from recollect.store import Store
+from recollect.store.sessions import SessionRow, SourceOfSession
+from recollect.store.streams import EventMark, StreamName, UsageMark
+
+TITLE_CHARS = 80
+DEFAULT_TASK_PATTERNS = (
+    r"\b(?!(?:UTF|ISO|SHA|RFC|GPT|MD|CVE|X)-)[A-Z][A-Z0-9]+(?:-[A-Z0-9]+)*-\d+(?:-T\d+)?\b",
+    r"(?<![\w/&])#\d+\b",
+)
+_ROWS_AT_ONCE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRules:
+    """The settings that shape a session's row."""
+
+    task_patterns: tuple[re.Pattern[str], ...] = field(
+        default_factory=lambda: tuple(re.compile(pattern) for pattern in DEFAULT_TASK_PATTERNS)
+    )
+
+
+def account_for(store: Store, rules: AccountRules, advance: Callable[[int, int], None]) -> list[str]:
+    """Bring the row of every dirty session up to date; return the uids of those that have one."""
+    family = _Family(store)
+    dirty = _with_relatives(store, family)
+    written: list[str] = []
+    for start in range(0, len(dirty), _ROWS_AT_ONCE):
+        streams = dirty[start : start + _ROWS_AT_ONCE]
+        rows = [row for stream in streams if (row := _row(store, family, rules, stream)) is not None]
+        store.sessions.put(rows)
+        store.streams.set_dirty([stream.id for stream in streams], False)
+        written += [row.session_uid for row, _ in rows]
+        advance(start + len(streams), len(dirty))
+    return written
+
+
+def _with_relatives(store: Store, family: "_Family") -> list[StreamName]:
+    """Dirty sessions with their sub-agents and roots: money and names are shared among them."""
+    dirty = {stream.id for stream in store.streams.dirty()}
+    related = {relative for stream in dirty for relative in family.relatives(stream)} - dirty
+    if related:
+        store.streams.set_dirty(related, True)
+    return store.streams.dirty()
+
+
+class _Family:
+    """Who spawned and who forked whom, over all sessions of the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._names = store.streams.names()
+        self._by_id = {stream: name for name, stream in self._names.items()}
+        self._parent: dict[tuple[str, str], str] = {}
+        self._root: dict[tuple[str, str], str] = {}
+        self._base: dict[tuple[str, str], str] = {}
+        for agent, native_id, first in store.streams.first_facts():
+            name = (agent, native_id)
+            for table, key in (
+                (self._parent, "parent_native_id"),
+                (self._root, "root_native_id"),
+                (self._base, "base_native_id"),
+            ):
+                if first.get(key) and first[key] != native_id:
+                    table.setdefault(name, first[key])
+        self._children: dict[tuple[str, str], list[int]] = {}
+        for (agent, native_id), parent in self._parent.items():
+            if (agent, native_id) in self._names:
+                self._children.setdefault((agent, parent), []).append(self._names[agent, native_id])
+        self._copied_from: dict[int, set[int]] = {}
+        for stream, owner in store.streams.copy_links():
+            self._copied_from.setdefault(stream, set()).add(owner)
+
+    def parent(self, agent: str, native_id: str) -> str | None:
+        return self._parent.get((agent, native_id))
+
+    def root(self, agent: str, native_id: str) -> str:
+        """The session at the top: told, or found by climbing; a cycle of claims ends."""
+        current = native_id
+        for _ in range(32):
+            above = self._root.get((agent, current)) or self._parent.get((agent, current))
+            if above is None or above == current:
+                break
+            current = above
+        return current
+
+    def uid(self, agent: str, native_id: str) -> str:
+        root = self.root(agent, native_id)
+        return session_uid(
+            agent,
+            native_id if native_id == root or native_id.startswith(f"{root}/") else f"{root}/{native_id}",
+        )
+
+    def children(self, agent: str, native_id: str) -> list[int]:
+        return self._children.get((agent, native_id), [])
+
+    def stream(self, agent: str, native_id: str | None) -> int | None:
+        return self._names.get((agent, native_id or ""))
+
+    def relatives(self, stream: int) -> set[int]:
+        agent, native_id = self._by_id[stream]
+        up = {
+            self.stream(agent, self.root(agent, native_id)),
+            self.stream(agent, self.parent(agent, native_id)),
+        }
+        down: set[int] = set()
+        waiting = [native_id]
+        while waiting:
+            for child in self.children(agent, waiting.pop()):
+                if child not in down:
+                    down.add(child)
+                    waiting.append(self._by_id[child][1])
+        return {relative for relative in up if relative is not None} | down
+
+    def originals(self, stream: int) -> set[int]:
+        """Sessions whose running totals this one may have taken over."""
+        agent, native_id = self._by_id[stream]
+        base = self.stream(agent, self._base.get((agent, native_id)))
+        return self._copied_from.get(stream, set()) | ({base} if base is not None else set())
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What all sources of a session tell together."""
+
+    first: dict[str, Any]
+    last: dict[str, Any]
+
+    @property
+    def title(self) -> str | None:
+        return next((title for rank in (3, 2, 1) if (title := self.last.get(f"title_{rank}"))), None)
+
+
+def _facts(infos: Sequence[dict[str, Any]]) -> _Facts:
+    """Merge the sources' tellings; a prompt history only fills what nobody else says."""
+    told = [info for info in infos if info["last"].get("session_class") != PROMPTS_ONLY]
+    aside = [info for info in infos if info["last"].get("session_class") == PROMPTS_ONLY]
+    first: dict[str, Any] = {}
+    for info in reversed([*told, *aside]):
+        first.update(info["first"])
+    last: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    for info in [*aside, *told]:
+        last.update(info["last"])
+        metadata.update(info["last"].get("metadata") or {})
+    return _Facts(first, last | {"metadata": metadata})
+
+
+@dataclass(slots=True)
+class _Money:
+    tokens: tuple[int, int, int, int, int]
+    usd: float | None
+    is_estimate: bool
+
+
+def _row(
+    store: Store, family: _Family, rules: AccountRules, stream: StreamName
+) -> tuple[SessionRow, list[SourceOfSession]] | None:
+    events = store.streams.events(stream.id)
+    if doubled := doubled_prompts(events):
+        store.streams.drop_events(doubled)
+        events = [event for event in events if event.lane != HISTORY_LANE]
+    if not events:
+        return None
+    derived = derive(events)
+    store.streams.set_marks(changes(events, derived))
+    facts = _facts(store.streams.infos(stream.agent, stream.native_id))
+    own = [event for event in events if event.copy_of is None] or events
+    sources = [
+        SourceOfSession(mark.host, mark.path, mark.size, mark.gone_ms) for mark in store.streams.sources(stream.id)
+    ]
+    money = _money(store, family, stream, own)
+    return _session_row(family, rules, stream, facts, events, own, derived, money, sources), sources
+
+
+def _session_row(
+    family: _Family,
+    rules: AccountRules,
+    stream: StreamName,
+    facts: _Facts,
+    events: list[EventMark],
+    own: list[EventMark],
+    derived: dict[int, Derived],
+    money: _Money,
+    sources: list[SourceOfSession],
+) -> SessionRow:
+    agent, native_id = stream.agent, stream.native_id
+    times = [event.ts_ms for event in own if event.ts_ms is not None]
+    started, ended = (min(times), max(times)) if times else (None, None)
+    parent = family.parent(agent, native_id)
+    base = facts.first.get("base_native_id")
+    prompt = _first_prompt(events)
+    # A session of copies only has no work of its own to count.
+    counted = [event for event in own if event.copy_of is None]
+    return SessionRow(
+        agent=agent,
+        native_session_id=native_id,
+        session_uid=family.uid(agent, native_id),
+        root_session_uid=family.uid(agent, family.root(agent, native_id)),
+        parent_session_uid=family.uid(agent, parent) if parent else None,
+        base_session_uid=family.uid(agent, base) if base else None,
+        base_end=facts.first.get("base_end"),
+        session_class=facts.last.get("session_class") or (SUB_AGENT if parent else HUMAN),
+        group="main",
+        host=sources[0].host if sources else None,
+        repo=None,
+        domain=None,
+        cwd=facts.first.get("cwd"),
+        git_root=facts.last.get("git_root"),
+        git_remote=facts.last.get("git_remote"),
+        git_branch=facts.last.get("git_branch"),
+        model=_model(own) or facts.last.get("model"),
+        provider=facts.last.get("provider"),
+        agent_version=facts.last.get("agent_version"),
+        title=facts.title or (prompt[:TITLE_CHARS] if prompt else None),
+        instructions=orjson.dumps(facts.last.get("instructions") or []).decode(),
+        started_ms=started,
+        ended_ms=ended,
+        updated_ms=max((event.ts_ms for event in events if event.ts_ms is not None), default=None),
+        outcome=UNKNOWN,
+        input_tokens=money.tokens[0],
+        output_tokens=money.tokens[1],
+        cache_read_tokens=money.tokens[2],
+        cache_write_tokens=money.tokens[3],
+        reasoning_tokens=money.tokens[4],
+        usd=money.usd,
+        usd_is_estimate=money.is_estimate,
+        wall_clock_ms=ended - started if started is not None and ended is not None else None,
+        turns=sum(event.base_kind == USER_MSG for event in counted),
+        retries=sum(derived[event.id].is_retry for event in counted),
+        message_count=sum(derived[event.id].kind in (USER_MSG, ASSISTANT_MSG, COMPLETION) for event in events),
+        event_count=len(events),
+        task_ref=_task_ref(rules, facts.last.get("git_branch"), events, prompt),
+        content_hash=content_hash(events),
+        spawn_call_id=facts.first.get("spawn_call_id"),
+        schema_version=SCHEMA_VERSION,
+        discovered_ms=stream.discovered_ms,
+        ingested_ms=now_ms(),
+        metadata=orjson.dumps(facts.last["metadata"]).decode(),
+    )
+
+
+def content_hash(events: Iterable[EventMark]) -> str:
+    """The same for the same events, whatever order and size of pieces they were read in."""
+    digest = blake2b(digest_size=16)
+    for pair in sorted(event.event_uid + event.payload_hash for event in events):
+        digest.update(pair)
+    return digest.hexdigest()
+
+
+def _first_prompt(events: list[EventMark]) -> str | None:
+    return next((event.summary for event in events if event.base_kind == USER_MSG and event.summary), None)
+
+
+def _model(own: list[EventMark]) -> str | None:
+    return next((event.model for event in reversed(own) if event.model and not event.model.startswith("<")), None)
+
+
+def _task_ref(rules: AccountRules, branch: str | None, events: list[EventMark], prompt: str | None) -> str | None:
+    """The first match in the branch, then in a commit message the session wrote, then in the first prompt."""
+    commits = (event.summary for event in events if event.tool and "git commit" in event.summary)
+    for text in (branch, *commits, prompt):
+        for pattern in rules.task_patterns:
+            if text and (match := pattern.search(text)):
+                return match[0]
+    return None
+
+
+def _money(store: Store, family: _Family, stream: StreamName, own: list[EventMark]) -> _Money:
+    usage = [mark for mark in store.streams.usage(stream.id) if not mark.is_copy]
+    tokens = _tokens(usage)
+    if any(mark.includes_sub_agents for mark in usage):
+        below = _tokens(
+            [mark for child in family.children(stream.agent, stream.native_id) for mark in store.streams.usage(child)]
+        )
+        tokens = tuple(max(0, mine - theirs) for mine, theirs in zip(tokens, below, strict=True))
+    root = family.stream(stream.agent, family.root(stream.agent, stream.native_id))
+    if root is not None and root != stream.id and store.streams.cost_totals(root):
+        return _Money(tokens, None, False)  # the root's own figure has it already
+    told = _told_usd(store, family, stream, own)
+    if told is not None:
+        return _Money(tokens, told, False)
+    return _Money(tokens, *_usd_of(usage))
+
+
+def _tokens(usage: Iterable[UsageMark]) -> Any:
+    sums = [0, 0, 0, 0, 0]
+    for mark in usage:
+        for index, count in enumerate(mark[5:10]):
+            sums[index] += count
+    return tuple(sums)
+
+
+def _told_usd(store: Store, family: _Family, stream: StreamName, own: list[EventMark]) -> float | None:
+    """The agent's running totals, less what they had reached in the session this one was forked from."""
+    totals = store.streams.cost_totals(stream.id)
+    if not totals:
+        return None
+    highest: dict[str, float] = {}
+    for total in totals:
+        highest[total.ledger] = max(total.usd, highest.get(total.ledger, 0.0))
+    begun = min((event.ts_ms for event in own if event.ts_ms is not None), default=0)
+    for original in family.originals(stream.id):
+        taken: dict[str, float] = {}
+        for total in store.streams.cost_totals(original):
+            if total.ts_ms is not None and total.ts_ms <= begun:
+                taken[total.ledger] = max(total.usd, taken.get(total.ledger, 0.0))
+        highest = {ledger: usd - min(usd, taken.get(ledger, 0.0)) for ledger, usd in highest.items()}
+    return round(sum(highest.values()), 9)
+
+
+def _usd_of(usage: list[UsageMark]) -> tuple[float | None, bool]:
+    """(money, whether any of it is estimated); None when no response has a known price."""
+    prices = [mark.usd if mark.usd is not None else _estimate(mark) for mark in usage]
+    known = [price for price in prices if price is not None]
+    if not known:
+        return None, False
+    return round(sum(known), 9), any(mark.usd is None for mark in usage)
+
+
+def _estimate(mark: UsageMark) -> float | None:
+    return estimate_usd(
+        mark.model,
+        mark.ts_ms,
+        input_tokens=mark.input_tokens,
+        output_tokens=mark.output_tokens,
+        cache_read_tokens=mark.cache_read_tokens,
+        cache_write_tokens=mark.cache_write_tokens,
+    )

@@ -1,0 +1,119 @@
+"""The Claude Code adapter: which files it reads, and how each is read. See docs/formats/claude.md."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from recollect.adapters import claude_files as files
+from recollect.adapters.claude_transcript import read_transcript
+from recollect.adapters.files import iter_files
+from recollect.adapters.protocol import AgentProfile, Cursor, Record, SettingAdvice, Source
+
+TRANSCRIPT = "transcript"
+AGENT = "agent"
+AGENT_META = "agent-meta"
+TITLE = "title"
+TOOL_RESULT = "tool-result"
+HISTORY = "history"
+TODOS = "todos"
+TASK = "task"
+REWRITTEN = frozenset({AGENT_META, TITLE, TOOL_RESULT, TODOS, TASK})
+
+_READERS: dict[str, Callable[[Source, Cursor | None], Iterator[Record]]] = {
+    TRANSCRIPT: read_transcript,
+    AGENT: read_transcript,
+    AGENT_META: files.read_agent_meta,
+    TITLE: files.read_title,
+    TOOL_RESULT: files.read_tool_result,
+    HISTORY: files.read_history,
+    TODOS: files.read_todos,
+    TASK: files.read_task,
+}
+_HISTORY_FILE = "history.jsonl"
+# JSON-lines files among the transcripts that are none: a workflow's log, a cache, the agent's own memory.
+_NO_TRANSCRIPTS = frozenset({"journal.jsonl", "resume-head.jsonl", _HISTORY_FILE})
+_NO_TRANSCRIPT_FOLDERS = frozenset({"memory", "tool-results", "file-history"})
+# What shows that a folder is an agent's home, though it holds no transcripts (yet, or any more).
+_HOME_MARKS = (
+    "settings.json",
+    ".credentials.json",
+    _HISTORY_FILE,
+    "todos",
+    "tasks",
+    "plugins",
+    "shell-snapshots",
+)
+
+
+class ClaudeAdapter:
+    """Reads what Claude Code leaves in its configuration folder."""
+
+    agent = "claude"
+    home = "~/.claude"
+    home_variable = "CLAUDE_CONFIG_DIR"
+    version = 1
+    profile = AgentProfile(
+        display_name="Claude Code",
+        session_variable="CLAUDE_CODE_SESSION_ID",
+        resume_command=("claude", "--resume", "{id}"),
+        settings_advice=(
+            SettingAdvice(
+                path="settings.json",
+                key="cleanupPeriodDays",
+                default=30,
+                at_least=365,
+                advice='transcripts are deleted after this many days; put "cleanupPeriodDays": 365 there',
+            ),
+        ),
+    )
+
+    def discover(self, root: Path) -> Iterator[Source]:
+        """Find transcripts and their side files by the shape of their paths.
+
+        A root without `projects` that is no agent's home (an export, a backup) may hold transcripts anywhere.
+        """
+        projects = root / "projects"
+        if projects.is_dir() and not projects.is_symlink():
+            yield from self._found(root, projects, _classify)
+        elif not any((root / mark).exists() for mark in _HOME_MARKS):
+            yield from self._found(root, root, _classify)
+        yield from self._found(root, root / "todos", _classify_todos)
+        yield from self._found(root, root / "tasks", _classify_task)
+        if (root / _HISTORY_FILE).is_file() and not (root / _HISTORY_FILE).is_symlink():
+            yield Source(self.agent, HISTORY, root, root / _HISTORY_FILE)
+
+    def _found(self, root: Path, folder: Path, classify: Callable[[tuple[str, ...]], str | None]) -> Iterator[Source]:
+        if folder.is_symlink() and folder != root:
+            return
+        for path in iter_files(folder):
+            kind = classify(path.relative_to(folder).parts)
+            if kind is not None:
+                yield Source(self.agent, kind, root, path, is_rewritten=kind in REWRITTEN)
+
+    def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:
+        """Yield what a source tells from `cursor` on."""
+        return _READERS[source.kind](source, cursor)
+
+
+def _classify(parts: tuple[str, ...]) -> str | None:
+    """What a file is, from its path below the folder of transcripts."""
+    name, folders = parts[-1], parts[:-1]
+    if folders and folders[-1] == "tool-results" and name.endswith((".txt", ".json")):
+        return TOOL_RESULT if len(folders) > 1 else None
+    if not _NO_TRANSCRIPT_FOLDERS.isdisjoint(folders) or name in _NO_TRANSCRIPTS:
+        return None
+    if name.endswith(".jsonl"):
+        return AGENT if name.startswith("agent-") else TRANSCRIPT
+    if name.startswith("agent-") and name.endswith(".meta.json"):
+        return AGENT_META
+    return TITLE if name == "custom-title.json" and folders else None
+
+
+def _classify_todos(parts: tuple[str, ...]) -> str | None:
+    return TODOS if len(parts) == 1 and parts[0].endswith(".json") else None
+
+
+def _classify_task(parts: tuple[str, ...]) -> str | None:
+    return TASK if len(parts) == 2 and parts[1].endswith(".json") else None
+
+
+ADAPTER = ClaudeAdapter()

@@ -1,0 +1,316 @@
+"""From the records in which a user, or the harness in the user's name, speaks to the events they tell."""
+
+import re
+from collections.abc import Mapping
+from operator import attrgetter
+from typing import Any
+
+from recollect.adapters import claude_words as words
+from recollect.adapters.claude_events import (
+    INTERRUPTED,
+    Outcome,
+    Place,
+    blocks_of,
+    fields_of,
+    result_event,
+    sort_part,
+)
+from recollect.adapters.claude_memory import Memory
+from recollect.adapters.claude_records import (
+    Attachment,
+    Line,
+    ResultFacts,
+    as_id,
+    as_text,
+    parse_whole,
+    plain,
+)
+from recollect.adapters.commands import as_mapping, retry_key
+from recollect.adapters.protocol import EventRecord
+from recollect.schema import (
+    ERROR,
+    HUMAN_INTERVENTION,
+    LIFECYCLE,
+    OTHER,
+    RETRY,
+    TOOL_CALL,
+    TOOL_RESULT,
+    USER_MSG,
+)
+
+USER_SHELL = "shell"
+
+# Text that the harness, not a person, put into a user record.
+_HARNESS = (
+    "<command-name>",
+    "<command-message>",
+    "<local-command-",
+    "<task-notification>",
+    "<agent-notification>",
+    "<bash-notification>",
+    "<system-reminder>",
+    "<teammate-message",
+    "<user-prompt-submit-hook>",
+    "<session-start-hook>",
+    "<user-memory-input>",
+    "<fork-boilerplate>",
+    "<tick>",
+    "Caveat: The messages below",
+    "This session is being continued from a previous conversation",
+)
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+# Blocks an editor adds beside what was typed.
+_BESIDE = ("<ide_", "<system-reminder>")
+
+_USER_FIELDS = (
+    "promptId",
+    "isMeta",
+    "isCompactSummary",
+    "isVisibleInTranscriptOnly",
+    "toolDenialKind",
+    "userFeedback",
+    "interruptedMessageId",
+    "interruptedByShutdown",
+    "permissionMode",
+    "origin",
+    "promptSource",
+    "turnOrigin",
+    "thinkingMetadata",
+    "imagePasteIds",
+    "sandboxed",
+    "sourceToolAssistantUUID",
+    "sourceToolUseID",
+    "permissionDecision",
+)
+_FACT_FIELDS = tuple(ResultFacts.__struct_fields__)
+_user_values = attrgetter(*_USER_FIELDS)
+_fact_values = attrgetter(*_FACT_FIELDS)
+
+
+def user_events(line: Line, place: Place, memory: Memory) -> list[EventRecord]:
+    """A prompt is one event, whatever blocks it has; each tool result is one of its own."""
+    native = fields_of(_USER_FIELDS, _user_values(line))
+    blocks = blocks_of(as_mapping(line.message))
+    outcome: Outcome | None = None
+    events: list[EventRecord] = []
+    prompt: list[Any] = []
+    for block in blocks:
+        if isinstance(block, dict) and "tool_use_id" in block:
+            # `toolUseResult` belongs to the record: only its first result can be meant.
+            outcome = Outcome(native) if outcome else _outcome(line, native)
+            events.append(result_event(place, memory, block, outcome, len(events)))
+        else:
+            prompt.append(block)
+    if prompt or not blocks:
+        event = _prompt(line, place, memory, prompt, native, len(events))
+        events += [event] if event else []
+    return events
+
+
+def _outcome(line: Line, native: dict[str, Any]) -> Outcome:
+    facts = line.toolUseResult if isinstance(line.toolUseResult, ResultFacts) else None
+    if facts is not None:
+        told = fields_of(_FACT_FIELDS, _fact_values(facts))
+        native = {**native, "toolUseResult": told} if told else native
+    decided_by = as_mapping(line.permissionDecision).get("source")
+    return Outcome(native, facts, line.toolDenialKind, decided_by, as_text(line.userFeedback))
+
+
+def _prompt(
+    line: Line, place: Place, memory: Memory, blocks: list[Any], native: dict[str, Any], index: int
+) -> EventRecord | None:
+    texts: list[str] = []
+    media: list[dict[str, Any]] = []
+    parts: list[Any] = []
+    for block in blocks:
+        sort_part(block, texts, media, parts)
+    text = "\n".join(texts)
+    if not text.strip() and not media and not parts:
+        memory.skip("empty")
+        return None
+    payload: dict[str, Any] = {"text": text, "native": native}
+    if media:
+        payload["media"] = media
+    if len(blocks) > 1 or parts:
+        # Enough to take the text apart again: the lengths of its blocks, and what was no text.
+        payload["native"] = {**native, "blocks": [len(one) for one in texts], "parts": parts}
+    return _prompt_event(line, place, payload, texts, index)
+
+
+def _prompt_event(line: Line, place: Place, payload: dict[str, Any], texts: list[str], index: int) -> EventRecord:
+    typed = next((text for text in texts if not text.startswith(_BESIDE)), "")
+    start = typed[:200].lstrip()
+    if start.startswith(INTERRUPTED):
+        return place.event(
+            index, HUMAN_INTERVENTION, payload, "interrupted the agent", role="user", status="interrupted"
+        )
+    if _is_harness(line, place, texts, start):
+        return place.event(index, LIFECYCLE, payload, _describe_harness(line, typed or payload["text"]), role="system")
+    if start.startswith("<bash-input>"):
+        return _user_shell(place, payload, typed, index)
+    if start.startswith(("<bash-stdout>", "<bash-stderr>")):
+        return _user_shell_output(line, place, payload, typed, index)
+    summary = words.headline(typed) or words.headline(payload["text"]) or "an image"
+    return place.event(index, USER_MSG, payload, summary, role="user")
+
+
+def _is_harness(line: Line, place: Place, texts: list[str], start: str) -> bool:
+    if line.isMeta is True or line.isCompactSummary is True:
+        return True
+    if place.is_sub_agent and line.parentUuid is None:
+        return False  # however it is wrapped, it is what the parent asked for
+    if line.promptSource == "system" or as_mapping(line.origin).get("kind") == "task-notification":
+        return True
+    return start.startswith(_HARNESS) or (bool(texts) and not start and all(t.startswith(_BESIDE) for t in texts))
+
+
+def _describe_harness(line: Line, text: str) -> str:
+    start = _COLOURS.sub("", text[:2000])
+    if line.isCompactSummary is True:
+        return words.headline("summary of the conversation so far: " + start)
+    command = between(start, "<command-name>", "</command-name>")
+    if command:
+        arguments = between(start, "<command-args>", "</command-args>")
+        return words.headline(f"{command} {arguments}")
+    if start.startswith("<task-notification>"):
+        start = between(start, "<summary>", "</summary>") or start
+    elif start.startswith("<"):
+        start = between(start, ">", "</")
+    return words.headline(start) or "a note without text"
+
+
+def between(text: str, start: str, end: str) -> str:
+    """The text between two marks, or after the first if the second is missing."""
+    return text.partition(start)[2].partition(end)[0].strip()
+
+
+def _user_shell(place: Place, payload: dict[str, Any], text: str, index: int) -> EventRecord:
+    command = between(text, "<bash-input>", "</bash-input>")
+    arguments = {"command": command}
+    call = {"input": arguments, "native": payload["native"]}
+    return place.event(
+        index,
+        TOOL_CALL,
+        call,
+        words.headline(f"ran {command}"),
+        role="user",
+        tool=USER_SHELL,
+        call_id=place.native_id,
+        retry_key=retry_key(USER_SHELL, arguments),
+    )
+
+
+def _user_shell_output(line: Line, place: Place, payload: dict[str, Any], text: str, index: int) -> EventRecord:
+    output = between(text, "<bash-stdout>", "</bash-stdout>")
+    errors = between(text, "<bash-stderr>", "</bash-stderr>")
+    # No exit code is told. A command that failed has all its output, also what it printed, as stderr.
+    has_failed = bool(errors) and not output
+    both = "\n".join(part for part in (output, errors) if part)
+    return place.event(
+        index,
+        ERROR if has_failed else TOOL_RESULT,
+        {"output": both, "native": {**payload["native"], "stderr_chars": len(errors)}},
+        words.describe_failure(both) if has_failed else words.describe_result(both, 0),
+        role="user",
+        tool=USER_SHELL,
+        call_id=as_id(line.parentUuid),
+        status="failed" if has_failed else "ok",
+        is_error=has_failed,
+    )
+
+
+_ENVELOPE = frozenset(
+    {
+        "agentId",
+        "content",
+        "cwd",
+        "entrypoint",
+        "forkedFrom",
+        "gitBranch",
+        "isSidechain",
+        "parentUuid",
+        "sessionId",
+        "session_id",
+        "slug",
+        "timestamp",
+        "type",
+        "userType",
+        "uuid",
+        "version",
+    }
+)
+
+
+def system_events(line: Line, place: Place, raw: bytes) -> list[EventRecord]:
+    """A notice of the harness with every field of its own; a failed request tried again is a retry."""
+    whole = as_mapping(parse_whole(raw))
+    native = {name: value for name, value in whole.items() if name not in _ENVELOPE and value is not None}
+    content = whole.get("content")
+    text = content if isinstance(content, str) else ""
+    if line.subtype == "api_error":
+        summary = words.headline(f"the model service failed, trying again: {_error_text(whole)}")
+        payload = {"text": _error_text(whole), "native": native}
+        return [place.event(0, RETRY, payload, summary, role="system", status="retrying", is_error=True, is_retry=True)]
+    payload = {"text": text, "native": native}
+    return [place.event(0, LIFECYCLE, payload, _describe_notice(line, whole, text), role="system")]
+
+
+def _error_text(whole: Mapping[str, Any]) -> str:
+    error = as_mapping(whole.get("error"))
+    inner = as_mapping(as_mapping(error.get("error")).get("error"))
+    cause = as_mapping(whole.get("cause"))
+    told = (
+        error.get("formatted"),
+        error.get("message"),
+        inner.get("message"),
+        cause.get("code"),
+        error.get("status"),
+    )
+    return str(next((one for one in told if one), "no reason told"))
+
+
+def _describe_notice(line: Line, whole: Mapping[str, Any], text: str) -> str:
+    milliseconds = whole.get("durationMs")
+    if line.subtype == "turn_duration" and isinstance(milliseconds, int | float):
+        return f"turn ended after {milliseconds / 1000:.1f} s"
+    if line.subtype == "local_command":
+        return _describe_harness(line, text)
+    return words.headline(text) or words.headline(str(line.subtype or "notice").replace("_", " "))
+
+
+def queued_event(line: Line, place: Place, memory: Memory, attachment: Attachment) -> list[EventRecord]:
+    """A prompt typed while the agent worked, delivered inside the turn without a record of its own."""
+    native = {"origin": plain(attachment.origin), "commandMode": plain(attachment.commandMode)}
+    prompt = attachment.prompt
+    line.origin = attachment.origin
+    event = _prompt(line, place, memory, prompt if isinstance(prompt, list) else [prompt or ""], native, 0)
+    if event is None:
+        return []
+    if attachment.commandMode == "task-notification":
+        event.kind, event.role = LIFECYCLE, "system"
+    if event.kind == USER_MSG:
+        event.status = "queued"
+    return [event]
+
+
+def hook_event(place: Place, whole: Any) -> list[EventRecord]:
+    """What a hook reported, with all it printed."""
+    told = as_mapping(whole)
+    texts = (told.get(name) for name in ("content", "message", "systemMessage", "blockingError", "stdout"))
+    text = next((_hook_text(one) for one in texts if one), "")
+    name = told.get("hookName") or told.get("hookEvent") or "hook"
+    report = str(told.get("type")).removeprefix("hook_").replace("_", " ")
+    summary = words.headline(f"hook {name}: {report} {text[:400]}")
+    native = {key: value for key, value in told.items() if value not in (None, "", text)}
+    return [place.event(0, LIFECYCLE, {"text": text, "native": native}, summary, role="system")]
+
+
+def _hook_text(value: Any) -> str:
+    if isinstance(value, list):
+        return "\n".join(str(one) for one in value)
+    return str(as_mapping(value).get("blockingError") or value)
+
+
+def other_event(place: Place, raw: bytes, name: Any) -> EventRecord:
+    """A record of a kind this version does not know, kept whole so that a later one can read it."""
+    return place.event(0, OTHER, {"native": parse_whole(raw)}, words.headline(f"record {name}"))

@@ -1,0 +1,195 @@
+"""What is decoded of a line of a Claude Code log, and how a damaged line is read all the same.
+
+Every field is `Any`: a string where an object is usual must not cost the record. Fields that are not named
+here are never built, which is what makes the bulk of a log (wire requests, twins of tool results) cheap.
+"""
+
+import json
+import os
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import orjson
+
+from recollect.adapters import jsonl
+
+ID_CHARS = 128
+
+
+# Every JSON value that is no object: with it a field takes whatever a log holds.
+_NoObject = str | int | float | bool | list[msgspec.Raw] | None
+
+
+class LineReader(jsonl.LineReader):
+    """A reader that can still make a checkpoint after its last line."""
+
+    def __iter__(self) -> Iterator[jsonl.Line]:
+        weakref.finalize(self, os.close, self._fd)
+        return self._lines()
+
+
+class ResultFacts(msgspec.Struct, gc=False, omit_defaults=True):
+    """What `toolUseResult` tells beyond the text of the result, whose twin it otherwise is."""
+
+    status: Any = None
+    isAsync: Any = None
+    agentId: Any = None
+    agentType: Any = None
+    resolvedModel: Any = None
+    totalDurationMs: Any = None
+    totalTokens: Any = None
+    totalToolUseCount: Any = None
+    interrupted: Any = None
+    returnCodeInterpretation: Any = None
+    backgroundTaskId: Any = None
+    persistedOutputPath: Any = None
+    persistedOutputSize: Any = None
+    type: Any = None
+    filePath: Any = None
+    userModified: Any = None
+    answers: Any = None
+    annotations: Any = None
+    taskId: Any = None
+    shellId: Any = None
+    exitCode: Any = None
+
+
+class Attachment(msgspec.Struct, gc=False):
+    """The attachments that are read: queued prompts, instruction files, hooks' reports."""
+
+    type: Any = None
+    prompt: Any = None
+    commandMode: Any = None
+    origin: Any = None
+    files: Any = None
+
+
+class Line(msgspec.Struct, gc=False):
+    """One record of a transcript, its fields in about the order Claude Code writes them."""
+
+    parentUuid: Any = None
+    logicalParentUuid: Any = None
+    isSidechain: Any = None
+    promptId: Any = None
+    agentId: Any = None
+    attachment: Attachment | _NoObject = None
+    message: Any = None
+    thinkingDurationMs: Any = None
+    apiBlockIndex: Any = None
+    requestId: Any = None
+    type: Any = None
+    subtype: Any = None
+    uuid: Any = None
+    timestamp: Any = None
+    isMeta: Any = None
+    isCompactSummary: Any = None
+    isVisibleInTranscriptOnly: Any = None
+    toolUseResult: ResultFacts | _NoObject = None
+    toolDenialKind: Any = None
+    userFeedback: Any = None
+    interruptedMessageId: Any = None
+    interruptedByShutdown: Any = None
+    permissionMode: Any = None
+    origin: Any = None
+    promptSource: Any = None
+    turnOrigin: Any = None
+    thinkingMetadata: Any = None
+    imagePasteIds: Any = None
+    sandboxed: Any = None
+    sourceToolAssistantUUID: Any = None
+    sourceToolUseID: Any = None
+    permissionDecision: Any = None
+    effort: Any = None
+    advisorModel: Any = None
+    attributionAgent: Any = None
+    attributionSkill: Any = None
+    attributionPlugin: Any = None
+    attributionMcpServer: Any = None
+    attributionMcpTool: Any = None
+    isAbortedMidStream: Any = None
+    error: Any = None
+    errorDetails: Any = None
+    isApiErrorMessage: Any = None
+    apiErrorStatus: Any = None
+    apiErrorType: Any = None
+    entrypoint: Any = None
+    cwd: Any = None
+    sessionId: Any = None
+    version: Any = None
+    gitBranch: Any = None
+    forkedFrom: Any = None
+    summary: Any = None
+    leafUuid: Any = None
+    aiTitle: Any = None
+    customTitle: Any = None
+    totalCostUSD: Any = None
+    startTime: Any = None
+
+
+REFUSED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+decode_line = msgspec.json.Decoder(Line).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """The records of a damaged line, each with its JSON, and what was wrong with the line."""
+
+    records: list[tuple[Line, bytes]]
+    bad: str | None
+    is_lossy: bool
+
+
+def rescue_line(raw: bytes) -> Rescued:
+    """Read what the decoder refused; never raises."""
+    try:
+        salvaged = jsonl.salvage(raw)
+    except RecursionError:
+        return Rescued([], "nested too deeply", False)
+    records, bad = [], salvaged.bad
+    for record in salvaged.records:
+        try:
+            clean = msgspec.json.encode(record)
+            records.append((decode_line(clean), clean))
+        except (*REFUSED, OverflowError):
+            bad = bad or ("nested too deeply" if isinstance(record, dict) else "not an object")
+    return Rescued(records, bad, salvaged.is_lossy)
+
+
+def parse_whole(raw: bytes) -> Any:
+    """Every field of a record, for kinds of record this version does not know."""
+    try:
+        return plain(msgspec.json.decode(raw))
+    except REFUSED:
+        return raw.decode("utf-8", "replace")
+
+
+def as_id(value: Any) -> str | None:
+    """An identity as the log gives it; what is no text, or longer than any real one, is none."""
+    return value if isinstance(value, str) and 0 < len(value) <= ID_CHARS else None
+
+
+def as_text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def plain(value: Any) -> Any:
+    """The value if it can be stored as JSON, else its JSON as text (too deep, or a number of 30 digits)."""
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return value
+    if not isinstance(value, dict | list | int):
+        return value
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return _as_json_text(value)
+    return value
+
+
+def _as_json_text(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return "nested too deeply"

@@ -1,0 +1,260 @@
+"""What Grok's tools did: kinds, summaries and the readable text of their results."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from msgspec import Raw
+
+from recollect.adapters.commands import as_mapping, media_reference, shell_kind, summarise
+from recollect.adapters.files import open_beneath
+from recollect.adapters.grok_records import Output, Update, loads
+from recollect.errors import SourceUnreadable
+from recollect.schema import (
+    DECISION,
+    EDIT,
+    ERROR,
+    HUMAN_INTERVENTION,
+    SUMMARY_CHARS,
+    TOOL_CALL,
+    TOOL_RESULT,
+)
+
+LOG_LIMIT_BYTES = 8 * 1024 * 1024
+SHELL = "run_terminal_command"
+EDIT_KINDS = frozenset({"edit", "write", "delete", "move"})
+EDIT_TOOLS = frozenset(
+    {"search_replace", "write", "edit", "multi_edit", "apply_patch", "write_file", "create_file"}
+    | {"delete_file", "str_replace", "notebook_edit"}
+)
+QUESTION_KINDS = frozenset({"ask_user", "exit_plan", "exit_plan_mode", "plan_approval"})
+QUESTION_TOOLS = frozenset({"ask_user_question", "ask_user", "exit_plan_mode"})
+# Said by the agent in place of a result when the user was asked and did not let the tool run.
+REFUSALS = (
+    "User cancelled the execution for tool",
+    "User rejected the execution for tool",
+    "The user elected to avoid running the",
+)
+_DECLINED = ("cancel", "reject", "declin", "dismiss", "denied")
+
+_PATHS = ("file_path", "target_file", "path", "target_directory", "notebook_path")
+_VERBS = {
+    SHELL: ("ran", ("command",)),
+    "read_file": ("read", _PATHS),
+    "list_dir": ("listed", _PATHS),
+    "grep": ("searched for", ("pattern", "query")),
+    "web_search": ("searched the web for", ("query",)),
+    "x_search": ("searched X for", ("query",)),
+    "web_fetch": ("fetched", ("url",)),
+    "spawn_subagent": ("started a sub-agent:", ("description", "prompt")),
+    "use_tool": ("called", ("tool_name",)),
+    "get_command_or_subagent_output": ("looked at background output", ()),
+    "todo_write": ("updated the todo list", ()),
+}
+
+
+def brief(text: str) -> str:
+    """A summary of a text: `summarise`, without its walk over every character where there is no need."""
+    line = " ".join(text[: SUMMARY_CHARS * 2].split())
+    if len(line) <= SUMMARY_CHARS and line.isprintable():
+        return line
+    return summarise(line[: SUMMARY_CHARS + 1])
+
+
+def tool_name(update: Update) -> str:
+    """The tool's native name; old lines tell it only as the call's title."""
+    told = tool_facts(update).get("name")
+    return told if isinstance(told, str) and told else update.title if isinstance(update.title, str) else ""
+
+
+def tool_facts(update: Update) -> Mapping[str, Any]:
+    return as_mapping(as_mapping(update.meta).get("x.ai/tool"))
+
+
+def call_kind(name: str, tool_kind: Any, arguments: Any) -> str:
+    if tool_kind in EDIT_KINDS or name in EDIT_TOOLS:
+        return EDIT
+    if tool_kind == "execute" or name == SHELL:
+        return shell_kind(command_of(arguments))
+    return TOOL_CALL
+
+
+def command_of(arguments: Any) -> str:
+    command = as_mapping(arguments).get("command")
+    if isinstance(command, list):
+        return " ".join(str(part) for part in command)
+    return command if isinstance(command, str) else ""
+
+
+def is_question(name: str, tool_kind: Any) -> bool:
+    return tool_kind in QUESTION_KINDS or name in QUESTION_TOOLS
+
+
+def call_summary(name: str, kind: str, arguments: Any) -> str:
+    given = as_mapping(arguments)
+    if is_question(name, None):
+        return brief(f"asked: {_question(given)}")
+    verb, keys = _VERBS.get(name, ("edited" if kind == EDIT else f"called {name[:80]}", _PATHS))
+    told = next((given[key] for key in keys if isinstance(given.get(key), str)), "")
+    return brief(f"{verb} {told[:260]}")
+
+
+def _question(given: Mapping[str, Any]) -> str:
+    questions = given.get("questions")
+    first = as_mapping(questions[0]) if isinstance(questions, list) and questions else given
+    told = first.get("question") or first.get("plan") or "approval of the plan"
+    return told if isinstance(told, str) else ""
+
+
+@dataclass(slots=True)
+class Result:
+    """What came out of a call, as far as its last update tells."""
+
+    output: Any = ""
+    media: list[dict[str, Any]] = field(default_factory=list)
+    native: dict[str, Any] = field(default_factory=dict)
+
+
+def read_result(update: Update, full_log: str | None = None) -> Result:
+    """The readable part of a result: what the model saw, as text where there is any."""
+    told = update.rawOutput
+    result = Result()
+    text = _content_text(update.content, result)
+    if isinstance(told, Output):
+        result.native = _native(told)
+        text = _better_text(told) or text or _text_of(told)
+    elif isinstance(told, str):
+        text = text or told
+    result.output = full_log or text
+    return result
+
+
+_NATIVE = ("type", "exit_code", "signal", "timed_out", "truncated", "total_bytes", "current_dir")
+_NATIVE_IDS = ("is_error", "server_name", "tool_name", "subagent_id")
+
+
+def _native(told: Output) -> dict[str, Any]:
+    facts = {name: getattr(told, name) for name in (*_NATIVE, *_NATIVE_IDS)}
+    return {
+        name: value
+        for name, value in facts.items()
+        if value is not None and value is not False and isinstance(value, str | int)
+    }
+
+
+def _content_text(content: Any, result: Result) -> str:
+    parts = []
+    for item in content if isinstance(content, list) else ():
+        block = as_mapping(as_mapping(item).get("content"))
+        text, data = block.get("text"), block.get("data")
+        if isinstance(text, str):
+            parts.append(text)
+        elif isinstance(data, str):
+            result.media.append(media_of(block))
+    return "\n".join(parts)
+
+
+def media_of(block: Mapping[str, Any]) -> dict[str, Any]:
+    mime = block.get("mimeType")
+    kind = block.get("type")
+    uri = block.get("uri")
+    return media_reference(
+        kind if isinstance(kind, str) else "media",
+        mime if isinstance(mime, str) else None,
+        block["data"],
+        uri if isinstance(uri, str) else None,
+    )
+
+
+def _better_text(told: Output) -> Any:
+    """Where the update's own text is only a note for the screen ("found 3 matches", a diff)."""
+    if told.type == "GrepSearch":
+        return bytes_text(told.stdout)
+    if told.type == "SearchReplace":
+        return as_mapping(loads(told.EditsApplied)).get("tool_output_for_prompt")
+    return None
+
+
+def _text_of(told: Output) -> Any:
+    """The text of a result whose update has none, or the result itself where it is no text."""
+    if told.output_for_prompt:
+        return loads(told.output_for_prompt)
+    for raw, key in (
+        (told.TodosUpdated, "summary_for_prompt"),
+        (told.Content, "content"),
+        (told.Result, "output"),
+    ):
+        if raw:
+            inner = loads(raw)
+            return as_mapping(inner).get(key) or inner
+    return _only_value(told.output)
+
+
+def _only_value(raw: Raw) -> Any:
+    """MCP results are `{"OkayOutput": …}` or `{"Error": …}`; commands are a list of byte values."""
+    if bytes(memoryview(raw)[:1]) == b"[":
+        return bytes_text(raw)
+    value = loads(raw)
+    if isinstance(value, dict) and len(value) == 1:
+        value = next(iter(value.values()))
+    return "" if value is None else value
+
+
+def bytes_text(raw: Raw) -> str:
+    """Text that the agent wrote as a list of byte values."""
+    values = loads(raw)
+    if not isinstance(values, list):
+        return values if isinstance(values, str) else ""
+    try:
+        return bytes(values).decode("utf-8", "replace")
+    except (ValueError, TypeError):
+        return ""
+
+
+def is_failed(update: Update, is_shell: bool) -> bool:
+    """Whether a call failed: a non-zero exit is still `completed`, and for a search it is no failure."""
+    if update.status == "failed":
+        return True
+    told = update.rawOutput
+    if not isinstance(told, Output):
+        return False
+    if told.is_error is True or told.timed_out is True:
+        return True
+    return (is_shell or told.type == "Bash") and (told.exit_code not in (None, 0) or told.signal is not None)
+
+
+def result_kind(update: Update, output: Any, name: str, tool_kind: Any, raw_variant: str) -> tuple[str, str]:
+    """The event kind and status of a call's result."""
+    text = output if isinstance(output, str) else ""
+    if update.status == "failed" and text.startswith(REFUSALS):
+        return HUMAN_INTERVENTION, "denied"
+    if is_question(name, tool_kind) and update.status != "failed":
+        declined = any(word in raw_variant.lower() for word in _DECLINED)
+        return (HUMAN_INTERVENTION, "denied") if declined else (DECISION, "ok")
+    if is_failed(update, name == SHELL or tool_kind == "execute"):
+        return ERROR, "failed"
+    return TOOL_RESULT, "ok"
+
+
+def result_summary(kind: str, output: Any, native: Mapping[str, Any]) -> str:
+    text = output if isinstance(output, str) else ""
+    if kind == ERROR and "exit_code" in native:
+        last = text[-260:].rstrip().rpartition("\n")[2]
+        return brief(f"exit {native['exit_code']}: {last}")
+    if kind == ERROR:
+        return brief(f"failed: {text[:260]}")
+    return brief(text[:260]) or str(native.get("type") or "done")[:80]
+
+
+def read_full_log(root: Path, session_folder: Path, call_id: str) -> str | None:
+    """The whole output of a command that its update tells only in part; None if it is gone."""
+    if not call_id.replace("-", "").replace("_", "").isalnum():
+        return None
+    try:
+        fd = open_beneath(root, session_folder / "terminal" / f"{call_id}.log")
+    except SourceUnreadable:
+        return None
+    with os.fdopen(fd, "rb") as file:
+        return file.read(LOG_LIMIT_BYTES).decode("utf-8", "replace") or None

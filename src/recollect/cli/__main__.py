@@ -1,0 +1,3 @@
+from recollect.cli.commands import main
+
+main()

@@ -1,0 +1,295 @@
+"""The commands. Each parses, calls one function of the library, and prints what came back."""
+
+import shutil
+import sys
+from collections import deque
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import click
+
+from recollect import __version__
+from recollect.cli.output import json_option, print_json, reports_errors, root_option
+from recollect.cli.words import local_time, money, number, parse_moment, plural, printable, size
+from recollect.errors import UsageError
+from recollect.schema import OUTCOMES, SESSION_CLASSES, Session
+from recollect.schema import as_json as to_json
+
+SHOWN_SESSIONS = 20
+SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
+
+
+class _InOrder(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="recollect")
+def main() -> None:
+    """Everything your coding agents did, searchable, in one local folder.
+
+    \b
+    recollect sweep                 read all sessions that are new
+    recollect sessions --since 7d   what happened this week
+    recollect show 3f2a91           one session, readable
+
+    Your agents' files are only read. RECOLLECT_HOME moves the store.
+    """
+
+
+@main.command()
+@root_option
+@click.option("--verify", is_flag=True, help="Open every file, even if it looks unchanged.")
+@json_option
+@reports_errors
+def sweep(roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
+    """Read what is new in your agents' sessions.
+
+    \b
+    recollect sweep
+    recollect sweep --root claude=~/backup/.claude
+    """
+    from recollect.cli.progress import progress_line
+    from recollect.memory import open_memory
+
+    show, line = progress_line()
+    with open_memory(roots=roots) as memory:
+        try:
+            report = memory.sweep(show, verify=verify)
+        finally:
+            line.clear()
+    if as_json:
+        print_json(asdict(report) | {"skipped": dict(sorted(report.skipped.items()))})
+    else:
+        _print_sweep(report)
+    if report.failures:
+        sys.exit(SKIPPED_SOURCES)
+
+
+def _print_sweep(report: Any) -> None:
+    read = (
+        f"{plural(report.sources_changed, 'file')} ({size(report.bytes_read)})" if report.bytes_read else "nothing new"
+    )
+    click.echo(f"Read {read} in {report.seconds:.1f} s: {plural(report.events_new, 'new event')}")
+    new = f", {number(report.sessions_new)} new" if report.sessions_new else ""
+    click.echo(f"{plural(report.sessions, 'session')}{new}, from {plural(report.sources, 'file')}")
+    if report.bad_lines:
+        click.echo(f"Skipped {plural(report.bad_lines, 'line')} that cannot be read: `recollect problems` lists them")
+    for path, reason in report.failures:
+        click.echo(f"Skipped {printable(path)}: {printable(reason)}", err=True)
+
+
+@main.command()
+@json_option
+@reports_errors
+def status(as_json: bool) -> None:
+    """What the store holds, and how big it is."""
+    from recollect.memory import open_memory
+
+    with open_memory(create=False) as memory:
+        found = memory.status()
+    if as_json:
+        print_json(asdict(found))
+        return
+    for agent in found.agents:
+        sub_agents = f" and {plural(agent['sub_agents'], 'sub-agent')}" if agent["sub_agents"] else ""
+        click.echo(
+            f"{agent['agent']:<8} {plural(agent['sessions'] - agent['sub_agents'], 'session')}{sub_agents},"
+            f" {plural(agent['events'], 'event')}, {number(agent['output_tokens'])} tokens written,"
+            f" {money(agent['usd'], True)}, {local_time(agent['started_at'])} to {local_time(agent['ended_at'])}"
+        )
+    click.echo(
+        f"{'store':<8} {size(found.size_bytes['total'])} for {size(found.sources['source_bytes'])} of logs: {found.folder}"
+    )
+    _print_source_notes(found.sources)
+
+
+def _print_source_notes(sources: dict[str, Any]) -> None:
+    if sources["sources_gone"]:
+        click.echo(f"{'kept':<8} {plural(sources['sources_gone'], 'file')} that the agents have deleted since")
+    if sources["bad_lines"] or sources["sources_failed"]:
+        problems = sources["bad_lines"] + sources["sources_failed"]
+        click.echo(f"{'problems':<8} {number(problems)}: `recollect problems` lists them")
+
+
+@main.command()
+@click.option("--agent", help="Only this agent: claude, codex, grok …")
+@click.option("--repo", help="Only this repository; any ending of its name will do.")
+@click.option("--branch", help="Only this git branch.")
+@click.option("--model", help="Only models with this in their name.")
+@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only sessions that ended so.")
+@click.option("--class", "session_class", type=click.Choice(SESSION_CLASSES), help="Only sessions of this class.")
+@click.option("--since", help="Active since: 2026-11-01, 7d, 2h, today, yesterday.")
+@click.option("--until", help="Begun before.")
+@click.option("--all", "with_sub_agents", is_flag=True, help="List sub-agents too.")
+@click.option("--limit", type=click.IntRange(1), help=f"At most this many (default {SHOWN_SESSIONS}; all with --json).")
+@click.argument("text", required=False)
+@json_option
+@reports_errors
+def sessions(as_json: bool, since: str | None, until: str | None, with_sub_agents: bool, **wanted: Any) -> None:
+    """List sessions, newest first; TEXT is looked for in titles.
+
+    \b
+    recollect sessions --since 7d --repo shop-api
+    recollect sessions "failing test" --agent codex
+    """
+    from recollect.memory import open_memory
+
+    wanted |= {"since_ms": _moment_ms("--since", since), "until_ms": _moment_ms("--until", until)}
+    limit = wanted["limit"] or (None if as_json else SHOWN_SESSIONS)
+    is_list_of_roots = not as_json and not with_sub_agents and not wanted["session_class"]
+    with open_memory(create=False) as memory:
+        found = memory.sessions(**(wanted | {"limit": limit, "roots_only": is_list_of_roots}))
+    if as_json:
+        print_json([to_json(session) for session in found])
+    else:
+        _print_sessions(found, is_cut=len(found) == limit)
+
+
+def _moment_ms(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return round(parse_moment(text, datetime.now().astimezone()).timestamp() * 1000)
+    except ValueError:
+        raise UsageError(f"`{option}` is no time: {text}", "write 2026-11-01, 7d, 2h, today or yesterday") from None
+
+
+def _print_sessions(found: list[Session], is_cut: bool) -> None:
+    if not found:
+        click.echo("No sessions match")
+        return
+    repos = {session.session_uid: (session.repo or "–").rsplit("/", 1)[-1] for session in found}
+    wide = min(24, max(len(repo) for repo in repos.values()))
+    columns = shutil.get_terminal_size((120, 24)).columns
+    for session in found:
+        repo = printable(repos[session.session_uid])[:wide]
+        cost = money(session.cost.usd, session.cost.usd_is_estimate)
+        line = f"{local_time(session.ended_at)}  {session.agent:<7} {session.native_session_id[-8:]:<8}  {repo:<{wide}}  {cost:>8}  "
+        title = printable(session.title or "–")
+        room = max(20, columns - len(line))
+        click.echo(click.style(line, fg="bright_black") + (title if len(title) <= room else title[: room - 1] + "…"))
+    if is_cut:
+        click.echo(click.style("more with --limit N, --since, --repo", fg="bright_black"))
+
+
+@main.command()
+@click.argument("session")
+@click.option("--kind", help="Only events of this kind: user_msg, edit, error …")
+@click.option("--tail", type=click.IntRange(1), help="Only the last N events.")
+@click.option("--raw", is_flag=True, help="Every event's full content as stored, one JSON object per line.")
+@json_option
+@reports_errors
+def show(session: str, kind: str | None, tail: int | None, raw: bool, as_json: bool) -> None:
+    """Show one session as it went, its sub-agents in their places.
+
+    SESSION is an id, the beginning or end of one (6 characters or more), or a title.
+
+    \b
+    recollect show 3f2a91c4
+    recollect show "Fix the failing test" --kind error
+    """
+    from recollect.cli.transcript import header, item_lines
+    from recollect.memory import open_memory
+
+    with open_memory(create=False) as memory:
+        found = memory.session(session)
+        items = deque(memory.transcript(found, kind), maxlen=tail) if tail else memory.transcript(found, kind)
+        if as_json:
+            events = [_item_json(item) for item in items]
+            print_json({"session": to_json(found), "events": events})
+        elif raw:
+            for item in items:
+                _print_line(_item_json(item))
+        else:
+            for line in header(found):
+                click.echo(line)
+            for item in items:
+                click.echo("\n".join(item_lines(item)))
+
+
+def _item_json(item: Any) -> dict[str, Any]:
+    return to_json(item.event) | {"depth": item.depth, "payload": item.payload}
+
+
+def _print_line(value: dict[str, Any]) -> None:
+    import orjson
+
+    click.echo(orjson.dumps(value).decode())
+
+
+@main.command()
+@json_option
+@reports_errors
+def problems(as_json: bool) -> None:
+    """List lines and files that could not be read, and why."""
+    from recollect.memory import open_memory
+
+    with open_memory(create=False) as memory:
+        found = memory.problems()
+    if as_json:
+        print_json([to_json(problem) for problem in found])
+        return
+    for problem in found:
+        place = f"{problem.path}:{problem.line}" if problem.line else problem.path
+        click.echo(f"{printable(place)}  {printable(problem.reason)}")
+        if problem.excerpt:
+            click.echo(click.style(f"    {printable(problem.excerpt)[:100]}", fg="bright_black"))
+    if not found:
+        click.echo("No problems: every line of every file was read")
+
+
+@main.command()
+@root_option
+@json_option
+@reports_errors
+def doctor(roots: tuple[str, ...], as_json: bool) -> None:
+    """Check homes, permissions, settings and the store, and say what to do."""
+    from recollect.memory import doctor as examine
+
+    findings = examine(roots=roots)
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        marks = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
+        for finding in findings:
+            mark, colour = marks[finding.level]
+            click.echo(f"{click.style(mark, fg=colour)} {printable(finding.message)}")
+            if finding.advice:
+                click.echo(f"  {click.style('→', fg='cyan')} {printable(finding.advice)}")
+    if any(finding.level == "problem" for finding in findings):
+        sys.exit(1)
+
+
+@main.command()
+@json_option
+@reports_errors
+def demo(as_json: bool) -> None:
+    """Try it on bundled sample sessions of three agents; nothing of yours is read or kept."""
+    from recollect.demo import run_demo
+
+    with run_demo() as memory:
+        report = memory.sweep()
+        found = memory.sessions(roots_only=True)
+        if as_json:
+            print_json({"sweep": asdict(report), "sessions": [to_json(session) for session in found]})
+            return
+        _print_demo(memory, report, found)
+
+
+def _print_demo(memory: Any, report: Any, found: list[Session]) -> None:
+    from recollect.cli.transcript import header, item_lines
+
+    click.echo(click.style("$ recollect sweep", bold=True))
+    _print_sweep(report)
+    click.echo(click.style("\n$ recollect sessions", bold=True))
+    _print_sessions(found, is_cut=False)
+    chosen = max(found, key=lambda session: len(memory.sub_agents(session)))
+    click.echo(click.style(f"\n$ recollect show {chosen.native_session_id[-8:]}", bold=True))
+    for line in header(chosen):
+        click.echo(line)
+    for item in memory.transcript(chosen):
+        click.echo("\n".join(item_lines(item)))
+    click.echo(click.style("\nNow yours: recollect sweep", bold=True))

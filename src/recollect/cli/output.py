@@ -1,0 +1,56 @@
+"""Where everything is printed, and how errors end a command."""
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import click
+import orjson
+
+from recollect.errors import RecollectError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode())
+
+
+def fail(error: RecollectError, as_json: bool) -> int:
+    """Say what went wrong in one line and what to do in another; return the exit code."""
+    if as_json:
+        print_json({"error": {"code": error.code, "message": error.message, "hint": error.hint}})
+    else:
+        click.echo(f"{click.style('Error:', fg='red')} {error.message}", err=True)
+        if error.hint:
+            click.echo(f"{click.style('hint:', fg='cyan')} {error.hint}", err=True)
+    return error.exit_code
+
+
+def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
+    """Turn errors a user can act on into a line and an exit code; `--json` gets them as JSON on stdout."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except RecollectError as error:
+            sys.exit(fail(error, bool(kwargs.get("as_json"))))
+        except BrokenPipeError:
+            # The reader of the pipe has gone; the interpreter must not complain about it at exit.
+            sys.stderr.close()
+            sys.exit(0)
+
+    return run
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+root_option = click.option(
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="AGENT=PATH",
+    help="Read this agent's files from PATH only; may be given several times.",
+)

@@ -1,0 +1,173 @@
+"""Kinds and marks that need the whole session: retries, completions, what a rewind left behind.
+
+Pure: events in, changes out. docs/kinds.md has the rules in words.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+import orjson
+
+from recollect.schema import (
+    ASSISTANT_MSG,
+    COMPLETION,
+    EDIT,
+    ERROR,
+    HISTORY_LANE,
+    LIFECYCLE,
+    RETRY,
+    TEST_RUN,
+    THINKING,
+    TOOL_CALL,
+    TOOL_RESULT,
+    USER_MSG,
+)
+from recollect.store.batch import IS_ABANDONED, IS_RETRY, TOLD_RETRY
+from recollect.store.streams import EventMark
+
+_CALLS = frozenset({TOOL_CALL, TEST_RUN, EDIT})
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """An event's kind and marks as the whole session makes them."""
+
+    kind: str
+    is_retry: bool
+    is_abandoned: bool
+
+
+def doubled_prompts(events: list[EventMark]) -> list[int]:
+    """Ids of prompts known from a prompt history although the session itself is held."""
+    if all(event.lane == HISTORY_LANE for event in events):
+        return []
+    return [event.id for event in events if event.lane == HISTORY_LANE]
+
+
+def derive(events: list[EventMark]) -> dict[int, Derived]:
+    """What each event (by id) is, seen from its whole session. `events` are in reading order."""
+    retries, completions = set[int](), set[int]()
+    for _, lane in groupby(events, key=lambda event: event.lane):
+        in_lane = list(lane)
+        retries |= set(_retries(in_lane))
+        completions |= set(_completions(in_lane))
+    abandoned = _abandoned(events)
+    return {event.id: _derived(event, retries, completions, abandoned) for event in events}
+
+
+def changes(events: list[EventMark], derived: dict[int, Derived]) -> list[tuple[str, str | None, bool, bool, int]]:
+    """The rows to write: only events whose kind or marks are not yet as derived."""
+    changed = []
+    for event in events:
+        now = derived[event.id]
+        before = Derived(event.kind, bool(event.flags & IS_RETRY), bool(event.flags & IS_ABANDONED))
+        if now != before:
+            base = event.base_kind if event.base_kind != now.kind else None
+            changed.append((now.kind, base, now.is_retry, now.is_abandoned, event.id))
+    return changed
+
+
+def _derived(event: EventMark, retries: set[int], completions: set[int], abandoned: set[int]) -> Derived:
+    kind = event.base_kind
+    is_retry = event.id in retries or bool(event.flags & TOLD_RETRY)
+    if event.id in completions:
+        kind = COMPLETION
+    elif is_retry and kind == TOOL_CALL:
+        kind = RETRY
+    return Derived(kind, is_retry, event.id in abandoned)
+
+
+def _retries(lane: list[EventMark]) -> Iterator[int]:
+    """Calls that repeat a failed one although no edit succeeded between the two."""
+    called: dict[str, EventMark] = {}
+    failed: set[bytes] = set()
+    for event in lane:
+        if event.base_kind in _CALLS:
+            if event.retry_key in failed:
+                yield event.id
+            if event.call_id:
+                called[event.call_id] = event
+        elif event.call_id in called and event.base_kind in (ERROR, TOOL_RESULT):
+            _settle(called[event.call_id], event.base_kind == ERROR, failed)
+
+
+def _settle(call: EventMark, has_failed: bool, failed: set[bytes]) -> None:
+    if has_failed:
+        failed |= {call.retry_key} if call.retry_key else set()
+    elif call.base_kind == EDIT:
+        failed.clear()
+    else:
+        failed.discard(call.retry_key or b"")
+
+
+def _completions(lane: list[EventMark]) -> Iterator[int]:
+    """The last words of each answered request."""
+    is_asked = False
+    candidate: int | None = None
+    for event in lane:
+        if event.base_kind == USER_MSG:
+            if candidate is not None:
+                yield candidate
+            is_asked, candidate = True, None
+        elif event.base_kind == ASSISTANT_MSG:
+            candidate = event.id if is_asked else None
+        elif not _leaves_answer(event):
+            candidate = None
+    if candidate is not None:
+        yield candidate
+
+
+def _leaves_answer(event: EventMark) -> bool:
+    """Whether an answer before this event is still the last word: the user's own shell does not continue it."""
+    is_users_shell = event.role == "user" and event.base_kind in (TOOL_CALL, TEST_RUN, TOOL_RESULT, ERROR)
+    return event.base_kind in (LIFECYCLE, THINKING) or is_users_shell
+
+
+def _abandoned(events: list[EventMark]) -> set[int]:
+    return _behind_markers(events) | _behind_siblings(events)
+
+
+def _behind_markers(events: list[EventMark]) -> set[int]:
+    """Events between the point a rewind went back to and the rewind itself."""
+    found: set[int] = set()
+    for marker in events:
+        if marker.metadata and "rewind_to" in marker.metadata:
+            told = orjson.loads(marker.metadata)
+            found |= {event.id for event in events if _is_behind(event, marker, told)}
+    return found
+
+
+def _is_behind(event: EventMark, marker: EventMark, told: dict[str, int]) -> bool:
+    if event.lane != marker.lane or event.id == marker.id or event.position < told["rewind_to"]:
+        return False
+    if "rewind_until" in told:
+        return event.position < told["rewind_until"]
+    return event.ts_ms is not None and marker.ts_ms is not None and event.ts_ms < marker.ts_ms
+
+
+def _behind_siblings(events: list[EventMark]) -> set[int]:
+    """Of several requests that follow the same event only the last was gone on with."""
+    children: dict[bytes, list[EventMark]] = defaultdict(list)
+    for event in events:
+        if event.parent_uid is not None:
+            children[event.parent_uid].append(event)
+    dead = [
+        request
+        for siblings in children.values()
+        if len(requests := [event for event in siblings if event.base_kind == USER_MSG]) > 1
+        for request in sorted(requests, key=lambda event: event.position)[:-1]
+    ]
+    return _descendants(dead, children)
+
+
+def _descendants(events: Iterable[EventMark], children: dict[bytes, list[EventMark]]) -> set[int]:
+    seen: set[int] = set()
+    waiting = list(events)
+    while waiting:
+        event = waiting.pop()
+        if event.id not in seen:
+            seen.add(event.id)
+            waiting += children.get(event.event_uid, ())
+    return seen

@@ -1,0 +1,228 @@
+"""The library: everything the command line can do, typed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import orjson
+
+from recollect.clock import rfc3339
+from recollect.config import Settings, load_settings
+from recollect.doctor import Finding, examine
+from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.schema import KIND_FAMILY, KINDS, Event, Problem, Session
+from recollect.store import Store, open_store
+from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
+from recollect.store.sessions import SessionFilter
+from recollect.sweep import Progress, SweepReport, sweep
+
+_EVENT_COLUMNS = (
+    "event_uid",
+    "seq",
+    "parent_uid",
+    "lane",
+    "position",
+    "native_id",
+    "ts_ms",
+    "kind",
+    "role",
+    "tool",
+    "call_id",
+    "status",
+    "flags",
+    "copy_of",
+    "summary",
+    "payload_start",
+    "payload_bytes",
+    "model",
+    "provider",
+    "content_type",
+    "input_tokens",
+    "output_tokens",
+    "metadata",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the store holds."""
+
+    folder: str
+    agents: list[dict[str, Any]]
+    sessions: int
+    events: int
+    sources: dict[str, Any]
+    size_bytes: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptItem:
+    """An event with its content, in reading order; `depth` counts the sub-agents it is inside of."""
+
+    session: Session
+    event: Event
+    payload: dict[str, Any]
+    depth: int
+
+
+class Memory:
+    """An open store. Reading never changes it; only `sweep` writes."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self.settings = settings
+        self._store = store
+
+    def sweep(self, progress: Progress | None = None, *, verify: bool = False) -> SweepReport:
+        """Read what is new in the agents' files. `verify` opens every file, even if it looks unchanged."""
+        return sweep(self._store, self.settings, progress or (lambda stage, done, total: None), verify=verify)
+
+    def status(self) -> Status:
+        agents = self._store.sessions.totals()
+        return Status(
+            folder=str(self._store.folder),
+            agents=agents,
+            sessions=sum(agent["sessions"] for agent in agents),
+            events=sum(agent["events"] for agent in agents),
+            sources=self._store.sources.counts(),
+            size_bytes=self._store.size_bytes(),
+        )
+
+    def sessions(self, **wanted: Any) -> list[Session]:
+        """Sessions, newest first; the keywords are the fields of SessionFilter."""
+        return self._store.sessions.find(SessionFilter(**wanted))
+
+    def session(self, name: str) -> Session:
+        """The one session with this id, beginning or end of an id (6 characters or more), or title."""
+        uid = self._resolve(name)
+        return self._store.sessions.find(SessionFilter(uid=uid))[0]
+
+    def _resolve(self, name: str) -> str:
+        matches = self._store.sessions.matching(name)
+        if len(matches) > 1:
+            matches = [match for match in matches if match.is_exact] or matches
+            roots = {match.root_session_uid for match in matches}
+            matches = [match for match in matches if match.session_uid in roots] if len(roots) == 1 else matches
+        if not matches:
+            raise NotFound(f"No session has the id or title `{name}`", "`recollect sessions` shows ids and titles")
+        if len(matches) > 1:
+            shown = ", ".join(match.session_uid for match in matches[:3])
+            raise Ambiguous(f"{len(matches)} sessions match `{name}`: {shown} …", "give more of the id")
+        return matches[0].session_uid
+
+    def sub_agents(self, session: Session) -> list[Session]:
+        """The sessions this one spawned, in the order they began."""
+        below = self._store.sessions.find(SessionFilter(root=session.root_session_uid))
+        spawned = [child for child in below if child.parent_session_uid == session.session_uid]
+        return sorted(spawned, key=lambda child: (child.started_at or "", child.session_uid))
+
+    def events(self, session: Session, kind: str | None = None) -> list[Event]:
+        """A session's events in reading order; a kind stands for its more specific kinds too."""
+        if kind is not None and kind not in KINDS:
+            raise UsageError(f"No such kind: {kind}", f"kinds: {', '.join(KINDS)}")
+        wanted = KIND_FAMILY.get(kind, (kind,)) if kind else KINDS
+        rows = self._store.events.rows(session.agent, session.native_session_id, _EVENT_COLUMNS)
+        events = (_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows)
+        return [event for event in events if event.kind in wanted]
+
+    def payloads(self, session: Session, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
+        """The full content of each event, in the order given."""
+        places = [event.payload_ref or (0, 0) for event in events]
+        for raw in self._store.events.iter_payloads(session.agent, session.native_session_id, places):
+            yield orjson.loads(raw) if raw else {}
+
+    def transcript(self, session: Session, kind: str | None = None) -> Iterator[TranscriptItem]:
+        """A session as it went, its sub-agents in the places where they were called."""
+        return self._transcript(session, kind, 0)
+
+    def _transcript(self, session: Session, kind: str | None, depth: int) -> Iterator[TranscriptItem]:
+        events = self.events(session)
+        waiting = self.sub_agents(session)
+        shown = {event.event_uid for event in (self.events(session, kind) if kind else events)}
+        for event, payload in zip(events, self.payloads(session, events), strict=True):
+            for child in [child for child in waiting if _comes_before(child, event)]:
+                waiting.remove(child)
+                yield from self._transcript(child, kind, depth + 1)
+            if event.event_uid in shown:
+                yield TranscriptItem(session, event, payload, depth)
+        for child in waiting:
+            yield from self._transcript(child, kind, depth + 1)
+
+    def problems(self) -> list[Problem]:
+        """Lines and files that could not be read, with what is wrong."""
+        return [
+            Problem(
+                agent=line.agent,
+                path=line.path,
+                line=line.line,
+                offset=line.offset,
+                reason=line.reason,
+                excerpt=line.raw[:200].decode("utf-8", "replace"),
+                found_at=rfc3339(line.found_ms) or "",
+            )
+            for line in self._store.sources.problems()
+        ]
+
+    def close(self) -> None:
+        self._store.close()
+
+    def __enter__(self) -> "Memory":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _comes_before(child: Session, event: Event) -> bool:
+    """A sub-agent is told just before the result of the call that spawned it."""
+    if child.spawn_call_id is not None:
+        return event.call_id == child.spawn_call_id and event.role != "assistant"
+    return bool(event.ts and child.ended_at and event.ts >= child.ended_at)
+
+
+def _event(session: Session, row: dict[str, Any]) -> Event:
+    flags = row["flags"]
+    return Event(
+        event_uid=row["event_uid"].hex(),
+        session_uid=session.session_uid,
+        seq=row["seq"],
+        parent_event_uid=row["parent_uid"].hex() if row["parent_uid"] else None,
+        lane=row["lane"],
+        position=row["position"],
+        native_id=row["native_id"],
+        ts=rfc3339(row["ts_ms"]),
+        kind=row["kind"],
+        role=row["role"],
+        tool=row["tool"],
+        call_id=row["call_id"],
+        status=row["status"],
+        is_error=bool(flags & IS_ERROR),
+        is_retry=bool(flags & IS_RETRY),
+        is_abandoned=bool(flags & IS_ABANDONED),
+        copy_of=row["copy_of"].hex() if row["copy_of"] else None,
+        summary=row["summary"],
+        payload_ref=(row["payload_start"], row["payload_bytes"]),
+        model=row["model"],
+        provider=row["provider"],
+        content_type=row["content_type"],
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        metadata=orjson.loads(row["metadata"]) if row["metadata"] else {},
+    )
+
+
+def open_memory(folder: Path | None = None, roots: Sequence[str] = (), *, create: bool = True) -> Memory:
+    """Open the store (`RECOLLECT_HOME`, or the user's data folder), making it if there is none.
+
+    `roots` are `AGENT=PATH`, as on the command line. Raises NotFound if there is no store and `create` is off.
+    """
+    settings = load_settings(folder, roots)
+    return Memory(settings, open_store(settings.folder, create=create))
+
+
+def doctor(folder: Path | None = None, roots: Sequence[str] = ()) -> list[Finding]:
+    """Look for what stands in the way: homes, permissions, settings, damage. Works without a store."""
+    return examine(load_settings(folder, roots))

@@ -1,0 +1,140 @@
+"""Processes that read sources while this one writes.
+
+They are started as programs of their own, not forked: a fork would take SQLite's connections along,
+and `multiprocessing` would import the caller's main module again.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from queue import Full, Queue
+from typing import NamedTuple
+
+from recollect.adapters import get_adapter
+from recollect.errors import RecollectError
+from recollect.ingest import Task, read_batches
+from recollect.store.batch import Batch
+
+WORKER_BYTES = 8 * 1024 * 1024  # below this much to read, starting processes costs more than it gains
+_WAITING_BATCHES = 8
+
+
+class Failure(NamedTuple):
+    """A source that could not be read, and why."""
+
+    task: Task
+    reason: str
+
+
+class Finished(NamedTuple):
+    task: Task
+
+
+Reading = Batch | Failure | Finished
+
+
+def read_tasks(tasks: list[Task]) -> Iterator[Reading]:
+    """Read all sources, with processes if there is much to read; batches of one source stay in order."""
+    if sum(task.row.size - task.row.offset for task in tasks) < WORKER_BYTES or _processors() == 1:
+        return (reading for task in tasks for reading in _read_task(task))
+    return _read_in_processes(sorted(tasks, key=lambda task: -task.row.size))
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _read_task(task: Task) -> Iterator[Reading]:
+    try:
+        yield from read_batches(get_adapter(task.source.agent), task)
+        yield Finished(task)
+    except RecollectError as error:
+        yield Failure(task, error.message)
+    except Exception as error:  # one source must not end the sweep; it is listed by `recollect problems`
+        yield Failure(task, f"{type(error).__name__}: {error}"[:500])
+
+
+def _read_in_processes(tasks: list[Task]) -> Iterator[Reading]:
+    crew = _Crew(tasks)
+    count = min(_processors(), len(tasks))
+    for _ in range(count):
+        threading.Thread(target=crew.drive, daemon=True).start()
+    try:
+        while count:
+            result = crew.results.get()
+            if result is None:
+                count -= 1
+            else:
+                yield result
+    finally:
+        crew.is_stopped.set()  # the caller has had enough: nobody waits for a full queue for ever
+
+
+class _Crew:
+    """Threads that each feed one process task by task and pass on what it reads."""
+
+    def __init__(self, tasks: list[Task]) -> None:
+        self._waiting = iter(tasks)
+        self._lock = threading.Lock()
+        self.results: Queue[Reading | None] = Queue(_WAITING_BATCHES)
+        self.is_stopped = threading.Event()
+
+    def drive(self) -> None:
+        """Feed a process until nothing waits; if it dies, that task has failed and another one goes on."""
+        try:
+            task = self._next_task()
+            while task is not None:
+                with _process() as connection:
+                    task = self._drive_process(connection, task)
+        finally:
+            self._put(None)
+
+    def _drive_process(self, connection: Connection, task: Task | None) -> Task | None:
+        while task is not None:
+            try:
+                connection.send(task)
+                while not isinstance(result := connection.recv(), Finished | Failure):
+                    self._put(result)
+                self._put(result)
+            except (EOFError, BrokenPipeError, ConnectionResetError):
+                self._put(Failure(task, "the reading process died"))
+                return self._next_task()
+            task = self._next_task()
+        return None
+
+    def _next_task(self) -> Task | None:
+        with self._lock:
+            return None if self.is_stopped.is_set() else next(self._waiting, None)
+
+    def _put(self, result: Reading | None) -> None:
+        while not self.is_stopped.is_set():
+            try:
+                self.results.put(result, timeout=0.2)
+            except Full:
+                continue
+            return
+
+
+@contextmanager
+def _process() -> Iterator[Connection]:
+    ours, theirs = socket.socketpair()
+    # -P: nothing in the current folder may shadow a module.
+    command = [sys.executable, "-P", "-m", "recollect.reader_process", str(theirs.fileno())]
+    with theirs:
+        process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
+    with Connection(ours.detach()) as connection:
+        yield connection
+    process.wait()
+
+
+def serve(connection: Connection) -> None:
+    """Read what is asked for until the other side hangs up."""
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            for reading in _read_task(connection.recv()):
+                connection.send(reading)

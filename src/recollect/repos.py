@@ -1,0 +1,62 @@
+"""Which repository a session worked in: one name for all agents, though each logs something else."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import PurePosixPath
+
+_SCP_LIKE = re.compile(r"^(?:[^@/]+@)?(?P<host>[^:/]+\.[^:/]+|localhost):(?P<path>[^/].*)$")
+_URL = re.compile(r"^[a-z][a-z0-9+.-]*://(?:[^@/]*@)?(?P<host>[^/:]+)(?::\d+)?/(?P<path>.+)$", re.IGNORECASE)
+# Agents put working copies of their own below the checkout they belong to.
+_WORKTREE = re.compile(r"/\.(?:claude|codex|grok)/worktrees/[^/]+")
+
+
+def normal_remote(remote: str | None) -> str | None:
+    """`host/owner/name` of a git remote, without user, password, port and `.git`; None if it names no host."""
+    match = _URL.match(remote or "") or _SCP_LIKE.match(remote or "")
+    if match is None:
+        return None
+    path = match["path"].strip("/").removesuffix(".git")
+    return f"{match['host'].lower()}/{path}" if path else None
+
+
+def normal_root(path: str | None) -> str | None:
+    """A checkout's path without a trailing slash; a worktree counts as the checkout it belongs to."""
+    if not path:
+        return None
+    return _WORKTREE.sub("", path).rstrip("/") or "/"
+
+
+class Checkouts:
+    """What all sessions together know of where repositories lie."""
+
+    def __init__(self, known: Iterable[tuple[str | None, str | None, str | None]]) -> None:
+        """`known`: (cwd, git root, git remote) of each session. A cwd with a remote counts as a checkout."""
+        self._remotes: dict[str, str] = {}
+        self._roots: set[str] = set()
+        for cwd, git_root, git_remote in sorted(known, key=lambda facts: tuple(fact or "" for fact in facts)):
+            root = normal_root(git_root) or (normal_root(cwd) if git_remote else None)
+            remote = normal_remote(git_remote)
+            if root and remote:
+                self._remotes.setdefault(root, remote)
+            if git_root and root:
+                self._roots.add(root)
+
+    def repo(self, cwd: str | None, git_root: str | None, git_remote: str | None) -> str | None:
+        """The remote's name if any session of this checkout knows it, else the root's path, else the cwd's name."""
+        if remote := normal_remote(git_remote):
+            return remote
+        place = normal_root(git_root) or normal_root(cwd)
+        if place is None:
+            return None
+        above = [place, *(str(parent) for parent in PurePosixPath(place).parents)]
+        remote = next((self._remotes[path] for path in above if path in self._remotes), None)
+        root = next((path for path in above if path in self._roots), None)
+        return remote or root or PurePosixPath(place).name or place
+
+
+def domain_of(repo: str | None, domains: Mapping[str, str]) -> str | None:
+    """The domain of the longest configured name that is the repository's or a suffix of it."""
+    if repo is None:
+        return None
+    matching = [name for name in domains if f"/{repo}".endswith(f"/{name.strip('/')}")]
+    return domains[max(matching, key=len)] if matching else None

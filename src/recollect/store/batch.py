@@ -1,0 +1,148 @@
+"""What a reader hands to the writer: rows and compressed payloads, ready to be stored as they are.
+
+Readers run in processes of their own and do all the costly work; the writer adds what only it knows:
+the stream's number, the next seq, and where in the stream the payloads begin.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import zstandard
+
+FRAME_BYTES = 256 * 1024
+COMPRESSION_LEVEL = 3
+
+# Bits of an event's `flags`
+IS_ERROR = 1
+IS_RETRY = 2
+IS_ABANDONED = 4
+IS_PROVISIONAL = 8
+TOLD_RETRY = 16  # the log itself says so; IS_RETRY is then never taken back
+
+_compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
+_decompressor = zstandard.ZstdDecompressor()
+
+
+class EventRow(NamedTuple):
+    """An event as stored, but for stream and seq; `payload_start` counts from the batch's start."""
+
+    event_uid: bytes
+    parent_uid: bytes | None
+    lane: str
+    position: int
+    native_id: str
+    ts_ms: int | None
+    kind: str
+    role: str | None
+    tool: str | None
+    call_id: str | None
+    status: str | None
+    flags: int
+    copy_key: int | None
+    retry_key: bytes | None
+    summary: str
+    payload_start: int
+    payload_bytes: int
+    payload_hash: bytes
+    model: str | None
+    provider: str | None
+    content_type: str | None
+    input_tokens: int | None
+    output_tokens: int | None
+    reader: int
+    metadata: str | None
+
+
+class Frame(NamedTuple):
+    """`bytes` of a session's payload stream, compressed."""
+
+    bytes: int
+    content: bytes
+
+
+@dataclass(slots=True)
+class StreamBatch:
+    """New events of one session."""
+
+    native_id: str
+    rows: list[EventRow] = field(default_factory=list)
+    frames: list[Frame] = field(default_factory=list)
+
+
+class SourceRow(NamedTuple):
+    """What is remembered of a file: its signature, and the cursor up to which it was read."""
+
+    host: str
+    agent: str
+    path: str
+    kind: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    reader: int
+    offset: int
+    line: int
+    head: str
+    tail: str
+    state: str
+
+
+class UsageRow(NamedTuple):
+    native_id: str
+    usage_id: str
+    ts_ms: int | None
+    model: str | None
+    provider: str | None
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    usd: float | None
+    includes_sub_agents: bool
+
+
+class CostTotalRow(NamedTuple):
+    native_id: str
+    ledger: str
+    usd: float
+    ts_ms: int | None
+
+
+class ProblemRow(NamedTuple):
+    line: int | None
+    offset: int | None
+    reason: str
+    raw: bytes
+
+
+@dataclass(slots=True)
+class Batch:
+    """Everything between two checkpoints of one source: stored in one transaction, cursor included."""
+
+    source: SourceRow
+    streams: list[StreamBatch] = field(default_factory=list)
+    infos: dict[str, str] = field(default_factory=dict)  # native session id -> JSON
+    usage: list[UsageRow] = field(default_factory=list)
+    cost_totals: list[CostTotalRow] = field(default_factory=list)
+    problems: list[ProblemRow] = field(default_factory=list)
+    skipped: dict[str, int] = field(default_factory=dict)
+    lines: int = 0
+    bytes: int = 0
+
+    @property
+    def events(self) -> int:
+        return sum(len(stream.rows) for stream in self.streams)
+
+
+def compress(stream: bytes) -> list[Frame]:
+    """Cut a piece of a payload stream into compressed frames."""
+    view = memoryview(stream)
+    pieces = (view[start : start + FRAME_BYTES] for start in range(0, len(view), FRAME_BYTES))
+    return [Frame(len(piece), _compressor.compress(piece)) for piece in pieces]
+
+
+def decompress(frames: Iterator[bytes]) -> bytes:
+    return b"".join(_decompressor.decompress(frame) for frame in frames)

@@ -1,0 +1,284 @@
+"""Tier 1: events, their payloads, tokens. Written batch by batch, each in one transaction with its cursor."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import orjson
+
+from recollect.store import packs
+from recollect.store.batch import (
+    IS_PROVISIONAL,
+    Batch,
+    EventRow,
+    Frame,
+    StreamBatch,
+    compress,
+    decompress,
+)
+from recollect.store.sqlite import Database
+
+INLINE_BYTES = 32 * 1024  # a frame up to this size lies in the database: thousands of tiny packs cost more
+
+_EVENT_COLUMNS = EventRow._fields
+_INSERT_EVENT = f"INSERT INTO events (stream, seq, {', '.join(_EVENT_COLUMNS)}) VALUES (?, ?, {', '.join('?' * len(_EVENT_COLUMNS))})"
+_REPLACED = tuple(name for name in _EVENT_COLUMNS if name != "event_uid")
+_REPLACE_EVENT = (
+    f"UPDATE events SET {', '.join(f'{name} = ?' for name in _REPLACED)}, base_kind = NULL WHERE event_uid = ?"
+)
+
+
+class Stream(NamedTuple):
+    """One session's stream of payloads, as the writer sees it before it appends."""
+
+    id: int
+    next_seq: int
+    stream_bytes: int
+    pack_generation: int
+    pack_bytes: int
+
+
+class Stored(NamedTuple):
+    """What counts when the same event is read again."""
+
+    payload_hash: bytes
+    flags: int
+    reader: int
+
+
+class Written(NamedTuple):
+    """How many events were made and how many changed."""
+
+    events_new: int
+    events_replaced: int
+
+
+class Events:
+    """The events of a store and the payloads behind them."""
+
+    def __init__(self, database: Database, folder: Path) -> None:
+        self._database = database
+        self._folder = folder
+
+    def put(self, batches: Sequence[Batch], save_source: Callable[[apsw.Connection, Batch], int]) -> Written:
+        """Store batches with their cursors: frames first and durable, then all rows in one transaction."""
+        now_ms = time.time_ns() // 1_000_000
+        written = Written(0, 0)
+        with self._database.transaction() as connection:
+            for batch in batches:
+                source = save_source(connection, batch)
+                for stream_batch in batch.streams:
+                    stream = _ensure_stream(connection, batch.source.agent, stream_batch.native_id, now_ms)
+                    new, replaced = self._put_stream(connection, batch.source.agent, stream, stream_batch)
+                    connection.execute("INSERT OR IGNORE INTO stream_sources VALUES (?, ?)", (stream.id, source))
+                    written = Written(written.events_new + new, written.events_replaced + replaced)
+                _put_usage(connection, batch, now_ms)
+                _put_infos(connection, batch, source)
+        return written
+
+    def _put_stream(
+        self, connection: apsw.Connection, agent: str, stream: Stream, batch: StreamBatch
+    ) -> tuple[int, int]:
+        fresh, replacing = (batch.rows, []) if stream.next_seq == 1 else _sort_out(connection, batch.rows)
+        rows, frames = fresh + replacing, batch.frames
+        if not rows:
+            return 0, 0
+        if len(rows) < len(batch.rows):
+            rows, frames = _repacked(batch, rows)
+        self._append(connection, agent, batch.native_id, stream, frames)
+        if stream.stream_bytes:
+            rows = [row._replace(payload_start=row.payload_start + stream.stream_bytes) for row in rows]
+        new, changed = rows[: len(fresh)], rows[len(fresh) :]
+        connection.executemany(_INSERT_EVENT, ((stream.id, seq, *row) for seq, row in enumerate(new, stream.next_seq)))
+        connection.executemany(_REPLACE_EVENT, ((*row[1:], row.event_uid) for row in changed))
+        connection.execute(
+            "UPDATE streams SET next_seq = next_seq + ?, is_dirty = 1 WHERE id = ?", (len(new), stream.id)
+        )
+        return len(new), len(changed)
+
+    def _append(
+        self, connection: apsw.Connection, agent: str, native_id: str, stream: Stream, frames: Sequence[Frame]
+    ) -> None:
+        start, offset = stream.stream_bytes, stream.pack_bytes
+        rows, packed = [], []
+        for frame in frames:
+            if len(frame.content) <= INLINE_BYTES:
+                rows.append((stream.id, start, frame.bytes, None, len(frame.content), frame.content))
+            else:
+                rows.append((stream.id, start, frame.bytes, offset, len(frame.content), None))
+                packed.append(frame.content)
+                offset += len(frame.content)
+            start += frame.bytes
+        if packed:
+            path = packs.pack_path(self._folder, agent, native_id, stream.pack_generation)
+            packs.append(path, stream.pack_bytes, packed)
+        connection.executemany("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?)", rows)
+        connection.execute(
+            "UPDATE streams SET stream_bytes = ?, pack_bytes = ? WHERE id = ?", (start, offset, stream.id)
+        )
+
+    def rows(self, agent: str, native_id: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        """A session's events in reading order, with the columns asked for."""
+        return self._database.rows(
+            f"SELECT {', '.join(columns)} FROM events WHERE stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
+            " ORDER BY lane, position, event_uid",
+            (agent, native_id),
+        )
+
+    def iter_payloads(self, agent: str, native_id: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+        """Yield the payloads at (start, bytes) of a session's stream; each frame is unpacked once if they ascend."""
+        stream = self._database.rows(
+            "SELECT id, pack_generation FROM streams WHERE agent = ? AND native_id = ?", (agent, native_id)
+        )
+        if not stream:
+            return
+        stream_id, generation = stream[0]
+        frames = _Frames(
+            self._database,
+            stream_id,
+            packs.PackReader(packs.pack_path(self._folder, agent, native_id, generation)),
+        )
+        try:
+            for start, length in places:
+                yield frames.read(start, length)
+        finally:
+            frames.close()
+
+
+class _Frames:
+    """Random access into one session's compressed stream, remembering the frame read last."""
+
+    def __init__(self, database: Database, stream: int, pack: packs.PackReader) -> None:
+        self._rows = database.rows(
+            "SELECT start, bytes, pack_offset, pack_bytes FROM frames WHERE stream = ? ORDER BY start",
+            (stream,),
+        )
+        self._database = database
+        self._stream = stream
+        self._pack = pack
+        self._cached: tuple[int, bytes] = (-1, b"")
+
+    def read(self, start: int, length: int) -> bytes:
+        end = start + length
+        pieces = []
+        for row in self._covering(start, end):
+            content = self._content(*row)
+            pieces.append(content[max(0, start - row[0]) : end - row[0]])
+        return b"".join(pieces)
+
+    def _covering(self, start: int, end: int) -> Iterator[tuple[Any, ...]]:
+        low, high = 0, len(self._rows)
+        while low < high:
+            middle = (low + high) // 2
+            if self._rows[middle][0] + self._rows[middle][1] <= start:
+                low = middle + 1
+            else:
+                high = middle
+        for row in self._rows[low:]:
+            if row[0] >= end:
+                return
+            yield row
+
+    def _content(self, start: int, _bytes: int, pack_offset: int | None, pack_bytes: int) -> bytes:
+        if self._cached[0] != start:
+            if pack_offset is None:
+                raw = self._database.value(
+                    "SELECT content FROM frames WHERE stream = ? AND start = ?", (self._stream, start)
+                )
+            else:
+                raw = self._pack.read(pack_offset, pack_bytes)
+            self._cached = (start, decompress(iter((raw,))))
+        return self._cached[1]
+
+    def close(self) -> None:
+        self._pack.close()
+
+
+def _ensure_stream(connection: apsw.Connection, agent: str, native_id: str, now_ms: int) -> Stream:
+    select = (
+        "SELECT id, next_seq, stream_bytes, pack_generation, pack_bytes FROM streams WHERE agent = ? AND native_id = ?"
+    )
+    for row in connection.execute(select, (agent, native_id)):
+        return Stream(*row)
+    connection.execute(
+        "INSERT INTO streams (agent, native_id, discovered_ms) VALUES (?, ?, ?)", (agent, native_id, now_ms)
+    )
+    return Stream(connection.last_insert_rowid(), 1, 0, 1, 0)
+
+
+def _sort_out(connection: apsw.Connection, rows: list[EventRow]) -> tuple[list[EventRow], list[EventRow]]:
+    """Tell new events from those already held, and from those that replace what is held."""
+    fresh: list[EventRow] = []
+    replacing: list[EventRow] = []
+    for row in rows:
+        stored = _find_stored(connection, row.event_uid)
+        if stored is None:
+            fresh.append(row)
+        elif stored.reader < row.reader or (stored.flags & IS_PROVISIONAL and _differs(stored, row)):
+            replacing.append(row)
+        elif stored.payload_hash != row.payload_hash and not row.flags & IS_PROVISIONAL:
+            fresh += _second_of_its_name(connection, row)
+    return fresh, replacing
+
+
+def _differs(stored: Stored, row: EventRow) -> bool:
+    return stored.payload_hash != row.payload_hash or not row.flags & IS_PROVISIONAL
+
+
+def _second_of_its_name(connection: apsw.Connection, row: EventRow) -> list[EventRow]:
+    """Two records of one session with the same id but other content: both are kept, under two uids."""
+    uid = bytes(a ^ b for a, b in zip(row.event_uid, row.payload_hash, strict=True))
+    return [] if _find_stored(connection, uid) else [row._replace(event_uid=uid)]
+
+
+def _find_stored(connection: apsw.Connection, event_uid: bytes) -> Stored | None:
+    for found in connection.execute("SELECT payload_hash, flags, reader FROM events WHERE event_uid = ?", (event_uid,)):
+        return Stored(*found)
+    return None
+
+
+def _repacked(batch: StreamBatch, rows: list[EventRow]) -> tuple[list[EventRow], list[Frame]]:
+    """The stream of a batch with the payloads of `rows` only: what is already held is not stored again."""
+    stream = decompress(frame.content for frame in batch.frames)
+    kept, pieces, start = [], [], 0
+    for row in rows:
+        pieces.append(stream[row.payload_start : row.payload_start + row.payload_bytes])
+        kept.append(row._replace(payload_start=start))
+        start += row.payload_bytes
+    return kept, compress(b"".join(pieces))
+
+
+_LARGER = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+
+
+def _put_usage(connection: apsw.Connection, batch: Batch, now_ms: int) -> None:
+    agent = batch.source.agent
+    told = {row.native_id for row in (*batch.usage, *batch.cost_totals)}
+    streams = {native_id: _ensure_stream(connection, agent, native_id, now_ms).id for native_id in told}
+    larger = ", ".join(f"{name} = max({name}, excluded.{name})" for name in _LARGER)
+    connection.executemany(
+        "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO UPDATE SET"
+        f" {larger}, usd = coalesce(excluded.usd, usd), model = coalesce(excluded.model, model)",
+        ((streams[row.native_id], *row[1:]) for row in batch.usage),
+    )
+    connection.executemany(
+        "INSERT OR IGNORE INTO cost_totals VALUES (?, ?, ?, ?)",
+        ((streams[row.native_id], *row[1:]) for row in batch.cost_totals),
+    )
+    changed = [(agent, native_id) for native_id in told | set(batch.infos)]
+    connection.executemany("UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?", changed)
+
+
+def _put_infos(connection: apsw.Connection, batch: Batch, source: int) -> None:
+    for native_id, told in batch.infos.items():
+        key = (batch.source.agent, native_id, source)
+        known = list(connection.execute("SELECT info FROM infos WHERE agent = ? AND native_id = ? AND source = ?", key))
+        info = merge_infos(orjson.loads(known[0][0]), orjson.loads(told)) if known else orjson.loads(told)
+        connection.execute("INSERT OR REPLACE INTO infos VALUES (?, ?, ?, ?)", (*key, orjson.dumps(info).decode()))
+
+
+def merge_infos(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
+    """Two tellings of one session: `first` keeps what was said first, `last` what was said last."""
+    return {"first": {**later["first"], **earlier["first"]}, "last": {**earlier["last"], **later["last"]}}

@@ -1,0 +1,88 @@
+"""The files that hold sessions' payloads: one per session and generation, zstd frames one after another.
+
+Only the holder of the write lock appends. The database says how long a pack is: what lies beyond was
+written by a process that died before its commit, and is cut off before the next append.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from recollect.errors import StoreDamaged
+
+
+def pack_path(folder: Path, agent: str, native_id: str, generation: int) -> Path:
+    name = hashlib.blake2b(f"{agent}:{native_id}".encode(), digest_size=16).hexdigest()
+    return folder / "packs" / name[:2] / f"{name}.{generation}.pack"
+
+
+def append(path: Path, known_bytes: int, frames: Sequence[bytes]) -> None:
+    """Add frames behind the pack's first `known_bytes` and make them durable before returning."""
+    is_new = known_bytes == 0
+    if is_new:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _cut_to(fd, path, known_bytes)
+        _write_all(fd, b"".join(frames))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    if is_new:
+        _sync_folder(path.parent)
+
+
+def _cut_to(fd: int, path: Path, known_bytes: int) -> None:
+    size = os.fstat(fd).st_size
+    if size < known_bytes:
+        raise StoreDamaged(
+            f"Pack is shorter than the database says: {path}", "`recollect doctor` says what can be done"
+        )
+    if size > known_bytes:
+        os.ftruncate(fd, known_bytes)
+    os.lseek(fd, known_bytes, os.SEEK_SET)
+
+
+def _write_all(fd: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+class PackReader:
+    """Reads frames of one pack; the file is opened at the first use."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def read(self, offset: int, length: int) -> bytes:
+        if self._fd is None:
+            self._fd = self._open()
+        content = os.pread(self._fd, length, offset)
+        if len(content) != length:
+            raise StoreDamaged(
+                f"Pack is shorter than the database says: {self._path}",
+                "`recollect doctor` says what can be done",
+            )
+        return content
+
+    def _open(self) -> int:
+        try:
+            return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise StoreDamaged(f"Pack is missing: {self._path}", "`recollect doctor` says what can be done") from None
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None

@@ -1,0 +1,281 @@
+"""Tier 2: the lasting row of each session."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from recollect.clock import rfc3339
+from recollect.schema import Cost, Session, SessionSource
+from recollect.store.sqlite import Database
+
+
+class SessionRow(NamedTuple):
+    """A session as stored. The fields for live hosts stay empty for sessions read from logs."""
+
+    agent: str
+    native_session_id: str
+    session_uid: str
+    root_session_uid: str
+    parent_session_uid: str | None
+    base_session_uid: str | None
+    base_end: str | None
+    session_class: str
+    group: str
+    host: str | None
+    repo: str | None
+    domain: str | None
+    cwd: str | None
+    git_root: str | None
+    git_remote: str | None
+    git_branch: str | None
+    model: str | None
+    provider: str | None
+    agent_version: str | None
+    title: str | None
+    instructions: str
+    started_ms: int | None
+    ended_ms: int | None
+    updated_ms: int | None
+    outcome: str
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    usd: float | None
+    usd_is_estimate: bool
+    wall_clock_ms: int | None
+    turns: int
+    retries: int
+    message_count: int
+    event_count: int
+    task_ref: str | None
+    content_hash: str | None
+    spawn_call_id: str | None
+    schema_version: int
+    discovered_ms: int | None
+    ingested_ms: int | None
+    metadata: str
+
+
+class SourceOfSession(NamedTuple):
+    host: str
+    path: str
+    bytes: int
+    gone_ms: int | None
+
+
+class Match(NamedTuple):
+    session_uid: str
+    root_session_uid: str
+    is_exact: bool
+
+
+class Place(NamedTuple):
+    """Where a session worked, as told and as named."""
+
+    session_uid: str
+    root_session_uid: str
+    cwd: str | None
+    git_root: str | None
+    git_remote: str | None
+    repo: str | None
+    domain: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFilter:
+    """Which sessions to list. Text matches are on parts; `repo` matches any suffix of the name."""
+
+    uid: str | None = None
+    agent: str | None = None
+    repo: str | None = None
+    branch: str | None = None
+    model: str | None = None
+    outcome: str | None = None
+    session_class: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    text: str | None = None
+    root: str | None = None
+    roots_only: bool = False
+    limit: int | None = None
+
+
+_COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
+_READ = _COLUMNS + ', analyzed_ms, evicted_ms, "key", channel, chat_id, user_id, character_id'
+
+
+class Sessions:
+    """The sessions of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, rows: Sequence[tuple[SessionRow, Sequence[SourceOfSession]]]) -> None:
+        """Write sessions' rows; what other steps added (watermarks, live hosts' fields) stays."""
+        updates = ", ".join(
+            f'"{name}" = excluded."{name}"' for name in SessionRow._fields[2:] if name not in ("repo", "domain")
+        )
+        with self._database.transaction() as connection:
+            for row, sources in rows:
+                connection.execute(
+                    f"INSERT INTO sessions ({_COLUMNS}) VALUES ({', '.join('?' * len(row))})"
+                    f" ON CONFLICT (agent, native_session_id) DO UPDATE SET {updates}",
+                    row,
+                )
+                key = (row.agent, row.native_session_id)
+                connection.execute("DELETE FROM session_sources WHERE agent = ? AND native_session_id = ?", key)
+                connection.executemany(
+                    "INSERT INTO session_sources VALUES (?, ?, ?, ?, ?, ?)",
+                    [(*key, *source) for source in sources],
+                )
+
+    def find(self, wanted: SessionFilter) -> list[Session]:
+        """Sessions that match, newest first."""
+        conditions, bindings = _conditions(wanted)
+        limit = f" LIMIT {wanted.limit:d}" if wanted.limit is not None else ""
+        rows = self._database.rows(
+            f"SELECT {_READ} FROM sessions{conditions} ORDER BY coalesce(ended_ms, 0) DESC, session_uid{limit}",
+            bindings,
+        )
+        sources = self._sources_of({(row[0], row[1]) for row in rows})
+        return [_session(row, sources.get((row[0], row[1]), [])) for row in rows]
+
+    def _sources_of(self, keys: set[tuple[str, str]]) -> dict[tuple[str, str], list[SessionSource]]:
+        found: dict[tuple[str, str], list[SessionSource]] = {}
+        where, bindings = "", []
+        if len(keys) < 200:
+            where = (
+                f" WHERE (agent, native_session_id) IN (VALUES {', '.join(['(?, ?)'] * len(keys))})"
+                if keys
+                else " WHERE 0"
+            )
+            bindings = [part for key in keys for part in key]
+        for agent, native_id, host, path, size, gone_ms in self._database.iter_rows(
+            f"SELECT agent, native_session_id, host, path, bytes, gone_ms FROM session_sources{where}",
+            bindings,
+        ):
+            found.setdefault((agent, native_id), []).append(SessionSource(path, size, host, rfc3339(gone_ms)))
+        return found
+
+    def matching(self, text: str) -> list[Match]:
+        """Sessions whose id begins or ends with `text` (6 characters or more), or whose id or title it is."""
+        rows = self._database.rows(
+            "SELECT session_uid, root_session_uid, session_uid = ?1 OR native_session_id = ?1 FROM sessions"
+            " WHERE session_uid = ?1 OR native_session_id = ?1 OR title = ?1 COLLATE NOCASE"
+            " OR (length(?1) >= 6 AND (native_session_id LIKE ?2 || '%' ESCAPE '\\'"
+            " OR native_session_id LIKE '%' || ?2 ESCAPE '\\' OR session_uid LIKE ?2 || '%' ESCAPE '\\'))"
+            " ORDER BY session_uid",
+            (text, _escaped(text)),
+        )
+        return [Match(uid, root, bool(is_exact)) for uid, root, is_exact in rows]
+
+    def count(self) -> int:
+        return int(self._database.value("SELECT count(*) FROM sessions"))
+
+    def checkouts(self) -> list[Place]:
+        """Where every session worked."""
+        columns = ", ".join(Place._fields)
+        return [Place(*row) for row in self._database.rows(f"SELECT {columns} FROM sessions ORDER BY session_uid")]
+
+    def set_repos(self, repos: Sequence[tuple[str | None, str | None, str]]) -> None:
+        """Write (repo, domain, session_uid)."""
+        if repos:
+            with self._database.transaction() as connection:
+                connection.executemany("UPDATE sessions SET repo = ?, domain = ? WHERE session_uid = ?", repos)
+
+    def totals(self) -> list[dict[str, Any]]:
+        """Per agent: sessions, events, messages, tokens, money, first and last activity."""
+        names = (
+            "agent", "sessions", "sub_agents", "events", "messages", "input_tokens", "output_tokens",
+            "cache_read_tokens", "cache_write_tokens", "usd", "started_at", "ended_at",
+        )  # fmt: skip
+        rows = self._database.rows(
+            "SELECT agent, count(*), sum(session_class IN ('sub-agent', 'warm-up')), sum(event_count), sum(message_count), sum(input_tokens),"
+            " sum(output_tokens), sum(cache_read_tokens), sum(cache_write_tokens), sum(usd), min(started_ms), max(ended_ms)"
+            " FROM sessions GROUP BY agent ORDER BY agent"
+        )
+        return [dict(zip(names, (*row[:-2], rfc3339(row[-2]), rfc3339(row[-1])), strict=True)) for row in rows]
+
+
+def _conditions(wanted: SessionFilter) -> tuple[str, list[Any]]:
+    tests: list[tuple[str, Any]] = [
+        ("session_uid = ?", wanted.uid),
+        ("agent = ?", wanted.agent),
+        ("('/' || repo) LIKE '%/' || ? ESCAPE '\\'", _like(wanted.repo)),
+        ("git_branch = ?", wanted.branch),
+        ("model LIKE '%' || ? || '%' ESCAPE '\\'", _like(wanted.model)),
+        ("outcome = ?", wanted.outcome),
+        ("session_class = ?", wanted.session_class),
+        ("ended_ms >= ?", wanted.since_ms),
+        ("started_ms < ?", wanted.until_ms),
+        ("title LIKE '%' || ? || '%' ESCAPE '\\'", _like(wanted.text)),
+        ("root_session_uid = ?", wanted.root),
+    ]
+    used = [(test, value) for test, value in tests if value is not None]
+    clauses = [test for test, _ in used] + (["parent_session_uid IS NULL"] if wanted.roots_only else [])
+    return (" WHERE " + " AND ".join(clauses) if clauses else ""), [value for _, value in used]
+
+
+def _like(text: str | None) -> str | None:
+    return None if text is None else _escaped(text.strip("/"))
+
+
+def _escaped(text: str) -> str:
+    """Text for LIKE ... ESCAPE, its wildcards taken literally."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def _session(values: tuple[Any, ...], sources: list[SessionSource]) -> Session:
+    row = SessionRow(*values[: len(SessionRow._fields)])
+    analyzed_ms, evicted_ms, *live = values[len(SessionRow._fields) :]
+    cost = Cost(
+        row.input_tokens, row.output_tokens, row.cache_read_tokens, row.cache_write_tokens, row.reasoning_tokens,
+        row.usd, bool(row.usd_is_estimate), None if row.wall_clock_ms is None else row.wall_clock_ms / 1000, row.turns, row.retries,
+    )  # fmt: skip
+    return Session(
+        session_uid=row.session_uid,
+        agent=row.agent,
+        native_session_id=row.native_session_id,
+        root_session_uid=row.root_session_uid,
+        parent_session_uid=row.parent_session_uid,
+        base_session_uid=row.base_session_uid,
+        base_end=row.base_end,
+        session_class=row.session_class,
+        group=row.group,
+        host=row.host,
+        repo=row.repo,
+        domain=row.domain,
+        cwd=row.cwd,
+        git_branch=row.git_branch,
+        model=row.model,
+        provider=row.provider,
+        agent_version=row.agent_version,
+        title=row.title,
+        instructions=tuple(orjson.loads(row.instructions)),
+        started_at=rfc3339(row.started_ms),
+        ended_at=rfc3339(row.ended_ms),
+        updated_at=rfc3339(row.updated_ms),
+        outcome=row.outcome,
+        cost=cost,
+        message_count=row.message_count,
+        event_count=row.event_count,
+        task_ref=row.task_ref,
+        sources=tuple(sources),
+        schema_version=row.schema_version,
+        content_hash=row.content_hash,
+        spawn_call_id=row.spawn_call_id,
+        discovered_at=rfc3339(row.discovered_ms),
+        ingested_at=rfc3339(row.ingested_ms),
+        analyzed_at=rfc3339(analyzed_ms),
+        evicted_at=rfc3339(evicted_ms),
+        key=live[0],
+        channel=live[1],
+        chat_id=live[2],
+        user_id=live[3],
+        character_id=live[4],
+        metadata=orjson.loads(row.metadata),
+    )

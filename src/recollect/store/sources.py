@@ -1,0 +1,130 @@
+"""The files the store was read from: how far, what they looked like then, and what was wrong with them."""
+
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import apsw
+
+from recollect.store.batch import Batch, SourceRow
+from recollect.store.sqlite import Database
+
+
+class KnownSource(NamedTuple):
+    """A file as it was when it was last read."""
+
+    id: int
+    row: SourceRow
+    failure: str | None
+    gone_ms: int | None
+
+    @property
+    def signature(self) -> tuple[int, int, int, int]:
+        return self.row.size, self.row.mtime_ns, self.row.ctime_ns, self.row.inode
+
+
+class SkippedLine(NamedTuple):
+    agent: str
+    path: str
+    line: int | None
+    offset: int | None
+    reason: str
+    raw: bytes
+    found_ms: int
+
+
+_COLUMNS = SourceRow._fields
+
+
+class Sources:
+    """Cursors and problems of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def known(self, host: str, agent: str) -> dict[str, KnownSource]:
+        """Every file of an agent that this host has read, by path."""
+        rows = self._database.iter_rows(
+            f"SELECT id, failure, gone_ms, {', '.join(_COLUMNS)} FROM sources WHERE host = ? AND agent = ?",
+            (host, agent),
+        )
+        known = (KnownSource(row[0], SourceRow(*row[3:]), row[1], row[2]) for row in rows)
+        return {source.row.path: source for source in known}
+
+    def save(self, connection: apsw.Connection, batch: Batch) -> int:
+        """Move a source's cursor, in the transaction that stores what was read up to it."""
+        source = self._upsert(connection, batch.source, None)
+        now_ms = _now_ms()
+        connection.executemany(
+            "INSERT OR IGNORE INTO problems (source, line, offset, reason, raw, found_ms) VALUES (?, ?, ?, ?, ?, ?)",
+            ((source, *problem, now_ms) for problem in batch.problems),
+        )
+        return source
+
+    def save_failure(self, row: SourceRow, failure: str) -> None:
+        """Remember that a file could not be read, so that the next sweep does not try it unchanged."""
+        with self._database.transaction() as connection:
+            self._upsert(connection, row, failure)
+
+    def move(self, source: KnownSource, path: str) -> None:
+        """The agent moved a file (Codex does when it archives): the same source, at another place."""
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE sources SET path = ?, gone_ms = NULL WHERE id = ?", (path, source.id))
+            _make_dirty(connection, [source.id])
+
+    def mark_gone(self, sources: Iterable[int]) -> None:
+        """The files are no longer there. What was read from them stays."""
+        self._mark(sources, _now_ms())
+
+    def mark_back(self, sources: Iterable[int]) -> None:
+        self._mark(sources, None)
+
+    def _mark(self, sources: Iterable[int], gone_ms: int | None) -> None:
+        ids = list(sources)
+        if not ids:
+            return
+        with self._database.transaction() as connection:
+            connection.executemany("UPDATE sources SET gone_ms = ? WHERE id = ?", [(gone_ms, source) for source in ids])
+            _make_dirty(connection, ids)
+
+    @staticmethod
+    def _upsert(connection: apsw.Connection, row: SourceRow, failure: str | None) -> int:
+        updates = ", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS[3:], "failure", "read_ms", "gone_ms"))
+        found = connection.execute(
+            f"INSERT INTO sources ({', '.join(_COLUMNS)}, failure, read_ms, gone_ms) VALUES ({', '.join('?' * len(_COLUMNS))}, ?, ?, NULL)"
+            f" ON CONFLICT (host, agent, path) DO UPDATE SET {updates} RETURNING id",
+            (*row, failure, _now_ms()),
+        ).get
+        return int(found)
+
+    def problems(self) -> list[SkippedLine]:
+        rows = self._database.rows(
+            "SELECT s.agent, s.path, p.line, p.offset, p.reason, p.raw, p.found_ms FROM problems p JOIN sources s ON s.id = p.source"
+            " UNION ALL SELECT agent, path, NULL, NULL, failure, x'', read_ms FROM sources WHERE failure IS NOT NULL"
+            " ORDER BY 1, 2, 4"
+        )
+        return [SkippedLine(*row) for row in rows]
+
+    def counts(self) -> dict[str, Any]:
+        total, failed, gone, size = self._database.rows(
+            "SELECT count(*), count(failure), count(gone_ms), coalesce(sum(size), 0) FROM sources"
+        )[0]
+        bad_lines = self._database.value("SELECT count(*) FROM problems")
+        return {
+            "sources": total,
+            "sources_failed": failed,
+            "sources_gone": gone,
+            "source_bytes": size,
+            "bad_lines": bad_lines,
+        }
+
+
+def _make_dirty(connection: apsw.Connection, sources: list[int]) -> None:
+    connection.executemany(
+        "UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM stream_sources WHERE source = ?)",
+        [(source,) for source in sources],
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,220 @@
+"""SQLite as this project needs it: a version that is safe, settings that are read back, short transactions.
+
+Never open, copy or hash a database file in a process that has it open: closing any descriptor of
+the file drops SQLite's locks on it (measured: the live writer's lock goes from 1 to 0).
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, StoreUnwritable
+from recollect.store.locks import write_lock
+
+APPLICATION_ID = 0x52636C74  # "Rclt"
+OLDEST_SQLITE = (3, 51, 3)  # 3.7.0 to 3.51.2 have a WAL race that corrupts
+CHECKSUM_RESERVE_BYTES = 8  # room for apsw's checksums in each page: cannot be added later
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
+)
+
+Migration = Callable[[apsw.Connection], None]
+
+_PRAGMAS = (
+    ("journal_mode", "wal"),
+    ("secure_delete", 1),
+    ("trusted_schema", 0),
+    ("cell_size_check", 1),
+    ("mmap_size", 0),
+    ("journal_size_limit", 64 * 1024 * 1024),
+    ("temp_store", 2),
+)
+
+
+class Database:
+    """One database file of the store. All writing goes through `transaction`."""
+
+    def __init__(self, path: Path, migrations: Sequence[Migration], synchronous: str, *, read_only: bool) -> None:
+        self.path = path
+        self._migrations = migrations
+        self.read_only = read_only
+        self.connection = _connect(path, read_only=read_only)
+        if not read_only:
+            self._prepare(synchronous)
+        self._check_version()
+
+    def _prepare(self, synchronous: str) -> None:
+        with translated(self.path), write_lock(self.path.parent):
+            if self._version() == 0 and not _tables(self.connection):
+                self.connection.reserve_bytes(reserve=CHECKSUM_RESERVE_BYTES)
+                self.connection.pragma("auto_vacuum", 2)
+                self.connection.pragma("application_id", APPLICATION_ID)
+            for name, value in (*_PRAGMAS, ("synchronous", {"NORMAL": 1, "FULL": 2}[synchronous])):
+                self._set(name, value)
+            self._migrate()
+
+    def _set(self, name: str, value: str | int) -> None:
+        self.connection.pragma(name, value)
+        if self.connection.pragma(name) != value:
+            raise StoreUnusable(f"SQLite does not take the setting `{name}`: {value}")
+
+    def _migrate(self) -> None:
+        version = self._version()
+        for number, migration in enumerate(self._migrations[version:], start=version + 1):
+            with self.connection:
+                migration(self.connection)
+                self.connection.pragma("user_version", number)
+
+    def _version(self) -> int:
+        return int(self.connection.pragma("user_version"))
+
+    def _check_version(self) -> None:
+        with translated(self.path):
+            if self.connection.pragma("application_id") != APPLICATION_ID:
+                raise StoreDamaged(f"Not a Recollect database: {self.path}", "move it away, then sweep again")
+            version = self._version()
+        if version > len(self._migrations):
+            raise StoreTooNew(
+                f"Store was written by a newer version: schema {version}, this one reads {len(self._migrations)}",
+                "upgrade `recollect`",
+            )
+
+    @contextmanager
+    def transaction(self) -> Iterator[apsw.Connection]:
+        """Write under the queue, from the first statement on; another version's schema is noticed."""
+        if self.read_only:
+            raise StoreUnwritable(
+                f"Store is read-only: {self.path.parent}", "set RECOLLECT_HOME to a folder you can write"
+            )
+        with translated(self.path), write_lock(self.path.parent):
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._check_version()
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except BaseException:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    def rows(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with translated(self.path):
+            return list(self.connection.execute(sql, bindings))
+
+    def iter_rows(self, sql: str, bindings: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        with translated(self.path):
+            yield from self.connection.execute(sql, bindings)
+
+    def value(self, sql: str, bindings: Sequence[Any] = ()) -> Any:
+        """The first column of the first row, or None."""
+        for row in self.rows(sql, bindings):
+            return row[0]
+        return None
+
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the database and empty it."""
+        if not self.read_only:
+            with translated(self.path):
+                self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def _connect(path: Path, *, read_only: bool) -> apsw.Connection:
+    _require_safe_sqlite()
+    _refuse_network_file_system(path.parent)
+    with translated(path):
+        if read_only:
+            connection = _connect_read_only(path)
+        else:
+            _create_private(path)
+            connection = apsw.Connection(str(path))
+        connection.set_busy_timeout(20_000)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        return connection
+
+
+def _connect_read_only(path: Path) -> apsw.Connection:
+    """Open for reading; a folder that cannot be written needs the file taken as it stands.
+
+    `immutable` ignores the write-ahead log, so it is right only when there is none left to read.
+    """
+    if os.access(path.parent, os.W_OK):
+        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    wal = path.with_name(path.name + "-wal")
+    if wal.exists() and wal.stat().st_size:
+        raise StoreUnusable(
+            f"Store is read-only and was not closed cleanly: {path.parent}",
+            "run `recollect sweep` where it is writable",
+        )
+    return apsw.Connection(f"file:{path}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+
+
+def _create_private(path: Path) -> None:
+    """Make the file before SQLite does, so that it (and the log beside it) is the user's alone."""
+    if not path.exists():
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+
+
+def _require_safe_sqlite() -> None:
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < OLDEST_SQLITE:
+        raise StoreUnusable(f"SQLite {apsw.sqlite_lib_version()} can corrupt a store", "upgrade `apsw`")
+
+
+def _refuse_network_file_system(folder: Path) -> None:
+    kind = file_system_type(folder)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise StoreUnusable(
+            f"Store lies on a network file system ({kind}): {folder}", "set RECOLLECT_HOME to a local folder"
+        )
+
+
+def file_system_type(folder: Path) -> str | None:
+    """The type of the file system that holds `folder`, where the system tells it."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    best, kind = "", None
+    for line in mounts.splitlines():
+        fields, _, rest = line.partition(" - ")
+        point = fields.split(" ")[4].encode().decode("unicode_escape", "replace")
+        if len(point) >= len(best) and folder.resolve().is_relative_to(point):
+            best, kind = point, rest.split(" ")[0]
+    return kind
+
+
+def _tables(connection: apsw.Connection) -> bool:
+    return any(connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1"))
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors that a user can act on into ours; the others are bugs and stay as they are."""
+    try:
+        yield
+    except (
+        apsw.FullError,
+        apsw.ReadOnlyError,
+        apsw.CantOpenError,
+        apsw.IOError,
+        apsw.PermissionsError,
+    ) as error:
+        raise _unwritable(path, str(error)) from error
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise StoreDamaged(f"Database is damaged: {path}", "`recollect doctor` says what can be done") from error
+    except OSError as error:
+        raise _unwritable(path, error.strerror or str(error)) from error
+
+
+def _unwritable(path: Path, reason: str) -> RecollectError:
+    return StoreUnwritable(
+        f"Cannot use the store ({reason}): {path.parent}",
+        "free some space or check its permissions; nothing is lost",
+    )

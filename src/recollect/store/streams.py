@@ -1,0 +1,223 @@
+"""What the steps after ingest read and write: whole sessions' event marks, copies, tokens."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from recollect.store.batch import IS_ABANDONED, IS_RETRY
+from recollect.store.sqlite import Database
+
+
+class StreamName(NamedTuple):
+    id: int
+    agent: str
+    native_id: str
+    discovered_ms: int
+
+
+class EventMark(NamedTuple):
+    """The part of an event that whole-session rules look at, in reading order."""
+
+    id: int
+    event_uid: bytes
+    parent_uid: bytes | None
+    lane: str
+    position: int
+    ts_ms: int | None
+    kind: str
+    base_kind: str
+    role: str | None
+    tool: str | None
+    call_id: str | None
+    status: str | None
+    flags: int
+    copy_of: bytes | None
+    retry_key: bytes | None
+    summary: str
+    payload_hash: bytes
+    model: str | None
+    metadata: str | None
+
+
+class Candidate(NamedTuple):
+    """An event that may be a copy of, or copied by, others with the same key."""
+
+    copy_key: int
+    stream: int
+    event_uid: bytes
+    ts_ms: int | None
+    base_kind: str
+    summary: str
+    copy_of: bytes | None
+
+
+class UsageMark(NamedTuple):
+    stream: int
+    usage_id: str
+    ts_ms: int | None
+    model: str | None
+    provider: str | None
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    usd: float | None
+    includes_sub_agents: int
+    is_copy: int
+
+
+class CostMark(NamedTuple):
+    stream: int
+    ledger: str
+    usd: float
+    ts_ms: int | None
+
+
+class SourceMark(NamedTuple):
+    stream: int
+    host: str
+    path: str
+    size: int
+    gone_ms: int | None
+
+
+_MARK_COLUMNS = ", ".join("coalesce(base_kind, kind)" if name == "base_kind" else name for name in EventMark._fields)
+
+
+class Streams:
+    """Whole sessions of Tier 1, for the steps that need more than one event at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def dirty(self) -> list[StreamName]:
+        """Sessions that hold something their row in memory.db does not tell yet."""
+        rows = self._database.rows("SELECT id, agent, native_id, discovered_ms FROM streams WHERE is_dirty ORDER BY id")
+        return [StreamName(*row) for row in rows]
+
+    def names(self) -> dict[tuple[str, str], int]:
+        return {
+            (agent, native_id): key
+            for key, agent, native_id in self._database.rows("SELECT id, agent, native_id FROM streams")
+        }
+
+    def set_dirty(self, streams: Iterable[int], is_dirty: bool) -> None:
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "UPDATE streams SET is_dirty = ? WHERE id = ?", [(is_dirty, stream) for stream in streams]
+            )
+
+    def events(self, stream: int) -> list[EventMark]:
+        rows = self._database.rows(
+            f"SELECT {_MARK_COLUMNS} FROM events WHERE stream = ? ORDER BY lane, position, event_uid",
+            (stream,),
+        )
+        return [EventMark(*row) for row in rows]
+
+    def infos(self, agent: str, native_id: str) -> list[dict[str, Any]]:
+        """What each source tells of a session, in an order that does not depend on when it was read."""
+        rows = self._database.rows(
+            "SELECT i.info FROM infos i JOIN sources s ON s.id = i.source WHERE i.agent = ? AND i.native_id = ?"
+            " ORDER BY s.kind, s.host, s.path",
+            (agent, native_id),
+        )
+        return [orjson.loads(info) for (info,) in rows]
+
+    def first_facts(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
+        """(agent, native id, facts that never change once told) from every source, in a stable order."""
+        rows = self._database.iter_rows(
+            "SELECT i.agent, i.native_id, i.info FROM infos i JOIN sources s ON s.id = i.source ORDER BY s.kind, s.host, s.path"
+        )
+        for agent, native_id, info in rows:
+            yield agent, native_id, orjson.loads(info)["first"]
+
+    def copy_candidates(self) -> list[Candidate]:
+        """Events of dirty sessions that share their key with another session, and those others."""
+        return [
+            Candidate(*row)
+            for row in self._database.iter_rows(
+                "WITH shared AS (SELECT DISTINCT e.copy_key FROM streams s JOIN events e ON e.stream = s.id WHERE s.is_dirty AND EXISTS"
+                " (SELECT 1 FROM events o WHERE o.copy_key = e.copy_key AND o.stream <> e.stream))"
+                " SELECT copy_key, stream, event_uid, ts_ms, coalesce(base_kind, kind), summary, copy_of"
+                " FROM events WHERE copy_key IN (SELECT copy_key FROM shared)"
+            )
+        ]
+
+    def set_copies(self, copies: Sequence[tuple[bytes | None, bytes]]) -> None:
+        """Point events (second) at their originals (first), or at none; their sessions become dirty."""
+        with self._database.transaction() as connection:
+            connection.executemany("UPDATE events SET copy_of = ? WHERE event_uid = ?", copies)
+            connection.executemany(
+                "UPDATE streams SET is_dirty = 1 WHERE id = (SELECT stream FROM events WHERE event_uid = ?)",
+                [(uid,) for _, uid in copies],
+            )
+
+    def copy_links(self) -> set[tuple[int, int]]:
+        """(session, session it has copies from), over all marked events of dirty sessions."""
+        rows = self._database.iter_rows(
+            "SELECT DISTINCT e.stream, o.stream FROM events e JOIN events o ON o.event_uid = e.copy_of WHERE e.copy_of IS NOT NULL"
+        )
+        return {(stream, owner) for stream, owner in rows}
+
+    def shared_usage(self, left: int, right: int) -> list[tuple[UsageMark, UsageMark]]:
+        columns = (
+            ", ".join(f"l.{name}" for name in UsageMark._fields)
+            + ", "
+            + ", ".join(f"r.{name}" for name in UsageMark._fields)
+        )
+        rows = self._database.rows(
+            f"SELECT {columns} FROM usage l JOIN usage r ON r.stream = ? AND r.usage_id = l.usage_id WHERE l.stream = ?",
+            (right, left),
+        )
+        size = len(UsageMark._fields)
+        return [(UsageMark(*row[:size]), UsageMark(*row[size:])) for row in rows]
+
+    def set_usage_copies(self, marks: Sequence[tuple[bool, int, str]]) -> None:
+        with self._database.transaction() as connection:
+            connection.executemany("UPDATE usage SET is_copy = ? WHERE stream = ? AND usage_id = ?", marks)
+            connection.executemany(
+                "UPDATE streams SET is_dirty = 1 WHERE id = ?", [(stream,) for _, stream, _ in marks]
+            )
+
+    def usage(self, stream: int) -> list[UsageMark]:
+        columns = ", ".join(UsageMark._fields)
+        return [
+            UsageMark(*row) for row in self._database.rows(f"SELECT {columns} FROM usage WHERE stream = ?", (stream,))
+        ]
+
+    def cost_totals(self, stream: int) -> list[CostMark]:
+        columns = ", ".join(CostMark._fields)
+        return [
+            CostMark(*row)
+            for row in self._database.rows(
+                f"SELECT {columns} FROM cost_totals WHERE stream = ? ORDER BY usd", (stream,)
+            )
+        ]
+
+    def sources(self, stream: int) -> list[SourceMark]:
+        rows = self._database.rows(
+            "SELECT t.stream, s.host, s.path, s.size, s.gone_ms FROM stream_sources t JOIN sources s ON s.id = t.source"
+            " WHERE t.stream = ? ORDER BY s.host, s.path",
+            (stream,),
+        )
+        return [SourceMark(*row) for row in rows]
+
+    def set_marks(self, changes: Sequence[tuple[str, str | None, bool, bool, int]]) -> None:
+        """Write derived kinds and marks: (kind, base kind if other, is_retry, is_abandoned, event id)."""
+        if not changes:
+            return
+        mask = ~(IS_RETRY | IS_ABANDONED)
+        with self._database.transaction() as connection:
+            connection.executemany(
+                f"UPDATE events SET kind = ?, base_kind = ?, flags = (flags & {mask})"
+                f" | iif(?, {IS_RETRY}, 0) | iif(?, {IS_ABANDONED}, 0) WHERE id = ?",
+                changes,
+            )
+
+    def drop_events(self, events: Sequence[int]) -> None:
+        """Delete events that turned out to be told better by another source."""
+        if events:
+            with self._database.transaction() as connection:
+                connection.executemany("DELETE FROM events WHERE id = ?", [(event,) for event in events])

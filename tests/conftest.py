@@ -1,0 +1,37 @@
+"""Fixtures. Folders with real agents' logs are looked for beside the checkout, or where RECOLLECT_SHARED says."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from recollect.memory import Memory, open_memory
+
+REPOSITORY = Path(__file__).parent.parent
+SHARED = Path(os.environ.get("RECOLLECT_SHARED", REPOSITORY.parent / "shared"))
+
+needs_shared = pytest.mark.skipif(
+    not (SHARED / "genuine").is_dir(), reason="needs the folder of genuine sessions beside the checkout (../shared)"
+)
+
+
+@pytest.fixture(autouse=True)
+def no_real_homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test may read or write the homes of whoever runs it."""
+    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GROK_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / "no-such-home"))
+    monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "store"))
+
+
+@pytest.fixture
+def memory(tmp_path: Path):
+    with open_memory(tmp_path / "store") as opened:
+        yield opened
+
+
+def swept(folder: Path, *roots: str) -> Memory:
+    """A store in `folder` with everything below the roots (AGENT=PATH) in it."""
+    opened = open_memory(folder, roots)
+    report = opened.sweep()
+    assert report.failures == []
+    return opened
