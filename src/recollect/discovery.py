@@ -60,7 +60,7 @@ def _compare(
 def _sources(adapter: Adapter, root: Path) -> Iterator[tuple[Source, os.stat_result]]:
     for source in adapter.discover(root):
         try:
-            yield source, os.stat(source.path, follow_symlinks=False)
+            yield source, source.path.lstat()
         except FileNotFoundError:
             continue  # deleted since the walk saw it
 
@@ -73,7 +73,7 @@ def _moved_from(missing: dict[str, KnownSource], source: Source, info: os.stat_r
     """The source this file was before it was renamed: the same inode under the same name, elsewhere gone."""
     for before in missing.values():
         is_same_file = (before.row.inode, before.row.mtime_ns) == (info.st_ino, info.st_mtime_ns)
-        if is_same_file and os.path.basename(before.row.path) == source.path.name:
+        if is_same_file and Path(before.row.path).name == source.path.name:
             return before
     return None
 

@@ -65,6 +65,7 @@ OUTCOMES = (SUCCESS, FAIL, ABANDONED, UNKNOWN)
 
 SUMMARY_CHARS = 200
 MAIN_LANE = ""
+FILES_LANE = "files"  # side files of a session, which have no place in its order
 HISTORY_LANE = "history"  # prompts known only from an agent's prompt history
 
 

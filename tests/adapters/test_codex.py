@@ -254,9 +254,17 @@ def test_text_of_the_harness_is_no_turn(reading_of: Any, words: str) -> None:
 def test_the_kinds_of_a_message_tell_context_from_a_prompt(reading_of: Any) -> None:
     kinds = {"content_item_kinds": ["generic.something_new"]}
 
-    reading = reading_of(paginated().say("user", "New words", internal_chat_message_metadata_passthrough=kinds))
+    reading = reading_of(wrapped().say("user", "New words", internal_chat_message_metadata_passthrough=kinds))
 
     assert reading.kinds() == [("lifecycle", "system", None)]
+
+
+def test_context_sent_to_the_model_is_outside_the_lane_of_a_paginated_log(reading_of: Any) -> None:
+    reading = reading_of(paginated().say("user", "<environment_context>\n  <cwd>/home/x</cwd>\n</environment_context>"))
+
+    assert reading.told == []
+    assert reading.skipped == {"response_item/message user (context)": 1}
+    assert reading.fact("cwd") == "/home/x"
 
 
 def test_instructions_in_force_are_named_and_hashed(reading_of: Any) -> None:
@@ -572,28 +580,21 @@ def test_turns_errors_and_compactions_are_told(reading_of: Any) -> None:
         ("lifecycle", "system", None),
         ("lifecycle", "system", None),
         ("lifecycle", "system", None),
+        ("lifecycle", "system", None),
         ("error", "assistant", "failed"),
         ("error", "assistant", "failed"),
         ("retry", "system", "retrying"),
         ("human_intervention", "user", "interrupted"),
     ]
     assert reading.told[1].payload["text"] == "Summary so far"
-    assert reading.told[3].summary == "failed: quota"
-    assert reading.told[5].is_retry
+    assert reading.told[4].summary == "failed: quota"
+    assert reading.told[6].is_retry
 
 
-def test_a_change_of_model_is_told_and_the_last_one_holds(reading_of: Any) -> None:
-    log = (
-        paginated()
-        .add("turn_context", model="gpt-5.5")
-        .add("turn_context", model="gpt-5.5")
-        .add("turn_context", model="gpt-6")
-    )
+def test_the_last_model_holds(reading_of: Any) -> None:
+    log = paginated().add("turn_context", model="gpt-5.5").add("turn_context", model="gpt-6")
 
-    reading = reading_of(log)
-
-    assert [event.summary for event in reading.told] == ["model changed to gpt-6"]
-    assert reading.fact("model") == "gpt-6"
+    assert reading_of(log).fact("model") == "gpt-6"
 
 
 def test_an_unknown_record_is_kept_whole(reading_of: Any) -> None:
@@ -829,7 +830,7 @@ def test_a_real_paginated_log_is_told_once_each() -> None:
 
     counts = Counter(event.kind for event in reading.told)
     assert counts == {
-        "lifecycle": 3, "user_msg": 1, "assistant_msg": 3, "thinking": 2, "tool_call": 4, "edit": 1, "error": 5
+        "lifecycle": 2, "user_msg": 1, "assistant_msg": 3, "thinking": 2, "tool_call": 4, "edit": 1, "error": 5
     }  # fmt: skip
     assert reading.fact("model") == "gpt-5.5"
 

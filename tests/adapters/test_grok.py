@@ -887,6 +887,20 @@ def test_a_record_glued_to_a_torn_one_is_saved(home: Path) -> None:
     assert [event.summary for event in found] == ["two"]
 
 
+def test_glued_records_give_the_same_in_pieces(home: Path) -> None:
+    log = Updates().user("one").chunk("two").end().user("three", 1).chunk("four", prompt="p2").end(prompt="p2")
+    content = b"\n".join([log.lines[0] + log.lines[1], log.lines[2], log.lines[3] + log.lines[4], log.lines[5], b""])
+    put(home, "updates.jsonl", content)
+    (source,) = ADAPTER.discover(home)
+    whole = list(ADAPTER.read(source, None))
+
+    ends = [index + 1 for index, byte in enumerate(content) if byte == 10]
+    pieces = read_in_pieces(source, content, ends)
+
+    assert settled(pieces) == settled(whole)
+    assert len(settled(whole)) == 6
+
+
 def test_lone_surrogates_are_replaced_and_marked(home: Path) -> None:
     line = Updates().user("bad HERE").lines[0].replace(b"HERE", b"\\ud800")
     (event,) = events(home, line + b"\n")

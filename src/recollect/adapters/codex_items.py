@@ -300,8 +300,9 @@ def _sub_agent_activity(fold: Fold, item: Item) -> None:
         name_spawn(fold, item.agent_thread_id, item.id)
     fields = native(id=item.id, kind=item.kind, agent_thread_id=item.agent_thread_id, agent_path=item.agent_path)
     summary = text.one_line(f"sub-agent {item.agent_path or ''} {item.kind or ''}")
-    # The id of a start is the spawning call's: the event takes its place in the log as its name.
-    fold.tell(LIFECYCLE, {"text": summary, "native": fields}, summary, role="system")
+    # The id of a start is the spawning call's: then the event is named by its place in the log.
+    native_id = fold.here if state_key(_id(fold, item)) in fold.state.calls else fold.native_id(item.id)
+    fold.tell(LIFECYCLE, {"text": summary, "native": fields}, summary, native_id=native_id, role="system")
 
 
 def _note(summary: str) -> Any:
@@ -311,10 +312,6 @@ def _note(summary: str) -> Any:
         fold.tell(LIFECYCLE, payload, summary, native_id=fold.native_id(item.id), role="system")
 
     return tell
-
-
-def _compaction(fold: Fold, item: Item) -> None:
-    fold.skip("item/ContextCompaction (twin)")
 
 
 ITEMS = {
@@ -331,7 +328,7 @@ ITEMS = {
     "ImageGeneration": _image_generation,
     "CollabAgentToolCall": _collab_call,
     "SubAgentActivity": _sub_agent_activity,
-    "ContextCompaction": _compaction,
+    "ContextCompaction": _note("context compacted"),
     "HookPrompt": _note("a hook spoke"),
     "EnteredReviewMode": _note("review started"),
     "ExitedReviewMode": _note("review ended"),

@@ -151,6 +151,10 @@ def _tell_context(fold: Fold, item: Message, parts: list[str]) -> None:
     words = text.join_parts(parts)
     for part in parts:
         _learn(fold, part)
+    if fold.state.is_paginated:
+        # Its items are the lane of such a log; this is only what the model was sent.
+        fold.skip("response_item/message user (context)")
+        return
     fold.tell(
         LIFECYCLE,
         payload_of("text", words, native(id=item.id)),

@@ -304,12 +304,8 @@ def _turn_context(fold: Fold, context: Context) -> None:
     state = fold.state
     model, cwd = bounded(context.model), context.cwd
     if model and model != state.model:
-        before, state.model = state.model, model
+        state.model = model
         fold.inform(model=model, provider=state.provider)
-        if before:
-            summary = one_line(f"model changed to {model}")
-            key = fold.copy_key("model", model)
-            fold.tell(LIFECYCLE, {"text": summary, "native": {"model": model}}, summary, role="system", copy_key=key)
     if isinstance(cwd, str) and cwd and state.cwd is None:
         state.cwd = short_hash(cwd)
         fold.inform(cwd=cwd)

@@ -47,7 +47,7 @@ class Message:
         text = "".join(piece for _, piece in self.pieces)
         event = self.event
         event.payload = {"text": text, **({"media": self.media} if self.media else {}), **event.payload}
-        event.summary = brief(text[:260]) or f"sent {self.media[0]['kind']}"
+        event.summary = brief(text[:260] or (f"sent {self.media[0]['kind']}" if self.media else ""))
         event.is_provisional = is_provisional
         return event
 

@@ -7,7 +7,7 @@ objects are usual; every reader of one looks before it trusts.
 
 import os
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -150,13 +150,13 @@ def safe_id(value: Any) -> str | None:
     return value if isinstance(value, str) and 0 < len(value) <= ID_CHARS and value.isascii() else None
 
 
-def parse_line(raw: bytes, number: int, offset: int) -> Iterable[Record | str]:
+def parse_line(raw: bytes, number: int, offset: int) -> list[Record | str]:
     """The line's records, and as text what was wrong with it."""
     try:
         line = _DECODER.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _parse_damaged(raw, number, offset)
-    return (_checked(Record(line, raw, number, offset)),)
+        return list(_parse_damaged(raw, number, offset))
+    return [_checked(Record(line, raw, number, offset))]
 
 
 def _checked(record: Record) -> Record | str:

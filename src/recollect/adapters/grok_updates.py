@@ -80,12 +80,15 @@ def read_updates(source: Source, cursor: Cursor | None) -> Iterator[Told]:
     reader = Lines(source, cursor)
     lane = Lane(source, Lineage.from_state(reader.state))
     for number, offset, raw in reader:
-        for found in parse_line(raw, number, offset):
-            if isinstance(found, str):
-                yield from lane.close()
-                yield BadLine(number, offset, found, raw[:KEPT_BAD_BYTES])
-            else:
+        records = parse_line(raw, number, offset)
+        for found in records:
+            if isinstance(found, Record):
                 yield from lane.read(found)
+            # A cursor cannot be held within a line, nor before one that was told as bad.
+            if isinstance(found, str) or len(records) > 1:
+                yield from lane.close()
+            if isinstance(found, str):
+                yield BadLine(number, offset, found, raw[:KEPT_BAD_BYTES])
         if reader.is_due and lane.open is None:
             yield from lane.told_skips()
             yield reader.checkpoint(lane.lineage.as_state())

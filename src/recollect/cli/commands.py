@@ -100,9 +100,8 @@ def status(as_json: bool) -> None:
             f" {plural(agent['events'], 'event')}, {number(agent['output_tokens'])} tokens written,"
             f" {money(agent['usd'], True)}, {local_time(agent['started_at'])} to {local_time(agent['ended_at'])}"
         )
-    click.echo(
-        f"{'store':<8} {size(found.size_bytes['total'])} for {size(found.sources['source_bytes'])} of logs: {found.folder}"
-    )
+    held, read = size(found.size_bytes["total"]), size(found.sources["source_bytes"])
+    click.echo(f"{'store':<8} {held} for {read} of logs: {found.folder}")
     _print_source_notes(found.sources)
 
 
@@ -167,7 +166,8 @@ def _print_sessions(found: list[Session], is_cut: bool) -> None:
     for session in found:
         repo = printable(repos[session.session_uid])[:wide]
         cost = money(session.cost.usd, session.cost.usd_is_estimate)
-        line = f"{local_time(session.ended_at)}  {session.agent:<7} {session.native_session_id[-8:]:<8}  {repo:<{wide}}  {cost:>8}  "
+        name = f"{session.agent:<7} {session.native_session_id[-8:]:<8}"
+        line = f"{local_time(session.ended_at)}  {name}  {repo:<{wide}}  {cost:>8}  "
         title = printable(session.title or "–")
         room = max(20, columns - len(line))
         click.echo(click.style(line, fg="bright_black") + (title if len(title) <= room else title[: room - 1] + "…"))

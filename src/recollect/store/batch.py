@@ -55,9 +55,9 @@ class EventRow(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """`bytes` of a session's payload stream, compressed."""
+    """A piece of a session's payload stream: its length, and its content compressed."""
 
-    bytes: int
+    length: int
     content: bytes
 
 

@@ -23,7 +23,10 @@ from recollect.store.sqlite import Database
 INLINE_BYTES = 32 * 1024  # a frame up to this size lies in the database: thousands of tiny packs cost more
 
 _EVENT_COLUMNS = EventRow._fields
-_INSERT_EVENT = f"INSERT INTO events (stream, seq, {', '.join(_EVENT_COLUMNS)}) VALUES (?, ?, {', '.join('?' * len(_EVENT_COLUMNS))})"
+_INSERT_EVENT = (
+    f"INSERT INTO events (stream, seq, {', '.join(_EVENT_COLUMNS)})"
+    f" VALUES (?, ?, {', '.join('?' * len(_EVENT_COLUMNS))})"
+)
 _REPLACED = tuple(name for name in _EVENT_COLUMNS if name != "event_uid")
 _REPLACE_EVENT = (
     f"UPDATE events SET {', '.join(f'{name} = ?' for name in _REPLACED)}, base_kind = NULL WHERE event_uid = ?"
@@ -102,15 +105,16 @@ class Events:
         self, connection: apsw.Connection, agent: str, native_id: str, stream: Stream, frames: Sequence[Frame]
     ) -> None:
         start, offset = stream.stream_bytes, stream.pack_bytes
-        rows, packed = [], []
+        rows: list[tuple[Any, ...]] = []
+        packed: list[bytes] = []
         for frame in frames:
             if len(frame.content) <= INLINE_BYTES:
-                rows.append((stream.id, start, frame.bytes, None, len(frame.content), frame.content))
+                rows.append((stream.id, start, frame.length, None, len(frame.content), frame.content))
             else:
-                rows.append((stream.id, start, frame.bytes, offset, len(frame.content), None))
+                rows.append((stream.id, start, frame.length, offset, len(frame.content), None))
                 packed.append(frame.content)
                 offset += len(frame.content)
-            start += frame.bytes
+            start += frame.length
         if packed:
             path = packs.pack_path(self._folder, agent, native_id, stream.pack_generation)
             packs.append(path, stream.pack_bytes, packed)
@@ -122,7 +126,8 @@ class Events:
     def rows(self, agent: str, native_id: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """A session's events in reading order, with the columns asked for."""
         return self._database.rows(
-            f"SELECT {', '.join(columns)} FROM events WHERE stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
+            f"SELECT {', '.join(columns)} FROM events"
+            " WHERE stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
             " ORDER BY lane, position, event_uid",
             (agent, native_id),
         )
@@ -255,7 +260,7 @@ _LARGER = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 
 def _put_usage(connection: apsw.Connection, batch: Batch, now_ms: int) -> None:
     agent = batch.source.agent
-    told = {row.native_id for row in (*batch.usage, *batch.cost_totals)}
+    told = {row.native_id for row in batch.usage} | {row.native_id for row in batch.cost_totals}
     streams = {native_id: _ensure_stream(connection, agent, native_id, now_ms).id for native_id in told}
     larger = ", ".join(f"{name} = max({name}, excluded.{name})" for name in _LARGER)
     connection.executemany(

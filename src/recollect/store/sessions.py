@@ -189,13 +189,11 @@ class Sessions:
 
     def totals(self) -> list[dict[str, Any]]:
         """Per agent: sessions, events, messages, tokens, money, first and last activity."""
-        names = (
-            "agent", "sessions", "sub_agents", "events", "messages", "input_tokens", "output_tokens",
-            "cache_read_tokens", "cache_write_tokens", "usd", "started_at", "ended_at",
-        )  # fmt: skip
+        sums = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "usd")
+        names = ("agent", "sessions", "sub_agents", "events", "messages", *sums, "started_at", "ended_at")
         rows = self._database.rows(
-            "SELECT agent, count(*), sum(session_class IN ('sub-agent', 'warm-up')), sum(event_count), sum(message_count), sum(input_tokens),"
-            " sum(output_tokens), sum(cache_read_tokens), sum(cache_write_tokens), sum(usd), min(started_ms), max(ended_ms)"
+            "SELECT agent, count(*), sum(session_class IN ('sub-agent', 'warm-up')), sum(event_count),"
+            f" sum(message_count), {', '.join(f'sum({name})' for name in sums)}, min(started_ms), max(ended_ms)"
             " FROM sessions GROUP BY agent ORDER BY agent"
         )
         return [dict(zip(names, (*row[:-2], rfc3339(row[-2]), rfc3339(row[-1])), strict=True)) for row in rows]
@@ -233,9 +231,17 @@ def _session(values: tuple[Any, ...], sources: list[SessionSource]) -> Session:
     row = SessionRow(*values[: len(SessionRow._fields)])
     analyzed_ms, evicted_ms, *live = values[len(SessionRow._fields) :]
     cost = Cost(
-        row.input_tokens, row.output_tokens, row.cache_read_tokens, row.cache_write_tokens, row.reasoning_tokens,
-        row.usd, bool(row.usd_is_estimate), None if row.wall_clock_ms is None else row.wall_clock_ms / 1000, row.turns, row.retries,
-    )  # fmt: skip
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        cache_read_tokens=row.cache_read_tokens,
+        cache_write_tokens=row.cache_write_tokens,
+        reasoning_tokens=row.reasoning_tokens,
+        usd=row.usd,
+        usd_is_estimate=bool(row.usd_is_estimate),
+        wall_clock_s=None if row.wall_clock_ms is None else row.wall_clock_ms / 1000,
+        turns=row.turns,
+        retries=row.retries,
+    )
     return Session(
         session_uid=row.session_uid,
         agent=row.agent,

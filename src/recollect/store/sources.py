@@ -91,7 +91,8 @@ class Sources:
     def _upsert(connection: apsw.Connection, row: SourceRow, failure: str | None) -> int:
         updates = ", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS[3:], "failure", "read_ms", "gone_ms"))
         found = connection.execute(
-            f"INSERT INTO sources ({', '.join(_COLUMNS)}, failure, read_ms, gone_ms) VALUES ({', '.join('?' * len(_COLUMNS))}, ?, ?, NULL)"
+            f"INSERT INTO sources ({', '.join(_COLUMNS)}, failure, read_ms, gone_ms)"
+            f" VALUES ({', '.join('?' * len(_COLUMNS))}, ?, ?, NULL)"
             f" ON CONFLICT (host, agent, path) DO UPDATE SET {updates} RETURNING id",
             (*row, failure, _now_ms()),
         ).get
@@ -99,7 +100,8 @@ class Sources:
 
     def problems(self) -> list[SkippedLine]:
         rows = self._database.rows(
-            "SELECT s.agent, s.path, p.line, p.offset, p.reason, p.raw, p.found_ms FROM problems p JOIN sources s ON s.id = p.source"
+            "SELECT s.agent, s.path, p.line, p.offset, p.reason, p.raw, p.found_ms"
+            " FROM problems p JOIN sources s ON s.id = p.source"
             " UNION ALL SELECT agent, path, NULL, NULL, failure, x'', read_ms FROM sources WHERE failure IS NOT NULL"
             " ORDER BY 1, 2, 4"
         )

@@ -128,7 +128,8 @@ class Streams:
     def first_facts(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """(agent, native id, facts that never change once told) from every source, in a stable order."""
         rows = self._database.iter_rows(
-            "SELECT i.agent, i.native_id, i.info FROM infos i JOIN sources s ON s.id = i.source ORDER BY s.kind, s.host, s.path"
+            "SELECT i.agent, i.native_id, i.info FROM infos i JOIN sources s ON s.id = i.source"
+            " ORDER BY s.kind, s.host, s.path"
         )
         for agent, native_id, info in rows:
             yield agent, native_id, orjson.loads(info)["first"]
@@ -138,8 +139,9 @@ class Streams:
         return [
             Candidate(*row)
             for row in self._database.iter_rows(
-                "WITH shared AS (SELECT DISTINCT e.copy_key FROM streams s JOIN events e ON e.stream = s.id WHERE s.is_dirty AND EXISTS"
-                " (SELECT 1 FROM events o WHERE o.copy_key = e.copy_key AND o.stream <> e.stream))"
+                "WITH shared AS (SELECT DISTINCT e.copy_key FROM streams s JOIN events e ON e.stream = s.id"
+                " WHERE s.is_dirty"
+                " AND EXISTS (SELECT 1 FROM events o WHERE o.copy_key = e.copy_key AND o.stream <> e.stream))"
                 " SELECT copy_key, stream, event_uid, ts_ms, coalesce(base_kind, kind), summary, copy_of"
                 " FROM events WHERE copy_key IN (SELECT copy_key FROM shared)"
             )
@@ -157,7 +159,8 @@ class Streams:
     def copy_links(self) -> set[tuple[int, int]]:
         """(session, session it has copies from), over all marked events of dirty sessions."""
         rows = self._database.iter_rows(
-            "SELECT DISTINCT e.stream, o.stream FROM events e JOIN events o ON o.event_uid = e.copy_of WHERE e.copy_of IS NOT NULL"
+            "SELECT DISTINCT e.stream, o.stream FROM events e JOIN events o ON o.event_uid = e.copy_of"
+            " WHERE e.copy_of IS NOT NULL"
         )
         return {(stream, owner) for stream, owner in rows}
 
@@ -168,7 +171,8 @@ class Streams:
             + ", ".join(f"r.{name}" for name in UsageMark._fields)
         )
         rows = self._database.rows(
-            f"SELECT {columns} FROM usage l JOIN usage r ON r.stream = ? AND r.usage_id = l.usage_id WHERE l.stream = ?",
+            f"SELECT {columns} FROM usage l JOIN usage r ON r.stream = ? AND r.usage_id = l.usage_id"
+            " WHERE l.stream = ?",
             (right, left),
         )
         size = len(UsageMark._fields)
