@@ -27,12 +27,7 @@ Json = dict[str, Any]
 MEGABYTE = 1_000_000
 FIRST_DAY = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
 PROJECT_NAMES = ("shop-api", "ledger", "web_front.v2", "infra", "notes app", "parser", "заметки", "bench-lab")
-MODELS = (
-    "claude-opus-4-5-20251101",
-    "claude-sonnet-4-5-20250929",
-    "claude-opus-4-6",
-    "claude-haiku-4-5-20251001",
-)
+MODELS = ("claude-opus-4-5-20251101", "claude-sonnet-4-5-20250929", "claude-opus-4-6", "claude-haiku-4-5-20251001")
 FOREIGN = (
     "テストが失敗する理由を調べて、設定ファイルの読み込み順を直してください。",
     "この関数は空のリストを受け取ると例外を投げるので、先に長さを確認します。",
@@ -77,9 +72,7 @@ class Words:
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.library = read_library()
-        paragraphs = (
-            part.replace("\n", " ").strip() for text in topics.values() for part in text.split("\n\n")
-        )
+        paragraphs = (part.replace("\n", " ").strip() for text in topics.values() for part in text.split("\n\n"))
         self._prose = [part for part in paragraphs if 40 < len(part) < 700]
         self.images = [base64.b64encode(chance.randbytes(size)).decode() for size in (9_000, 40_000, 120_000)]
 
@@ -100,7 +93,7 @@ class Words:
 
     def log(self, files: Sequence[SourceFile]) -> str:
         """What a command prints: tests, a listing, a search, or pieces of files."""
-        count = self.size(9, 1.35, 350)
+        count = self.size(6, 1.5, 350)
         make = self.chance.choice((self._test_line, self._listing_line, self._found_line, self._source_line))
         return "\n".join(make(self.chance.choice(files), number) for number in range(count))
 
@@ -109,7 +102,8 @@ class Words:
         return f"{file.name}::test_{self.name(file)}_{number} {verdict} [{number % 100:>3}%]"
 
     def _listing_line(self, file: SourceFile, number: int) -> str:
-        return f"-rw-r--r--  1 dev staff {len(file.text):>8} Jan {number % 28 + 1:>2} 09:{number % 60:02} {file.name}"
+        when = f"Jan {number % 28 + 1:>2} 09:{number % 60:02}"
+        return f"-rw-r--r--  1 dev staff {len(file.text):>8} {when} {file.name}"
 
     def _found_line(self, file: SourceFile, number: int) -> str:
         line = self.chance.randrange(len(file.lines))
@@ -203,33 +197,26 @@ class ClaudeSession(Log):
         self.slug = f"{words.name(self.file())}-{words.name(self.file())}-otter"
         self.parent: str | None = None
         self.prompts: list[str] = []
+        self.spawned: list[tuple[str, str]] = []
         self.context = 12_000
 
     def fill(self, target_bytes: int) -> "ClaudeSession":
         while self.bytes < target_bytes:
-            self.turn()
+            self.turn(target_bytes)
         return self
 
-    def turn(self) -> None:
-        """A prompt, what the agent did about it, and its answer."""
+    def turn(self, target_bytes: int) -> None:
+        """A prompt, what the agent did about it until the file is full, and its answer."""
         self.prompt(self.words.prose(160, 1.5))
         for _ in range(1 + int(self.chance.expovariate(1 / 5))):
-            self.step()
+            if self.bytes < target_bytes:
+                self.step()
         self.message([{"type": "text", "text": self.words.prose(500)}], "end_turn")
         self.after_turn()
 
     def envelope(self, kind: str, is_type_last: bool = False) -> Json:
-        told: Json = {
-            "parentUuid": self.parent,
-            "isSidechain": self.agent_id is not None,
-            "userType": "external",
-        }
-        told |= {
-            "cwd": self.project.cwd,
-            "sessionId": self.session,
-            "version": "2.1.19",
-            "gitBranch": self.branch,
-        }
+        told: Json = {"parentUuid": self.parent, "isSidechain": self.agent_id is not None, "userType": "external"}
+        told |= {"cwd": self.project.cwd, "sessionId": self.session, "version": "2.1.19", "gitBranch": self.branch}
         if self.agent_id:
             told["agentId"] = self.agent_id
         told["slug"] = self.slug
@@ -245,17 +232,10 @@ class ClaudeSession(Log):
         self.prompts.append(text)
         content: Any = text
         if self.chance.random() < 0.01:
-            image = {
-                "type": "base64",
-                "media_type": "image/png",
-                "data": self.chance.choice(self.words.images),
-            }
+            image = {"type": "base64", "media_type": "image/png", "data": self.chance.choice(self.words.images)}
             content = [{"type": "text", "text": text}, {"type": "image", "source": image}]
         told = self.envelope("user") | {"message": {"role": "user", "content": content}} | self.stamp(60)
-        self.add(
-            told
-            | {"thinkingMetadata": {"maxThinkingTokens": 31999}, "todos": [], "permissionMode": "default"}
-        )
+        self.add(told | {"thinkingMetadata": {"maxThinkingTokens": 31999}, "todos": [], "permissionMode": "default"})
         self.snapshot(is_update=False)
 
     def queue(self, text: str) -> None:
@@ -294,18 +274,11 @@ class ClaudeSession(Log):
     def message(self, blocks: list[Json], stop_reason: str | None) -> list[str]:
         """Write one API message as the agent does: a record per block, all with its id and usage."""
         self.context += self.words.size(900, 1.0)
-        known = {
-            "model": self.model,
-            "id": self.words.token("msg_01"),
-            "type": "message",
-            "role": "assistant",
-        }
+        known = {"model": self.model, "id": self.words.token("msg_01"), "type": "message", "role": "assistant"}
         request, ids = self.words.token("req_011C"), []
         for block in blocks:
             message = known | {"content": [block], "stop_reason": stop_reason, "stop_sequence": None}
-            told = self.envelope("assistant", is_type_last=True) | {
-                "message": message | {"usage": self.usage()}
-            }
+            told = self.envelope("assistant", is_type_last=True) | {"message": message | {"usage": self.usage()}}
             self.add(told | {"requestId": request, "type": "assistant"} | self.stamp())
             ids.append(self.parent or "")
         return ids
@@ -354,7 +327,7 @@ class ClaudeSession(Log):
         file = self.file()
         if self.chance.random() < 0.012:
             return self.picture(file)
-        count = 900 if self.chance.random() < 0.36 else self.words.size(60, 0.7, 900)
+        count = 900 if self.chance.random() < 0.4 else self.words.size(45, 0.8, 900)
         start, lines = self.words.code(file, count)
         arguments = {"file_path": self.path(file), "offset": start + 1, "limit": count}
         shown = {"filePath": self.path(file), "content": "\n".join(lines), "numLines": len(lines)}
@@ -365,23 +338,18 @@ class ClaudeSession(Log):
     def picture(self, file: SourceFile) -> Call:
         data = self.chance.choice(self.words.images)
         source = {"type": "base64", "data": data, "media_type": "image/png"}
-        twin = {
-            "type": "image",
-            "file": {"base64": data, "type": "image/png", "originalSize": len(data) * 3 // 4},
-        }
+        twin = {"type": "image", "file": {"base64": data, "type": "image/png", "originalSize": len(data) * 3 // 4}}
         return {"file_path": self.path(file) + ".png"}, [{"type": "image", "source": source}], twin
 
     def edit(self) -> Call:
-        file = max(
-            (self.file() for _ in "123"), key=lambda file: len(file.text)
-        )  # work happens in the big files
+        file = max((self.file() for _ in "1234"), key=lambda file: len(file.text))  # work happens in the big files
         start, lines = self.words.code(file, self.words.size(9, 0.9, 120))
         old, new = "\n".join(lines), "\n".join((*lines[1:], *self.words.code(self.file(), len(lines))[1]))
         arguments = {"file_path": self.path(file), "old_string": old, "new_string": new, "replace_all": False}
         shown = "\n".join(file.numbered[max(0, start - 4) : start + len(lines) + 4])
         content = f"The file {self.path(file)} has been updated. Here is a part of it:\n{shown}"
         patch = [*(f"-{line}" for line in lines), *(f"+{line}" for line in new.splitlines())]
-        hunk = {
+        hunk: Json = {
             "oldStart": start,
             "oldLines": len(lines),
             "newStart": start,
@@ -389,11 +357,7 @@ class ClaudeSession(Log):
             "lines": patch,
         }
         twin = {"filePath": self.path(file), "oldString": old, "newString": new, "originalFile": file.text}
-        return (
-            arguments,
-            content,
-            twin | {"structuredPatch": [hunk], "userModified": False, "replaceAll": False},
-        )
+        return (arguments, content, twin | {"structuredPatch": [hunk], "userModified": False, "replaceAll": False})
 
     def create(self) -> Call:
         file = self.file()
@@ -404,21 +368,9 @@ class ClaudeSession(Log):
         return {"file_path": self.path(file), "content": text}, done, twin
 
     def grep(self) -> Call:
-        found = "\n".join(
-            self.words._found_line(self.file(), 0) for _ in range(self.words.size(12, 1.0, 200))
-        )
-        arguments = {
-            "pattern": self.words.name(self.file()),
-            "path": self.project.cwd,
-            "output_mode": "content",
-        }
-        twin = {
-            "mode": "content",
-            "numFiles": 0,
-            "filenames": [],
-            "content": found,
-            "numLines": found.count("\n") + 1,
-        }
+        found = "\n".join(self.words._found_line(self.file(), 0) for _ in range(self.words.size(12, 1.0, 200)))
+        arguments = {"pattern": self.words.name(self.file()), "path": self.project.cwd, "output_mode": "content"}
+        twin = {"mode": "content", "numFiles": 0, "filenames": [], "content": found, "numLines": found.count("\n") + 1}
         return arguments, found, twin
 
     def glob(self) -> Call:
@@ -428,11 +380,7 @@ class ClaudeSession(Log):
 
     def todos(self) -> Call:
         new = [
-            {
-                "content": self.words.prose(50, 0.3),
-                "status": "pending",
-                "activeForm": self.words.prose(40, 0.3),
-            }
+            {"content": self.words.prose(50, 0.3), "status": "pending", "activeForm": self.words.prose(40, 0.3)}
             for _ in range(self.words.size(5, 0.4, 12))
         ]
         done = "Todos have been modified successfully."
@@ -443,26 +391,16 @@ class ClaudeSession(Log):
         arguments = {"description": "Look into it", "prompt": prompt, "subagent_type": "general-purpose"}
         content = [{"type": "text", "text": answer}]
         twin = {"status": "completed", "prompt": prompt, "agentId": f"a{self.chance.getrandbits(24):06x}"}
-        figures = {
-            "totalDurationMs": 61_000,
-            "totalTokens": 41_000,
-            "totalToolUseCount": 9,
-            "usage": self.usage(),
-        }
+        self.spawned.append((twin["agentId"], prompt))
+        figures = {"totalDurationMs": 61_000, "totalTokens": 41_000, "totalToolUseCount": 9, "usage": self.usage()}
         return arguments, content, twin | {"content": content} | figures
 
     def question(self) -> Call:
         asked = self.words.prose(80, 0.3)
-        options = [
-            {"label": self.words.prose(20, 0.2), "description": self.words.prose(70, 0.3)} for _ in "123"
-        ]
+        options = [{"label": self.words.prose(20, 0.2), "description": self.words.prose(70, 0.3)} for _ in "123"]
         questions = [{"question": asked, "header": "Choice", "options": options, "multiSelect": False}]
         answer = f'User has answered your questions: "{asked}"="{options[0]["label"]}".'
-        return (
-            {"questions": questions},
-            answer,
-            {"questions": questions, "answers": {asked: options[0]["label"]}},
-        )
+        return ({"questions": questions}, answer, {"questions": questions, "answers": {asked: options[0]["label"]}})
 
     def lookup(self) -> Call:
         text = self.words.prose(2_200)
@@ -473,7 +411,7 @@ class ClaudeSession(Log):
         )
 
     def progress(self, block: Json, twin: Any) -> None:
-        """Lines written while a call runs: mostly its ticking clock, for a sub-agent a copy of its messages."""
+        """Lines written while a call runs: its ticking clock, for a sub-agent a copy of its messages."""
         tool = block["name"]
         if self.chance.random() < 0.21:
             hook = {"hookEvent": "PostToolUse", "hookName": tool, "command": "lint-on-save"}
@@ -482,18 +420,12 @@ class ClaudeSession(Log):
             self.watch(block)
         if tool.startswith("mcp__"):
             for status in ("started", "completed"):
-                self.tell(
-                    block,
-                    {"type": "mcp_progress", "status": status, "serverName": "docs", "toolName": "query"},
-                )
+                self.tell(block, {"type": "mcp_progress", "status": status, "serverName": "docs", "toolName": "query"})
         if tool == "Task":
             self.overhear(block, twin)
 
     def tell(self, block: Json, data: Json) -> None:
-        told = self.envelope("progress") | {
-            "data": data,
-            "toolUseID": f"progress-{self.chance.getrandbits(20)}",
-        }
+        told = self.envelope("progress") | {"data": data, "toolUseID": f"progress-{self.chance.getrandbits(20)}"}
         self.add(told | {"parentToolUseID": block["id"]} | self.stamp(1))
 
     def watch(self, block: Json) -> None:
@@ -507,12 +439,7 @@ class ClaudeSession(Log):
             is_call = self.chance.random() < 0.4
             shown = self.call()[0] if is_call else {"type": "text", "text": self.words.prose(300)}
             inner = {"role": "assistant", "content": [shown]}
-            message = {
-                "type": "assistant",
-                "timestamp": self.tick(1),
-                "message": inner,
-                "uuid": self.words.uuid(),
-            }
+            message = {"type": "assistant", "timestamp": self.tick(1), "message": inner, "uuid": self.words.uuid()}
             data = {"type": "agent_progress", "message": message, "normalizedMessages": [message]}
             self.tell(block, data | {"prompt": twin["prompt"], "agentId": twin["agentId"]})
 
@@ -528,14 +455,10 @@ class ClaudeSession(Log):
     def after_turn(self) -> None:
         if self.chance.random() < 0.25:
             hooks = {"hookCount": 1, "hookInfos": [{"command": "notify-done"}], "hookErrors": []}
-            told = (
-                {"subtype": "stop_hook_summary"} | hooks | {"preventedContinuation": False, "stopReason": ""}
-            )
+            told = {"subtype": "stop_hook_summary"} | hooks | {"preventedContinuation": False, "stopReason": ""}
             self.system(told | {"hasOutput": False, "level": "suggestion", "toolUseID": self.words.uuid()})
         if self.chance.random() < 0.25:
-            self.system(
-                {"subtype": "turn_duration", "durationMs": self.chance.randrange(900_000), "isMeta": False}
-            )
+            self.system({"subtype": "turn_duration", "durationMs": self.chance.randrange(900_000), "isMeta": False})
         if self.chance.random() < 0.05:
             error = {"status": 529, "requestID": None, "error": {"type": "overloaded_error"}}
             retry = {"retryInMs": 500.0, "retryAttempt": 1, "maxRetries": 10}
@@ -552,7 +475,7 @@ INTERRUPTED = {"type": "text", "text": "[Request interrupted by user]"}
 
 
 def write_claude(words: Words, out: Path, target_bytes: int) -> None:
-    """A `~/.claude` of about that size: transcripts, forks of some, sub-agents, files of summaries, prompt history."""
+    """A `~/.claude` of about that size: transcripts, some of them forks, sub-agents, summaries, history."""
     projects, history = make_projects(words), Log(words, Project("", ()))
     written, last = 0, None
     for size in _sizes(words, target_bytes):
@@ -565,11 +488,7 @@ def write_claude(words: Words, out: Path, target_bytes: int) -> None:
         written += session.write(folder / f"{session.session}.jsonl") + _agents(words, folder, session)
         _summary(words, folder, session)
         for prompt in session.prompts[:200]:
-            told = {
-                "display": prompt[:2_000],
-                "pastedContents": {},
-                "timestamp": int(session.now.timestamp() * 1000),
-            }
+            told = {"display": prompt[:2_000], "pastedContents": {}, "timestamp": int(session.now.timestamp() * 1000)}
             history.add(told | {"project": project.cwd, "sessionId": session.session})
         if written >= target_bytes:
             break
@@ -597,22 +516,24 @@ def _agents(words: Words, folder: Path, parent: ClaudeSession) -> int:
     """About 1.3 sub-agents to a session, two of three of them a cache's warm-up."""
     written = 0
     for _ in range(words.chance.choices((0, 1, 2, 3, 6), (30, 35, 20, 12, 3))[0]):
-        agent = ClaudeSession(words, parent.project, parent.session, f"a{words.chance.getrandbits(24):06x}")
+        name, prompt = f"a{words.chance.getrandbits(24):06x}", "Warmup"
+        if words.chance.random() > 0.655:
+            name, prompt = parent.spawned.pop() if parent.spawned else (name, words.prose(900))
+        agent = ClaudeSession(words, parent.project, parent.session, name)
         agent.now = parent.now
-        if words.chance.random() < 0.655:
-            _warm_up(agent)
-            path = folder / f"agent-{agent.agent_id}.jsonl"
-        else:
-            agent.fill(words.size(225_000, 0.467, 2 * MEGABYTE))
-            path = folder / parent.session / "subagents" / f"agent-{agent.agent_id}.jsonl"
-        written += agent.write(path)
+        written += _agent(agent, prompt, folder)
     return written
 
 
-def _warm_up(agent: ClaudeSession) -> None:
-    told = agent.envelope("user") | {"message": {"role": "user", "content": "Warmup"}}
+def _agent(agent: ClaudeSession, prompt: str, folder: Path) -> int:
+    """A sub-agent's file: warm-ups lay flat beside the transcripts, later versions gave sessions a folder."""
+    told = agent.envelope("user") | {"message": {"role": "user", "content": prompt}}
     agent.add(told | agent.stamp())
     agent.message([{"type": "text", "text": agent.words.prose(350, 0.5)}], "end_turn")
+    if prompt == "Warmup":
+        return agent.write(folder / f"agent-{agent.agent_id}.jsonl")
+    agent.fill(agent.words.size(225_000, 0.467, 2 * MEGABYTE))
+    return agent.write(folder / agent.session / "subagents" / f"agent-{agent.agent_id}.jsonl")
 
 
 def _summary(words: Words, folder: Path, session: ClaudeSession) -> None:
@@ -631,18 +552,8 @@ class CodexSession(Log):
         super().__init__(words, project)
         self.thread, self.turn_id, self.ordinal = words.uuid(), words.uuid(), 0
         self.total = 0
-        told: Json = {
-            "session_id": self.thread,
-            "id": self.thread,
-            "timestamp": self.tick(),
-            "cwd": project.cwd,
-        }
-        told |= {
-            "originator": "codex_cli_rs",
-            "cli_version": "0.166.0",
-            "source": "cli",
-            "model_provider": "openai",
-        }
+        told: Json = {"session_id": self.thread, "id": self.thread, "timestamp": self.tick(), "cwd": project.cwd}
+        told |= {"originator": "codex_cli_rs", "cli_version": "0.166.0", "source": "cli", "model_provider": "openai"}
         told |= {"base_instructions": {"text": words.prose(20_000, 0.05)}, "history_mode": "paginated"}
         self.record("session_meta", told)
 
@@ -661,28 +572,17 @@ class CodexSession(Log):
 
     def turn(self) -> None:
         self.turn_id, prompt = self.words.uuid(), self.words.prose(160, 1.5)
-        self.record(
-            "event_msg", {"type": "task_started", "turn_id": self.turn_id, "model_context_window": 258_400}
-        )
-        context = {
-            "turn_id": self.turn_id,
-            "cwd": self.project.cwd,
-            "approval_policy": "never",
-            "model": "gpt-5.5",
-        }
+        self.record("event_msg", {"type": "task_started", "turn_id": self.turn_id, "model_context_window": 258_400})
+        context = {"turn_id": self.turn_id, "cwd": self.project.cwd, "approval_policy": "never", "model": "gpt-5.5"}
         self.record("turn_context", context)
         self.say("user", "input_text", prompt)
-        self.item(
-            {"type": "UserMessage", "id": self.words.uuid(), "content": [{"type": "text", "text": prompt}]}
-        )
+        self.item({"type": "UserMessage", "id": self.words.uuid(), "content": [{"type": "text", "text": prompt}]})
         for _ in range(1 + int(self.chance.expovariate(1 / 7))):
             self.step()
         answer, name = self.words.prose(500), self.words.token("msg_")
         self.item({"type": "AgentMessage", "id": name, "content": [{"type": "Text", "text": answer}]})
         self.say("assistant", "output_text", answer, name)
-        self.record(
-            "event_msg", {"type": "task_complete", "turn_id": self.turn_id, "last_agent_message": answer}
-        )
+        self.record("event_msg", {"type": "task_complete", "turn_id": self.turn_id, "last_agent_message": answer})
 
     def say(self, role: str, kind: str, text: str, name: str | None = None) -> None:
         told = {"type": "message", "id": name or self.words.token("msg_"), "role": role}
@@ -692,15 +592,8 @@ class CodexSession(Log):
         if self.chance.random() < 0.5:
             self.think()
         call, command = self.words.token("call_"), f"sed -n '1,200p' {self.file().name}"
-        told = {
-            "type": "function_call",
-            "status": "completed",
-            "id": self.words.token("fc_"),
-            "name": "exec_command",
-        }
-        self.record(
-            "response_item", told | {"arguments": orjson.dumps({"cmd": command}).decode(), "call_id": call}
-        )
+        told = {"type": "function_call", "status": "completed", "id": self.words.token("fc_"), "name": "exec_command"}
+        self.record("response_item", told | {"arguments": orjson.dumps({"cmd": command}).decode(), "call_id": call})
         output = self.words.log(self.project.files)[:40_000]
         done: Json = {"type": "CommandExecution", "id": call, "command": ["/bin/bash", "-lc", command]}
         done |= {
@@ -708,9 +601,7 @@ class CodexSession(Log):
             "cwd": f"file://{self.project.cwd}",
             "parsed_cmd": [{"type": "unknown", "cmd": command}],
         }
-        self.item(
-            done | {"aggregated_output": output, "exit_code": 0, "duration": {"secs": 0, "nanos": 60_720}}
-        )
+        self.item(done | {"aggregated_output": output, "exit_code": 0, "duration": {"secs": 0, "nanos": 60_720}})
         self.count_tokens()
         answer = f"Wall time: 0.1 seconds\nProcess exited with code 0\nOutput:\n{output}"
         self.record("response_item", {"type": "function_call_output", "call_id": call, "output": answer})
@@ -719,28 +610,15 @@ class CodexSession(Log):
         name, text = self.words.token("rs_"), self.words.prose(150)
         self.item({"type": "Reasoning", "id": name, "summary_text": [text], "raw_content": []})
         secret = base64.b64encode(self.chance.randbytes(self.words.size(900, 0.6))).decode()
-        told = {
-            "type": "reasoning",
-            "id": name,
-            "summary": [{"type": "summary_text", "text": text}],
-            "content": None,
-        }
+        told = {"type": "reasoning", "id": name, "summary": [{"type": "summary_text", "text": text}], "content": None}
         self.record("response_item", told | {"encrypted_content": secret})
 
     def count_tokens(self) -> None:
         self.total += self.words.size(4_000, 0.8)
-        usage = {
-            "input_tokens": self.total,
-            "cached_input_tokens": self.total // 2,
-            "cache_write_input_tokens": 0,
-        }
+        usage = {"input_tokens": self.total, "cached_input_tokens": self.total // 2, "cache_write_input_tokens": 0}
         usage |= {"output_tokens": self.total // 50, "reasoning_output_tokens": 0, "total_tokens": self.total}
         told = {"thread_id": self.thread, "turn_id": self.turn_id, "session_id": self.thread, "usage": usage}
-        told |= {
-            "response_id": self.words.token("resp_"),
-            "turn_token_usage": usage,
-            "thread_token_usage": usage,
-        }
+        told |= {"response_id": self.words.token("resp_"), "turn_token_usage": usage, "thread_token_usage": usage}
         self.record("token_usage_record", told)
         info = {"total_token_usage": usage, "last_token_usage": usage, "model_context_window": 258_400}
         self.record("event_msg", {"type": "token_count", "info": info, "rate_limits": {"limit_id": "codex"}})
@@ -753,12 +631,7 @@ def write_codex(words: Words, out: Path, target_bytes: int) -> None:
         session = CodexSession(words, words.chance.choice(projects))
         begun = session.now
         session.fill(size)
-        path = (
-            out
-            / "sessions"
-            / f"{begun:%Y/%m/%d}"
-            / f"rollout-{begun:%Y-%m-%dT%H-%M-%S}-{session.thread}.jsonl"
-        )
+        path = out / "sessions" / f"{begun:%Y/%m/%d}" / f"rollout-{begun:%Y-%m-%dT%H-%M-%S}-{session.thread}.jsonl"
         written += session.write(path)
         if written >= target_bytes:
             return
@@ -775,16 +648,14 @@ class GrokSession(Log):
         self.tick(2)
         self.event += 1
         at_ms = int(self.now.timestamp() * 1000)
-        meta = {"totalTokens": 9_000 + self.event, "eventId": f"{self.session}-{self.event}"}
+        meta: Json = {"totalTokens": 9_000 + self.event, "eventId": f"{self.session}-{self.event}"}
         meta |= {"agentTimestampMs": at_ms, "promptId": self.prompt_id, "chunkId": self.event}
         told = {"sessionId": self.session, "update": update, "_meta": meta}
         self.add({"timestamp": int(self.now.timestamp()), "method": method, "params": told})
 
     def chunks(self, kind: str, text: str) -> None:
         for start in range(0, len(text), 90):
-            self.update(
-                {"sessionUpdate": kind, "content": {"type": "text", "text": text[start : start + 90]}}
-            )
+            self.update({"sessionUpdate": kind, "content": {"type": "text", "text": text[start : start + 90]}})
 
     def fill(self, target_bytes: int) -> None:
         while self.bytes < target_bytes:
@@ -805,20 +676,13 @@ class GrokSession(Log):
 
     def step(self) -> None:
         command, call = f"cat {self.file().name}", self.words.token("call_")
-        tool = {
-            "x.ai/tool": {"version": 1, "name": "run_terminal_command", "kind": "execute", "read_only": False}
-        }
+        tool = {"x.ai/tool": {"version": 1, "name": "run_terminal_command", "kind": "execute", "read_only": False}}
         told: Json = {"sessionUpdate": "tool_call", "toolCallId": call, "title": "run_terminal_command"}
         self.update(told | {"rawInput": {"command": command, "description": command}, "_meta": tool})
         output = self.words.log(self.project.files)[:20_000]
-        raw = {"type": "Bash", "output": list(output.encode()), "output_for_prompt": f"exit: 0\n{output}"}
+        raw: Json = {"type": "Bash", "output": list(output.encode()), "output_for_prompt": f"exit: 0\n{output}"}
         raw |= {"exit_code": 0, "command": command, "truncated": False, "current_dir": self.project.cwd}
-        told = {
-            "sessionUpdate": "tool_call_update",
-            "toolCallId": call,
-            "status": "completed",
-            "rawOutput": raw,
-        }
+        told = {"sessionUpdate": "tool_call_update", "toolCallId": call, "status": "completed", "rawOutput": raw}
         self.update(told | {"content": [{"type": "content", "content": {"type": "text", "text": output}}]})
 
 
@@ -858,10 +722,9 @@ def write_long_line(out: Path, mb: int, seed: int) -> None:
     """A home with a small transcript that has one line of that size: a tool's output without its twin."""
     words = Words(random.Random(seed))
     session = ClaudeSession(words, make_projects(words)[0], words.uuid()).fill(MEGABYTE)
-    block, _, _ = session.call()
-    lines = (file.text for file in words.library)
-    text = "".join(lines) * (1 + mb * MEGABYTE // sum(len(file.text) for file in words.library))
-    session.result(block, text[: mb * MEGABYTE * 24 // 25], "", session.parent or "")
+    whole = "".join(file.text for file in words.library)
+    text = (whole * (1 + mb * MEGABYTE // len(whole)))[: mb * MEGABYTE * 24 // 25]  # escapes make up the rest
+    session.result({"id": words.token("toolu_01"), "name": "Bash"}, text, None, session.parent or "")
     session.fill(session.bytes + MEGABYTE)
     session.write(out / "projects" / session.project.folder / f"{session.session}.jsonl")
 
@@ -878,9 +741,7 @@ def write_small_files(out: Path, count: int, seed: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--mb", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)

@@ -21,6 +21,7 @@ from recollect.schema import (
     SUB_AGENT,
     UNKNOWN,
     USER_MSG,
+    WARM_UP,
     session_uid,
 )
 from recollect.store import Store
@@ -223,7 +224,7 @@ def _session_row(
         parent_session_uid=family.uid(agent, parent) if parent else None,
         base_session_uid=family.uid(agent, base) if base else None,
         base_end=facts.first.get("base_end"),
-        session_class=facts.last.get("session_class") or (SUB_AGENT if parent else HUMAN),
+        session_class=_session_class(facts, parent),
         group="main",
         host=sources[0].host if sources else None,
         repo=None,
@@ -261,6 +262,12 @@ def _session_row(
         ingested_ms=now_ms(),
         metadata=orjson.dumps(facts.last["metadata"]).decode(),
     )
+
+
+def _session_class(facts: _Facts, parent: str | None) -> str:
+    """As told; but what a call spawned did its work, however little it wrote."""
+    told = facts.last.get("session_class") or (SUB_AGENT if parent else HUMAN)
+    return SUB_AGENT if told == WARM_UP and facts.first.get("spawn_call_id") else told
 
 
 def content_hash(events: Iterable[EventMark]) -> str:

@@ -97,7 +97,7 @@ def _roots_of_flags(flags: Sequence[str]) -> dict[str, tuple[Path, ...]]:
     for flag in flags:
         agent, equals, path = flag.partition("=")
         if not equals or not path:
-            raise UsageError(f"`--root` takes AGENT=PATH: {flag}", "for example --root claude=~/backup/.claude")
+            raise UsageError(f"`--root` takes AGENT=PATH: {flag}", f"agents: {', '.join(adapters())}")
         get_adapter(agent)
         found[agent] = (*found.get(agent, ()), Path(path).expanduser().absolute())
     return found

@@ -77,6 +77,7 @@ class _Builder:
         self._agent = agent
         self._reader = reader
         self._last_record: tuple[str, str] | None = None
+        self._last_block = 0
         self._last_uid = b""
         self._clear()
 
@@ -95,11 +96,15 @@ class _Builder:
         prefix = f"{self._agent}\x1f{event.native_session_id}\x1f"
         uid = _hash16(f"{prefix}{event.native_id}\x1f{event.block}")
         parent = self._parent(event, prefix)
-        self._last_record, self._last_uid = (event.native_session_id, event.native_id), uid
+        self._last_record, self._last_block, self._last_uid = (
+            (event.native_session_id, event.native_id),
+            event.block,
+            uid,
+        )
         stream.add(event, uid, parent, self._copy_key(event), self._reader)
 
     def _parent(self, event: EventRecord, prefix: str) -> bytes | None:
-        if self._last_record == (event.native_session_id, event.native_id):
+        if self._last_record == (event.native_session_id, event.native_id) and event.block > self._last_block:
             return self._last_uid  # a further block of the same record
         if event.parent_native_id is None:
             return None

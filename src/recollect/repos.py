@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 _SCP_LIKE = re.compile(r"^(?:[^@/]+@)?(?P<host>[^:/]+\.[^:/]+|localhost):(?P<path>[^/].*)$")
 _URL = re.compile(r"^[a-z][a-z0-9+.-]*://(?:[^@/]*@)?(?P<host>[^/:]+)(?::\d+)?/(?P<path>.+)$", re.IGNORECASE)
 # Agents put working copies of their own below the checkout they belong to.
-_WORKTREE = re.compile(r"/\.(?:claude|codex|grok)/worktrees/[^/]+")
+_WORKTREE = re.compile(r"/\.[^/]+/worktrees/[^/]+")
 
 
 def normal_remote(remote: str | None) -> str | None:

@@ -197,7 +197,7 @@ class TestWhatPeopleSay:
         assert only_event(tmp_path, prompt("u1", content)).summary == "/compact keep decisions"
 
     def test_the_users_own_shell_is_a_call_with_its_result(self, tmp_path: Path) -> None:
-        typed, fine, failed = events(
+        typed, fine, silent = events(
             read_lines(
                 tmp_path,
                 prompt("u1", "<bash-input> ls</bash-input>"),
@@ -208,7 +208,7 @@ class TestWhatPeopleSay:
 
         assert (typed.kind, typed.role, typed.tool, typed.summary) == ("tool_call", "user", "shell", "ran ls")
         assert (fine.kind, fine.role, fine.status, fine.call_id) == ("tool_result", "user", "ok", typed.call_id)
-        assert (failed.kind, failed.role, failed.is_error) == ("error", "user", True)
+        assert (silent.kind, silent.role, silent.is_error) == ("tool_result", "user", False)  # no exit code is told
 
     def test_an_interruption_is_a_human_intervention(self, tmp_path: Path) -> None:
         event = only_event(tmp_path, prompt("u1", [text("[Request interrupted by user for tool use]")]))
@@ -650,6 +650,16 @@ class TestSubAgents:
 
         assert facts(records, f"{SESSION}/{self.AGENT}")["session_class"] == "warm-up"
 
+    def test_an_answer_without_a_request_is_a_warm_up_until_it_does_something(self, tmp_path: Path) -> None:
+        session = f"{SESSION}/{self.AGENT}"
+        ready = answer("a1", text("Ready"), isSidechain=True, agentId=self.AGENT)
+        working = answer("a2", call("t1", "Bash", command="ls"), isSidechain=True, agentId=self.AGENT)
+
+        warm_up = facts(self.agent_file(tmp_path, ready), session)
+        sub_agent = facts(self.agent_file(tmp_path, ready, working), session)
+
+        assert (warm_up["session_class"], sub_agent["session_class"]) == ("warm-up", "sub-agent")
+
     def test_its_side_file_names_the_call_that_spawned_it(self, tmp_path: Path) -> None:
         meta = {"agentType": "Explore", "description": "Count files", "toolUseId": "t1", "spawnDepth": 1}
         path = tmp_path / "projects/p" / SESSION / "subagents/workflows/wf_1" / f"agent-{self.AGENT}.meta.json"
@@ -753,7 +763,7 @@ class TestSideFiles:
         records = read(tmp_path)
 
         found = {event.native_id: event for event in events(records)}
-        assert {event.kind for event in found.values()} == {"lifecycle"}
+        assert {(event.kind, event.lane) for event in found.values()} == {("lifecycle", "files")}
         assert found[f"todos/{SESSION}-agent-a1b2.json"].native_session_id == f"{SESSION}/a1b2"
         assert found[f"todos/{SESSION}-agent-{SESSION}.json"].native_session_id == SESSION
         assert found["tasks/2.json"].summary == "[pending] Run all"

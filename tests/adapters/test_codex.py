@@ -946,13 +946,26 @@ def test_characters_that_are_none_are_replaced_and_marked(reading_of: Any, words
     assert event.metadata == {"lossy": True}
 
 
-def _values() -> st.SearchStrategy[Any]:
-    leaf = (
-        st.none() | st.booleans() | st.integers(-(10**25), 10**25) | st.floats(allow_nan=False) | st.text(max_size=20)
+_VALUES = st.sampled_from(
+    (
+        None,
+        True,
+        -1,
+        10**25,
+        1.5,
+        "",
+        "x",
+        "call_0",
+        "\ud800",
+        [],
+        [None],
+        [[]],
+        ["a", 5],
+        {},
+        {"type": 5},
+        {"text": []},
     )
-    return st.recursive(
-        leaf, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    )
+)
 
 
 _FIELDS = (
@@ -967,7 +980,7 @@ _TYPES = (
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_wrong_types_never_stop_a_reading(data: st.DataObject) -> None:
     log = Log(is_paginated=data.draw(st.booleans()))
@@ -975,13 +988,13 @@ def test_wrong_types_never_stop_a_reading(data: st.DataObject) -> None:
         kind = data.draw(st.sampled_from(("response_item", "event_msg", "session_meta", "turn_context", "world_state",
                                           "compacted", "token_usage_record", "y")))  # fmt: skip
         payload = {"type": data.draw(st.sampled_from(_TYPES))} | data.draw(
-            st.dictionaries(st.sampled_from(_FIELDS), _values(), max_size=6)
+            st.dictionaries(st.sampled_from(_FIELDS), _VALUES, max_size=6)
         )
         if data.draw(st.booleans()):
             payload["item"] = {
                 "type": data.draw(st.sampled_from(("CommandExecution", "FileChange", "UserMessage")))
-            } | data.draw(st.dictionaries(st.sampled_from(_FIELDS), _values(), max_size=4))
-        log.raw(json.dumps({"timestamp": data.draw(_values()), "type": kind, "payload": payload}).encode())
+            } | data.draw(st.dictionaries(st.sampled_from(_FIELDS), _VALUES, max_size=4))
+        log.raw(json.dumps({"timestamp": data.draw(_VALUES), "type": kind, "payload": payload}).encode())
 
     with tempfile.TemporaryDirectory() as folder:
         reading = read(write(Path(folder), log.content))

@@ -18,7 +18,7 @@ from recollect.adapters.claude_records import (
     as_text,
     plain,
 )
-from recollect.adapters.commands import as_mapping, media_reference, positive_int, retry_key, shell_kind
+from recollect.adapters.commands import as_mapping, media_reference, positive_int, retry_key, shell_kind, summarise
 from recollect.adapters.protocol import EventRecord
 from recollect.schema import (
     ASSISTANT_MSG,
@@ -157,7 +157,7 @@ def _assistant_block(
     if "tool_use_id" in block:
         return result_event(place, memory, block, Outcome(native), index)
     payload = {"text": "", "native": {**native, "block": plain(block)}}
-    return place.event(index, OTHER, payload, words.headline(f"block {kind}"), role="assistant")
+    return place.event(index, OTHER, payload, summarise(f"block {kind}"), role="assistant")
 
 
 def _said(
@@ -168,7 +168,7 @@ def _said(
         memory.skip("empty")
         return None
     payload = {"text": text, "native": native}
-    summary = words.headline(text)
+    summary = summarise(text)
     if line.isApiErrorMessage is True:
         return place.event(index, ERROR, payload, summary, role="assistant", status="failed", is_error=True)
     return place.event(index, ASSISTANT_MSG, payload, summary, role="assistant")
@@ -183,7 +183,7 @@ def _thought(
         return None
     signature = as_text(block.get("signature"))
     payload = {"text": text, "native": {**native, "signature": signature} if signature else native}
-    return place.event(index, THINKING, payload, words.headline(text), role="assistant")
+    return place.event(index, THINKING, payload, summarise(text), role="assistant")
 
 
 def _call(

@@ -8,9 +8,9 @@ import msgspec
 
 from recollect.adapters import claude_words as words
 from recollect.adapters.claude_prompts import USER_SHELL
-from recollect.adapters.claude_records import REFUSED, LineReader, as_id, as_text, plain
-from recollect.adapters.commands import as_mapping, retry_key
-from recollect.adapters.jsonl import KEPT_BAD_BYTES, read_rewritten, salvage
+from recollect.adapters.claude_records import REFUSED, as_id, as_text, plain
+from recollect.adapters.commands import as_mapping, retry_key, summarise
+from recollect.adapters.jsonl import KEPT_BAD_BYTES, LineReader, read_rewritten, salvage
 from recollect.adapters.protocol import (
     BadLine,
     Cursor,
@@ -21,6 +21,7 @@ from recollect.adapters.protocol import (
     Source,
 )
 from recollect.schema import (
+    FILES_LANE,
     HISTORY_LANE,
     LIFECYCLE,
     PROMPTS_ONLY,
@@ -123,7 +124,7 @@ class History:
             ts_ms,
             USER_MSG,
             {"text": _with_pasted(text, as_mapping(prompt.pastedContents)), "native": {"display": text}},
-            words.headline(text),
+            summarise(text),
             lane=HISTORY_LANE,
             role="user",
         )
@@ -146,7 +147,7 @@ def _as_typed(event: EventRecord, text: str) -> EventRecord:
         arguments = {"command": text[1:].strip()}
         event.kind, event.tool, event.payload = TOOL_CALL, USER_SHELL, {"input": arguments}
         event.retry_key = retry_key(USER_SHELL, arguments)
-        event.summary = words.headline(f"ran {arguments['command']}")
+        event.summary = summarise(f"ran {arguments['command']}")
     elif _SLASH_COMMAND.match(text):
         event.kind, event.role = LIFECYCLE, "system"
     return event
@@ -224,7 +225,7 @@ def read_tool_result(source: Source, cursor: Cursor | None) -> Iterator[Record]:
         TOOL_RESULT,
         {"output": text},
         words.describe_result(text, 0),
-        lane="tool-results",
+        lane=FILES_LANE,
         role="tool",
         call_id=stem if stem.startswith("toolu_") else None,
         status="ok",
@@ -248,7 +249,7 @@ def read_task(source: Source, cursor: Cursor | None) -> Iterator[Record]:
     yield from _read_list(source, cursor, source.path.parent.name, "tasks")
 
 
-def _read_list(source: Source, cursor: Cursor | None, session: str, lane: str) -> Iterator[Record]:
+def _read_list(source: Source, cursor: Cursor | None, session: str, folder: str) -> Iterator[Record]:
     found = read_rewritten(source, cursor)
     if found is None:
         return
@@ -260,22 +261,22 @@ def _read_list(source: Source, cursor: Cursor | None, session: str, lane: str) -
     elif not items:
         yield Skipped("empty")
     else:
-        yield _list_event(session, lane, source.path.name, items)
+        yield _list_event(session, folder, source.path.name, items)
     yield checkpoint
 
 
-def _list_event(session: str, lane: str, name: str, items: list[Any]) -> EventRecord:
+def _list_event(session: str, folder: str, name: str, items: list[Any]) -> EventRecord:
     text = "\n".join(_item(as_mapping(item)) for item in items)
     number = name.partition(".")[0]
     return EventRecord(
         session,
-        f"{lane}/{name}",
+        f"{folder}/{name}",
         int(number) if number.isdecimal() and len(number) < 10 else 0,
         None,
         LIFECYCLE,
         {"text": text, "native": {"items": plain(items)}},
-        words.headline(text),
-        lane=lane,
+        summarise(text),
+        lane=FILES_LANE,
         role="system",
         is_provisional=True,
         metadata={"file": name},

@@ -28,6 +28,7 @@ class Memory:
         self.last_time: str | None = as_id(state.get("time"))
         self.first_time: str | None = as_id(state.get("born"))
         self.is_warm_up = state.get("warm_up") is True
+        self.has_worked = state.get("worked") is True
         self.fork: list[str] | None = state.get("fork")
         self.skips: dict[str, int] = {}
         self._skipped = _ungrouped(state.get("skipped"))
@@ -44,6 +45,7 @@ class Memory:
             "time": self.last_time,
             "born": self.first_time,
             "warm_up": self.is_warm_up,
+            "worked": self.has_worked,
             "fork": self.fork,
             "skipped": _grouped(self._skipped),
             "chains": _grouped(self._chains),

@@ -25,10 +25,9 @@ from recollect.adapters.claude_records import (
     parse_whole,
     plain,
 )
-from recollect.adapters.commands import as_mapping, retry_key
+from recollect.adapters.commands import as_mapping, retry_key, summarise
 from recollect.adapters.protocol import EventRecord
 from recollect.schema import (
-    ERROR,
     HUMAN_INTERVENTION,
     LIFECYCLE,
     OTHER,
@@ -150,7 +149,7 @@ def _prompt_event(line: Line, place: Place, payload: dict[str, Any], texts: list
         return _user_shell(place, payload, typed, index)
     if start.startswith(("<bash-stdout>", "<bash-stderr>")):
         return _user_shell_output(line, place, payload, typed, index)
-    summary = words.headline(typed) or words.headline(payload["text"]) or "an image"
+    summary = summarise(typed) or summarise(payload["text"]) or "an image"
     return place.event(index, USER_MSG, payload, summary, role="user")
 
 
@@ -167,16 +166,16 @@ def _is_harness(line: Line, place: Place, texts: list[str], start: str) -> bool:
 def _describe_harness(line: Line, text: str) -> str:
     start = _COLOURS.sub("", text[:2000])
     if line.isCompactSummary is True:
-        return words.headline("summary of the conversation so far: " + start)
+        return summarise("summary of the conversation so far: " + start)
     command = between(start, "<command-name>", "</command-name>")
     if command:
         arguments = between(start, "<command-args>", "</command-args>")
-        return words.headline(f"{command} {arguments}")
+        return summarise(f"{command} {arguments}")
     if start.startswith("<task-notification>"):
         start = between(start, "<summary>", "</summary>") or start
     elif start.startswith("<"):
         start = between(start, ">", "</")
-    return words.headline(start) or "a note without text"
+    return summarise(start) or "a note without text"
 
 
 def between(text: str, start: str, end: str) -> str:
@@ -192,7 +191,7 @@ def _user_shell(place: Place, payload: dict[str, Any], text: str, index: int) ->
         index,
         TOOL_CALL,
         call,
-        words.headline(f"ran {command}"),
+        summarise(f"ran {command}"),
         role="user",
         tool=USER_SHELL,
         call_id=place.native_id,
@@ -203,19 +202,17 @@ def _user_shell(place: Place, payload: dict[str, Any], text: str, index: int) ->
 def _user_shell_output(line: Line, place: Place, payload: dict[str, Any], text: str, index: int) -> EventRecord:
     output = between(text, "<bash-stdout>", "</bash-stdout>")
     errors = between(text, "<bash-stderr>", "</bash-stderr>")
-    # No exit code is told. A command that failed has all its output, also what it printed, as stderr.
-    has_failed = bool(errors) and not output
+    # No exit code is told, and many a command that succeeds speaks on stderr: not known to have failed.
     both = "\n".join(part for part in (output, errors) if part)
     return place.event(
         index,
-        ERROR if has_failed else TOOL_RESULT,
+        TOOL_RESULT,
         {"output": both, "native": {**payload["native"], "stderr_chars": len(errors)}},
-        words.describe_failure(both) if has_failed else words.describe_result(both, 0),
+        words.describe_result(both, 0),
         role="user",
         tool=USER_SHELL,
         call_id=as_id(line.parentUuid),
-        status="failed" if has_failed else "ok",
-        is_error=has_failed,
+        status="ok",
     )
 
 
@@ -248,7 +245,7 @@ def system_events(line: Line, place: Place, raw: bytes) -> list[EventRecord]:
     content = whole.get("content")
     text = content if isinstance(content, str) else ""
     if line.subtype == "api_error":
-        summary = words.headline(f"the model service failed, trying again: {_error_text(whole)}")
+        summary = summarise(f"the model service failed, trying again: {_error_text(whole)}")
         payload = {"text": _error_text(whole), "native": native}
         return [place.event(0, RETRY, payload, summary, role="system", status="retrying", is_error=True, is_retry=True)]
     payload = {"text": text, "native": native}
@@ -275,7 +272,7 @@ def _describe_notice(line: Line, whole: Mapping[str, Any], text: str) -> str:
         return f"turn ended after {milliseconds / 1000:.1f} s"
     if line.subtype == "local_command":
         return _describe_harness(line, text)
-    return words.headline(text) or words.headline(str(line.subtype or "notice").replace("_", " "))
+    return summarise(text) or summarise(str(line.subtype or "notice").replace("_", " "))
 
 
 def queued_event(line: Line, place: Place, memory: Memory, attachment: Attachment) -> list[EventRecord]:
@@ -300,7 +297,7 @@ def hook_event(place: Place, whole: Any) -> list[EventRecord]:
     text = next((_hook_text(one) for one in texts if one), "")
     name = told.get("hookName") or told.get("hookEvent") or "hook"
     report = str(told.get("type")).removeprefix("hook_").replace("_", " ")
-    summary = words.headline(f"hook {name}: {report} {text[:400]}")
+    summary = summarise(f"hook {name}: {report} {text[:400]}")
     native = {key: value for key, value in told.items() if value not in (None, "", text)}
     return [place.event(0, LIFECYCLE, {"text": text, "native": native}, summary, role="system")]
 
@@ -313,4 +310,4 @@ def _hook_text(value: Any) -> str:
 
 def other_event(place: Place, raw: bytes, name: Any) -> EventRecord:
     """A record of a kind this version does not know, kept whole so that a later one can read it."""
-    return place.event(0, OTHER, {"native": parse_whole(raw)}, words.headline(f"record {name}"))
+    return place.event(0, OTHER, {"native": parse_whole(raw)}, summarise(f"record {name}"))

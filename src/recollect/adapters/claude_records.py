@@ -5,9 +5,6 @@ here are never built, which is what makes the bulk of a log (wire requests, twin
 """
 
 import json
-import os
-import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +18,6 @@ ID_CHARS = 128
 
 # Every JSON value that is no object: with it a field takes whatever a log holds.
 _NoObject = str | int | float | bool | list[msgspec.Raw] | None
-
-
-class LineReader(jsonl.LineReader):
-    """A reader that can still make a checkpoint after its last line."""
-
-    def __iter__(self) -> Iterator[jsonl.Line]:
-        weakref.finalize(self, os.close, self._fd)
-        return self._lines()
 
 
 class ResultFacts(msgspec.Struct, gc=False, omit_defaults=True):

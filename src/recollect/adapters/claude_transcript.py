@@ -18,7 +18,6 @@ from recollect.adapters.claude_records import (
     REFUSED,
     Attachment,
     Line,
-    LineReader,
     as_id,
     as_text,
     decode_line,
@@ -26,7 +25,7 @@ from recollect.adapters.claude_records import (
     rescue_line,
 )
 from recollect.adapters.commands import as_mapping, parse_time_ms, positive_int
-from recollect.adapters.jsonl import KEPT_BAD_BYTES
+from recollect.adapters.jsonl import KEPT_BAD_BYTES, LineReader
 from recollect.adapters.protocol import (
     BadLine,
     CostTotal,
@@ -299,18 +298,23 @@ class Transcript:
         return None if is_inline else parse_time_ms(self.memory.first_time)
 
     def _session_class(self, line: Line, place: Place) -> str:
-        if place.is_sub_agent:
-            if self._agent_id is not None and line.parentUuid is None and _is_warm_up(line):
-                self.memory.is_warm_up = True
-            return WARM_UP if self.memory.is_warm_up else SUB_AGENT
-        return AUTOMATION if isinstance(line.entrypoint, str) and line.entrypoint.startswith("sdk") else HUMAN
+        if not place.is_sub_agent:
+            is_scripted = isinstance(line.entrypoint, str) and line.entrypoint.startswith("sdk")
+            return AUTOMATION if is_scripted else HUMAN
+        if self._agent_id is None:
+            return SUB_AGENT
+        # Runs that warm the prompt cache ask `Warmup`; some versions write no request and only the answer.
+        memory = self.memory
+        memory.is_warm_up = memory.is_warm_up or (line.parentUuid is None and _is_warm_up(line))
+        memory.has_worked = memory.has_worked or line.type == "user" or _is_calling(line)
+        return WARM_UP if memory.is_warm_up or not memory.has_worked else SUB_AGENT
 
     def _add_parent(self, info: SessionInfo, line: Line, place: Place) -> None:
         info.parent_native_id = info.root_native_id = self._session(line)
         # Inline sidechains are not named anywhere: the call that has their prompt spawned them.
-        content = as_mapping(line.message).get("content")
-        if self._agent_id is None and place.lane == place.native_id and isinstance(content, str):
-            info.spawn_call_id = self.memory.find_spawn(prompt_key(content))
+        request = _request(line)
+        if self._agent_id is None and place.lane == place.native_id and request is not None:
+            info.spawn_call_id = self.memory.find_spawn(prompt_key(request))
 
     def _fork(self, line: Line, place: Place) -> list[Record]:
         """Where a copied part begins and ends; the end is told by the first record that is no copy."""
@@ -405,12 +409,20 @@ def _names(source: Source) -> tuple[str, str | None]:
 
 
 def _is_warm_up(line: Line) -> bool:
-    if line.type != "user":
-        return False
+    return line.type == "user" and _request(line) == _WARM_UP_PROMPT
+
+
+def _is_calling(line: Line) -> bool:
+    content = as_mapping(line.message).get("content")
+    return isinstance(content, list) and any(as_mapping(block).get("type") == "tool_use" for block in content)
+
+
+def _request(line: Line) -> str | None:
+    """The text of a message that is nothing but one text."""
     content = as_mapping(line.message).get("content")
     if isinstance(content, list) and len(content) == 1:
         content = as_mapping(content[0]).get("text")
-    return content == _WARM_UP_PROMPT
+    return as_text(content)
 
 
 def _provider(model: str) -> str | None:

@@ -3,23 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from recollect.adapters.commands import as_mapping
+from recollect.adapters.commands import as_mapping, summarise
 from recollect.schema import SUMMARY_CHARS
 
 TAIL_CHARS = 600
-_HEAD_CHARS = SUMMARY_CHARS * 2
+_HEAD_CHARS = SUMMARY_CHARS + 100
 _EXIT = "Exit code "
 _TOOL_ERROR = "<tool_use_error>"
 _REASON = "the user said:\n"
 _REASON_WITHIN = 2000
-
-
-def headline(text: str) -> str:
-    """One line of at most SUMMARY_CHARS characters, without control characters."""
-    line = " ".join(text[:_HEAD_CHARS].split())
-    if not line.isprintable():
-        line = "".join(filter(str.isprintable, line))
-    return line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1].rstrip() + "…"
 
 
 def describe_call(tool: str, arguments: Any, cwd: Any) -> str:
@@ -27,10 +19,10 @@ def describe_call(tool: str, arguments: Any, cwd: Any) -> str:
     given = as_mapping(arguments)
     describe = _CALLS.get(tool)
     if describe is not None:
-        return headline(describe(given, cwd))
+        return summarise(describe(given, cwd))
     if tool.startswith("mcp__"):
-        return headline("called " + tool[5:].replace("__", ".", 1))
-    return headline(f"called {tool}")
+        return summarise("called " + tool[5:].replace("__", ".", 1))
+    return summarise(f"called {tool}")
 
 
 def _path(given: Mapping[str, Any], cwd: Any) -> str:
@@ -99,7 +91,7 @@ _CALLS: dict[str, Callable[[Mapping[str, Any], Any], str]] = {
 
 
 def describe_result(text: str, media: int) -> str:
-    return headline(text) or (f"{media} images" if media > 1 else "an image" if media else "no output")
+    return summarise(text) or (f"{media} images" if media > 1 else "an image" if media else "no output")
 
 
 def describe_failure(text: str) -> str:
@@ -107,10 +99,10 @@ def describe_failure(text: str) -> str:
     if text.startswith(_EXIT):
         code, _, rest = text[len(_EXIT) : _HEAD_CHARS].partition("\n")
         last = _last_line(text) if rest.strip() else ""
-        return headline(f"exit {code.strip()}: {last}" if last else f"exit {code.strip()}")
+        return summarise(f"exit {code.strip()}: {last}" if last else f"exit {code.strip()}")
     if text.startswith(_TOOL_ERROR):
-        return headline("failed: " + text[len(_TOOL_ERROR) : _HEAD_CHARS].partition("</")[0])
-    return headline(f"failed: {_last_line(text)}")
+        return summarise("failed: " + text[len(_TOOL_ERROR) : _HEAD_CHARS].partition("</")[0])
+    return summarise(f"failed: {_last_line(text)}")
 
 
 def _last_line(text: str) -> str:
@@ -119,7 +111,7 @@ def _last_line(text: str) -> str:
 
 
 def describe_refusal(reason: str | None) -> str:
-    return headline(f"refused: {reason}") if reason else "refused the call"
+    return summarise(f"refused: {reason}") if reason else "refused the call"
 
 
 def find_reason(text: str) -> str | None:
@@ -131,4 +123,4 @@ def find_reason(text: str) -> str | None:
 def describe_answers(answers: Any) -> str:
     """`answered: Which colour do you like? Green`."""
     pairs = [f"{question} {answer}" for question, answer in as_mapping(answers).items()]
-    return headline("answered: " + " / ".join(pairs)) if pairs else "approved the plan"
+    return summarise("answered: " + " / ".join(pairs)) if pairs else "approved the plan"

@@ -9,11 +9,11 @@ import msgspec
 import orjson
 
 from recollect.adapters.codex_document import read_document
-from recollect.adapters.codex_fold import AGENT, MALFORMED, Fold, Lines, State
+from recollect.adapters.codex_fold import AGENT, MALFORMED, Fold, State
 from recollect.adapters.codex_rollout import Unreadable, read_record
 from recollect.adapters.codex_side import read_prompts, read_titles
 from recollect.adapters.files import iter_files
-from recollect.adapters.jsonl import KEPT_BAD_BYTES, salvage
+from recollect.adapters.jsonl import KEPT_BAD_BYTES, LineReader, salvage
 from recollect.adapters.protocol import AgentProfile, BadLine, Cursor, Record, Skipped, Source
 
 ROLLOUT, DOCUMENT, TITLES, PROMPTS = "rollout", "document", "titles", "prompts"
@@ -64,7 +64,7 @@ def _state(source: Source, told: dict[str, Any]) -> State:
 
 
 def _read_rollout(source: Source, cursor: Cursor | None) -> Iterator[Record]:
-    reader = Lines(source, cursor)
+    reader = LineReader(source, cursor)
     fold = Fold(_state(source, reader.state))
     for number, offset, raw in reader:
         try:

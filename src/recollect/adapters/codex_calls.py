@@ -27,7 +27,7 @@ from recollect.adapters.codex_fold import (
     plain,
     state_key,
 )
-from recollect.adapters.commands import as_mapping, retry_key, shell_kind
+from recollect.adapters.commands import as_mapping, retry_key, shell_kind, summarise
 from recollect.adapters.protocol import SessionInfo
 from recollect.schema import DECISION, EDIT, ERROR, HUMAN_INTERVENTION, TOOL_CALL, TOOL_RESULT
 
@@ -135,17 +135,17 @@ def _describe_other(tool: str, arguments: Any) -> str:
     fields = as_mapping(arguments)
     if tool in QUESTIONS:
         first = next(iter(fields.get("questions") or ()), None) if isinstance(fields.get("questions"), list) else None
-        return text.one_line(f"asked: {as_mapping(first).get('question', '')}")
+        return summarise(f"asked: {as_mapping(first).get('question', '')}")
     if tool == "exec" and isinstance(arguments, str):
-        return text.one_line(f"ran script: {arguments[:400]}")
+        return summarise(f"ran script: {arguments[:400]}")
     if tool == "view_image":
-        return text.one_line(f"looked at {fields.get('path', 'an image')}")
+        return summarise(f"looked at {fields.get('path', 'an image')}")
     if tool == "update_plan":
         return "updated the plan"
     if tool == "spawn_agent":
-        return text.one_line(f"spawned {fields.get('task_name') or 'an agent'}: {str(fields.get('message', ''))[:400]}")
+        return summarise(f"spawned {fields.get('task_name') or 'an agent'}: {str(fields.get('message', ''))[:400]}")
     words = next((value for value in fields.values() if isinstance(value, str) and value), "")
-    return text.one_line(f"{tool} {words[:400]}")
+    return summarise(f"{tool} {words[:400]}")
 
 
 def tell_output(fold: Fold, item: OutputItem, native_type: str) -> None:

@@ -4,9 +4,7 @@ Everything that a later line needs to know of earlier ones is in `State`, which 
 So a file read at once and a file read in pieces pass through the same states and give the same events.
 """
 
-import os
-import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +12,6 @@ import orjson
 
 from recollect.adapters.codex_text import short_hash
 from recollect.adapters.commands import parse_time_ms
-from recollect.adapters.jsonl import Line, LineReader
 from recollect.adapters.protocol import EventRecord, Record, SessionInfo
 from recollect.schema import USER_MSG
 
@@ -33,14 +30,6 @@ MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, orjson.JSONDecodeError, Re
 
 # How much of a call's result has been told.
 OPEN, RUNNING, REFUSED, TOLD = range(4)
-
-
-class Lines(LineReader):
-    """A LineReader that can still make a checkpoint when its last line has been read."""
-
-    def __iter__(self) -> Iterator[Line]:
-        weakref.finalize(self, os.close, self._fd)
-        return self._lines()
 
 
 class Call(msgspec.Struct, array_like=True):
@@ -92,7 +81,7 @@ class Fold:
         self.state = state
         self.out: list[Record] = []
         self.skipped: dict[str, int] = {}
-        self.ts_ms: int | None = None
+        self._timestamp: Any = None
         self.position = 0
         self.here = ""
         self.is_lossy = False
@@ -103,7 +92,7 @@ class Fold:
         """Take the place of the next record: its ordinal where it has a good one, else its offset."""
         state = self.state
         self.is_at_start = offset == 0
-        self.ts_ms = parse_time_ms(timestamp) if timestamp is not None else None
+        self._timestamp = timestamp
         if type(ordinal) is int and state.ordinal < ordinal < 2**40:
             state.ordinal, state.is_paginated = ordinal, True
             self.position, self.here = ordinal * BLOCKS, f"{state.unit}:{ordinal}"
@@ -112,6 +101,11 @@ class Fold:
             self.position, self.here = state.ordinal * BLOCKS + BLOCKS // 2, f"{state.unit}:@{offset}"
         else:
             self.position, self.here = offset * BLOCKS, f"{state.unit}:{offset}"
+
+    @property
+    def ts_ms(self) -> int | None:
+        """The record's time, parsed only for records that tell something."""
+        return parse_time_ms(self._timestamp) if self._timestamp is not None else None
 
     def skip(self, native_type: str) -> None:
         self.skipped[native_type] = self.skipped.get(native_type, 0) + 1
@@ -127,7 +121,7 @@ class Fold:
             state.thread,
             fields.pop("native_id", None) or self.here,
             fields.pop("position", self.position) + block,
-            fields.pop("ts_ms", self.ts_ms),
+            fields.pop("ts_ms") if "ts_ms" in fields else self.ts_ms,
             kind,
             payload,
             summary,

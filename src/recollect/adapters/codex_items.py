@@ -9,7 +9,7 @@ from recollect.adapters import codex_text as text
 from recollect.adapters.codex_calls import name_spawn, remember_call, tell_item_result
 from recollect.adapters.codex_fold import Fold, native, payload_of, plain, state_key
 from recollect.adapters.codex_messages import Message, Reasoning, tell_answer, tell_prompt, tell_reasoning
-from recollect.adapters.commands import as_mapping, media_reference, retry_key, shell_kind
+from recollect.adapters.commands import as_mapping, media_reference, retry_key, shell_kind, summarise
 from recollect.schema import EDIT, LIFECYCLE, OTHER, TOOL_CALL, TOOL_RESULT
 
 
@@ -78,7 +78,7 @@ def tell_item(fold: Fold, found: tuple[Item, bytes]) -> None:
         ITEMS[name](fold, item)
     else:
         whole, native_id = plain(orjson.loads(raw)), fold.native_id(item.id)
-        fold.tell(OTHER, {"native": whole}, text.one_line(f"item {name}"), native_id=native_id)
+        fold.tell(OTHER, {"native": whole}, summarise(f"item {name}"), native_id=native_id)
 
 
 def _user_message(fold: Fold, item: Item) -> None:
@@ -165,7 +165,7 @@ def _describe_command(item: Item, command: str) -> str:
     parsed = item.parsed_cmd if isinstance(item.parsed_cmd, list) else []
     only = as_mapping(parsed[0]) if len(parsed) == 1 else {}
     if only.get("type") == "read" and isinstance(only.get("name"), str):
-        return text.one_line(f"read {only['name']}")
+        return summarise(f"read {only['name']}")
     return text.summarise_command(command)
 
 
@@ -208,7 +208,7 @@ def _dynamic_call(fold: Fold, item: Item) -> None:
 def _tell_tool(fold: Fold, item: Item, name: str, arguments: Any, output: Any, is_failed: bool) -> None:
     call_id = _id(fold, item)
     if _stands_alone(fold, call_id):
-        _tell_call(fold, call_id, name, arguments, (TOOL_CALL, text.one_line(f"called {name}")))
+        _tell_call(fold, call_id, name, arguments, (TOOL_CALL, summarise(f"called {name}")))
     words = text.join_parts(text.text_parts(output))
     media = [
         media_reference("image", part.get("mimeType"), part["data"])
@@ -232,7 +232,7 @@ def tell_web_search(fold: Fold, item: Item) -> None:
     fold.tell(
         TOOL_CALL,
         payload_of("input", arguments, native(results=item.results)),
-        text.one_line(f"searched the web: {query}"),
+        summarise(f"searched the web: {query}"),
         native_id=native_id,
         tool="web_search",
         call_id=native_id,
@@ -247,7 +247,7 @@ def tell_search_results(fold: Fold, item: Item) -> None:
     if not item.results:
         fold.skip("event_msg/web_search_end (twin)")
         return
-    summary = text.one_line(f"found: {item.query or ''}")
+    summary = summarise(f"found: {item.query or ''}")
     payload = {"output": plain(item.results)}
     fold.tell(TOOL_RESULT, payload, summary, role="tool", tool="web_search", status="ok", call_id=_id(fold, item))
 
@@ -259,7 +259,7 @@ def _image_generation(fold: Fold, item: Item) -> None:
     fold.tell(
         TOOL_CALL,
         payload_of("input", native(prompt=item.revised_prompt), fields, media),
-        text.one_line(f"made an image: {item.revised_prompt or ''}"),
+        summarise(f"made an image: {item.revised_prompt or ''}"),
         native_id=native_id,
         tool="image_generation",
         call_id=native_id,
@@ -270,7 +270,7 @@ def _image_generation(fold: Fold, item: Item) -> None:
 def _image_view(fold: Fold, item: Item) -> None:
     call_id = _id(fold, item)
     if _stands_alone(fold, call_id):
-        told = (TOOL_CALL, text.one_line(f"looked at {item.path}"))
+        told = (TOOL_CALL, summarise(f"looked at {item.path}"))
         _tell_call(fold, call_id, "view_image", native(path=item.path), told)
     else:
         fold.skip("item/ImageView (twin)")
@@ -284,7 +284,7 @@ def _collab_call(fold: Fold, item: Item) -> None:
         for thread in threads:
             name_spawn(fold, thread, call_id)
     if _stands_alone(fold, call_id):
-        told = (TOOL_CALL, text.one_line(f"called {item.tool}"))
+        told = (TOOL_CALL, summarise(f"called {item.tool}"))
         _tell_call(fold, call_id, str(item.tool)[:200], {"receiver_thread_ids": threads}, told)
     else:
         fold.skip("item/CollabAgentToolCall (twin)")
@@ -299,7 +299,7 @@ def _sub_agent_activity(fold: Fold, item: Item) -> None:
     if item.kind == "started":
         name_spawn(fold, item.agent_thread_id, item.id)
     fields = native(id=item.id, kind=item.kind, agent_thread_id=item.agent_thread_id, agent_path=item.agent_path)
-    summary = text.one_line(f"sub-agent {item.agent_path or ''} {item.kind or ''}")
+    summary = summarise(f"sub-agent {item.agent_path or ''} {item.kind or ''}")
     # The id of a start is the spawning call's: then the event is named by its place in the log.
     native_id = fold.here if state_key(_id(fold, item)) in fold.state.calls else fold.native_id(item.id)
     fold.tell(LIFECYCLE, {"text": summary, "native": fields}, summary, native_id=native_id, role="system")

@@ -11,7 +11,7 @@ import msgspec
 
 from recollect.adapters import codex_text as text
 from recollect.adapters.codex_fold import KEPT_ECHOES, KEPT_PROMPTS, Fold, native, payload_of
-from recollect.adapters.commands import as_mapping, positive_int, shell_kind
+from recollect.adapters.commands import as_mapping, positive_int, shell_kind, summarise
 from recollect.adapters.protocol import Usage
 from recollect.schema import (
     ASSISTANT_MSG,
@@ -82,7 +82,7 @@ def tell_answer(fold: Fold, item: Message, **metadata: Any) -> None:
     fold.tell(
         ASSISTANT_MSG,
         payload_of("text", words, native(id=item.id, phase=item.phase)),
-        text.one_line(words),
+        summarise(words),
         native_id=fold.native_id(item.id),
         copy_key=fold.copy_key("assistant", words),
         metadata=metadata or None,
@@ -123,7 +123,7 @@ def tell_prompt(fold: Fold, item: Message, parts: list[str]) -> None:
     fold.tell(
         USER_MSG,
         payload_of("text", words, fields, media),
-        text.one_line(words) or "an image",
+        summarise(words) or "an image",
         native_id=fold.native_id(item.id),
         role="user",
         copy_key=fold.copy_key("user", words),
@@ -158,7 +158,7 @@ def _tell_context(fold: Fold, item: Message, parts: list[str]) -> None:
     fold.tell(
         LIFECYCLE,
         payload_of("text", words, native(id=item.id)),
-        text.one_line(words),
+        summarise(words),
         native_id=fold.native_id(item.id),
         role="system",
         copy_key=fold.copy_key("context", words),
@@ -212,7 +212,7 @@ def _tell_user_shell(fold: Fold, item: Message, words: str) -> None:
 def tell_user_event(fold: Fold, notice: Notice) -> None:
     """`event_msg/user_message`: a prompt, unless its `response_item` has told it."""
     words = notice.message if isinstance(notice.message, str) else ""
-    if fold.state.is_paginated or _is_echo(fold, "item", "event", [words]):
+    if _is_echo(fold, "item", "event", [words]):
         fold.skip("event_msg/user_message (twin)")
         return
     images = [image for group in (notice.images, notice.local_images) if isinstance(group, list) for image in group]
@@ -231,7 +231,7 @@ def tell_agent_message(fold: Fold, item: Message) -> None:
     words = text.join_parts(parts)
     fields = native(id=item.id, author=author, recipient=recipient)
     payload, native_id = payload_of("text", words, fields), fold.native_id(item.id)
-    fold.tell(LIFECYCLE, payload, text.one_line(words), native_id=native_id, role="system")
+    fold.tell(LIFECYCLE, payload, summarise(words), native_id=native_id, role="system")
 
 
 def tell_reasoning(fold: Fold, item: Reasoning) -> None:
@@ -244,7 +244,7 @@ def tell_reasoning(fold: Fold, item: Reasoning) -> None:
     fold.tell(
         THINKING,
         payload_of("text", words, native(id=item.id)),
-        text.one_line(words),
+        summarise(words),
         native_id=fold.native_id(item.id),
         copy_key=fold.copy_key("reasoning", words),
         **fold.assistant(),
@@ -259,7 +259,7 @@ def tell_notice(fold: Fold, notice: Notice, name: str) -> None:
         kind, role, status = HUMAN_INTERVENTION, "user", "interrupted"
     elif name == "error" or (name in ("task_complete", "turn_complete") and notice.error):
         kind, role, status = ERROR, "assistant", "failed"
-        summary = text.one_line(f"failed: {_error_words(notice)}")
+        summary = summarise(f"failed: {_error_words(notice)}")
     elif name == "stream_error":
         kind, status = RETRY, "retrying"
     words = notice.message if isinstance(notice.message, str) else ""
@@ -267,7 +267,7 @@ def tell_notice(fold: Fold, notice: Notice, name: str) -> None:
     fold.tell(
         kind,
         payload_of("text", words or summary, fields),
-        summary if not words or kind == ERROR else text.one_line(f"{summary}: {words[:400]}"),
+        summary if not words or kind == ERROR else summarise(f"{summary}: {words[:400]}"),
         role=role,
         status=status,
         is_error=status in ("failed", "retrying"),

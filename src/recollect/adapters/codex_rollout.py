@@ -17,8 +17,8 @@ from recollect.adapters import codex_calls as calls
 from recollect.adapters import codex_items as items
 from recollect.adapters import codex_messages as messages
 from recollect.adapters.codex_fold import BLOCKS, Fold, bounded, native, plain
-from recollect.adapters.codex_text import name_instructions, one_line, short_hash
-from recollect.adapters.commands import as_mapping, parse_time_ms
+from recollect.adapters.codex_text import name_instructions, short_hash
+from recollect.adapters.commands import as_mapping, parse_time_ms, summarise
 from recollect.schema import AUTOMATION, HUMAN, LIFECYCLE, OTHER, SUB_AGENT
 
 # Records that are no event, by native type, and why.
@@ -60,6 +60,17 @@ SKIPPED = {
     "response_item/context_compaction": "an encrypted summary",
     "response_item/compaction_trigger": "no content",
 }
+
+# Records whose content the items of a paginated log tell; elsewhere they are read.
+PAGINATED_TWINS = frozenset(
+    {
+        "response_item/reasoning",
+        "response_item/web_search_call",
+        "response_item/image_generation_call",
+        "event_msg/token_count",
+        "event_msg/user_message",
+    }
+)
 
 
 class Line(msgspec.Struct):
@@ -137,9 +148,10 @@ def read_record(fold: Fold, offset: int, raw: bytes) -> None:
     if payload[:1] != b"{":
         raise Unreadable("payload is no object")
     name, reader = _find_reader(line, payload)
-    if reader is None and name in SKIPPED:
+    is_twin = name in PAGINATED_TWINS and (line.ordinal is not None or fold.state.is_paginated)
+    if is_twin or (reader is None and name in SKIPPED):
         fold.move_to(offset, line.ordinal, None)
-        fold.skip(name)
+        fold.skip(f"{name} (twin)" if is_twin else name)
         return
     decode, tell = reader or (orjson.loads, _tell_other(name))
     record = decode(payload)
@@ -180,7 +192,7 @@ def _find_bare_reader(line: Line) -> tuple[str, "Reader | None"]:
 
 def _tell_other(name: str) -> Callable[[Fold, Any], None]:
     def tell(fold: Fold, record: Any) -> None:
-        fold.tell(OTHER, {"native": {"type": name, "payload": plain(record)}}, one_line(name))
+        fold.tell(OTHER, {"native": {"type": name, "payload": plain(record)}}, summarise(name))
 
     return tell
 
@@ -278,9 +290,13 @@ def _sub_agent(meta: Meta, thread: str) -> dict[str, Any]:
         "role": meta.agent_role or spawn.get("agent_role"),
         "path": meta.agent_path or spawn.get("agent_path"),
     }
+    path = _string(names["path"])
     return {
         "parent_native_id": parent,
         "root_native_id": root if root and root != thread else parent,
+        # A task given by path is told encrypted: the path's last part is all that says what it is.
+        "title": path.rpartition("/")[2] if path else None,
+        "title_rank": 1,
         "metadata": {name: _string(value) for name, value in names.items() if _string(value)} or None,
     }
 
@@ -322,10 +338,7 @@ def _token_usage_record(fold: Fold, record: UsageRecord) -> None:
 
 
 def _token_count(fold: Fold, record: TokenCount) -> None:
-    if fold.state.is_paginated:
-        fold.skip("event_msg/token_count (twin)")
-    else:
-        messages.count_totals(fold, record.info)
+    messages.count_totals(fold, record.info)
 
 
 def _compacted(fold: Fold, notice: messages.Notice) -> None:
@@ -339,20 +352,6 @@ def _thread_name(fold: Fold, notice: messages.Notice) -> None:
 
 def _decode_item(payload: bytes) -> tuple[items.Item, bytes]:
     return items.decode_item(bytes(_WRAPPER.decode(payload).item))
-
-
-def _web_search_call(fold: Fold, item: items.Item) -> None:
-    if fold.state.is_paginated:
-        fold.skip("response_item/web_search_call (twin)")
-    else:
-        items.tell_web_search(fold, item)
-
-
-def _reasoning(fold: Fold, item: messages.Reasoning) -> None:
-    if fold.state.is_paginated:
-        fold.skip("response_item/reasoning (twin)")
-    else:
-        messages.tell_reasoning(fold, item)
 
 
 def _call(name: str) -> Callable[[Fold, Any], None]:
@@ -384,8 +383,8 @@ _TOP: dict[str, Reader] = {
 _READERS: dict[str, Reader] = {
     "response_item/message": _reader(messages.Message, messages.tell_message),
     "response_item/agent_message": _reader(messages.Message, messages.tell_agent_message),
-    "response_item/reasoning": _reader(messages.Reasoning, _reasoning),
-    "response_item/web_search_call": _reader(items.Item, _web_search_call),
+    "response_item/reasoning": _reader(messages.Reasoning, messages.tell_reasoning),
+    "response_item/web_search_call": _reader(items.Item, items.tell_web_search),
     "event_msg/user_message": _reader(messages.Notice, messages.tell_user_event),
     "event_msg/token_count": _reader(TokenCount, _token_count),
     "event_msg/thread_name_updated": _reader(messages.Notice, _thread_name),

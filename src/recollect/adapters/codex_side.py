@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from recollect.adapters.codex_fold import MALFORMED, Lines
+from recollect.adapters.codex_fold import MALFORMED
 from recollect.adapters.commands import summarise
-from recollect.adapters.jsonl import KEPT_BAD_BYTES, salvage
+from recollect.adapters.jsonl import KEPT_BAD_BYTES, LineReader, salvage
 from recollect.adapters.protocol import BadLine, Cursor, EventRecord, Record, SessionInfo, Source
 from recollect.schema import HISTORY_LANE, PROMPTS_ONLY, USER_MSG
 
@@ -28,7 +28,7 @@ class Prompt(msgspec.Struct):
 
 def read_titles(source: Source, cursor: Cursor | None) -> Iterator[Record]:
     """Names of threads; the last one told of a thread holds."""
-    reader = Lines(source, cursor)
+    reader = LineReader(source, cursor)
     for line in reader:
         for title in _decode(line, Title):
             if isinstance(title, BadLine):
@@ -44,7 +44,7 @@ def read_prompts(source: Source, cursor: Cursor | None) -> Iterator[Record]:
 
     Codex may cut the file's old end off, so nothing here is named by its offset.
     """
-    reader = Lines(source, cursor)
+    reader = LineReader(source, cursor)
     # Per session the second of its last prompt and how many were typed in it.
     last: dict[str, list[int]] = dict(reader.state.get("last", {}))
     for line in reader:

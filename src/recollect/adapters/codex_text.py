@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 
 from recollect.adapters.commands import as_mapping, media_reference, summarise
-from recollect.schema import SUMMARY_CHARS
 
 HEAD_CHARS = 400
 
@@ -132,29 +131,22 @@ def _exit_code(head: str) -> int | None:
     else:
         return None
     digits = digits.partition("\n")[0].strip()
-    return int(digits) if digits.lstrip("-").isascii() and digits.lstrip("-").isdigit() else None
-
-
-def one_line(words: str) -> str:
-    """`summarise` for texts of any length, which pays for odd characters only where there are any."""
-    line = " ".join(words[:HEAD_CHARS].split())
-    if not line.isprintable():
-        return summarise(line)
-    return line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1].rstrip() + "…"
+    figure = digits.removeprefix("-")
+    return int(digits) if figure.isascii() and figure.isdigit() else None
 
 
 def summarise_outcome(body: str, exit_code: int | None, is_failed: bool) -> str:
     """What a person wants to know of an output: why it failed, else how it begins."""
     if not is_failed:
-        return one_line(body[:HEAD_CHARS]) or "no output"
+        return summarise(body[:HEAD_CHARS]) or "no output"
     if exit_code is None:
-        return one_line(body) or "failed"
+        return summarise(body) or "failed"
     # The last line of a trace names the error.
-    return one_line(f"exit {exit_code}: " + body[-HEAD_CHARS * 2 :].rstrip().rpartition("\n")[2])
+    return summarise(f"exit {exit_code}: " + body[-HEAD_CHARS * 2 :].rstrip().rpartition("\n")[2])
 
 
 def summarise_command(command: str) -> str:
-    return one_line(f"ran {command[:HEAD_CHARS]}")
+    return summarise(f"ran {command[:HEAD_CHARS]}")
 
 
 def shell_command(argv: Any) -> str:
@@ -167,15 +159,24 @@ def shell_command(argv: Any) -> str:
     return " ".join(words)
 
 
+_PATCH_MARKS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ")
+
+
 def patched_paths(patch: str) -> list[str]:
     """The files an apply_patch text names, in its order."""
-    marks = ("*** Add File: ", "*** Update File: ", "*** Delete File: ")
-    lines = (line.strip() for line in patch[:200_000].split("\n") if line.startswith(marks))
-    return [line.partition(": ")[2] for line in lines]
+    paths: list[str] = []
+    start = patch.find("*** ")
+    while start >= 0 and len(paths) < 5:
+        if patch.startswith(_PATCH_MARKS, start):
+            line = patch[start : start + HEAD_CHARS].partition("\n")[0]
+            paths.append(line.partition(": ")[2].strip())
+        start = patch.find("\n*** ", start)
+        start += start >= 0  # past the line end
+    return paths
 
 
 def summarise_edit(paths: list[str]) -> str:
-    return one_line(f"edited {', '.join(paths[:5])}" if paths else "edited files")
+    return summarise(f"edited {', '.join(paths[:5])}") if paths else "edited files"
 
 
 def text_parts(content: Any) -> list[str]:

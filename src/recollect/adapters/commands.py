@@ -12,21 +12,24 @@ import orjson
 from recollect.schema import SUMMARY_CHARS, TEST_RUN, TOOL_CALL
 
 # A runner counts as such only where a command may start: after a separator, `sudo`, an assignment, a launcher.
-_LAUNCHERS = r"(?:(?:sudo|time|env|npx|bunx|uv run|poetry run|pdm run|hatch run|pipenv run|rye run|xvfb-run|timeout \S+|[A-Z_][A-Z0-9_]*=\S*)\s+)*"
+_LAUNCHERS = (
+    r"(?:(?:sudo|time|env|npx|bunx|(?:uv|poetry|pdm|hatch|pipenv|rye) run|xvfb-run|timeout \S+"
+    r"|[A-Z_][A-Z0-9_]*=\S*)\s+)*"
+)
 _PYTHON = r"(?:\S*/)?python[0-9.]*\s+(?:-\S+\s+)*-m\s+"
 _RUNNERS = (
     rf"(?:{_PYTHON})?(?:\S*/)?(?:pytest|py\.test|nose2?|tox|nox)\b",
     rf"{_PYTHON}(?:unittest|doctest)\b",
     r"(?:\S*/)?(?:jest|vitest|mocha|ava|karma|playwright test|cypress run|phpunit|rspec|bats|ctest|busted)\b",
     r"(?:npm|pnpm|yarn|bun|deno)\s+(?:run\s+)?(?:-\S+\s+)*(?:test|t|vitest|jest)(?=$|[\s:;&|])",
-    r"(?:go|cargo|dotnet|swift|mix|zig build|flutter|dart|sbt|lein|stack|cabal|dune|rake|bundle exec rake|rails|crystal)\s+(?:test|spec|nextest)\b",
-    r"(?:\S*/)?(?:mvnw?|gradlew?)\s+(?:\S+\s+)*(?:test|verify|check)\b",
+    r"(?:go|cargo|dotnet|swift|mix|zig build|flutter|dart|sbt|lein|stack|cabal|dune|(?:bundle exec )?rake|rails)"
+    r"\s+(?:test|spec|nextest)\b",
+    r"(?:\S*/)?(?:mvnw?|gradlew?)\s+(?:\S+\s+)*(?:\S*:)?(?:test|verify|check)\b",
     r"make\s+(?:-\S+\s+)*(?:test|tests|check)(?=$|[\s;&|-])",
     r"node\s+(?:-\S+\s+)*--test\b",
     r"bazel\s+test\b",
 )
 _TEST_COMMAND = re.compile(rf"(?:^|[;&|(\n]\s*|&&\s*){_LAUNCHERS}(?:{'|'.join(_RUNNERS)})")
-_SPACES = re.compile(r"\s+")
 
 
 def is_test_command(command: str) -> bool:
@@ -40,16 +43,19 @@ def shell_kind(command: str) -> str:
 
 def summarise(text: str) -> str:
     """One line of at most SUMMARY_CHARS characters, without control characters."""
-    line = _SPACES.sub(" ", text[: SUMMARY_CHARS * 4]).strip()
-    line = "".join(char for char in line if char.isprintable())
+    line = " ".join(text[: SUMMARY_CHARS * 4].split())
+    if not line.isprintable():
+        line = "".join(char for char in line if char.isprintable())
     return line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1].rstrip() + "…"
 
 
 def retry_key(tool: str, arguments: Any) -> str:
-    """Equal for two calls of the same tool with the same arguments, whatever their white space."""
-    text = arguments if isinstance(arguments, str) else orjson.dumps(arguments, option=orjson.OPT_SORT_KEYS).decode()
-    normal = f"{tool}\x1f{_SPACES.sub(' ', text).strip()}"
-    return hashlib.blake2b(normal.encode("utf-8", "replace"), digest_size=8).hexdigest()
+    """Equal for two calls of the same tool with the same arguments, whatever their white space.
+
+    Raises TypeError for what JSON writers refuse: lone surrogates, numbers over 64 bits, depth over 254.
+    """
+    text = orjson.dumps([tool, arguments], option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(text.translate(None, b" \t"), digest_size=8).hexdigest()
 
 
 def media_reference(kind: str, mime: str | None, data: str, path: str | None = None) -> dict[str, Any]:
@@ -58,7 +64,12 @@ def media_reference(kind: str, mime: str | None, data: str, path: str | None = N
         content = base64.b64decode(data.partition("base64,")[2] or data)
     except ValueError:
         content = data.encode("utf-8", "replace")
-    reference: dict[str, Any] = {"kind": kind, "mime": mime, "sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    reference: dict[str, Any] = {
+        "kind": kind,
+        "mime": mime,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "bytes": len(content),
+    }
     return reference | ({"path": path} if path else {})
 
 

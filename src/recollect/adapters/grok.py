@@ -17,10 +17,10 @@ from recollect.adapters.files import iter_files
 from recollect.adapters.grok_chat import read_chat
 from recollect.adapters.grok_facts import provider_of
 from recollect.adapters.grok_lineage import NUMBERS
-from recollect.adapters.grok_records import Lines, safe_id
+from recollect.adapters.grok_records import safe_id
 from recollect.adapters.grok_tools import brief
 from recollect.adapters.grok_updates import read_updates, session_name
-from recollect.adapters.jsonl import KEPT_BAD_BYTES, read_rewritten, salvage
+from recollect.adapters.jsonl import KEPT_BAD_BYTES, LineReader, read_rewritten, salvage
 from recollect.adapters.protocol import (
     AgentProfile,
     BadLine,
@@ -165,7 +165,7 @@ _TELEMETRY = msgspec.json.Decoder(_Telemetry)
 
 def _read_events(source: Source, cursor: Cursor | None) -> Iterator[Record]:
     """Yield the few things events.jsonl tells that the updates do not."""
-    reader = Lines(source, cursor)
+    reader = LineReader(source, cursor)
     state = {"session": reader.state.get("session"), "top": reader.state.get("top", 0)}
     skips: Counter[str] = Counter()
     for number, offset, raw in reader:
@@ -232,7 +232,7 @@ def _event(
 
 def _read_history(source: Source, cursor: Cursor | None) -> Iterator[Record]:
     """Yield the prompts typed in one working directory, whichever session they went to."""
-    reader = Lines(source, cursor)
+    reader = LineReader(source, cursor)
     for number, offset, raw in reader:
         saved = salvage(raw)
         for told in saved.records:

@@ -5,8 +5,6 @@ here, or kept as `msgspec.Raw`, are never built. Fields are `Any` because real l
 objects are usual; every reader of one looks before it trusts.
 """
 
-import os
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,20 +13,11 @@ import orjson
 from msgspec import Raw, Struct, field
 
 from recollect.adapters.commands import as_mapping
-from recollect.adapters.jsonl import Line as FileLine
-from recollect.adapters.jsonl import LineReader, salvage
+from recollect.adapters.jsonl import salvage
 
 NOTHING = Raw()
 ID_CHARS = 80  # longer ids are not Grok's; they would also break the bound on a cursor's state
 LAST_MS = 253_402_300_799_000  # the year 9999
-
-
-class Lines(LineReader):
-    """A LineReader that can still make a checkpoint when its last line has been read."""
-
-    def __iter__(self) -> Iterator[FileLine]:
-        weakref.finalize(self, os.close, self._fd)
-        return self._lines()
 
 
 class Meta(Struct):

@@ -34,7 +34,6 @@ from recollect.adapters.grok_facts import (
 from recollect.adapters.grok_lineage import NUMBERS, Call, Lineage
 from recollect.adapters.grok_messages import CHUNKS, USER_CHUNK, Message, content_of, message_key
 from recollect.adapters.grok_records import (
-    Lines,
     Output,
     Record,
     Update,
@@ -53,7 +52,7 @@ from recollect.adapters.grok_tools import (
     tool_facts,
     tool_name,
 )
-from recollect.adapters.jsonl import KEPT_BAD_BYTES, fingerprint
+from recollect.adapters.jsonl import KEPT_BAD_BYTES, LineReader, fingerprint
 from recollect.adapters.protocol import (
     BadLine,
     Cursor,
@@ -77,7 +76,7 @@ from recollect.schema import (
 
 def read_updates(source: Source, cursor: Cursor | None) -> Iterator[Told]:
     """Yield the session's events from the cursor on."""
-    reader = Lines(source, cursor)
+    reader = LineReader(source, cursor)
     lane = Lane(source, Lineage.from_state(reader.state))
     for number, offset, raw in reader:
         records = parse_line(raw, number, offset)
@@ -141,7 +140,7 @@ class Lane:
             self.skips += self.skips_since_open
             self.skips_since_open.clear()
 
-    def finish(self, reader: Lines) -> Iterator[Told]:
+    def finish(self, reader: LineReader) -> Iterator[Told]:
         """Yield an open message as it stands, and hold the cursor before it."""
         yield from self.told_skips()
         if self.open is None:

@@ -1,14 +1,16 @@
 """Reading a JSON-lines file from a cursor, whatever state it is in.
 
 Lines end at the byte `\\n` and nowhere else: the agents write U+2028 and its kin raw inside strings.
-An unfinished last line is left for the next sweep. What orjson refuses is tried again more patiently,
-because NUL blocks, glued records, lone surrogates and numbers of 5,000 digits are all real.
+An unfinished last line is left for the next sweep; one that only lacks its line end is not unfinished.
+What orjson refuses is tried again more patiently, because NUL blocks, glued records, lone surrogates and
+numbers of 5,000 digits are all real.
 """
 
 import hashlib
 import json
 import os
 import re
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +38,8 @@ class LineReader:
 
     def __init__(self, source: Source, cursor: Cursor | None) -> None:
         self._fd = open_beneath(source.root, source.path)
+        # Closed when nobody holds the reader any more: a checkpoint after the last line still needs it.
+        weakref.finalize(self, os.close, self._fd)
         if cursor is None or not self._continues(cursor):
             cursor = Cursor()
         self.state: dict[str, Any] = dict(cursor.state)
@@ -60,12 +64,6 @@ class LineReader:
 
     def __iter__(self) -> Iterator[Line]:
         """Yield complete lines; `offset` and `line` are already past the line that is yielded."""
-        try:
-            yield from self._lines()
-        finally:
-            os.close(self._fd)
-
-    def _lines(self) -> Iterator[Line]:
         position = self.offset
         rest: list[bytes] = []
         while block := os.pread(self._fd, BLOCK_BYTES, position):
@@ -79,10 +77,13 @@ class LineReader:
             for raw in others[:-1]:
                 yield self._line(raw)
             rest = [others[-1]]
+        last = b"".join(rest)
+        if _is_whole(last):
+            yield self._line(last, end=b"")
 
-    def _line(self, raw: bytes) -> Line:
+    def _line(self, raw: bytes, end: bytes = b"\n") -> Line:
         start = self.offset
-        self.offset += len(raw) + 1
+        self.offset += len(raw) + len(end)
         self.line += 1
         return self.line, start, raw
 
@@ -111,7 +112,22 @@ class LineReader:
         return Checkpoint(cursor, self.line - told_line, self.offset - told_offset)
 
 
-def read_rewritten(source: Source, cursor: Cursor | None, limit: int = 64 * 1024 * 1024) -> tuple[bytes, Checkpoint] | None:
+def _is_whole(last: bytes) -> bool:
+    """Whether a last line without its end is a whole record all the same, as in exports.
+
+    What an agent has only begun to write never is: an object is whole with its last brace.
+    """
+    if not last.endswith(b"}"):
+        return False
+    try:
+        return isinstance(orjson.loads(last), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def read_rewritten(
+    source: Source, cursor: Cursor | None, limit: int = 64 * 1024 * 1024
+) -> tuple[bytes, Checkpoint] | None:
     """Read a file that its agent replaces as a whole; None if its content is the one already read."""
     fd = open_beneath(source.root, source.path)
     with os.fdopen(fd, "rb") as file:
@@ -155,11 +171,11 @@ def _salvage_patiently(text: bytes, bad: str | None) -> Salvaged:
     while decoded:
         try:
             record, end = _DECODER.raw_decode(decoded)
+            cleaned, lossy = _without_surrogates(record)
         except RecursionError:
             return Salvaged(records, "nested too deeply", is_lossy)
         except ValueError:
             return _resynchronise(decoded, records, is_lossy)
-        cleaned, lossy = _without_surrogates(record)
         records.append(cleaned)
         is_lossy = is_lossy or lossy
         decoded = decoded[end:].lstrip()
@@ -174,10 +190,10 @@ def _resynchronise(decoded: str, records: list[Any], is_lossy: bool) -> Salvaged
     for match in _RECORD_START.finditer(decoded, 1):
         try:
             record, end = _DECODER.raw_decode(decoded, match.start())
+            cleaned, lossy = _without_surrogates(record)
         except (ValueError, RecursionError):
             continue
         if not decoded[end:].strip():
-            cleaned, lossy = _without_surrogates(record)
             return Salvaged([*records, cleaned], "cut off, the next record glued to it", is_lossy or lossy)
     return Salvaged(records, "not JSON", is_lossy)
 
@@ -199,6 +215,6 @@ def _without_surrogates(value: Any) -> tuple[Any, bool]:
     try:
         encoded.encode()
     except UnicodeEncodeError:
-        clean = encoded.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        clean = encoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return json.loads(clean), True
     return value, False

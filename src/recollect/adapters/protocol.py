@@ -74,7 +74,9 @@ class SessionInfo:
     metadata: Mapping[str, Any] | None = None  # small, shown as it is
 
 
-FIRST_WINS = frozenset({"born_ms", "cwd", "parent_native_id", "root_native_id", "spawn_call_id", "base_native_id", "base_end"})
+FIRST_WINS = frozenset(
+    {"born_ms", "cwd", "parent_native_id", "root_native_id", "spawn_call_id", "base_native_id", "base_end"}
+)
 
 
 @dataclass(slots=True)
@@ -222,6 +224,7 @@ class Adapter(Protocol):
     def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:
         """Yield what the source tells from `cursor` on, with a Checkpoint now and then and at the end.
 
-        Raises SourceUnreadable if it cannot be opened safely; one bad line is a BadLine instead.
+        Raises SourceUnreadable if it cannot be opened safely; one bad line is a BadLine instead. (msgspec raises
+        UnicodeDecodeError, not its own error, for invalid UTF-8: a fast path must catch both.)
         """
         ...

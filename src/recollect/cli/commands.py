@@ -49,7 +49,7 @@ def sweep(roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
 
     \b
     recollect sweep
-    recollect sweep --root claude=~/backup/.claude
+    recollect sweep --root AGENT=~/backup/its-home
     """
     from recollect.cli.progress import progress_line
     from recollect.memory import open_memory
@@ -114,7 +114,7 @@ def _print_source_notes(sources: dict[str, Any]) -> None:
 
 
 @main.command()
-@click.option("--agent", help="Only this agent: claude, codex, grok …")
+@click.option("--agent", help="Only this agent's sessions.")
 @click.option("--repo", help="Only this repository; any ending of its name will do.")
 @click.option("--branch", help="Only this git branch.")
 @click.option("--model", help="Only models with this in their name.")
@@ -132,7 +132,7 @@ def sessions(as_json: bool, since: str | None, until: str | None, with_sub_agent
 
     \b
     recollect sessions --since 7d --repo shop-api
-    recollect sessions "failing test" --agent codex
+    recollect sessions "failing test" --until yesterday
     """
     from recollect.memory import open_memory
 

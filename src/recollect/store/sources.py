@@ -67,7 +67,7 @@ class Sources:
             self._upsert(connection, row, failure)
 
     def move(self, source: KnownSource, path: str) -> None:
-        """The agent moved a file (Codex does when it archives): the same source, at another place."""
+        """The agent moved a file, as some do to archive it: the same source, at another place."""
         with self._database.transaction() as connection:
             connection.execute("UPDATE sources SET path = ?, gone_ms = NULL WHERE id = ?", (path, source.id))
             _make_dirty(connection, [source.id])

@@ -1,0 +1,135 @@
+"""What the fault tests share: one sweep with all it left behind, the command line as a process, another user."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect import Event, Problem, Session
+from recollect.memory import Memory, open_memory
+from recollect.sweep import SweepReport
+from tests.logs import AgentLog
+
+NOBODY = 65534
+IS_SOAK = bool(os.environ.get("RECOLLECT_SOAK"))
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount file systems and become another user")
+needs_strace = pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace (apt-get install strace)")
+needs_nobody = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv to become another user"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Everything one sweep said and everything the store held after it."""
+
+    report: SweepReport
+    sessions: list[Session]
+    events: list[Event]
+    payloads: list[dict[str, Any]]
+    problems: list[Problem]
+
+    @property
+    def texts(self) -> list[str]:
+        """What messages say, in reading order."""
+        return [payload["text"] for payload in self.payloads if "text" in payload]
+
+    @property
+    def hashes(self) -> dict[str, str | None]:
+        return {session.session_uid: session.content_hash for session in self.sessions}
+
+    @property
+    def accounted(self) -> int:
+        """Events, named skips and problems: what the lines that were read became."""
+        return self.report.events_new + sum(self.report.skipped.values()) + self.report.bad_lines
+
+    def event(self, text: str) -> Event:
+        return next(
+            event for event, payload in zip(self.events, self.payloads, strict=True) if payload.get("text") == text
+        )
+
+
+def sweep(store: Path, *roots: str, verify: bool = False) -> Held:
+    """Sweep the roots (AGENT=PATH) into the store, read everything back, and close it."""
+    with open_memory(store, roots) as memory:
+        return _held(memory, memory.sweep(verify=verify))
+
+
+def _held(memory: Memory, report: SweepReport) -> Held:
+    sessions = sorted(memory.sessions(), key=lambda session: session.session_uid)
+    events: list[Event] = []
+    payloads: list[dict[str, Any]] = []
+    for session in sessions:
+        found = memory.events(session)
+        events += found
+        payloads += memory.payloads(session, found)
+    return Held(report, sessions, events, payloads, memory.problems())
+
+
+def sweep_file(folder: Path, log: AgentLog, content: bytes) -> Held:
+    """Sweep a home with one session file of this content; no file may fail as a whole."""
+    home = folder / "home"
+    log.write(home, content)
+    held = sweep(folder / "store", log.root_flag(home))
+    assert held.report.failures == []
+    return held
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for one example of a property: `tmp_path` is one for all of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "recollect.cli", *arguments]
+
+
+def as_nobody(arguments: Sequence[str]) -> list[str]:
+    """The command as a user who owns nothing: root reads and writes whatever the modes say."""
+    user = f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"
+    return ["setpriv", *user, *arguments]
+
+
+def run(arguments: Sequence[str], store: Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run a command on a store and wait for it."""
+    environment = os.environ | {"RECOLLECT_HOME": str(store), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(
+        arguments, env=environment, capture_output=True, text=True, timeout=timeout, cwd="/", check=False
+    )
+
+
+def run_json(arguments: Sequence[str], store: Path) -> Any:
+    return json.loads(run(arguments, store).stdout)
+
+
+def error_lines(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """What a command complains about, without the hint that follows."""
+    return [line for line in done.stderr.splitlines() if not line.startswith("hint:")]
+
+
+def own(path: Path, user: int = NOBODY) -> None:
+    """Give a folder and all below it to a user."""
+    for found in (path, *path.rglob("*")):
+        os.chown(found, user, user, follow_symlinks=False)
+
+
+def listing(root: Path) -> dict[str, tuple[int, int, int, int, bytes]]:
+    """Every entry below a folder with its mode, owner, inode, times and bytes."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        info = path.lstat()
+        content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
+        found[str(path)] = (info.st_mode, info.st_ino, info.st_mtime_ns, info.st_ctime_ns, content)
+    return found
