@@ -25,6 +25,7 @@ import orjson
 Json = dict[str, Any]
 
 MEGABYTE = 1_000_000
+CONTEXT_TOKENS = 130_000
 FIRST_DAY = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
 PROJECT_NAMES = ("shop-api", "ledger", "web_front.v2", "infra", "notes app", "parser", "заметки", "bench-lab")
 MODELS = ("claude-opus-4-5-20251101", "claude-sonnet-4-5-20250929", "claude-opus-4-6", "claude-haiku-4-5-20251001")
@@ -93,8 +94,8 @@ class Words:
 
     def log(self, files: Sequence[SourceFile]) -> str:
         """What a command prints: tests, a listing, a search, or pieces of files."""
-        count = self.size(6, 1.5, 350)
-        make = self.chance.choice((self._test_line, self._listing_line, self._found_line, self._source_line))
+        count = self.size(6, 1.6, 400)
+        make = self.chance.choice((self._test_line, self._listing_line, self.found_line, self._source_line))
         return "\n".join(make(self.chance.choice(files), number) for number in range(count))
 
     def _test_line(self, file: SourceFile, number: int) -> str:
@@ -105,7 +106,7 @@ class Words:
         when = f"Jan {number % 28 + 1:>2} 09:{number % 60:02}"
         return f"-rw-r--r--  1 dev staff {len(file.text):>8} {when} {file.name}"
 
-    def _found_line(self, file: SourceFile, number: int) -> str:
+    def found_line(self, file: SourceFile, number: int) -> str:
         line = self.chance.randrange(len(file.lines))
         return f"{file.name}:{line + 1}:{file.lines[line]}"
 
@@ -207,12 +208,25 @@ class ClaudeSession(Log):
 
     def turn(self, target_bytes: int) -> None:
         """A prompt, what the agent did about it until the file is full, and its answer."""
+        if self.context > CONTEXT_TOKENS:
+            self.compact()
         self.prompt(self.words.prose(160, 1.5))
         for _ in range(1 + int(self.chance.expovariate(1 / 5))):
             if self.bytes < target_bytes:
                 self.step()
         self.message([{"type": "text", "text": self.words.prose(500)}], "end_turn")
         self.after_turn()
+
+    def compact(self) -> None:
+        """The context is full: a boundary, and a summary to go on from."""
+        before, self.parent = self.parent, None
+        boundary = {"subtype": "compact_boundary", "content": "Conversation compacted", "isMeta": False}
+        figures = {"trigger": "auto", "preTokens": self.context}
+        self.system(boundary | {"logicalParentUuid": before, "level": "info", "compactMetadata": figures})
+        text = f"This session is being continued from a previous conversation. {self.words.prose(6_000, 0.4)}"
+        told = self.envelope("user") | {"isVisibleInTranscriptOnly": True, "isCompactSummary": True}
+        self.add(told | {"message": {"role": "user", "content": text}} | self.stamp())
+        self.context = 25_000
 
     def envelope(self, kind: str, is_type_last: bool = False) -> Json:
         told: Json = {"parentUuid": self.parent, "isSidechain": self.agent_id is not None, "userType": "external"}
@@ -273,7 +287,7 @@ class ClaudeSession(Log):
 
     def message(self, blocks: list[Json], stop_reason: str | None) -> list[str]:
         """Write one API message as the agent does: a record per block, all with its id and usage."""
-        self.context += self.words.size(900, 1.0)
+        self.context += self.words.size(500, 1.0)
         known = {"model": self.model, "id": self.words.token("msg_01"), "type": "message", "role": "assistant"}
         request, ids = self.words.token("req_011C"), []
         for block in blocks:
@@ -327,7 +341,7 @@ class ClaudeSession(Log):
         file = self.file()
         if self.chance.random() < 0.012:
             return self.picture(file)
-        count = 900 if self.chance.random() < 0.4 else self.words.size(45, 0.8, 900)
+        count = 900 if self.chance.random() < 0.5 else self.words.size(45, 0.8, 900)
         start, lines = self.words.code(file, count)
         arguments = {"file_path": self.path(file), "offset": start + 1, "limit": count}
         shown = {"filePath": self.path(file), "content": "\n".join(lines), "numLines": len(lines)}
@@ -342,7 +356,7 @@ class ClaudeSession(Log):
         return {"file_path": self.path(file) + ".png"}, [{"type": "image", "source": source}], twin
 
     def edit(self) -> Call:
-        file = max((self.file() for _ in "1234"), key=lambda file: len(file.text))  # work happens in the big files
+        file = max((self.file() for _ in "12345"), key=lambda file: len(file.text))  # work happens in the big files
         start, lines = self.words.code(file, self.words.size(9, 0.9, 120))
         old, new = "\n".join(lines), "\n".join((*lines[1:], *self.words.code(self.file(), len(lines))[1]))
         arguments = {"file_path": self.path(file), "old_string": old, "new_string": new, "replace_all": False}
@@ -368,7 +382,7 @@ class ClaudeSession(Log):
         return {"file_path": self.path(file), "content": text}, done, twin
 
     def grep(self) -> Call:
-        found = "\n".join(self.words._found_line(self.file(), 0) for _ in range(self.words.size(12, 1.0, 200)))
+        found = "\n".join(self.words.found_line(self.file(), 0) for _ in range(self.words.size(12, 1.0, 200)))
         arguments = {"pattern": self.words.name(self.file()), "path": self.project.cwd, "output_mode": "content"}
         twin = {"mode": "content", "numFiles": 0, "filenames": [], "content": found, "numLines": found.count("\n") + 1}
         return arguments, found, twin
@@ -500,7 +514,7 @@ def _sizes(words: Words, target_bytes: int) -> Iterator[int]:
     if target_bytes >= 300 * MEGABYTE:
         yield from (60 * MEGABYTE, 15 * MEGABYTE, 8 * MEGABYTE)
     while True:
-        size = words.size(322_000, 1.687, 100 * MEGABYTE)
+        size = words.size(285_000, 1.7, 100 * MEGABYTE)
         yield size if size < 4 * MEGABYTE else words.chance.randrange(2 * MEGABYTE, 4 * MEGABYTE)
 
 

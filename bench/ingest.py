@@ -120,14 +120,13 @@ class PeakWatch(threading.Thread):
 
 def _family(pid: int) -> list[int]:
     """A process and its descendants, where the system lists them."""
-    found = [pid]
-    for children in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            told = children.read_text()
-        except OSError:
-            continue  # the thread ended since it was listed
-        for child in told.split():
-            found += _family(int(child))
+    found, threads = [pid], Path(f"/proc/{pid}/task")
+    try:
+        told = [(thread / "children").read_text() for thread in threads.iterdir()]
+    except OSError:
+        return found  # it is ending
+    for child in " ".join(told).split():
+        found += _family(int(child))
     return found
 
 

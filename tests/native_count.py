@@ -35,7 +35,7 @@ class Count:
     elsewhere: set[tuple[str, str]] = field(default_factory=set)  # words another record of the session must hold
     prompts: Counter[tuple[str, str]] = field(default_factory=Counter)  # of a prompt history: session, words
     types: dict[tuple[str, str], str] = field(default_factory=dict)  # the record type of a place
-    beside: Counter[Told] = field(default_factory=Counter)  # may be left out if it is counted as context
+    beside: Counter[Told] = field(default_factory=Counter)  # may be left out under a name: told elsewhere
     empty: int = 0
     bad_lines: int = 0
 
@@ -506,7 +506,9 @@ def _count_update(
         texts = [*_all_texts(update.get("content")), *_all_texts(update.get("rawOutput")), "\n".join(_shown(update))]
         count.add(session, RESULT, call_id, *texts, log.read_text(errors="replace") if log.is_file() else "")
     if kind in _NOTICES:
-        count.add(session, NOTICE, f"{meta.get('eventId')}@{meta.get('agentTimestampMs')}")
+        told = Told(session, NOTICE, f"{meta.get('eventId')}@{meta.get('agentTimestampMs')}")
+        count.told[told] += 1
+        count.beside[told] += update.get("type") == "failed"  # the end of the turn tells of it, too
 
 
 def _shown(update: dict[str, Any]) -> list[str]:

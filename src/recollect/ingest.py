@@ -42,7 +42,7 @@ from recollect.store.batch import (
     UsageRow,
     compress,
 )
-from recollect.store.events import merge_infos
+from recollect.store.events import merge_infos, second_uid
 
 
 class Task(NamedTuple):
@@ -57,9 +57,7 @@ def read_batches(adapter: Adapter, task: Task) -> Iterator[Batch]:
     """Yield what is new in a source, cut at the adapter's checkpoints."""
     builder = _Builder(adapter.agent, adapter.version)
     for record in adapter.read(task.source, _cursor(task)):
-        if isinstance(record, EventRecord):
-            builder.add_event(record)
-        elif isinstance(record, Checkpoint):
+        if record.__class__ is Checkpoint:
             yield builder.take(record, task.row)
         else:
             builder.add(record)
@@ -76,9 +74,14 @@ class _Builder:
     def __init__(self, agent: str, reader: int) -> None:
         self._agent = agent
         self._reader = reader
-        self._last_record: tuple[str, str] | None = None
-        self._last_block = 0
-        self._last_uid = b""
+        self._add = {
+            EventRecord: self._add_event,
+            SessionInfo: self._add_info,
+            Usage: self._add_usage,
+            CostTotal: self._add_cost_total,
+            BadLine: self._add_bad_line,
+            Skipped: self._add_skipped,
+        }
         self._clear()
 
     def _clear(self) -> None:
@@ -89,51 +92,45 @@ class _Builder:
         self._problems: list[ProblemRow] = []
         self._skipped: dict[str, int] = {}
 
-    def add_event(self, event: EventRecord) -> None:
+    def add(self, record: Record) -> None:
+        self._add[record.__class__](record)  # type: ignore[operator]
+
+    def _add_event(self, event: EventRecord) -> None:
         stream = self._streams.get(event.native_session_id)
         if stream is None:
-            stream = self._streams[event.native_session_id] = _Stream(event.native_session_id)
-        prefix = f"{self._agent}\x1f{event.native_session_id}\x1f"
-        uid = _hash16(f"{prefix}{event.native_id}\x1f{event.block}")
-        parent = self._parent(event, prefix)
-        self._last_record, self._last_block, self._last_uid = (
-            (event.native_session_id, event.native_id),
-            event.block,
-            uid,
+            stream = self._streams[event.native_session_id] = _Stream(
+                self._agent, event.native_session_id, self._reader
+            )
+        stream.add(event)
+
+    def _add_usage(self, usage: Usage) -> None:
+        row = UsageRow(
+            usage.native_session_id,
+            usage.usage_id,
+            usage.ts_ms,
+            usage.model,
+            usage.provider,
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_tokens,
+            usage.cache_write_tokens,
+            usage.reasoning_tokens,
+            usage.usd,
+            usage.includes_sub_agents,
         )
-        stream.add(event, uid, parent, self._copy_key(event), self._reader)
+        self._usage.append(row)
 
-    def _parent(self, event: EventRecord, prefix: str) -> bytes | None:
-        if self._last_record == (event.native_session_id, event.native_id) and event.block > self._last_block:
-            return self._last_uid  # a further block of the same record
-        if event.parent_native_id is None:
-            return None
-        return _hash16(f"{prefix}{event.parent_native_id}\x1f0")
+    def _add_cost_total(self, total: CostTotal) -> None:
+        self._cost_totals.append(CostTotalRow(total.native_session_id, total.ledger, total.usd, total.ts_ms))
 
-    def _copy_key(self, event: EventRecord) -> int | None:
-        if event.is_provisional or event.lane == HISTORY_LANE:
-            return None
-        key = f"{self._agent}\x1f{event.copy_key or event.native_id}\x1f{event.block}"
-        digest = blake2b(key.encode("utf-8", "replace"), digest_size=8).digest()
-        return int.from_bytes(digest, "big", signed=True)
+    def _add_bad_line(self, bad: BadLine) -> None:
+        self._problems.append(ProblemRow(bad.line, bad.offset, bad.reason, bad.raw))
 
-    def add(self, record: Record) -> None:
-        match record:
-            case SessionInfo():
-                self._add_info(record)
-            case Usage():
-                self._usage.append(UsageRow(*(getattr(record, name) for name in _USAGE_FIELDS)))
-            case CostTotal():
-                self._cost_totals.append(
-                    CostTotalRow(record.native_session_id, record.ledger, record.usd, record.ts_ms)
-                )
-            case BadLine():
-                self._problems.append(ProblemRow(record.line, record.offset, record.reason, record.raw))
-            case Skipped():
-                self._skipped[record.native_type] = self._skipped.get(record.native_type, 0) + record.count
+    def _add_skipped(self, skipped: Skipped) -> None:
+        self._skipped[skipped.native_type] = self._skipped.get(skipped.native_type, 0) + skipped.count
 
     def _add_info(self, info: SessionInfo) -> None:
-        told = {name: getattr(info, name) for name in _INFO_FIELDS if getattr(info, name) is not None}
+        told = {name: value for name in _INFO_FIELDS if (value := getattr(info, name)) is not None}
         if info.title:
             told[f"title_{info.title_rank}"] = info.title
         first = {name: value for name, value in told.items() if name in FIRST_WINS}
@@ -148,15 +145,9 @@ class _Builder:
         state = encode(cursor.state)
         if len(state) > STATE_LIMIT_BYTES:
             raise AssertionError(f"adapter state of {len(state)} bytes: {row.agent}")
+        source = row._replace(reader=self._reader, state=state.decode(), head=cursor.head, tail=cursor.tail)
         batch = Batch(
-            source=row._replace(
-                offset=cursor.offset,
-                line=cursor.line,
-                head=cursor.head,
-                tail=cursor.tail,
-                state=state.decode(),
-                reader=self._reader,
-            ),
+            source=source._replace(offset=cursor.offset, line=cursor.line),
             streams=[stream.finish() for stream in self._streams.values()],
             infos={native_id: encode(info).decode() for native_id, info in self._infos.items()},
             usage=self._usage,
@@ -170,37 +161,47 @@ class _Builder:
         return batch
 
 
-_INFO_FIELDS = tuple(
-    item.name
-    for item in dataclasses.fields(SessionInfo)
-    if item.name not in {"native_session_id", "title", "title_rank"}
-)
-_USAGE_FIELDS = ("native_session_id", *UsageRow._fields[1:])
+_NO_FACTS = frozenset({"native_session_id", "title", "title_rank"})
+_INFO_FIELDS = tuple(item.name for item in dataclasses.fields(SessionInfo) if item.name not in _NO_FACTS)
+_FLAGS = EventRow._fields.index("flags")
+_HASH = EventRow._fields.index("payload_hash")
 
 
 class _Stream:
     """The new events of one session, and their payloads one after another."""
 
-    def __init__(self, native_id: str) -> None:
+    def __init__(self, agent: str, native_id: str, reader: int) -> None:
         self._native_id = native_id
-        self._rows: dict[bytes, EventRow] = {}
+        self._reader = reader
+        self._copy_prefix = f"{agent}\x1f"
+        self._prefix = f"{agent}\x1f{native_id}\x1f"
+        self._rows: dict[bytes, tuple[Any, ...]] = {}
+        self._first_blocks: dict[str, bytes] = {}
+        self._last: tuple[str, int, bytes] = ("", 0, b"")
         self._payloads: list[bytes] = []
         self._bytes = 0
 
-    def add(self, event: EventRecord, uid: bytes, parent: bytes | None, copy_key: int | None, reader: int) -> None:
+    def add(self, event: EventRecord) -> None:
+        native_id, block = event.native_id, event.block
+        uid = _hash16(f"{self._prefix}{native_id}\x1f{block}")
+        parent = self._parent(native_id, block, event.parent_native_id)
+        self._last = (native_id, block, uid)
+        if block == 0:
+            self._first_blocks[native_id] = uid
         payload = encode(event.payload)
         payload_hash = blake2b(payload, digest_size=16).digest()
         known = self._rows.get(uid)
-        if known is not None and not known.flags & IS_PROVISIONAL:
-            if known.payload_hash == payload_hash:
+        if known is not None and not known[_FLAGS] & IS_PROVISIONAL:
+            if known[_HASH] == payload_hash:
                 return
-            uid = bytes(a ^ b for a, b in zip(uid, payload_hash, strict=True))
-        self._rows[uid] = EventRow(
+            uid = second_uid(uid, payload_hash)
+        self._rows[uid] = (
+            len(self._rows) if known is None else known[0],
             uid,
             parent,
             event.lane,
             event.position,
-            event.native_id,
+            native_id,
             event.ts_ms,
             event.kind,
             event.role,
@@ -208,7 +209,7 @@ class _Stream:
             event.call_id,
             event.status,
             _flags(event),
-            copy_key,
+            self._copy_key(event),
             bytes.fromhex(event.retry_key) if event.retry_key else None,
             event.summary,
             self._bytes,
@@ -219,22 +220,36 @@ class _Stream:
             event.content_type,
             event.input_tokens,
             event.output_tokens,
-            reader,
+            self._reader,
             encode(event.metadata).decode() if event.metadata else None,
         )
         self._payloads.append(payload)
         self._bytes += len(payload)
 
+    def _parent(self, native_id: str, block: int, parent: str | None) -> bytes | None:
+        last_id, last_block, last_uid = self._last
+        if block > last_block and last_id == native_id:
+            return last_uid  # a further block of the same record
+        if parent is None:
+            return None
+        return self._first_blocks.get(parent) or _hash16(f"{self._prefix}{parent}\x1f0")
+
+    def _copy_key(self, event: EventRecord) -> int | None:
+        if event.is_provisional or event.lane == HISTORY_LANE:
+            return None
+        key = f"{self._copy_prefix}{event.copy_key or event.native_id}\x1f{event.block}"
+        return int.from_bytes(blake2b(key.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True)
+
     def finish(self) -> StreamBatch:
-        return StreamBatch(self._native_id, list(self._rows.values()), compress(b"".join(self._payloads)))
+        rows = list(self._rows.values())
+        return StreamBatch(self._native_id, rows, compress(b"".join(self._payloads)))
 
 
 def _flags(event: EventRecord) -> int:
-    return (
-        (IS_ERROR if event.is_error else 0)
-        | (IS_RETRY | TOLD_RETRY if event.is_retry else 0)
-        | (IS_PROVISIONAL if event.is_provisional else 0)
-    )
+    flags = IS_ERROR if event.is_error else 0
+    if event.is_retry:
+        flags |= IS_RETRY | TOLD_RETRY
+    return flags | IS_PROVISIONAL if event.is_provisional else flags
 
 
 def _hash16(key: str) -> bytes:

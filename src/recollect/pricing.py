@@ -1,13 +1,17 @@
 """Money where the agent names none: tokens times the price list, always marked as an estimate."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from genai_prices import Usage
+    from genai_prices.types import ModelInfo, ModelPrice
 
-LONG_CONTEXT_TOKENS = 100_000  # below this no model of the list charges a higher tier
+# (input tokens from which it holds, USD per million tokens), ascending: crossing a tier prices all tokens by it.
+Rate = tuple[tuple[int, float], ...]
+
+_DAY_MS = 86_400_000
+_MILLION = 1_000_000
 
 
 def estimate_usd(
@@ -20,49 +24,46 @@ def estimate_usd(
     cache_write_tokens: int,
 ) -> float | None:
     """What one response cost, or None if the price list does not know its model."""
-    if model is None:
+    rates = None if model is None else _rates(model, None if ts_ms is None else ts_ms // _DAY_MS)
+    if rates is None:
         return None
-    counts = (input_tokens, output_tokens, cache_read_tokens, cache_write_tokens)
-    if input_tokens + cache_read_tokens + cache_write_tokens > LONG_CONTEXT_TOKENS:
-        return _price(model, _day(ts_ms), counts)
-    units = _unit_prices(model, _day(ts_ms))
-    return None if units is None else sum(count * unit for count, unit in zip(counts, units, strict=True))
+    counts = (input_tokens, cache_read_tokens, cache_write_tokens, output_tokens)
+    context = input_tokens + cache_read_tokens + cache_write_tokens
+    return sum(count * _rate_at(rate, context) for count, rate in zip(counts, rates, strict=True)) / _MILLION
 
 
-def _day(ts_ms: int | None) -> str | None:
-    return None if ts_ms is None else f"{datetime.fromtimestamp(ts_ms / 1000, UTC):%Y-%m-%d}"
+def _rate_at(rate: Rate, context: int) -> float:
+    return next(price for start, price in reversed(rate) if context > start or start == 0)
 
 
 @cache
-def _unit_prices(model: str, day: str | None) -> tuple[float, ...] | None:
-    """Price of one token of each sort; the list is asked once per model and day, it takes 0.1 ms a question."""
-    probe = 1000
-    prices = [_price(model, day, tuple(probe if i == n else 0 for i in range(4))) for n in range(4)]
-    return (
-        None
-        if any(price is None for price in prices)
-        else tuple(price / probe for price in prices if price is not None)
-    )
+def _rates(model: str, day: int | None) -> tuple[Rate, ...] | None:
+    """Rates of fresh input, cache reads, cache writes and output on a day (days since 1970; None is today)."""
+    info = _model(model)
+    if info is None:
+        return None
+    noon = datetime.now(UTC) if day is None else datetime(1970, 1, 1, 12, tzinfo=UTC) + timedelta(days=day)
+    prices = info.get_prices(noon)
+    fresh = _rate(prices, "input_mtok") or ((0, 0.0),)
+    # What has no price of its own is billed as the input it is part of.
+    read, written = (_rate(prices, name) or fresh for name in ("cache_read_mtok", "cache_write_mtok"))
+    return fresh, read, written, _rate(prices, "output_mtok") or ((0, 0.0),)
 
 
-def _price(model: str, day: str | None, counts: tuple[int, ...]) -> float | None:
+def _rate(prices: "ModelPrice", name: str) -> Rate | None:
+    price: Any = getattr(prices, name)
+    if price is None:
+        return None
+    tiers = [(tier.start, float(tier.price)) for tier in getattr(price, "tiers", ())]
+    return ((0, float(getattr(price, "base", price))), *tiers)
+
+
+@cache
+def _model(model: str) -> "ModelInfo | None":
     # Importing the list takes a quarter of a second, so only a sweep that needs it pays.
-    from genai_prices import calc_price
+    from genai_prices import Usage, calc_price
 
     try:
-        when = datetime.fromisoformat(f"{day}T12:00:00+00:00") if day else None
-        return float(calc_price(_usage(counts), model_ref=model, genai_request_timestamp=when).total_price)
+        return calc_price(Usage(input_tokens=1), model_ref=model).model
     except LookupError:
         return None
-
-
-def _usage(counts: tuple[int, ...]) -> "Usage":
-    from genai_prices import Usage
-
-    fresh, output, read, written = counts
-    return Usage(
-        input_tokens=fresh + read + written,
-        output_tokens=output,
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-    )

@@ -65,14 +65,20 @@ class Updates:
         return self.add(update | {"_meta": {"x.ai/tool": tool, **facts}}, promptId="p1", streamStartMs=1)
 
     def result(
-        self, output: Any = None, text: str | None = None, call: str = "call_1", status: str = "completed"
+        self,
+        output: Any = None,
+        text: str | None = None,
+        call: str = "call_1",
+        status: str = "completed",
+        moment: int | None = None,
     ) -> "Updates":
         update: dict[str, Any] = {"sessionUpdate": "tool_call_update", "toolCallId": call, "status": status}
         if text is not None:
             update["content"] = [{"type": "content", "content": {"type": "text", "text": text}}]
         if output is not None:
             update["rawOutput"] = output
-        return self.add(update, promptId="p1", streamStartMs=1)
+        meta = {"agentTimestampMs": moment} if moment else {}
+        return self.add(update, promptId="p1", streamStartMs=1, **meta)
 
     def shell(self, command: str, text: str, code: int = 0, call: str = "call_1") -> "Updates":
         self.call("run_terminal_command", {"command": command}, call, "execute")
@@ -476,15 +482,16 @@ def test_a_declined_question_is_an_intervention(home: Path) -> None:
     assert (event.status, event.is_error) == ("denied", True)
 
 
-def test_a_refused_call_is_one_intervention_and_not_two(home: Path) -> None:
+def test_refusing_a_call_and_so_ending_the_turn_are_two_interventions(home: Path) -> None:
     log = Updates().call("run_terminal_command", {"command": "rm x"}, kind="execute")
     log.result(None, "User cancelled the execution for tool `run_terminal_command`", status="failed")
     found = events(home, log.end("cancelled", cancellationCategory="PermissionCancelled"))
 
-    assert [(event.kind, event.role, event.status) for event in found[1:]] == [
-        ("human_intervention", "user", "denied"),
-        ("lifecycle", "system", None),
+    assert [(event.kind, event.role, event.status, event.is_provisional) for event in found[1:]] == [
+        ("human_intervention", "user", "denied", False),
+        ("human_intervention", "user", "interrupted", False),
     ]
+    assert found[2].payload["native"]["cancellationCategory"] == "PermissionCancelled"
 
 
 # Turns
@@ -497,7 +504,7 @@ def test_an_interrupted_turn_is_an_intervention(home: Path) -> None:
     assert event.payload["native"]["cancelTrigger"] == "ctrl_c"
 
 
-def test_a_failure_of_the_service_is_told_once(home: Path) -> None:
+def test_a_failure_of_the_service_is_told_once_by_the_end_of_the_turn(home: Path) -> None:
     log = Updates().user("x").other("retry_state", type="retrying", attempt=1, reason="overloaded")
     log.other("retry_state", type="failed", message="status 402").end("error", result="status 402")
     found = events(home, log)[1:]
@@ -505,8 +512,9 @@ def test_a_failure_of_the_service_is_told_once(home: Path) -> None:
     assert [(event.kind, event.role, event.status, event.is_error, event.is_retry) for event in found] == [
         ("retry", "system", "retrying", True, True),
         ("error", "assistant", "failed", True, False),
-        ("lifecycle", "system", None, False, False),
     ]
+    assert found[1].payload["text"] == "status 402"
+    assert skipped(read(home, "updates")) == {"retry_state (failed)": 1}
 
 
 def test_a_turn_that_ends_in_an_error_of_its_own_is_an_error(home: Path) -> None:
@@ -516,7 +524,7 @@ def test_a_turn_that_ends_in_an_error_of_its_own_is_an_error(home: Path) -> None
 
 
 def test_a_turns_tokens_are_told_without_the_cache_and_with_its_money(home: Path) -> None:
-    usage = {
+    usage: dict[str, Any] = {
         "inputTokens": 100,
         "cachedReadTokens": 60,
         "cacheCreationTokens": 10,
@@ -544,22 +552,30 @@ def test_tokens_of_several_models_are_told_apart(home: Path) -> None:
     ]
 
 
-def test_hooks_compactions_and_background_tasks_are_lifecycle(home: Path) -> None:
-    runs = [{"name": "x", "status": {"status": "success"}}]
-    log = Updates().other("hook_execution", event_name="pre_tool_use", runs=runs)
-    log.other("auto_compact_started", reason="full").other("compaction_checkpoint", checkpoint_id="c")
+def test_compactions_and_background_tasks_are_lifecycle(home: Path) -> None:
+    log = Updates().other("auto_compact_started", reason="full").other("compaction_checkpoint", checkpoint_id="c")
     log.other("task_completed", task_snapshot={"command": "make", "output": "built\n"})
     found = events(home, log)
 
     assert {(event.kind, event.role) for event in found} == {("lifecycle", "system")}
     assert [event.summary for event in found] == [
-        "hook pre_tool_use success",
         "auto compact started: full",
         "compaction checkpoint",
         "task completed: make",
     ]
-    assert found[3].payload["text"] == "built\n"
-    assert "output" not in found[3].payload["native"]["task_snapshot"]
+    assert found[2].payload["text"] == "built\n"
+    assert "output" not in found[2].payload["native"]["task_snapshot"]
+
+
+def test_reports_of_hooks_leave_no_trace_in_the_order_of_events(home: Path) -> None:
+    log = Updates().other("hook_execution", event_name="session_start").user("x")
+    log.other("hook_execution", event_name="user_prompt_submit").chunk("Hi").end()
+    log.other("hook_execution", event_name="session_end")
+    found = events(home, log)
+
+    assert [event.kind for event in found] == ["user_msg", "assistant_msg", "lifecycle"]
+    assert [event.parent_native_id for event in found] == [None, found[0].native_id, found[1].native_id]
+    assert skipped(read(home, "updates")) == {"hook_execution": 3}
 
 
 def test_twins_are_skipped_and_counted_by_name(home: Path) -> None:
@@ -596,10 +612,40 @@ def test_lines_out_of_order_are_placed_by_moment(home: Path) -> None:
     late = orjson.loads(log.lines.pop())
     late["params"]["_meta"] |= {"eventId": f"{SESSION}-5", "agentTimestampMs": START_MS + 25}
     log.lines.append(orjson.dumps(late))
-    found = sorted(events(home, log), key=lambda event: event.position)
+    found = events(home, log.chunk("Done", stream=2).end())
 
-    assert [event.kind for event in found] == ["user_msg", "tool_call", "tool_result", "retry"]
-    assert found[2].parent_native_id == found[1].native_id
+    assert [event.kind for event in found] == [
+        *("user_msg", "tool_call", "tool_result", "retry"),
+        *("assistant_msg", "lifecycle"),
+    ]
+    assert [event.position for event in found] == sorted(event.position for event in found)
+    assert [event.parent_native_id for event in found] == [None, *[event.native_id for event in found[:-1]]]
+
+
+def test_what_may_still_be_overtaken_is_provisional_and_read_again(home: Path) -> None:
+    log = Updates().user("x").call("t", {}).other("auto_compact_started", reason="full")
+    put(home, "updates.jsonl", log)
+    *records, checkpoint = read(home, "updates")
+
+    assert [record.is_provisional for record in records] == [False, False, True]
+    assert checkpoint.cursor.line == 2
+
+
+def test_what_happens_between_turns_waits_for_nothing(home: Path) -> None:
+    log = Updates().user("x").chunk("Hi").end().other("auto_compact_started").other("auto_compact_completed")
+    found = events(home, log)
+
+    assert not any(event.is_provisional for event in found)
+    assert [event.parent_native_id for event in found] == [None, *[event.native_id for event in found[:-1]]]
+
+
+def test_an_event_that_nothing_overtakes_does_not_wait_for_ever(home: Path) -> None:
+    log = Updates().user("x").call("t", {}).other("auto_compact_started")
+    for _ in range(300):
+        log.other("plan", entries=[])
+    found = events(home, log)
+
+    assert not any(event.is_provisional for event in found)
 
 
 def test_numbers_that_start_again_after_a_resume_do_not_clash(home: Path) -> None:
@@ -619,13 +665,15 @@ def test_a_rewind_names_what_it_left_behind_and_goes_on_from_what_was_kept(home:
     kept, dead, marker, new = found[2], found[3:6], found[6], found[7]
 
     assert marker.metadata == {"rewind_to": dead[0].position, "rewind_until": marker.position}
-    assert (marker.parent_native_id, new.parent_native_id) == (kept.native_id, marker.native_id)
+    assert (marker.parent_native_id, new.parent_native_id) == (dead[-1].native_id, kept.native_id)
 
 
 def test_a_rewind_to_the_first_prompt_starts_a_new_line(home: Path) -> None:
-    found = events(home, Updates().user("one").end().other("rewind_marker", target_prompt_index=0))
+    log = Updates().user("one").end().other("rewind_marker", target_prompt_index=0).user("two")
+    first, _, marker, new = events(home, log)
 
-    assert (found[2].parent_native_id, found[2].metadata["rewind_to"]) == (None, found[0].position)
+    assert marker.metadata == {"rewind_to": first.position, "rewind_until": marker.position}
+    assert new.parent_native_id is None
 
 
 def test_a_forks_copies_have_the_ids_of_their_originals(home: Path) -> None:
@@ -983,7 +1031,9 @@ def sample() -> Updates:
     log.other("background_tasks", tasks=[]).other("rewind_marker", target_prompt_index=1)
     log.number = 0
     log.user("Again", 1).call("run_terminal_command", {"command": "ls"}, "call_3", "execute")
-    log.other("retry_state", type="retrying", reason="busy").result(bash("x"), "x", "call_3")
+    log.other("retry_state", type="retrying", reason="busy").other("plan", entries=[]).other("model_changed", model="m")
+    log.result(bash("x"), "x", "call_3", moment=log.ms - 35)
+    log.other("auto_compact_started").result(bash("x"), "x", "call_3").other("auto_compact_completed")
     log.other("retry_state", type="failed", message="no").end("error", "p3", result="no")
     return log.user("Last", 2).chunk("An ", prompt="p4", stream=4).chunk("end", prompt="p4", stream=4)
 
@@ -1019,7 +1069,7 @@ def read_in_pieces(source: Source, content: bytes, cuts: list[int]) -> list[Any]
     cursor = None
     for cut in [*sorted(cuts), len(content)]:
         source.path.write_bytes(content[:cut])
-        new = list(ADAPTER.read(source, cursor))
+        new: list[Any] = list(ADAPTER.read(source, cursor))
         cursor = Cursor(*orjson.loads(orjson.dumps(list(astuple(new[-1].cursor)))))
         records += new
     return records

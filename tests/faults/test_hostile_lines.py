@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.faults.rig import IS_SOAK, Held, scratch, sweep, sweep_file
+from recollect.memory import open_memory
+from tests.faults.rig import IS_SOAK, Held, run, scratch, sweep, sweep_file
 from tests.logs import (
     AGENT_LOGS,
     CLAUDE,
@@ -30,7 +31,7 @@ from tests.logs import (
 )
 
 SESSION = session_id()
-EXAMPLES = 1000 if IS_SOAK else 30
+EXAMPLES = 1000 if IS_SOAK else 15
 MANY = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -69,7 +70,18 @@ def test_an_unfinished_last_line_waits_for_the_next_sweep_and_is_then_read_once(
     assert late.problems == []
 
 
-@pytest.mark.parametrize("pieces", [1, 7, 64])
+def test_a_whole_record_that_lacks_only_its_line_end_is_read_once(tmp_path: Path, log: AgentLog) -> None:
+    content = log.content(3)
+    early = sweep_file(tmp_path, log, content[:-1])
+
+    late = sweep_file(tmp_path, log, content + b"no JSON\n" + line(log.message(SESSION, 4, "hello 4")))
+
+    assert early.texts == ["hello 1", "hello 2", "hello 3"]
+    assert late.texts == ["hello 1", "hello 2", "hello 3", "hello 4"]
+    assert [problem.line for problem in late.problems] == [len(log.opening(SESSION)) + 4]
+
+
+@pytest.mark.parametrize("pieces", [1, 7, 24])
 def test_a_file_read_in_pieces_gives_the_same_hash_as_read_at_once(tmp_path: Path, log: AgentLog, pieces: int) -> None:
     content = log.content(12, words="né\u2028e")
     whole = sweep_file(tmp_path / "whole", log, content)
@@ -94,8 +106,8 @@ def test_a_last_line_cut_inside_a_character_is_no_problem(tmp_path: Path, cut: i
 
 
 def test_line_ends_of_other_systems_and_empty_lines_cost_nothing(tmp_path: Path, log: AgentLog) -> None:
-    content = b"\xef\xbb\xbf" + log.content(3).replace(b"\n", b"\r\n") + b"\r\n\n  \n" + line(
-        log.message(SESSION, 4, "last")
+    content = (
+        b"\xef\xbb\xbf" + log.content(3).replace(b"\n", b"\r\n") + b"\r\n\n  \n" + line(log.message(SESSION, 4, "last"))
     )
 
     held = sweep_file(tmp_path, log, content)
@@ -131,9 +143,7 @@ def _glued(log: AgentLog) -> tuple[bytes, list[str], int]:
     step = 1 if IS_SOAK else 3
     cuts = range(1, len(torn), step)
     texts = [f"glued {cut}" for cut in cuts]
-    glued = [
-        torn[:cut] + line(log.message(SESSION, 10 + cut, text)) for cut, text in zip(cuts, texts, strict=True)
-    ]
+    glued = [torn[:cut] + line(log.message(SESSION, 10 + cut, text)) for cut, text in zip(cuts, texts, strict=True)]
     return lines(log.opening(SESSION)) + b"".join(glued), texts, len(texts)
 
 
@@ -262,6 +272,19 @@ def test_token_counts_that_add_up_past_64_bits_do_not_end_the_sweep(tmp_path: Pa
     assert len(held.sessions) == 1
 
 
+def test_totals_of_sessions_that_add_up_past_64_bits_can_be_told(tmp_path: Path, log: AgentLog) -> None:
+    for number in (1, 2, 3):
+        session = session_id(number)
+        records = [*log.opening(session), log.message(session, 1, "hello"), log.tokens(session, 2, 2**62)]
+        log.write(tmp_path / "home", lines(records), session)
+    sweep(tmp_path / "store", log.root_flag(tmp_path / "home"))
+
+    with open_memory(tmp_path / "store") as memory:
+        status = memory.status()
+
+    assert status.sessions == 3
+
+
 def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The path of every value inside a record."""
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -319,12 +342,14 @@ def test_a_line_that_is_no_record_is_a_problem(tmp_path: Path, log: AgentLog, ra
 # Ids, parents, clocks
 
 
-def test_a_record_told_twice_is_one_event(tmp_path: Path, log: AgentLog) -> None:
+@pytest.mark.parametrize("between", ["", "between"], ids=["in a row", "apart"])
+def test_a_record_told_twice_is_one_event(tmp_path: Path, log: AgentLog, between: str) -> None:
     record = line(log.message(SESSION, 2, "twice"))
+    other = line(log.message(SESSION, 3, between)) if between else b""
 
-    held = sweep_file(tmp_path, log, _between(log, record + record.rstrip(b"\n")))
+    held = sweep_file(tmp_path, log, _between(log, record + other + record.rstrip(b"\n")))
 
-    assert held.texts == ["before", "twice", "after"]
+    assert held.texts == ["before", "twice", *([between] if between else []), "after"]
 
 
 @pytest.mark.parametrize("is_in_two_sweeps", [False, True])
@@ -332,14 +357,14 @@ def test_two_records_with_one_id_and_other_content_are_both_kept(
     tmp_path: Path, log: AgentLog, is_in_two_sweeps: bool
 ) -> None:
     first, second = (line(log.message(SESSION, 2, text)) for text in ("one", "other"))
-    between = line(log.message(SESSION, 3, "between"))
+    between, last = line(log.message(SESSION, 3, "between")), line(log.message(SESSION, 4, "last"))
     opening = lines(log.opening(SESSION))
     if is_in_two_sweeps:
         sweep_file(tmp_path, log, opening + first + between)
 
-    held = sweep_file(tmp_path, log, opening + first + between + second)
+    held = sweep_file(tmp_path, log, opening + first + between + second + last)
 
-    assert sorted(held.texts) == ["between", "one", "other"]
+    assert sorted(held.texts) == ["between", "last", "one", "other"]
 
 
 def test_missing_parents_and_circles_of_parents_cost_nothing(tmp_path: Path) -> None:
@@ -452,8 +477,6 @@ def test_sessions_with_odd_clocks_can_be_listed_and_shown(tmp_path: Path, log: A
 
 def _python(script: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A process of its own: its memory can be measured, and it may die."""
-    from tests.faults.rig import run
-
     return run([sys.executable, "-P", "-c", script, *arguments], folder / "store", timeout=120)
 
 
@@ -485,6 +508,7 @@ def test_memory_for_a_line_of_50_megabytes_is_bounded(tmp_path: Path, log: Agent
     assert peak <= 100_000_000 + 10 * size
 
 
+@pytest.mark.parametrize("log", AGENT_LOGS if IS_SOAK else [CLAUDE], ids=lambda log: log.agent)
 def test_a_damaged_line_of_50_megabytes_is_one_problem_in_bounded_memory(tmp_path: Path, log: AgentLog) -> None:
     size = 50_000_000
     torn = _message_with(log, b"wide " * (size // 5))[:-40]

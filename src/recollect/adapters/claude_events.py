@@ -13,9 +13,12 @@ from recollect.adapters import claude_words as words
 from recollect.adapters.claude_memory import Memory
 from recollect.adapters.claude_records import (
     Line,
+    Message,
     ResultFacts,
     as_id,
     as_text,
+    message_of,
+    parse_usage,
     plain,
 )
 from recollect.adapters.commands import as_mapping, media_reference, positive_int, retry_key, shell_kind, summarise
@@ -61,6 +64,7 @@ _ASSISTANT_FIELDS = (
 )
 _assistant_values = attrgetter(*_ASSISTANT_FIELDS)
 _MESSAGE_FIELDS = ("id", "stop_reason", "stop_sequence")
+_message_values = attrgetter(*_MESSAGE_FIELDS)
 _SIMPLE = frozenset({str, bool, float})
 
 
@@ -104,39 +108,34 @@ def fields_of(names: tuple[str, ...], values: tuple[Any, ...]) -> dict[str, Any]
     }
 
 
-def blocks_of(message: Mapping[str, Any]) -> list[Any]:
+def blocks_of(message: Message) -> list[Any]:
     """A message's content as a list of blocks, whatever shape it was written in."""
-    content = message.get("content")
+    content = message.content
     if isinstance(content, list):
         return content
-    if content is None and "0" in message:
-        # Some versions spread an error text into the message: {"0": "A", "1": "P", …}.
-        content = "".join(str(message[key]) for key in message if key.isdecimal())
     return [{"type": "text", "text": content}] if isinstance(content, str) else []
 
 
 def assistant_events(line: Line, place: Place, memory: Memory) -> list[EventRecord]:
     """One event per block of an answer that says anything."""
-    message = as_mapping(line.message)
+    message = message_of(line)
     native = fields_of(_ASSISTANT_FIELDS, _assistant_values(line))
-    about = {name: plain(message[name]) for name in _MESSAGE_FIELDS if message.get(name)}
-    native["message"] = about
-    model = as_text(message.get("model"))
+    about = native["message"] = fields_of(_MESSAGE_FIELDS, _message_values(message))
+    model = as_text(message.model)
     events: list[EventRecord] = []
     for block in blocks_of(message):
         event = _assistant_block(line, place, memory, as_mapping(block), native, len(events))
         if event is not None:
             event.model = model
             events.append(event)
-    if events and memory.is_first_of_message(as_id(message.get("id"))):
-        _add_tokens(events[0], message.get("usage"), about)
+    if events and memory.is_first_of_message(as_id(message.id)):
+        _add_tokens(events[0], parse_usage(message), about)
     return events
 
 
-def _add_tokens(event: EventRecord, usage: Any, about: dict[str, Any]) -> None:
-    told = as_mapping(usage)
+def _add_tokens(event: EventRecord, told: dict[str, Any], about: dict[str, Any]) -> None:
     if told:
-        about["usage"] = plain(told)
+        about["usage"] = told
         event.input_tokens = positive_int(told.get("input_tokens"))
         event.output_tokens = positive_int(told.get("output_tokens"))
 

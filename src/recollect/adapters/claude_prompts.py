@@ -22,6 +22,7 @@ from recollect.adapters.claude_records import (
     ResultFacts,
     as_id,
     as_text,
+    message_of,
     parse_whole,
     plain,
 )
@@ -89,7 +90,7 @@ _fact_values = attrgetter(*_FACT_FIELDS)
 def user_events(line: Line, place: Place, memory: Memory) -> list[EventRecord]:
     """A prompt is one event, whatever blocks it has; each tool result is one of its own."""
     native = fields_of(_USER_FIELDS, _user_values(line))
-    blocks = blocks_of(as_mapping(line.message))
+    blocks = blocks_of(message_of(line))
     outcome: Outcome | None = None
     events: list[EventRecord] = []
     prompt: list[Any] = []

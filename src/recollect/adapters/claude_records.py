@@ -56,6 +56,17 @@ class Attachment(msgspec.Struct, gc=False):
     files: Any = None
 
 
+class Message(msgspec.Struct, gc=False):
+    """A message as the model's service has it. `usage` stays as written: it is mostly that of the record before."""
+
+    id: Any = None
+    model: Any = None
+    content: Any = None
+    stop_reason: Any = None
+    stop_sequence: Any = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+
+
 class Line(msgspec.Struct, gc=False):
     """One record of a transcript, its fields in about the order Claude Code writes them."""
 
@@ -65,7 +76,7 @@ class Line(msgspec.Struct, gc=False):
     promptId: Any = None
     agentId: Any = None
     attachment: Attachment | _NoObject = None
-    message: Any = None
+    message: Message | _NoObject = None
     thinkingDurationMs: Any = None
     apiBlockIndex: Any = None
     requestId: Any = None
@@ -153,6 +164,28 @@ def parse_whole(raw: bytes) -> Any:
         return plain(msgspec.json.decode(raw))
     except REFUSED:
         return raw.decode("utf-8", "replace")
+
+
+_NO_MESSAGE = Message()
+
+
+def message_of(line: Line) -> Message:
+    """A record's message; an empty one where the log has something else there."""
+    return line.message if line.message.__class__ is Message else _NO_MESSAGE
+
+
+def parse_usage(message: Message) -> dict[str, Any]:
+    """The tokens a message tells; what is no object tells none."""
+    told = parse_whole(bytes(message.usage))
+    return told if isinstance(told, dict) else {}
+
+
+def join_spread_text(line: Line, raw: bytes) -> None:
+    """Put together a text that some versions spread into the message: {"0": "A", "1": "P", …}."""
+    whole = parse_whole(raw)
+    message = whole.get("message") if isinstance(whole, dict) else None
+    if isinstance(message, dict) and "0" in message:
+        line.message = Message(content="".join(str(message[key]) for key in message if key.isdecimal()))
 
 
 def as_id(value: Any) -> str | None:

@@ -1,7 +1,7 @@
 """Reading a Claude Code transcript or sub-agent file line by line."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
@@ -18,9 +18,13 @@ from recollect.adapters.claude_records import (
     REFUSED,
     Attachment,
     Line,
+    Message,
     as_id,
     as_text,
     decode_line,
+    join_spread_text,
+    message_of,
+    parse_usage,
     parse_whole,
     rescue_line,
 )
@@ -166,7 +170,7 @@ class Transcript:
         self._facts: dict[str, tuple[Any, ...]] = {}
         self._models: dict[str, str] = {}
         self._bases: set[str] = set()
-        self._last_usage: tuple[str, str, tuple[int, ...]] | None = None
+        self._last_usage: tuple[str, str, bytes] | None = None
 
     def drain_skips(self) -> Iterator[Skipped]:
         for name, count in self.memory.skips.items():
@@ -235,6 +239,8 @@ class Transcript:
         return as_id(line.agentId) or self.memory.chain(native_id, self.memory.resolve(parent))
 
     def _lane(self, line: Line, offset: int, raw: bytes, is_lossy: bool) -> list[Record]:
+        if isinstance(line.message, Message) and line.message.content is None:
+            join_spread_text(line, raw)
         place = self._place(line, offset, is_lossy)
         if self.memory.is_repeated(place.native_id, place.session):
             self.memory.skip("repeated record")
@@ -281,6 +287,7 @@ class Transcript:
             return forks
         info = SessionInfo(
             place.session,
+            # An inline sidechain has no file of its own.
             born_ms=None if self._agent_id is None and place.is_sub_agent else parse_time_ms(self.memory.first_time),
             session_class=session_class,
             cwd=as_text(line.cwd),
@@ -291,11 +298,6 @@ class Transcript:
             self._add_parent(info, line, place)
         self._facts[place.session] = facts
         return [info, *forks]
-
-    def _born_ms(self, place: Place) -> int | None:
-        """When the file began; an inline sidechain has no file of its own."""
-        is_inline = place.is_sub_agent and self._agent_id is None
-        return None if is_inline else parse_time_ms(self.memory.first_time)
 
     def _session_class(self, line: Line, place: Place) -> str:
         if not place.is_sub_agent:
@@ -344,21 +346,23 @@ class Transcript:
 
     def _answer(self, line: Line, place: Place) -> list[Record]:
         """Model and tokens of an answer, unless the harness wrote it."""
-        message = as_mapping(line.message)
-        model = as_text(message.get("model"))
+        message = message_of(line)
+        model = as_text(message.model)
         if model is None or model == SYNTHETIC:
             return []
         records: list[Record] = []
         if self._models.get(place.session) != model:
             self._models[place.session] = model
             records.append(SessionInfo(place.session, model=model, provider=_provider(model)))
-        told = as_mapping(message.get("usage"))
-        if told:
-            records += self._usage(place, as_id(message.get("id")) or place.native_id, model, told)
+        records += self._usage(place, as_id(message.id) or place.native_id, model, message)
         return records
 
-    def _usage(self, place: Place, usage_id: str, model: str, told: Mapping[str, Any]) -> list[Record]:
+    def _usage(self, place: Place, usage_id: str, model: str, message: Message) -> list[Record]:
         """The tokens of an answer, unless the block before told the same."""
+        last, self._last_usage = self._last_usage, (place.session, usage_id, bytes(message.usage))
+        told = parse_usage(message) if last != self._last_usage else {}
+        if not told:
+            return []
         details = as_mapping(told.get("output_tokens_details"))
         figures = (
             positive_int(told.get("input_tokens")),
@@ -367,9 +371,6 @@ class Transcript:
             positive_int(told.get("cache_creation_input_tokens")),
             positive_int(details.get("thinking_tokens")),
         )
-        last, self._last_usage = self._last_usage, (place.session, usage_id, figures)
-        if last == self._last_usage:
-            return []
         return [Usage(place.session, usage_id, place.ts_ms, model, _provider(model), *figures)]
 
     def _title(self, line: Line, field: str, rank: int) -> list[Record]:
@@ -413,13 +414,13 @@ def _is_warm_up(line: Line) -> bool:
 
 
 def _is_calling(line: Line) -> bool:
-    content = as_mapping(line.message).get("content")
+    content = message_of(line).content
     return isinstance(content, list) and any(as_mapping(block).get("type") == "tool_use" for block in content)
 
 
 def _request(line: Line) -> str | None:
     """The text of a message that is nothing but one text."""
-    content = as_mapping(line.message).get("content")
+    content = message_of(line).content
     if isinstance(content, list) and len(content) == 1:
         content = as_mapping(content[0]).get("text")
     return as_text(content)

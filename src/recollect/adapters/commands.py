@@ -43,7 +43,7 @@ def shell_kind(command: str) -> str:
 
 def summarise(text: str) -> str:
     """One line of at most SUMMARY_CHARS characters, without control characters."""
-    line = " ".join(text[: SUMMARY_CHARS * 4].split())
+    line = " ".join(text[: SUMMARY_CHARS + 100].split())
     if not line.isprintable():
         line = "".join(char for char in line if char.isprintable())
     return line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1].rstrip() + "…"
@@ -75,7 +75,7 @@ def media_reference(kind: str, mime: str | None, data: str, path: str | None = N
 
 def parse_time_ms(value: Any) -> int | None:
     """Milliseconds since 1970 of an RFC 3339 text; None for anything else, or for a year no clock shows."""
-    if not isinstance(value, str):
+    if value.__class__ is not str:
         return None
     try:
         moment = datetime.fromisoformat(value)

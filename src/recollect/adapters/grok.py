@@ -12,13 +12,12 @@ from typing import Any
 
 import msgspec
 
-from recollect.adapters.commands import as_mapping, parse_time_ms
+from recollect.adapters.commands import as_mapping, parse_time_ms, summarise
 from recollect.adapters.files import iter_files
 from recollect.adapters.grok_chat import read_chat
 from recollect.adapters.grok_facts import provider_of
 from recollect.adapters.grok_lineage import NUMBERS
 from recollect.adapters.grok_records import safe_id
-from recollect.adapters.grok_tools import brief
 from recollect.adapters.grok_updates import read_updates, session_name
 from recollect.adapters.jsonl import KEPT_BAD_BYTES, LineReader, read_rewritten, salvage
 from recollect.adapters.protocol import (
@@ -225,7 +224,7 @@ def _event(
         moment,
         event_kind,
         {"native": told},
-        brief(kind.replace("_", " ")[:200]),
+        summarise(kind.replace("_", " ")),
         role=role,
     )
 
@@ -261,7 +260,7 @@ def _prompt(told: dict[str, Any], offset: int) -> EventRecord | None:
         moment,
         TOOL_CALL if is_shell else USER_MSG,
         {"input": {"command": text}} if is_shell else {"text": text},
-        brief(f"ran {text[:260]}" if is_shell else text[:260]),
+        summarise(f"ran {text}" if is_shell else text),
         lane=HISTORY_LANE,
         role="user",
         tool="shell" if is_shell else None,

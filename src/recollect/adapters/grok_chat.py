@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.adapters.commands import as_mapping, retry_key
+import msgspec
+
+from recollect.adapters.commands import as_mapping, retry_key, summarise
 from recollect.adapters.grok_facts import EMPTY
-from recollect.adapters.grok_records import loads, safe_id
-from recollect.adapters.grok_tools import SHELL, brief, call_kind, call_summary, media_of, result_summary
+from recollect.adapters.grok_records import Content, loads, safe_id
+from recollect.adapters.grok_tools import SHELL, call_kind, call_summary, media_of, result_summary
 from recollect.adapters.grok_updates import session_name
 from recollect.adapters.jsonl import KEPT_BAD_BYTES, read_rewritten, salvage
 from recollect.adapters.protocol import BadLine, Cursor, EventRecord, Skipped, Source
@@ -122,7 +124,7 @@ class Chat:
             return [self._result(record)]
         if told == "backend_tool_call":
             return [self._backend_call(record)]
-        return [Part(OTHER, None, {"native": dict(record)}, brief(str(told)[:200]))]
+        return [Part(OTHER, None, {"native": dict(record)}, summarise(str(told)))]
 
     def _skip(self, name: str) -> list[Part]:
         self.skips[name] = self.skips.get(name, 0) + 1
@@ -132,7 +134,7 @@ class Chat:
         if not text and not media:
             return self._skip(EMPTY)
         payload = {"text": text, **({"media": media} if media else {})}
-        return [Part(kind, role, payload, brief(text[:400]) or "sent media")]
+        return [Part(kind, role, payload, summarise(text) or "sent media")]
 
     def _user(self, record: Mapping[str, Any]) -> list[Part]:
         text, media = _text(record.get("content")), _media(record.get("content"))
@@ -194,5 +196,5 @@ def _text(content: Any) -> str:
 
 
 def _media(content: Any) -> list[dict[str, Any]]:
-    blocks = (as_mapping(item) for item in _items(content))
-    return [media_of(block) for block in blocks if isinstance(block.get("data"), str)]
+    blocks = (msgspec.convert(item, Content) for item in _items(content) if isinstance(item, dict))
+    return [media_of(block) for block in blocks if isinstance(block.data, str)]

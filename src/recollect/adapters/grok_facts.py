@@ -1,12 +1,12 @@
 """Small pure pieces of reading Grok's updates: usage, native fields, what is said of rare kinds."""
 
-from collections.abc import Iterator
 from typing import Any
 
-from recollect.adapters.commands import as_mapping, positive_int
+import msgspec
+
+from recollect.adapters.commands import as_mapping, positive_int, summarise
 from recollect.adapters.grok_lineage import Call
-from recollect.adapters.grok_records import Record, Update, moment_ms, safe_id
-from recollect.adapters.grok_tools import brief
+from recollect.adapters.grok_records import Record, Tokens, Update, moment_ms, safe_id
 from recollect.adapters.protocol import EventRecord, Usage
 
 # Native types that make no event, and why.
@@ -23,15 +23,17 @@ SKIPPED = {
     "plugins_changed": "state of the screen",
     "pending_interaction": "state of the screen; the call and its result tell it",
     "interaction_resolved": "state of the screen; the call and its result tell it",
+    "hook_execution": "a hook's report; nothing that happened in the session",
     "response_started": "timing",
     "response_completed": "timing",
     "image_compressed": "timing",
 }
 TOOL_DETAILS = "tool_call_update (details)"  # title, paths and progress between a call and its result
 BASH_PROMPT = "user_message_chunk (bash)"  # twin of the tool_call that follows
+RETRIES_FAILED = "retry_state (failed)"  # the end of the turn tells it
 EMPTY = "empty"
 LIFECYCLE_TYPES = frozenset(
-    {"compaction_checkpoint", "hook_execution", "hook_annotation", "current_mode_update", "git_branch_update"}
+    {"compaction_checkpoint", "hook_annotation", "current_mode_update", "git_branch_update"}
     | {"model_changed", "model_auto_switched", "auto_continue_completed", "session_recap", "diff_review"}
     | {"subagent_spawned", "subagent_finished", "task_backgrounded", "task_completed", "monitor_event"}
     | {"workflow_updated", "goal_updated"}
@@ -39,35 +41,33 @@ LIFECYCLE_TYPES = frozenset(
 LIFECYCLE_FAMILIES = ("auto_compact_", "auto_recovery_", "memory_", "scheduled_task_")
 
 
-def usages(event: EventRecord, update: Update, model: str | None) -> Iterator[Usage]:
+def usages(event: EventRecord, update: Update, model: str | None) -> list[Usage]:
     """The tokens of a turn, for each model that worked on it."""
-    usage = as_mapping(update.usage)
-    if not usage:
-        return
+    total = update.usage
+    if not isinstance(total, Tokens):
+        return []
     usage_id = safe_id(update.prompt_id) or event.native_id
-    models = {name: as_mapping(told) for name, told in as_mapping(usage.get("modelUsage")).items()}
-    if len(models) > 1:
-        for name, told in sorted(models.items()):
-            yield _one_usage(event, f"{usage_id}:{name}", name, told)
-    else:
-        yield _one_usage(event, usage_id, next(iter(models), model), usage)
+    models = as_mapping(total.modelUsage)
+    if len(models) < 2:
+        return [_usage(event, usage_id, next(iter(models), model), total)]
+    told = {name: msgspec.convert(as_mapping(tokens), Tokens) for name, tokens in sorted(models.items())}
+    return [_usage(event, f"{usage_id}:{name}", name, tokens) for name, tokens in told.items()]
 
 
-def _one_usage(event: EventRecord, usage_id: str, model: str | None, told: Any) -> Usage:
-    cached = positive_int(told.get("cachedReadTokens"))
-    created = positive_int(told.get("cacheCreationTokens"))
-    ticks = told.get("costUsdTicks")
+def _usage(event: EventRecord, usage_id: str, model: str | None, told: Tokens) -> Usage:
+    cached, created = positive_int(told.cachedReadTokens), positive_int(told.cacheCreationTokens)
+    ticks = told.costUsdTicks
     return Usage(
         event.native_session_id,
         usage_id,
         event.ts_ms,
         model,
         provider_of(model),
-        max(0, positive_int(told.get("inputTokens")) - cached - created),
-        positive_int(told.get("outputTokens")),
+        max(0, positive_int(told.inputTokens) - cached - created),
+        positive_int(told.outputTokens),
         cached,
         created,
-        positive_int(told.get("reasoningTokens")),
+        positive_int(told.reasoningTokens),
         ticks / 1e10 if isinstance(ticks, int | float) and 0 < ticks < 2**63 else None,
         includes_sub_agents=True,
     )
@@ -80,22 +80,23 @@ def provider_of(model: str | None) -> str | None:
 
 def native_of(record: Record) -> dict[str, Any]:
     """What a rebuild of the record needs and no column holds."""
-    native = {"eventId": record.event_id} if record.event_id else {}
-    prompt, stream = record.meta.promptId, record.meta.streamStartMs
-    if isinstance(prompt, str):
-        native["promptId"] = prompt
-    if moment_ms(stream):
-        native["streamStartMs"] = stream
+    meta, native = record.meta, {}
+    if record.event_id:
+        native["eventId"] = record.event_id
+    if isinstance(meta.promptId, str):
+        native["promptId"] = meta.promptId
+    if moment_ms(meta.streamStartMs):
+        native["streamStartMs"] = meta.streamStartMs
     return native
 
 
-def only_plain(facts: Any, names: tuple[str, ...] | None) -> dict[str, Any]:
-    chosen = facts if names is None else {name: facts.get(name) for name in names}
-    return {
-        name: value
-        for name, value in chosen.items()
-        if isinstance(value, str) or (isinstance(value, int) and -(2**63) <= value < 2**63)
-    }
+def plain(**facts: Any) -> dict[str, Any]:
+    """Those of the facts that are text or a number a column takes."""
+    return {name: value for name, value in facts.items() if isinstance(value, str) or is_number(value)}
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int) and -(2**63) <= value < 2**63
 
 
 def answer_variant(record: Record, call: Call) -> str:
@@ -129,18 +130,9 @@ def new_model(told: dict[str, Any]) -> str | None:
 
 
 def lifecycle_summary(kind: str, told: dict[str, Any]) -> str:
-    if kind == "hook_execution":
-        return brief(f"hook {text_of(told.get('event_name')) or ''} {_hook_status(told.get('runs'))}"[:260])
+    name = kind.replace("_", " ")
     snapshot = as_mapping(told.get("task_snapshot"))
-    for name in ("description", "error", "reason", "command", "status"):
-        if text := text_of(told.get(name)) or text_of(snapshot.get(name)):
-            return brief(f"{kind.replace('_', ' ')}: {text[:300]}")
-    return brief(kind.replace("_", " ")[:200])
-
-
-def _hook_status(runs: Any) -> str:
-    told = {
-        text_of(as_mapping(as_mapping(run).get("status")).get("status"))
-        for run in (runs if isinstance(runs, list) else ())
-    }
-    return ", ".join(sorted(status for status in told if status))
+    for key in ("description", "error", "reason", "command", "status"):
+        if text := text_of(told.get(key)) or text_of(snapshot.get(key)):
+            return summarise(f"{name}: {text}")
+    return summarise(name)

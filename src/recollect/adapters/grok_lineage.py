@@ -1,122 +1,83 @@
 """What reading Grok's updates.jsonl must remember from one line to the next, and from one sweep to the next.
 
-Everything here goes into a cursor's state, so every collection is bounded and every text in it was
-checked by `safe_id`: the state stays below 64 KiB whatever the file holds.
+Everything here goes into a cursor's state, so every collection is bounded and every text in it is short:
+the state stays below 64 KiB whatever the file holds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-RECENT = 16
+import msgspec
+from msgspec import Struct, field
+
+from recollect.adapters.protocol import EventRecord
+
 PROMPTS = 200
 CALLS = 48
 NUMBERS = 4096  # event numbers told apart within one millisecond
 
-Place = tuple[int, str]  # position, native id
 
+class Call(Struct, array_like=True):
+    """A tool call: what its result needs to know of it.
 
-@dataclass(slots=True)
-class Call:
-    """An open tool call: what its result needs to know of it."""
+    `unfinished` (native id, position, moment, parent) is there while it is not known what it was called with.
+    """
 
     tool: str
     tool_kind: str | None = None
     is_user: bool = False
-    place: Place = (0, "")
-    parent: str | None = None
-    ts_ms: int | None = None
-    lacks_input: bool = False
-
-    def as_list(self) -> list[Any]:
-        return [
-            self.tool,
-            self.tool_kind,
-            self.is_user,
-            *self.place,
-            self.parent,
-            self.ts_ms,
-            self.lacks_input,
-        ]
-
-    @classmethod
-    def from_list(cls, told: list[Any]) -> "Call":
-        tool, tool_kind, is_user, position, native_id, parent, ts_ms, lacks_input = told
-        return cls(tool, tool_kind, is_user, (position, native_id), parent, ts_ms, lacks_input)
+    unfinished: tuple[str, int, int | None, str | None] | None = None
 
 
-@dataclass(slots=True)
-class Lineage:
-    """Parents, prompts, open calls and the model in use. Collections are replaced, never changed,
-    so that a snapshot costs nothing but a copy of this object."""
+class Lineage(Struct):
+    """The end of the line of events, the model in use, prompts to go back to and recent calls."""
 
     session: str | None = None
     model: str | None = None
-    top: int = 0
-    has_failed: bool = False
-    recent: tuple[Place, ...] = ()
-    prompts: Mapping[int, tuple[int, str | None]] = field(default_factory=dict)
-    calls: Mapping[str, Call] = field(default_factory=dict)
+    top: int = 0  # highest position so far
+    tip: str | None = None  # the event that the next one follows
+    is_busy: bool = False  # between a turn's first update and its end
+    prompts: dict[int, tuple[int, str | None]] = field(default_factory=dict)  # position and parent, by index
+    calls: dict[str, Call] = field(default_factory=dict)
 
-    def follow(self, position: int, native_id: str) -> str | None:
-        """Take an event into the line and return its parent: of the last ones read, the one before it.
-
-        Lines are written out of order, so that is not always the one read last; after a clock was
-        set back it is, since then none comes before.
-        """
-        place = (position, native_id)
-        recent = [known for known in self.recent if known != place]
-        earlier = [known for known in recent if known[0] < position]
-        parent = max(earlier)[1] if earlier else recent[-1][1] if recent else None
-        self.recent = (*recent[1 - RECENT :], place)
-        self.top = max(self.top, position)
-        return parent
+    def follow(self, event: EventRecord) -> None:
+        """Put an event at the end of the line."""
+        event.parent_native_id = self.tip
+        self.tip = event.native_id
+        self.top = max(self.top, event.position)
 
     def add_prompt(self, index: Any, position: int, parent: str | None) -> None:
-        if isinstance(index, int) and 0 <= index < 2**53:
-            kept = list(self.prompts.items())[-(PROMPTS - 1) :]
-            self.prompts = {**dict(kept), index: (position, parent)}
+        if type(index) is int and 0 <= index < 2**53:
+            _add(self.prompts, index, (position, parent), PROMPTS)
 
     def rewind(self, target: Any) -> int | None:
         """Go back to before a prompt; return the position of that prompt, None if it is not known."""
-        if not isinstance(target, int):
-            return None
-        left = {index: place for index, place in self.prompts.items() if index >= target}
+        left = [index for index in self.prompts if isinstance(target, int) and index >= target]
         if not left:
             return None
-        position, parent = left[min(left)]
-        self.prompts = {index: place for index, place in self.prompts.items() if index < target}
-        self.recent = ((position - 1, parent),) if parent else ()
+        position, self.tip = self.prompts[min(left)]
+        for index in left:
+            del self.prompts[index]
         return position
 
     def add_call(self, call_id: str, call: Call) -> None:
-        kept = [item for item in self.calls.items() if item[0] != call_id]
-        self.calls = {**dict(kept[-(CALLS - 1) :]), call_id: call}
+        _add(self.calls, call_id, call, CALLS)
 
-    def snapshot(self) -> "Lineage":
-        return Lineage(self.session, self.model, self.top, self.has_failed, self.recent, self.prompts, self.calls)
+    def mark(self) -> dict[str, Any]:
+        """What must be as it was when lines are read again; prompts and calls are then only told twice."""
+        return {"model": self.model, "top": self.top, "tip": self.tip, "is_busy": self.is_busy}
 
     def as_state(self) -> dict[str, Any]:
-        return {
-            "session": self.session,
-            "model": self.model,
-            "top": self.top,
-            "has_failed": self.has_failed,
-            "recent": [list(place) for place in self.recent],
-            "prompts": [[index, *place] for index, place in self.prompts.items()],
-            "calls": [[call_id, *call.as_list()] for call_id, call in self.calls.items()],
-        }
+        state: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
+        return state
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Lineage":
-        if not state:
-            return cls()
-        return cls(
-            state["session"],
-            state["model"],
-            state["top"],
-            state["has_failed"],
-            tuple((position, native_id) for position, native_id in state["recent"]),
-            {index: (position, parent) for index, position, parent in state["prompts"]},
-            {call_id: Call.from_list(call) for call_id, *call in state["calls"]},
-        )
+        return msgspec.convert(dict(state), cls, str_keys=True)
+
+
+def _add(known: dict[Any, Any], key: int | str, value: Any, limit: int) -> None:
+    known.pop(key, None)
+    known[key] = value
+    if len(known) > limit:
+        del known[next(iter(known))]

@@ -10,14 +10,13 @@ from msgspec import Raw
 
 from recollect.adapters.commands import as_mapping, media_reference, shell_kind, summarise
 from recollect.adapters.files import open_beneath
-from recollect.adapters.grok_records import Output, Update, loads
+from recollect.adapters.grok_records import ID_CHARS, Block, Content, Output, Update, loads
 from recollect.errors import SourceUnreadable
 from recollect.schema import (
     DECISION,
     EDIT,
     ERROR,
     HUMAN_INTERVENTION,
-    SUMMARY_CHARS,
     TOOL_CALL,
     TOOL_RESULT,
 )
@@ -55,22 +54,10 @@ _VERBS = {
 }
 
 
-def brief(text: str) -> str:
-    """A summary of a text: `summarise`, without its walk over every character where there is no need."""
-    line = " ".join(text[: SUMMARY_CHARS * 2].split())
-    if len(line) <= SUMMARY_CHARS and line.isprintable():
-        return line
-    return summarise(line[: SUMMARY_CHARS + 1])
-
-
 def tool_name(update: Update) -> str:
     """The tool's native name; old lines tell it only as the call's title."""
-    told = tool_facts(update).get("name")
-    return told if isinstance(told, str) and told else update.title if isinstance(update.title, str) else ""
-
-
-def tool_facts(update: Update) -> Mapping[str, Any]:
-    return as_mapping(as_mapping(update.meta).get("x.ai/tool"))
+    told = update.tool.name or update.title
+    return told[:ID_CHARS] if isinstance(told, str) else ""
 
 
 def call_kind(name: str, tool_kind: Any, arguments: Any) -> str:
@@ -95,10 +82,10 @@ def is_question(name: str, tool_kind: Any) -> bool:
 def call_summary(name: str, kind: str, arguments: Any) -> str:
     given = as_mapping(arguments)
     if is_question(name, None):
-        return brief(f"asked: {_question(given)}")
+        return summarise(f"asked: {_question(given)}")
     verb, keys = _VERBS.get(name, ("edited" if kind == EDIT else f"called {name[:80]}", _PATHS))
     told = next((given[key] for key in keys if isinstance(given.get(key), str)), "")
-    return brief(f"{verb} {told[:260]}")
+    return summarise(f"{verb} {told}")
 
 
 def _question(given: Mapping[str, Any]) -> str:
@@ -131,41 +118,36 @@ def read_result(update: Update, full_log: str | None = None) -> Result:
     return result
 
 
-_NATIVE = ("type", "exit_code", "signal", "timed_out", "truncated", "total_bytes", "current_dir")
-_NATIVE_IDS = ("is_error", "server_name", "tool_name", "subagent_id")
+_NATIVE = (
+    *("type", "exit_code", "signal", "timed_out", "truncated", "total_bytes", "current_dir"),
+    *("is_error", "server_name", "tool_name", "subagent_id"),
+)
 
 
 def _native(told: Output) -> dict[str, Any]:
-    facts = {name: getattr(told, name) for name in (*_NATIVE, *_NATIVE_IDS)}
-    return {
-        name: value
-        for name, value in facts.items()
-        if value is not None and value is not False and isinstance(value, str | int)
-    }
+    native = {}
+    for name in _NATIVE:
+        value = getattr(told, name)
+        if value is not None and value is not False and isinstance(value, str | int):
+            native[name] = value
+    return native
 
 
 def _content_text(content: Any, result: Result) -> str:
     parts = []
     for item in content if isinstance(content, list) else ():
-        block = as_mapping(as_mapping(item).get("content"))
-        text, data = block.get("text"), block.get("data")
-        if isinstance(text, str):
-            parts.append(text)
-        elif isinstance(data, str):
+        block = item.content if isinstance(item, Block) else None
+        if isinstance(block, Content) and isinstance(block.text, str):
+            parts.append(block.text)
+        elif isinstance(block, Content) and isinstance(block.data, str):
             result.media.append(media_of(block))
     return "\n".join(parts)
 
 
-def media_of(block: Mapping[str, Any]) -> dict[str, Any]:
-    mime = block.get("mimeType")
-    kind = block.get("type")
-    uri = block.get("uri")
-    return media_reference(
-        kind if isinstance(kind, str) else "media",
-        mime if isinstance(mime, str) else None,
-        block["data"],
-        uri if isinstance(uri, str) else None,
-    )
+def media_of(block: Content) -> dict[str, Any]:
+    """A reference to inline media; only for a block whose `data` is text."""
+    kind, mime, uri = (value if isinstance(value, str) else None for value in (block.type, block.mimeType, block.uri))
+    return media_reference(kind or "media", mime, block.data, uri)
 
 
 def _better_text(told: Output) -> Any:
@@ -242,10 +224,10 @@ def result_summary(kind: str, output: Any, native: Mapping[str, Any]) -> str:
     text = output if isinstance(output, str) else ""
     if kind == ERROR and "exit_code" in native:
         last = text[-260:].rstrip().rpartition("\n")[2]
-        return brief(f"exit {native['exit_code']}: {last}")
+        return summarise(f"exit {native['exit_code']}: {last}")
     if kind == ERROR:
-        return brief(f"failed: {text[:260]}")
-    return brief(text[:260]) or str(native.get("type") or "done")[:80]
+        return summarise(f"failed: {text}")
+    return summarise(text) or str(native.get("type") or "done")[:80]
 
 
 def read_full_log(root: Path, session_folder: Path, call_id: str) -> str | None:

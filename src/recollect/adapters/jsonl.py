@@ -45,6 +45,8 @@ class LineReader:
         self.state: dict[str, Any] = dict(cursor.state)
         self.offset = cursor.offset
         self.line = cursor.line
+        # A last line that only lacked its end was taken as it was: what ends it is no new line.
+        self._ends_line = bool(self.offset) and os.pread(self._fd, 1, self.offset - 1) != b"\n"
         self._told = (cursor.line, cursor.offset)
         self.too_long: list[BadLine] = []
 
@@ -84,7 +86,8 @@ class LineReader:
     def _line(self, raw: bytes, end: bytes = b"\n") -> Line:
         start = self.offset
         self.offset += len(raw) + len(end)
-        self.line += 1
+        self.line += not self._ends_line
+        self._ends_line = False
         return self.line, start, raw
 
     def _drop_if_too_long(self, rest: list[bytes]) -> None:

@@ -6,12 +6,12 @@ the stream's number, the next seq, and where in the stream the payloads begin.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import zstandard
 
 FRAME_BYTES = 256 * 1024
-COMPRESSION_LEVEL = 3
+COMPRESSION_LEVEL = 2  # level 3 takes 40 % longer and saves 2 %
 
 # Bits of an event's `flags`
 IS_ERROR = 1
@@ -25,8 +25,9 @@ _decompressor = zstandard.ZstdDecompressor()
 
 
 class EventRow(NamedTuple):
-    """An event as stored, but for stream and seq; `payload_start` counts from the batch's start."""
+    """An event as stored, but for its stream; `seq` and `payload_start` count from the batch's start."""
 
+    seq: int
     event_uid: bytes
     parent_uid: bytes | None
     lane: str
@@ -63,10 +64,13 @@ class Frame(NamedTuple):
 
 @dataclass(slots=True)
 class StreamBatch:
-    """New events of one session."""
+    """New events of one session.
+
+    Rows have EventRow's fields but are plain tuples: named ones take five times as long to hand over.
+    """
 
     native_id: str
-    rows: list[EventRow] = field(default_factory=list)
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
 
 

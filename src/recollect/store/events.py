@@ -22,15 +22,7 @@ from recollect.store.sqlite import Database
 
 INLINE_BYTES = 32 * 1024  # a frame up to this size lies in the database: thousands of tiny packs cost more
 
-_EVENT_COLUMNS = EventRow._fields
-_INSERT_EVENT = (
-    f"INSERT INTO events (stream, seq, {', '.join(_EVENT_COLUMNS)})"
-    f" VALUES (?, ?, {', '.join('?' * len(_EVENT_COLUMNS))})"
-)
-_REPLACED = tuple(name for name in _EVENT_COLUMNS if name != "event_uid")
-_REPLACE_EVENT = (
-    f"UPDATE events SET {', '.join(f'{name} = ?' for name in _REPLACED)}, base_kind = NULL WHERE event_uid = ?"
-)
+_REPLACED = EventRow._fields[2:]  # all but seq and event_uid, by which others know the event
 
 
 class Stream(NamedTuple):
@@ -64,11 +56,13 @@ class Events:
     def __init__(self, database: Database, folder: Path) -> None:
         self._database = database
         self._folder = folder
+        self._grown: set[Path] = set()  # packs with bytes that are not on the disk yet
 
     def put(self, batches: Sequence[Batch], save_source: Callable[[apsw.Connection, Batch], int]) -> Written:
-        """Store batches with their cursors: frames first and durable, then all rows in one transaction."""
+        """Store batches with their cursors in one transaction; their payloads are durable before it commits."""
         now_ms = time.time_ns() // 1_000_000
         written = Written(0, 0)
+        self._grown.clear()
         with self._database.transaction() as connection:
             for batch in batches:
                 source = save_source(connection, batch)
@@ -79,27 +73,24 @@ class Events:
                     written = Written(written.events_new + new, written.events_replaced + replaced)
                 _put_usage(connection, batch, now_ms)
                 _put_infos(connection, batch, source)
+            packs.make_durable(self._grown)
         return written
 
     def _put_stream(
         self, connection: apsw.Connection, agent: str, stream: Stream, batch: StreamBatch
     ) -> tuple[int, int]:
         fresh, replacing = (batch.rows, []) if stream.next_seq == 1 else _sort_out(connection, batch.rows)
-        rows, frames = fresh + replacing, batch.frames
+        rows, frames = [*fresh, *replacing], batch.frames
         if not rows:
             return 0, 0
         if len(rows) < len(batch.rows):
             rows, frames = _repacked(batch, rows)
         self._append(connection, agent, batch.native_id, stream, frames)
-        if stream.stream_bytes:
-            rows = [row._replace(payload_start=row.payload_start + stream.stream_bytes) for row in rows]
-        new, changed = rows[: len(fresh)], rows[len(fresh) :]
-        connection.executemany(_INSERT_EVENT, ((stream.id, seq, *row) for seq, row in enumerate(new, stream.next_seq)))
-        connection.executemany(_REPLACE_EVENT, ((*row[1:], row.event_uid) for row in changed))
-        connection.execute(
-            "UPDATE streams SET next_seq = next_seq + ?, is_dirty = 1 WHERE id = ?", (len(new), stream.id)
-        )
-        return len(new), len(changed)
+        connection.executemany(_insert_events(stream), rows[: len(fresh)])
+        connection.executemany(_replace_event(stream), ((*row[2:], row[1]) for row in rows[len(fresh) :]))
+        update = "UPDATE streams SET next_seq = next_seq + ?, is_dirty = 1 WHERE id = ?"
+        connection.execute(update, (len(fresh), stream.id))
+        return len(fresh), len(replacing)
 
     def _append(
         self, connection: apsw.Connection, agent: str, native_id: str, stream: Stream, frames: Sequence[Frame]
@@ -118,6 +109,7 @@ class Events:
         if packed:
             path = packs.pack_path(self._folder, agent, native_id, stream.pack_generation)
             packs.append(path, stream.pack_bytes, packed)
+            self._grown.add(path)
         connection.executemany("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?)", rows)
         connection.execute(
             "UPDATE streams SET stream_bytes = ?, pack_bytes = ? WHERE id = ?", (start, offset, stream.id)
@@ -213,18 +205,34 @@ def _ensure_stream(connection: apsw.Connection, agent: str, native_id: str, now_
     return Stream(connection.last_insert_rowid(), 1, 0, 1, 0)
 
 
-def _sort_out(connection: apsw.Connection, rows: list[EventRow]) -> tuple[list[EventRow], list[EventRow]]:
+def _insert_events(stream: Stream) -> str:
+    """A statement that takes rows as a reader made them: what only the writer knows stands in its text."""
+    shift = {"seq": f"? + {stream.next_seq:d}", "payload_start": f"? + {stream.stream_bytes:d}"}
+    values = ", ".join(shift.get(name, "?") for name in EventRow._fields)
+    return f"INSERT INTO events (stream, {', '.join(EventRow._fields)}) VALUES ({stream.id:d}, {values})"
+
+
+def _replace_event(stream: Stream) -> str:
+    shift = {"payload_start": f"? + {stream.stream_bytes:d}"}
+    values = ", ".join(f"{name} = {shift.get(name, '?')}" for name in _REPLACED)
+    return f"UPDATE events SET {values}, base_kind = NULL WHERE event_uid = ?"
+
+
+def _sort_out(
+    connection: apsw.Connection, rows: list[tuple[Any, ...]]
+) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Tell new events from those already held, and from those that replace what is held."""
-    fresh: list[EventRow] = []
-    replacing: list[EventRow] = []
-    for row in rows:
+    fresh: list[tuple[Any, ...]] = []
+    replacing: list[tuple[Any, ...]] = []
+    for row in map(EventRow._make, rows):
         stored = _find_stored(connection, row.event_uid)
         if stored is None:
-            fresh.append(row)
+            fresh.append(row._replace(seq=len(fresh)))
         elif stored.reader < row.reader or (stored.flags & IS_PROVISIONAL and _differs(stored, row)):
             replacing.append(row)
         elif stored.payload_hash != row.payload_hash and not row.flags & IS_PROVISIONAL:
-            fresh += _second_of_its_name(connection, row)
+            uid = second_uid(row.event_uid, row.payload_hash)
+            fresh += [] if _find_stored(connection, uid) else [row._replace(event_uid=uid, seq=len(fresh))]
     return fresh, replacing
 
 
@@ -232,10 +240,9 @@ def _differs(stored: Stored, row: EventRow) -> bool:
     return stored.payload_hash != row.payload_hash or not row.flags & IS_PROVISIONAL
 
 
-def _second_of_its_name(connection: apsw.Connection, row: EventRow) -> list[EventRow]:
-    """Two records of one session with the same id but other content: both are kept, under two uids."""
-    uid = bytes(a ^ b for a, b in zip(row.event_uid, row.payload_hash, strict=True))
-    return [] if _find_stored(connection, uid) else [row._replace(event_uid=uid)]
+def second_uid(event_uid: bytes, payload_hash: bytes) -> bytes:
+    """The name of a record that has the id of another in its session but other content: both are kept."""
+    return bytes(a ^ b for a, b in zip(event_uid, payload_hash, strict=True))
 
 
 def _find_stored(connection: apsw.Connection, event_uid: bytes) -> Stored | None:
@@ -244,11 +251,12 @@ def _find_stored(connection: apsw.Connection, event_uid: bytes) -> Stored | None
     return None
 
 
-def _repacked(batch: StreamBatch, rows: list[EventRow]) -> tuple[list[EventRow], list[Frame]]:
+def _repacked(batch: StreamBatch, rows: list[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], list[Frame]]:
     """The stream of a batch with the payloads of `rows` only: what is already held is not stored again."""
     stream = decompress(frame.content for frame in batch.frames)
-    kept, pieces, start = [], [], 0
-    for row in rows:
+    kept: list[tuple[Any, ...]] = []
+    pieces, start = [], 0
+    for row in map(EventRow._make, rows):
         pieces.append(stream[row.payload_start : row.payload_start + row.payload_bytes])
         kept.append(row._replace(payload_start=start))
         start += row.payload_bytes

@@ -6,10 +6,13 @@ written by a process that died before its commit, and is cut off before the next
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from recollect.errors import StoreDamaged
+
+_SYNCS_AT_ONCE = 16
 
 
 def pack_path(folder: Path, agent: str, native_id: str, generation: int) -> Path:
@@ -18,19 +21,26 @@ def pack_path(folder: Path, agent: str, native_id: str, generation: int) -> Path
 
 
 def append(path: Path, known_bytes: int, frames: Sequence[bytes]) -> None:
-    """Add frames behind the pack's first `known_bytes` and make them durable before returning."""
-    is_new = known_bytes == 0
-    if is_new:
+    """Add frames behind the pack's first `known_bytes`; `make_durable` must follow before a commit."""
+    if known_bytes == 0:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _cut_to(fd, path, known_bytes)
         _write_all(fd, b"".join(frames))
-        os.fsync(fd)
     finally:
         os.close(fd)
-    if is_new:
-        _sync_folder(path.parent)
+
+
+def make_durable(paths: Collection[Path]) -> None:
+    """Have the packs' bytes, and their names, on the disk before returning.
+
+    All at once: a file system writes many waiting files with one commit of its journal.
+    """
+    places = [*paths, *{path.parent for path in paths}]
+    if places:
+        with ThreadPoolExecutor(min(len(places), _SYNCS_AT_ONCE)) as pool:
+            list(pool.map(_sync, places))
 
 
 def _cut_to(fd: int, path: Path, known_bytes: int) -> None:
@@ -50,8 +60,8 @@ def _write_all(fd: int, content: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _sync(place: Path) -> None:
+    fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:

@@ -31,6 +31,7 @@ _PRAGMAS = (
     ("cell_size_check", 1),
     ("mmap_size", 0),
     ("journal_size_limit", 64 * 1024 * 1024),
+    ("wal_autocheckpoint", 4000),  # pages: each checkpoint waits for the disk, and a first import makes many
     ("temp_store", 2),
 )
 

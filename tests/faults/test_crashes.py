@@ -1,0 +1,226 @@
+"""Killed at any instant: no complete line is lost or held twice."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from recollect.memory import doctor, open_memory
+from tests.faults.rig import IS_SOAK, Held, command, needs_strace, run, sweep
+from tests.logs import AGENT_LOGS, AgentLog, line, lines, session_id
+
+KILLS = 250 if IS_SOAK else 20
+CRASH_POINTS = 10_000 if IS_SOAK else 10
+ERROR_POINTS = 10_000 if IS_SOAK else 5
+LONG_AND_SHORT = [1500, 20, 20, 20, 20, 20]  # messages of each session: one does not fit into one batch
+
+
+class Writers:
+    """Agents at work: sessions of every agent that grow, a line at a time or torn in the middle."""
+
+    def __init__(self, home: Path, seed: int) -> None:
+        self.home = home
+        self.expected: Counter[str] = Counter()
+        self._random = random.Random(seed)
+        self._sessions = [(log, session_id(number)) for number, log in enumerate(AGENT_LOGS * 2, start=1)]
+        self._unfinished: dict[str, bytes] = {}
+        self._count = 0
+        for log, session in self._sessions:
+            log.write(home / log.agent, lines(log.opening(session)), session)
+
+    @property
+    def roots(self) -> list[str]:
+        return [log.root_flag(self.home / log.agent) for log in AGENT_LOGS]
+
+    @property
+    def complete(self) -> int:
+        """Messages that are whole on disk, counted without the program's help; one may lack its line end."""
+        openings = sum(len(log.opening(session)) for log, session in self._sessions)
+        files = [path.read_bytes() for path in self.home.rglob("*.jsonl")]
+        return sum(content.count(b"\n") + _ends_whole(content) for content in files) - openings
+
+    def write(self, counts: Sequence[int]) -> None:
+        """Add messages, so many to each session; some end in the middle of one."""
+        for (log, session), count in zip(self._sessions, counts, strict=True):
+            content = self._unfinished.pop(session, b"") + b"".join(self._messages(log, session, count))
+            if self._random.random() < 0.5:
+                cut = self._random.randrange(1, 40)
+                content, self._unfinished[session] = content[:-cut], content[-cut:]
+            self._append(log, session, content)
+
+    def finish(self) -> None:
+        for log, session in self._sessions:
+            self._append(log, session, self._unfinished.pop(session, b""))
+
+    def _messages(self, log: AgentLog, session: str, count: int) -> Iterator[bytes]:
+        for _ in range(count):
+            self._count += 1
+            text = f"message {self._count} {self._random.randbytes(self._random.randrange(10, 60)).hex()}"
+            if self._random.random() < 0.005:
+                text += self._random.randbytes(60_000).hex()  # too big a frame for the database: goes to a pack
+            self.expected[text] += 1
+            yield line(log.message(session, self._count, text))
+
+    def _append(self, log: AgentLog, session: str, content: bytes) -> None:
+        with log.path(self.home / log.agent, session).open("ab") as file:
+            file.write(content)
+
+
+def _ends_whole(content: bytes) -> bool:
+    """Whether the last line lacks nothing but its end."""
+    try:
+        return isinstance(json.loads(content.rpartition(b"\n")[2]), dict)
+    except ValueError:
+        return False
+
+
+def _assert_sound(held: Held, clean: Held, store: Path) -> None:
+    assert Counter(held.texts) == Counter(clean.texts)
+    assert held.hashes == clean.hashes
+    assert [finding for finding in doctor(store, []) if finding.level == "problem"] == []
+
+
+def _roots(writers: Writers) -> list[str]:
+    return [part for root in writers.roots for part in ("--root", root)]
+
+
+def _start(store: Path, writers: Writers) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"RECOLLECT_HOME": str(store)}
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(
+        command("sweep", *_roots(writers)), env=environment, stdout=quiet, stderr=quiet, start_new_session=True
+    )
+
+
+def _kill_after(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Let it run for a while; whether there was anything left to kill."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return True
+    return False
+
+
+def _events_after_a_whole_sweep(store: Path, writers: Writers) -> int:
+    with open_memory(store, writers.roots) as memory:
+        memory.sweep()
+        return sum(session.event_count for session in memory.sessions())
+
+
+def test_sweeps_killed_at_random_lose_and_double_nothing(tmp_path: Path) -> None:
+    store, writers = tmp_path / "store", Writers(tmp_path / "home", seed=5)
+    chance = random.Random(11)
+    writers.write(LONG_AND_SHORT)
+    begun = time.monotonic()
+    _start(store, writers).wait()
+    usual = time.monotonic() - begun
+    killed = 0
+
+    for _ in range(KILLS):
+        writers.write(chance.sample(LONG_AND_SHORT, len(LONG_AND_SHORT)))
+        killed += _kill_after(_start(store, writers), usual * chance.uniform(0.4, 1.1))
+        assert _events_after_a_whole_sweep(store, writers) == writers.complete
+    writers.finish()
+    held = sweep(store, *writers.roots)
+
+    assert killed >= KILLS // 3
+    assert Counter(held.texts) == writers.expected
+    _assert_sound(held, sweep(tmp_path / "clean", *writers.roots), store)
+
+
+def test_a_sweep_that_stopped_inside_a_file_is_gone_on_with_though_the_file_stays_as_it_is(tmp_path: Path) -> None:
+    store, writers = tmp_path / "store", Writers(tmp_path / "home", seed=2)
+    writers.write([2400, 10, 10, 10, 10, 10])
+    writers.finish()
+
+    class Stopped(Exception):
+        pass
+
+    def stop(stage: str, done: int, total: int) -> None:
+        raise Stopped
+
+    with open_memory(store, writers.roots) as memory, pytest.raises(Stopped):
+        memory.sweep(stop)
+
+    assert _events_after_a_whole_sweep(store, writers) == writers.complete
+
+
+# Every write, one by one
+
+_WRITES = ("pwrite64", "write", "fsync", "fdatasync", "ftruncate", "unlink", "mkdir", "openat")
+_CALL = re.compile(r"^\d+\s+(\w+)\(")
+
+
+def _traced(log: Path, store: Path, writers: Writers, injected: str | None = None) -> subprocess.CompletedProcess[str]:
+    inject = ["-e", f"inject={injected}"] if injected else []
+    tracing = ["strace", "-f", "-qq", "-o", str(log), "-e", f"trace={','.join(_WRITES)}", *inject]
+    return run([*tracing, *command("sweep", *_roots(writers))], store)
+
+
+def _points(tmp_path: Path, writers: Writers, calls: tuple[str, ...], most: int) -> list[tuple[str, int]]:
+    """(call, n): the nth call of that name in one whole sweep, evenly sampled."""
+    log = tmp_path / "calls"
+    _traced(log, tmp_path / "probe", writers)
+    named = [match[1] for text in log.read_text().splitlines() if (match := _CALL.match(text))]
+    seen: Counter[str] = Counter()
+    found = []
+    for name in named:
+        seen[name] += 1
+        if name in calls:
+            found.append((name, seen[name]))
+    return found[:: max(1, len(found) // most)]
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> Writers:
+    """Logs of three agents, with payloads for the database and for packs."""
+    writers = Writers(tmp_path / "home", seed=3)
+    writers.write(LONG_AND_SHORT)
+    writers.finish()
+    return writers
+
+
+@needs_strace
+def test_a_sweep_killed_at_any_write_is_made_good_by_the_next(tmp_path: Path, written: Writers) -> None:
+    clean = sweep(tmp_path / "clean", *written.roots)
+    points = _points(tmp_path, written, tuple(set(_WRITES) - {"openat"}), CRASH_POINTS)
+    killed = 0
+
+    for name, number in points:
+        store = tmp_path / f"{name}-{number}"
+        done = _traced(Path(os.devnull), store, written, f"{name}:signal=SIGKILL:when={number}")
+        killed += done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        _assert_sound(sweep(store, *written.roots), clean, store)
+
+    assert killed >= 0.8 * len(points) > 0
+
+
+@needs_strace
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
+def test_a_write_that_fails_is_one_line_and_made_good_by_the_next_sweep(
+    tmp_path: Path, written: Writers, error: str
+) -> None:
+    clean = sweep(tmp_path / "clean", *written.roots)
+    calls = ("fsync", "fdatasync") if error == "EIO" else ("pwrite64", "ftruncate", "mkdir")
+    points = _points(tmp_path, written, calls, ERROR_POINTS)
+    told = 0
+
+    for name, number in points:
+        store = tmp_path / f"{name}-{number}"
+        done = _traced(Path(os.devnull), store, written, f"{name}:error={error}:when={number}")
+        assert "Traceback" not in done.stderr, (name, number)
+        assert done.returncode in (0, 1), (name, number, done.stderr)
+        told += done.returncode
+        _assert_sound(sweep(store, *written.roots), clean, store)
+
+    assert told >= len(points) // 2 > 0
