@@ -9,12 +9,11 @@ from typing import Any
 import orjson
 
 from recollect.clock import now_ms
-from recollect.derive import Derived, changes, derive, doubled_prompts
+from recollect.derive import Derived, changes, derive, told_better
 from recollect.pricing import estimate_usd
 from recollect.schema import (
     ASSISTANT_MSG,
     COMPLETION,
-    HISTORY_LANE,
     HUMAN,
     PROMPTS_ONLY,
     SCHEMA_VERSION,
@@ -26,7 +25,7 @@ from recollect.schema import (
 )
 from recollect.store import Store
 from recollect.store.sessions import SessionRow, SourceOfSession
-from recollect.store.streams import EventMark, StreamName, UsageMark
+from recollect.store.streams import EventMark, Relations, StreamName, UsageMark
 
 TITLE_CHARS = 80
 DEFAULT_TASK_PATTERNS = (
@@ -62,47 +61,35 @@ def account_for(store: Store, rules: AccountRules, advance: Callable[[int, int],
 
 def _with_relatives(store: Store, family: "_Family") -> list[StreamName]:
     """Dirty sessions with their sub-agents and roots: money and names are shared among them."""
-    dirty = {stream.id for stream in store.streams.dirty()}
-    related = {relative for stream in dirty for relative in family.relatives(stream)} - dirty
+    dirty = store.streams.dirty()
+    related = {relative for stream in dirty for relative in family.relatives(stream)}
+    related -= {stream.id for stream in dirty}
     if related:
         store.streams.set_dirty(related, True)
     return store.streams.dirty()
 
 
 class _Family:
-    """Who spawned and who forked whom, over all sessions of the store."""
+    """Who spawned and who forked whom, as far as it is asked about."""
 
     def __init__(self, store: Store) -> None:
-        self._names = store.streams.names()
-        self._by_id = {stream: name for name, stream in self._names.items()}
-        self._parent: dict[tuple[str, str], str] = {}
-        self._root: dict[tuple[str, str], str] = {}
-        self._base: dict[tuple[str, str], str] = {}
-        for agent, native_id, first in store.streams.first_facts():
-            name = (agent, native_id)
-            for table, key in (
-                (self._parent, "parent_native_id"),
-                (self._root, "root_native_id"),
-                (self._base, "base_native_id"),
-            ):
-                if first.get(key) and first[key] != native_id:
-                    table.setdefault(name, first[key])
-        self._children: dict[tuple[str, str], list[int]] = {}
-        for (agent, native_id), parent in self._parent.items():
-            if (agent, native_id) in self._names:
-                self._children.setdefault((agent, parent), []).append(self._names[agent, native_id])
-        self._copied_from: dict[int, set[int]] = {}
-        for stream, owner in store.streams.copy_links():
-            self._copied_from.setdefault(stream, set()).add(owner)
+        self._streams = store.streams
+        self._known: dict[tuple[str, str], Relations] = {}
+
+    def _relations(self, agent: str, native_id: str) -> Relations:
+        if (agent, native_id) not in self._known:
+            self._known[agent, native_id] = self._streams.relations(agent, native_id)
+        return self._known[agent, native_id]
 
     def parent(self, agent: str, native_id: str) -> str | None:
-        return self._parent.get((agent, native_id))
+        return self._relations(agent, native_id).parent
 
     def root(self, agent: str, native_id: str) -> str:
         """The session at the top: told, or found by climbing; a cycle of claims ends."""
         current = native_id
         for _ in range(32):
-            above = self._root.get((agent, current)) or self._parent.get((agent, current))
+            told = self._relations(agent, current)
+            above = told.root or told.parent
             if above is None or above == current:
                 break
             current = above
@@ -110,37 +97,33 @@ class _Family:
 
     def uid(self, agent: str, native_id: str) -> str:
         root = self.root(agent, native_id)
-        return session_uid(
-            agent,
-            native_id if native_id == root or native_id.startswith(f"{root}/") else f"{root}/{native_id}",
-        )
+        is_named_after_root = native_id == root or native_id.startswith(f"{root}/")
+        return session_uid(agent, native_id if is_named_after_root else f"{root}/{native_id}")
 
     def children(self, agent: str, native_id: str) -> list[int]:
-        return self._children.get((agent, native_id), [])
+        found = (self._streams.find(agent, child) for child in self._streams.spawned(agent, native_id))
+        return [child for child in found if child is not None]
 
-    def stream(self, agent: str, native_id: str | None) -> int | None:
-        return self._names.get((agent, native_id or ""))
+    def root_stream(self, stream: StreamName) -> int | None:
+        return self._streams.find(stream.agent, self.root(stream.agent, stream.native_id))
 
-    def relatives(self, stream: int) -> set[int]:
-        agent, native_id = self._by_id[stream]
-        up = {
-            self.stream(agent, self.root(agent, native_id)),
-            self.stream(agent, self.parent(agent, native_id)),
-        }
-        down: set[int] = set()
-        waiting = [native_id]
+    def relatives(self, stream: StreamName) -> set[int]:
+        """The session's root and parent, and all it spawned, directly or not."""
+        agent, names = stream.agent, {self.root(stream.agent, stream.native_id)}
+        names |= {self.parent(agent, stream.native_id) or stream.native_id}
+        waiting = [stream.native_id]
         while waiting:
-            for child in self.children(agent, waiting.pop()):
-                if child not in down:
-                    down.add(child)
-                    waiting.append(self._by_id[child][1])
-        return {relative for relative in up if relative is not None} | down
+            spawned = set(self._streams.spawned(agent, waiting.pop())) - names
+            names |= spawned
+            waiting += spawned
+        found = {self._streams.find(agent, name) for name in names}
+        return {relative for relative in found if relative is not None and relative != stream.id}
 
-    def originals(self, stream: int) -> set[int]:
+    def originals(self, stream: StreamName) -> set[int]:
         """Sessions whose running totals this one may have taken over."""
-        agent, native_id = self._by_id[stream]
-        base = self.stream(agent, self._base.get((agent, native_id)))
-        return self._copied_from.get(stream, set()) | ({base} if base is not None else set())
+        base = self._relations(stream.agent, stream.native_id).base
+        found = self._streams.find(stream.agent, base) if base else None
+        return self._streams.copied_from(stream.id) | ({found} if found is not None else set())
 
 
 @dataclass(slots=True)
@@ -181,9 +164,9 @@ def _row(
     store: Store, family: _Family, rules: AccountRules, stream: StreamName
 ) -> tuple[SessionRow, list[SourceOfSession]] | None:
     events = store.streams.events(stream.id)
-    if doubled := doubled_prompts(events):
-        store.streams.drop_events(doubled)
-        events = [event for event in events if event.lane != HISTORY_LANE]
+    if doubled := set(told_better(events)):
+        store.streams.drop_events(sorted(doubled))
+        events = [event for event in events if event.id not in doubled]
     if not events:
         return None
     derived = derive(events)
@@ -304,7 +287,7 @@ def _money(store: Store, family: _Family, stream: StreamName, own: list[EventMar
             [mark for child in family.children(stream.agent, stream.native_id) for mark in store.streams.usage(child)]
         )
         tokens = tuple(max(0, mine - theirs) for mine, theirs in zip(tokens, below, strict=True))
-    root = family.stream(stream.agent, family.root(stream.agent, stream.native_id))
+    root = family.root_stream(stream)
     if root is not None and root != stream.id and store.streams.cost_totals(root):
         return _Money(tokens, None, False)  # the root's own figure has it already
     told = _told_usd(store, family, stream, own)
@@ -330,7 +313,7 @@ def _told_usd(store: Store, family: _Family, stream: StreamName, own: list[Event
     for total in totals:
         highest[total.ledger] = max(total.usd, highest.get(total.ledger, 0.0))
     begun = min((event.ts_ms for event in own if event.ts_ms is not None), default=0)
-    for original in family.originals(stream.id):
+    for original in family.originals(stream):
         taken: dict[str, float] = {}
         for total in store.streams.cost_totals(original):
             if total.ts_ms is not None and total.ts_ms <= begun:

@@ -15,9 +15,11 @@ from recollect.schema import (
     COMPLETION,
     EDIT,
     ERROR,
+    FILES_LANE,
     HISTORY_LANE,
     LIFECYCLE,
     RETRY,
+    STAND_IN_LANE,
     TEST_RUN,
     THINKING,
     TOOL_CALL,
@@ -39,11 +41,17 @@ class Derived:
     is_abandoned: bool
 
 
-def doubled_prompts(events: list[EventMark]) -> list[int]:
-    """Ids of prompts known from a prompt history although the session itself is held."""
-    if all(event.lane == HISTORY_LANE for event in events):
-        return []
-    return [event.id for event in events if event.lane == HISTORY_LANE]
+def told_better(events: list[EventMark]) -> list[int]:
+    """Ids of events that only stood in for the session's own log, which is now held.
+
+    A prompt history stands in for any log; a copy of the model's view stands in for the agent's log.
+    """
+    lanes = {event.lane for event in events}
+    if lanes - {HISTORY_LANE, STAND_IN_LANE, FILES_LANE}:
+        doubled = {HISTORY_LANE, STAND_IN_LANE}
+    else:
+        doubled = {HISTORY_LANE} if STAND_IN_LANE in lanes else set()
+    return [event.id for event in events if event.lane in doubled]
 
 
 def derive(events: list[EventMark]) -> dict[int, Derived]:

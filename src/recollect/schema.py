@@ -67,6 +67,7 @@ SUMMARY_CHARS = 200
 MAIN_LANE = ""
 FILES_LANE = "files"  # side files of a session, which have no place in its order
 HISTORY_LANE = "history"  # prompts known only from an agent's prompt history
+STAND_IN_LANE = "stand-in"  # a conversation known only from a copy, because the agent's own log is missing
 
 
 def session_uid(agent: str, native_session_id: str) -> str:

@@ -50,8 +50,9 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
         report = SweepReport(sources=found.sources, sources_gone=len(found.gone))
         _note_files(store, found)
         _ingest(store, found, report, progress)
-        mark_copies(store)
-        if account_for(store, settings.rules, lambda done, total: progress("sessions", done, total)):
+        if store.streams.dirty():
+            mark_copies(store)
+            account_for(store, settings.rules, lambda done, total: progress("sessions", done, total))
             _name_repos(store, settings)
         store.checkpoint()
     report.sessions = store.sessions.count()

@@ -186,7 +186,7 @@ def _install(folder: Path) -> str | None:
     except subprocess.TimeoutExpired:
         return f"the real agents could not be installed within {INSTALL_S} s"
     if done.returncode != 0:
-        return f"the real agents could not be installed: {done.stderr.strip()[-300:]}"
+        return f"the real agents could not be installed (no network?): {done.stderr.strip()[-300:]}"
     marker.write_text(pinned)
     return None
 

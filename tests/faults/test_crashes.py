@@ -20,14 +20,15 @@ from tests.logs import AGENT_LOGS, AgentLog, line, lines, session_id
 KILLS = 250 if IS_SOAK else 20
 CRASH_POINTS = 10_000 if IS_SOAK else 10
 ERROR_POINTS = 10_000 if IS_SOAK else 5
-LONG_AND_SHORT = [1500, 20, 20, 20, 20, 20]  # messages of each session: one does not fit into one batch
+LONG_AND_SHORT = [1100, 10, 10, 10, 10, 10]  # messages of each session: one does not fit into one batch
 
 
 class Writers:
     """Agents at work: sessions of every agent that grow, a line at a time or torn in the middle."""
 
-    def __init__(self, home: Path, seed: int) -> None:
+    def __init__(self, home: Path, seed: int, padding: int = 0) -> None:
         self.home = home
+        self._padding = " padded" * (padding // 7)
         self.expected: Counter[str] = Counter()
         self._random = random.Random(seed)
         self._sessions = [(log, session_id(number)) for number, log in enumerate(AGENT_LOGS * 2, start=1)]
@@ -64,6 +65,7 @@ class Writers:
         for _ in range(count):
             self._count += 1
             text = f"message {self._count} {self._random.randbytes(self._random.randrange(10, 60)).hex()}"
+            text += self._padding
             if self._random.random() < 0.005:
                 text += self._random.randbytes(60_000).hex()  # too big a frame for the database: goes to a pack
             self.expected[text] += 1
@@ -152,6 +154,41 @@ def test_a_sweep_that_stopped_inside_a_file_is_gone_on_with_though_the_file_stay
     with open_memory(store, writers.roots) as memory, pytest.raises(Stopped):
         memory.sweep(stop)
 
+    assert _events_after_a_whole_sweep(store, writers) == writers.complete
+
+
+def _readers() -> list[int]:
+    """The reader processes this process has started."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) == os.getpid() and b"recollect.reader_process" in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the readers in /proc")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="readers are processes of their own on several cores only")
+def test_what_a_killed_reader_was_reading_is_read_by_the_next_sweep(tmp_path: Path) -> None:
+    store, writers = tmp_path / "store", Writers(tmp_path / "home", seed=4, padding=4000)
+    writers.write([1500, 1500, 10, 1500, 10, 10])  # enough that it is worth starting readers
+    writers.finish()
+    killed: list[int] = []
+
+    def kill(stage: str, done: int, total: int) -> None:
+        if not killed:
+            killed.extend(_readers())
+            for reader in killed:
+                os.kill(reader, signal.SIGKILL)
+
+    with open_memory(store, writers.roots) as memory:
+        report = memory.sweep(kill)
+
+    assert killed
+    assert report.failures
     assert _events_after_a_whole_sweep(store, writers) == writers.complete
 
 

@@ -205,13 +205,16 @@ def test_a_folder_that_cannot_be_entered_marks_nothing_gone(open_folder: Path) -
 # Names
 
 
+def _write_named(home: Path, name: bytes, content: bytes) -> None:
+    folder = home / CLAUDE_FOLDER
+    folder.mkdir(parents=True)
+    (folder / os.fsdecode(name + b".jsonl")).write_bytes(content)
+
+
 @pytest.mark.parametrize("name", [b"caf\xff\xfe", b"two\nlines", b"tab\tand\x1b[31mred", b"x" * 240], ids=repr)
 def test_a_file_may_have_any_name(tmp_path: Path, name: bytes) -> None:
     home = tmp_path / "home"
-    folder = os.fsencode(home / CLAUDE_FOLDER)
-    os.makedirs(folder)
-    with open(os.path.join(folder, name + b".jsonl"), "wb") as file:
-        file.write(CLAUDE.content(2))
+    _write_named(home, name, CLAUDE.content(2))
 
     first = sweep(tmp_path / "store", CLAUDE.root_flag(home))
     second = sweep(tmp_path / "store", CLAUDE.root_flag(home))
@@ -224,10 +227,7 @@ def test_a_file_may_have_any_name(tmp_path: Path, name: bytes) -> None:
 
 def test_a_damaged_file_with_an_odd_name_is_listed_without_harm(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    folder = os.fsencode(home / CLAUDE_FOLDER)
-    os.makedirs(folder)
-    with open(os.path.join(folder, b"a\nb\x1b[31m\xff.jsonl"), "wb") as file:
-        file.write(b"no JSON\n")
+    _write_named(home, b"a\nb\x1b[31m\xff", b"no JSON\n")
     sweep(tmp_path / "store", CLAUDE.root_flag(home))
 
     done = run(command("problems"), tmp_path / "store")

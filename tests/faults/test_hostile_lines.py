@@ -406,7 +406,7 @@ def test_sessions_that_descend_from_each_other_can_still_be_shown(tmp_path: Path
     assert done.stdout.strip() == "['hello 1', 'hello 2', 'hello 3']", done.stderr
 
 
-ODD_TIMES = [
+ODD_TIMES: list[Any] = [
     "1970-01-01T00:00:00.000Z",
     "2999-01-01T00:00:00.000Z",
     "9999-12-31T23:59:59.999Z",
@@ -428,8 +428,8 @@ ODD_TIMES = [
 @pytest.mark.parametrize("log", [CLAUDE, CODEX], ids=lambda log: log.agent)
 def test_odd_clocks_neither_lose_nor_reorder_events(tmp_path: Path, log: AgentLog) -> None:
     records = [
-        log.message(SESSION, number, f"hello {number}") | {"timestamp": time}
-        for number, time in enumerate(ODD_TIMES, start=1)
+        log.message(SESSION, number, f"hello {number}") | {"timestamp": told}
+        for number, told in enumerate(ODD_TIMES, start=1)
     ]
     backwards = log.message(SESSION, 100, "earlier") | {"timestamp": timestamp(-5000)}
     missing = {name: value for name, value in log.message(SESSION, 101, "none").items() if name != "timestamp"}
@@ -455,9 +455,9 @@ def test_an_impossible_moment_loses_no_event(tmp_path: Path, time_ms: Any) -> No
 
 
 def test_sessions_with_odd_clocks_can_be_listed_and_shown(tmp_path: Path, log: AgentLog) -> None:
-    for number, time in enumerate(ODD_TIMES, start=1):
+    for number, told in enumerate(ODD_TIMES, start=1):
         session = session_id(number)
-        content = lines([*log.opening(session), log.message(session, 1, f"hello {number}") | {"timestamp": time}])
+        content = lines([*log.opening(session), log.message(session, 1, f"hello {number}") | {"timestamp": told}])
         log.write(tmp_path / "home", content, session)
     script = (
         "import sys; from recollect.cli import main\n"

@@ -55,7 +55,9 @@ def _refusal(info: os.stat_result) -> str | None:
 
 
 def iter_files(folder: Path) -> Iterator[Path]:
-    """Walk below `folder` in name order without following links; an unreadable folder is left out."""
+    """Walk below `folder` in name order without following links, not even `folder`; an unreadable one is left out."""
+    if folder.is_symlink():
+        return
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except (FileNotFoundError, NotADirectoryError, PermissionError):

@@ -92,11 +92,11 @@ def native_of(record: Record) -> dict[str, Any]:
 
 def plain(**facts: Any) -> dict[str, Any]:
     """Those of the facts that are text or a number a column takes."""
-    return {name: value for name, value in facts.items() if isinstance(value, str) or is_number(value)}
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, int) and -(2**63) <= value < 2**63
+    return {
+        name: value
+        for name, value in facts.items()
+        if isinstance(value, str) or (isinstance(value, int) and -(2**63) <= value < 2**63)
+    }
 
 
 def answer_variant(record: Record, call: Call) -> str:

@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Raw
 
@@ -81,11 +80,13 @@ def is_question(name: str, tool_kind: Any) -> bool:
 
 def call_summary(name: str, kind: str, arguments: Any) -> str:
     given = as_mapping(arguments)
-    if is_question(name, None):
+    if name in QUESTION_TOOLS:
         return summarise(f"asked: {_question(given)}")
-    verb, keys = _VERBS.get(name, ("edited" if kind == EDIT else f"called {name[:80]}", _PATHS))
-    told = next((given[key] for key in keys if isinstance(given.get(key), str)), "")
-    return summarise(f"{verb} {told}")
+    verb, keys = _VERBS.get(name) or ("edited" if kind == EDIT else f"called {name}", _PATHS)
+    for key in keys:
+        if isinstance(given.get(key), str):
+            return summarise(f"{verb} {given[key]}")
+    return summarise(verb)
 
 
 def _question(given: Mapping[str, Any]) -> str:
@@ -95,27 +96,30 @@ def _question(given: Mapping[str, Any]) -> str:
     return told if isinstance(told, str) else ""
 
 
-@dataclass(slots=True)
-class Result:
+class Result(NamedTuple):
     """What came out of a call, as far as its last update tells."""
 
-    output: Any = ""
-    media: list[dict[str, Any]] = field(default_factory=list)
-    native: dict[str, Any] = field(default_factory=dict)
+    output: Any
+    media: list[dict[str, Any]]
+    native: dict[str, Any]
 
 
 def read_result(update: Update, full_log: str | None = None) -> Result:
     """The readable part of a result: what the model saw, as text where there is any."""
     told = update.rawOutput
-    result = Result()
-    text = _content_text(update.content, result)
+    blocks = _blocks(update.content)
+    text: Any = "\n".join([block.text for block in blocks if isinstance(block.text, str)])
+    media = [media_of(block) for block in blocks if isinstance(block.data, str)]
     if isinstance(told, Output):
-        result.native = _native(told)
         text = _better_text(told) or text or _text_of(told)
     elif isinstance(told, str):
         text = text or told
-    result.output = full_log or text
-    return result
+    return Result(full_log or text, media, _native(told) if isinstance(told, Output) else {})
+
+
+def _blocks(content: Any) -> list[Content]:
+    items = content if isinstance(content, list) else ()
+    return [item.content for item in items if isinstance(item, Block) and isinstance(item.content, Content)]
 
 
 _NATIVE = (
@@ -131,17 +135,6 @@ def _native(told: Output) -> dict[str, Any]:
         if value is not None and value is not False and isinstance(value, str | int):
             native[name] = value
     return native
-
-
-def _content_text(content: Any, result: Result) -> str:
-    parts = []
-    for item in content if isinstance(content, list) else ():
-        block = item.content if isinstance(item, Block) else None
-        if isinstance(block, Content) and isinstance(block.text, str):
-            parts.append(block.text)
-        elif isinstance(block, Content) and isinstance(block.data, str):
-            result.media.append(media_of(block))
-    return "\n".join(parts)
 
 
 def media_of(block: Content) -> dict[str, Any]:

@@ -239,9 +239,14 @@ class Lane:
         update, meta = record.update, record.meta
         reason = text_of(update.stop_reason) or "end"
         text = text_of(update.agent_result)
-        native = native_of(record) | {"sessionUpdate": record.kind, "stop_reason": reason}
-        native |= plain(prompt_id=update.prompt_id, elapsed_ms=update.elapsed_ms)
-        native |= plain(cancelTrigger=meta.cancelTrigger, cancellationCategory=meta.cancellationCategory)
+        native = native_of(record) | plain(
+            sessionUpdate=record.kind,
+            stop_reason=reason,
+            prompt_id=update.prompt_id,
+            elapsed_ms=update.elapsed_ms,
+            cancelTrigger=meta.cancelTrigger,
+            cancellationCategory=meta.cancellationCategory,
+        )
         payload = {"text": text, "native": native} if text else {"native": native}
         event = self._event(record, LIFECYCLE, "system", payload, summarise(f"turn ended: {reason}"))
         _judge_turn(event, reason, text)

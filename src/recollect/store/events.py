@@ -289,7 +289,11 @@ def _put_infos(connection: apsw.Connection, batch: Batch, source: int) -> None:
         key = (batch.source.agent, native_id, source)
         known = list(connection.execute("SELECT info FROM infos WHERE agent = ? AND native_id = ? AND source = ?", key))
         info = merge_infos(orjson.loads(known[0][0]), orjson.loads(told)) if known else orjson.loads(told)
-        connection.execute("INSERT OR REPLACE INTO infos VALUES (?, ?, ?, ?)", (*key, orjson.dumps(info).decode()))
+        links = [
+            info["first"].get(name) for name in ("parent_native_id", "root_native_id", "base_native_id", "born_ms")
+        ]
+        row = (*key, *links, orjson.dumps(info).decode())
+        connection.execute("INSERT OR REPLACE INTO infos VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def merge_infos(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:

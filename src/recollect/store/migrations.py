@@ -51,6 +51,8 @@ _CACHE_1 = (
     "CREATE UNIQUE INDEX events_by_uid ON events (event_uid)",
     "CREATE INDEX events_by_stream ON events (stream, seq)",
     "CREATE INDEX events_by_copy_key ON events (copy_key) WHERE copy_key IS NOT NULL",
+    "CREATE INDEX events_by_copy_of ON events (stream, copy_of) WHERE copy_of IS NOT NULL",
+    "CREATE INDEX streams_to_account_for ON streams (id) WHERE is_dirty",
     # A session's payloads are one stream of bytes, cut into frames: small ones here, others in its pack.
     """CREATE TABLE frames (
         stream INTEGER NOT NULL,
@@ -111,14 +113,22 @@ _CACHE_1 = (
         agent TEXT NOT NULL,
         native_id TEXT NOT NULL,
         source INTEGER NOT NULL,
+        parent_native_id TEXT,
+        root_native_id TEXT,
+        base_native_id TEXT,
+        born_ms INTEGER,
         info TEXT NOT NULL,
         PRIMARY KEY (agent, native_id, source)
     ) WITHOUT ROWID""",
+    "CREATE INDEX infos_by_parent ON infos (agent, parent_native_id) WHERE parent_native_id IS NOT NULL",
+    "CREATE INDEX infos_by_root ON infos (agent, root_native_id) WHERE root_native_id IS NOT NULL",
+    "CREATE INDEX infos_by_base ON infos (agent, base_native_id) WHERE base_native_id IS NOT NULL",
     """CREATE TABLE stream_sources (
         stream INTEGER NOT NULL,
         source INTEGER NOT NULL,
         PRIMARY KEY (stream, source)
     ) WITHOUT ROWID""",
+    "CREATE INDEX stream_sources_by_source ON stream_sources (source)",
     """CREATE TABLE problems (
         id INTEGER PRIMARY KEY,
         source INTEGER NOT NULL,

@@ -34,6 +34,8 @@ class SkippedLine(NamedTuple):
 
 
 _COLUMNS = SourceRow._fields
+# A file that tells of more sessions is a prompt history: each of them need not know how long it is by now.
+_SESSIONS_OF_A_LOG = 32
 
 
 class Sources:
@@ -54,6 +56,7 @@ class Sources:
     def save(self, connection: apsw.Connection, batch: Batch) -> int:
         """Move a source's cursor, in the transaction that stores what was read up to it."""
         source = self._upsert(connection, batch.source, None)
+        _make_dirty(connection, [source], at_most=_SESSIONS_OF_A_LOG)
         now_ms = _now_ms()
         connection.executemany(
             "INSERT OR IGNORE INTO problems (source, line, offset, reason, raw, found_ms) VALUES (?, ?, ?, ?, ?, ?)",
@@ -121,10 +124,12 @@ class Sources:
         }
 
 
-def _make_dirty(connection: apsw.Connection, sources: list[int]) -> None:
+def _make_dirty(connection: apsw.Connection, sources: list[int], at_most: int = 1 << 30) -> None:
+    """Have the sessions of these sources accounted for again, but for sources that tell of too many."""
     connection.executemany(
-        "UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM stream_sources WHERE source = ?)",
-        [(source,) for source in sources],
+        "UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM stream_sources WHERE source = ?1)"
+        " AND (SELECT count(*) FROM stream_sources WHERE source = ?1) <= ?2",
+        [(source, at_most) for source in sources],
     )
 
 

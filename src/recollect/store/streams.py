@@ -1,6 +1,6 @@
 """What the steps after ingest read and write: whole sessions' event marks, copies, tokens."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -14,6 +14,15 @@ class StreamName(NamedTuple):
     agent: str
     native_id: str
     discovered_ms: int
+
+
+class Relations(NamedTuple):
+    """Where a session says it comes from, in native ids, and when its file was begun."""
+
+    parent: str | None
+    root: str | None
+    base: str | None
+    born_ms: int | None
 
 
 class EventMark(NamedTuple):
@@ -97,11 +106,14 @@ class Streams:
         rows = self._database.rows("SELECT id, agent, native_id, discovered_ms FROM streams WHERE is_dirty ORDER BY id")
         return [StreamName(*row) for row in rows]
 
-    def names(self) -> dict[tuple[str, str], int]:
-        return {
-            (agent, native_id): key
-            for key, agent, native_id in self._database.rows("SELECT id, agent, native_id FROM streams")
-        }
+    def find(self, agent: str, native_id: str) -> int | None:
+        """The number of a session's stream, if any of its events are held."""
+        found = self._database.value("SELECT id FROM streams WHERE agent = ? AND native_id = ?", (agent, native_id))
+        return None if found is None else int(found)
+
+    def name(self, stream: int) -> tuple[str, str]:
+        agent, native_id = self._database.rows("SELECT agent, native_id FROM streams WHERE id = ?", (stream,))[0]
+        return agent, native_id
 
     def set_dirty(self, streams: Iterable[int], is_dirty: bool) -> None:
         with self._database.transaction() as connection:
@@ -125,14 +137,33 @@ class Streams:
         )
         return [orjson.loads(info) for (info,) in rows]
 
-    def first_facts(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """(agent, native id, facts that never change once told) from every source, in a stable order."""
-        rows = self._database.iter_rows(
-            "SELECT i.agent, i.native_id, i.info FROM infos i JOIN sources s ON s.id = i.source"
-            " ORDER BY s.kind, s.host, s.path"
+    def relations(self, agent: str, native_id: str) -> Relations:
+        """What a session says of its origin: the first source that says anything counts, in a stable order."""
+        rows = self._database.rows(
+            "SELECT i.parent_native_id, i.root_native_id, i.base_native_id, i.born_ms FROM infos i"
+            " JOIN sources s ON s.id = i.source WHERE i.agent = ? AND i.native_id = ? ORDER BY s.kind, s.host, s.path",
+            (agent, native_id),
         )
-        for agent, native_id, info in rows:
-            yield agent, native_id, orjson.loads(info)["first"]
+        columns = zip(*rows, strict=True) if rows else ((),) * len(Relations._fields)
+        told = [next((value for value in column if value not in (None, native_id)), None) for column in columns]
+        return Relations(*told)
+
+    def descendants(self, agent: str, native_id: str) -> list[str]:
+        """Sessions that name this one as their parent, root or base."""
+        rows = self._database.rows(
+            "SELECT native_id FROM infos WHERE agent = ?1 AND parent_native_id = ?2 UNION"
+            " SELECT native_id FROM infos WHERE agent = ?1 AND root_native_id = ?2 UNION"
+            " SELECT native_id FROM infos WHERE agent = ?1 AND base_native_id = ?2",
+            (agent, native_id),
+        )
+        return [name for (name,) in rows if name != native_id]
+
+    def spawned(self, agent: str, native_id: str) -> list[str]:
+        """Sessions that name this one as their parent."""
+        rows = self._database.rows(
+            "SELECT DISTINCT native_id FROM infos WHERE agent = ? AND parent_native_id = ?", (agent, native_id)
+        )
+        return [name for (name,) in rows if name != native_id]
 
     def copy_candidates(self) -> list[Candidate]:
         """Events of dirty sessions that share their key with another session, and those others."""
@@ -156,13 +187,23 @@ class Streams:
                 [(uid,) for _, uid in copies],
             )
 
-    def copy_links(self) -> set[tuple[int, int]]:
-        """(session, session it has copies from), over all marked events of dirty sessions."""
-        rows = self._database.iter_rows(
-            "SELECT DISTINCT e.stream, o.stream FROM events e JOIN events o ON o.event_uid = e.copy_of"
-            " WHERE e.copy_of IS NOT NULL"
+    def copied_from(self, stream: int) -> set[int]:
+        """Sessions that a session has copies from."""
+        rows = self._database.rows(
+            "SELECT DISTINCT o.stream FROM events e JOIN events o ON o.event_uid = e.copy_of"
+            " WHERE e.stream = ? AND e.copy_of IS NOT NULL",
+            (stream,),
         )
-        return {(stream, owner) for stream, owner in rows}
+        return {owner for (owner,) in rows}
+
+    def copied_by(self, stream: int) -> set[int]:
+        """Sessions that have copies from a session."""
+        rows = self._database.rows(
+            "SELECT DISTINCT c.stream FROM events c WHERE c.copy_of IS NOT NULL AND c.copy_key IN"
+            " (SELECT e.copy_key FROM events e WHERE e.stream = ?1 AND e.copy_key IS NOT NULL) AND c.stream <> ?1",
+            (stream,),
+        )
+        return {copier for (copier,) in rows}
 
     def shared_usage(self, left: int, right: int) -> list[tuple[UsageMark, UsageMark]]:
         columns = (

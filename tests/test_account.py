@@ -1,0 +1,423 @@
+"""What a session's row says: names, classes, tasks, tokens and money."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect import Session
+from recollect.account import AccountRules, account_for
+from recollect.adapters import adapters
+from recollect.adapters.protocol import CostTotal, Record, SessionInfo
+from recollect.lineage import mark_copies
+from recollect.memory import open_memory
+from recollect.schema import (
+    ASSISTANT_MSG,
+    AUTOMATION,
+    FILES_LANE,
+    HISTORY_LANE,
+    HUMAN,
+    LIFECYCLE,
+    PROMPTS_ONLY,
+    SUB_AGENT,
+    TOOL_CALL,
+    USER_MSG,
+    WARM_UP,
+)
+from recollect.store import open_store
+from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
+from tests.store.rows import batch_of, put
+
+MILLION = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def scripted_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+def accounts(tmp_path: Path, home: Home) -> dict[str, Session]:
+    with sweep(tmp_path / "store", home) as memory:
+        return {session.native_session_id: session for session in memory.sessions()}
+
+
+def account(tmp_path: Path, home: Home, *records: Record) -> Session:
+    """The row of one session, called `s`, that tells these records."""
+    home.write("s", *records)
+    return accounts(tmp_path, home)["s"]
+
+
+def test_the_users_title_wins_over_the_agents_and_that_over_a_summary(tmp_path: Path, home: Home) -> None:
+    ranks = [SessionInfo("s", title=f"rank {rank}", title_rank=rank) for rank in (2, 3, 1)]
+
+    assert account(tmp_path, home, event("s", 1), *ranks).title == "rank 3"
+
+
+def test_of_two_titles_of_one_rank_the_later_counts(tmp_path: Path, home: Home) -> None:
+    told = [SessionInfo("s", title=title, title_rank=2) for title in ("first", "second")]
+
+    assert account(tmp_path, home, event("s", 1), *told).title == "second"
+
+
+def test_without_a_title_the_first_request_is_cut_to_80_characters(tmp_path: Path, home: Home) -> None:
+    found = account(tmp_path, home, event("s", 1, ASSISTANT_MSG, "hello"), event("s", 2, USER_MSG, "x" * 100))
+
+    assert found.title == "x" * 80
+
+
+def test_a_fork_is_called_by_the_request_it_copied(tmp_path: Path, home: Home) -> None:
+    home.write("base", event("base", 1, text="what it is about", native_id="n"))
+    home.write(
+        "fork",
+        event("fork", 1, text="what it is about", native_id="n"),
+        event("fork", 2, text="go on"),
+        SessionInfo("fork", base_native_id="base"),
+    )
+
+    assert accounts(tmp_path, home)["fork"].title == "what it is about"
+
+
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        ({}, HUMAN),
+        ({"session_class": AUTOMATION}, AUTOMATION),
+        ({"parent_native_id": "p"}, SUB_AGENT),
+        ({"parent_native_id": "p", "session_class": WARM_UP}, WARM_UP),
+        ({"parent_native_id": "p", "session_class": WARM_UP, "spawn_call_id": "c"}, SUB_AGENT),
+        ({"session_class": PROMPTS_ONLY}, PROMPTS_ONLY),
+    ],
+)
+def test_a_class_is_as_told_but_what_a_call_spawned_is_no_warm_up(
+    tmp_path: Path, home: Home, info: dict[str, Any], expected: str
+) -> None:
+    assert account(tmp_path, home, event("s", 1), SessionInfo("s", **info)).session_class == expected
+
+
+def test_a_prompt_history_does_not_make_a_session_prompts_only_that_is_held_itself(tmp_path: Path, home: Home) -> None:
+    home.write("a-log", event("s", 1), SessionInfo("s", session_class=HUMAN))
+    home.write("z-history", event("s", 2, lane=HISTORY_LANE), SessionInfo("s", session_class=PROMPTS_ONLY))
+
+    found = accounts(tmp_path, home)["s"]
+
+    assert (found.session_class, found.event_count) == (HUMAN, 1)
+
+
+def test_prompts_known_only_from_a_history_make_a_session(tmp_path: Path, home: Home) -> None:
+    history = [event("s", n, lane=HISTORY_LANE) for n in (1, 2)]
+
+    found = account(tmp_path, home, *history, SessionInfo("s", session_class=PROMPTS_ONLY))
+
+    assert (found.session_class, found.cost.turns) == (PROMPTS_ONLY, 2)
+
+
+def test_prompts_are_kept_when_the_log_is_gone_and_only_a_side_file_is_left(tmp_path: Path, home: Home) -> None:
+    home.write("history", event("s", 1, text="do it", lane=HISTORY_LANE), SessionInfo("s", session_class=PROMPTS_ONLY))
+    home.write("todos", event("s", 2, LIFECYCLE, lane=FILES_LANE))
+
+    found = accounts(tmp_path, home)["s"]
+
+    assert (found.cost.turns, found.title) == (1, "do it")
+
+
+@pytest.mark.parametrize(
+    ("branch", "expected"),
+    [
+        ("feature/SHOP-12-login", "SHOP-12"),
+        ("SHOP-12", "SHOP-12"),
+        ("AGENTIC-WP-0002-T01", "AGENTIC-WP-0002-T01"),
+        ("fix/#123", None),
+        ("fix-#123", "#123"),
+        ("UTF-8", None),
+        ("use-SHA-256", None),
+        ("ISO-8859-1", None),
+        ("CVE-2024-1234", None),
+        ("main", None),
+        ("shop-12", None),
+        ("release-2026-11", None),
+    ],
+)
+def test_a_task_is_found_in_a_branch_where_it_has_the_form_of_one(
+    tmp_path: Path, home: Home, branch: str, expected: str | None
+) -> None:
+    found = account(tmp_path, home, event("s", 1, text="hello"), SessionInfo("s", git_branch=branch))
+
+    assert found.task_ref == expected
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("please fix #123 soon", "#123"),
+        ("fix SHOP-7 in UTF-8 files", "SHOP-7"),
+        ("read UTF-8 with SHA-256, see SHOP-8", "SHOP-8"),
+        ("the entity &#39; is an apostrophe", None),
+        ("go to https://x.org/page#12", None),
+        ("GPT-5 says hello", None),
+    ],
+)
+def test_a_task_is_found_in_the_first_request(tmp_path: Path, home: Home, prompt: str, expected: str | None) -> None:
+    assert account(tmp_path, home, event("s", 1, text=prompt)).task_ref == expected
+
+
+def test_a_branch_tells_the_task_before_a_commit_and_a_commit_before_the_request(tmp_path: Path, home: Home) -> None:
+    request = event("s", 1, text="do ASK-1")
+    commit = event("s", 2, TOOL_CALL, 'ran git commit -m "COM-2 done"', tool="shell")
+
+    assert account(tmp_path / "1", home, request, commit, SessionInfo("s", git_branch="BR-3")).task_ref == "BR-3"
+    assert account(tmp_path / "2", home, request, commit).task_ref == "COM-2"
+    assert account(tmp_path / "3", home, request).task_ref == "ASK-1"
+
+
+def test_patterns_of_the_settings_replace_the_built_in_ones(tmp_path: Path, home: Home) -> None:
+    store = tmp_path / "store"
+    store.mkdir(mode=0o700)
+    (store / "config.toml").write_text("[tasks]\npatterns = ['T\\d+']\n")
+    home.write("s", event("s", 1, text="SHOP-1 is T42"))
+
+    assert accounts(tmp_path, home)["s"].task_ref == "T42"
+
+
+def test_times_and_figures_are_those_of_the_sessions_own_events(tmp_path: Path, home: Home) -> None:
+    home.write("base", event("base", 1, text="x", native_id="n"))
+    home.write(
+        "fork",
+        event("fork", 1, text="x", native_id="n"),
+        event("fork", 5),
+        event("fork", 9, ASSISTANT_MSG),
+        SessionInfo("fork", base_native_id="base"),
+    )
+
+    found = accounts(tmp_path, home)["fork"]
+
+    assert (found.started_at, found.ended_at) == ("2026-11-15T18:00:05.000Z", "2026-11-15T18:00:09.000Z")
+    assert (found.cost.wall_clock_s, found.cost.turns, found.message_count, found.event_count) == (4.0, 1, 3, 3)
+
+
+def test_a_session_of_copies_only_has_their_times_and_no_work_of_its_own(tmp_path: Path, home: Home) -> None:
+    home.write("base", event("base", 1, text="x", native_id="n"))
+    home.write("fork", event("fork", 1, text="x", native_id="n"), SessionInfo("fork", base_native_id="base"))
+
+    found = accounts(tmp_path, home)["fork"]
+
+    assert (found.started_at, found.cost.turns) == ("2026-11-15T18:00:01.000Z", 0)
+
+
+def test_the_model_is_that_of_the_last_answer_and_never_a_synthetic_one(tmp_path: Path, home: Home) -> None:
+    answers = [event("s", n, ASSISTANT_MSG, model=model) for n, model in enumerate(("old", "new", "<synthetic>", None))]
+
+    assert account(tmp_path, home, *answers, SessionInfo("s", model="of the settings")).model == "new"
+
+
+def test_without_an_answer_the_model_is_that_of_the_settings(tmp_path: Path, home: Home) -> None:
+    assert account(tmp_path, home, event("s", 1), SessionInfo("s", model="m")).model == "m"
+
+
+def test_the_first_folder_and_the_last_branch_told_count(tmp_path: Path, home: Home) -> None:
+    infos = [SessionInfo("s", cwd=f"/{n}", git_branch=f"branch {n}", agent_version=f"{n}.0") for n in (1, 2)]
+
+    found = account(tmp_path, home, event("s", 1), *infos)
+
+    assert (found.cwd, found.git_branch, found.agent_version) == ("/1", "branch 2", "2.0")
+
+
+def test_infos_without_events_make_no_session(tmp_path: Path, home: Home) -> None:
+    home.write("s", SessionInfo("s", title="nothing happened"), usage("s", "u", output_tokens=5))
+
+    assert accounts(tmp_path, home) == {}
+
+
+def test_the_hash_of_a_session_does_not_depend_on_how_it_was_cut_into_files(tmp_path: Path) -> None:
+    events = [event("s", number) for number in range(1, 6)]
+    whole, parts = Home(tmp_path / "whole"), Home(tmp_path / "parts")
+    whole.write("s", *events)
+    parts.write("a", *events[3:])
+    parts.write("b", *events[:3])
+
+    hashes = [accounts(tmp_path / str(number), home)["s"].content_hash for number, home in enumerate((whole, parts))]
+
+    assert hashes[0] == hashes[1]
+
+
+def test_tokens_times_the_price_list_are_an_estimate(tmp_path: Path, home: Home) -> None:
+    found = account(tmp_path, home, event("s", 1), usage("s", "u", input_tokens=10_000, output_tokens=2_000))
+
+    assert found.cost.usd == pytest.approx(0.03 + 0.03)
+    assert found.cost.usd_is_estimate
+
+
+def test_an_unknown_model_has_tokens_and_no_money(tmp_path: Path, home: Home) -> None:
+    found = account(tmp_path, home, event("s", 1), usage("s", "u", model="nobody-knows-it-1", output_tokens=2_000))
+
+    assert (found.cost.output_tokens, found.cost.usd, found.cost.usd_is_estimate) == (2_000, None, False)
+
+
+def test_the_agents_own_money_is_no_estimate(tmp_path: Path, home: Home) -> None:
+    found = account(tmp_path, home, event("s", 1), usage("s", "u", output_tokens=2_000, usd=0.5))
+
+    assert (found.cost.usd, found.cost.usd_is_estimate) == (0.5, False)
+
+
+def test_money_that_is_partly_estimated_says_so(tmp_path: Path, home: Home) -> None:
+    told = [usage("s", "u1", output_tokens=2_000, usd=0.5), usage("s", "u2", output_tokens=2_000)]
+
+    found = account(tmp_path, home, event("s", 1), *told)
+
+    assert found.cost.usd == pytest.approx(0.53)
+    assert found.cost.usd_is_estimate
+
+
+def test_a_response_of_an_unknown_model_makes_the_sum_of_the_others_an_estimate(tmp_path: Path, home: Home) -> None:
+    told = [usage("s", "u1", output_tokens=1, usd=0.5), usage("s", "u2", model="nobody-knows-it-1", output_tokens=9)]
+
+    found = account(tmp_path, home, event("s", 1), *told)
+
+    assert (found.cost.usd, found.cost.usd_is_estimate) == (0.5, True)
+
+
+def _total(session: str, usd: float, at: int, ledger: str = "L") -> CostTotal:
+    return CostTotal(session, ledger, at_ms(at), usd)
+
+
+def test_of_a_running_total_the_highest_counts_and_not_the_sum(tmp_path: Path, home: Home) -> None:
+    found = account(tmp_path, home, event("s", 1), _total("s", 0.1, 1), _total("s", 0.4, 2))
+
+    assert (found.cost.usd, found.cost.usd_is_estimate) == (0.4, False)
+
+
+def test_running_totals_of_two_ledgers_add_up(tmp_path: Path, home: Home) -> None:
+    found = account(tmp_path, home, event("s", 1), _total("s", 0.1, 1), _total("s", 0.4, 2, "M"))
+
+    assert found.cost.usd == 0.5
+
+
+def _fork(home: Home, base: str, fork: str, begun: int) -> list[Record]:
+    """A fork with the base's first request in it, and one of its own."""
+    copy = event(fork, 1, text="x", native_id="n")
+    return [copy, event(fork, begun), SessionInfo(fork, base_native_id=base)]
+
+
+def test_a_fork_owes_what_its_total_grew_by_since_it_was_taken_over(tmp_path: Path, home: Home) -> None:
+    home.write("base", event("base", 1, text="x", native_id="n"), _total("base", 4.0, 2), _total("base", 9.0, 20))
+    home.write("fork", *_fork(home, "base", "fork", 10), _total("fork", 6.0, 12))
+
+    found = accounts(tmp_path, home)
+
+    assert (found["base"].cost.usd, found["fork"].cost.usd) == (9.0, 2.0)
+
+
+def test_a_fork_with_a_ledger_of_its_own_owes_all_of_it(tmp_path: Path, home: Home) -> None:
+    home.write("base", event("base", 1, text="x", native_id="n"), _total("base", 4.0, 2))
+    home.write("fork", *_fork(home, "base", "fork", 10), _total("fork", 6.0, 12, "other"))
+
+    assert accounts(tmp_path, home)["fork"].cost.usd == 6.0
+
+
+def test_a_fork_of_a_fork_takes_off_the_nearest_total_only(tmp_path: Path, home: Home) -> None:
+    home.write("a", event("a", 1, text="x", native_id="n"), _total("a", 4.0, 2))
+    b_own = event("b", 10, text="y", native_id="m")
+    home.write("b", event("b", 1, text="x", native_id="n"), b_own, SessionInfo("b", base_native_id="a"))
+    home.append("b", _total("b", 7.0, 12))
+    home.write("c", *_fork(home, "b", "c", 20), event("c", 10, text="y", native_id="m"), _total("c", 10.0, 22))
+
+    found = accounts(tmp_path, home)
+
+    assert {name: session.cost.usd for name, session in found.items()} == {"a": 4.0, "b": 3.0, "c": 3.0}
+
+
+def _sub_agent(name: str, root: str) -> list[Record]:
+    return [event(name, 2), SessionInfo(name, parent_native_id=root, root_native_id=root)]
+
+
+def test_a_sub_agent_has_no_money_where_its_roots_figure_has_it_already(tmp_path: Path, home: Home) -> None:
+    home.write("root", event("root", 1), _total("root", 1.0, 5))
+    home.write("sub", *_sub_agent("sub", "root"), usage("sub", "u", output_tokens=2_000))
+
+    found = accounts(tmp_path, home)["sub"]
+
+    assert (found.cost.usd, found.cost.output_tokens) == (None, 2_000)
+
+
+def test_a_sub_agent_loses_its_money_when_the_roots_figure_arrives_later(tmp_path: Path, home: Home) -> None:
+    home.write("root", event("root", 1))
+    home.write("sub", *_sub_agent("sub", "root"), usage("sub", "u", output_tokens=2_000))
+    assert accounts(tmp_path, home)["sub"].cost.usd == pytest.approx(0.03)
+
+    home.append("root", _total("root", 1.0, 5))
+
+    assert accounts(tmp_path, home)["sub"].cost.usd is None
+
+
+def test_a_sub_agent_of_a_root_without_a_figure_has_its_own(tmp_path: Path, home: Home) -> None:
+    home.write("root", event("root", 1), usage("root", "u0", output_tokens=1_000))
+    home.write("sub", *_sub_agent("sub", "root"), usage("sub", "u", output_tokens=2_000))
+
+    found = accounts(tmp_path, home)
+
+    assert found["sub"].cost.usd == pytest.approx(0.03)
+    assert found["root"].cost.usd == pytest.approx(0.015)
+
+
+def test_tokens_that_include_sub_agents_are_counted_without_them(tmp_path: Path, home: Home) -> None:
+    home.write("root", event("root", 1), usage("root", "u0", output_tokens=5_000, includes_sub_agents=True))
+    home.write("sub", *_sub_agent("sub", "root"), usage("sub", "u", output_tokens=2_000))
+
+    found = accounts(tmp_path, home)
+
+    assert (found["root"].cost.output_tokens, found["sub"].cost.output_tokens) == (3_000, 2_000)
+
+
+def test_money_of_tokens_that_include_sub_agents_is_not_counted_twice(tmp_path: Path, home: Home) -> None:
+    home.write("root", event("root", 1), usage("root", "u0", output_tokens=5_000, includes_sub_agents=True))
+    home.write("sub", *_sub_agent("sub", "root"), usage("sub", "u", output_tokens=2_000))
+
+    found = accounts(tmp_path, home)
+
+    assert sum(session.cost.usd or 0 for session in found.values()) == pytest.approx(5_000 * 15 / MILLION)
+
+
+def test_an_agents_own_money_that_includes_sub_agents_is_not_counted_twice(tmp_path: Path, home: Home) -> None:
+    home.write("root", event("root", 1), usage("root", "u0", output_tokens=5_000, usd=1.0, includes_sub_agents=True))
+    home.write("sub", *_sub_agent("sub", "root"), usage("sub", "u", output_tokens=2_000, usd=0.4))
+
+    found = accounts(tmp_path, home)
+
+    assert sum(session.cost.usd or 0 for session in found.values()) == pytest.approx(1.0)
+
+
+def test_a_sub_agent_larger_than_its_roots_figure_makes_no_negative_tokens(tmp_path: Path, home: Home) -> None:
+    home.write("root", event("root", 1), usage("root", "u0", output_tokens=10, includes_sub_agents=True))
+    home.write("sub", *_sub_agent("sub", "root"), usage("sub", "u", output_tokens=2_000))
+
+    assert accounts(tmp_path, home)["root"].cost.output_tokens == 0
+
+
+def test_a_sub_agent_is_shown_below_its_root_as_soon_as_that_is_known(tmp_path: Path, home: Home) -> None:
+    home.write("sub", event("sub", 2))
+    assert accounts(tmp_path, home)["sub"].session_uid == f"{AGENT}:sub"
+
+    home.append("sub", SessionInfo("sub", parent_native_id="mid"))
+    home.write("mid", *_sub_agent("mid", "root"))
+    home.write("root", event("root", 1))
+
+    found = accounts(tmp_path, home)
+    assert found["sub"].session_uid == f"{AGENT}:root/sub"
+    assert found["sub"].parent_session_uid == found["mid"].session_uid == f"{AGENT}:root/mid"
+    assert found["sub"].root_session_uid == f"{AGENT}:root"
+
+
+def test_a_sweep_that_died_before_repositories_were_named_is_made_good_by_the_next(tmp_path: Path, home: Home) -> None:
+    with open_store(tmp_path / "store", create=True) as store:
+        put(store, batch_of([event("s", 1), SessionInfo("s", cwd="/home/x/shop")]))
+        mark_copies(store)
+        account_for(store, AccountRules(), lambda done, total: None)
+
+    with open_memory(tmp_path / "store", [home.flag]) as memory:
+        memory.sweep()
+
+        assert memory.session(f"{AGENT}:s").repo == "shop"

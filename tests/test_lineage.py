@@ -1,0 +1,296 @@
+"""Whose event it was first: copies of a resumed, forked or compacted session, whatever order files arrive in."""
+
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recollect.adapters import adapters
+from recollect.adapters.protocol import EventRecord, Record, SessionInfo, Usage
+from recollect.memory import Memory, open_memory
+from recollect.schema import ASSISTANT_MSG, USER_MSG
+from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
+from tests.faults.rig import IS_SOAK, scratch
+
+
+@pytest.fixture(autouse=True)
+def scripted_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+def shared(
+    session: str, ts_ms: int | None = None, text: str = "the same words", kind: str = USER_MSG, **fields: Any
+) -> EventRecord:
+    """The one record that several sessions hold."""
+    return event(session, 1, kind, text, native_id="shared", ts_ms=ts_ms, **fields)
+
+
+def owners(memory: Memory) -> dict[str, str | None]:
+    """For each session whose event its copy of the shared record points at; None for the original."""
+    names = {found.event_uid: session.native_session_id for session, found in _shared_events(memory)}
+    return {
+        session.native_session_id: names[found.copy_of] if found.copy_of else None
+        for session, found in _shared_events(memory)
+    }
+
+
+def _shared_events(memory: Memory) -> list[tuple[Any, Any]]:
+    return [
+        (session, found)
+        for session in memory.sessions()
+        for found in memory.events(session)
+        if found.native_id == "shared"
+    ]
+
+
+def tokens(memory: Memory) -> dict[str, int]:
+    return {session.native_session_id: session.cost.output_tokens for session in memory.sessions()}
+
+
+def test_the_declared_parents_event_is_the_original_even_if_its_time_is_later(tmp_path: Path, home: Home) -> None:
+    home.write("parent", shared("parent", at_ms(9)))
+    home.write("fork", shared("fork", at_ms(1)), SessionInfo("fork", base_native_id="parent"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert owners(memory) == {"parent": None, "fork": "parent"}
+
+
+def test_a_grandparent_is_an_older_owner_than_the_parent(tmp_path: Path, home: Home) -> None:
+    home.write("a", shared("a", at_ms(9)))
+    home.write("b", shared("b", at_ms(5)), SessionInfo("b", base_native_id="a"))
+    home.write("c", shared("c", at_ms(1)), SessionInfo("c", base_native_id="b"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert owners(memory) == {"a": None, "b": "a", "c": "a"}
+
+
+def test_without_a_declared_parent_the_earliest_event_is_the_original(tmp_path: Path, home: Home) -> None:
+    home.write("a", shared("a", at_ms(5)))
+    home.write("b", shared("b", at_ms(4)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert owners(memory) == {"b": None, "a": "b"}
+
+
+def test_an_event_without_a_time_is_younger_than_any_with_one(tmp_path: Path, home: Home) -> None:
+    home.write("a", shared("a", None))
+    home.write("b", shared("b", at_ms(9)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert owners(memory) == {"b": None, "a": "b"}
+
+
+def test_of_events_with_one_time_that_of_the_file_begun_first_is_the_original(tmp_path: Path, home: Home) -> None:
+    home.write("a", shared("a", at_ms(1)), SessionInfo("a", born_ms=at_ms(8)))
+    home.write("b", shared("b", at_ms(1)), SessionInfo("b", born_ms=at_ms(2)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert owners(memory) == {"b": None, "a": "b"}
+
+
+def test_with_nothing_else_to_go_by_the_smallest_uid_is_the_original(tmp_path: Path, home: Home) -> None:
+    home.write("a", shared("a"))
+    home.write("b", shared("b"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        found = {session.native_session_id: copy for session, copy in _shared_events(memory)}
+        first = min(found, key=lambda name: found[name].event_uid)
+        assert owners(memory)[first] is None
+
+
+def test_two_sessions_that_each_claim_the_other_as_parent_have_one_owner(tmp_path: Path, home: Home) -> None:
+    home.write("a", shared("a", at_ms(2)), SessionInfo("a", base_native_id="b"))
+    home.write("b", shared("b", at_ms(1)), SessionInfo("b", base_native_id="a"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert owners(memory) == {"b": None, "a": "b"}
+
+
+def test_short_ids_that_coincide_but_say_other_things_are_no_copies(tmp_path: Path, home: Home) -> None:
+    home.write("a", shared("a", at_ms(1), text="one thing"))
+    home.write("b", shared("b", at_ms(2), text="another thing"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert owners(memory) == {"a": None, "b": None}
+
+
+def test_ids_that_coincide_on_events_of_another_kind_are_no_copies(tmp_path: Path, home: Home) -> None:
+    home.write("a", shared("a", at_ms(1)))
+    home.write("b", shared("b", at_ms(2), kind=ASSISTANT_MSG))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert owners(memory) == {"a": None, "b": None}
+
+
+def test_the_same_id_twice_in_one_session_is_no_copy(tmp_path: Path, home: Home) -> None:
+    home.write("a", shared("a", at_ms(1)), shared("a", at_ms(2), block=1))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert all(found.copy_of is None for _, found in _shared_events(memory))
+
+
+def test_a_copy_key_of_its_own_links_records_with_other_ids(tmp_path: Path, home: Home) -> None:
+    home.write("a", event("a", 1, text="words", native_id="item-1", copy_key="k"))
+    home.write("b", event("b", 2, text="words", native_id="item-9", copy_key="k"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        (copy,) = [found for session in memory.sessions() for found in memory.events(session) if found.copy_of]
+        assert copy.native_id == "item-9"
+
+
+def test_copies_stay_in_their_session_but_count_no_turns(tmp_path: Path, home: Home) -> None:
+    home.write("a", shared("a", at_ms(1)))
+    home.write("b", shared("b", at_ms(1)), event("b", 2), SessionInfo("b", base_native_id="a"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        fork = memory.session(f"{AGENT}:b")
+        assert (fork.event_count, fork.cost.turns, fork.message_count) == (2, 1, 2)
+
+
+def test_an_older_original_that_arrives_later_takes_over(tmp_path: Path, home: Home) -> None:
+    home.write("b", shared("b", at_ms(2)), usage("b", "r1", output_tokens=10, ts_ms=at_ms(2)))
+    home.write("c", shared("c", at_ms(3)), usage("c", "r1", output_tokens=10, ts_ms=at_ms(3)))
+    sweep(tmp_path / "store", home).close()
+    home.write("a", shared("a", at_ms(1)), usage("a", "r1", output_tokens=10, ts_ms=at_ms(1)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert owners(memory) == {"a": None, "b": "a", "c": "a"}
+        assert tokens(memory) == {"a": 10, "b": 0, "c": 0}
+
+
+def test_tokens_of_a_copied_response_are_counted_where_it_was_made(tmp_path: Path, home: Home) -> None:
+    home.write("parent", shared("parent", at_ms(1)), usage("parent", "r1", output_tokens=10))
+    home.write(
+        "fork",
+        shared("fork", at_ms(1)),
+        usage("fork", "r1", output_tokens=10),
+        usage("fork", "r2", output_tokens=7),
+        SessionInfo("fork", base_native_id="parent"),
+    )
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert tokens(memory) == {"parent": 10, "fork": 7}
+
+
+def test_a_parent_told_only_later_moves_the_tokens_and_loses_none(tmp_path: Path, home: Home) -> None:
+    home.write("a", shared("a", at_ms(1)), usage("a", "r1", output_tokens=10, ts_ms=at_ms(1)))
+    home.write("b", shared("b", at_ms(2)), usage("b", "r1", output_tokens=10, ts_ms=at_ms(2)))
+    sweep(tmp_path / "store", home).close()
+    home.append("a", SessionInfo("a", base_native_id="b"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert owners(memory) == {"a": "b", "b": None}
+        assert tokens(memory) == {"a": 0, "b": 10}
+
+
+def test_tokens_belong_to_the_session_whose_events_are_the_originals(tmp_path: Path, home: Home) -> None:
+    """`fork` comes from `parent` but has the earliest times, as a clock set back makes them."""
+    home.write("parent", shared("parent", at_ms(9)), usage("parent", "r1", output_tokens=10, ts_ms=at_ms(9)))
+    home.write(
+        "fork",
+        shared("fork", at_ms(1)),
+        usage("fork", "r1", output_tokens=10, ts_ms=at_ms(1)),
+        SessionInfo("fork", base_native_id="parent"),
+    )
+    home.write("third", shared("third", at_ms(5)), usage("third", "r1", output_tokens=10, ts_ms=at_ms(5)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        owner = next(name for name, original in owners(memory).items() if original is None)
+        assert tokens(memory) == {"parent": 0, "fork": 0, "third": 0} | {owner: 10}
+
+
+def _claims(*pairs: tuple[str, str], root: str | None = None) -> dict[str, list[Record]]:
+    """Sessions that each say another one spawned them."""
+    return {
+        name: [event(name, 1), SessionInfo(name, parent_native_id=parent, root_native_id=root)]
+        for name, parent in pairs
+    }
+
+
+@pytest.mark.parametrize("root", [None, "top"], ids=["no root told", "a root told"])
+@pytest.mark.parametrize("names", ["ab", "abc", "a"], ids=["two", "three", "itself"])
+def test_sessions_that_claim_to_have_spawned_each_other_are_listed_and_shown(
+    tmp_path: Path, home: Home, names: str, root: str | None
+) -> None:
+    pairs = zip(names, names[1:] + names[0], strict=True)
+    for name, records in _claims(*pairs, root=root).items():
+        home.write(name, *records)
+    if root:
+        home.write("top", event("top", 1))
+
+    with sweep(tmp_path / "store", home) as memory:
+        for session in memory.sessions():
+            shown = [item.event.event_uid for item in itertools.islice(memory.transcript(session), 50)]
+            assert len(shown) == len(set(shown))
+
+
+def test_sessions_whose_shown_names_would_be_the_same_do_not_end_the_sweep(tmp_path: Path, home: Home) -> None:
+    home.write("one", event("top/sub", 1))
+    home.write("two", event("sub", 1), SessionInfo("sub", root_native_id="top", parent_native_id="top"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert sorted(session.native_session_id for session in memory.sessions()) == ["sub", "top/sub"]
+
+
+_NAMES = ("a", "b", "c")
+_times = st.none() | st.integers(1, 3).map(at_ms)
+
+
+@st.composite
+def _files(draw: st.DrawFn) -> list[tuple[str, list[Record]]]:
+    """Some sessions that share records, responses and claims about each other, a file each."""
+    files: list[tuple[str, list[Record]]] = []
+    for name in _NAMES:
+        base = draw(st.none() | st.sampled_from(_NAMES))
+        records: list[Record] = [
+            shared(name, draw(_times)),
+            _response(name, draw(_times)),
+            SessionInfo(name, base_native_id=base, born_ms=draw(_times)),
+        ]
+        files.append((name, records))
+    return files
+
+
+def _response(name: str, ts_ms: int | None) -> Usage:
+    return usage(name, "r1", output_tokens=10, ts_ms=ts_ms)
+
+
+def _outcome(order: Sequence[tuple[str, list[Record]]], *, one_by_one: bool) -> tuple[Any, ...]:
+    with scratch() as folder:
+        home = Home(folder / "home")
+        with open_memory(folder / "store", [home.flag]) as memory:
+            for number, (name, records) in enumerate(order):
+                # The folder's name decides the order within one sweep, the time of writing that over several.
+                home.write(f"{number if not one_by_one else 0}/{name}", *records)
+                if one_by_one:
+                    memory.sweep()
+            memory.sweep()
+            return owners(memory), tokens(memory)
+
+
+@settings(max_examples=60 if IS_SOAK else 8, deadline=None)
+@given(_files(), st.permutations(range(len(_NAMES))))
+def test_the_order_in_which_files_arrive_does_not_matter(
+    files: list[tuple[str, list[Record]]], order: list[int]
+) -> None:
+    at_once = _outcome(files, one_by_one=False)
+
+    assert _outcome([files[number] for number in order], one_by_one=False) == at_once
+    assert _outcome([files[number] for number in order], one_by_one=True) == at_once
+
+
+@settings(max_examples=60 if IS_SOAK else 8, deadline=None)
+@given(_files())
+def test_a_shared_response_is_counted_exactly_once(files: list[tuple[str, list[Record]]]) -> None:
+    _, counted = _outcome(files, one_by_one=False)
+
+    assert sum(counted.values()) == 10
