@@ -54,7 +54,8 @@ def _compare(
         if verify or before is None or before.signature != _signature(task.row) or before.row.reader != adapter.version:
             found.tasks.append(task)
     if present:  # a folder that is suddenly empty is an unmounted disk, not a clean-up
-        found.gone += [source.id for source in missing.values() if source.gone_ms is None]
+        gone = (source for source in missing.values() if source.gone_ms is None)
+        found.gone += [source.id for source in gone if not os.path.lexists(source.row.path)]
 
 
 def _sources(adapter: Adapter, root: Path) -> Iterator[tuple[Source, os.stat_result]]:

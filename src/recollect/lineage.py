@@ -22,9 +22,8 @@ def mark_copies(store: Store) -> None:
     changes: list[tuple[bytes | None, bytes]] = []
     for group in _groups(store.streams.copy_candidates()):
         owner = min(_roots(group, origins), key=lambda event: _age(event, origins))
-        changes += [
-            (wanted, event.event_uid) for event in group if (wanted := _original(event, owner)) != event.copy_of
-        ]
+        wanted = [(_original(event, owner), event) for event in group]
+        changes += [(original, event.event_uid) for original, event in wanted if original != event.copy_of]
     if changes:
         store.streams.set_copies(changes)
     _mark_usage(store, origins)
@@ -37,6 +36,7 @@ class _Origins:
         self._streams = store.streams
         self._relations: dict[int, tuple[str, Relations]] = {}
         self._ancestors: dict[int, set[int]] = {}
+        self._relatives: dict[int, set[int]] = {}
 
     def _told(self, stream: int) -> tuple[str, Relations]:
         if stream not in self._relations:
@@ -71,10 +71,13 @@ class _Origins:
 
     def relatives(self, stream: int) -> set[int]:
         """Every session that may share responses with this one."""
-        agent, native_id = self._streams.name(stream)
-        below = {self._streams.find(agent, name) for name in self._streams.descendants(agent, native_id)}
-        copies = self._streams.copied_from(stream) | self._streams.copied_by(stream)
-        return (self.ancestors(stream) | {found for found in below if found is not None} | copies) - {stream}
+        if stream not in self._relatives:
+            agent, native_id = self._streams.name(stream)
+            below = {self._streams.find(agent, name) for name in self._streams.descendants(agent, native_id)}
+            copies = self._streams.copied_from(stream) | self._streams.copied_by(stream)
+            found = self.ancestors(stream) | {relative for relative in below if relative is not None} | copies
+            self._relatives[stream] = found - {stream}
+        return self._relatives[stream]
 
 
 def _groups(candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:

@@ -226,6 +226,14 @@ def test_pieces_of_one_response_are_one_event_named_by_the_first(home: Path) -> 
     assert found[1].native_id == f"{SESSION}-4@{START_MS + 20}"
 
 
+def test_a_piece_written_twice_is_told_once(home: Path) -> None:
+    log = Updates().user("x").chunk("ha")
+    log.lines.append(log.lines[-1])
+    found = events(home, log.chunk("ha").end())
+
+    assert found[1].payload["text"] == "haha"
+
+
 def test_the_next_response_of_the_turn_is_another_message(home: Path) -> None:
     found = events(home, Updates().chunk("One", stream=1).chunk("Two", stream=2).end())
 

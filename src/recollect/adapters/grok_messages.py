@@ -16,6 +16,8 @@ CHUNKS = {
     "agent_thought_chunk": (THINKING, "assistant"),
 }
 
+Piece = tuple[int, str, str]  # position, native id, text
+
 
 @dataclass(slots=True)
 class Message:
@@ -23,11 +25,13 @@ class Message:
 
     key: tuple[Any, ...]
     event: EventRecord
-    pieces: list[tuple[int, str]]
+    pieces: list[Piece]
     media: list[dict[str, Any]]
 
-    def add(self, position: int, text: str, media: list[dict[str, Any]], is_lossy: bool) -> None:
-        self.pieces.append((position, text))
+    def add(self, piece: Piece, media: list[dict[str, Any]], is_lossy: bool) -> None:
+        if piece == self.pieces[-1]:  # the same line written twice
+            return
+        self.pieces.append(piece)
         self.media.extend(media)
         if is_lossy:
             self.event.metadata = {"lossy": True}
@@ -35,7 +39,7 @@ class Message:
     def joined(self) -> EventRecord:
         """The message as one event, its pieces in the order of their moments."""
         self.pieces.sort(key=lambda piece: piece[0])
-        text = "".join(piece for _, piece in self.pieces)
+        text = "".join(text for _, _, text in self.pieces)
         media = {"media": self.media} if self.media else {}
         self.event.payload = {"text": text, **media, **self.event.payload}
         self.event.summary = summarise(text or (f"sent {self.media[0]['kind']}" if media else ""))

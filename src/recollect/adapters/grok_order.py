@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from recollect.adapters.grok_lineage import Lineage
-from recollect.adapters.grok_messages import USER_CHUNK, Message
+from recollect.adapters.grok_messages import USER_CHUNK, Message, Piece
 from recollect.adapters.grok_records import Record
 from recollect.adapters.jsonl import LineReader
 from recollect.adapters.protocol import EventRecord, Skipped
@@ -72,10 +72,10 @@ class Order:
         self.lineage.is_busy = True
         self.open = message
 
-    def add(self, record: Record, position: int, text: str, media: list[dict[str, Any]]) -> None:
+    def add(self, record: Record, piece: Piece, media: list[dict[str, Any]]) -> None:
         """Take a piece of the open message."""
         assert self.open is not None
-        self.open.add(position, text, media, record.is_lossy)
+        self.open.add(piece, media, record.is_lossy)
         self._last_line = record.number
 
     def close(self) -> None:

@@ -133,7 +133,7 @@ class Lane:
         text, media = content_of(content)
         key = message_key(record)
         if self.order.open and self.order.open.key == key:
-            self.order.add(record, self._place(record)[0], text, media)
+            self.order.add(record, (*self._place(record), text), media)
         elif text or media:
             self._begin_message(record, key, text, media)
         else:
@@ -149,7 +149,7 @@ class Lane:
             if facts.hideFromScrollback is True or text.startswith("<system-reminder>"):
                 kind, role = LIFECYCLE, "system"
         event = self._event(record, kind, role, {"native": native})
-        self.order.begin(record, Message(key, event, [(event.position, text)], media))
+        self.order.begin(record, Message(key, event, [(event.position, event.native_id, text)], media))
         if record.kind == USER_CHUNK:
             self.lineage.add_prompt(facts.promptIndex, event.position, event.parent_native_id)
             self.lineage.model = safe_id(facts.modelId) or self.lineage.model

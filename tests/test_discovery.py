@@ -1,0 +1,178 @@
+"""Which files a sweep opens, and what it says of those that are gone, moved or unreadable."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from recollect.adapters import adapters
+from recollect.memory import Memory, open_memory
+from recollect.sweep import SweepReport
+from tests.builders import AGENT, Home, ScriptedAdapter, event
+
+
+@pytest.fixture(autouse=True)
+def scripted_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path / "home")
+    home.write("one", event("s1", 1), event("s1", 2))
+    home.write("two", event("s2", 1))
+    return home
+
+
+@pytest.fixture
+def memory(tmp_path: Path, home: Home) -> Memory:
+    with open_memory(tmp_path / "store", [home.flag]) as opened:
+        opened.sweep()
+        yield opened
+
+
+def gone(memory: Memory) -> list[str]:
+    """Names of the files that are said to be gone."""
+    sources = [source for session in memory.sessions() for source in session.sources]
+    return sorted(Path(source.path).name for source in sources if source.source_gone_at)
+
+
+def counted(report: SweepReport) -> tuple[int, int, int]:
+    return report.sources_changed, report.lines_read, report.events_new
+
+
+def test_a_second_sweep_reads_nothing(memory: Memory) -> None:
+    assert counted(memory.sweep()) == (0, 0, 0)
+
+
+def test_verify_opens_every_file_and_finds_nothing_new(memory: Memory) -> None:
+    assert counted(memory.sweep(verify=True)) == (2, 0, 0)
+
+
+def test_only_the_new_lines_of_a_file_that_grew_are_read(memory: Memory, home: Home) -> None:
+    home.append("one", event("s1", 3))
+
+    assert counted(memory.sweep()) == (1, 1, 1)
+
+
+def test_a_file_rewritten_with_the_same_size_and_time_is_still_noticed(memory: Memory, home: Home) -> None:
+    path = home.folder / "two.jsonl"
+    before = path.stat()
+    home.write("two", event("s2", 7))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+
+    assert memory.sweep().events_new == 1
+
+
+def test_a_higher_version_of_an_adapter_reads_everything_again(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter(version=2))
+
+    report = memory.sweep()
+
+    assert (report.lines_read, report.events_new, report.events_replaced) == (3, 0, 3)
+
+
+def test_a_file_that_disappears_is_marked_and_nothing_of_it_is_lost(memory: Memory, home: Home) -> None:
+    (home.folder / "one.jsonl").unlink()
+
+    report = memory.sweep()
+
+    assert (report.sources_gone, gone(memory)) == (1, ["one.jsonl"])
+    assert len(memory.events(memory.session(f"{AGENT}:s1"))) == 2
+
+
+def test_a_file_that_comes_back_is_marked_no_more(memory: Memory, home: Home) -> None:
+    content = (home.folder / "one.jsonl").read_bytes()
+    (home.folder / "one.jsonl").unlink()
+    memory.sweep()
+
+    (home.folder / "one.jsonl").write_bytes(content)
+    memory.sweep()
+
+    assert gone(memory) == []
+
+
+def test_a_home_that_is_suddenly_empty_marks_nothing(memory: Memory, home: Home) -> None:
+    for path in home.folder.iterdir():
+        path.unlink()
+
+    memory.sweep()
+
+    assert gone(memory) == []
+
+
+def test_a_home_that_is_not_there_marks_nothing(memory: Memory, home: Home) -> None:
+    home.folder.rename(home.folder.with_name("away"))
+
+    memory.sweep()
+
+    assert gone(memory) == []
+
+
+def test_sweeping_another_home_marks_nothing_of_the_first(tmp_path: Path, memory: Memory) -> None:
+    other = Home(tmp_path / "other")
+    other.write("three", event("s3", 1))
+
+    with open_memory(tmp_path / "store", [other.flag]) as second:
+        second.sweep()
+
+        assert gone(second) == []
+
+
+def test_a_moved_file_is_the_same_source_at_another_place(memory: Memory, home: Home) -> None:
+    (home.folder / "archive").mkdir()
+    (home.folder / "one.jsonl").rename(home.folder / "archive" / "one.jsonl")
+
+    report = memory.sweep()
+
+    (source,) = memory.session(f"{AGENT}:s1").sources
+    assert source.path.endswith("/archive/one.jsonl")
+    assert (source.source_gone_at, report.lines_read, report.sources_gone) == (None, 0, 0)
+
+
+def test_two_homes_that_overlap_are_read_once(tmp_path: Path, home: Home) -> None:
+    home.write("sub/three", event("s3", 1))
+
+    with open_memory(tmp_path / "store", [home.flag, f"{AGENT}={home.folder}/sub"]) as memory:
+        assert memory.sweep().events_new == 4
+
+
+def test_a_file_that_cannot_be_read_is_a_problem_and_the_others_are_read(tmp_path: Path, home: Home) -> None:
+    home.write("bad", event("s9", 1), "the disk says no")
+
+    with open_memory(tmp_path / "store", [home.flag]) as memory:
+        report = memory.sweep()
+
+        assert (report.sources_failed, report.sources_changed) == (1, 2)
+        (problem,) = memory.problems()
+        assert (Path(problem.path).name, problem.reason) == ("bad.jsonl", "the disk says no")
+
+
+def test_a_file_that_could_not_be_read_is_tried_again_once_it_changes(tmp_path: Path, home: Home) -> None:
+    home.write("bad", "the disk says no")
+    with open_memory(tmp_path / "store", [home.flag]) as memory:
+        memory.sweep()
+        home.write("bad", event("s9", 1))
+
+        report = memory.sweep()
+
+        assert (report.events_new, report.sources_failed, memory.problems()) == (1, 0, [])
+
+
+class _Flaky(ScriptedAdapter):
+    """Fails as a reader does that was killed or ran out of memory: not the file's fault."""
+
+    def read(self, source, cursor):  # type: ignore[no-untyped-def]
+        raise MemoryError
+
+
+def test_a_failure_that_was_not_the_files_is_tried_again_by_the_next_sweep(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_memory(tmp_path / "store", [home.flag]) as memory:
+        monkeypatch.setitem(adapters(), AGENT, _Flaky())
+        assert memory.sweep().sources_failed == 2
+        monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+
+        assert memory.sweep().events_new == 3
