@@ -175,7 +175,8 @@ def _descendants(events: Iterable[EventMark], children: dict[bytes, list[EventMa
     waiting = list(events)
     while waiting:
         event = waiting.pop()
-        if event.id not in seen:
+        # A rewind's own mark follows what it leaves behind, but is no part of it.
+        if event.id not in seen and "rewind_to" not in (event.metadata or ""):
             seen.add(event.id)
             waiting += children.get(event.event_uid, ())
     return seen

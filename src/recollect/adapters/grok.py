@@ -30,7 +30,17 @@ from recollect.adapters.protocol import (
     Skipped,
     Source,
 )
-from recollect.schema import AUTOMATION, HISTORY_LANE, HUMAN, LIFECYCLE, OTHER, SUB_AGENT, TOOL_CALL, USER_MSG
+from recollect.schema import (
+    AUTOMATION,
+    FILES_LANE,
+    HISTORY_LANE,
+    HUMAN,
+    LIFECYCLE,
+    OTHER,
+    SUB_AGENT,
+    TOOL_CALL,
+    USER_MSG,
+)
 
 AGENT = "grok"
 UPDATES, EVENTS, SUMMARY, CHAT, CHILD, HISTORY = "updates", "events", "summary", "chat", "child", "history"
@@ -225,6 +235,7 @@ def _event(
         event_kind,
         {"native": told},
         summarise(kind.replace("_", " ")),
+        lane=FILES_LANE,
         role=role,
     )
 

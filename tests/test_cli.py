@@ -1,0 +1,516 @@
+"""The command line: what it prints for people and for programs, and how it ends."""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from click.testing import CliRunner, Result
+
+import recollect
+from recollect.adapters import adapters
+from recollect.adapters.protocol import BadLine, SessionInfo
+from recollect.cli import main
+from recollect.cli.words import printable
+from recollect.memory import open_memory
+from recollect.schema import ASSISTANT_MSG, AUTOMATION, ERROR, TOOL_CALL, TOOL_RESULT
+from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
+from tests.faults.rig import command, run
+
+SAMPLES = Path(recollect.__file__).parent / "samples"
+ESCAPE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+FIRST = "11111111-aaaa-4000-8000-0000000000f1"
+SECOND = "22222222-bbbb-4000-8000-0000000000f2"
+
+
+@pytest.fixture(autouse=True)
+def scripted_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")
+
+
+@pytest.fixture
+def store(tmp_path: Path, home: Home) -> Path:
+    """A store with two sessions, one of which has a sub-agent, and one bad line; RECOLLECT_HOME names it."""
+    home.write(
+        "first",
+        event(FIRST, 1, text="Fix the login"),
+        event(FIRST, 2, TOOL_CALL, "asked a sub-agent", role="assistant", tool="Task", call_id="call-1"),
+        event(FIRST, 5, TOOL_RESULT, "it is done", role="tool", call_id="call-1"),
+        event(FIRST, 6, ASSISTANT_MSG, "All fixed", model="big-model-2"),
+        usage(FIRST, "u1", output_tokens=2_000),
+        SessionInfo(FIRST, cwd="/home/x/shop", git_branch="main", git_remote="git@github.com:acme/shop-api.git"),
+    )
+    home.write(
+        "sub",
+        event("sub-agent-7", 3, text="Look at the login"),
+        event("sub-agent-7", 4, ASSISTANT_MSG, "I looked"),
+        SessionInfo("sub-agent-7", parent_native_id=FIRST, root_native_id=FIRST, spawn_call_id="call-1"),
+    )
+    home.write(
+        "second",
+        event(SECOND, 90_000, text="Write the docs"),
+        event(SECOND, 90_001, ERROR, "no such file", role="tool", is_error=True),
+        SessionInfo(SECOND, session_class=AUTOMATION, cwd="/home/x/docs", git_branch="docs"),
+        BadLine(7, 70, "not JSON", b"{oops"),
+    )
+    sweep(tmp_path / "store", home).close()
+    return tmp_path / "store"
+
+
+def invoke(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+    assert "Traceback" not in result.output
+    return result
+
+
+def in_json(*arguments: str) -> Any:
+    return json.loads(invoke(*arguments, "--json").stdout)
+
+
+def ids(*arguments: str) -> set[str]:
+    return {session["native_session_id"] for session in in_json("sessions", *arguments)}
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    "arguments", [["status"], ["sessions"], ["show", FIRST], ["problems"], ["doctor"], ["demo"]], ids=lambda a: a[0]
+)
+def test_every_command_speaks_json(arguments: list[str]) -> None:
+    assert in_json(*arguments)
+
+
+def test_a_sweep_speaks_json(store: Path, home: Home) -> None:
+    report = in_json("sweep", "--root", home.flag)
+
+    assert (report["sources"], report["sessions"], report["events_new"]) == (3, 3, 0)
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    "arguments",
+    [["status"], ["sessions"], ["sessions", "--all"], ["show", FIRST], ["problems"], ["doctor"], ["demo"]],
+    ids=" ".join,
+)
+def test_what_people_read_has_no_escape_codes_in_a_pipe(arguments: list[str]) -> None:
+    output = invoke(*arguments).output
+
+    assert output
+    assert ESCAPE.search(output) is None
+
+
+HOSTILE = (
+    "\x1b[2Jcleared \x1b]0;new title\x07 \x1b]52;c;aGVsbG8=\x07clip \x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\"
+    f" \x9b31m \x90dcs\x9c \r over \x08\x08 {BIDI}turned"
+)
+
+
+@pytest.fixture
+def hostile_store(tmp_path: Path, home: Home) -> Path:
+    """A session in which everything an agent's log may hold is hostile to a terminal, ids included."""
+    name = f"hostile-{HOSTILE}-hostile"
+    home.write(
+        "h",
+        event(name, 1, text=HOSTILE),
+        event(name, 2, TOOL_CALL, HOSTILE, tool=HOSTILE, call_id="c"),
+        event(name, 3, TOOL_RESULT, HOSTILE, call_id="c"),
+        event(name, 4, ERROR, HOSTILE, role="tool"),
+        SessionInfo(name, title=HOSTILE, title_rank=3, cwd=f"/home/{HOSTILE}", git_branch=HOSTILE, model=HOSTILE),
+        BadLine(1, 10, HOSTILE, HOSTILE.encode()),
+    )
+    home.write("i", event(f"hostile-{HOSTILE}-twin", 1), SessionInfo(f"hostile-{HOSTILE}-twin", title="twin"))
+    sweep(tmp_path / "store", home).close()
+    return tmp_path / "store"
+
+
+def _raw(*arguments: str) -> str:
+    """What a terminal would be sent: colours kept, nothing stripped by click."""
+    result = CliRunner().invoke(main, list(arguments), color=True)
+    return re.sub(r"\x1b\[[0-9;]*m", "", result.output)
+
+
+@pytest.mark.usefixtures("hostile_store")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["sessions"],
+        ["sessions", "--all"],
+        ["show", HOSTILE],
+        ["show", HOSTILE, "--kind", "error"],
+        ["show", "hostile-"],
+        ["problems"],
+        ["status"],
+    ],
+    ids=["sessions", "sessions --all", "show", "show --kind", "an ambiguous id", "problems", "status"],
+)
+def test_nothing_a_log_holds_reaches_the_terminal_raw(arguments: list[str]) -> None:
+    output = _raw(*arguments)
+
+    assert output
+    assert ESCAPE.search(output) is None
+    assert not set(output) & set(BIDI)
+
+
+@pytest.mark.usefixtures("hostile_store")
+def test_raw_and_json_output_escape_what_is_hostile() -> None:
+    for line in invoke("show", HOSTILE, "--raw").stdout.splitlines():
+        assert json.loads(line)
+        assert "\x1b" not in line
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain\ttext\nline", "plain\ttext\nline"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("a\x1b]52;c;Zm9v\x07b", "ab"),
+        ("a\x1b]52;c;Zm9v\x1b\\b", "ab"),
+        ("a\x1bPq#0\x1b\\b", "ab"),
+        ("a\x1b", "a"),
+        ("a\rb\x00c\x7f\x9bd", "abcd"),
+        ("ev\u202eil\u2066!", "evil!"),
+        ("a\u061cb", "ab"),
+        ("zero\u200bwidth\ufeff", "zerowidth"),
+        ("grüße 漢字 😀", "grüße 漢字 😀"),
+    ],
+)
+def test_printable_text_keeps_words_and_loses_what_a_terminal_acts_on(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_done_is_0(store: Path) -> None:
+    assert invoke("status").exit_code == 0
+
+
+def test_settings_that_cannot_be_read_are_1(store: Path) -> None:
+    (store / "config.toml").write_text("[nonsense]\n")
+
+    assert invoke("status").exit_code == 1
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["show"],
+        ["show", FIRST, "--kind", "nonsense"],
+        ["show", FIRST, "--tail", "0"],
+        ["sessions", "--limit", "0"],
+        ["sessions", "--since", "someday"],
+        ["sessions", "--since", "999999999999d"],
+        ["sessions", "--until", "0001-01-01"],
+        ["sessions", "--class", "nonsense"],
+        ["sweep", "--root", "nonsense"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_2(arguments: list[str]) -> None:
+    assert invoke(*arguments).exit_code == 2
+
+
+def test_done_with_skipped_sources_is_3(tmp_path: Path, home: Home) -> None:
+    home.write("bad", "the disk says no")
+
+    result = invoke("sweep", "--root", home.flag)
+
+    assert result.exit_code == 3
+    assert "the disk says no" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["sessions"], ["show", "x"], ["problems"]], ids=lambda a: a[0])
+def test_no_store_is_4_and_makes_none(tmp_path: Path, arguments: list[str]) -> None:
+    result = invoke(*arguments)
+
+    assert result.exit_code == 4
+    assert "hint: `recollect sweep`" in result.stderr
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.usefixtures("store")
+def test_no_such_session_is_4() -> None:
+    result = invoke("show", "nothing-like-it")
+
+    assert result.exit_code == 4
+    assert "`nothing-like-it`" in result.stderr
+
+
+@pytest.mark.usefixtures("hostile_store")
+def test_several_sessions_are_5_and_named() -> None:
+    result = invoke("show", "hostile-", "--json")
+
+    error = json.loads(result.stdout)["error"]
+    assert (result.exit_code, error["code"]) == (5, "ambiguous")
+    assert "hostile-" in error["message"]
+
+
+@pytest.fixture
+def held_lock(store: Path) -> Iterator[None]:
+    fd = os.open(store / "sweep.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    yield
+    os.close(fd)
+
+
+@pytest.mark.usefixtures("held_lock")
+def test_a_second_sweep_is_6(home: Home) -> None:
+    assert invoke("sweep", "--root", home.flag).exit_code == 6
+
+
+@pytest.mark.usefixtures("held_lock")
+def test_reading_goes_on_while_a_sweep_runs() -> None:
+    assert invoke("sessions").exit_code == 0
+
+
+def test_a_store_of_a_newer_version_is_7(store: Path) -> None:
+    connection = apsw.Connection(str(store / "memory.db"))
+    connection.pragma("user_version", 99)
+    connection.close()
+
+    result = invoke("status", "--json")
+
+    assert (result.exit_code, json.loads(result.stdout)["error"]["code"]) == (7, "store_too_new")
+
+
+def test_a_damaged_store_is_7(store: Path) -> None:
+    (store / "memory.db").write_bytes(b"\xa5" * 8192)
+
+    assert invoke("status").exit_code == 7
+
+
+def test_an_error_is_one_line_and_a_hint(store: Path) -> None:
+    lines = invoke("show", "nothing-like-it").stderr.splitlines()
+
+    assert [line.split(":")[0] for line in lines] == ["Error", "hint"]
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    "name",
+    [
+        FIRST,
+        f"{AGENT}:{FIRST}",
+        FIRST[:6],
+        FIRST[-6:],
+        FIRST[-12:].upper(),
+        f"{AGENT}:{FIRST[:8]}",
+        "Fix the login",
+        "fix the LOGIN",
+    ],
+)
+def test_a_session_is_found_by_id_prefix_suffix_and_title(name: str) -> None:
+    assert in_json("show", name)["session"]["native_session_id"] == FIRST
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("name", [FIRST[:5], FIRST[-5:], FIRST[5:20], "Fix the", "%", "______"])
+def test_a_short_piece_a_middle_or_a_wildcard_is_no_name(name: str) -> None:
+    assert invoke("show", name).exit_code == 4
+
+
+@pytest.mark.usefixtures("store")
+def test_a_sub_agent_is_found_by_its_own_id_and_by_its_full_one() -> None:
+    assert in_json("show", "sub-agent-7")["session"]["class"] == "sub-agent"
+    assert in_json("show", f"{AGENT}:{FIRST}/sub-agent-7")["session"]["class"] == "sub-agent"
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ([], {FIRST, SECOND, "sub-agent-7"}),
+        (["--agent", AGENT], {FIRST, SECOND, "sub-agent-7"}),
+        (["--agent", "nobody"], set()),
+        (["--repo", "shop-api"], {FIRST, "sub-agent-7"}),
+        (["--repo", "acme/shop-api"], {FIRST, "sub-agent-7"}),
+        (["--repo", "api"], set()),
+        (["--branch", "docs"], {SECOND}),
+        (["--branch", "doc"], set()),
+        (["--model", "big"], {FIRST}),
+        (["--class", "automation"], {SECOND}),
+        (["--class", "sub-agent"], {"sub-agent-7"}),
+        (["--outcome", "unknown"], {FIRST, SECOND, "sub-agent-7"}),
+        (["--outcome", "success"], set()),
+        (["--since", "2026-11-16T12:00Z"], {SECOND}),
+        (["--until", "2026-11-16T12:00Z"], {FIRST, "sub-agent-7"}),
+        (["--since", "2027-01-01"], set()),
+        (["--limit", "1"], {SECOND}),
+        (["the docs"], {SECOND}),
+        (["THE DOCS"], {SECOND}),
+        (["%"], set()),
+        (["--repo", "shop-api", "--class", "sub-agent"], {"sub-agent-7"}),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_each_filter_of_sessions_finds_what_it_says(arguments: list[str], found: set[str]) -> None:
+    assert ids(*arguments) == found
+
+
+@pytest.mark.usefixtures("store")
+def test_people_see_sub_agents_only_when_they_ask_for_them() -> None:
+    assert "Look at the login" not in invoke("sessions").output
+    assert "Look at the login" in invoke("sessions", "--all").output
+    assert "Look at the login" in invoke("sessions", "--class", "sub-agent").output
+
+
+@pytest.mark.usefixtures("store")
+def test_sessions_are_listed_newest_first_and_a_cut_list_says_so() -> None:
+    lines = invoke("sessions").output.splitlines()
+    assert [line.rsplit("  ", 1)[-1] for line in lines] == ["Write the docs", "Fix the login"]
+
+    assert "--limit" in invoke("sessions", "--limit", "1").output
+
+
+@pytest.mark.usefixtures("store")
+def test_no_match_is_said_in_words_and_is_no_error() -> None:
+    result = invoke("sessions", "--agent", "nobody")
+
+    assert (result.exit_code, result.output) == (0, "No sessions match\n")
+
+
+@pytest.mark.usefixtures("store")
+def test_a_sub_agent_is_shown_in_its_place_before_the_result_of_the_call() -> None:
+    shown = in_json("show", FIRST)["events"]
+
+    assert [(item["depth"], item["summary"]) for item in shown] == [
+        (0, "Fix the login"),
+        (0, "asked a sub-agent"),
+        (1, "Look at the login"),
+        (1, "I looked"),
+        (0, "it is done"),
+        (0, "All fixed"),
+    ]
+    texts = [line for line in invoke("show", FIRST).output.splitlines() if "looked" in line]
+    assert texts and all(line.startswith("│ ") for line in texts)
+
+
+@pytest.mark.usefixtures("store")
+def test_a_kind_stands_for_its_more_specific_kinds_in_the_whole_tree() -> None:
+    shown = in_json("show", FIRST, "--kind", "assistant_msg")["events"]
+
+    assert [item["summary"] for item in shown] == ["I looked", "All fixed"]
+
+
+@pytest.mark.usefixtures("store")
+def test_tail_shows_the_last_events_only() -> None:
+    shown = in_json("show", FIRST, "--tail", "2")["events"]
+
+    assert [item["summary"] for item in shown] == ["it is done", "All fixed"]
+
+
+@pytest.mark.usefixtures("store")
+def test_raw_is_one_json_object_per_event_with_its_whole_payload() -> None:
+    lines = invoke("show", FIRST, "--raw").stdout.splitlines()
+
+    assert [json.loads(line)["payload"]["text"] for line in lines][0] == "Fix the login"
+    assert len(lines) == 6
+
+
+@pytest.mark.usefixtures("store")
+def test_a_wrong_kind_prints_nothing_of_the_session() -> None:
+    result = invoke("show", FIRST, "--kind", "nonsense")
+
+    assert result.stdout == ""
+    assert "kinds: user_msg" in result.stderr
+
+
+@pytest.mark.usefixtures("store")
+def test_problems_name_file_line_and_reason() -> None:
+    assert "second.jsonl:7  not JSON" in invoke("problems").output
+
+
+@pytest.mark.usefixtures("store")
+def test_status_counts_sub_agents_apart() -> None:
+    (agent,) = in_json("status")["agents"]
+
+    assert (agent["sessions"], agent["sub_agents"]) == (3, 1)
+    assert "2 sessions and 1 sub-agent" in invoke("status").output
+
+
+def test_demo_reads_only_its_samples_and_leaves_nothing(tmp_path: Path) -> None:
+    result = invoke("demo")
+
+    assert result.exit_code == 0
+    assert "recollect show" in result.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def samples_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled samples, for tests that need the command as a process of its own."""
+    folder = tmp_path_factory.mktemp("samples")
+    homes = shutil.copytree(SAMPLES, folder / "homes")
+    roots = [f"{path.name}={path}" for path in homes.iterdir() if path.is_dir()]
+    with open_memory(folder / "store", roots) as memory:
+        memory.sweep()
+    return folder / "store"
+
+
+@pytest.mark.parametrize(("zone", "shown"), [("UTC", "2026-11-15 18:22"), ("Asia/Tokyo", "2026-11-16 03:22")])
+def test_people_see_times_in_their_zone(
+    samples_store: Path, monkeypatch: pytest.MonkeyPatch, zone: str, shown: str
+) -> None:
+    monkeypatch.setenv("TZ", zone)
+
+    output = run(command("sessions"), samples_store).stdout
+
+    assert shown in output
+
+
+def test_programs_see_times_in_utc_whatever_the_zone(samples_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+
+    found = json.loads(run(command("sessions", "--json"), samples_store).stdout)
+
+    assert {session["started_at"][:13] for session in found} == {"2026-11-15T18"}
+
+
+@pytest.mark.parametrize("arguments", [["sessions", "--json"], ["sessions"], ["show", "ee64c483"]], ids=" ".join)
+def test_a_pipe_whose_reader_is_gone_is_no_reason_to_complain(samples_store: Path, arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            command(*arguments),
+            env=os.environ | {"RECOLLECT_HOME": str(samples_store)},
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+
+    assert done.stderr == ""
+
+
+def test_a_terminal_that_takes_only_ascii_gets_an_answer_all_the_same(
+    samples_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii:replace")
+
+    assert run(command("show", "ee64c483"), samples_store).returncode == 0
+
+
+def test_the_version_is_that_of_the_package(samples_store: Path) -> None:
+    assert recollect.__version__ in run(command("--version"), samples_store).stdout
+
+
+def test_moments_of_the_first_and_last_event_are_shown(store: Path) -> None:
+    session = in_json("show", SECOND)["session"]
+
+    assert session["started_at"] == "2026-11-16T19:00:00.000Z"
+    assert at_ms(90_001) - at_ms(90_000) == session["cost"]["wall_clock_s"] * 1000
