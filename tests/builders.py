@@ -112,24 +112,13 @@ def at_ms(number: int) -> int:
 def event(session: str, number: int, kind: str = USER_MSG, text: str | None = None, **fields: Any) -> EventRecord:
     """The nth event of a session; its id, place and time follow from the number unless given."""
     text = f"{kind} {number}" if text is None else text
-    return EventRecord(
-        **{
-            "native_session_id": session,
-            "native_id": f"{session}-{number}",
-            "position": number,
-            "ts_ms": at_ms(number),
-            "kind": kind,
-            "payload": {"text": text},
-            "summary": text[:SUMMARY_CHARS],
-        }
-        | fields
-    )
+    told: dict[str, Any] = {"native_id": f"{session}-{number}", "position": number, "ts_ms": at_ms(number)}
+    return EventRecord(session, kind=kind, payload={"text": text}, summary=text[:SUMMARY_CHARS], **(told | fields))
 
 
 def usage(session: str, usage_id: str, **fields: Any) -> Usage:
-    return Usage(
-        **{"native_session_id": session, "usage_id": usage_id, "ts_ms": at_ms(1), "model": KNOWN_MODEL} | fields
-    )
+    told: dict[str, Any] = {"ts_ms": at_ms(1), "model": KNOWN_MODEL}
+    return Usage(session, usage_id, **(told | fields))
 
 
 def sweep(store: Path, home: Home) -> Memory:

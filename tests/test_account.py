@@ -421,3 +421,10 @@ def test_a_sweep_that_died_before_repositories_were_named_is_made_good_by_the_ne
         memory.sweep()
 
         assert memory.session(f"{AGENT}:s").repo == "shop"
+
+
+def test_a_side_file_may_be_called_what_it_likes(tmp_path: Path, home: Home) -> None:
+    names = ("rewind_to.txt", "other.txt")
+    files = [event("s", n, LIFECYCLE, lane=FILES_LANE, metadata={"file": name}) for n, name in enumerate(names)]
+
+    assert account(tmp_path, home, *files).event_count == 2

@@ -120,7 +120,7 @@ HOSTILE = (
 @pytest.fixture
 def hostile_store(tmp_path: Path, home: Home) -> Path:
     """A session in which everything an agent's log may hold is hostile to a terminal, ids included."""
-    name = f"hostile-{HOSTILE}-hostile"
+    name = f"hostile-{HOSTILE}"
     home.write(
         "h",
         event(name, 1, text=HOSTILE),
@@ -130,7 +130,7 @@ def hostile_store(tmp_path: Path, home: Home) -> Path:
         SessionInfo(name, title=HOSTILE, title_rank=3, cwd=f"/home/{HOSTILE}", git_branch=HOSTILE, model=HOSTILE),
         BadLine(1, 10, HOSTILE, HOSTILE.encode()),
     )
-    home.write("i", event(f"hostile-{HOSTILE}-twin", 1), SessionInfo(f"hostile-{HOSTILE}-twin", title="twin"))
+    home.write("i", event(f"hostile-twin{HOSTILE}", 1), SessionInfo(f"hostile-twin{HOSTILE}", title="twin"))
     sweep(tmp_path / "store", home).close()
     return tmp_path / "store"
 
@@ -414,7 +414,7 @@ def test_tail_shows_the_last_events_only() -> None:
 def test_raw_is_one_json_object_per_event_with_its_whole_payload() -> None:
     lines = invoke("show", FIRST, "--raw").stdout.splitlines()
 
-    assert [json.loads(line)["payload"]["text"] for line in lines][0] == "Fix the login"
+    assert json.loads(lines[0])["payload"]["text"] == "Fix the login"
     assert len(lines) == 6
 
 

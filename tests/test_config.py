@@ -17,11 +17,11 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "recollect"
 
 
-def load(home: Path, toml: str = "", flags: tuple[str, ...] = (), **environment: str) -> Settings:
-    """The settings with this config.toml, as RECOLLECT_HOME moves it."""
+def load(home: Path, toml: str = "", flags: tuple[str, ...] = (), variable: str = "") -> Settings:
+    """The settings with this config.toml, as RECOLLECT_HOME moves it; `variable` is the agent's own."""
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text(toml)
-    return load_settings(roots=flags, environment={"RECOLLECT_HOME": str(home)} | environment)
+    return load_settings(roots=flags, environment={"RECOLLECT_HOME": str(home), VARIABLE: variable})
 
 
 def refused(home: Path, toml: str) -> RecollectError:
@@ -72,7 +72,7 @@ def test_without_settings_every_agent_is_looked_for_in_its_usual_home(home: Path
 
 
 def test_the_agents_own_variable_moves_its_home(home: Path) -> None:
-    assert load(home, **{VARIABLE: "/elsewhere"}).roots[AGENT] == (Path("/elsewhere"),)
+    assert load(home, variable="/elsewhere").roots[AGENT] == (Path("/elsewhere"),)
 
 
 def test_several_homes_of_one_agent_are_all_read(home: Path) -> None:
@@ -82,7 +82,7 @@ def test_several_homes_of_one_agent_are_all_read(home: Path) -> None:
 
 
 def test_the_environment_wins_over_the_settings_file(home: Path) -> None:
-    settings = load(home, f'[agents.{AGENT}]\nroots = ["/of-the-file"]\n', **{VARIABLE: "/of-the-environment"})
+    settings = load(home, f'[agents.{AGENT}]\nroots = ["/of-the-file"]\n', variable="/of-the-environment")
 
     assert settings.roots[AGENT] == (Path("/of-the-environment"),)
 
@@ -90,7 +90,7 @@ def test_the_environment_wins_over_the_settings_file(home: Path) -> None:
 def test_a_flag_wins_over_environment_and_file_and_leaves_other_agents_out(home: Path) -> None:
     toml = f'[agents.{AGENT}]\nroots = ["/of-the-file"]\n'
 
-    settings = load(home, toml, (f"{AGENT}=/flag", f"{AGENT}=/second"), **{VARIABLE: "/of-the-environment"})
+    settings = load(home, toml, (f"{AGENT}=/flag", f"{AGENT}=/second"), variable="/of-the-environment")
 
     assert settings.roots == {AGENT: (Path("/flag"), Path("/second"))}
 

@@ -2,14 +2,14 @@
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.derive import Derived, changes, derive
+from recollect.derive import changes, derive
 from recollect.schema import (
     ASSISTANT_MSG,
     COMPLETION,
@@ -65,30 +65,60 @@ def result(number: int, of: int, kind: str = TOOL_RESULT) -> EventMark:
     return mark(number, kind, role="tool", call_id=f"c{of}")
 
 
+class Seen(NamedTuple):
+    """What an event is, seen from its whole session."""
+
+    kind: str
+    is_retry: bool = False
+    is_abandoned: bool = False
+
+
+def seen(events: Iterable[EventMark]) -> dict[int, Seen]:
+    """Each event (by number) as it stands in the store after deriving."""
+    return {event.id: Seen(event.kind, _has(event, IS_RETRY), _has(event, IS_ABANDONED)) for event in derived(events)}
+
+
+def _has(event: EventMark, flag: int) -> bool:
+    return bool(event.flags & flag)
+
+
+def derived(events: Iterable[EventMark]) -> list[EventMark]:
+    """The events with all changes written."""
+    known = list(events)
+    rows = {change[-1]: change for change in changes(known, derive(known))}
+    return [_with(event, rows[event.id]) if event.id in rows else event for event in known]
+
+
+def _with(event: EventMark, change: tuple[str, str | None, bool, bool, int]) -> EventMark:
+    kind, base, is_retry, is_abandoned, _ = change
+    flags = event.flags & ~(IS_RETRY | IS_ABANDONED) | (IS_RETRY * is_retry) | (IS_ABANDONED * is_abandoned)
+    return event._replace(kind=kind, base_kind=base or kind, flags=flags)
+
+
 def retried(*events: EventMark) -> list[int]:
-    return [event for event, seen in derive(list(events)).items() if seen.is_retry]
+    return [number for number, found in seen(events).items() if found.is_retry]
 
 
 def completed(*events: EventMark) -> list[int]:
-    return [event for event, seen in derive(list(events)).items() if seen.kind == COMPLETION]
+    return [number for number, found in seen(events).items() if found.kind == COMPLETION]
 
 
 def abandoned(*events: EventMark) -> list[int]:
-    return [event for event, seen in derive(list(events)).items() if seen.is_abandoned]
+    return [number for number, found in seen(events).items() if found.is_abandoned]
 
 
 def test_the_same_call_after_its_failure_is_a_retry() -> None:
-    found = derive([call(1, "ls"), result(2, 1, ERROR), call(3, "ls")])
+    found = seen([call(1, "ls"), result(2, 1, ERROR), call(3, "ls")])
 
-    assert found[3] == Derived(RETRY, is_retry=True, is_abandoned=False)
-    assert found[1] == Derived(TOOL_CALL, is_retry=False, is_abandoned=False)
+    assert found[3] == Seen(RETRY, is_retry=True)
+    assert found[1] == Seen(TOOL_CALL)
 
 
 @pytest.mark.parametrize("kind", [TEST_RUN, EDIT])
 def test_a_test_run_or_edit_that_is_a_retry_keeps_its_kind(kind: str) -> None:
-    found = derive([call(1, "x", kind), result(2, 1, ERROR), call(3, "x", kind)])
+    found = seen([call(1, "x", kind), result(2, 1, ERROR), call(3, "x", kind)])
 
-    assert found[3] == Derived(kind, is_retry=True, is_abandoned=False)
+    assert found[3] == Seen(kind, is_retry=True)
 
 
 def test_another_call_after_a_failure_is_no_retry() -> None:
@@ -231,9 +261,9 @@ def test_a_rewind_does_not_reach_into_another_lane() -> None:
 
 
 def test_abandoned_events_keep_their_kind() -> None:
-    found = derive([mark(1, USER_MSG), mark(2, ASSISTANT_MSG), _rewind(3, rewind_to=1)])
+    found = seen([mark(1, USER_MSG), mark(2, ASSISTANT_MSG), _rewind(3, rewind_to=1)])
 
-    assert found[2] == Derived(COMPLETION, is_retry=False, is_abandoned=True)
+    assert found[2] == Seen(COMPLETION, is_abandoned=True)
 
 
 @pytest.mark.parametrize(
@@ -269,18 +299,6 @@ def test_several_first_requests_without_a_parent_are_all_kept() -> None:
     assert abandoned(mark(1, USER_MSG), mark(2, USER_MSG)) == []
 
 
-def _applied(events: Iterable[EventMark], found: dict[int, Derived]) -> list[EventMark]:
-    """The events as they stand in the store after the changes were written."""
-    rows = {change[-1]: change for change in changes(list(events), found)}
-    return [_with(event, rows[event.id]) if event.id in rows else event for event in events]
-
-
-def _with(event: EventMark, change: tuple[str, str | None, bool, bool, int]) -> EventMark:
-    kind, base, is_retry, is_abandoned, _ = change
-    flags = event.flags & ~(IS_RETRY | IS_ABANDONED) | (IS_RETRY * is_retry) | (IS_ABANDONED * is_abandoned)
-    return event._replace(kind=kind, base_kind=base or kind, flags=flags)
-
-
 _metadata = st.none() | st.fixed_dictionaries(
     {}, optional={"rewind_to": st.integers(-2, 20), "rewind_until": st.integers(0, 20), "file": st.just("rewind_to")}
 ).map(lambda told: orjson.dumps(told).decode())
@@ -310,13 +328,13 @@ def _sessions(draw: st.DrawFn) -> list[EventMark]:
 @settings(max_examples=80, deadline=None)
 @given(_sessions())
 def test_no_session_makes_deriving_fail_and_every_event_is_told_of(events: list[EventMark]) -> None:
-    assert set(derive(events)) == {event.id for event in events}
+    assert set(seen(events)) == {event.id for event in events}
 
 
 @settings(max_examples=80, deadline=None)
 @given(_sessions())
 def test_deriving_twice_changes_nothing(events: list[EventMark]) -> None:
-    after = _applied(events, derive(events))
+    after = derived(events)
 
     assert changes(after, derive(after)) == []
 
@@ -328,4 +346,4 @@ def test_the_order_in_which_lanes_are_told_does_not_matter(events: list[EventMar
 
     shuffled = [event for lane in lanes for event in events if event.lane == lane]
 
-    assert derive(shuffled) == derive(events)
+    assert seen(shuffled) == seen(events)

@@ -1,14 +1,16 @@
 """Which files a sweep opens, and what it says of those that are gone, moved or unreadable."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from recollect.adapters import adapters
+from recollect.adapters.protocol import Cursor, EventRecord, Record, SessionInfo, Source, Usage
 from recollect.memory import Memory, open_memory
 from recollect.sweep import SweepReport
-from tests.builders import AGENT, Home, ScriptedAdapter, event
+from tests.builders import AGENT, Home, ScriptedAdapter, event, usage
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +27,7 @@ def home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture
-def memory(tmp_path: Path, home: Home) -> Memory:
+def memory(tmp_path: Path, home: Home) -> Iterator[Memory]:
     with open_memory(tmp_path / "store", [home.flag]) as opened:
         opened.sweep()
         yield opened
@@ -163,7 +165,7 @@ def test_a_file_that_could_not_be_read_is_tried_again_once_it_changes(tmp_path: 
 class _Flaky(ScriptedAdapter):
     """Fails as a reader does that was killed or ran out of memory: not the file's fault."""
 
-    def read(self, source, cursor):  # type: ignore[no-untyped-def]
+    def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:
         raise MemoryError
 
 
@@ -176,3 +178,44 @@ def test_a_failure_that_was_not_the_files_is_tried_again_by_the_next_sweep(
         monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
 
         assert memory.sweep().events_new == 3
+
+
+class _Better(ScriptedAdapter):
+    """A later version that reads the same log with other eyes."""
+
+    def __init__(self) -> None:
+        super().__init__(version=2)
+
+    def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:
+        for record in super().read(source, cursor):
+            if isinstance(record, EventRecord):
+                record.native_id = f"better-{record.native_id}"
+            elif isinstance(record, Usage):
+                record.output_tokens //= 2
+            elif isinstance(record, SessionInfo):
+                record.cwd = "/better"
+            yield record
+
+
+@pytest.fixture
+def reread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
+    """A store that an older version of the adapter filled and a better one has read again."""
+    home = Home(tmp_path / "reread-home")
+    home.write("s", event("s", 1), usage("s", "u", output_tokens=1000), SessionInfo("s", cwd="/worse"))
+    with open_memory(tmp_path / "reread-store", [home.flag]) as memory:
+        memory.sweep()
+        monkeypatch.setitem(adapters(), AGENT, _Better())
+        memory.sweep()
+        yield memory
+
+
+def test_a_better_adapter_replaces_facts_an_older_one_told(reread: Memory) -> None:
+    assert reread.session(f"{AGENT}:s").cwd == "/better"
+
+
+def test_a_better_adapter_replaces_tokens_an_older_one_told(reread: Memory) -> None:
+    assert reread.session(f"{AGENT}:s").cost.output_tokens == 500
+
+
+def test_a_better_adapter_leaves_no_events_that_only_an_older_one_told(reread: Memory) -> None:
+    assert [found.native_id for found in reread.events(reread.session(f"{AGENT}:s"))] == ["better-s-1"]

@@ -1,12 +1,14 @@
 """What tokens cost by the price list."""
 
+from typing import Any
+
 import pytest
 
 from recollect.pricing import estimate_usd
 from tests.builders import BEGIN_MS, KNOWN_MODEL
 
 
-def _estimate(model: str | None = KNOWN_MODEL, ts_ms: int | None = BEGIN_MS, **tokens: int) -> float | None:
+def _estimate(model: str | None = KNOWN_MODEL, *, ts_ms: int | None = BEGIN_MS, **tokens: Any) -> float | None:
     counts = dict.fromkeys(("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"), 0)
     return estimate_usd(model, ts_ms, **(counts | tokens))
 
@@ -16,7 +18,7 @@ def _estimate(model: str | None = KNOWN_MODEL, ts_ms: int | None = BEGIN_MS, **t
     [("input_tokens", 3.0), ("output_tokens", 15.0), ("cache_read_tokens", 0.3), ("cache_write_tokens", 3.75)],
 )
 def test_each_sort_of_token_has_its_own_price(sort: str, dollars_per_million: float) -> None:
-    assert _estimate(**{sort: 10_000}) == pytest.approx(dollars_per_million / 100)
+    assert _estimate(KNOWN_MODEL, **{sort: 10_000}) == pytest.approx(dollars_per_million / 100)
 
 
 def test_sorts_of_tokens_add_up() -> None:

@@ -4,16 +4,16 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from recollect.clock import now_ms
-from recollect.derive import Derived, changes, derive, told_better
+from recollect.derive import Marks, changes, derive, told_better
+from recollect.kinship import Kinship
 from recollect.pricing import estimate_usd
 from recollect.schema import (
     ASSISTANT_MSG,
-    COMPLETION,
     HUMAN,
     PROMPTS_ONLY,
     SCHEMA_VERSION,
@@ -21,11 +21,10 @@ from recollect.schema import (
     UNKNOWN,
     USER_MSG,
     WARM_UP,
-    session_uid,
 )
 from recollect.store import Store
 from recollect.store.sessions import SessionRow, SourceOfSession
-from recollect.store.streams import EventMark, Relations, StreamName, UsageMark
+from recollect.store.streams import EventMark, StreamName, UsageMark
 
 TITLE_CHARS = 80
 DEFAULT_TASK_PATTERNS = (
@@ -33,6 +32,7 @@ DEFAULT_TASK_PATTERNS = (
     r"(?<![\w/&])#\d+\b",
 )
 _ROWS_AT_ONCE = 200
+_MESSAGES = (USER_MSG, ASSISTANT_MSG)  # a completion is an assistant_msg at base
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,84 +46,28 @@ class AccountRules:
 
 def account_for(store: Store, rules: AccountRules, advance: Callable[[int, int], None]) -> list[str]:
     """Bring the row of every dirty session up to date; return the uids of those that have one."""
-    family = _Family(store)
-    dirty = _with_relatives(store, family)
+    kinship = Kinship(store)
+    dirty = _with_relatives(store, kinship)
     written: list[str] = []
     for start in range(0, len(dirty), _ROWS_AT_ONCE):
         streams = dirty[start : start + _ROWS_AT_ONCE]
-        rows = [row for stream in streams if (row := _row(store, family, rules, stream)) is not None]
-        store.sessions.put(rows)
+        accounts = [account for stream in streams if (account := _account(store, kinship, rules, stream)) is not None]
+        store.streams.set_marks([mark for account in accounts for mark in account.marks])
+        store.sessions.put([(account.row, account.sources) for account in accounts])
         store.streams.set_dirty([stream.id for stream in streams], False)
-        written += [row.session_uid for row, _ in rows]
+        written += [account.row.session_uid for account in accounts]
         advance(start + len(streams), len(dirty))
     return written
 
 
-def _with_relatives(store: Store, family: "_Family") -> list[StreamName]:
+def _with_relatives(store: Store, kinship: "Kinship") -> list[StreamName]:
     """Dirty sessions with their sub-agents and roots: money and names are shared among them."""
     dirty = store.streams.dirty()
-    related = {relative for stream in dirty for relative in family.relatives(stream)}
+    related = {relative for stream in dirty for relative in kinship.household(stream)}
     related -= {stream.id for stream in dirty}
     if related:
         store.streams.set_dirty(related, True)
     return store.streams.dirty()
-
-
-class _Family:
-    """Who spawned and who forked whom, as far as it is asked about."""
-
-    def __init__(self, store: Store) -> None:
-        self._streams = store.streams
-        self._known: dict[tuple[str, str], Relations] = {}
-
-    def _relations(self, agent: str, native_id: str) -> Relations:
-        if (agent, native_id) not in self._known:
-            self._known[agent, native_id] = self._streams.relations(agent, native_id)
-        return self._known[agent, native_id]
-
-    def parent(self, agent: str, native_id: str) -> str | None:
-        return self._relations(agent, native_id).parent
-
-    def root(self, agent: str, native_id: str) -> str:
-        """The session at the top: told, or found by climbing; a cycle of claims ends."""
-        current = native_id
-        for _ in range(32):
-            told = self._relations(agent, current)
-            above = told.root or told.parent
-            if above is None or above == current:
-                break
-            current = above
-        return current
-
-    def uid(self, agent: str, native_id: str) -> str:
-        root = self.root(agent, native_id)
-        is_named_after_root = native_id == root or native_id.startswith(f"{root}/")
-        return session_uid(agent, native_id if is_named_after_root else f"{root}/{native_id}")
-
-    def children(self, agent: str, native_id: str) -> list[int]:
-        found = (self._streams.find(agent, child) for child in self._streams.spawned(agent, native_id))
-        return [child for child in found if child is not None]
-
-    def root_stream(self, stream: StreamName) -> int | None:
-        return self._streams.find(stream.agent, self.root(stream.agent, stream.native_id))
-
-    def relatives(self, stream: StreamName) -> set[int]:
-        """The session's root and parent, and all it spawned, directly or not."""
-        agent, names = stream.agent, {self.root(stream.agent, stream.native_id)}
-        names |= {self.parent(agent, stream.native_id) or stream.native_id}
-        waiting = [stream.native_id]
-        while waiting:
-            spawned = set(self._streams.spawned(agent, waiting.pop())) - names
-            names |= spawned
-            waiting += spawned
-        found = {self._streams.find(agent, name) for name in names}
-        return {relative for relative in found if relative is not None and relative != stream.id}
-
-    def originals(self, stream: StreamName) -> set[int]:
-        """Sessions whose running totals this one may have taken over."""
-        base = self._relations(stream.agent, stream.native_id).base
-        found = self._streams.find(stream.agent, base) if base else None
-        return self._streams.copied_from(stream.id) | ({found} if found is not None else set())
 
 
 @dataclass(slots=True)
@@ -160,41 +104,46 @@ class _Money:
     is_estimate: bool
 
 
-def _row(
-    store: Store, family: _Family, rules: AccountRules, stream: StreamName
-) -> tuple[SessionRow, list[SourceOfSession]] | None:
+class _Account(NamedTuple):
+    """A session's new row, its sources, and what must be marked on its events."""
+
+    row: SessionRow
+    sources: list[SourceOfSession]
+    marks: list[tuple[str, str | None, bool, bool, int]]
+
+
+def _account(store: Store, kinship: Kinship, rules: AccountRules, stream: StreamName) -> _Account | None:
     events = store.streams.events(stream.id)
     if doubled := set(told_better(events)):
         store.streams.drop_events(sorted(doubled))
         events = [event for event in events if event.id not in doubled]
     if not events:
         return None
-    derived = derive(events)
-    store.streams.set_marks(changes(events, derived))
+    marks = derive(events)
     facts = _facts(store.streams.infos(stream.agent, stream.native_id))
     own = [event for event in events if event.copy_of is None] or events
-    sources = [
-        SourceOfSession(mark.host, mark.path, mark.size, mark.gone_ms) for mark in store.streams.sources(stream.id)
-    ]
-    money = _money(store, family, stream, own)
-    return _session_row(family, rules, stream, facts, events, own, derived, money, sources), sources
+    told = store.streams.sources(stream.id)
+    sources = [SourceOfSession(mark.host, mark.path, mark.size, mark.gone_ms) for mark in told]
+    money = _money(store, kinship, stream, own)
+    row = _session_row(kinship, rules, stream, facts, events, own, marks, money, sources)
+    return _Account(row, sources, changes(events, marks))
 
 
 def _session_row(
-    family: _Family,
+    kinship: Kinship,
     rules: AccountRules,
     stream: StreamName,
     facts: _Facts,
     events: list[EventMark],
     own: list[EventMark],
-    derived: dict[int, Derived],
+    marks: Marks,
     money: _Money,
     sources: list[SourceOfSession],
 ) -> SessionRow:
     agent, native_id = stream.agent, stream.native_id
     times = [event.ts_ms for event in own if event.ts_ms is not None]
     started, ended = (min(times), max(times)) if times else (None, None)
-    parent = family.parent(agent, native_id)
+    parent = kinship.relations(agent, native_id).parent
     base = facts.first.get("base_native_id")
     prompt = _first_prompt(events)
     # A session of copies only has no work of its own to count.
@@ -202,10 +151,10 @@ def _session_row(
     return SessionRow(
         agent=agent,
         native_session_id=native_id,
-        session_uid=family.uid(agent, native_id),
-        root_session_uid=family.uid(agent, family.root(agent, native_id)),
-        parent_session_uid=family.uid(agent, parent) if parent else None,
-        base_session_uid=family.uid(agent, base) if base else None,
+        session_uid=kinship.uid(agent, native_id),
+        root_session_uid=kinship.uid(agent, kinship.root(agent, native_id)),
+        parent_session_uid=kinship.uid(agent, parent) if parent else None,
+        base_session_uid=kinship.uid(agent, base) if base else None,
         base_end=facts.first.get("base_end"),
         session_class=_session_class(facts, parent),
         group="main",
@@ -234,8 +183,8 @@ def _session_row(
         usd_is_estimate=money.is_estimate,
         wall_clock_ms=ended - started if started is not None and ended is not None else None,
         turns=sum(event.base_kind == USER_MSG for event in counted),
-        retries=sum(derived[event.id].is_retry for event in counted),
-        message_count=sum(derived[event.id].kind in (USER_MSG, ASSISTANT_MSG, COMPLETION) for event in events),
+        retries=sum(marks.is_retry(event) for event in counted),
+        message_count=sum(event.base_kind in _MESSAGES for event in events),
         event_count=len(events),
         task_ref=_task_ref(rules, facts.last.get("git_branch"), events, prompt),
         content_hash=content_hash(events),
@@ -279,18 +228,16 @@ def _task_ref(rules: AccountRules, branch: str | None, events: list[EventMark], 
     return None
 
 
-def _money(store: Store, family: _Family, stream: StreamName, own: list[EventMark]) -> _Money:
+def _money(store: Store, kinship: Kinship, stream: StreamName, own: list[EventMark]) -> _Money:
     usage = [mark for mark in store.streams.usage(stream.id) if not mark.is_copy]
     tokens = _tokens(usage)
     if any(mark.includes_sub_agents for mark in usage):
-        below = _tokens(
-            [mark for child in family.children(stream.agent, stream.native_id) for mark in store.streams.usage(child)]
-        )
+        below = _tokens([mark for child in kinship.spawned(stream) for mark in store.streams.usage(child)])
         tokens = tuple(max(0, mine - theirs) for mine, theirs in zip(tokens, below, strict=True))
-    root = family.root_stream(stream)
+    root = kinship.find(stream.agent, kinship.root(stream.agent, stream.native_id))
     if root is not None and root != stream.id and store.streams.cost_totals(root):
         return _Money(tokens, None, False)  # the root's own figure has it already
-    told = _told_usd(store, family, stream, own)
+    told = _told_usd(store, kinship, stream, own)
     if told is not None:
         return _Money(tokens, told, False)
     return _Money(tokens, *_usd_of(usage))
@@ -304,7 +251,7 @@ def _tokens(usage: Iterable[UsageMark]) -> Any:
     return tuple(sums)
 
 
-def _told_usd(store: Store, family: _Family, stream: StreamName, own: list[EventMark]) -> float | None:
+def _told_usd(store: Store, kinship: Kinship, stream: StreamName, own: list[EventMark]) -> float | None:
     """The agent's running totals, less what they had reached in the session this one was forked from."""
     totals = store.streams.cost_totals(stream.id)
     if not totals:
@@ -313,7 +260,7 @@ def _told_usd(store: Store, family: _Family, stream: StreamName, own: list[Event
     for total in totals:
         highest[total.ledger] = max(total.usd, highest.get(total.ledger, 0.0))
     begun = min((event.ts_ms for event in own if event.ts_ms is not None), default=0)
-    for original in family.originals(stream):
+    for original in kinship.originals(stream):
         taken: dict[str, float] = {}
         for total in store.streams.cost_totals(original):
             if total.ts_ms is not None and total.ts_ms <= begun:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 
 import orjson
 
@@ -33,12 +34,20 @@ _CALLS = frozenset({TOOL_CALL, TEST_RUN, EDIT})
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
-    """An event's kind and marks as the whole session makes them."""
+class Marks:
+    """What the whole session makes of its events, as sets of their ids."""
 
-    kind: str
-    is_retry: bool
-    is_abandoned: bool
+    retries: set[int]
+    completions: set[int]
+    abandoned: set[int]
+
+    def is_retry(self, event: EventMark) -> bool:
+        return event.id in self.retries or bool(event.flags & TOLD_RETRY)
+
+    def kind(self, event: EventMark) -> str:
+        if event.id in self.completions:
+            return COMPLETION
+        return RETRY if event.base_kind == TOOL_CALL and self.is_retry(event) else event.base_kind
 
 
 def told_better(events: list[EventMark]) -> list[int]:
@@ -54,37 +63,29 @@ def told_better(events: list[EventMark]) -> list[int]:
     return [event.id for event in events if event.lane in doubled]
 
 
-def derive(events: list[EventMark]) -> dict[int, Derived]:
-    """What each event (by id) is, seen from its whole session. `events` are in reading order."""
+def derive(events: list[EventMark]) -> Marks:
+    """Retries, completions and what was left behind. `events` are in reading order."""
     retries, completions = set[int](), set[int]()
-    for _, lane in groupby(events, key=lambda event: event.lane):
+    for _, lane in groupby(events, key=attrgetter("lane")):
         in_lane = list(lane)
         retries |= set(_retries(in_lane))
         completions |= set(_completions(in_lane))
-    abandoned = _abandoned(events)
-    return {event.id: _derived(event, retries, completions, abandoned) for event in events}
+    return Marks(retries, completions, _behind_markers(events) | _behind_siblings(events))
 
 
-def changes(events: list[EventMark], derived: dict[int, Derived]) -> list[tuple[str, str | None, bool, bool, int]]:
+def changes(events: list[EventMark], marks: Marks) -> list[tuple[str, str | None, bool, bool, int]]:
     """The rows to write: only events whose kind or marks are not yet as derived."""
     changed = []
     for event in events:
-        now = derived[event.id]
-        before = Derived(event.kind, bool(event.flags & IS_RETRY), bool(event.flags & IS_ABANDONED))
-        if now != before:
-            base = event.base_kind if event.base_kind != now.kind else None
-            changed.append((now.kind, base, now.is_retry, now.is_abandoned, event.id))
+        kind, is_retry, is_abandoned = marks.kind(event), marks.is_retry(event), event.id in marks.abandoned
+        if (kind, is_retry, is_abandoned) != (
+            event.kind,
+            bool(event.flags & IS_RETRY),
+            bool(event.flags & IS_ABANDONED),
+        ):
+            base = event.base_kind if event.base_kind != kind else None
+            changed.append((kind, base, is_retry, is_abandoned, event.id))
     return changed
-
-
-def _derived(event: EventMark, retries: set[int], completions: set[int], abandoned: set[int]) -> Derived:
-    kind = event.base_kind
-    is_retry = event.id in retries or bool(event.flags & TOLD_RETRY)
-    if event.id in completions:
-        kind = COMPLETION
-    elif is_retry and kind == TOOL_CALL:
-        kind = RETRY
-    return Derived(kind, is_retry, event.id in abandoned)
 
 
 def _retries(lane: list[EventMark]) -> Iterator[int]:
@@ -133,10 +134,6 @@ def _leaves_answer(event: EventMark) -> bool:
     return event.base_kind in (LIFECYCLE, THINKING) or is_users_shell
 
 
-def _abandoned(events: list[EventMark]) -> set[int]:
-    return _behind_markers(events) | _behind_siblings(events)
-
-
 def _behind_markers(events: list[EventMark]) -> set[int]:
     """Events between the point a rewind went back to and the rewind itself."""
     found: set[int] = set()
@@ -157,22 +154,26 @@ def _is_behind(event: EventMark, marker: EventMark, told: dict[str, int]) -> boo
 
 def _behind_siblings(events: list[EventMark]) -> set[int]:
     """Of several requests that follow the same event only the last was gone on with."""
+    requests: dict[bytes, list[EventMark]] = defaultdict(list)
+    for event in events:
+        if event.base_kind == USER_MSG and event.parent_uid is not None:
+            requests[event.parent_uid].append(event)
+    dead = [
+        request
+        for siblings in requests.values()
+        if len(siblings) > 1
+        for request in sorted(siblings, key=attrgetter("position"))[:-1]
+    ]
+    return _descendants(dead, events) if dead else set()
+
+
+def _descendants(above: Iterable[EventMark], events: list[EventMark]) -> set[int]:
     children: dict[bytes, list[EventMark]] = defaultdict(list)
     for event in events:
         if event.parent_uid is not None:
             children[event.parent_uid].append(event)
-    dead = [
-        request
-        for siblings in children.values()
-        if len(requests := [event for event in siblings if event.base_kind == USER_MSG]) > 1
-        for request in sorted(requests, key=lambda event: event.position)[:-1]
-    ]
-    return _descendants(dead, children)
-
-
-def _descendants(events: Iterable[EventMark], children: dict[bytes, list[EventMark]]) -> set[int]:
     seen: set[int] = set()
-    waiting = list(events)
+    waiting = list(above)
     while waiting:
         event = waiting.pop()
         # A rewind's own mark follows what it leaves behind, but is no part of it.

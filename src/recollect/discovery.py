@@ -55,7 +55,18 @@ def _compare(
             found.tasks.append(task)
     if present:  # a folder that is suddenly empty is an unmounted disk, not a clean-up
         gone = (source for source in missing.values() if source.gone_ms is None)
-        found.gone += [source.id for source in gone if not os.path.lexists(source.row.path)]
+        found.gone += [source.id for source in gone if _is_missing(source.row.path)]
+
+
+def _is_missing(path: str) -> bool:
+    """Whether a file is really not there, and not only out of reach."""
+    try:
+        Path(path).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _sources(adapter: Adapter, root: Path) -> Iterator[tuple[Source, os.stat_result]]:

@@ -54,13 +54,27 @@ class Task(NamedTuple):
 
 
 def read_batches(adapter: Adapter, task: Task) -> Iterator[Batch]:
-    """Yield what is new in a source, cut at the adapter's checkpoints."""
+    """Yield what is new in a source, cut at the adapter's checkpoints.
+
+    Only the last batch has the file's signature: until it is stored, the file counts as changed.
+    """
     builder = _Builder(adapter.agent, adapter.version)
+    waiting: Batch | None = None
     for record in adapter.read(task.source, _cursor(task)):
-        if record.__class__ is Checkpoint:
-            yield builder.take(record, task.row)
+        if isinstance(record, Checkpoint):
+            if waiting is not None:
+                yield waiting
+            waiting = builder.take(record, unsettled(task.row))
         else:
             builder.add(record)
+    if waiting is not None:
+        waiting.source = waiting.source._replace(mtime_ns=task.row.mtime_ns)
+        yield waiting
+
+
+def unsettled(row: SourceRow) -> SourceRow:
+    """A source that the next sweep must open again, whatever its file looks like then."""
+    return row._replace(mtime_ns=-1)
 
 
 def _cursor(task: Task) -> Cursor | None:

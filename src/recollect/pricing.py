@@ -27,17 +27,21 @@ def estimate_usd(
     rates = None if model is None else _rates(model, None if ts_ms is None else ts_ms // _DAY_MS)
     if rates is None:
         return None
-    counts = (input_tokens, cache_read_tokens, cache_write_tokens, output_tokens)
+    fresh, read, written, output = rates
     context = input_tokens + cache_read_tokens + cache_write_tokens
-    return sum(count * _rate_at(rate, context) for count, rate in zip(counts, rates, strict=True)) / _MILLION
+    usd = input_tokens * _rate_at(fresh, context) + cache_read_tokens * _rate_at(read, context)
+    usd += cache_write_tokens * _rate_at(written, context) + output_tokens * _rate_at(output, context)
+    return usd / _MILLION
 
 
 def _rate_at(rate: Rate, context: int) -> float:
+    if len(rate) == 1:
+        return rate[0][1]
     return next(price for start, price in reversed(rate) if context > start or start == 0)
 
 
 @cache
-def _rates(model: str, day: int | None) -> tuple[Rate, ...] | None:
+def _rates(model: str, day: int | None) -> tuple[Rate, Rate, Rate, Rate] | None:
     """Rates of fresh input, cache reads, cache writes and output on a day (days since 1970; None is today)."""
     info = _model(model)
     if info is None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from recollect.adapters import get_adapter
 from recollect.errors import RecollectError
-from recollect.ingest import Task, read_batches
+from recollect.ingest import Task, read_batches, unsettled
 from recollect.store.batch import Batch
 
 WORKER_BYTES = 8 * 1024 * 1024  # below this much to read, starting processes costs more than it gains
@@ -101,8 +101,9 @@ class _Crew:
                 while not isinstance(result := connection.recv(), Finished | Failure):
                     self._put(result)
                 self._put(result)
-            except (EOFError, BrokenPipeError, ConnectionResetError):
-                self._put(Failure(task, "the reading process died"))
+            except (EOFError, OSError):
+                # Not the file's fault, as far as anyone knows: the next sweep tries it again.
+                self._put(Failure(task._replace(row=unsettled(task.row)), "the reading process died"))
                 return self._next_task()
             task = self._next_task()
         return None
@@ -127,9 +128,11 @@ def _process() -> Iterator[Connection]:
     command = [sys.executable, "-P", "-m", "recollect.reader_process", str(theirs.fileno())]
     with theirs:
         process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
-    with Connection(ours.detach()) as connection:
-        yield connection
-    process.wait()
+    try:
+        with Connection(ours.detach()) as connection:
+            yield connection
+    finally:
+        process.wait()
 
 
 def serve(connection: Connection) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import apsw
@@ -19,9 +20,9 @@ def _mode(path: Path) -> int:
 
 
 @pytest.fixture
-def lax_umask() -> object:
+def lax_umask() -> Iterator[None]:
     before = os.umask(0)
-    yield before
+    yield
     os.umask(before)
 
 

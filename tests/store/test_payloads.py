@@ -12,7 +12,8 @@ from recollect.errors import StoreDamaged
 from recollect.store import Store, open_store
 from recollect.store.batch import FRAME_BYTES
 from recollect.store.events import INLINE_BYTES
-from tests.store.rows import AGENT, SESSION, batch, held, new_store, noise, put
+from tests.builders import AGENT
+from tests.store.rows import SESSION, batch, held, new_store, noise, put
 
 
 def _pack(store: Store) -> Path:
@@ -57,7 +58,7 @@ def test_a_small_frame_lies_in_the_database_and_a_large_one_in_a_pack(tmp_path: 
     seed=st.integers(0, 1000),
 )
 def test_payloads_of_several_batches_are_byte_equal_after_reopening(sizes: list[list[int]], seed: int) -> None:
-    wanted = {}
+    wanted: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         with new_store(Path(folder)) as store:
             for number, batch_sizes in enumerate(sizes):

@@ -98,10 +98,6 @@ class Memory:
         """Remember a record that made events."""
         _keep(self._leaves, uuid, session, KEPT_LEAVES)
 
-    def is_repeated(self, uuid: str, session: str) -> bool:
-        """Whether a record was written a moment ago already, as happens when a session is resumed."""
-        return self._leaves.get(uuid) == session
-
     def find_leaf(self, uuid: str | None) -> str | None:
         return self._leaves.get(uuid) if uuid is not None else None
 

@@ -242,9 +242,6 @@ class Transcript:
         if isinstance(line.message, Message) and line.message.content is None:
             join_spread_text(line, raw)
         place = self._place(line, offset, is_lossy)
-        if self.memory.is_repeated(place.native_id, place.session):
-            self.memory.skip("repeated record")
-            return []
         events, records = self._told(line, place, raw)
         if events:
             self.memory.remember(place.native_id, place.session)

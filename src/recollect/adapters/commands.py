@@ -94,8 +94,8 @@ def parse_time_ms(value: Any) -> int | None:
 
 
 def positive_int(value: Any) -> int:
-    """A count as told by a log; 0 for what is no count and for what no 64-bit column takes."""
-    return value if isinstance(value, int) and 0 < value < 2**63 else 0
+    """A count as told by a log; 0 for what is no count, or larger than any a sum of them could hold."""
+    return value if isinstance(value, int) and 0 < value <= 10**12 else 0
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from recollect.store import migrations
 from recollect.store.events import Events
 from recollect.store.sessions import Sessions
 from recollect.store.sources import Sources
-from recollect.store.sqlite import Database
+from recollect.store.sqlite import Database, is_full
 from recollect.store.streams import Streams
 
 
@@ -72,7 +72,8 @@ def open_store(folder: Path, *, create: bool = False) -> Store:
         raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
     if create:
         _make_private_folder(folder)
-    return Store(folder, read_only=not os.access(folder, os.W_OK) and not create)
+        return Store(folder)
+    return Store(folder, read_only=not os.access(folder, os.W_OK) or is_full(folder))
 
 
 def _make_private_folder(folder: Path) -> None:

@@ -22,6 +22,8 @@ from recollect.store.sqlite import Database
 
 INLINE_BYTES = 32 * 1024  # a frame up to this size lies in the database: thousands of tiny packs cost more
 
+_UIDS_AT_ONCE = 500
+_UID = EventRow._fields.index("event_uid")
 _REPLACED = EventRow._fields[2:]  # all but seq and event_uid, by which others know the event
 
 
@@ -222,17 +224,20 @@ def _sort_out(
     connection: apsw.Connection, rows: list[tuple[Any, ...]]
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Tell new events from those already held, and from those that replace what is held."""
+    known = _find_stored(connection, [row[_UID] for row in rows])
+    if not known:
+        return rows, []
     fresh: list[tuple[Any, ...]] = []
     replacing: list[tuple[Any, ...]] = []
     for row in map(EventRow._make, rows):
-        stored = _find_stored(connection, row.event_uid)
+        stored = known.get(row.event_uid)
         if stored is None:
             fresh.append(row._replace(seq=len(fresh)))
         elif stored.reader < row.reader or (stored.flags & IS_PROVISIONAL and _differs(stored, row)):
             replacing.append(row)
         elif stored.payload_hash != row.payload_hash and not row.flags & IS_PROVISIONAL:
             uid = second_uid(row.event_uid, row.payload_hash)
-            fresh += [] if _find_stored(connection, uid) else [row._replace(event_uid=uid, seq=len(fresh))]
+            fresh += [] if _find_stored(connection, [uid]) else [row._replace(event_uid=uid, seq=len(fresh))]
     return fresh, replacing
 
 
@@ -245,10 +250,15 @@ def second_uid(event_uid: bytes, payload_hash: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(event_uid, payload_hash, strict=True))
 
 
-def _find_stored(connection: apsw.Connection, event_uid: bytes) -> Stored | None:
-    for found in connection.execute("SELECT payload_hash, flags, reader FROM events WHERE event_uid = ?", (event_uid,)):
-        return Stored(*found)
-    return None
+def _find_stored(connection: apsw.Connection, uids: list[bytes]) -> dict[bytes, Stored]:
+    """Those of the events that are held."""
+    found: dict[bytes, Stored] = {}
+    for start in range(0, len(uids), _UIDS_AT_ONCE):
+        some = uids[start : start + _UIDS_AT_ONCE]
+        marks = ", ".join("?" * len(some))
+        sql = f"SELECT event_uid, payload_hash, flags, reader FROM events WHERE event_uid IN ({marks})"
+        found |= {row[0]: Stored(*row[1:]) for row in connection.execute(sql, some)}
+    return found
 
 
 def _repacked(batch: StreamBatch, rows: list[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], list[Frame]]:

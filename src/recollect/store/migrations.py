@@ -79,7 +79,6 @@ _CACHE_1 = (
         is_copy INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (stream, usage_id)
     ) WITHOUT ROWID""",
-    "CREATE INDEX usage_by_id ON usage (usage_id)",
     """CREATE TABLE cost_totals (
         stream INTEGER NOT NULL,
         ledger TEXT NOT NULL,

@@ -23,7 +23,8 @@ def pack_path(folder: Path, agent: str, native_id: str, generation: int) -> Path
 def append(path: Path, known_bytes: int, frames: Sequence[bytes]) -> None:
     """Add frames behind the pack's first `known_bytes`; `make_durable` must follow before a commit."""
     if known_bytes == 0:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (path.parent.parent, path.parent):  # `parents=True` would give the upper one any mode
+            folder.mkdir(mode=0o700, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _cut_to(fd, path, known_bytes)

@@ -105,7 +105,8 @@ class Sources:
         rows = self._database.rows(
             "SELECT s.agent, s.path, p.line, p.offset, p.reason, p.raw, p.found_ms"
             " FROM problems p JOIN sources s ON s.id = p.source"
-            " UNION ALL SELECT agent, path, NULL, NULL, failure, x'', read_ms FROM sources WHERE failure IS NOT NULL"
+            " UNION ALL SELECT agent, path, NULL, NULL, failure, x'', read_ms FROM sources"
+            " WHERE failure IS NOT NULL AND gone_ms IS NULL"
             " ORDER BY 1, 2, 4"
         )
         return [SkippedLine(*row) for row in rows]

@@ -18,6 +18,7 @@ from recollect.store.locks import write_lock
 APPLICATION_ID = 0x52636C74  # "Rclt"
 OLDEST_SQLITE = (3, 51, 3)  # 3.7.0 to 3.51.2 have a WAL race that corrupts
 CHECKSUM_RESERVE_BYTES = 8  # room for apsw's checksums in each page: cannot be added later
+SHARED_INDEX_BYTES = 64 * 1024
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
 )
@@ -31,7 +32,9 @@ _PRAGMAS = (
     ("cell_size_check", 1),
     ("mmap_size", 0),
     ("journal_size_limit", 64 * 1024 * 1024),
-    ("wal_autocheckpoint", 4000),  # pages: each checkpoint waits for the disk, and a first import makes many
+    # A first import touches all of its indexes all the time: with the defaults it takes three times as long.
+    ("wal_autocheckpoint", 12_000),
+    ("cache_size", -48 * 1024),
     ("temp_store", 2),
 )
 
@@ -44,13 +47,15 @@ class Database:
         self._migrations = migrations
         self.read_only = read_only
         self.connection = _connect(path, read_only=read_only)
+        if read_only or not self._is_new():
+            self._check_version()  # before anything is changed in a file that may be somebody else's
         if not read_only:
             self._prepare(synchronous)
-        self._check_version()
+            self._check_version()
 
     def _prepare(self, synchronous: str) -> None:
         with translated(self.path), write_lock(self.path.parent):
-            if self._version() == 0 and not _tables(self.connection):
+            if self._is_new():
                 self.connection.reserve_bytes(reserve=CHECKSUM_RESERVE_BYTES)
                 self.connection.pragma("auto_vacuum", 2)
                 self.connection.pragma("application_id", APPLICATION_ID)
@@ -69,6 +74,11 @@ class Database:
             with self.connection:
                 migration(self.connection)
                 self.connection.pragma("user_version", number)
+
+    def _is_new(self) -> bool:
+        with translated(self.path):
+            tables = self.connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get
+            return tables is None and self._version() == 0
 
     def _version(self) -> int:
         return int(self.connection.pragma("user_version"))
@@ -145,7 +155,7 @@ def _connect_read_only(path: Path) -> apsw.Connection:
 
     `immutable` ignores the write-ahead log, so it is right only when there is none left to read.
     """
-    if os.access(path.parent, os.W_OK):
+    if os.access(path.parent, os.W_OK) and not is_full(path.parent):
         return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size:
@@ -154,6 +164,12 @@ def _connect_read_only(path: Path) -> apsw.Connection:
             "run `recollect sweep` where it is writable",
         )
     return apsw.Connection(f"file:{path}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+
+
+def is_full(folder: Path) -> bool:
+    """Whether not even the small file is to be had that SQLite shares among its readers."""
+    space = os.statvfs(folder)
+    return space.f_bavail * space.f_frsize < SHARED_INDEX_BYTES or (space.f_files > 0 and space.f_favail == 0)
 
 
 def _create_private(path: Path) -> None:
@@ -189,10 +205,6 @@ def file_system_type(folder: Path) -> str | None:
         if len(point) >= len(best) and folder.resolve().is_relative_to(point):
             best, kind = point, rest.split(" ")[0]
     return kind
-
-
-def _tables(connection: apsw.Connection) -> bool:
-    return any(connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1"))
 
 
 @contextmanager

@@ -137,26 +137,35 @@ class Streams:
         )
         return [orjson.loads(info) for (info,) in rows]
 
+    def names(self) -> dict[tuple[str, str], int]:
+        """The streams of all sessions, by agent and native id."""
+        rows = self._database.iter_rows("SELECT id, agent, native_id FROM streams")
+        return {(agent, native_id): stream for stream, agent, native_id in rows}
+
     def relations(self, agent: str, native_id: str) -> Relations:
         """What a session says of its origin: the first source that says anything counts, in a stable order."""
-        rows = self._database.rows(
-            "SELECT i.parent_native_id, i.root_native_id, i.base_native_id, i.born_ms FROM infos i"
-            " JOIN sources s ON s.id = i.source WHERE i.agent = ? AND i.native_id = ? ORDER BY s.kind, s.host, s.path",
-            (agent, native_id),
+        return self._relations(" AND i.agent = ? AND i.native_id = ?", (agent, native_id)).get(
+            (agent, native_id), Relations(None, None, None, None)
         )
-        columns = zip(*rows, strict=True) if rows else ((),) * len(Relations._fields)
-        told = [next((value for value in column if value not in (None, native_id)), None) for column in columns]
-        return Relations(*told)
 
-    def descendants(self, agent: str, native_id: str) -> list[str]:
-        """Sessions that name this one as their parent, root or base."""
-        rows = self._database.rows(
-            "SELECT native_id FROM infos WHERE agent = ?1 AND parent_native_id = ?2 UNION"
-            " SELECT native_id FROM infos WHERE agent = ?1 AND root_native_id = ?2 UNION"
-            " SELECT native_id FROM infos WHERE agent = ?1 AND base_native_id = ?2",
-            (agent, native_id),
+    def all_relations(self) -> dict[tuple[str, str], Relations]:
+        return self._relations("", ())
+
+    def _relations(self, condition: str, bindings: Sequence[Any]) -> dict[tuple[str, str], Relations]:
+        rows = self._database.iter_rows(
+            "SELECT i.agent, i.native_id, i.parent_native_id, i.root_native_id, i.base_native_id, i.born_ms"
+            " FROM infos i JOIN sources s ON s.id = i.source"
+            f" WHERE coalesce(i.parent_native_id, i.root_native_id, i.base_native_id, i.born_ms) IS NOT NULL{condition}"
+            " ORDER BY s.kind, s.host, s.path",
+            bindings,
         )
-        return [name for (name,) in rows if name != native_id]
+        found: dict[tuple[str, str], Relations] = {}
+        for agent, native_id, *told in rows:
+            known: Sequence[Any] = found.get((agent, native_id)) or (None,) * len(told)
+            news = [value if value != native_id else None for value in told]
+            merged = [new if old is None else old for old, new in zip(known, news, strict=True)]
+            found[agent, native_id] = Relations._make(merged)
+        return found
 
     def spawned(self, agent: str, native_id: str) -> list[str]:
         """Sessions that name this one as their parent."""
@@ -164,6 +173,17 @@ class Streams:
             "SELECT DISTINCT native_id FROM infos WHERE agent = ? AND parent_native_id = ?", (agent, native_id)
         )
         return [name for (name,) in rows if name != native_id]
+
+    def descendants(self, agent: str, native_id: str) -> list[int]:
+        """Streams of sessions that name this one as their parent, root or base."""
+        rows = self._database.rows(
+            "SELECT s.id FROM streams s WHERE s.agent = ?1 AND s.native_id <> ?2 AND s.native_id IN ("
+            " SELECT native_id FROM infos WHERE agent = ?1 AND parent_native_id = ?2 UNION"
+            " SELECT native_id FROM infos WHERE agent = ?1 AND root_native_id = ?2 UNION"
+            " SELECT native_id FROM infos WHERE agent = ?1 AND base_native_id = ?2)",
+            (agent, native_id),
+        )
+        return [stream for (stream,) in rows]
 
     def copy_candidates(self) -> list[Candidate]:
         """Events of dirty sessions that share their key with another session, and those others."""
@@ -187,23 +207,13 @@ class Streams:
                 [(uid,) for _, uid in copies],
             )
 
-    def copied_from(self, stream: int) -> set[int]:
-        """Sessions that a session has copies from."""
-        rows = self._database.rows(
-            "SELECT DISTINCT o.stream FROM events e JOIN events o ON o.event_uid = e.copy_of"
-            " WHERE e.stream = ? AND e.copy_of IS NOT NULL",
-            (stream,),
+    def copy_links(self) -> set[tuple[int, int]]:
+        """(session, session it has copies from), for all sessions: copies are few."""
+        rows = self._database.iter_rows(
+            "SELECT DISTINCT e.stream, o.stream FROM events e JOIN events o ON o.event_uid = e.copy_of"
+            " WHERE e.copy_of IS NOT NULL"
         )
-        return {owner for (owner,) in rows}
-
-    def copied_by(self, stream: int) -> set[int]:
-        """Sessions that have copies from a session."""
-        rows = self._database.rows(
-            "SELECT DISTINCT c.stream FROM events c WHERE c.copy_of IS NOT NULL AND c.copy_key IN"
-            " (SELECT e.copy_key FROM events e WHERE e.stream = ?1 AND e.copy_key IS NOT NULL) AND c.stream <> ?1",
-            (stream,),
-        )
-        return {copier for (copier,) in rows}
+        return {(stream, owner) for stream, owner in rows}
 
     def shared_usage(self, left: int, right: int) -> list[tuple[UsageMark, UsageMark]]:
         columns = (

@@ -1,0 +1,230 @@
+"""The library as a program sees it: typed records, and JSON that keeps to docs/schemas."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import recollect
+from recollect import Memory, RecollectError, as_json, open_memory
+from recollect.cli import main
+from recollect.errors import NotFound, UsageError
+from recollect.schema import KIND_FAMILY, KINDS
+from tests.conftest import REPOSITORY
+from tests.logs import CLAUDE
+
+SAMPLES = Path(recollect.__file__).parent / "samples"
+SCHEMAS = {path.stem: json.loads(path.read_text()) for path in (REPOSITORY / "docs" / "schemas").glob("*.json")}
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+_UNDERSTOOD = {
+    "$schema", "title", "description", "type", "properties", "required", "additionalProperties", "items", "enum",
+    "const", "pattern", "minimum", "maxLength", "minItems", "maxItems",
+}  # fmt: skip
+
+
+def _is_a(value: Any, name: str) -> bool:
+    return isinstance(value, _TYPES[name]) and (name == "boolean" or not isinstance(value, bool))
+
+
+def breaches(schema: dict[str, Any], value: Any, place: str = "$") -> list[str]:
+    """What a value has that its schema does not allow; understands what docs/schemas use of JSON Schema."""
+    assert set(schema) <= _UNDERSTOOD, place
+    names = schema.get("type", [])
+    names = [names] if isinstance(names, str) else names
+    if names and not any(_is_a(value, name) for name in names):
+        return [f"{place}: {value!r} is no {names}"]
+    found = [f"{place}: {value!r} breaks {rule}" for rule in _scalar_rules(schema, value)]
+    if isinstance(value, list):
+        found += [text for item in value for text in breaches(schema.get("items", {}), item, f"{place}[]")]
+    if isinstance(value, dict):
+        found += _of_object(schema, value, place)
+    return found
+
+
+def _scalar_rules(schema: dict[str, Any], value: Any) -> list[str]:
+    holds: dict[str, Callable[[Any], bool]] = {
+        "enum": lambda allowed: value in allowed,
+        "const": lambda allowed: value == allowed,
+        "pattern": lambda pattern: not isinstance(value, str) or re.search(pattern, value) is not None,
+        "minimum": lambda least: not _is_a(value, "number") or value >= least,
+        "maxLength": lambda most: not isinstance(value, str) or len(value) <= most,
+        "minItems": lambda least: not isinstance(value, list) or len(value) >= least,
+        "maxItems": lambda most: not isinstance(value, list) or len(value) <= most,
+    }
+    return [rule for rule, holds_for in holds.items() if rule in schema and not holds_for(schema[rule])]
+
+
+def _of_object(schema: dict[str, Any], value: dict[str, Any], place: str) -> list[str]:
+    known, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+    found = [f"{place}: {name} is missing" for name in schema.get("required", []) if name not in value]
+    for name, item in value.items():
+        if name in known:
+            found += breaches(known[name], item, f"{place}.{name}")
+        elif others is False:
+            found.append(f"{place}: {name} is not in the schema")
+        elif isinstance(others, dict):
+            found += breaches(others, item, f"{place}.{name}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The sample sessions, and one file with a line that cannot be read."""
+    homes = shutil.copytree(SAMPLES, tmp_path_factory.mktemp("homes") / "samples")
+    CLAUDE.write(homes / "claude", CLAUDE.content(2) + b"{torn\n" + CLAUDE.content(1, "other"))
+    return [f"{path.name}={path}" for path in homes.iterdir() if path.is_dir()]
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory, roots: list[str]) -> Iterator[Memory]:
+    with open_memory(tmp_path_factory.mktemp("api") / "store", roots) as opened:
+        opened.sweep()
+        yield opened
+
+
+def _json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
+
+
+def test_every_session_keeps_to_its_schema(memory: Memory) -> None:
+    found = [as_json(session) for session in memory.sessions()]
+
+    assert len(found) > 4
+    assert [text for session in found for text in breaches(SCHEMAS["session"], _json(session))] == []
+
+
+def test_every_event_keeps_to_its_schema(memory: Memory) -> None:
+    events = [as_json(event) for session in memory.sessions() for event in memory.events(session)]
+
+    assert len({event["kind"] for event in events}) > 6
+    assert [text for event in events for text in breaches(SCHEMAS["event"], _json(event))] == []
+
+
+def test_every_problem_keeps_to_its_schema(memory: Memory) -> None:
+    found = [as_json(problem) for problem in memory.problems()]
+
+    assert found
+    assert [text for problem in found for text in breaches(SCHEMAS["problem"], _json(problem))] == []
+
+
+def test_what_the_commands_print_keeps_to_the_schemas(roots: list[str]) -> None:
+    flags = [part for root in roots for part in ("--root", root)]
+
+    def printed(*arguments: str) -> Any:
+        return json.loads(CliRunner().invoke(main, [*arguments, "--json"], catch_exceptions=False).stdout)
+
+    assert breaches(SCHEMAS["sweep"], printed("sweep", *flags)) == []
+    sessions = printed("sessions")
+    shown = printed("show", sessions[0]["session_uid"])
+    assert [text for session in sessions for text in breaches(SCHEMAS["session"], session)] == []
+    assert [text for event in shown["events"] for text in breaches(SCHEMAS["event"], event)] == []
+    assert [text for problem in printed("problems") for text in breaches(SCHEMAS["problem"], problem)] == []
+
+
+@pytest.mark.parametrize("name", ["session", "event", "problem", "sweep"])
+def test_a_schema_names_its_draft_allows_nothing_else_and_describes_every_field(name: str) -> None:
+    schema = SCHEMAS[name]
+
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["additionalProperties"] is False
+    assert [field for field, rule in schema["properties"].items() if not rule.get("description")] == []
+
+
+def test_a_schema_refuses_what_is_not_in_it(memory: Memory) -> None:
+    session = _json(as_json(memory.sessions()[0]))
+
+    assert breaches(SCHEMAS["session"], session | {"surprise": 1})
+    assert breaches(SCHEMAS["session"], session | {"started_at": "yesterday"})
+    assert breaches(SCHEMAS["session"], session | {"event_count": True})
+    assert breaches(SCHEMAS["session"], {name: session[name] for name in session if name != "cost"})
+
+
+def test_every_public_name_is_there() -> None:
+    assert [name for name in recollect.__all__ if not hasattr(recollect, name)] == []
+
+
+def test_a_name_nobody_promised_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = recollect.nonsense
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    program = "import sys, recollect; print(*(name for name in sys.modules if name.split('.')[0] in sys.argv[1:]))"
+
+    heavy = ["apsw", "click", "rich", "zstandard", "genai_prices", "msgspec", "orjson"]
+    done = subprocess.run([sys.executable, "-c", program, *heavy], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == ""
+
+
+def test_reading_the_store_does_not_load_the_price_list() -> None:
+    program = "import sys, recollect.cli, recollect.memory; print('genai_prices' in sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_asking_for_a_kind_finds_its_family_and_nothing_else(memory: Memory, kind: str) -> None:
+    for session in memory.sessions():
+        wanted = [event for event in memory.events(session) if event.kind in KIND_FAMILY.get(kind, (kind,))]
+
+        assert memory.events(session, kind) == wanted
+
+
+def test_an_unknown_kind_is_wrong_usage(memory: Memory) -> None:
+    with pytest.raises(UsageError, match="nonsense"):
+        memory.events(memory.sessions()[0], "nonsense")
+
+
+def test_payloads_come_in_the_order_asked_for(memory: Memory) -> None:
+    session = max(memory.sessions(), key=lambda found: found.event_count)
+    events = memory.events(session)
+
+    backwards = list(memory.payloads(session, events[::-1]))
+
+    assert backwards[::-1] == list(memory.payloads(session, events))
+
+
+def test_a_transcript_holds_every_event_of_the_session_and_its_sub_agents_once(memory: Memory) -> None:
+    session = max(memory.sessions(roots_only=True), key=lambda found: len(memory.sub_agents(found)))
+    family = [session, *memory.sub_agents(session)]
+
+    shown = [item.event.event_uid for item in memory.transcript(session)]
+
+    assert len(family) > 1
+    assert sorted(shown) == sorted(event.event_uid for found in family for event in memory.events(found))
+
+
+def test_every_error_raised_on_purpose_is_one_sentence_with_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(RecollectError) as error:
+        open_memory(tmp_path / "nowhere", create=False)
+
+    assert isinstance(error.value, NotFound)
+    assert "\n" not in error.value.message
+    assert not error.value.message.endswith(".")
+    assert error.value.hint
+
+
+def test_records_cannot_be_changed(memory: Memory) -> None:
+    session = memory.sessions()[0]
+
+    with pytest.raises(AttributeError):
+        session.title = "another"  # type: ignore[misc]

@@ -1,0 +1,257 @@
+"""What the docs say is what the program does, and the rules of the layout hold."""
+
+import ast
+import io
+import re
+import tempfile
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import apsw
+import click
+import pytest
+from cogapp import Cog  # type: ignore[import-untyped]
+
+import recollect
+from recollect import adapters as adapters_package
+from recollect.adapters import adapters
+from recollect.cli import main
+from recollect.config import load_settings
+from recollect.errors import RecollectError
+from recollect.store import migrations
+from tests.conftest import REPOSITORY
+
+DOCS = REPOSITORY / "docs"
+PACKAGE = Path(recollect.__file__).parent
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "samples" not in path.parts)
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text()
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("name", ["commands.md", "schema.md"])
+def test_generated_parts_of_the_docs_are_up_to_date(name: str) -> None:
+    said = io.StringIO()
+    with redirect_stdout(said):
+        status = Cog().main(["cog", "--check", "-I", str(DOCS), str(DOCS / name)])
+
+    assert status == 0, "`make fix` prints them anew"
+
+
+def _commands() -> Iterator[tuple[str, click.Parameter]]:
+    for name, command in main.commands.items():
+        for parameter in command.params:
+            yield name, parameter
+
+
+@pytest.mark.parametrize("name", list(main.commands))
+def test_every_command_has_a_section(name: str) -> None:
+    assert f"## recollect {name}\n" in page("commands.md")
+
+
+@pytest.mark.parametrize(("name", "parameter"), list(_commands()), ids=lambda value: getattr(value, "name", value))
+def test_every_option_is_in_its_commands_section_with_its_help(name: str, parameter: click.Parameter) -> None:
+    section = page("commands.md").partition(f"## recollect {name}\n")[2].partition("\n## ")[0]
+
+    for spelling in parameter.opts:
+        assert (spelling if spelling.startswith("-") else spelling.upper()) in section
+    if isinstance(parameter, click.Option):
+        assert _words(parameter.help or "") in _words(section)
+
+
+@pytest.mark.parametrize("steps", [migrations.MEMORY, migrations.CACHE], ids=["memory.db", "cache.db"])
+def test_every_table_and_column_is_documented(steps: Any) -> None:
+    connection = apsw.Connection(":memory:")
+    for step in steps:
+        step(connection)
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+
+    for table in tables:
+        line = re.search(rf"^- \*\*{table}\*\*: (.*)$", page("schema.md"), re.MULTILINE)
+        assert line is not None, table
+        columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+        assert [column for column in columns if column not in line[1].replace(",", " ").split()] == []
+
+
+def test_the_example_of_the_settings_page_is_a_valid_settings_file(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", page("configuration.md"), re.DOTALL)
+    (tmp_path / "config.toml").write_text(example)
+
+    settings = load_settings(environment={"RECOLLECT_HOME": str(tmp_path)})
+
+    assert settings.domains
+    assert len(settings.roots[next(iter(adapters()))]) == 2
+
+
+def test_every_section_of_the_settings_is_on_their_page() -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", page("configuration.md"), re.DOTALL)
+    with pytest.raises(RecollectError) as error:
+        _load_section("nonsense")
+    known = {name.strip() for name in (error.value.hint or "").partition(":")[2].split(",")}
+
+    assert known == set(tomllib.loads(example))
+
+
+def _load_section(name: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.toml").write_text(f"[{name}]\n")
+        load_settings(environment={"RECOLLECT_HOME": folder})
+
+
+def test_every_variable_that_is_read_is_on_the_settings_page() -> None:
+    source = (PACKAGE / "config.py").read_text()
+    read = set(re.findall(r'environment(?:\.get\(|\[)"(\w+)"', source))
+    read |= {adapter.home_variable for adapter in adapters().values()}
+
+    assert {name for name in read if f"`{name}`" not in page("configuration.md")} == set()
+
+
+def _errors(error: type[RecollectError] = RecollectError) -> Iterator[type[RecollectError]]:
+    yield error
+    for below in error.__subclasses__():
+        yield from _errors(below)
+
+
+@pytest.mark.parametrize("error", [error for error in _errors() if error.__module__ == "recollect.errors"])
+def test_every_error_is_in_the_table_of_exit_codes(error: type[RecollectError]) -> None:
+    if error is RecollectError:
+        return  # the base is never raised itself
+
+    assert re.search(rf"^\| {error.exit_code} \| [^|]+ \| `{error.code}` \|$", page("commands.md"), re.MULTILINE)
+
+
+def test_exit_codes_that_are_no_errors_are_in_the_table_too() -> None:
+    for code in (0, 2, 3):
+        assert re.search(rf"^\| {code} \|", page("commands.md"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("agent", list(adapters()))
+def test_every_adapter_has_a_page_about_its_format(agent: str) -> None:
+    assert (DOCS / "formats" / f"{agent}.md").is_file()
+
+
+def _modules_of(agent: str) -> list[Path]:
+    folder = Path(adapters_package.__file__ or "").parent
+    return [path for path in sorted(folder.glob(f"{agent}*.py")) if re.fullmatch(rf"{agent}(_\w+)?", path.stem)]
+
+
+def _skip_names(agent: str) -> Iterator[str]:
+    """Every name an adapter can skip by: its lists, and what it writes out where it skips."""
+    for path in _modules_of(agent):
+        module: ModuleType = __import__(f"recollect.adapters.{path.stem}", fromlist=["x"])
+        for name, value in vars(module).items():
+            if name.startswith("SKIPPED") and not isinstance(value, str):
+                prefix = "attachment/" if "ATTACHMENT" in name else ""
+                yield from (f"{prefix}{item}" for item in value if isinstance(item, str))
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and _is_skip(node.func) and node.args:
+                told = node.args[0]
+                if isinstance(told, ast.Constant) and isinstance(told.value, str):
+                    yield told.value
+
+
+def _is_skip(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in ("skip", "_skip", "Skipped")
+
+
+def _is_named(name: str, text: str) -> bool:
+    """Whether a page has the name in code marks, whole, by its last part, or by a pattern with `*` or `…`."""
+    for word in re.findall(r"`([^`\n]+)`", text):
+        pattern = re.escape(word).replace(r"\*", ".*").replace("…", ".*")
+        if re.fullmatch(pattern, name) or re.fullmatch(pattern, name.rpartition("/")[2]):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("agent", list(adapters()))
+def test_every_name_an_adapter_skips_by_is_on_its_page(agent: str) -> None:
+    text = page(f"formats/{agent}.md")
+
+    assert {name for name in _skip_names(agent) if not _is_named(name, text)} == set()
+
+
+def _links() -> Iterator[tuple[str, str]]:
+    pages = [*DOCS.rglob("*.md"), *REPOSITORY.glob("*.md")]
+    for path in pages:
+        for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+            if "://" not in target:
+                yield str(path.relative_to(REPOSITORY)), str((path.parent / target).resolve())
+
+
+@pytest.mark.parametrize(("where", "target"), sorted(set(_links())))
+def test_every_link_between_pages_leads_somewhere(where: str, target: str) -> None:
+    assert Path(target).exists(), where
+
+
+def test_every_command_of_the_readme_exists() -> None:
+    text = (REPOSITORY / "README.md").read_text()
+    named = set(
+        re.findall(r"recollect ([a-z]+)", "\n".join(re.findall(r"`[^`]*`|^\$.*$|^```.*?^```", text, re.M | re.S)))
+    )
+
+    assert named
+    assert named - set(main.commands) - {"import"} == set()
+
+
+def test_every_make_target_of_the_readme_exists() -> None:
+    targets = re.findall(r"^(\w+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+
+    assert set(re.findall(r"\bmake (\w+)", (REPOSITORY / "README.md").read_text())) <= set(targets)
+
+
+def _code(path: Path) -> str:
+    """A module without comments and docstrings, but with every other text."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node):
+            node.body[0] = ast.Pass()
+    return ast.unparse(tree)
+
+
+def _outside(*places: str) -> list[Path]:
+    """Modules of the package that lie in none of the places."""
+    return [path for path in MODULES if not str(path.relative_to(PACKAGE)).startswith(places)]
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+@pytest.mark.parametrize("path", _outside("adapters/"), ids=_name)
+def test_no_agent_is_named_outside_the_adapters(path: Path) -> None:
+    with path.open("rb") as file:
+        words = [token.string.lower() for token in tokenize.tokenize(file.readline)]
+
+    assert {agent for agent in adapters() if any(agent in word for word in words)} == set()
+
+
+@pytest.mark.parametrize("path", _outside("cli/"), ids=_name)
+def test_nothing_is_printed_outside_the_command_line(path: Path) -> None:
+    assert re.search(r"\bprint\(|sys\.std(out|err)\.write|click\.echo", _code(path)) is None
+
+
+@pytest.mark.parametrize("path", _outside("config.py"), ids=_name)
+def test_the_environment_is_read_in_the_settings_only(path: Path) -> None:
+    assert re.search(r"os\.environ|getenv|expandvars", _code(path)) is None
+
+
+@pytest.mark.parametrize("path", _outside("store/"), ids=_name)
+def test_sql_is_written_in_the_store_only(path: Path) -> None:
+    sql = r"\b(SELECT .* FROM|INSERT (OR \w+ )?INTO|DELETE FROM|UPDATE \w+ SET|CREATE TABLE|PRAGMA)\b"
+
+    assert re.search(sql, _code(path)) is None
+
+
+def test_the_sweep_stays_one_page() -> None:
+    assert len((PACKAGE / "sweep.py").read_text().splitlines()) <= 150
