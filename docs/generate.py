@@ -1,6 +1,7 @@
 """Prints the parts of the docs that the code knows best; `make fix` puts them into the pages."""
 
 import dataclasses
+import inspect
 import re
 from collections.abc import Iterator
 
@@ -28,7 +29,11 @@ def _commands() -> Iterator[str]:
 def exit_codes() -> str:
     codes = {0: "done", 3: "done, but some sources were skipped"}
     lines = ["| code | meaning | in JSON |", "|---|---|---|"]
-    found = {(error.exit_code, error.code): error.__name__ for error in _errors(RecollectError) if error is not RecollectError}
+    found = {
+        (error.exit_code, error.code): error.__name__
+        for error in _errors(RecollectError)
+        if error is not RecollectError
+    }
     rows = [(code, meaning, "–") for code, meaning in codes.items()]
     rows += [(code, _words(name), f"`{word}`") for (code, word), name in found.items()]
     return "\n".join([*lines, *(f"| {code} | {meaning} | {word} |" for code, meaning, word in sorted(rows))])
@@ -51,7 +56,7 @@ def records() -> str:
 def _records() -> Iterator[str]:
     for record in (schema.Session, schema.Cost, schema.SessionSource, schema.Event, schema.Problem):
         yield f"### {record.__name__}\n"
-        yield f"{record.__doc__.strip()}\n"
+        yield f"{inspect.getdoc(record)}\n"
         names = (f"`{'class' if item.name == 'session_class' else item.name}`" for item in dataclasses.fields(record))
         yield f"{', '.join(names)}\n"
 

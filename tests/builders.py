@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from msgspec import Struct, structs
 
 from recollect.adapters.files import iter_files
 from recollect.adapters.jsonl import LineReader
@@ -76,7 +77,7 @@ def _record(line: bytes) -> Record | None:
 def _line(record: Record | str | None) -> bytes:
     if record is None or isinstance(record, str):
         return orjson.dumps([type(record).__name__, record]) + b"\n"
-    fields = dataclasses.asdict(record)
+    fields = structs.asdict(record) if isinstance(record, Struct) else dataclasses.asdict(record)
     if isinstance(record, BadLine):
         fields["raw"] = record.raw.decode("latin-1")
     return orjson.dumps([type(record).__name__, fields]) + b"\n"

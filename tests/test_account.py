@@ -130,6 +130,9 @@ def test_prompts_are_kept_when_the_log_is_gone_and_only_a_side_file_is_left(tmp_
     [
         ("feature/SHOP-12-login", "SHOP-12"),
         ("SHOP-12", "SHOP-12"),
+        ("SHOP-12_login", "SHOP-12"),
+        ("fix_SHOP-12", "SHOP-12"),
+        ("SHOP-12b", None),
         ("AGENTIC-WP-0002-T01", "AGENTIC-WP-0002-T01"),
         ("fix/#123", None),
         ("fix-#123", "#123"),
@@ -181,6 +184,16 @@ def test_patterns_of_the_settings_replace_the_built_in_ones(tmp_path: Path, home
     home.write("s", event("s", 1, text="SHOP-1 is T42"))
 
     assert accounts(tmp_path, home)["s"].task_ref == "T42"
+
+
+def test_changed_settings_reach_sessions_that_were_read_before(tmp_path: Path, home: Home) -> None:
+    home.write("s", event("s", 1, text="SHOP-1 is T42"), SessionInfo("s", cwd="/home/x/shop"))
+    assert accounts(tmp_path, home)["s"].task_ref == "SHOP-1"
+
+    (tmp_path / "store" / "config.toml").write_text("[tasks]\npatterns = ['T\\d+']\n[domains]\nshop = 'sales'\n")
+    found = accounts(tmp_path, home)["s"]
+
+    assert (found.task_ref, found.domain) == ("T42", "sales")
 
 
 def test_times_and_figures_are_those_of_the_sessions_own_events(tmp_path: Path, home: Home) -> None:

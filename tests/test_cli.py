@@ -18,7 +18,7 @@ import recollect
 from recollect.adapters import adapters
 from recollect.adapters.protocol import BadLine, SessionInfo
 from recollect.cli import main
-from recollect.cli.words import printable
+from recollect.cli.words import fitted, printable
 from recollect.memory import open_memory
 from recollect.schema import ASSISTANT_MSG, AUTOMATION, ERROR, TOOL_CALL, TOOL_RESULT
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
@@ -165,9 +165,33 @@ def test_nothing_a_log_holds_reaches_the_terminal_raw(arguments: list[str]) -> N
 
 @pytest.mark.usefixtures("hostile_store")
 def test_raw_and_json_output_escape_what_is_hostile() -> None:
-    for line in invoke("show", HOSTILE, "--raw").stdout.splitlines():
-        assert json.loads(line)
-        assert "\x1b" not in line
+    raw = invoke("show", HOSTILE, "--raw").stdout
+    whole = invoke("show", HOSTILE, "--json").stdout
+
+    assert json.loads(raw.splitlines()[0])["payload"]["text"] == HOSTILE
+    assert json.loads(whole)["session"]["title"] == HOSTILE
+    assert ESCAPE.search(raw + whole) is None
+    assert not set(raw + whole) & set(BIDI)
+
+
+def test_a_title_of_two_lines_is_one_line_of_the_list(tmp_path: Path, home: Home) -> None:
+    home.write("s", event("s", 1), SessionInfo("s", title="first\n2026-11-15 18:00  forged", title_rank=3))
+    sweep(tmp_path / "store", home).close()
+
+    (line,) = invoke("sessions").output.splitlines()
+
+    assert line.endswith("first 2026-11-15 18:00 forged")
+
+
+@pytest.mark.usefixtures("store")
+def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    coloured = CliRunner().invoke(main, ["sessions"], color=True).output
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    plain = CliRunner().invoke(main, ["sessions"], color=True).output
+
+    assert "\x1b[" in coloured
+    assert "\x1b[" not in plain
 
 
 @pytest.mark.parametrize(
@@ -179,6 +203,7 @@ def test_raw_and_json_output_escape_what_is_hostile() -> None:
         ("a\x1b]52;c;Zm9v\x1b\\b", "ab"),
         ("a\x1bPq#0\x1b\\b", "ab"),
         ("a\x1b", "a"),
+        ("a\x1b]0;never ended\nb", "a0;never ended\nb"),
         ("a\rb\x00c\x7f\x9bd", "abcd"),
         ("ev\u202eil\u2066!", "evil!"),
         ("a\u061cb", "ab"),
@@ -188,6 +213,14 @@ def test_raw_and_json_output_escape_what_is_hostile() -> None:
 )
 def test_printable_text_keeps_words_and_loses_what_a_terminal_acts_on(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "shown"),
+    [("plain", 5, "plain"), ("plain text", 6, "plain…"), ("漢字漢字", 8, "漢字漢字"), ("漢字漢字", 7, "漢字漢…")],
+)
+def test_text_is_cut_by_the_columns_it_takes(text: str, columns: int, shown: str) -> None:
+    assert fitted(text, columns) == shown
 
 
 def test_done_is_0(store: Path) -> None:
@@ -236,6 +269,15 @@ def test_no_store_is_4_and_makes_none(tmp_path: Path, arguments: list[str]) -> N
 
     assert result.exit_code == 4
     assert "hint: `recollect sweep`" in result.stderr
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("root", ["nobody=/tmp", f"{AGENT}=/no/such/folder", f"{AGENT}=/dev/null"])
+def test_a_root_that_is_not_there_is_4_and_makes_no_store(tmp_path: Path, root: str) -> None:
+    result = invoke("sweep", "--root", root)
+
+    assert result.exit_code == 4
+    assert [line.split(":")[0] for line in result.stderr.splitlines()] == ["Error", "hint"]
     assert not (tmp_path / "store").exists()
 
 
@@ -371,6 +413,7 @@ def test_sessions_are_listed_newest_first_and_a_cut_list_says_so() -> None:
     assert [line.rsplit("  ", 1)[-1] for line in lines] == ["Write the docs", "Fix the login"]
 
     assert "--limit" in invoke("sessions", "--limit", "1").output
+    assert "--limit" not in invoke("sessions", "--limit", "2").output
 
 
 @pytest.mark.usefixtures("store")
@@ -394,6 +437,32 @@ def test_a_sub_agent_is_shown_in_its_place_before_the_result_of_the_call() -> No
     ]
     texts = [line for line in invoke("show", FIRST).output.splitlines() if "looked" in line]
     assert texts and all(line.startswith("│ ") for line in texts)
+
+
+@pytest.mark.usefixtures("store")
+def test_what_a_sub_agent_is_asked_is_a_task_and_not_what_you_said() -> None:
+    shown = invoke("show", FIRST).output
+
+    assert re.search(r"you +Fix the login", shown)
+    assert re.search(r"task +Look at the login", shown)
+    assert re.search(r"task +Look at the login", invoke("show", "sub-agent-7").output)
+
+
+def test_sessions_that_name_each_other_as_parent_are_shown_once_each(tmp_path: Path, home: Home) -> None:
+    for name, parent in (("one-of-two", "two-of-two"), ("two-of-two", "one-of-two")):
+        home.write(name, event(name, 1), SessionInfo(name, parent_native_id=parent, root_native_id="one-of-two"))
+    sweep(tmp_path / "store", home).close()
+
+    for name in ("one-of-two", "two-of-two"):
+        shown = [item["native_id"] for item in in_json("show", name)["events"]]
+        assert len(shown) == len(set(shown))
+
+
+def test_a_new_day_is_told_between_the_events(tmp_path: Path, home: Home) -> None:
+    home.write("long-one", event("long-one", 1), event("long-one", 200_000, ASSISTANT_MSG))
+    sweep(tmp_path / "store", home).close()
+
+    assert "── 2026-11-1" in invoke("show", "long-one").output
 
 
 @pytest.mark.usefixtures("store")
@@ -437,6 +506,24 @@ def test_status_counts_sub_agents_apart() -> None:
 
     assert (agent["sessions"], agent["sub_agents"]) == (3, 1)
     assert "2 sessions and 1 sub-agent" in invoke("status").output
+
+
+@pytest.mark.parametrize(("told", "shown"), [({"usd": 1.5}, " $1.50"), ({"output_tokens": 100_000}, "~$1.50")])
+def test_status_marks_money_only_where_some_is_estimated(
+    tmp_path: Path, home: Home, told: dict[str, Any], shown: str
+) -> None:
+    home.write("s", event("s", 1), usage("s", "u", **told))
+    sweep(tmp_path / "store", home).close()
+
+    assert shown in invoke("status").output
+
+
+def test_a_sweep_that_finds_nothing_says_whom_to_ask() -> None:
+    assert "recollect doctor" in invoke("sweep").output
+
+
+def test_a_second_sweep_says_that_nothing_is_new(store: Path, home: Home) -> None:
+    assert invoke("sweep", "--root", home.flag).output.startswith("Nothing new in 3 files")
 
 
 def test_demo_reads_only_its_samples_and_leaves_nothing(tmp_path: Path) -> None:

@@ -81,6 +81,10 @@ def test_several_homes_of_one_agent_are_all_read(home: Path) -> None:
     assert settings.roots[AGENT] == (Path("/one"), Path("/two"))
 
 
+def test_an_agent_with_an_empty_list_of_homes_is_left_out(home: Path) -> None:
+    assert load(home, f"[agents.{AGENT}]\nroots = []\n").roots[AGENT] == ()
+
+
 def test_the_environment_wins_over_the_settings_file(home: Path) -> None:
     settings = load(home, f'[agents.{AGENT}]\nroots = ["/of-the-file"]\n', variable="/of-the-environment")
 
@@ -155,6 +159,11 @@ def test_an_unknown_key_is_named(home: Path, toml: str, word: str) -> None:
 )
 def test_a_value_of_the_wrong_kind_is_refused(home: Path, toml: str) -> None:
     assert refused(home, toml).hint
+
+
+def test_settings_are_looked_at_even_if_flags_make_them_useless(home: Path) -> None:
+    with pytest.raises(BadConfig, match="roots"):
+        load(home, f"[agents.{AGENT}]\nroots = 1\n", flags=(f"{AGENT}=/x",))
 
 
 def test_a_file_that_is_no_toml_is_named(home: Path) -> None:

@@ -1,5 +1,6 @@
 """Which files a sweep opens, and what it says of those that are gone, moved or unreadable."""
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_a_higher_version_of_an_adapter_reads_everything_again(memory: Memory, m
 
     report = memory.sweep()
 
-    assert (report.lines_read, report.events_new, report.events_replaced) == (3, 0, 3)
+    assert (report.lines_read, report.events_new, report.events_replaced) == (3, 3, 0)
 
 
 def test_a_file_that_disappears_is_marked_and_nothing_of_it_is_lost(memory: Memory, home: Home) -> None:
@@ -131,6 +132,24 @@ def test_a_moved_file_is_the_same_source_at_another_place(memory: Memory, home: 
     (source,) = memory.session(f"{AGENT}:s1").sources
     assert source.path.endswith("/archive/one.jsonl")
     assert (source.source_gone_at, report.lines_read, report.sources_gone) == (None, 0, 0)
+
+
+def test_a_renamed_host_has_the_same_sources_as_before(memory: Memory) -> None:
+    memory.settings = dataclasses.replace(memory.settings, host="renamed")
+
+    report = memory.sweep()
+
+    assert (report.lines_read, report.sources_gone) == (0, 0)
+    assert [source.host for session in memory.sessions() for source in session.sources] == ["renamed", "renamed"]
+
+
+def test_another_file_at_the_same_place_on_another_host_is_a_source_of_its_own(memory: Memory, home: Home) -> None:
+    memory.settings = dataclasses.replace(memory.settings, host="other")
+    home.write("two", event("s2", 1), event("s2", 2))
+
+    memory.sweep()
+
+    assert len(memory.session(f"{AGENT}:s2").sources) == 2
 
 
 def test_two_homes_that_overlap_are_read_once(tmp_path: Path, home: Home) -> None:
@@ -219,3 +238,63 @@ def test_a_better_adapter_replaces_tokens_an_older_one_told(reread: Memory) -> N
 
 def test_a_better_adapter_leaves_no_events_that_only_an_older_one_told(reread: Memory) -> None:
     assert [found.native_id for found in reread.events(reread.session(f"{AGENT}:s"))] == ["better-s-1"]
+
+
+def test_a_session_that_only_an_older_adapter_told_of_is_dropped(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Renaming(_Better):
+        def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:
+            for record in super().read(source, cursor):
+                if isinstance(record, EventRecord):
+                    record.native_session_id = f"better-{record.native_session_id}"
+                yield record
+
+    monkeypatch.setitem(adapters(), AGENT, Renaming())
+    memory.sweep()
+
+    assert sorted(session.native_session_id for session in memory.sessions()) == ["better-s1", "better-s2"]
+
+
+def test_a_better_adapter_keeps_a_session_whose_other_file_is_gone(
+    memory: Memory, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.write("more", event("s1", 3))
+    memory.sweep()
+    (home.folder / "one.jsonl").unlink()
+    monkeypatch.setitem(adapters(), AGENT, _Better())
+
+    memory.sweep()
+
+    found = [event.native_id for event in memory.events(memory.session(f"{AGENT}:s1"))]
+    assert set(found) >= {"s1-1", "s1-2", "better-s1-3"}
+
+
+def test_a_better_adapter_keeps_what_a_file_no_longer_holds(
+    memory: Memory, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.write("one", event("s1", 2))
+    monkeypatch.setitem(adapters(), AGENT, _Better())
+
+    memory.sweep()
+
+    assert "s1-1" in [event.native_id for event in memory.events(memory.session(f"{AGENT}:s1"))]
+
+
+def test_copies_point_at_no_event_that_a_better_adapter_no_longer_tells(
+    memory: Memory, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.write("base", event("base", 1, text="x", native_id="n"), usage("base", "u", output_tokens=10))
+    home.write("gone", event("fork", 5))
+    fork = [event("fork", 1, text="x", native_id="n"), usage("fork", "u", output_tokens=10)]
+    home.write("fork", *fork, SessionInfo("fork", base_native_id="base"))
+    memory.sweep()
+    for name in ("gone", "fork"):
+        (home.folder / f"{name}.jsonl").unlink()
+    monkeypatch.setitem(adapters(), AGENT, _Better())
+
+    memory.sweep()
+
+    held = {event.event_uid for session in memory.sessions() for event in memory.events(session)}
+    copies = {event.copy_of for session in memory.sessions() for event in memory.events(session)} - {None}
+    assert copies <= held

@@ -23,6 +23,7 @@ from recollect.adapters import adapters
 from recollect.cli import main
 from recollect.config import load_settings
 from recollect.errors import RecollectError
+from recollect.memory import open_memory
 from recollect.store import migrations
 from tests.conftest import REPOSITORY
 
@@ -114,6 +115,22 @@ def test_every_variable_that_is_read_is_on_the_settings_page() -> None:
     read |= {adapter.home_variable for adapter in adapters().values()}
 
     assert {name for name in read if f"`{name}`" not in page("configuration.md")} == set()
+
+
+def test_the_example_of_an_adapter_reads_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", page("adding-an-agent.md"), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(example, names)
+    monkeypatch.setitem(adapters(), "pi", names["ADAPTER"])
+    (tmp_path / "home" / "sessions").mkdir(parents=True)
+    line = '{"session": "s1", "cwd": "/home/x/shop", "id": "m1", "at": "2026-11-15T18:00:00Z", "text": "hello"}\n'
+    (tmp_path / "home" / "sessions" / "log.jsonl").write_text(line)
+
+    with open_memory(tmp_path / "store", [f"pi={tmp_path / 'home'}"]) as memory:
+        memory.sweep()
+        (session,) = memory.sessions()
+
+    assert (session.session_uid, session.repo, session.title) == ("pi:s1", "shop", "hello")
 
 
 def _errors(error: type[RecollectError] = RecollectError) -> Iterator[type[RecollectError]]:

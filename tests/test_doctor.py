@@ -135,6 +135,32 @@ def test_a_missing_pack_is_a_problem(store: Path, home: Home) -> None:
     assert any(finding.level == "problem" for finding in findings(store, home, "store"))
 
 
+def test_a_flipped_byte_in_a_pack_is_a_problem(store: Path, home: Home) -> None:
+    (pack,) = store.rglob("*.pack")
+    _damage(pack, 5000)
+
+    assert any(finding.level == "problem" for finding in findings(store, home, "store"))
+
+
+def test_the_advice_on_damage_is_something_to_do_and_not_doctor_again(store: Path, home: Home) -> None:
+    (pack,) = store.rglob("*.pack")
+    pack.unlink()
+
+    (finding,) = [finding for finding in findings(store, home, "store") if finding.level == "problem"]
+
+    assert "recollect sweep" in (finding.advice or "")
+    assert "doctor" not in (finding.advice or "")
+
+
+def test_settings_that_cannot_be_read_are_a_problem_and_no_exception(store: Path, home: Home) -> None:
+    (store / "config.toml").write_text("[nonsense]\n")
+
+    (finding,) = doctor(store, [home.flag])
+
+    assert (finding.level, finding.subject) == ("problem", "settings")
+    assert "nonsense" in finding.message
+
+
 @needs_nobody
 def test_a_home_that_cannot_be_read_is_a_problem_with_the_line_to_type() -> None:
     with scratch() as folder:

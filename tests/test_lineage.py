@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from recollect.adapters import adapters
 from recollect.adapters.protocol import EventRecord, Record, SessionInfo, Usage
+from recollect.errors import Ambiguous
 from recollect.memory import Memory, open_memory
 from recollect.schema import ASSISTANT_MSG, USER_MSG
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
@@ -239,6 +240,9 @@ def test_sessions_whose_shown_names_would_be_the_same_do_not_end_the_sweep(tmp_p
 
     with sweep(tmp_path / "store", home) as memory:
         assert sorted(session.native_session_id for session in memory.sessions()) == ["sub", "top/sub"]
+        for name in ("sub", "top/sub", f"{AGENT}:top/sub"):
+            with pytest.raises(Ambiguous):
+                memory.session(name)
 
 
 _NAMES = ("a", "b", "c")

@@ -20,6 +20,7 @@ from recollect.repos import Checkouts, domain_of, normal_remote, normal_root
         "https://github.com:8443/acme/shop.git",
         "ssh://git@github.com/acme/shop.git",
         "ssh://git@github.com:2222/acme/shop.git",
+        "ssh://git@github.com:/acme/shop.git",
         "git+ssh://git@github.com/acme/shop",
         "git://github.com/acme/shop.git",
         "HTTPS://github.com/acme/shop",

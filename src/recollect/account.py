@@ -28,7 +28,8 @@ from recollect.store.streams import EventMark, StreamName, UsageMark
 
 TITLE_CHARS = 80
 DEFAULT_TASK_PATTERNS = (
-    r"\b(?!(?:UTF|ISO|SHA|RFC|GPT|MD|CVE|X)-)[A-Z][A-Z0-9]+(?:-[A-Z0-9]+)*-\d+(?:-T\d+)?\b",
+    # Branch names join words with `_`, which `\b` takes for a part of the word.
+    r"(?<![^\W_])(?!(?:UTF|ISO|SHA|RFC|GPT|MD|CVE|X)-)[A-Z][A-Z0-9]+(?:-[A-Z0-9]+)*-\d+(?:-T\d+)?(?![^\W_])",
     r"(?<![\w/&])#\d+\b",
 )
 _ROWS_AT_ONCE = 200
@@ -44,20 +45,16 @@ class AccountRules:
     )
 
 
-def account_for(store: Store, rules: AccountRules, advance: Callable[[int, int], None]) -> list[str]:
-    """Bring the row of every dirty session up to date; return the uids of those that have one."""
+def account_for(store: Store, rules: AccountRules, advance: Callable[[int, int], None]) -> None:
+    """Bring the row of every dirty session up to date. They stay dirty, for their repositories are named next."""
     kinship = Kinship(store)
     dirty = _with_relatives(store, kinship)
-    written: list[str] = []
     for start in range(0, len(dirty), _ROWS_AT_ONCE):
         streams = dirty[start : start + _ROWS_AT_ONCE]
         accounts = [account for stream in streams if (account := _account(store, kinship, rules, stream)) is not None]
         store.streams.set_marks([mark for account in accounts for mark in account.marks])
         store.sessions.put([(account.row, account.sources) for account in accounts])
-        store.streams.set_dirty([stream.id for stream in streams], False)
-        written += [account.row.session_uid for account in accounts]
         advance(start + len(streams), len(dirty))
-    return written
 
 
 def _with_relatives(store: Store, kinship: "Kinship") -> list[StreamName]:
@@ -229,18 +226,23 @@ def _task_ref(rules: AccountRules, branch: str | None, events: list[EventMark], 
 
 
 def _money(store: Store, kinship: Kinship, stream: StreamName, own: list[EventMark]) -> _Money:
-    usage = [mark for mark in store.streams.usage(stream.id) if not mark.is_copy]
-    tokens = _tokens(usage)
+    usage = _paid(store, stream.id)
+    tokens, (usd, is_estimate) = _tokens(usage), _usd_of(usage)
     if any(mark.includes_sub_agents for mark in usage):
-        below = _tokens([mark for child in kinship.spawned(stream) for mark in store.streams.usage(child)])
-        tokens = tuple(max(0, mine - theirs) for mine, theirs in zip(tokens, below, strict=True))
+        below = [mark for child in kinship.spawned(stream) for mark in _paid(store, child)]
+        tokens = tuple(max(0, mine - theirs) for mine, theirs in zip(tokens, _tokens(below), strict=True))
+        taken, is_taken_estimate = _usd_of(below)
+        usd = usd and max(0.0, round(usd - (taken or 0.0), 9))
+        is_estimate = is_estimate or (usd is not None and is_taken_estimate)
     root = kinship.find(stream.agent, kinship.root(stream.agent, stream.native_id))
     if root is not None and root != stream.id and store.streams.cost_totals(root):
         return _Money(tokens, None, False)  # the root's own figure has it already
     told = _told_usd(store, kinship, stream, own)
-    if told is not None:
-        return _Money(tokens, told, False)
-    return _Money(tokens, *_usd_of(usage))
+    return _Money(tokens, usd, is_estimate) if told is None else _Money(tokens, told, False)
+
+
+def _paid(store: Store, stream: int) -> list[UsageMark]:
+    return [mark for mark in store.streams.usage(stream) if not mark.is_copy]
 
 
 def _tokens(usage: Iterable[UsageMark]) -> Any:
@@ -260,13 +262,12 @@ def _told_usd(store: Store, kinship: Kinship, stream: StreamName, own: list[Even
     for total in totals:
         highest[total.ledger] = max(total.usd, highest.get(total.ledger, 0.0))
     begun = min((event.ts_ms for event in own if event.ts_ms is not None), default=0)
+    taken: dict[str, float] = {}
     for original in kinship.originals(stream):
-        taken: dict[str, float] = {}
         for total in store.streams.cost_totals(original):
             if total.ts_ms is not None and total.ts_ms <= begun:
                 taken[total.ledger] = max(total.usd, taken.get(total.ledger, 0.0))
-        highest = {ledger: usd - min(usd, taken.get(ledger, 0.0)) for ledger, usd in highest.items()}
-    return round(sum(highest.values()), 9)
+    return round(sum(usd - min(usd, taken.get(ledger, 0.0)) for ledger, usd in highest.items()), 9)
 
 
 def _usd_of(usage: list[UsageMark]) -> tuple[float | None, bool]:

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from recollect.account import AccountRules
 from recollect.adapters import adapters, get_adapter
 from recollect.errors import BadConfig, UsageError
 
-_KNOWN_KEYS = {"agents", "domains", "tasks"}
+_SECTIONS = ("agents", "domains", "tasks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,24 @@ def load_settings(
 ) -> Settings:
     """Read all settings. `roots` are `AGENT=PATH`; they replace that agent's default, and only they are then swept."""
     environment = os.environ if environment is None else environment
-    home = folder or (Path(environment["RECOLLECT_HOME"]) if environment.get("RECOLLECT_HOME") else None)
+    told = folder or (Path(environment["RECOLLECT_HOME"]) if environment.get("RECOLLECT_HOME") else None)
+    home = told.expanduser().absolute() if told else None
     config_path = (home or _config_folder()) / "config.toml"
     config = _read(config_path)
+    configured = _configured_roots(config.get("agents", {}), config_path)
     return Settings(
-        folder=(home or _data_folder()).expanduser().absolute(),
+        folder=home or _data_folder().absolute(),
         config_path=config_path,
         host=socket.gethostname() or "localhost",
-        roots=_roots(roots, config.get("agents", {}), environment),
-        domains={str(repo): str(domain) for repo, domain in config.get("domains", {}).items()},
+        roots=_roots_of_flags(roots) if roots else _roots(configured, environment),
+        domains=_domains(config.get("domains", {}), config_path),
         rules=_rules(config.get("tasks", {}), config_path),
     )
+
+
+def has_colour() -> bool:
+    """Whether colours may be used on a terminal (https://no-color.org)."""
+    return not os.environ.get("NO_COLOR")
 
 
 def _data_folder() -> Path:
@@ -61,33 +68,52 @@ def _config_folder() -> Path:
     return user_config_path("recollect", appauthor=False)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Mapping[str, Any]:
     try:
         config = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadConfig(
-            f"Cannot read the settings ({error}): {path}", "docs/configuration.md has the format"
-        ) from error
-    for name in config:
-        if name not in _KNOWN_KEYS or not isinstance(config[name], dict):
-            raise BadConfig(
-                f"No such section of settings in {path}: {name}", f"known: {', '.join(sorted(_KNOWN_KEYS))}"
-            )
-    return config
+        raise BadConfig(f"Cannot read the settings ({error}): {path}", "correct it, or move it away") from error
+    return _only(config, _SECTIONS, "", path)
 
 
-def _roots(
-    flags: Sequence[str], configured: Mapping[str, Any], environment: Mapping[str, str]
-) -> dict[str, tuple[Path, ...]]:
-    if flags:
-        return _roots_of_flags(flags)
+def _section(value: Any, name: str, path: Path) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise BadConfig(f"Not a section in {path}: {name}", f"write [{name}] on a line of its own")
+    return value
+
+
+def _only(value: Any, known: Collection[str], name: str, path: Path) -> Mapping[str, Any]:
+    """The section `name`, if it holds nothing but known settings."""
+    section = _section(value, name, path)
+    for key in section:
+        if key not in known:
+            place = f"{name}.{key}" if name else key
+            raise BadConfig(f"No such setting in {path}: {place}", f"known: {', '.join(known)}")
+    return section
+
+
+def _texts(value: Any, name: str, path: Path) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise BadConfig(f"Not a list of texts in {path}: {name}", "write ['one', 'two']")
+    return value
+
+
+def _configured_roots(agents: Any, path: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for agent, section in _only(agents, adapters(), "agents", path).items():
+        told = _only(section, ("roots",), f"agents.{agent}", path)
+        if "roots" in told:
+            found[agent] = _texts(told["roots"], f"agents.{agent}.roots", path)
+    return found
+
+
+def _roots(configured: Mapping[str, list[str]], environment: Mapping[str, str]) -> dict[str, tuple[Path, ...]]:
     found: dict[str, tuple[Path, ...]] = {}
     for agent, adapter in adapters().items():
-        told = configured.get(agent, {}).get("roots") or [environment.get(adapter.home_variable) or adapter.home]
-        if not isinstance(told, list) or not all(isinstance(root, str) for root in told):
-            raise BadConfig(f"`roots` is not a list of paths: agents.{agent}", 'write roots = ["~/path"]')
+        variable = environment.get(adapter.home_variable)
+        told = [variable] if variable else configured.get(agent, [adapter.home])
         found[agent] = tuple(Path(root).expanduser().absolute() for root in told)
     return found
 
@@ -103,13 +129,21 @@ def _roots_of_flags(flags: Sequence[str]) -> dict[str, tuple[Path, ...]]:
     return found
 
 
-def _rules(tasks: Mapping[str, Any], path: Path) -> AccountRules:
-    if "patterns" not in tasks:
+def _domains(domains: Any, path: Path) -> Mapping[str, str]:
+    told = _section(domains, "domains", path)
+    for repo, domain in told.items():
+        if not isinstance(domain, str):
+            raise BadConfig(f"Not a text in {path}: domains.{repo}", 'write "owner/name" = "what it is about"')
+    return told
+
+
+def _rules(tasks: Any, path: Path) -> AccountRules:
+    if "patterns" not in _only(tasks, ("patterns",), "tasks", path):
         return AccountRules()
+    patterns = _texts(tasks["patterns"], "tasks.patterns", path)
     try:
-        return AccountRules(task_patterns=tuple(re.compile(pattern) for pattern in tasks["patterns"]))
-    except (re.error, TypeError) as error:
+        return AccountRules(task_patterns=tuple(re.compile(pattern) for pattern in patterns))
+    except re.error as error:
         raise BadConfig(
-            f"A task pattern is no regular expression ({error}): {path}",
-            "[tasks] patterns takes a list of them",
+            f"A task pattern is no regular expression ({error}): {path}", f"its text: {error.pattern!r}"
         ) from error

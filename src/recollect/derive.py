@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 import orjson
 
@@ -31,6 +32,7 @@ from recollect.store.batch import IS_ABANDONED, IS_RETRY, TOLD_RETRY
 from recollect.store.streams import EventMark
 
 _CALLS = frozenset({TOOL_CALL, TEST_RUN, EDIT})
+_MARKED = IS_RETRY | IS_ABANDONED | TOLD_RETRY
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,11 @@ def derive(events: list[EventMark]) -> Marks:
 
 def changes(events: list[EventMark], marks: Marks) -> list[tuple[str, str | None, bool, bool, int]]:
     """The rows to write: only events whose kind or marks are not yet as derived."""
+    marked = marks.retries | marks.completions | marks.abandoned
     changed = []
     for event in events:
+        if event.id not in marked and not event.flags & _MARKED and event.kind == event.base_kind:
+            continue  # most events neither have a mark nor get one
         kind, is_retry, is_abandoned = marks.kind(event), marks.is_retry(event), event.id in marks.abandoned
         if (kind, is_retry, is_abandoned) != (
             event.kind,
@@ -138,17 +143,24 @@ def _behind_markers(events: list[EventMark]) -> set[int]:
     """Events between the point a rewind went back to and the rewind itself."""
     found: set[int] = set()
     for marker in events:
-        if marker.metadata and "rewind_to" in marker.metadata:
-            told = orjson.loads(marker.metadata)
+        if told := _rewind(marker):
             found |= {event.id for event in events if _is_behind(event, marker, told)}
     return found
 
 
-def _is_behind(event: EventMark, marker: EventMark, told: dict[str, int]) -> bool:
+def _rewind(event: EventMark) -> dict[str, Any] | None:
+    """What the mark of a rewind says; None for any other event, whatever words its metadata has."""
+    if event.metadata is None or "rewind_to" not in event.metadata:
+        return None
+    told = orjson.loads(event.metadata)
+    return told if "rewind_to" in told else None
+
+
+def _is_behind(event: EventMark, marker: EventMark, told: dict[str, Any]) -> bool:
     if event.lane != marker.lane or event.id == marker.id or event.position < told["rewind_to"]:
         return False
     if "rewind_until" in told:
-        return event.position < told["rewind_until"]
+        return bool(event.position < told["rewind_until"])
     return event.ts_ms is not None and marker.ts_ms is not None and event.ts_ms < marker.ts_ms
 
 
@@ -177,7 +189,7 @@ def _descendants(above: Iterable[EventMark], events: list[EventMark]) -> set[int
     while waiting:
         event = waiting.pop()
         # A rewind's own mark follows what it leaves behind, but is no part of it.
-        if event.id not in seen and "rewind_to" not in (event.metadata or ""):
+        if event.id not in seen and _rewind(event) is None:
             seen.add(event.id)
             waiting += children.get(event.event_uid, ())
     return seen

@@ -3,14 +3,17 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from recollect.adapters import get_adapter
-from recollect.adapters.protocol import Adapter, Source
+from recollect.adapters.jsonl import LineReader
+from recollect.adapters.protocol import Adapter, Cursor, Source
+from recollect.errors import SourceUnreadable
 from recollect.ingest import Task
 from recollect.store import Store
 from recollect.store.batch import SourceRow
-from recollect.store.sources import KnownSource
+from recollect.store.sources import KnownSource, Sources
 
 
 @dataclass(slots=True)
@@ -21,41 +24,128 @@ class Found:
     tasks: list[Task] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     back: list[int] = field(default_factory=list)
-    moved: list[tuple[KnownSource, str]] = field(default_factory=list)
+    moved: list[tuple[KnownSource, str, str]] = field(default_factory=list)  # to which host and path
+    outdated: list[int] = field(default_factory=list)  # an older adapter read them, and they can be read again whole
 
 
 def find_changes(store: Store, host: str, roots: Mapping[str, tuple[Path, ...]], *, verify: bool) -> Found:
     """Walk all roots. A file whose size, times and inode are as before is not opened, unless `verify`."""
     found = Found()
     for agent, paths in roots.items():
-        adapter = get_adapter(agent)
-        known = store.sources.known(host, agent)
+        comparison = _Comparison(get_adapter(agent), store.sources, host, found, verify=verify)
         for root in dict.fromkeys(path.resolve() for path in paths):
-            _compare(adapter, host, root, known, found, verify=verify)
+            comparison.walk(root)
     return found
 
 
-def _compare(
-    adapter: Adapter, host: str, root: Path, known: dict[str, KnownSource], found: Found, *, verify: bool
-) -> None:
-    present: dict[str, tuple[Source, os.stat_result]] = {}
-    for source, info in _sources(adapter, root):
-        present[path_key(source.path)] = (source, info)
-    found.sources += len(present)
-    missing = {path: source for path, source in known.items() if path not in present and _is_below(path, root)}
-    for path, (source, info) in present.items():
-        before = known.get(path) or _moved_from(missing, source, info)
-        if before is not None and before.row.path != path:
-            found.moved.append((before, path))
-            del missing[before.row.path]
-        elif before is not None and before.gone_ms is not None:
-            found.back.append(before.id)
-        task = _task(adapter, host, source, path, info, before)
-        if verify or before is None or before.signature != _signature(task.row) or before.row.reader != adapter.version:
-            found.tasks.append(task)
-    if present:  # a folder that is suddenly empty is an unmounted disk, not a clean-up
-        gone = (source for source in missing.values() if source.gone_ms is None)
-        found.gone += [source.id for source in gone if _is_missing(source.row.path)]
+class _Comparison:
+    """One agent's files beside what is known of them."""
+
+    def __init__(self, adapter: Adapter, sources: Sources, host: str, found: Found, *, verify: bool) -> None:
+        self._adapter = adapter
+        self._sources = sources
+        self._host = host
+        self._found = found
+        self._verify = verify
+        self._known = sources.known(host, adapter.agent)
+        self._seen: set[str] = set()
+
+    def walk(self, root: Path) -> None:
+        """Compare the files below a root. One that is new may be a known one that was moved: those come last."""
+        before_walk = len(self._seen)
+        new: list[tuple[str, Source, os.stat_result]] = []
+        for path, source, info in self._files(root):
+            before = self._known.get(path)
+            if before is None:
+                new.append((path, source, info))
+            else:
+                self._compare(path, source, info, before)
+        missing = self._missing(root)
+        for path, source, info in new:
+            self._compare_new(path, source, info, missing)
+        self._found.sources += len(self._seen) - before_walk
+        if len(self._seen) > before_walk:  # a folder that is suddenly empty is an unmounted disk, not a clean-up
+            gone = (source for source in missing.values() if source.gone_ms is None)
+            self._found.gone += [source.id for source in gone if _is_missing(source.row.path)]
+
+    def _files(self, root: Path) -> Iterator[tuple[str, Source, os.stat_result]]:
+        for source in self._adapter.discover(root):
+            path = path_key(source.path)
+            if path in self._seen:
+                continue  # a root below another root
+            try:
+                info = os.lstat(source.path)
+            except FileNotFoundError:
+                continue  # deleted since the walk saw it
+            self._seen.add(path)
+            yield path, source, info
+
+    def _missing(self, root: Path) -> dict[tuple[int, int, str], KnownSource]:
+        """Sources below a root that are not where they were, by what a file keeps when it is moved."""
+        below = path_key(root).rstrip("/") + "/"
+        names = (path for path in self._known if path not in self._seen and path.startswith(below))
+        rows = ((self._known[path].row, self._known[path]) for path in names)
+        return {(row.inode, row.mtime_ns, _name(row.path)): source for row, source in rows}
+
+    def _compare(self, path: str, source: Source, info: os.stat_result, before: KnownSource) -> None:
+        if before.gone_ms is not None and before.row.path == path:
+            self._found.back.append(before.id)
+        is_outdated = before.row.reader != self._adapter.version
+        if self._verify or is_outdated or before.signature != _signature(info):
+            self._found.tasks.append(self._task(path, source, info, before))
+        if before.row.reader < self._adapter.version and _is_as_read(source, before.row):
+            self._found.outdated.append(before.id)
+
+    def _compare_new(
+        self, path: str, source: Source, info: os.stat_result, missing: dict[tuple[int, int, str], KnownSource]
+    ) -> None:
+        before = missing.pop((info.st_ino, info.st_mtime_ns, _name(path)), None) or self._on_other_host(path, info)
+        if before is None:
+            self._found.tasks.append(self._task(path, source, info, None))
+        else:
+            self._found.moved.append((before, self._host, path))
+            self._compare(path, source, info, before)
+
+    @cached_property
+    def _elsewhere(self) -> dict[str, KnownSource]:
+        return self._sources.known_elsewhere(self._host, self._adapter.agent)
+
+    def _on_other_host(self, path: str, info: os.stat_result) -> KnownSource | None:
+        """The same file at the same place under another host's name: this host was renamed, as containers are."""
+        source = self._elsewhere.get(path)
+        if source is None:
+            return None
+        row = source.row
+        is_same = (row.size, row.mtime_ns, row.inode) == (info.st_size, info.st_mtime_ns, info.st_ino)
+        return source if is_same else None
+
+    def _task(self, path: str, source: Source, info: os.stat_result, before: KnownSource | None) -> Task:
+        version = self._adapter.version
+        row = SourceRow(
+            self._host, self._adapter.agent, path, source.kind, *_signature(info), version, 0, 0, "", "", "{}"
+        )
+        if before is None or before.row.reader != version or before.failure is not None:
+            return Task(source, row, has_cursor=False)
+        old, state = before.row, self._sources.state(before.id)
+        row = row._replace(offset=old.offset, line=old.line, head=old.head, tail=old.tail, state=state)
+        return Task(source, row, has_cursor=True)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _signature(info: os.stat_result) -> tuple[int, int, int, int]:
+    return info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino
+
+
+def _is_as_read(source: Source, row: SourceRow) -> bool:
+    """Whether a file can be read, and still holds all that was read from it before."""
+    try:
+        lines = LineReader(source, Cursor(row.offset, row.line, row.head, row.tail))
+    except SourceUnreadable:
+        return False
+    return source.is_rewritten or lines.offset == row.offset
 
 
 def _is_missing(path: str) -> bool:
@@ -69,45 +159,7 @@ def _is_missing(path: str) -> bool:
     return False
 
 
-def _sources(adapter: Adapter, root: Path) -> Iterator[tuple[Source, os.stat_result]]:
-    for source in adapter.discover(root):
-        try:
-            yield source, source.path.lstat()
-        except FileNotFoundError:
-            continue  # deleted since the walk saw it
-
-
-def _signature(row: SourceRow) -> tuple[int, int, int, int]:
-    return row.size, row.mtime_ns, row.ctime_ns, row.inode
-
-
-def _moved_from(missing: dict[str, KnownSource], source: Source, info: os.stat_result) -> KnownSource | None:
-    """The source this file was before it was renamed: the same inode under the same name, elsewhere gone."""
-    for before in missing.values():
-        is_same_file = (before.row.inode, before.row.mtime_ns) == (info.st_ino, info.st_mtime_ns)
-        if is_same_file and Path(before.row.path).name == source.path.name:
-            return before
-    return None
-
-
-def _task(
-    adapter: Adapter, host: str, source: Source, path: str, info: os.stat_result, before: KnownSource | None
-) -> Task:
-    row = SourceRow(
-        host, adapter.agent, path, source.kind, info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino,
-        adapter.version, 0, 0, "", "", "{}",
-    )  # fmt: skip
-    if before is None or before.row.reader != adapter.version or before.failure is not None:
-        return Task(source, row, has_cursor=False)
-    old = before.row
-    row = row._replace(offset=old.offset, line=old.line, head=old.head, tail=old.tail, state=old.state)
-    return Task(source, row, has_cursor=True)
-
-
-def _is_below(path: str, root: Path) -> bool:
-    return path.startswith(path_key(root).rstrip("/") + "/")
-
-
 def path_key(path: Path) -> str:
     """A path as text that a database takes: bytes that are no UTF-8 are written as escapes."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    text = str(path)
+    return text if text.isascii() else os.fsencode(text).decode("utf-8", "backslashreplace")

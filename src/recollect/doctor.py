@@ -12,8 +12,9 @@ import orjson
 from recollect.adapters import adapters
 from recollect.adapters.protocol import Adapter, SettingAdvice
 from recollect.config import Settings
-from recollect.errors import RecollectError
+from recollect.errors import NotFound, RecollectError, StoreDamaged
 from recollect.store import Store, open_store
+from recollect.store.sessions import SessionFilter
 from recollect.store.sqlite import file_system_type
 
 OK = "ok"
@@ -43,7 +44,11 @@ def _sqlite() -> Iterator[Finding]:
 def _homes(settings: Settings) -> Iterator[Finding]:
     for agent, roots in settings.roots.items():
         for root in roots:
-            yield from _home(adapters()[agent], root)
+            try:
+                yield from _home(adapters()[agent], root)
+            except OSError as error:
+                message = f"{adapters()[agent].profile.display_name}'s folder cannot be read ({error.strerror}): {root}"
+                yield Finding(PROBLEM, agent, message, f"look at it with `ls -ld {root}`")
 
 
 def _home(adapter: Adapter, root: Path) -> Iterator[Finding]:
@@ -59,7 +64,7 @@ def _home(adapter: Adapter, root: Path) -> Iterator[Finding]:
     resolved = root.resolve()
     count = sum(1 for _ in adapter.discover(resolved))
     link = f" (a link to {resolved})" if resolved != root.absolute() else ""
-    yield Finding(OK, adapter.agent, f"{name}: {count} files in {root}{link}")
+    yield Finding(OK, adapter.agent, f"{name}: {count} {'file' if count == 1 else 'files'} in {root}{link}")
     for advice in adapter.profile.settings_advice:
         yield from _setting(adapter, resolved, advice)
 
@@ -67,35 +72,35 @@ def _home(adapter: Adapter, root: Path) -> Iterator[Finding]:
 def _setting(adapter: Adapter, root: Path, advice: SettingAdvice) -> Iterator[Finding]:
     value = _number_in(root / advice.path, advice.key)
     days = advice.default if value is None else value
-    told = "by default" if value is None else "as set"
+    told = "by default; not set" if value is None else "set"
+    name, place = adapter.profile.display_name, f"({told} in {root / advice.path})"
     if days >= advice.at_least:
-        yield Finding(OK, adapter.agent, f"{adapter.profile.display_name} keeps its logs {days} days ({told})")
+        yield Finding(OK, adapter.agent, f"{name} keeps its logs {days} days {place}")
     else:
-        message = (
-            f"{adapter.profile.display_name} deletes its own logs after {days} days ({told} in {root / advice.path})"
-        )
-        yield Finding(NOTE, adapter.agent, message, advice.advice)
+        yield Finding(NOTE, adapter.agent, f"{name} deletes its own logs after {days} days {place}", advice.advice)
 
 
 def _number_in(path: Path, key: str) -> int | None:
     """One number of an agent's settings; the file may hold secrets, so nothing else of it is kept."""
     try:
-        settings = orjson.loads(path.read_bytes())
+        settings = orjson.loads(path.read_bytes()) if path.is_file() else None
     except (OSError, orjson.JSONDecodeError):
         return None
     value = settings.get(key) if isinstance(settings, dict) else None
-    return value if isinstance(value, int) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _store(settings: Settings) -> Iterator[Finding]:
     try:
         store = open_store(settings.folder)
-    except RecollectError as error:
-        yield Finding(NOTE if error.code == "not_found" else PROBLEM, "store", error.message, error.hint)
-        return
-    with store:
-        yield from _permissions(settings.folder)
-        yield from _integrity(store)
+    except NotFound as error:
+        yield Finding(NOTE, "store", error.message, error.hint)
+    except (RecollectError, OSError, apsw.Error) as error:
+        yield _unsound(settings.folder, error)
+    else:
+        with store:
+            yield from _permissions(settings.folder)
+            yield from _integrity(store)
 
 
 def _permissions(folder: Path) -> Iterator[Finding]:
@@ -105,15 +110,45 @@ def _permissions(folder: Path) -> Iterator[Finding]:
             PROBLEM, "store", f"Others may look into the store (mode {mode:o}): {folder}", f"chmod 700 {folder}"
         )
     else:
-        yield Finding(
-            OK, "store", f"Only you may read it: {folder} ({file_system_type(folder) or 'unknown'} file system)"
-        )
+        kind = file_system_type(folder) or "unknown"
+        yield Finding(OK, "store", f"Only you may read the store: {folder} ({kind} file system)")
 
 
 def _integrity(store: Store) -> Iterator[Finding]:
-    damage = store.damage()
-    for message in damage:
-        advice = f"move {store.folder} away and run `recollect sweep`: it is read again from your agents' files"
-        yield Finding(PROBLEM, "store", f"Damaged: {message}", advice)
-    if not damage:
-        yield Finding(OK, "store", f"Databases and packs are sound ({store.sessions.count()} sessions)")
+    is_sound = True
+    try:
+        for message in store.damage():
+            is_sound = False
+            yield Finding(PROBLEM, "store", f"Damaged: {message}", _advice_on_damage(store.folder))
+        sessions, events = _read_back(store)
+    except (RecollectError, OSError, apsw.Error) as error:
+        yield _unsound(store.folder, error)
+        return
+    if is_sound:
+        yield Finding(OK, "store", f"The store is sound: {sessions:,} sessions, all {events:,} events can be read")
+
+
+def _read_back(store: Store) -> tuple[int, int]:
+    """Read every event's content, which checks that the packs are there, long enough and as written."""
+    sessions = store.sessions.find(SessionFilter())
+    events = 0
+    for session in sessions:
+        name = (session.agent, session.native_session_id)
+        places = sorted(store.events.rows(*name, ("payload_start", "payload_bytes")))
+        events += sum(1 for _ in store.events.iter_payloads(*name, places))
+    return len(sessions), events
+
+
+def _unsound(folder: Path, error: Exception) -> Finding:
+    if isinstance(error, StoreDamaged):
+        return Finding(PROBLEM, "store", error.message, _advice_on_damage(folder))
+    if isinstance(error, RecollectError):
+        return Finding(PROBLEM, "store", error.message, error.hint)
+    return Finding(PROBLEM, "store", f"The store cannot be read ({error}): {folder}", _advice_on_damage(folder))
+
+
+def _advice_on_damage(folder: Path) -> str:
+    return (
+        f"move {folder} away and run `recollect sweep`, which reads your agents' files again;"
+        " keep what you moved: it may hold the only copy of logs they have deleted"
+    )

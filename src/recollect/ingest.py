@@ -7,7 +7,7 @@ handed over, so that the one writer only appends bytes and inserts rows.
 import dataclasses
 import json
 from collections.abc import Iterator
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any, NamedTuple
 
 import orjson
@@ -203,12 +203,15 @@ class _Stream:
         if block == 0:
             self._first_blocks[native_id] = uid
         payload = encode(event.payload)
-        payload_hash = blake2b(payload, digest_size=16).digest()
+        payload_hash = sha256(payload).digest()[:16]  # most processors have instructions for it
         known = self._rows.get(uid)
         if known is not None and not known[_FLAGS] & IS_PROVISIONAL:
-            if known[_HASH] == payload_hash:
+            if known[_HASH] == payload_hash or event.is_provisional:
                 return
             uid = second_uid(uid, payload_hash)
+            known = self._rows.get(uid)
+            if known is not None:
+                return
         self._rows[uid] = (
             len(self._rows) if known is None else known[0],
             uid,
@@ -275,5 +278,9 @@ def encode(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
+        pass
+    try:
         text = json.dumps(value, ensure_ascii=False, default=str)
-        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
+    except (RecursionError, ValueError):
+        return orjson.dumps({"text": "", "unreadable": "nested too deeply, or a number without end"})
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()

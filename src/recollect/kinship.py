@@ -1,6 +1,7 @@
 """Which sessions come from which: spawned by, forked from, sharing records with."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from recollect.schema import session_uid
 from recollect.store import Store
@@ -21,6 +22,7 @@ class Kinship:
         self._ids: dict[Name, int] = {}
         self._names: dict[int, Name] = {}
         self._ancestors: dict[int, set[int]] = {}
+        self._descendants: dict[int, set[int]] | None = None
         self._has_all = len(store.streams.dirty()) >= _MANY
         if self._has_all:
             self._read_all()
@@ -126,6 +128,34 @@ class Kinship:
         told = self.relations(agent, native_id)
         return self._held(agent, {name for name in told[:3] if name}) - {stream}
 
-    def sharing(self, stream: int) -> set[int]:
-        """Sessions this one says it comes from, or shares records with."""
-        return self.ancestors(stream) | self._copied_from.get(stream, set()) | self._copied_by.get(stream, set())
+    def are_sharing(self, one: int, other: int) -> bool:
+        """Whether one says it comes from the other, or holds copies of its records."""
+        copied = self._copied_from.get(one, ()), self._copied_by.get(one, ())
+        return any(other in streams for streams in copied) or (
+            other in self.ancestors(one) or one in self.ancestors(other)
+        )
+
+    def family(self, streams: Iterable[int]) -> set[int]:
+        """These sessions and all that are related to them, be it through others."""
+        found = set(streams)
+        waiting = list(found)
+        while waiting:
+            near = self._near(waiting.pop()) - found
+            found |= near
+            waiting += near
+        return found
+
+    def _near(self, stream: int) -> set[int]:
+        copies = self._copied_from.get(stream, set()) | self._copied_by.get(stream, set())
+        return copies | self._above(stream) | self._below(stream)
+
+    def _below(self, stream: int) -> set[int]:
+        """The sessions that say they come from this one."""
+        if not self._has_all:
+            return set(self._streams.descendants(*self.name(stream)))
+        if self._descendants is None:
+            self._descendants = defaultdict(set)
+            for below in self._names:
+                for above in self._above(below):
+                    self._descendants[above].add(below)
+        return self._descendants.get(stream, set())

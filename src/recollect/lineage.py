@@ -3,15 +3,19 @@
 Copies stay in each session, so that a fork is whole; they are marked with the original they were made
 from, so that tokens, money and search count them once. The rule looks only at what is stored, so that
 the order in which files were read does not matter: the original is the declared parent's, else the earliest
-by timestamp, else of the file begun first, else the one with the smallest uid.
+by timestamp, else of the file begun first, else the one with the smallest uid. Responses, which are counted
+once too, have no uid: the smallest name of a session decides last.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from recollect.kinship import Kinship
 from recollect.store import Store
 from recollect.store.streams import Candidate, UsageMark
+
+Holding = TypeVar("Holding", Candidate, UsageMark)  # something of which several sessions may hold a copy
 
 _NEVER_MS = 1 << 62
 
@@ -41,9 +45,9 @@ def _original(event: Candidate, owner: Candidate) -> bytes | None:
     return None if event.stream == owner.stream else owner.event_uid
 
 
-def _roots(group: list[Candidate], kinship: Kinship) -> list[Candidate]:
-    streams = {event.stream for event in group}
-    roots = [event for event in group if not kinship.ancestors(event.stream) & streams]
+def _roots(group: list[Holding], kinship: Kinship) -> list[Holding]:
+    streams = {holding.stream for holding in group}
+    roots = [holding for holding in group if not kinship.ancestors(holding.stream) & streams]
     return roots or group  # two sessions that each claim the other as parent
 
 
@@ -57,36 +61,30 @@ def _or_never(ms: int | None) -> int:
 
 def _mark_usage(store: Store, kinship: Kinship) -> None:
     """A response copied into another session is paid once: only sessions that share records are compared."""
-    known: dict[tuple[int, str], UsageMark] = {}
-    copies: set[tuple[int, str]] = set()
-    for left_stream, right_stream in _pairs(store, kinship):
-        for left, right in store.streams.shared_usage(left_stream, right_stream):
-            known |= {(mark.stream, mark.usage_id): mark for mark in (left, right)}
-            copy = left if _is_younger(left, right, kinship) else right
-            copies.add((copy.stream, copy.usage_id))
-    # A later telling may turn a relation round, so marks are taken back as well as set.
-    marks = [(key in copies, *key) for key, mark in known.items() if mark.is_copy != (key in copies)]
+    holders: dict[str, list[UsageMark]] = defaultdict(list)
+    for usage in store.streams.shared_usage(kinship.family(stream.id for stream in store.streams.dirty())):
+        holders[usage.usage_id].append(usage)
+    marks = []
+    for group in (group for held in holders.values() for group in _connected(held, kinship)):
+        owner = min(_roots(group, kinship), key=lambda usage: _usage_age(usage, kinship))
+        wanted = [(usage is not owner, usage) for usage in group]
+        # A later telling may turn a relation round, so marks are taken back as well as set.
+        marks += [(is_copy, *usage[:2]) for is_copy, usage in wanted if is_copy != usage.is_copy]
     if marks:
         store.streams.set_usage_copies(marks)
 
 
-def _pairs(store: Store, kinship: Kinship) -> list[tuple[int, int]]:
-    """Pairs of sessions that may share responses, all within the families of those that changed."""
-    dirty = store.streams.dirty()
-    family = {stream.id for stream in dirty}
-    for stream in dirty:
-        family |= kinship.sharing(stream.id)
-        family |= set(store.streams.descendants(stream.agent, stream.native_id))
-    return sorted({(min(a, b), max(a, b)) for a in family for b in kinship.sharing(a)})
+def _connected(held: list[UsageMark], kinship: Kinship) -> Iterator[list[UsageMark]]:
+    """Cut the holders of one id into those that share records, be it through another of them."""
+    others = held
+    while others:
+        group, others = [others[0]], others[1:]
+        for member in group:  # grows on the way
+            near = [usage for usage in others if kinship.are_sharing(member.stream, usage.stream)]
+            group += near
+            others = [usage for usage in others if usage not in near]
+        yield group
 
 
-def _is_younger(left: UsageMark, right: UsageMark, kinship: Kinship) -> bool:
-    if right.stream in kinship.ancestors(left.stream):
-        return True
-    if left.stream in kinship.ancestors(right.stream):
-        return False
-
-    def age(usage: UsageMark) -> tuple[int, int, str]:
-        return _or_never(usage.ts_ms), _or_never(kinship.born_ms(usage.stream)), kinship.name(usage.stream)[1]
-
-    return age(left) > age(right)
+def _usage_age(usage: UsageMark, kinship: Kinship) -> tuple[int, int, str]:
+    return _or_never(usage.ts_ms), _or_never(kinship.born_ms(usage.stream)), kinship.name(usage.stream)[1]

@@ -1,6 +1,8 @@
 """The library: everything the command line can do, typed."""
 
-from collections.abc import Iterator, Sequence
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -10,8 +12,8 @@ import orjson
 
 from recollect.clock import rfc3339
 from recollect.config import Settings, load_settings
-from recollect.doctor import Finding, examine
-from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.doctor import PROBLEM, Finding, examine
+from recollect.errors import Ambiguous, BadConfig, NotFound, UsageError
 from recollect.schema import KIND_FAMILY, KINDS, Event, Problem, Session
 from recollect.store import Store, open_store
 from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
@@ -108,20 +110,26 @@ class Memory:
             raise NotFound(f"No session has the id or title `{name}`", "`recollect sessions` shows ids and titles")
         if len(matches) > 1:
             shown = ", ".join(match.session_uid for match in matches[:3])
-            raise Ambiguous(f"{len(matches)} sessions match `{name}`: {shown} …", "give more of the id")
+            raise Ambiguous(f"{len(matches)} sessions match `{name}`: {shown} …", "give more of an id: `recollect sessions` shows them")
         return matches[0].session_uid
 
     def sub_agents(self, session: Session) -> list[Session]:
         """The sessions this one spawned, in the order they began."""
-        below = self._store.sessions.find(SessionFilter(root=session.root_session_uid))
-        spawned = [child for child in below if child.parent_session_uid == session.session_uid]
-        return sorted(spawned, key=lambda child: (child.started_at or "", child.session_uid))
+        return self._spawned(session)[session.session_uid]
+
+    def _spawned(self, session: Session) -> dict[str, list[Session]]:
+        """The other sessions of its tree, by the one that spawned them."""
+        tree = self._store.sessions.find(SessionFilter(root=session.root_session_uid))
+        found: dict[str, list[Session]] = defaultdict(list)
+        for child in sorted(tree, key=lambda child: (child.started_at or "", child.session_uid)):
+            # Left out itself: logs may name a session as spawned by one that it spawned.
+            if child.parent_session_uid and child.session_uid != session.session_uid:
+                found[child.parent_session_uid].append(child)
+        return found
 
     def events(self, session: Session, kind: str | None = None) -> list[Event]:
         """A session's events in reading order; a kind stands for its more specific kinds too."""
-        if kind is not None and kind not in KINDS:
-            raise UsageError(f"No such kind: {kind}", f"kinds: {', '.join(KINDS)}")
-        wanted = KIND_FAMILY.get(kind, (kind,)) if kind else KINDS
+        wanted = _family(kind)
         rows = self._store.events.rows(session.agent, session.native_session_id, _EVENT_COLUMNS)
         events = (_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows)
         return [event for event in events if event.kind in wanted]
@@ -134,20 +142,22 @@ class Memory:
 
     def transcript(self, session: Session, kind: str | None = None) -> Iterator[TranscriptItem]:
         """A session as it went, its sub-agents in the places where they were called."""
-        return self._transcript(session, kind, 0)
+        return self._transcript(session, _family(kind), 0, self._spawned(session))
 
-    def _transcript(self, session: Session, kind: str | None, depth: int) -> Iterator[TranscriptItem]:
+    def _transcript(
+        self, session: Session, kinds: tuple[str, ...], depth: int, spawned: dict[str, list[Session]]
+    ) -> Iterator[TranscriptItem]:
         events = self.events(session)
-        waiting = self.sub_agents(session)
-        shown = {event.event_uid for event in (self.events(session, kind) if kind else events)}
-        for event, payload in zip(events, self.payloads(session, events), strict=True):
+        payloads = self.payloads(session, [event for event in events if event.kind in kinds])
+        waiting = list(spawned[session.session_uid])
+        for event in events:
             for child in [child for child in waiting if _comes_before(child, event)]:
                 waiting.remove(child)
-                yield from self._transcript(child, kind, depth + 1)
-            if event.event_uid in shown:
-                yield TranscriptItem(session, event, payload, depth)
+                yield from self._transcript(child, kinds, depth + 1, spawned)
+            if event.kind in kinds:
+                yield TranscriptItem(session, event, next(payloads), depth)
         for child in waiting:
-            yield from self._transcript(child, kind, depth + 1)
+            yield from self._transcript(child, kinds, depth + 1, spawned)
 
     def problems(self) -> list[Problem]:
         """Lines and files that could not be read, with what is wrong."""
@@ -174,6 +184,13 @@ class Memory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _family(kind: str | None) -> tuple[str, ...]:
+    """A kind with its more specific ones; all kinds if none is asked for."""
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"No such kind: {kind}", f"kinds: {', '.join(KINDS)}")
+    return KIND_FAMILY.get(kind, (kind,)) if kind else KINDS
 
 
 def _comes_before(child: Session, event: Event) -> bool:
@@ -217,12 +234,25 @@ def _event(session: Session, row: dict[str, Any]) -> Event:
 def open_memory(folder: Path | None = None, roots: Sequence[str] = (), *, create: bool = True) -> Memory:
     """Open the store (`RECOLLECT_HOME`, or the user's data folder), making it if there is none.
 
-    `roots` are `AGENT=PATH`, as on the command line. Raises NotFound if there is no store and `create` is off.
+    `roots` are `AGENT=PATH`, as on the command line. Raises NotFound if one of them is not there, and if there is
+    no store and `create` is off.
     """
     settings = load_settings(folder, roots)
+    if roots:
+        _require_folders(settings.roots)
     return Memory(settings, open_store(settings.folder, create=create))
+
+
+def _require_folders(roots: Mapping[str, tuple[Path, ...]]) -> None:
+    for path in (path for paths in roots.values() for path in paths):
+        if not os.access(f"{path}/", os.F_OK):  # with the slash a file does not count
+            raise NotFound(f"No such folder: {path}", "`--root` takes AGENT=PATH, where PATH is the agent's home")
 
 
 def doctor(folder: Path | None = None, roots: Sequence[str] = ()) -> list[Finding]:
     """Look for what stands in the way: homes, permissions, settings, damage. Works without a store."""
-    return examine(load_settings(folder, roots))
+    try:
+        settings = load_settings(folder, roots)
+    except BadConfig as error:
+        return [Finding(PROBLEM, "settings", error.message, error.hint)]
+    return examine(settings)

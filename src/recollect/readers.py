@@ -56,7 +56,8 @@ def _read_task(task: Task) -> Iterator[Reading]:
     except RecollectError as error:
         yield Failure(task, error.message)
     except Exception as error:  # one source must not end the sweep; it is listed by `recollect problems`
-        yield Failure(task, f"{type(error).__name__}: {error}"[:500])
+        # It may have been a lack of memory and not the file: the next sweep tries it again.
+        yield Failure(task._replace(row=unsettled(task.row)), f"{type(error).__name__}: {error}"[:500])
 
 
 def _read_in_processes(tasks: list[Task]) -> Iterator[Reading]:

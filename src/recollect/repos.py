@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
-_SCP_LIKE = re.compile(r"^(?:[^@/]+@)?(?P<host>[^:/]+\.[^:/]+|localhost):(?P<path>[^/].*)$")
-_URL = re.compile(r"^[a-z][a-z0-9+.-]*://(?:[^@/]*@)?(?P<host>[^/:]+)(?::\d+)?/(?P<path>.+)$", re.IGNORECASE)
+# Without a user before it a host needs a dot: `C:/work` is a path.
+_SCP_LIKE = re.compile(r"^(?:[^@/:]+@|(?=[^@/:]+\.|localhost:))(?P<host>[^@/:]+):(?P<path>.+)$")
+_URL = re.compile(r"^[a-z][a-z0-9+.-]*://(?:[^/]*@)?(?P<host>[^@/:]+)(?::\d*)?/(?P<path>.+)$", re.IGNORECASE)
 # Agents put working copies of their own below the checkout they belong to.
 _WORKTREE = re.compile(r"/\.[^/]+/worktrees/[^/]+")
 
@@ -42,16 +43,20 @@ class Checkouts:
                 self._roots.add(root)
 
     def repo(self, cwd: str | None, git_root: str | None, git_remote: str | None) -> str | None:
-        """The remote's name if any session of this checkout knows it, else the root's path, else the cwd's name."""
+        """The remote's name if any session of this checkout knows it, else the root's path, else the cwd's name.
+
+        The nearest checkout counts: one without a remote may lie inside of one that has it.
+        """
         if remote := normal_remote(git_remote):
             return remote
         place = normal_root(git_root) or normal_root(cwd)
         if place is None:
             return None
         above = [place, *(str(parent) for parent in PurePosixPath(place).parents)]
-        remote = next((self._remotes[path] for path in above if path in self._remotes), None)
-        root = next((path for path in above if path in self._roots), None)
-        return remote or root or PurePosixPath(place).name or place
+        root = next((path for path in above if path in self._remotes or path in self._roots), None)
+        if root is None:
+            return PurePosixPath(place).name or place
+        return self._remotes.get(root, root)
 
 
 def domain_of(repo: str | None, domains: Mapping[str, str]) -> str | None:

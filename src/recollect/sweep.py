@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+import orjson
+
 from recollect.account import account_for
 from recollect.config import Settings
 from recollect.discovery import Found, find_changes
@@ -50,10 +52,7 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
         report = SweepReport(sources=found.sources, sources_gone=len(found.gone))
         _note_files(store, found)
         _ingest(store, found, report, progress)
-        if store.streams.dirty():
-            mark_copies(store)
-            account_for(store, settings.rules, lambda done, total: progress("sessions", done, total))
-            _name_repos(store, settings)
+        _account(store, settings, report, progress)
         store.checkpoint()
     report.sessions = store.sessions.count()
     report.sessions_new = report.sessions - before
@@ -62,10 +61,12 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
 
 
 def _note_files(store: Store, found: Found) -> None:
-    for source, path in found.moved:
-        store.sources.move(source, path)
+    for source, host, path in found.moved:
+        store.sources.move(source, host, path)
     store.sources.mark_gone(found.gone)
     store.sources.mark_back(found.back)
+    if found.outdated:
+        store.streams.drop_outdated(found.outdated)
 
 
 def _ingest(store: Store, found: Found, report: SweepReport, progress: Progress) -> None:
@@ -113,6 +114,27 @@ def _grouped(readings: Iterable[Reading]) -> Iterator[list[Reading]]:
         yield group
 
 
+def _account(store: Store, settings: Settings, report: SweepReport, progress: Progress) -> None:
+    """Make the rows of sessions that changed, or of all if the user's rules did."""
+    rules = _rules_text(settings)
+    if store.sessions.rules() != rules:
+        store.streams.set_all_dirty()
+    if not store.streams.dirty():
+        return
+    mark_copies(store)
+    account_for(store, settings.rules, lambda done, total: progress("sessions", done, total))
+    _name_repos(store, settings)
+    if not report.failures:  # what could not be read may still tell of them
+        store.sessions.drop(store.streams.emptied())
+    store.sessions.set_rules(rules)
+    store.streams.set_dirty([stream.id for stream in store.streams.dirty()], False)
+
+
+def _rules_text(settings: Settings) -> str:
+    patterns = [pattern.pattern for pattern in settings.rules.task_patterns]
+    return orjson.dumps({"tasks": patterns, "domains": sorted(settings.domains.items())}).decode()
+
+
 def _name_repos(store: Store, settings: Settings) -> None:
     """Name every session's repository anew where another session's remote tells more."""
     known = store.sessions.checkouts()
@@ -124,5 +146,5 @@ def _name_repos(store: Store, settings: Settings) -> None:
         repo = checkouts.repo(base.cwd, base.git_root, base.git_remote)
         domain = domain_of(repo, settings.domains)
         if (repo, domain) != (place.repo, place.domain):
-            changes.append((repo, domain, place.session_uid))
+            changes.append((repo, domain, place.agent, place.native_session_id))
     store.sessions.set_repos(changes)

@@ -2,7 +2,7 @@
 
 import shutil
 from collections import Counter
-from dataclasses import asdict
+from msgspec.structs import asdict
 from pathlib import Path
 from typing import Any
 

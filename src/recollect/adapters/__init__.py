@@ -4,18 +4,20 @@ Third parties add an agent by the entry point group `recollect.adapters`; see do
 """
 
 from functools import cache
-from importlib.metadata import entry_points
+from importlib import import_module
 
 from recollect.adapters.protocol import Adapter
 from recollect.errors import NotFound
+
+BUILT_IN = ("claude", "codex", "grok")
 
 
 @cache
 def adapters() -> dict[str, Adapter]:
     """All installed adapters by agent, those of this package first."""
-    from recollect.adapters import claude, codex, grok
+    from importlib.metadata import entry_points
 
-    found: dict[str, Adapter] = {module.ADAPTER.agent: module.ADAPTER for module in (claude, codex, grok)}
+    found = {agent: get_adapter(agent) for agent in BUILT_IN}
     for entry in entry_points(group="recollect.adapters"):
         adapter: Adapter = entry.load()
         found.setdefault(adapter.agent, adapter)
@@ -23,6 +25,10 @@ def adapters() -> dict[str, Adapter]:
 
 
 def get_adapter(agent: str) -> Adapter:
+    """The adapter of an agent; of this package's own only that one is loaded, which a reader process is glad of."""
+    if agent in BUILT_IN:
+        adapter: Adapter = import_module(f"recollect.adapters.{agent}").ADAPTER
+        return adapter
     try:
         return adapters()[agent]
     except KeyError:

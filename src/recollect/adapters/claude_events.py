@@ -65,7 +65,6 @@ _ASSISTANT_FIELDS = (
 _assistant_values = attrgetter(*_ASSISTANT_FIELDS)
 _MESSAGE_FIELDS = ("id", "stop_reason", "stop_sequence")
 _message_values = attrgetter(*_MESSAGE_FIELDS)
-_SIMPLE = frozenset({str, bool, float})
 
 
 @dataclass(slots=True)
@@ -81,7 +80,22 @@ class Place:
     is_sub_agent: bool = False
     is_lossy: bool = False
 
-    def event(self, block: int, kind: str, payload: Mapping[str, Any], summary: str, **more: Any) -> EventRecord:
+    def event(
+        self,
+        block: int,
+        kind: str,
+        payload: Mapping[str, Any],
+        summary: str,
+        *,
+        role: str | None = None,
+        tool: str | None = None,
+        call_id: str | None = None,
+        status: str | None = None,
+        is_error: bool = False,
+        is_retry: bool = False,
+        is_provisional: bool = False,
+        retry_key: str | None = None,
+    ) -> EventRecord:
         event = EventRecord(
             self.session,
             self.native_id,
@@ -93,19 +107,23 @@ class Place:
             block,
             self.lane,
             self.parent,
-            **more,
+            role,
+            tool,
+            call_id,
+            status,
+            is_error,
+            is_retry,
+            is_provisional,
+            None,
+            retry_key,
         )
         if self.is_lossy:
-            event.metadata = {**(event.metadata or {}), "lossy": True}
+            event.metadata = {"lossy": True}
         return event
 
 
 def fields_of(names: tuple[str, ...], values: tuple[Any, ...]) -> dict[str, Any]:
-    return {
-        name: value if value.__class__ in _SIMPLE else plain(value)
-        for name, value in zip(names, values, strict=True)
-        if value is not None
-    }
+    return {name: value for name, value in zip(names, values, strict=True) if value is not None}
 
 
 def blocks_of(message: Message) -> list[Any]:
@@ -129,7 +147,7 @@ def assistant_events(line: Line, place: Place, memory: Memory) -> list[EventReco
             event.model = model
             events.append(event)
     if events and memory.is_first_of_message(as_id(message.id)):
-        _add_tokens(events[0], parse_usage(message), about)
+        _add_tokens(events[0], parse_usage(bytes(message.usage)), about)
     return events
 
 
@@ -194,7 +212,8 @@ def _call(
     call_id = as_id(block.get("id"))
     if call_id is not None:
         memory.open_call(call_id, tool)
-        _remember_spawn(memory, tool, arguments, call_id)
+        if tool in SPAWNING:
+            _remember_spawn(memory, arguments, call_id)
     return place.event(
         index,
         _call_kind(tool, arguments),
@@ -227,8 +246,8 @@ def prompt_key(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 
-def _remember_spawn(memory: Memory, tool: str, arguments: Any, call_id: str) -> None:
-    prompt = as_mapping(arguments).get("prompt") if tool in SPAWNING else None
+def _remember_spawn(memory: Memory, arguments: Any, call_id: str) -> None:
+    prompt = as_mapping(arguments).get("prompt")
     if isinstance(prompt, str):
         memory.spawn(prompt_key(prompt), call_id)
 

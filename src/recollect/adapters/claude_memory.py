@@ -102,16 +102,11 @@ class Memory:
         return self._leaves.get(uuid) if uuid is not None else None
 
 
-def _keep(entries: dict[str, Any], key: str, value: Any, limit: int, chars: int = NAME_CHARS) -> None:
-    for text in (key, value):
-        # Texts that JSON would escape could grow sixfold in the state.
-        if text.__class__ is str and not (
-            len(text) <= chars and text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
-        ):
-            return
-    entries[key] = value
-    if len(entries) > limit:
-        del entries[next(iter(entries))]
+def _keep(entries: dict[str, Any], key: str, value: str | None, limit: int, chars: int = NAME_CHARS) -> None:
+    if len(key) <= chars and (value is None or len(value) <= chars):
+        entries[key] = value
+        if len(entries) > limit:
+            del entries[next(iter(entries))]
 
 
 def _grouped(entries: Mapping[str, str | None]) -> list[list[Any]]:

@@ -5,6 +5,7 @@ here are never built, which is what makes the bulk of a log (wire requests, twin
 """
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -174,9 +175,12 @@ def message_of(line: Line) -> Message:
     return line.message if line.message.__class__ is Message else _NO_MESSAGE
 
 
-def parse_usage(message: Message) -> dict[str, Any]:
+def parse_usage(raw: bytes) -> dict[str, Any]:
     """The tokens a message tells; what is no object tells none."""
-    told = parse_whole(bytes(message.usage))
+    try:
+        told = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return {}
     return told if isinstance(told, dict) else {}
 
 
@@ -189,8 +193,14 @@ def join_spread_text(line: Line, raw: bytes) -> None:
 
 
 def as_id(value: Any) -> str | None:
-    """An identity as the log gives it; what is no text, or longer than any real one, is none."""
-    return value if isinstance(value, str) and 0 < len(value) <= ID_CHARS else None
+    """An identity as the log gives it.
+
+    What is no text, longer than any real one, or would be escaped in JSON is none: so ids never blow up a state.
+    """
+    return value if value.__class__ is str and _is_id(value) else None
+
+
+_is_id = re.compile(rf"[!#-\[\]-~]{{1,{ID_CHARS}}}").fullmatch
 
 
 def as_text(value: Any) -> str | None:

@@ -19,6 +19,7 @@ from recollect.adapters.claude_records import (
     Attachment,
     Line,
     Message,
+    ResultFacts,
     as_id,
     as_text,
     decode_line,
@@ -190,17 +191,19 @@ class Transcript:
         if not isinstance(kind, str):
             return [BadLine(number, offset, "record without a type", raw[:KEPT_BAD_BYTES])]
         memory = self.memory
-        memory.session = memory.session or as_id(line.sessionId)
-        time = as_id(line.timestamp)
-        if time is not None:
-            memory.last_time = time
-            memory.first_time = memory.first_time or time
+        if memory.session is None:
+            memory.session = as_id(line.sessionId)
+        if line.timestamp.__class__ is str and len(line.timestamp) <= TIME_CHARS:
+            memory.last_time = line.timestamp
+            if memory.first_time is None:
+                memory.first_time = line.timestamp
         if kind in _LANE:
             return self._lane(line, offset, raw, is_lossy)
         if kind in SKIPPED_TYPES:
             memory.skip(kind)
-            memory.pass_over(as_id(line.uuid), as_id(line.parentUuid))
-            return []
+            if line.uuid is not None:
+                memory.pass_over(as_id(line.uuid), as_id(line.parentUuid))
+            return _NOTHING
         return self._beside(kind, line, offset, raw, is_lossy)
 
     def _beside(self, kind: str, line: Line, offset: int, raw: bytes, is_lossy: bool) -> list[Record]:
@@ -213,12 +216,14 @@ class Transcript:
         return [other_event(self._place(line, offset, is_lossy), raw, kind)]
 
     def _session(self, line: Line) -> str:
+        if line.sessionId == self.memory.session and self.memory.session is not None:
+            return self.memory.session
         return as_id(line.sessionId) or self.memory.session or self._file_session
 
     def _place(self, line: Line, offset: int, is_lossy: bool) -> Place:
         session = self._session(line)
         native_id = as_id(line.uuid) or f"{session}:{offset}"
-        parent = as_id(line.logicalParentUuid) or as_id(line.parentUuid)
+        parent = _parent_id(line)
         lane = self._lane_name(line, native_id, parent)
         return Place(
             f"{session}/{lane}" if lane else session,
@@ -246,8 +251,9 @@ class Transcript:
         if events:
             self.memory.remember(place.native_id, place.session)
         else:
-            self.memory.pass_over(as_id(line.uuid), as_id(line.logicalParentUuid) or as_id(line.parentUuid))
-        return [*records, *events]
+            self.memory.pass_over(as_id(line.uuid), _parent_id(line))
+        records += events
+        return records
 
     def _told(self, line: Line, place: Place, raw: bytes) -> tuple[list[EventRecord], list[Record]]:
         """The events of a record of the lane, and the facts it tells of its session."""
@@ -255,10 +261,10 @@ class Transcript:
             return self._attachment(line, place, raw)
         if line.type == "user":
             events = user_events(line, place, self.memory)
-            return events, [*self._info(line, place), *self._spawned(line, place, events)]
+            return events, self._info(line, place) + self._spawned(line, place, events)
         if line.type == "assistant":
             events = assistant_events(line, place, self.memory)
-            return events, [*self._info(line, place), *self._answer(line, place)]
+            return events, self._info(line, place) + self._answer(line, place)
         return system_events(line, place, raw), self._info(line, place)
 
     def _attachment(self, line: Line, place: Place, raw: bytes) -> tuple[list[EventRecord], list[Record]]:
@@ -277,7 +283,7 @@ class Transcript:
 
     def _info(self, line: Line, place: Place) -> list[Record]:
         """Facts about the session, whenever one of them changes."""
-        forks = self._fork(line, place)
+        forks = self._fork(line, place) if line.forkedFrom is not None or self.memory.fork is not None else []
         session_class = self._session_class(line, place)
         facts = (line.cwd, line.gitBranch, line.version, session_class)
         if self._facts.get(place.session) == facts:
@@ -317,8 +323,6 @@ class Transcript:
 
     def _fork(self, line: Line, place: Place) -> list[Record]:
         """Where a copied part begins and ends; the end is told by the first record that is no copy."""
-        if line.forkedFrom is None and self.memory.fork is None:
-            return []
         copied = as_mapping(line.forkedFrom)
         base, end = as_id(copied.get("sessionId")), as_id(copied.get("messageUuid"))
         if base and end:
@@ -334,10 +338,11 @@ class Transcript:
 
     def _spawned(self, line: Line, place: Place, events: list[EventRecord]) -> list[Record]:
         """The link to a sub-agent from the result of the call that spawned it."""
-        if not events or events[0].call_id is None:
+        facts = line.toolUseResult
+        if not isinstance(facts, ResultFacts) or facts.agentId is None or place.is_sub_agent:
             return []
-        agent_id = as_id(as_mapping(events[0].payload["native"].get("toolUseResult")).get("agentId"))
-        if agent_id is None or place.is_sub_agent:
+        agent_id = as_id(facts.agentId)
+        if agent_id is None or not events or events[0].call_id is None:
             return []
         return [SessionInfo(f"{self._session(line)}/{agent_id}", spawn_call_id=events[0].call_id)]
 
@@ -356,8 +361,9 @@ class Transcript:
 
     def _usage(self, place: Place, usage_id: str, model: str, message: Message) -> list[Record]:
         """The tokens of an answer, unless the block before told the same."""
-        last, self._last_usage = self._last_usage, (place.session, usage_id, bytes(message.usage))
-        told = parse_usage(message) if last != self._last_usage else {}
+        raw = bytes(message.usage)
+        last, self._last_usage = self._last_usage, (place.session, usage_id, raw)
+        told = parse_usage(raw) if last != self._last_usage else {}
         if not told:
             return []
         details = as_mapping(told.get("output_tokens_details"))
@@ -392,7 +398,15 @@ class Transcript:
         return [CostTotal(self._session(line), str(line.startTime)[:40], ts_ms, float(usd))]
 
 
+_NOTHING: list[Record] = []
 _LANE = frozenset({"user", "assistant", "system", "attachment"})
+TIME_CHARS = 40
+
+
+def _parent_id(line: Line) -> str | None:
+    if line.logicalParentUuid is not None and (logical := as_id(line.logicalParentUuid)):
+        return logical
+    return as_id(line.parentUuid)
 
 
 def _names(source: Source) -> tuple[str, str | None]:

@@ -29,19 +29,15 @@ _RUNNERS = (
     r"node\s+(?:-\S+\s+)*--test\b",
     r"bazel\s+test\b",
 )
-_TEST_WORDS = (
-    "test", "spec", "check", "tox", "nox", "nose", "mocha", "ava", "karma", "cypress", "bats", "busted", "verify", " t",
-)  # fmt: skip
+# Most commands hold none of these words, and looking for them first is far quicker than the whole pattern.
+_TEST_WORD = re.compile(r"test|spec|check|tox|nox|nose|mocha|ava|karma|cypress|bats|busted|verify| t\b")
 _TEST_COMMAND = re.compile(rf"(?:^|[;&|(\n]\s*|&&\s*){_LAUNCHERS}(?:{'|'.join(_RUNNERS)})")
 
 
 def is_test_command(command: str) -> bool:
     """Whether a shell command runs a test suite."""
     command = command[:20_000]
-    # Most commands hold none of these words, and looking for words is ten times as fast as the pattern.
-    if not any(word in command for word in _TEST_WORDS):
-        return False
-    return _TEST_COMMAND.search(command) is not None
+    return _TEST_WORD.search(command) is not None and _TEST_COMMAND.search(command) is not None
 
 
 def shell_kind(command: str) -> str:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import re
-import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +19,7 @@ import orjson
 from recollect.adapters.files import open_beneath
 from recollect.adapters.protocol import BadLine, Checkpoint, Cursor, Source
 
-BLOCK_BYTES = 1024 * 1024
+BUFFER_BYTES = 1024 * 1024
 FINGERPRINT_BYTES = 256
 LINE_LIMIT_BYTES = 256 * 1024 * 1024
 BATCH_LINES = 1000
@@ -39,7 +38,7 @@ class LineReader:
     def __init__(self, source: Source, cursor: Cursor | None) -> None:
         self._fd = open_beneath(source.root, source.path)
         # Closed when nobody holds the reader any more: a checkpoint after the last line still needs it.
-        weakref.finalize(self, os.close, self._fd)
+        self._file = os.fdopen(self._fd, "rb", BUFFER_BYTES)
         if cursor is None or not self._continues(cursor):
             cursor = Cursor()
         self.state: dict[str, Any] = dict(cursor.state)
@@ -48,7 +47,12 @@ class LineReader:
         # A last line that only lacked its end was taken as it was: what ends it is no new line.
         self._ends_line = bool(self.offset) and os.pread(self._fd, 1, self.offset - 1) != b"\n"
         self._told = (cursor.line, cursor.offset)
+        self._due = (cursor.line + BATCH_LINES, cursor.offset + BATCH_BYTES)
         self.too_long: list[BadLine] = []
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self._file.close()
 
     def _continues(self, cursor: Cursor) -> bool:
         return (
@@ -66,42 +70,38 @@ class LineReader:
 
     def __iter__(self) -> Iterator[Line]:
         """Yield complete lines; `offset` and `line` are already past the line that is yielded."""
-        position = self.offset
-        rest: list[bytes] = []
-        while block := os.pread(self._fd, BLOCK_BYTES, position):
-            position += len(block)
-            first, *others = block.split(b"\n")
-            rest.append(first)
-            if not others:
-                self._drop_if_too_long(rest)
+        self._file.seek(self.offset)
+        read_line = self._file.readline
+        while line := read_line(LINE_LIMIT_BYTES):
+            if line.endswith(b"\n"):
+                raw = line[:-1]
+            elif len(line) == LINE_LIMIT_BYTES:
+                self._pass_over(line)
                 continue
-            yield self._line(b"".join(rest))
-            for raw in others[:-1]:
-                yield self._line(raw)
-            rest = [others[-1]]
-        last = b"".join(rest)
-        if _is_whole(last):
-            yield self._line(last, end=b"")
+            elif _is_whole(line):
+                raw = line
+            else:
+                break  # the agent is still writing this line
+            start = self.offset
+            self.offset += len(line)
+            self.line += not self._ends_line
+            self._ends_line = False
+            yield self.line, start, raw
 
-    def _line(self, raw: bytes, end: bytes = b"\n") -> Line:
-        start = self.offset
-        self.offset += len(raw) + len(end)
-        self.line += not self._ends_line
-        self._ends_line = False
-        return self.line, start, raw
-
-    def _drop_if_too_long(self, rest: list[bytes]) -> None:
+    def _pass_over(self, line: bytes) -> None:
         """Keep the first bytes of an endless line and count the others, so that memory stays bounded."""
-        if sum(map(len, rest)) > LINE_LIMIT_BYTES:
-            self.too_long.append(BadLine(self.line + 1, self.offset, "line too long", rest[0][:KEPT_BAD_BYTES]))
-            self.offset += sum(map(len, rest))
-            rest.clear()
+        self.too_long.append(BadLine(self.line + 1, self.offset, "line too long", line[:KEPT_BAD_BYTES]))
+        while line and not line.endswith(b"\n"):
+            self.offset += len(line)
+            line = self._file.readline(BUFFER_BYTES)
+        self.offset += len(line)
+        self.line += 1
 
     @property
     def is_due(self) -> bool:
         """Whether enough has been read that the adapter should yield a checkpoint."""
-        line, offset = self._told
-        return self.line - line >= BATCH_LINES or self.offset - offset >= BATCH_BYTES
+        line, offset = self._due
+        return self.offset >= offset or self.line >= line
 
     def checkpoint(self, state: Mapping[str, Any], at: tuple[int, int] | None = None) -> Checkpoint:
         """Mark that everything before the current line's end (or before `at`: line, offset) was yielded.
@@ -111,6 +111,7 @@ class LineReader:
         line, offset = at or (self.line, self.offset)
         told_line, told_offset = self._told
         self._told = (self.line, self.offset)
+        self._due = (self.line + BATCH_LINES, self.offset + BATCH_BYTES)
         cursor = Cursor(offset, line, self._head(offset), self._tail(offset), state)
         return Checkpoint(cursor, self.line - told_line, self.offset - told_offset)
 

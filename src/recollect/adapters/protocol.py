@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 STATE_LIMIT_BYTES = 64 * 1024
 
 
@@ -79,9 +81,10 @@ FIRST_WINS = frozenset(
 )
 
 
-@dataclass(slots=True)
-class EventRecord:
-    """One event as its log tells it. The store adds seq, copy_of and what needs the whole session.
+class EventRecord(msgspec.Struct, gc=False):
+    """One event as its log tells it; the store adds seq, copy_of and what needs the whole session.
+
+    A msgspec struct, because millions are made.
 
     `native_id` and `block` make the event_uid. `position` orders events of a lane, whatever order
     files arrive in. `parent_native_id` is the native id of the event (block 0) it follows; a record's
@@ -108,7 +111,7 @@ class EventRecord:
     is_retry: bool = False
     is_provisional: bool = False
     copy_key: str | None = None
-    retry_key: str | None = None  # equal for two calls that do the same thing; see recollect.distillers
+    retry_key: str | None = None  # equal for two calls that do the same thing; see commands.retry_key
     model: str | None = None
     provider: str | None = None
     content_type: str | None = None

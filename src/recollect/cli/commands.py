@@ -1,6 +1,6 @@
 """The commands. Each parses, calls one function of the library, and prints what came back."""
 
-import shutil
+import io
 import sys
 from collections import deque
 from dataclasses import asdict
@@ -11,7 +11,7 @@ import click
 
 from recollect import __version__
 from recollect.cli.output import json_option, print_json, reports_errors, root_option
-from recollect.cli.words import local_time, money, number, parse_moment, plural, printable, size
+from recollect.cli.words import fitted, number, one_line, parse_moment, plural, size
 from recollect.errors import UsageError
 from recollect.schema import OUTCOMES, SESSION_CLASSES, Session
 from recollect.schema import as_json as to_json
@@ -27,8 +27,9 @@ class _InOrder(click.Group):
 
 @click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="recollect")
-def main() -> None:
-    """Everything your coding agents did, searchable, in one local folder.
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Everything your coding agents did, in one local store.
 
     \b
     recollect sweep                 read all sessions that are new
@@ -37,6 +38,13 @@ def main() -> None:
 
     Your agents' files are only read. RECOLLECT_HOME moves the store.
     """
+    from recollect.config import has_colour
+
+    if not has_colour():
+        context.color = False
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without `✓` must not end a command
 
 
 @main.command()
@@ -61,24 +69,34 @@ def sweep(roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
         finally:
             line.clear()
     if as_json:
-        print_json(asdict(report) | {"skipped": dict(sorted(report.skipped.items()))})
+        print_json(_sweep_json(report))
     else:
         _print_sweep(report)
     if report.failures:
         sys.exit(SKIPPED_SOURCES)
 
 
+def _sweep_json(report: Any) -> dict[str, Any]:
+    return asdict(report) | {"skipped": dict(sorted(report.skipped.items()))}
+
+
 def _print_sweep(report: Any) -> None:
-    read = (
-        f"{plural(report.sources_changed, 'file')} ({size(report.bytes_read)})" if report.bytes_read else "nothing new"
-    )
-    click.echo(f"Read {read} in {report.seconds:.1f} s: {plural(report.events_new, 'new event')}")
-    new = f", {number(report.sessions_new)} new" if report.sessions_new else ""
-    click.echo(f"{plural(report.sessions, 'session')}{new}, from {plural(report.sources, 'file')}")
+    if report.bytes_read:
+        files = f"{plural(report.sources_changed, 'file')} ({size(report.bytes_read)})"
+        new = f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"
+        click.echo(f"Read {files} in {report.seconds:.1f} s: {new}")
+    elif report.sources:
+        click.echo(f"Nothing new in {plural(report.sources, 'file')} ({report.seconds:.1f} s)")
+    else:
+        click.echo("No sessions found: `recollect doctor` says where they were looked for")
+    if report.sources_gone:
+        click.echo(f"{plural(report.sources_gone, 'file')} gone since the last sweep; what was read from them stays")
     if report.bad_lines:
         click.echo(f"Skipped {plural(report.bad_lines, 'line')} that cannot be read: `recollect problems` lists them")
     for path, reason in report.failures:
-        click.echo(f"Skipped {printable(path)}: {printable(reason)}", err=True)
+        click.echo(f"Skipped {one_line(path)}: {one_line(reason)}", err=True)
+    if report.sessions:
+        click.echo(f"{plural(report.sessions, 'session')} in the store")
 
 
 @main.command()
@@ -86,6 +104,7 @@ def _print_sweep(report: Any) -> None:
 @reports_errors
 def status(as_json: bool) -> None:
     """What the store holds, and how big it is."""
+    from recollect.cli.listing import total_line
     from recollect.memory import open_memory
 
     with open_memory(create=False) as memory:
@@ -94,12 +113,9 @@ def status(as_json: bool) -> None:
         print_json(asdict(found))
         return
     for agent in found.agents:
-        sub_agents = f" and {plural(agent['sub_agents'], 'sub-agent')}" if agent["sub_agents"] else ""
-        click.echo(
-            f"{agent['agent']:<8} {plural(agent['sessions'] - agent['sub_agents'], 'session')}{sub_agents},"
-            f" {plural(agent['events'], 'event')}, {number(agent['output_tokens'])} tokens written,"
-            f" {money(agent['usd'], True)}, {local_time(agent['started_at'])} to {local_time(agent['ended_at'])}"
-        )
+        click.echo(total_line(agent))
+    if not found.agents:
+        click.echo("No sessions yet: `recollect doctor` says where they are looked for")
     held, read = size(found.size_bytes["total"]), size(found.sources["source_bytes"])
     click.echo(f"{'store':<8} {held} for {read} of logs: {found.folder}")
     _print_source_notes(found.sources)
@@ -114,16 +130,21 @@ def _print_source_notes(sources: dict[str, Any]) -> None:
 
 
 @main.command()
-@click.option("--agent", help="Only this agent's sessions.")
-@click.option("--repo", help="Only this repository; any ending of its name will do.")
-@click.option("--branch", help="Only this git branch.")
-@click.option("--model", help="Only models with this in their name.")
+@click.option("--agent", metavar="NAME", help="Only this agent's sessions.")
+@click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
+@click.option("--branch", metavar="NAME", help="Only this git branch.")
+@click.option("--model", metavar="TEXT", help="Only models with this in their name.")
 @click.option("--outcome", type=click.Choice(OUTCOMES), help="Only sessions that ended so.")
 @click.option("--class", "session_class", type=click.Choice(SESSION_CLASSES), help="Only sessions of this class.")
-@click.option("--since", help="Active since: 2026-11-01, 7d, 2h, today, yesterday.")
-@click.option("--until", help="Begun before.")
+@click.option("--since", metavar="WHEN", help="Active since: 2026-11-01, 7d, 2h, today, yesterday.")
+@click.option("--until", metavar="WHEN", help="Begun before.")
 @click.option("--all", "with_sub_agents", is_flag=True, help="List sub-agents too.")
-@click.option("--limit", type=click.IntRange(1), help=f"At most this many (default {SHOWN_SESSIONS}; all with --json).")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1),
+    help=f"At most this many (default {SHOWN_SESSIONS}; all with --json).",
+)
 @click.argument("text", required=False)
 @json_option
 @reports_errors
@@ -137,14 +158,18 @@ def sessions(as_json: bool, since: str | None, until: str | None, with_sub_agent
     from recollect.memory import open_memory
 
     wanted |= {"since_ms": _moment_ms("--since", since), "until_ms": _moment_ms("--until", until)}
-    limit = wanted["limit"] or (None if as_json else SHOWN_SESSIONS)
-    is_list_of_roots = not as_json and not with_sub_agents and not wanted["session_class"]
+    wanted["roots_only"] = not as_json and not with_sub_agents and not wanted["session_class"]
+    shown = wanted["limit"] or SHOWN_SESSIONS
+    if not as_json:
+        wanted["limit"] = shown + 1  # one more tells whether the list is cut
     with open_memory(create=False) as memory:
-        found = memory.sessions(**(wanted | {"limit": limit, "roots_only": is_list_of_roots}))
+        found = memory.sessions(**wanted)
     if as_json:
         print_json([to_json(session) for session in found])
-    else:
-        _print_sessions(found, is_cut=len(found) == limit)
+        return
+    _print_sessions(found[:shown])
+    if len(found) > shown:
+        click.echo(click.style("there are more: --limit N, --since, --repo", fg="bright_black"))
 
 
 def _moment_ms(option: str, text: str | None) -> int | None:
@@ -152,33 +177,23 @@ def _moment_ms(option: str, text: str | None) -> int | None:
         return None
     try:
         return round(parse_moment(text, datetime.now().astimezone()).timestamp() * 1000)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise UsageError(f"`{option}` is no time: {text}", "write 2026-11-01, 7d, 2h, today or yesterday") from None
 
 
-def _print_sessions(found: list[Session], is_cut: bool) -> None:
+def _print_sessions(found: list[Session]) -> None:
+    from recollect.cli.listing import session_lines
+
     if not found:
         click.echo("No sessions match")
-        return
-    repos = {session.session_uid: (session.repo or "–").rsplit("/", 1)[-1] for session in found}
-    wide = min(24, max(len(repo) for repo in repos.values()))
-    columns = shutil.get_terminal_size((120, 24)).columns
-    for session in found:
-        repo = printable(repos[session.session_uid])[:wide]
-        cost = money(session.cost.usd, session.cost.usd_is_estimate)
-        name = f"{session.agent:<7} {session.native_session_id[-8:]:<8}"
-        line = f"{local_time(session.ended_at)}  {name}  {repo:<{wide}}  {cost:>8}  "
-        title = printable(session.title or "–")
-        room = max(20, columns - len(line))
-        click.echo(click.style(line, fg="bright_black") + (title if len(title) <= room else title[: room - 1] + "…"))
-    if is_cut:
-        click.echo(click.style("more with --limit N, --since, --repo", fg="bright_black"))
+    for line in session_lines(found):
+        click.echo(line)
 
 
 @main.command()
 @click.argument("session")
-@click.option("--kind", help="Only events of this kind: user_msg, edit, error …")
-@click.option("--tail", type=click.IntRange(1), help="Only the last N events.")
+@click.option("--kind", metavar="KIND", help="Only events of this kind: user_msg, edit, error …")
+@click.option("--tail", metavar="N", type=click.IntRange(1), help="Only the last N events.")
 @click.option("--raw", is_flag=True, help="Every event's full content as stored, one JSON object per line.")
 @json_option
 @reports_errors
@@ -191,33 +206,24 @@ def show(session: str, kind: str | None, tail: int | None, raw: bool, as_json: b
     recollect show 3f2a91c4
     recollect show "Fix the failing test" --kind error
     """
-    from recollect.cli.transcript import header, item_lines
+    from recollect.cli.transcript import transcript_lines
     from recollect.memory import open_memory
 
     with open_memory(create=False) as memory:
         found = memory.session(session)
         items = deque(memory.transcript(found, kind), maxlen=tail) if tail else memory.transcript(found, kind)
         if as_json:
-            events = [_item_json(item) for item in items]
-            print_json({"session": to_json(found), "events": events})
+            print_json({"session": to_json(found), "events": [_item_json(item) for item in items]})
         elif raw:
             for item in items:
-                _print_line(_item_json(item))
+                print_json(_item_json(item), is_line=True)
         else:
-            for line in header(found):
+            for line in transcript_lines(found, items):
                 click.echo(line)
-            for item in items:
-                click.echo("\n".join(item_lines(item)))
 
 
 def _item_json(item: Any) -> dict[str, Any]:
     return to_json(item.event) | {"depth": item.depth, "payload": item.payload}
-
-
-def _print_line(value: dict[str, Any]) -> None:
-    import orjson
-
-    click.echo(orjson.dumps(value).decode())
 
 
 @main.command()
@@ -234,9 +240,9 @@ def problems(as_json: bool) -> None:
         return
     for problem in found:
         place = f"{problem.path}:{problem.line}" if problem.line else problem.path
-        click.echo(f"{printable(place)}  {printable(problem.reason)}")
+        click.echo(f"{one_line(place)}  {one_line(problem.reason)}")
         if problem.excerpt:
-            click.echo(click.style(f"    {printable(problem.excerpt)[:100]}", fg="bright_black"))
+            click.echo(click.style(f"    {fitted(one_line(problem.excerpt), 100)}", fg="bright_black"))
     if not found:
         click.echo("No problems: every line of every file was read")
 
@@ -246,7 +252,10 @@ def problems(as_json: bool) -> None:
 @json_option
 @reports_errors
 def doctor(roots: tuple[str, ...], as_json: bool) -> None:
-    """Check homes, permissions, settings and the store, and say what to do."""
+    """Check homes, permissions, settings and the store.
+
+    Says what to do about each problem, and reads everything stored once to see that it can be read.
+    """
     from recollect.memory import doctor as examine
 
     findings = examine(roots=roots)
@@ -256,9 +265,9 @@ def doctor(roots: tuple[str, ...], as_json: bool) -> None:
         marks = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
         for finding in findings:
             mark, colour = marks[finding.level]
-            click.echo(f"{click.style(mark, fg=colour)} {printable(finding.message)}")
+            click.echo(f"{click.style(mark, fg=colour)} {one_line(finding.message)}")
             if finding.advice:
-                click.echo(f"  {click.style('→', fg='cyan')} {printable(finding.advice)}")
+                click.echo(f"  {click.style('→', fg='cyan')} {one_line(finding.advice)}")
     if any(finding.level == "problem" for finding in findings):
         sys.exit(1)
 
@@ -267,29 +276,30 @@ def doctor(roots: tuple[str, ...], as_json: bool) -> None:
 @json_option
 @reports_errors
 def demo(as_json: bool) -> None:
-    """Try it on bundled sample sessions of three agents; nothing of yours is read or kept."""
+    """Try it on bundled sample sessions.
+
+    Nothing of yours is read, and nothing is kept.
+    """
     from recollect.demo import run_demo
 
     with run_demo() as memory:
         report = memory.sweep()
         found = memory.sessions(roots_only=True)
         if as_json:
-            print_json({"sweep": asdict(report), "sessions": [to_json(session) for session in found]})
+            print_json({"sweep": _sweep_json(report), "sessions": [to_json(session) for session in found]})
             return
         _print_demo(memory, report, found)
 
 
 def _print_demo(memory: Any, report: Any, found: list[Session]) -> None:
-    from recollect.cli.transcript import header, item_lines
+    from recollect.cli.transcript import transcript_lines
 
     click.echo(click.style("$ recollect sweep", bold=True))
     _print_sweep(report)
     click.echo(click.style("\n$ recollect sessions", bold=True))
-    _print_sessions(found, is_cut=False)
+    _print_sessions(found)
     chosen = max(found, key=lambda session: len(memory.sub_agents(session)))
     click.echo(click.style(f"\n$ recollect show {chosen.native_session_id[-8:]}", bold=True))
-    for line in header(chosen):
+    for line in transcript_lines(chosen, memory.transcript(chosen)):
         click.echo(line)
-    for item in memory.transcript(chosen):
-        click.echo("\n".join(item_lines(item)))
     click.echo(click.style("\nNow yours: recollect sweep", bold=True))

@@ -8,14 +8,17 @@ from typing import Any, ParamSpec, TypeVar
 import click
 import orjson
 
+from recollect.cli.words import harmless_json, one_line
 from recollect.errors import RecollectError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def print_json(value: Any) -> None:
-    sys.stdout.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode())
+def print_json(value: Any, *, is_line: bool = False) -> None:
+    """Print a value, indented or as one line; UTF-8 whatever the terminal takes, since programs read it."""
+    text = orjson.dumps(value, option=None if is_line else orjson.OPT_INDENT_2).decode()
+    click.echo(harmless_json(text).encode())
 
 
 def fail(error: RecollectError, as_json: bool) -> int:
@@ -23,9 +26,9 @@ def fail(error: RecollectError, as_json: bool) -> int:
     if as_json:
         print_json({"error": {"code": error.code, "message": error.message, "hint": error.hint}})
     else:
-        click.echo(f"{click.style('Error:', fg='red')} {error.message}", err=True)
+        click.echo(f"{click.style('Error:', fg='red')} {one_line(error.message)}", err=True)
         if error.hint:
-            click.echo(f"{click.style('hint:', fg='cyan')} {error.hint}", err=True)
+            click.echo(f"{click.style('hint:', fg='cyan')} {one_line(error.hint)}", err=True)
     return error.exit_code
 
 

@@ -1,20 +1,53 @@
 """How things are said on a terminal: times in the user's zone, sizes, money, text that cannot harm it."""
 
+import json
 import re
 from datetime import datetime, timedelta
+from unicodedata import east_asian_width
 
 # Escape sequences of any kind, and control characters but for tab and line end: a log may hold ones that
 # retitle the window or write to the clipboard.
 _HARMFUL = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_].*?(?:\x07|\x1b\\|$)|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]", re.DOTALL
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]",
+    re.DOTALL,
 )
-# Characters that hide text or turn its direction.
-_INVISIBLE = re.compile("[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
+# Characters that hide text, end a line or turn its direction.
+_INVISIBLE = "\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff"
+_UNSEEN = re.compile(f"[{_INVISIBLE}]")
+_UNSEEN_IN_JSON = re.compile(f"[\x7f-\x9f{_INVISIBLE}]")
 
 
 def printable(text: str) -> str:
     """Text without anything a terminal would act on."""
-    return _INVISIBLE.sub("", _HARMFUL.sub("", text))
+    return _UNSEEN.sub("", _HARMFUL.sub("", text))
+
+
+def one_line(text: str) -> str:
+    """Printable text on one line: a title with a line end in it must not look like two entries."""
+    return " ".join(printable(text).split())
+
+
+def harmless_json(text: str) -> str:
+    """The same JSON, with escapes for the characters a terminal would act on and JSON leaves as they are."""
+    return _UNSEEN_IN_JSON.sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def width(text: str) -> int:
+    """Columns the text takes on a terminal."""
+    return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def fitted(text: str, columns: int) -> str:
+    """The text, cut with `…` if it is too wide."""
+    if width(text) <= columns:
+        return text
+    while width(text) >= columns:
+        text = text[:-1]
+    return text + "…"
+
+
+def padded(text: str, columns: int) -> str:
+    return text + " " * (columns - width(text))
 
 
 def local_time(moment: str | None, *, seconds: bool = False) -> str:
@@ -44,7 +77,7 @@ def plural(count: int, thing: str) -> str:
 def money(usd: float | None, is_estimate: bool = False) -> str:
     if usd is None:
         return "–"
-    return f"{'~' if is_estimate else ''}${usd:.2f}"
+    return f"{'~' if is_estimate else ''}${usd:,.2f}"
 
 
 def duration(seconds: float | None) -> str:
@@ -62,7 +95,10 @@ _UNITS = {"m": "minutes", "min": "minutes", "h": "hours", "d": "days", "w": "wee
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """`2026-11-01`, `2026-11-01T10:00`, `7d`, `2h`, `today`, `yesterday`; raises ValueError for anything else."""
+    """`2026-11-01`, `2026-11-01T10:00`, `7d`, `2h`, `today`, `yesterday`.
+
+    Raises ValueError for anything else, and OverflowError for a time before all calendars.
+    """
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if text in ("today", "yesterday"):
         return midnight - timedelta(days=text == "yesterday")

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 import apsw
 import orjson
+from zstandard import ZstdError
 
+from recollect.errors import StoreDamaged
 from recollect.store import packs
 from recollect.store.batch import (
     IS_PROVISIONAL,
@@ -188,7 +190,13 @@ class _Frames:
                 )
             else:
                 raw = self._pack.read(pack_offset, pack_bytes)
-            self._cached = (start, decompress(iter((raw,))))
+            try:
+                self._cached = (start, decompress(iter((raw,))))
+            except ZstdError:
+                place = self._pack.path if pack_offset is not None else self._database.path
+                raise StoreDamaged(
+                    f"Payloads are damaged: {place}", "`recollect doctor` says what can be done"
+                ) from None
         return self._cached[1]
 
     def close(self) -> None:

@@ -210,6 +210,15 @@ _MEMORY_1 = (
 )
 
 
+_MEMORY_2 = (
+    # Two sessions may be shown by one name: `top/sub`, and `sub` whose root is `top`.
+    "DROP INDEX sessions_by_uid",
+    "CREATE INDEX sessions_by_uid ON sessions (session_uid)",
+    # The user's rules that the rows were made with: one line, or none before the first sweep has ended.
+    "CREATE TABLE rules (text TEXT NOT NULL)",
+)
+
+
 def _run(connection: apsw.Connection, statements: tuple[str, ...]) -> None:
     for statement in statements:
         connection.execute(statement)
@@ -223,5 +232,9 @@ def m001_memory(connection: apsw.Connection) -> None:
     _run(connection, _MEMORY_1)
 
 
+def m002_memory(connection: apsw.Connection) -> None:
+    _run(connection, _MEMORY_2)
+
+
 CACHE = (m001_cache,)
-MEMORY = (m001_memory,)
+MEMORY = (m001_memory, m002_memory)

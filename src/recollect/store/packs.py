@@ -73,7 +73,7 @@ class PackReader:
     """Reads frames of one pack; the file is opened at the first use."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._fd: int | None = None
 
     def read(self, offset: int, length: int) -> bytes:
@@ -82,16 +82,16 @@ class PackReader:
         content = os.pread(self._fd, length, offset)
         if len(content) != length:
             raise StoreDamaged(
-                f"Pack is shorter than the database says: {self._path}",
+                f"Pack is shorter than the database says: {self.path}",
                 "`recollect doctor` says what can be done",
             )
         return content
 
     def _open(self) -> int:
         try:
-            return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            return os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise StoreDamaged(f"Pack is missing: {self._path}", "`recollect doctor` says what can be done") from None
+            raise StoreDamaged(f"Pack is missing: {self.path}", "`recollect doctor` says what can be done") from None
 
     def close(self) -> None:
         if self._fd is not None:

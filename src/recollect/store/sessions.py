@@ -76,6 +76,8 @@ class Match(NamedTuple):
 class Place(NamedTuple):
     """Where a session worked, as told and as named."""
 
+    agent: str
+    native_session_id: str
     session_uid: str
     root_session_uid: str
     cwd: str | None
@@ -162,13 +164,17 @@ class Sessions:
         return found
 
     def matching(self, text: str) -> list[Match]:
-        """Sessions whose id begins or ends with `text` (6 characters or more), or whose id or title it is."""
+        """Sessions whose id begins or ends with `text` (6 characters or more), or whose id or title it is.
+
+        Of two sessions with one uid both match if one does, so that neither is taken for the other.
+        """
         rows = self._database.rows(
-            "SELECT session_uid, root_session_uid, session_uid = ?1 OR native_session_id = ?1 FROM sessions"
+            "WITH matching AS (SELECT session_uid, session_uid = ?1 OR native_session_id = ?1 AS is_exact FROM sessions"
             " WHERE session_uid = ?1 OR native_session_id = ?1 OR title = ?1 COLLATE NOCASE"
             " OR (length(?1) >= 6 AND (native_session_id LIKE ?2 || '%' ESCAPE '\\'"
-            " OR native_session_id LIKE '%' || ?2 ESCAPE '\\' OR session_uid LIKE ?2 || '%' ESCAPE '\\'))"
-            " ORDER BY session_uid",
+            " OR native_session_id LIKE '%' || ?2 ESCAPE '\\' OR session_uid LIKE ?2 || '%' ESCAPE '\\')))"
+            " SELECT session_uid, root_session_uid, max(is_exact) FROM matching JOIN sessions USING (session_uid)"
+            " GROUP BY agent, native_session_id ORDER BY session_uid",
             (text, _escaped(text)),
         )
         return [Match(uid, root, bool(is_exact)) for uid, root, is_exact in rows]
@@ -181,22 +187,46 @@ class Sessions:
         columns = ", ".join(Place._fields)
         return [Place(*row) for row in self._database.rows(f"SELECT {columns} FROM sessions ORDER BY session_uid")]
 
-    def set_repos(self, repos: Sequence[tuple[str | None, str | None, str]]) -> None:
-        """Write (repo, domain, session_uid)."""
+    def set_repos(self, repos: Sequence[tuple[str | None, str | None, str, str]]) -> None:
+        """Write (repo, domain, agent, native id)."""
         if repos:
             with self._database.transaction() as connection:
-                connection.executemany("UPDATE sessions SET repo = ?, domain = ? WHERE session_uid = ?", repos)
+                connection.executemany(
+                    "UPDATE sessions SET repo = ?, domain = ? WHERE agent = ? AND native_session_id = ?", repos
+                )
+
+    def drop(self, sessions: Sequence[tuple[str, str]]) -> None:
+        """Delete the rows of sessions (agent, native id) that turned out to be none."""
+        if sessions:
+            with self._database.transaction() as connection:
+                for table in ("sessions", "session_sources"):
+                    connection.executemany(f"DELETE FROM {table} WHERE agent = ? AND native_session_id = ?", sessions)
+
+    def rules(self) -> str | None:
+        """The rules that all rows were made with; None before the first sweep has ended."""
+        found = self._database.value("SELECT text FROM rules")
+        return None if found is None else str(found)
+
+    def set_rules(self, text: str) -> None:
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM rules")
+            connection.execute("INSERT INTO rules VALUES (?)", (text,))
 
     def totals(self) -> list[dict[str, Any]]:
-        """Per agent: sessions, events, messages, tokens, money, first and last activity."""
+        """Per agent: sessions, events, messages, tokens, money and whether any is estimated, first and last activity."""
         sums = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "usd")
-        names = ("agent", "sessions", "sub_agents", "events", "messages", *sums, "started_at", "ended_at")
+        counts = ("agent", "sessions", "sub_agents", "events", "messages")
+        names = (*counts, *sums, "usd_is_estimate", "started_at", "ended_at")
         rows = self._database.rows(
             "SELECT agent, count(*), sum(session_class IN ('sub-agent', 'warm-up')), sum(event_count),"
-            f" sum(message_count), {', '.join(f'sum({name})' for name in sums)}, min(started_ms), max(ended_ms)"
+            f" sum(message_count), {', '.join(f'sum({name})' for name in sums)},"
+            " max(usd IS NOT NULL AND usd_is_estimate), min(started_ms), max(ended_ms)"
             " FROM sessions GROUP BY agent ORDER BY agent"
         )
-        return [dict(zip(names, (*row[:-2], rfc3339(row[-2]), rfc3339(row[-1])), strict=True)) for row in rows]
+        return [
+            dict(zip(names, (*told, bool(is_estimate), rfc3339(started_ms), rfc3339(ended_ms)), strict=True))
+            for *told, is_estimate, started_ms, ended_ms in rows
+        ]
 
 
 def _conditions(wanted: SessionFilter) -> tuple[str, list[Any]]:

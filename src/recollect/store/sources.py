@@ -1,6 +1,7 @@
 """The files the store was read from: how far, what they looked like then, and what was wrong with them."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from recollect.store.sqlite import Database
 
 
 class KnownSource(NamedTuple):
-    """A file as it was when it was last read."""
+    """A file as it was when it was last read. Its `row` has no state, which is long and seldom needed."""
 
     id: int
     row: SourceRow
@@ -46,12 +47,24 @@ class Sources:
 
     def known(self, host: str, agent: str) -> dict[str, KnownSource]:
         """Every file of an agent that this host has read, by path."""
-        rows = self._database.iter_rows(
-            f"SELECT id, failure, gone_ms, {', '.join(_COLUMNS)} FROM sources WHERE host = ? AND agent = ?",
-            (host, agent),
+        return {source.row.path: source for source in self._known("host = ? AND agent = ?", (host, agent))}
+
+    def known_elsewhere(self, host: str, agent: str) -> dict[str, KnownSource]:
+        """Every file of an agent that exactly one other host has read, by path."""
+        found = self._known("host <> ? AND agent = ?", (host, agent))
+        times = Counter(source.row.path for source in found)
+        return {source.row.path: source for source in found if times[source.row.path] == 1}
+
+    def _known(self, condition: str, bindings: tuple[str, str]) -> list[KnownSource]:
+        rows = self._database.rows(
+            f"SELECT {', '.join(_COLUMNS[:-1])}, '', id, failure, gone_ms FROM sources WHERE {condition}", bindings
         )
-        known = (KnownSource(row[0], SourceRow(*row[3:]), row[1], row[2]) for row in rows)
-        return {source.row.path: source for source in known}
+        size = len(_COLUMNS)
+        return [KnownSource(row[size], SourceRow._make(row[:size]), row[size + 1], row[size + 2]) for row in rows]
+
+    def state(self, source: int) -> str:
+        """What the adapter remembers of a source."""
+        return str(self._database.value("SELECT state FROM sources WHERE id = ?", (source,)))
 
     def save(self, connection: apsw.Connection, batch: Batch) -> int:
         """Move a source's cursor, in the transaction that stores what was read up to it."""
@@ -69,10 +82,12 @@ class Sources:
         with self._database.transaction() as connection:
             self._upsert(connection, row, failure)
 
-    def move(self, source: KnownSource, path: str) -> None:
-        """The agent moved a file, as some do to archive it: the same source, at another place."""
+    def move(self, source: KnownSource, host: str, path: str) -> None:
+        """The agent moved a file, as some do to archive it, or the host was renamed: the same source elsewhere."""
         with self._database.transaction() as connection:
-            connection.execute("UPDATE sources SET path = ?, gone_ms = NULL WHERE id = ?", (path, source.id))
+            connection.execute(
+                "UPDATE sources SET host = ?, path = ?, gone_ms = NULL WHERE id = ?", (host, path, source.id)
+            )
             _make_dirty(connection, [source.id])
 
     def mark_gone(self, sources: Iterable[int]) -> None:

@@ -1,10 +1,12 @@
-"""What the steps after ingest read and write: whole sessions' event marks, copies, tokens."""
+"""What the steps around ingest read and write: whole sessions' event marks, copies, tokens."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import apsw
 import orjson
 
+from recollect.store import packs
 from recollect.store.batch import IS_ABANDONED, IS_RETRY
 from recollect.store.sqlite import Database
 
@@ -92,6 +94,7 @@ class SourceMark(NamedTuple):
     gone_ms: int | None
 
 
+_STREAMS_AT_ONCE = 50  # others wait to write meanwhile
 _MARK_COLUMNS = ", ".join("coalesce(base_kind, kind)" if name == "base_kind" else name for name in EventMark._fields)
 
 
@@ -120,6 +123,10 @@ class Streams:
             connection.executemany(
                 "UPDATE streams SET is_dirty = ? WHERE id = ?", [(is_dirty, stream) for stream in streams]
             )
+
+    def set_all_dirty(self) -> None:
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE streams SET is_dirty = 1")
 
     def events(self, stream: int) -> list[EventMark]:
         rows = self._database.rows(
@@ -215,19 +222,16 @@ class Streams:
         )
         return {(stream, owner) for stream, owner in rows}
 
-    def shared_usage(self, left: int, right: int) -> list[tuple[UsageMark, UsageMark]]:
-        columns = (
-            ", ".join(f"l.{name}" for name in UsageMark._fields)
-            + ", "
-            + ", ".join(f"r.{name}" for name in UsageMark._fields)
-        )
+    def shared_usage(self, streams: Iterable[int]) -> list[UsageMark]:
+        """Responses that several of these sessions hold, or that are marked as copies."""
+        columns = ", ".join(UsageMark._fields)
         rows = self._database.rows(
-            f"SELECT {columns} FROM usage l JOIN usage r ON r.stream = ? AND r.usage_id = l.usage_id"
-            " WHERE l.stream = ?",
-            (right, left),
+            "WITH held AS MATERIALIZED (SELECT * FROM usage WHERE stream IN (SELECT value FROM json_each(?)))"
+            f" SELECT {columns} FROM held WHERE usage_id IN"
+            " (SELECT usage_id FROM held GROUP BY usage_id HAVING count(*) > 1 OR max(is_copy))",
+            (_json(streams),),
         )
-        size = len(UsageMark._fields)
-        return [(UsageMark(*row[:size]), UsageMark(*row[size:])) for row in rows]
+        return [UsageMark(*row) for row in rows]
 
     def set_usage_copies(self, marks: Sequence[tuple[bool, int, str]]) -> None:
         with self._database.transaction() as connection:
@@ -276,3 +280,51 @@ class Streams:
         if events:
             with self._database.transaction() as connection:
                 connection.executemany("DELETE FROM events WHERE id = ?", [(event,) for event in events])
+
+    def drop_outdated(self, sources: Collection[int]) -> None:
+        """Forget what an older version of an adapter told of these sources, which are read again from their start.
+
+        A session that another source tells of too keeps its events: that one may be gone and the only copy.
+        If the process dies on the way nothing is lost, for the sources still count as outdated.
+        """
+        with self._database.transaction() as connection:
+            for table in ("infos", "problems"):
+                connection.executemany(f"DELETE FROM {table} WHERE source = ?", [(source,) for source in sources])
+        outdated = self._database.rows(
+            "SELECT id, agent, native_id, pack_generation FROM streams WHERE id IN"
+            " (SELECT stream FROM stream_sources GROUP BY stream"
+            " HAVING min(source IN (SELECT value FROM json_each(?))))",
+            (_json(sources),),
+        )
+        for start in range(0, len(outdated), _STREAMS_AT_ONCE):
+            some = outdated[start : start + _STREAMS_AT_ONCE]
+            with self._database.transaction() as connection:
+                _empty(connection, [stream for stream, *_ in some])
+            for _, *pack in some:
+                packs.pack_path(self._database.path.parent, *pack).unlink(missing_ok=True)
+
+    def emptied(self) -> list[tuple[str, str]]:
+        """Agent and native id of sessions that only an older version of an adapter told of."""
+        rows = self._database.rows(
+            "SELECT agent, native_id FROM streams s WHERE pack_generation > 1"
+            " AND NOT EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
+        )
+        return [(agent, native_id) for agent, native_id in rows]
+
+
+def _json(numbers: Iterable[int]) -> str:
+    return orjson.dumps(sorted(numbers)).decode()
+
+
+def _empty(connection: apsw.Connection, streams: list[int]) -> None:
+    """Delete all that is held of these sessions; copies of their events elsewhere are to be judged anew."""
+    chosen = f"({', '.join(map(str, streams))})"
+    copies = f"copy_of IS NOT NULL AND copy_of IN (SELECT event_uid FROM events WHERE stream IN {chosen})"
+    connection.execute(f"UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM events WHERE {copies})")
+    connection.execute(f"UPDATE events SET copy_of = NULL WHERE {copies}")
+    for table in ("events", "frames", "usage", "cost_totals", "stream_sources"):
+        connection.execute(f"DELETE FROM {table} WHERE stream IN {chosen}")
+    connection.execute(
+        "UPDATE streams SET next_seq = 1, stream_bytes = 0, pack_generation = pack_generation + 1, pack_bytes = 0,"
+        f" is_dirty = 1 WHERE id IN {chosen}"
+    )

@@ -1,0 +1,50 @@
+"""Sessions and what they add up to, as a person reads them: a line each."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from recollect.cli.words import fitted, local_time, money, one_line, padded, plural, width
+from recollect.schema import Session
+
+_UNCUT = 10_000  # columns of a pipe: its reader decides what to leave out
+_NARROW = 100
+
+
+def session_lines(found: Sequence[Session]) -> Iterator[str]:
+    """A line for each session, cut to the terminal; a sub-agent's title is marked."""
+    columns = shutil.get_terminal_size((_UNCUT, 24)).columns
+    cells = [_cells(session, 24 if columns >= _NARROW else 12) for session in found]
+    widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
+    room = max(20, columns - sum(widths) - 2 * len(widths))
+    for session, row in zip(found, cells, strict=True):
+        when, agent, name, repo = map(padded, row[:-1], widths[:-1])
+        cost = row[-1].rjust(widths[-1])
+        title = f"{'↳ ' if session.parent_session_uid else ''}{one_line(session.title or '–')}"
+        yield "  ".join((_grey(when), agent, click.style(name, fg="yellow"), repo, _grey(cost), fitted(title, room)))
+
+
+def _grey(text: str) -> str:
+    return click.style(text, fg="bright_black")
+
+
+def _cells(session: Session, repo_columns: int) -> tuple[str, str, str, str, str]:
+    return (
+        local_time(session.ended_at),
+        session.agent,
+        one_line(session.native_session_id)[-8:],
+        fitted(one_line((session.repo or "–").rsplit("/", 1)[-1]), repo_columns),
+        money(session.cost.usd, session.cost.usd_is_estimate),
+    )
+
+
+def total_line(agent: dict[str, Any]) -> str:
+    """What the store holds of one agent."""
+    sub_agents = f" and {plural(agent['sub_agents'], 'sub-agent')}" if agent["sub_agents"] else ""
+    since = f", since {local_time(agent['started_at'])[:10]}" if agent["started_at"] else ""
+    return (
+        f"{agent['agent']:<8} {plural(agent['sessions'] - agent['sub_agents'], 'session')}{sub_agents},"
+        f" {plural(agent['events'], 'event')}, {money(agent['usd'], agent['usd_is_estimate'])}{since}"
+    )
