@@ -19,7 +19,7 @@ def commands() -> str:
 
 
 def _commands() -> Iterator[str]:
-    with click.Context(main, info_name="recollect") as parent:
+    with click.Context(main, info_name="recollect", **main.context_settings) as parent:
         for name, command in main.commands.items():
             context = click.Context(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100)
             yield f"## recollect {name}\n"

@@ -117,10 +117,13 @@ HOSTILE = (
 )
 
 
+HOSTILE_ID = f"hostile-{HOSTILE}"
+
+
 @pytest.fixture
 def hostile_store(tmp_path: Path, home: Home) -> Path:
     """A session in which everything an agent's log may hold is hostile to a terminal, ids included."""
-    name = f"hostile-{HOSTILE}"
+    name = HOSTILE_ID
     home.write(
         "h",
         event(name, 1, text=HOSTILE),
@@ -147,13 +150,14 @@ def _raw(*arguments: str) -> str:
     [
         ["sessions"],
         ["sessions", "--all"],
+        ["show", HOSTILE_ID],
+        ["show", HOSTILE_ID, "--kind", "error"],
         ["show", HOSTILE],
-        ["show", HOSTILE, "--kind", "error"],
         ["show", "hostile-"],
         ["problems"],
         ["status"],
     ],
-    ids=["sessions", "sessions --all", "show", "show --kind", "an ambiguous id", "problems", "status"],
+    ids=["sessions", "sessions --all", "show", "show --kind", "no such id", "an ambiguous id", "problems", "status"],
 )
 def test_nothing_a_log_holds_reaches_the_terminal_raw(arguments: list[str]) -> None:
     output = _raw(*arguments)
@@ -165,11 +169,11 @@ def test_nothing_a_log_holds_reaches_the_terminal_raw(arguments: list[str]) -> N
 
 @pytest.mark.usefixtures("hostile_store")
 def test_raw_and_json_output_escape_what_is_hostile() -> None:
-    raw = invoke("show", HOSTILE, "--raw").stdout
-    whole = invoke("show", HOSTILE, "--json").stdout
+    raw = invoke("show", HOSTILE_ID, "--raw").stdout
+    whole = invoke("show", HOSTILE_ID, "--json").stdout
 
     assert json.loads(raw.splitlines()[0])["payload"]["text"] == HOSTILE
-    assert json.loads(whole)["session"]["title"] == HOSTILE
+    assert json.loads(whole)["session"]["native_session_id"] == HOSTILE_ID
     assert ESCAPE.search(raw + whole) is None
     assert not set(raw + whole) & set(BIDI)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from recollect.account import AccountRules
 from recollect.adapters import adapters, get_adapter
-from recollect.errors import BadConfig, UsageError
+from recollect.errors import BadConfig, NotFound, UsageError
 
 _SECTIONS = ("agents", "domains", "tasks")
 
@@ -49,6 +49,13 @@ def load_settings(
         domains=_domains(config.get("domains", {}), config_path),
         rules=_rules(config.get("tasks", {}), config_path),
     )
+
+
+def require_folders(flags: Sequence[str]) -> None:
+    """Raise NotFound if a folder given as `AGENT=PATH` is not there: what is typed by hand may be mistyped."""
+    for path in (path for paths in _roots_of_flags(flags).values() for path in paths):
+        if not os.access(f"{path}/", os.F_OK):  # with the slash a file does not count
+            raise NotFound(f"No such folder: {path}", "`--root` takes AGENT=PATH, where PATH is the agent's home")
 
 
 def has_colour() -> bool:

@@ -88,7 +88,7 @@ class _Comparison:
         return {(row.inode, row.mtime_ns, _name(row.path)): source for row, source in rows}
 
     def _compare(self, path: str, source: Source, info: os.stat_result, before: KnownSource) -> None:
-        if before.gone_ms is not None and before.row.path == path:
+        if before.gone_ms is not None:
             self._found.back.append(before.id)
         is_outdated = before.row.reader != self._adapter.version
         if self._verify or is_outdated or before.signature != _signature(info):

@@ -1,8 +1,7 @@
 """The library: everything the command line can do, typed."""
 
-import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -110,7 +109,10 @@ class Memory:
             raise NotFound(f"No session has the id or title `{name}`", "`recollect sessions` shows ids and titles")
         if len(matches) > 1:
             shown = ", ".join(match.session_uid for match in matches[:3])
-            raise Ambiguous(f"{len(matches)} sessions match `{name}`: {shown} …", "give more of an id: `recollect sessions` shows them")
+            raise Ambiguous(
+                f"{len(matches)} sessions match `{name}`: {shown} …",
+                "give more of an id: `recollect sessions` shows them",
+            )
         return matches[0].session_uid
 
     def sub_agents(self, session: Session) -> list[Session]:
@@ -234,19 +236,10 @@ def _event(session: Session, row: dict[str, Any]) -> Event:
 def open_memory(folder: Path | None = None, roots: Sequence[str] = (), *, create: bool = True) -> Memory:
     """Open the store (`RECOLLECT_HOME`, or the user's data folder), making it if there is none.
 
-    `roots` are `AGENT=PATH`, as on the command line. Raises NotFound if one of them is not there, and if there is
-    no store and `create` is off.
+    `roots` are `AGENT=PATH`, as on the command line. Raises NotFound if there is no store and `create` is off.
     """
     settings = load_settings(folder, roots)
-    if roots:
-        _require_folders(settings.roots)
     return Memory(settings, open_store(settings.folder, create=create))
-
-
-def _require_folders(roots: Mapping[str, tuple[Path, ...]]) -> None:
-    for path in (path for paths in roots.values() for path in paths):
-        if not os.access(f"{path}/", os.F_OK):  # with the slash a file does not count
-            raise NotFound(f"No such folder: {path}", "`--root` takes AGENT=PATH, where PATH is the agent's home")
 
 
 def doctor(folder: Path | None = None, roots: Sequence[str] = ()) -> list[Finding]:

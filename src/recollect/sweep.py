@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 import orjson
 
@@ -116,8 +117,10 @@ def _grouped(readings: Iterable[Reading]) -> Iterator[list[Reading]]:
 
 def _account(store: Store, settings: Settings, report: SweepReport, progress: Progress) -> None:
     """Make the rows of sessions that changed, or of all if the user's rules did."""
-    rules = _rules_text(settings)
-    if store.sessions.rules() != rules:
+    patterns = [pattern.pattern for pattern in settings.rules.task_patterns]
+    rules = orjson.dumps({"tasks": patterns, "domains": sorted(settings.domains.items())}).decode()
+    has_new_rules = store.sessions.rules() != rules
+    if has_new_rules:
         store.streams.set_all_dirty()
     if not store.streams.dirty():
         return
@@ -126,24 +129,21 @@ def _account(store: Store, settings: Settings, report: SweepReport, progress: Pr
     _name_repos(store, settings)
     if not report.failures:  # what could not be read may still tell of them
         store.sessions.drop(store.streams.emptied())
-    store.sessions.set_rules(rules)
+    if has_new_rules:
+        store.sessions.set_rules(rules)
     store.streams.set_dirty([stream.id for stream in store.streams.dirty()], False)
-
-
-def _rules_text(settings: Settings) -> str:
-    patterns = [pattern.pattern for pattern in settings.rules.task_patterns]
-    return orjson.dumps({"tasks": patterns, "domains": sorted(settings.domains.items())}).decode()
 
 
 def _name_repos(store: Store, settings: Settings) -> None:
     """Name every session's repository anew where another session's remote tells more."""
     known = store.sessions.checkouts()
-    checkouts = Checkouts((place.cwd, place.git_root, place.git_remote) for place in known)
+    checkouts = Checkouts({(place.cwd, place.git_root, place.git_remote) for place in known})
+    name = cache(checkouts.repo)  # many sessions work at one place
     roots = {place.session_uid: place for place in known}
     changes = []
     for place in known:
         base = roots.get(place.root_session_uid, place)  # a sub-agent works where its root does
-        repo = checkouts.repo(base.cwd, base.git_root, base.git_remote)
+        repo = name(base.cwd, base.git_root, base.git_remote)
         domain = domain_of(repo, settings.domains)
         if (repo, domain) != (place.repo, place.domain):
             changes.append((repo, domain, place.agent, place.native_session_id))

@@ -2,7 +2,6 @@
 
 import shutil
 from collections import Counter
-from msgspec.structs import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 import recollect
 from recollect.adapters import adapters

@@ -85,7 +85,7 @@ class ClaudeAdapter:
         if folder.is_symlink() and folder != root:
             return
         for path in iter_files(folder):
-            kind = classify(path.relative_to(folder).parts)
+            kind = classify(path.parts[len(folder.parts) :])
             if kind is not None:
                 yield Source(self.agent, kind, root, path, is_rewritten=kind in REWRITTEN)
 

@@ -60,8 +60,10 @@ def sweep(roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
     recollect sweep --root AGENT=~/backup/its-home
     """
     from recollect.cli.progress import progress_line
+    from recollect.config import require_folders
     from recollect.memory import open_memory
 
+    require_folders(roots)
     show, line = progress_line()
     with open_memory(roots=roots) as memory:
         try:

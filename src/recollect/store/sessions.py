@@ -213,7 +213,7 @@ class Sessions:
             connection.execute("INSERT INTO rules VALUES (?)", (text,))
 
     def totals(self) -> list[dict[str, Any]]:
-        """Per agent: sessions, events, messages, tokens, money and whether any is estimated, first and last activity."""
+        """Per agent: sessions, events, messages, tokens, money and if any is estimated, first and last activity."""
         sums = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "usd")
         counts = ("agent", "sessions", "sub_agents", "events", "messages")
         names = (*counts, *sums, "usd_is_estimate", "started_at", "ended_at")

@@ -289,7 +289,9 @@ class Streams:
         """
         with self._database.transaction() as connection:
             for table in ("infos", "problems"):
-                connection.executemany(f"DELETE FROM {table} WHERE source = ?", [(source,) for source in sources])
+                connection.execute(
+                    f"DELETE FROM {table} WHERE source IN (SELECT value FROM json_each(?))", (_json(sources),)
+                )
         outdated = self._database.rows(
             "SELECT id, agent, native_id, pack_generation FROM streams WHERE id IN"
             " (SELECT stream FROM stream_sources GROUP BY stream"
