@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
+from msgspec import to_builtins
+
 from recollect.adapters import claude_words as words
 from recollect.adapters.claude_events import (
     INTERRUPTED,
@@ -82,9 +84,7 @@ _USER_FIELDS = (
     "sourceToolUseID",
     "permissionDecision",
 )
-_FACT_FIELDS = tuple(ResultFacts.__struct_fields__)
 _user_values = attrgetter(*_USER_FIELDS)
-_fact_values = attrgetter(*_FACT_FIELDS)
 
 
 def user_events(line: Line, place: Place, memory: Memory) -> list[EventRecord]:
@@ -110,7 +110,7 @@ def user_events(line: Line, place: Place, memory: Memory) -> list[EventRecord]:
 def _outcome(line: Line, native: dict[str, Any]) -> Outcome:
     facts = line.toolUseResult if isinstance(line.toolUseResult, ResultFacts) else None
     if facts is not None:
-        told = fields_of(_FACT_FIELDS, _fact_values(facts))
+        told = to_builtins(facts)  # a struct without its defaults: only what the log tells
         native = {**native, "toolUseResult": told} if told else native
     decided_by = as_mapping(line.permissionDecision).get("source")
     return Outcome(native, facts, line.toolDenialKind, decided_by, as_text(line.userFeedback))

@@ -1,7 +1,7 @@
 """Reading a Claude Code transcript or sub-agent file line by line."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -171,7 +171,7 @@ class Transcript:
         self._facts: dict[str, tuple[Any, ...]] = {}
         self._models: dict[str, str] = {}
         self._bases: set[str] = set()
-        self._last_usage: tuple[str, str, bytes] | None = None
+        self._last_answer: tuple[Any, ...] | None = None
 
     def drain_skips(self) -> Iterator[Skipped]:
         for name, count in self.memory.skips.items():
@@ -347,8 +347,12 @@ class Transcript:
         return [SessionInfo(f"{self._session(line)}/{agent_id}", spawn_call_id=events[0].call_id)]
 
     def _answer(self, line: Line, place: Place) -> list[Record]:
-        """Model and tokens of an answer, unless the harness wrote it."""
+        """Model and tokens of an answer, unless the harness wrote it, or the block before told the same."""
         message = message_of(line)
+        raw = bytes(message.usage)
+        last, self._last_answer = self._last_answer, (place.session, message.id, message.model, raw)
+        if last == self._last_answer:
+            return []
         model = as_text(message.model)
         if model is None or model == SYNTHETIC:
             return []
@@ -356,25 +360,8 @@ class Transcript:
         if self._models.get(place.session) != model:
             self._models[place.session] = model
             records.append(SessionInfo(place.session, model=model, provider=_provider(model)))
-        records += self._usage(place, as_id(message.id) or place.native_id, model, message)
-        return records
-
-    def _usage(self, place: Place, usage_id: str, model: str, message: Message) -> list[Record]:
-        """The tokens of an answer, unless the block before told the same."""
-        raw = bytes(message.usage)
-        last, self._last_usage = self._last_usage, (place.session, usage_id, raw)
-        told = parse_usage(raw) if last != self._last_usage else {}
-        if not told:
-            return []
-        details = as_mapping(told.get("output_tokens_details"))
-        figures = (
-            positive_int(told.get("input_tokens")),
-            positive_int(told.get("output_tokens")),
-            positive_int(told.get("cache_read_input_tokens")),
-            positive_int(told.get("cache_creation_input_tokens")),
-            positive_int(details.get("thinking_tokens")),
-        )
-        return [Usage(place.session, usage_id, place.ts_ms, model, _provider(model), *figures)]
+        told = parse_usage(raw)
+        return records + _usage(place, as_id(message.id) or place.native_id, model, told) if told else records
 
     def _title(self, line: Line, field: str, rank: int) -> list[Record]:
         title = as_text(getattr(line, field))
@@ -418,6 +405,18 @@ def _names(source: Source) -> tuple[str, str | None]:
     parts = path.relative_to(source.root).parts
     session = parts[parts.index("subagents") - 1] if "subagents" in parts[1:] else path.stem
     return session, match[1]
+
+
+def _usage(place: Place, usage_id: str, model: str, told: Mapping[str, Any]) -> list[Record]:
+    details = as_mapping(told.get("output_tokens_details"))
+    figures = (
+        positive_int(told.get("input_tokens")),
+        positive_int(told.get("output_tokens")),
+        positive_int(told.get("cache_read_input_tokens")),
+        positive_int(told.get("cache_creation_input_tokens")),
+        positive_int(details.get("thinking_tokens")),
+    )
+    return [Usage(place.session, usage_id, place.ts_ms, model, _provider(model), *figures)]
 
 
 def _is_warm_up(line: Line) -> bool:

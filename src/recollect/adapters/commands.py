@@ -46,7 +46,7 @@ def shell_kind(command: str) -> str:
 
 def summarise(text: str) -> str:
     """One line of at most SUMMARY_CHARS characters, without control characters."""
-    line = " ".join(text[: SUMMARY_CHARS + 100].split())
+    line = " ".join(text[: SUMMARY_CHARS + 40].split())
     if not line.isprintable():
         line = "".join(char for char in line if char.isprintable())
     return line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1].rstrip() + "…"
