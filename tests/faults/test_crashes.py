@@ -183,7 +183,10 @@ def _readers() -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the readers in /proc")
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="readers are processes of their own on several cores only")
-def test_what_a_killed_reader_was_reading_is_read_by_the_next_sweep(tmp_path: Path) -> None:
+def test_what_a_killed_reader_was_reading_is_read_by_the_next_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recollect.sweep.BATCH_EVENTS", 100)  # the kill comes while most is still to be read
     store, writers = tmp_path / "store", Writers(tmp_path / "home", seed=4, padding=4000)
     writers.write([1500, 1500, 10, 1500, 10, 10])  # enough that it is worth starting readers
     writers.finish()

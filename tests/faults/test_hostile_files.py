@@ -375,12 +375,13 @@ def _sweep_and(store: Path, log: AgentLog, home: Path, act: Callable[[], None]) 
         if stage == "reading" and acts:
             acts.pop()()
 
-    with open_memory(store, [log.root_flag(home)]) as memory:
+    with pytest.MonkeyPatch.context() as patch, open_memory(store, [log.root_flag(home)]) as memory:
+        patch.setattr("recollect.sweep.BATCH_EVENTS", 1000)  # so that a small file takes several transactions
         memory.sweep(progress)
     assert not acts
 
 
-MANY = 2600  # more than two batches
+MANY = 2600  # more than two batches of `_sweep_and`
 
 
 def test_a_file_deleted_in_mid_read_is_read_to_its_end(tmp_path: Path, log: AgentLog) -> None:
