@@ -141,7 +141,7 @@ class Project:
 
 def make_projects(words: Words) -> list[Project]:
     names = (*PROJECT_NAMES, *(f"service-{number}" for number in range(12)))
-    return [Project(f"/home/dev/work/{name}", words.chance.sample(words.library, 120)) for name in names]
+    return [Project(f"/home/dev/code/{name}", words.chance.sample(words.library, 120)) for name in names]
 
 
 class Log:

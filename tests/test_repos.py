@@ -42,7 +42,7 @@ def test_a_host_without_a_dot_is_one_where_a_user_stands_before_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "remote", [None, "", "/srv/git/shop.git", "../shop", "file:///srv/git/shop.git", "C:/work/shop", "shop", "https://"]
+    "remote", [None, "", "/srv/git/shop.git", "../shop", "file:///srv/git/shop.git", "C:/code/shop", "shop", "https://"]
 )
 def test_what_names_no_host_is_no_remote(remote: str | None) -> None:
     assert normal_remote(remote) is None
