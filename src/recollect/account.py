@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from recollect.clock import now_ms
-from recollect.derive import Marks, changes, derive, told_better
+from recollect.derive import Marks, changes, derive
 from recollect.kinship import Kinship
 from recollect.pricing import estimate_usd
 from recollect.schema import (
@@ -96,7 +96,7 @@ def _facts(infos: Sequence[dict[str, Any]]) -> _Facts:
 
 @dataclass(slots=True)
 class _Money:
-    tokens: tuple[int, int, int, int, int]
+    tokens: tuple[int, ...]
     usd: float | None
     is_estimate: bool
 
@@ -111,9 +111,6 @@ class _Account(NamedTuple):
 
 def _account(store: Store, kinship: Kinship, rules: AccountRules, stream: StreamName) -> _Account | None:
     events = store.streams.events(stream.id)
-    if doubled := set(told_better(events)):
-        store.streams.drop_events(sorted(doubled))
-        events = [event for event in events if event.id not in doubled]
     if not events:
         return None
     marks = derive(events)
@@ -227,25 +224,31 @@ def _task_ref(rules: AccountRules, branch: str | None, events: list[EventMark], 
 
 def _money(store: Store, kinship: Kinship, stream: StreamName, own: list[EventMark]) -> _Money:
     usage = _paid(store, stream.id)
-    tokens, (usd, is_estimate) = _tokens(usage), _usd_of(usage)
+    below: list[UsageMark] = []
     if any(mark.includes_sub_agents for mark in usage):
         below = [mark for child in kinship.spawned(stream) for mark in _paid(store, child)]
-        tokens = tuple(max(0, mine - theirs) for mine, theirs in zip(tokens, _tokens(below), strict=True))
-        taken, is_taken_estimate = _usd_of(below)
-        usd = usd and max(0.0, round(usd - (taken or 0.0), 9))
-        is_estimate = is_estimate or (usd is not None and is_taken_estimate)
+    tokens = tuple(max(0, mine - theirs) for mine, theirs in zip(_tokens(usage), _tokens(below), strict=True))
     root = kinship.find(stream.agent, kinship.root(stream.agent, stream.native_id))
     if root is not None and root != stream.id and store.streams.cost_totals(root):
         return _Money(tokens, None, False)  # the root's own figure has it already
     told = _told_usd(store, kinship, stream, own)
-    return _Money(tokens, usd, is_estimate) if told is None else _Money(tokens, told, False)
+    return _Money(tokens, told, False) if told is not None else _Money(tokens, *_estimated_usd(usage, below))
+
+
+def _estimated_usd(usage: list[UsageMark], below: list[UsageMark]) -> tuple[float | None, bool]:
+    """(money, whether any of it is estimated) of a session's responses, without those of its sub-agents."""
+    usd, is_estimate = _usd_of(usage)
+    taken, is_taken_estimate = _usd_of(below)
+    if usd is None or taken is None:
+        return usd, is_estimate
+    return max(0.0, round(usd - taken, 9)), is_estimate or is_taken_estimate
 
 
 def _paid(store: Store, stream: int) -> list[UsageMark]:
     return [mark for mark in store.streams.usage(stream) if not mark.is_copy]
 
 
-def _tokens(usage: Iterable[UsageMark]) -> Any:
+def _tokens(usage: Iterable[UsageMark]) -> tuple[int, ...]:
     sums = [0, 0, 0, 0, 0]
     for mark in usage:
         for index, count in enumerate(mark[5:10]):

@@ -17,11 +17,8 @@ from recollect.schema import (
     COMPLETION,
     EDIT,
     ERROR,
-    FILES_LANE,
-    HISTORY_LANE,
     LIFECYCLE,
     RETRY,
-    STAND_IN_LANE,
     TEST_RUN,
     THINKING,
     TOOL_CALL,
@@ -50,19 +47,6 @@ class Marks:
         if event.id in self.completions:
             return COMPLETION
         return RETRY if event.base_kind == TOOL_CALL and self.is_retry(event) else event.base_kind
-
-
-def told_better(events: list[EventMark]) -> list[int]:
-    """Ids of events that only stood in for the session's own log, which is now held.
-
-    A prompt history stands in for any log; a copy of the model's view stands in for the agent's log.
-    """
-    lanes = {event.lane for event in events}
-    if lanes - {HISTORY_LANE, STAND_IN_LANE, FILES_LANE}:
-        doubled = {HISTORY_LANE, STAND_IN_LANE}
-    else:
-        doubled = {HISTORY_LANE} if STAND_IN_LANE in lanes else set()
-    return [event.id for event in events if event.lane in doubled]
 
 
 def derive(events: list[EventMark]) -> Marks:

@@ -124,6 +124,7 @@ def _account(store: Store, settings: Settings, report: SweepReport, progress: Pr
         store.streams.set_all_dirty()
     if not store.streams.dirty():
         return
+    report.events_new = max(0, report.events_new - store.streams.drop_stand_ins())
     mark_copies(store)
     account_for(store, settings.rules, lambda done, total: progress("sessions", done, total))
     _name_repos(store, settings)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
+from recollect.schema import FILES_LANE, HISTORY_LANE, STAND_IN_LANE
 from recollect.store import packs
 from recollect.store.batch import IS_ABANDONED, IS_RETRY
 from recollect.store.sqlite import Database
@@ -94,6 +95,10 @@ class SourceMark(NamedTuple):
     gone_ms: int | None
 
 
+_STAND_INS = (
+    (f"'{HISTORY_LANE}', '{STAND_IN_LANE}'", f"NOT IN ('{HISTORY_LANE}', '{STAND_IN_LANE}', '{FILES_LANE}')"),
+    (f"'{HISTORY_LANE}'", f"= '{STAND_IN_LANE}'"),
+)
 _STREAMS_AT_ONCE = 50  # others wait to write meanwhile
 _MARK_COLUMNS = ", ".join("coalesce(base_kind, kind)" if name == "base_kind" else name for name in EventMark._fields)
 
@@ -275,11 +280,20 @@ class Streams:
                 changes,
             )
 
-    def drop_events(self, events: Sequence[int]) -> None:
-        """Delete events that turned out to be told better by another source."""
-        if events:
-            with self._database.transaction() as connection:
-                connection.executemany("DELETE FROM events WHERE id = ?", [(event,) for event in events])
+    def drop_stand_ins(self) -> int:
+        """Delete events that only stood in for the log of a session, now that the log itself is held.
+
+        A prompt history stands in for any log; a copy of the model's view stands in for the agent's log.
+        """
+        dropped = 0
+        with self._database.transaction() as connection:
+            for lanes, better in _STAND_INS:
+                connection.execute(
+                    f"DELETE FROM events WHERE stream IN (SELECT id FROM streams WHERE is_dirty) AND lane IN ({lanes})"
+                    f" AND EXISTS (SELECT 1 FROM events o WHERE o.stream = events.stream AND o.lane {better})"
+                )
+                dropped += connection.changes()
+        return dropped
 
     def drop_outdated(self, sources: Collection[int]) -> None:
         """Forget what an older version of an adapter told of these sources, which are read again from their start.
