@@ -21,7 +21,7 @@ from recollect.ingest import Task, read_batches, unsettled
 from recollect.store.batch import Batch
 
 WORKER_BYTES = 8 * 1024 * 1024  # below this much to read, starting processes costs more than it gains
-_WAITING_BATCHES = 8
+_WAITING_BATCHES = 32
 
 
 class Failure(NamedTuple):
