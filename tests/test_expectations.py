@@ -74,6 +74,11 @@ def _told(memory: Memory, session: Session, expected: dict[str, Any]) -> dict[st
     return told
 
 
+def cost_is_marked(session: Session, expected: dict[str, Any]) -> bool:
+    """Money that nobody told is an estimate, and says so."""
+    return expected["usd"] != "estimate" or session.cost.usd is None or session.cost.usd_is_estimate
+
+
 def _names_the_event(native_id: str, expected: str) -> bool:
     """Ids that restart when a session is resumed are made unique by a suffix after `@`."""
     return native_id == expected or native_id.startswith(expected + "@")
@@ -103,4 +108,6 @@ def test_session_is_read_as_a_person_reads_it(path: Path, memories: dict[str, Me
     for name in ("parent", "root", "base"):
         wanted[name] = _uid(memory, agent, wanted[name])
     assert told == wanted
+    assert cost_is_marked(session, expected)
+    assert memory.problems() == []  # no expectation has a bad line
     assert _parents(memory, session, expected["parents"]) == expected["parents"]

@@ -80,6 +80,12 @@ def _read(path: Path) -> Mapping[str, Any]:
         config = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
+    except NotADirectoryError as error:
+        file = next(place for place in path.parents if place.exists())
+        raise BadConfig(
+            f"A folder is needed for the store and its settings, and this is a file: {file}",
+            "set RECOLLECT_HOME to a folder",
+        ) from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadConfig(f"Cannot read the settings ({error}): {path}", "correct it, or move it away") from error
     return _only(config, _SECTIONS, "", path)

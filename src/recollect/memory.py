@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -47,14 +48,44 @@ _EVENT_COLUMNS = (
 
 
 @dataclass(frozen=True, slots=True)
+class AgentTotals:
+    """What the store holds of one agent. `sessions` counts its sub-agents too; `usd` is None if none is known."""
+
+    agent: str
+    sessions: int
+    sub_agents: int
+    events: int
+    messages: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    usd: float | None
+    usd_is_estimate: bool
+    started_at: str | None
+    ended_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTotals:
+    """The agents' files that were read; `sources_gone` of them the agents have deleted since."""
+
+    sources: int
+    sources_failed: int
+    sources_gone: int
+    source_bytes: int
+    bad_lines: int
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """What the store holds."""
 
     folder: str
-    agents: list[dict[str, Any]]
+    agents: list[AgentTotals]
     sessions: int
     events: int
-    sources: dict[str, Any]
+    sources: SourceTotals
     size_bytes: dict[str, int]
 
 
@@ -80,19 +111,51 @@ class Memory:
         return sweep(self._store, self.settings, progress or (lambda stage, done, total: None), verify=verify)
 
     def status(self) -> Status:
-        agents = self._store.sessions.totals()
+        agents = [AgentTotals(**agent) for agent in self._store.sessions.totals()]
         return Status(
             folder=str(self._store.folder),
             agents=agents,
-            sessions=sum(agent["sessions"] for agent in agents),
-            events=sum(agent["events"] for agent in agents),
-            sources=self._store.sources.counts(),
+            sessions=sum(agent.sessions for agent in agents),
+            events=sum(agent.events for agent in agents),
+            sources=SourceTotals(**self._store.sources.counts()),
             size_bytes=self._store.size_bytes(),
         )
 
-    def sessions(self, **wanted: Any) -> list[Session]:
-        """Sessions, newest first; the keywords are the fields of SessionFilter."""
-        return self._store.sessions.find(SessionFilter(**wanted))
+    def sessions(
+        self,
+        *,
+        agent: str | None = None,
+        repo: str | None = None,
+        branch: str | None = None,
+        model: str | None = None,
+        outcome: str | None = None,
+        session_class: str | None = None,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        text: str | None = None,
+        roots_only: bool = False,
+        limit: int | None = None,
+    ) -> list[Session]:
+        """Sessions that fit all that is given, newest first.
+
+        `model` and `text` (in the title) match parts, `repo` any ending of its name. Of the times, in milliseconds
+        since 1970, `since_ms` is for sessions still active then and `until_ms` for those begun before.
+        `roots_only` leaves sub-agents out.
+        """
+        wanted = SessionFilter(
+            agent=agent,
+            repo=repo,
+            branch=branch,
+            model=model,
+            outcome=outcome,
+            session_class=session_class,
+            since_ms=since_ms,
+            until_ms=until_ms,
+            text=text,
+            roots_only=roots_only,
+            limit=limit,
+        )
+        return self._store.sessions.find(wanted)
 
     def session(self, name: str) -> Session:
         """The one session with this id, beginning or end of an id (6 characters or more), or title."""
@@ -233,19 +296,19 @@ def _event(session: Session, row: dict[str, Any]) -> Event:
     )
 
 
-def open_memory(folder: Path | None = None, roots: Sequence[str] = (), *, create: bool = True) -> Memory:
+def open_memory(folder: str | PathLike[str] | None = None, roots: Sequence[str] = (), *, create: bool = True) -> Memory:
     """Open the store (`RECOLLECT_HOME`, or the user's data folder), making it if there is none.
 
     `roots` are `AGENT=PATH`, as on the command line. Raises NotFound if there is no store and `create` is off.
     """
-    settings = load_settings(folder, roots)
+    settings = load_settings(Path(folder) if folder else None, roots)
     return Memory(settings, open_store(settings.folder, create=create))
 
 
-def doctor(folder: Path | None = None, roots: Sequence[str] = ()) -> list[Finding]:
+def doctor(folder: str | PathLike[str] | None = None, roots: Sequence[str] = ()) -> list[Finding]:
     """Look for what stands in the way: homes, permissions, settings, damage. Works without a store."""
     try:
-        settings = load_settings(folder, roots)
+        settings = load_settings(Path(folder) if folder else None, roots)
     except BadConfig as error:
         return [Finding(PROBLEM, "settings", error.message, error.hint)]
     return examine(settings)

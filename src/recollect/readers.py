@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
-from queue import Full, Queue
+from queue import SimpleQueue
 from typing import NamedTuple
 
 from recollect.adapters import get_adapter
@@ -67,7 +67,7 @@ def _read_in_processes(tasks: list[Task]) -> Iterator[Reading]:
         threading.Thread(target=crew.drive, daemon=True).start()
     try:
         while count:
-            result = crew.results.get()
+            result = crew.get()
             if result is None:
                 count -= 1
             else:
@@ -82,8 +82,16 @@ class _Crew:
     def __init__(self, tasks: list[Task]) -> None:
         self._waiting = iter(tasks)
         self._lock = threading.Lock()
-        self.results: Queue[Reading | None] = Queue(_WAITING_BATCHES)
+        # Not a bounded Queue: an interrupt while waiting for one breaks its lock.
+        self._results: SimpleQueue[Reading | None] = SimpleQueue()
+        self._room = threading.Semaphore(_WAITING_BATCHES)
         self.is_stopped = threading.Event()
+
+    def get(self) -> Reading | None:
+        """The next thing that was read; None when one of the threads is done."""
+        result = self._results.get()
+        self._room.release()
+        return result
 
     def drive(self) -> None:
         """Feed a process until nothing waits; if it dies, that task has failed and another one goes on."""
@@ -115,11 +123,9 @@ class _Crew:
 
     def _put(self, result: Reading | None) -> None:
         while not self.is_stopped.is_set():
-            try:
-                self.results.put(result, timeout=0.2)
-            except Full:
-                continue
-            return
+            if self._room.acquire(timeout=0.2):
+                self._results.put(result)
+                return
 
 
 @contextmanager
@@ -128,7 +134,10 @@ def _process() -> Iterator[Connection]:
     # -P: nothing in the current folder may shadow a module.
     command = [sys.executable, "-P", "-m", "recollect.reader_process", str(theirs.fileno())]
     with theirs:
-        process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
+        # In a session of its own: Ctrl-C is for this process, which hangs up, and then the reader ends.
+        process = subprocess.Popen(
+            command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
+        )
     try:
         with Connection(ours.detach()) as connection:
             yield connection

@@ -1117,3 +1117,21 @@ class TestGenuineLogs:
         refused = [event.summary for event in events(records) if event.status == "denied"]
         assert refused == ["refused: No, please keep the operator, добавь тест", "refused the call"]
         assert len({one.usage_id for one in records if isinstance(one, Usage)}) == 6
+
+
+class TestOddRoots:
+    def test_a_foreign_log_below_a_folder_of_exports_is_left_alone(self, tmp_path: Path) -> None:
+        (tmp_path / ".ssh").mkdir()
+        (tmp_path / ".ssh" / "credentials.jsonl").write_text('{"parentUuid": "secret"}\n')
+        (tmp_path / "rollout-1.jsonl").write_text('{"timestamp": "x", "type": "session_meta", "payload": {}}\n')
+        (tmp_path / "export.jsonl").write_bytes(orjson.dumps(prompt("u1", "hello")) + b"\n")
+
+        assert [source.path.name for source in ADAPTER.discover(tmp_path)] == ["export.jsonl"]
+
+    def test_an_inline_sidechain_that_only_warms_up_is_a_warm_up(self, tmp_path: Path) -> None:
+        warm = {**prompt("w1", "Warmup"), "isSidechain": True}
+        reply = {**answer("w2", text("Ready."), parent="w1"), "isSidechain": True}
+
+        records = read_lines(tmp_path, prompt("u1", "hello"), warm, reply)
+
+        assert facts(records, f"{SESSION}/w1")["session_class"] == "warm-up"

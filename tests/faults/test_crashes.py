@@ -206,6 +206,26 @@ def test_what_a_killed_reader_was_reading_is_read_by_the_next_sweep(
     assert _events_after_a_whole_sweep(store, writers) == writers.complete
 
 
+def test_an_interrupt_ends_the_sweep_in_one_word(tmp_path: Path) -> None:
+    store, writers = tmp_path / "store", Writers(tmp_path / "home", seed=6, padding=4000)
+    writers.write([1500, 1500, 10, 1500, 10, 10])  # enough that it is worth starting readers
+    writers.finish()
+    sweeping = subprocess.Popen(
+        command("sweep", *_roots(writers)),
+        env={**os.environ, "RECOLLECT_HOME": str(store)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    time.sleep(0.6)
+    os.killpg(sweeping.pid, signal.SIGINT)  # as a terminal does
+    _, told = sweeping.communicate(timeout=60)
+
+    assert "Traceback" not in told
+    assert _events_after_a_whole_sweep(store, writers) == writers.complete
+
+
 # Every write, one by one
 
 _WRITES = ("pwrite64", "write", "fsync", "fdatasync", "ftruncate", "unlink", "mkdir", "openat")

@@ -1,12 +1,14 @@
 """The Claude Code adapter: which files it reads, and how each is read. See docs/formats/claude.md."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from recollect.adapters import claude_files as files
 from recollect.adapters.claude_transcript import read_transcript
-from recollect.adapters.files import iter_files
+from recollect.adapters.files import iter_files, open_beneath
 from recollect.adapters.protocol import AgentProfile, Cursor, Record, SettingAdvice, Source
+from recollect.errors import SourceUnreadable
 
 TRANSCRIPT = "transcript"
 AGENT = "agent"
@@ -29,6 +31,7 @@ _READERS: dict[str, Callable[[Source, Cursor | None], Iterator[Record]]] = {
     TASK: files.read_task,
 }
 _HISTORY_FILE = "history.jsonl"
+_HEAD_BYTES = 64 * 1024
 # JSON-lines files among the transcripts that are none: a workflow's log, a cache, the agent's own memory.
 _NO_TRANSCRIPTS = frozenset({"journal.jsonl", "resume-head.jsonl", _HISTORY_FILE})
 _NO_TRANSCRIPT_FOLDERS = frozenset({"memory", "tool-results", "file-history"})
@@ -69,13 +72,14 @@ class ClaudeAdapter:
     def discover(self, root: Path) -> Iterator[Source]:
         """Find transcripts and their side files by the shape of their paths.
 
-        A root without `projects` that is no agent's home (an export, a backup) may hold transcripts anywhere.
+        A root without `projects` that is no agent's home (an export, a backup) may hold transcripts anywhere but
+        in hidden folders; there a file is taken only if it begins as Claude Code's logs do.
         """
         projects = root / "projects"
         if projects.is_dir() and not projects.is_symlink():
             yield from self._found(root, projects, _classify)
         elif not any((root / mark).exists() for mark in _HOME_MARKS):
-            yield from self._found(root, root, _classify)
+            yield from filter(_looks_like_ours, self._found(root, root, _classify))
         yield from self._found(root, root / "todos", _classify_todos)
         yield from self._found(root, root / "tasks", _classify_task)
         if (root / _HISTORY_FILE).is_file() and not (root / _HISTORY_FILE).is_symlink():
@@ -92,6 +96,21 @@ class ClaudeAdapter:
     def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:
         """Yield what a source tells from `cursor` on."""
         return _READERS[source.kind](source, cursor)
+
+
+def _looks_like_ours(source: Source) -> bool:
+    """Whether a file outside Claude Code's own tree is one of its logs, or lies beside one."""
+    if any(part.startswith(".") for part in source.path.relative_to(source.root).parts):
+        return False
+    if source.kind not in (TRANSCRIPT, AGENT):
+        return True
+    try:
+        fd = open_beneath(source.root, source.path)
+    except SourceUnreadable:
+        return True  # reading it will say why it cannot be read
+    with os.fdopen(fd, "rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return b'"parentUuid"' in head or b'"leafUuid"' in head
 
 
 def _classify(parts: tuple[str, ...]) -> str | None:

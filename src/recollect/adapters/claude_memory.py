@@ -31,6 +31,7 @@ class Memory:
         self.has_worked = state.get("worked") is True
         self.fork: list[str] | None = state.get("fork")
         self.skips: dict[str, int] = {}
+        self._warm_ups: dict[str, Any] = dict.fromkeys(state.get("warm_ups") or ())
         self._skipped = _ungrouped(state.get("skipped"))
         self._chains = _ungrouped(state.get("chains"))
         self._calls: dict[str, Any] = dict(state.get("calls") or ())
@@ -47,6 +48,7 @@ class Memory:
             "warm_up": self.is_warm_up,
             "worked": self.has_worked,
             "fork": self.fork,
+            "warm_ups": list(self._warm_ups),
             "skipped": _grouped(self._skipped),
             "chains": _grouped(self._chains),
             "calls": [list(pair) for pair in self._calls.items()],
@@ -55,6 +57,13 @@ class Memory:
             "leaves": _grouped(self._leaves),
         }
         return {name: value for name, value in state.items() if value}
+
+    def note_warm_up(self, lane: str) -> None:
+        """Remember that an inline sidechain only warms the prompt cache."""
+        _keep(self._warm_ups, lane, None, KEPT_SPAWNS)
+
+    def is_warm_up_lane(self, lane: str) -> bool:
+        return lane in self._warm_ups
 
     def skip(self, name: str) -> None:
         self.skips[name] = self.skips.get(name, 0) + 1

@@ -307,7 +307,9 @@ class Transcript:
             is_scripted = isinstance(line.entrypoint, str) and line.entrypoint.startswith("sdk")
             return AUTOMATION if is_scripted else HUMAN
         if self._agent_id is None:
-            return SUB_AGENT
+            if place.lane == place.native_id and _is_warm_up(line):
+                self.memory.note_warm_up(place.lane)
+            return WARM_UP if self.memory.is_warm_up_lane(place.lane) else SUB_AGENT
         # Runs that warm the prompt cache ask `Warmup`; some versions write no request and only the answer.
         memory = self.memory
         memory.is_warm_up = memory.is_warm_up or (line.parentUuid is None and _is_warm_up(line))

@@ -27,6 +27,7 @@ from recollect.adapters.codex_fold import (
     plain,
     state_key,
 )
+from recollect.adapters.codex_scripts import close_script, open_script
 from recollect.adapters.commands import as_mapping, retry_key, shell_kind, summarise
 from recollect.adapters.protocol import SessionInfo
 from recollect.schema import DECISION, EDIT, ERROR, HUMAN_INTERVENTION, TOOL_CALL, TOOL_RESULT
@@ -77,8 +78,8 @@ def tell_call(fold: Fold, item: CallItem, default_name: str) -> None:
         copy_key=key,
         **fold.assistant(),
     )
-    if tool == "exec":
-        fold.state.exec_call = call_id if is_own_id(call_id) else None
+    if tool == "exec" and call_id:
+        open_script(fold.state, call_id, arguments)
 
 
 def _tool_name(item: CallItem, default_name: str) -> str:
@@ -152,10 +153,12 @@ def tell_output(fold: Fold, item: OutputItem, native_type: str) -> None:
     """The output given to the model: the result, unless an item has told it already."""
     call_id = item.call_id if isinstance(item.call_id, str) and item.call_id else None
     call = fold.state.calls.get(state_key(call_id)) if call_id else None
+    output, media, words = _output(item.output if item.output is not None else item.tools)
+    if call_id:
+        close_script(fold.state, call_id, words)
     if call is not None and call.told != OPEN:
         fold.skip(f"{native_type} (twin)")
         return
-    output, media, words = _output(item.output if item.output is not None else item.tools)
     outcome = text.parse_outcome(words)
     body = outcome.body if isinstance(output, str) and words.startswith('{"output":') else output
     fields = native(id=item.id, exit_code=outcome.exit_code)

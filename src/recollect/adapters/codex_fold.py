@@ -4,6 +4,7 @@ Everything that a later line needs to know of earlier ones is in `State`, which 
 So a file read at once and a file read in pieces pass through the same states and give the same events.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,10 @@ from recollect.schema import USER_MSG
 
 AGENT = "codex"
 BLOCKS = 256  # room for the blocks of one record in a position
+# Room in a position for each millisecond between two rewinds: 2,048 ordinals.
+SEGMENT_SPAN = 2**19
+LAST_MS = 2**42  # in the year 2109; with the span it keeps a position below 2**62
+_TIMED_ID = re.compile("([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-")  # a UUIDv7 begins with its time
 
 # Bounds of what is remembered: together well below the 64 KiB a cursor may carry.
 KEPT_CALLS = 160
@@ -61,7 +66,7 @@ class State(msgspec.Struct, omit_defaults=True):
     provider: str | None = None
     cwd: str | None = None
     instructions: str | None = None
-    exec_call: str | None = None
+    scripts: dict[str, list[str]] = {}  # open scripts by call id: hashes of what they name
     shells: int = 0  # commands of the user told as an item, whose twin message is still to come
     totals: dict[str, int] | None = None
     calls: dict[str, Call] = {}
@@ -87,6 +92,7 @@ class Fold:
         self.is_lossy = False
         self.is_rewritten = False
         self.is_at_start = False
+        self._start = segment_start(state.unit) if state.unit != state.thread else 0
 
     def move_to(self, offset: int, ordinal: Any, timestamp: Any) -> None:
         """Take the place of the next record: its ordinal where it has a good one, else its offset."""
@@ -101,6 +107,7 @@ class Fold:
             self.position, self.here = state.ordinal * BLOCKS + BLOCKS // 2, f"{state.unit}:@{offset}"
         else:
             self.position, self.here = offset * BLOCKS, f"{state.unit}:{offset}"
+        self.position += self._start
 
     @property
     def ts_ms(self) -> int | None:
@@ -177,6 +184,16 @@ class Fold:
     def native_id(self, value: Any) -> str:
         """A record's own id if it can be trusted to be unique in its session, else its place."""
         return value if is_own_id(value) else self.here
+
+
+def segment_start(unit: str) -> int:
+    """Where the positions of a rewind's segment begin: after its base, whose ordinals it counts on from.
+
+    Taken from the time in the segment's id, so it is the same whichever file is read first.
+    An id without a time begins at 0, among the base's events.
+    """
+    found = _TIMED_ID.match(unit)
+    return min(int(found[1] + found[2], 16), LAST_MS) * SEGMENT_SPAN if found else 0
 
 
 def native(**fields: Any) -> dict[str, Any]:

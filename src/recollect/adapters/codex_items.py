@@ -1,5 +1,6 @@
 """The finished items of a Codex turn (`item_completed`, and the `…_end` events of older logs)."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from recollect.adapters import codex_text as text
 from recollect.adapters.codex_calls import name_spawn, remember_call, tell_item_result
 from recollect.adapters.codex_fold import Fold, native, payload_of, plain, state_key
 from recollect.adapters.codex_messages import Message, Reasoning, tell_answer, tell_prompt, tell_reasoning
+from recollect.adapters.codex_scripts import find_script, patched_name
 from recollect.adapters.commands import as_mapping, media_reference, retry_key, shell_kind, summarise
 from recollect.schema import EDIT, LIFECYCLE, OTHER, TOOL_CALL, TOOL_RESULT
 
@@ -112,6 +114,7 @@ def tell_command(fold: Fold, item: Item) -> None:
             arguments,
             (shell_kind(command), _describe_command(item, command)),
             role="user" if is_user else "assistant",
+            named=(command,),
         )
         fold.state.shells += is_user
     output = item.aggregated_output if isinstance(item.aggregated_output, str) else ""
@@ -141,11 +144,19 @@ def _stands_alone(fold: Fold, call_id: str) -> bool:
 
 
 def _tell_call(
-    fold: Fold, call_id: str, tool: str, arguments: Any, told: tuple[str, str], role: str = "assistant"
+    fold: Fold,
+    call_id: str,
+    tool: str,
+    arguments: Any,
+    told: tuple[str, str],
+    *,
+    role: str = "assistant",
+    named: Iterable[str] = (),
 ) -> None:
+    """A call no record of its own tells; `named` is what the script it may lie in says of it."""
     kind, summary = told
     arguments = plain(arguments)
-    outer = fold.state.exec_call if call_id.startswith("exec-") else None
+    outer = find_script(fold.state, named or (tool,)) if call_id.startswith("exec-") else None
     fold.tell(
         kind,
         {"input": arguments},
@@ -175,7 +186,7 @@ def tell_file_change(fold: Fold, item: Item) -> None:
     changes = as_mapping(item.changes)
     if _stands_alone(fold, call_id):
         told = (EDIT, text.summarise_edit([str(path) for path in changes]))
-        _tell_call(fold, call_id, "apply_patch", {"changes": changes}, told)
+        _tell_call(fold, call_id, "apply_patch", {"changes": changes}, told, named=map(patched_name, changes))
     output = "".join(part for part in (item.stdout, item.stderr) if isinstance(part, str))
     kinds = {path: as_mapping(change).get("type") for path, change in changes.items()}
     is_failed = item.status in ("failed", "declined") or item.success is False

@@ -16,7 +16,7 @@ import orjson
 from recollect.adapters import codex_calls as calls
 from recollect.adapters import codex_items as items
 from recollect.adapters import codex_messages as messages
-from recollect.adapters.codex_fold import BLOCKS, Fold, bounded, native, plain
+from recollect.adapters.codex_fold import BLOCKS, Fold, bounded, native, plain, segment_start
 from recollect.adapters.codex_text import name_instructions, short_hash
 from recollect.adapters.commands import as_mapping, parse_time_ms, summarise
 from recollect.schema import AUTOMATION, HUMAN, LIFECYCLE, OTHER, SUB_AGENT
@@ -268,7 +268,8 @@ def _relations(fold: Fold, meta: Meta) -> dict[str, Any]:
         end = meta.forked_from_ordinal_exclusive
         end = base.get("end_ordinal_exclusive") if end is None else end
         facts |= {"base_native_id": forked_from, "base_end": str(end) if type(end) is int else None}
-    elif type(base.get("end_ordinal_exclusive")) is int:
+    # A fork's base is history too, but not its own; a fork that was rewound says both.
+    if (not forked_from or fold.state.unit != thread) and type(base.get("end_ordinal_exclusive")) is int:
         _tell_rewind(fold, meta, base)
     return facts
 
@@ -312,8 +313,17 @@ def _tell_rewind(fold: Fold, meta: Meta, base: Any) -> None:
         "rewound",
         ts_ms=parse_time_ms(meta.timestamp) or fold.ts_ms,
         role="system",
-        metadata={"rewind_to": end * BLOCKS},
+        metadata={"rewind_to": _base_start(fold, base) + end * BLOCKS},
     )
+
+
+def _base_start(fold: Fold, base: Any) -> int:
+    """Where the positions of a rewind's base begin: a segment of this thread, or the thread's first file.
+
+    An id older than the thread names what the thread was forked from: then all of its own file is left behind.
+    """
+    unit = bounded(base.get("thread_id")) or ""
+    return segment_start(unit) if unit > fold.state.thread else 0
 
 
 def _turn_context(fold: Fold, context: Context) -> None:

@@ -169,37 +169,55 @@ def salvage(raw: bytes) -> Salvaged:
 
 
 def _salvage_patiently(text: bytes, bad: str | None) -> Salvaged:
+    """Read record after record; positions move instead of copies of the text, for a line may have 50 MB."""
     decoded = text.decode("utf-8", "replace")
-    is_lossy = "\ufffd" in decoded
     records: list[Any] = []
-    while decoded:
+    at = 0
+    while at < len(decoded):
         try:
-            record, end = _DECODER.raw_decode(decoded)
-            cleaned, lossy = _without_surrogates(record)
+            record, end = _DECODER.raw_decode(decoded, at)
         except RecursionError:
-            return Salvaged(records, "nested too deeply", is_lossy)
+            bad = "nested too deeply"
+            break
         except ValueError:
-            return _resynchronise(decoded, records, is_lossy)
-        records.append(cleaned)
-        is_lossy = is_lossy or lossy
-        decoded = decoded[end:].lstrip()
-    return Salvaged(records, bad, is_lossy)
+            record = _find_glued(decoded, at + 1)
+            bad = "not JSON" if record is None else "cut off, the next record glued to it"
+            records += [] if record is None else [record]
+            break
+        records.append(record)
+        at = _skip_blank(decoded, end)
+    try:
+        cleaned = [_without_surrogates(record) for record in records]
+    except RecursionError:
+        return Salvaged([], "nested too deeply")
+    is_lossy = "\ufffd" in decoded or any(lossy for _, lossy in cleaned)
+    return Salvaged([record for record, _ in cleaned], bad, is_lossy)
 
 
-# A record that follows a torn one on the same line begins with a key the agents begin records with.
+# A record that follows a torn one on the same line begins with a key the agents begin records with, and has
+# one that only whole records have: a block inside the torn one has none.
 _RECORD_START = re.compile(r'\{"(?:parentUuid|type|uuid|timestamp|method|params|sessionId|id|display|session_id|ts)":')
+_RECORD_KEYS = frozenset({"uuid", "parentUuid", "sessionId", "session_id", "timestamp", "method", "leafUuid", "ts"})
 
 
-def _resynchronise(decoded: str, records: list[Any], is_lossy: bool) -> Salvaged:
-    for match in _RECORD_START.finditer(decoded, 1):
+def _find_glued(decoded: str, start: int) -> Any | None:
+    """The whole record that a damaged line ends with, if there is one."""
+    for match in _RECORD_START.finditer(decoded, start):
         try:
             record, end = _DECODER.raw_decode(decoded, match.start())
-            cleaned, lossy = _without_surrogates(record)
         except (ValueError, RecursionError):
             continue
-        if not decoded[end:].strip():
-            return Salvaged([*records, cleaned], "cut off, the next record glued to it", is_lossy or lossy)
-    return Salvaged(records, "not JSON", is_lossy)
+        if _skip_blank(decoded, end) == len(decoded) and not _RECORD_KEYS.isdisjoint(record):
+            return record
+    return None
+
+
+def _skip_blank(text: str, at: int) -> int:
+    match = _BLANK.match(text, at)
+    return match.end() if match else at
+
+
+_BLANK = re.compile(r"[\s\x00]*")
 
 
 def _integer(digits: str) -> int | str:
@@ -214,11 +232,17 @@ _DECODER = json.JSONDecoder(parse_int=_integer, parse_constant=str)
 
 
 def _without_surrogates(value: Any) -> tuple[Any, bool]:
-    """Replace lone surrogates: they are no characters, and SQLite refuses them."""
-    encoded = json.dumps(value, ensure_ascii=False)
-    try:
-        encoded.encode()
-    except UnicodeEncodeError:
-        clean = encoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return json.loads(clean), True
+    """(the value, whether anything was replaced): lone surrogates are no characters, and SQLite refuses them."""
+    if isinstance(value, str):
+        if value.isascii():
+            return value, False
+        clean = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return clean, clean != value
+    if isinstance(value, list):
+        parts = [_without_surrogates(part) for part in value]
+        return [part for part, _ in parts], any(lossy for _, lossy in parts)
+    if isinstance(value, dict):
+        pairs = [(_without_surrogates(name), _without_surrogates(part)) for name, part in value.items()]
+        clean_pairs = {name: part for (name, _), (part, _) in pairs}
+        return clean_pairs, any(lossy or part_lossy for (_, lossy), (_, part_lossy) in pairs)
     return value, False

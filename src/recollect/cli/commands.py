@@ -5,27 +5,48 @@ import sys
 from collections import deque
 from dataclasses import asdict
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from recollect import __version__
-from recollect.cli.output import json_option, print_json, reports_errors, root_option
+from recollect.cli.output import json_option, print_json, reports_errors, root_option, usage_errors_as_json
 from recollect.cli.words import fitted, number, one_line, parse_moment, plural, size
 from recollect.errors import UsageError
 from recollect.schema import OUTCOMES, SESSION_CLASSES, Session
 from recollect.schema import as_json as to_json
 
+if TYPE_CHECKING:
+    from recollect.memory import Memory, SourceTotals
+
 SHOWN_SESSIONS = 20
 SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
 
 
-class _InOrder(click.Group):
+_AS_JSON = "recollect.as_json"
+
+
+class _Commands(click.Group):
+    """Lists commands in the order they are written, and says what is wrong with a call in JSON if it asks for JSON."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
+        with usage_errors_as_json(as_json):
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[_AS_JSON] = as_json
+        return context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with usage_errors_as_json(ctx.meta[_AS_JSON]):
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
 
-@click.group(cls=_InOrder, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="recollect")
 @click.pass_context
 def main(context: click.Context) -> None:
@@ -118,16 +139,15 @@ def status(as_json: bool) -> None:
         click.echo(total_line(agent))
     if not found.agents:
         click.echo("No sessions yet: `recollect doctor` says where they are looked for")
-    held, read = size(found.size_bytes["total"]), size(found.sources["source_bytes"])
+    held, read = size(found.size_bytes["total"]), size(found.sources.source_bytes)
     click.echo(f"{'store':<8} {held} for {read} of logs: {found.folder}")
     _print_source_notes(found.sources)
 
 
-def _print_source_notes(sources: dict[str, Any]) -> None:
-    if sources["sources_gone"]:
-        click.echo(f"{'kept':<8} {plural(sources['sources_gone'], 'file')} that the agents have deleted since")
-    if sources["bad_lines"] or sources["sources_failed"]:
-        problems = sources["bad_lines"] + sources["sources_failed"]
+def _print_source_notes(sources: "SourceTotals") -> None:
+    if sources.sources_gone:
+        click.echo(f"{'kept':<8} {plural(sources.sources_gone, 'file')} that the agents have deleted since")
+    if problems := sources.bad_lines + sources.sources_failed:
         click.echo(f"{'problems':<8} {number(problems)}: `recollect problems` lists them")
 
 
@@ -140,7 +160,7 @@ def _print_source_notes(sources: dict[str, Any]) -> None:
 @click.option("--class", "session_class", type=click.Choice(SESSION_CLASSES), help="Only sessions of this class.")
 @click.option("--since", metavar="WHEN", help="Active since: 2026-11-01, 7d, 2h, today, yesterday.")
 @click.option("--until", metavar="WHEN", help="Begun before.")
-@click.option("--all", "with_sub_agents", is_flag=True, help="List sub-agents too.")
+@click.option("--all", "with_sub_agents", is_flag=True, help="List sub-agents too; --json always does.")
 @click.option(
     "--limit",
     metavar="N",
@@ -166,12 +186,21 @@ def sessions(as_json: bool, since: str | None, until: str | None, with_sub_agent
         wanted["limit"] = shown + 1  # one more tells whether the list is cut
     with open_memory(create=False) as memory:
         found = memory.sessions(**wanted)
+        known = [agent.agent for agent in memory.status().agents] if not found else []
     if as_json:
         print_json([to_json(session) for session in found])
         return
+    if not found:
+        click.echo(_no_match(known))
     _print_sessions(found[:shown])
     if len(found) > shown:
         click.echo(click.style("there are more: --limit N, --since, --repo", fg="bright_black"))
+
+
+def _no_match(agents: list[str]) -> str:
+    if not agents:
+        return "No sessions yet: `recollect doctor` says where they are looked for"
+    return f"No sessions match; agents with sessions: {', '.join(agents)}"
 
 
 def _moment_ms(option: str, text: str | None) -> int | None:
@@ -186,8 +215,6 @@ def _moment_ms(option: str, text: str | None) -> int | None:
 def _print_sessions(found: list[Session]) -> None:
     from recollect.cli.listing import session_lines
 
-    if not found:
-        click.echo("No sessions match")
     for line in session_lines(found):
         click.echo(line)
 
@@ -220,7 +247,7 @@ def show(session: str, kind: str | None, tail: int | None, raw: bool, as_json: b
             for item in items:
                 print_json(_item_json(item), is_line=True)
         else:
-            for line in transcript_lines(found, items):
+            for line in transcript_lines(found, items, "No events of that kind" if kind else "No events"):
                 click.echo(line)
 
 
@@ -293,7 +320,7 @@ def demo(as_json: bool) -> None:
         _print_demo(memory, report, found)
 
 
-def _print_demo(memory: Any, report: Any, found: list[Session]) -> None:
+def _print_demo(memory: "Memory", report: Any, found: list[Session]) -> None:
     from recollect.cli.transcript import transcript_lines
 
     click.echo(click.style("$ recollect sweep", bold=True))

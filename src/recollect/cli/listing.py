@@ -1,22 +1,26 @@
 """Sessions and what they add up to, as a person reads them: a line each."""
 
 import shutil
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
 from recollect.cli.words import fitted, local_time, money, one_line, padded, plural, width
+from recollect.memory import AgentTotals
 from recollect.schema import Session
 
 _UNCUT = 10_000  # columns of a pipe: its reader decides what to leave out
 _NARROW = 100
+_ID_CHARS = 8
 
 
 def session_lines(found: Sequence[Session]) -> Iterator[str]:
     """A line for each session, cut to the terminal; a sub-agent's title is marked."""
     columns = shutil.get_terminal_size((_UNCUT, 24)).columns
-    cells = [_cells(session, 24 if columns >= _NARROW else 12) for session in found]
+    names = short_ids(session.native_session_id for session in found)
+    repo_columns = 24 if columns >= _NARROW else 12
+    cells = [_cells(session, names[session.native_session_id], repo_columns) for session in found]
     widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
     room = max(20, columns - sum(widths) - 2 * len(widths))
     for session, row in zip(found, cells, strict=True):
@@ -30,21 +34,33 @@ def _grey(text: str) -> str:
     return click.style(text, fg="bright_black")
 
 
-def _cells(session: Session, repo_columns: int) -> tuple[str, str, str, str, str]:
+def short_ids(ids: Iterable[str]) -> dict[str, str]:
+    """The end of each id, as long as it must be to differ from the others'."""
+    waiting, chars = set(ids), _ID_CHARS
+    found: dict[str, str] = {}
+    while waiting:
+        having = Counter(name[-chars:] for name in waiting)
+        found |= {name: name[-chars:] for name in waiting if having[name[-chars:]] == 1 or chars >= len(name)}
+        waiting -= found.keys()
+        chars += 1
+    return found
+
+
+def _cells(session: Session, name: str, repo_columns: int) -> tuple[str, str, str, str, str]:
     return (
         local_time(session.ended_at),
         session.agent,
-        one_line(session.native_session_id)[-8:],
+        one_line(name),
         fitted(one_line((session.repo or "–").rsplit("/", 1)[-1]), repo_columns),
         money(session.cost.usd, session.cost.usd_is_estimate),
     )
 
 
-def total_line(agent: dict[str, Any]) -> str:
+def total_line(agent: AgentTotals) -> str:
     """What the store holds of one agent."""
-    sub_agents = f" and {plural(agent['sub_agents'], 'sub-agent')}" if agent["sub_agents"] else ""
-    since = f", since {local_time(agent['started_at'])[:10]}" if agent["started_at"] else ""
+    sub_agents = f" and {plural(agent.sub_agents, 'sub-agent')}" if agent.sub_agents else ""
+    since = f", since {local_time(agent.started_at)[:10]}" if agent.started_at else ""
     return (
-        f"{agent['agent']:<8} {plural(agent['sessions'] - agent['sub_agents'], 'session')}{sub_agents},"
-        f" {plural(agent['events'], 'event')}, {money(agent['usd'], agent['usd_is_estimate'])}{since}"
+        f"{agent.agent:<8} {plural(agent.sessions - agent.sub_agents, 'session')}{sub_agents},"
+        f" {plural(agent.events, 'event')}, {money(agent.usd, agent.usd_is_estimate)}{since}"
     )

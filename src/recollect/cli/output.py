@@ -1,7 +1,8 @@
 """Where everything is printed, and how errors end a command."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -9,7 +10,7 @@ import click
 import orjson
 
 from recollect.cli.words import harmless_json, one_line
-from recollect.errors import RecollectError
+from recollect.errors import RecollectError, UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,6 +48,19 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
             sys.exit(0)
 
     return run
+
+
+@contextmanager
+def usage_errors_as_json(as_json: bool) -> Iterator[None]:
+    """Have programs told about a wrong call as about any other error; click's own way is for people."""
+    try:
+        yield
+    except click.UsageError as error:
+        if not as_json:
+            raise
+        path = error.ctx.command_path if error.ctx else "recollect"
+        message = one_line(error.format_message()).removesuffix(".")
+        sys.exit(fail(UsageError(message, f"`{path} --help` shows what it takes"), as_json=True))
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")

@@ -1,9 +1,10 @@
 """A session as a person reads it."""
 
 import json
+import re
 import shutil
-import textwrap
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import click
@@ -14,7 +15,10 @@ from recollect.memory import TranscriptItem
 from recollect.schema import Event, Session
 
 RESULT_LINES = 8
+MESSAGE_LINES = 400
+MESSAGE_CHARS = 40_000
 _MARGIN = 21
+_GAP = re.compile(r" *\n?")
 
 _SPEAKERS = {
     schema.USER_MSG: ("you", "green"),
@@ -54,15 +58,21 @@ def header(session: Session) -> Iterator[str]:
     yield ""
 
 
-def transcript_lines(session: Session, items: Iterable[TranscriptItem]) -> Iterator[str]:
-    """All lines of a session; where a new day begins a line says so, since events show the time only."""
+def transcript_lines(session: Session, items: Iterable[TranscriptItem], without: str = "No events") -> Iterator[str]:
+    """All lines of a session; where a new day begins a line says so, since events show the time only.
+
+    A session without any of the items asked for says `without`.
+    """
     yield from header(session)
     day = local_time(session.started_at)[:10]
+    item = None
     for item in items:
         if item.event.ts and (today := local_time(item.event.ts)[:10]) != day:
             day = today
             yield click.style(f"── {day}", fg="bright_black")
         yield from _item_lines(item)
+    if item is None:
+        yield without
 
 
 def _item_lines(item: TranscriptItem) -> Iterator[str]:
@@ -101,8 +111,14 @@ def _body(event: Event, payload: dict[str, Any], width: int) -> Iterator[str]:
     elif event.kind in _RESULTS:
         yield from _cut(_payload_text(payload) or event.summary, width)
     else:
-        tool = f"{event.tool}: " if event.tool and event.tool not in event.summary else ""
-        yield from _wrapped(tool + event.summary, width)
+        yield from _wrapped(_with_tool(event), width)
+
+
+def _with_tool(event: Event) -> str:
+    """The summary, after the tool's name unless that is one of its words."""
+    if not event.tool or re.search(rf"(?<!\w){re.escape(event.tool)}(?!\w)", event.summary):
+        return event.summary
+    return f"{event.tool}: {event.summary}"
 
 
 def _payload_text(payload: dict[str, Any]) -> str:
@@ -110,13 +126,50 @@ def _payload_text(payload: dict[str, Any]) -> str:
     for key in ("text", "output", "input"):
         value = payload.get(key)
         if value:
-            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            return value if isinstance(value, str) else _parts_text(value) or json.dumps(value, ensure_ascii=False)
     return ""
 
 
+def _parts_text(value: Any) -> str:
+    """The text of a message in parts; a part without text (an image) is named. Nothing if it is none."""
+    parts = value if isinstance(value, list) else []
+    if not parts or not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
+        return ""
+    if not any(isinstance(part.get("text"), str) for part in parts):
+        return ""
+    return "\n".join(part["text"] if isinstance(part.get("text"), str) else f"[{part['type']}]" for part in parts)
+
+
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    for line in printable(text).strip("\n").split("\n"):
-        yield from textwrap.wrap(line, width, replace_whitespace=False) or [""]
+    """The text in lines of that width; of a very long one only the beginning, and how much is left out."""
+    text = printable(text).strip("\n").expandtabs()
+    after = 0
+    for start, end, after in islice(_rows(text[:MESSAGE_CHARS], width), MESSAGE_LINES):
+        yield text[start:end].rstrip()
+    if left_out := len(text) - after:
+        yield click.style(f"… {plural(left_out, 'more character')} (--raw shows all)", fg="bright_black")
+
+
+def _rows(text: str, width: int) -> Iterator[tuple[int, int, int]]:
+    """Where each line begins and ends, and where the next one begins.
+
+    The standard library's textwrap takes time that grows with the square of a word's length.
+    """
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start, start + width + 1)
+        if end < 0:
+            end = len(text) if len(text) - start <= width else _break(text, start, start + width)
+        gap = _GAP.match(text, end)
+        after = gap.end() if gap else end
+        yield start, end, after
+        start = after
+
+
+def _break(text: str, start: int, furthest: int) -> int:
+    """The last space up to `furthest`, or that itself inside a word and in the indentation."""
+    space = text.rfind(" ", start, furthest + 1)
+    return space if space > start and not text[start:space].isspace() else furthest
 
 
 def _cut(text: str, width: int) -> Iterator[str]:

@@ -2,7 +2,9 @@
 
 import json
 import re
+from bisect import bisect_left
 from datetime import datetime, timedelta
+from itertools import accumulate
 from unicodedata import east_asian_width
 
 # Escape sequences of any kind, and control characters but for tab and line end: a log may hold ones that
@@ -34,16 +36,20 @@ def harmless_json(text: str) -> str:
 
 def width(text: str) -> int:
     """Columns the text takes on a terminal."""
-    return sum(2 if east_asian_width(char) in "WF" else 1 for char in text)
+    return sum(map(_columns, text))
+
+
+def _columns(char: str) -> int:
+    return 2 if east_asian_width(char) in "WF" else 1
 
 
 def fitted(text: str, columns: int) -> str:
     """The text, cut with `…` if it is too wide."""
-    if width(text) <= columns:
+    # No character takes less than a column, so what lies further on never counts: a text may have millions.
+    widths = list(accumulate(map(_columns, text[: columns + 1])))
+    if not widths or widths[-1] <= columns:
         return text
-    while width(text) >= columns:
-        text = text[:-1]
-    return text + "…"
+    return text[: bisect_left(widths, columns)] + "…"
 
 
 def padded(text: str, columns: int) -> str:
