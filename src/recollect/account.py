@@ -15,6 +15,7 @@ from recollect.pricing import estimate_usd
 from recollect.schema import (
     ASSISTANT_MSG,
     HUMAN,
+    LIFECYCLE,
     PROMPTS_ONLY,
     SCHEMA_VERSION,
     SUB_AGENT,
@@ -205,7 +206,10 @@ def content_hash(events: Iterable[EventMark]) -> str:
 
 
 def _first_prompt(events: list[EventMark]) -> str | None:
-    return next((event.summary for event in events if event.base_kind == USER_MSG and event.summary), None)
+    """What the session was asked first; where nothing was, the command it was begun with."""
+    requests = (event.summary for event in events if event.base_kind == USER_MSG and event.summary)
+    commands = (event.summary for event in events if event.base_kind == LIFECYCLE and event.summary.startswith("/"))
+    return next(requests, None) or next(commands, None)
 
 
 def _model(own: list[EventMark]) -> str | None:

@@ -26,6 +26,7 @@ from recollect.adapters.protocol import (
     Source,
     Usage,
 )
+from recollect.memory import open_memory
 
 DATA = Path(__file__).parent.parent / "data" / "codex"
 THREAD = "01a1e089-5b26-7b22-9365-07c5967e0ad7"
@@ -438,6 +439,57 @@ def test_what_a_script_runs_is_a_pair_of_events_for_each_item(reading_of: Any) -
     assert reading.told[1].metadata == {"within_call": call_id(1)}
 
 
+def script(log: Log, number: int, command: str) -> Log:
+    words = f"const r = await tools.exec_command({{cmd: {json.dumps(command)}}});"
+    return log.item("custom_tool_call", name="exec", input=words, call_id=call_id(number))
+
+
+def within(reading: Reading) -> list[tuple[str, Any]]:
+    inner = [event for event in reading.told if event.block == 0 and event.tool != "exec"]
+    return [(event.summary, (event.metadata or {}).get("within_call")) for event in inner]
+
+
+def test_an_item_belongs_to_the_parallel_script_that_names_its_command(reading_of: Any) -> None:
+    log = script(script(paginated(), 1, "ls"), 2, 'python -c "1"')
+    patch = 'await tools.apply_patch("*** Begin Patch\\n*** Add File: src/a.py\\n+x\\n*** End Patch")'
+    log.item("custom_tool_call", name="exec", input=patch, call_id=call_id(3))
+    log.item("custom_tool_call", name="exec", input="await tools.mcp__memo__recall({})", call_id=call_id(4))
+    log.done("McpToolCall", id=f"exec-{4:020}", server="memo", tool="recall", result={"content": []})
+    log.command(f"exec-{2:020}", 'python -c "1"').command(f"exec-{1:020}", "ls")
+    log.done("FileChange", id=f"exec-{3:020}", changes={"/x/src/a.py": {"type": "add"}})
+
+    assert within(reading_of(log)) == [
+        ("called mcp__memo__recall", call_id(4)),
+        ('ran python -c "1"', call_id(2)),
+        ("ran ls", call_id(1)),
+        ("edited /x/src/a.py", call_id(3)),
+    ]
+
+
+def test_an_item_no_script_or_more_than_one_names_belongs_to_the_first_still_open(reading_of: Any) -> None:
+    log = script(script(script(paginated(), 1, "a"), 2, "ls"), 3, "ls")
+    log.item("custom_tool_call_output", call_id=call_id(1), output="Script completed")
+    log.command(f"exec-{1:020}", "ls").command(f"exec-{2:020}", "put together")
+    log.item("custom_tool_call_output", call_id=call_id(2), output="Script completed")
+    log.command(f"exec-{3:020}", "ls")
+
+    assert [call for _, call in within(reading_of(log))] == [call_id(2), call_id(2), call_id(3)]
+
+
+def test_an_item_that_comes_when_no_script_is_open_is_left_unlinked(reading_of: Any) -> None:
+    log = script(paginated(), 1, "ls").item("custom_tool_call_output", call_id=call_id(1), output="Script completed")
+
+    assert within(reading_of(log.command(f"exec-{1:020}", "ls"))) == [("ran ls", None)]
+
+
+def test_a_script_the_user_cut_off_keeps_the_items_it_names(reading_of: Any) -> None:
+    log = script(paginated(), 1, "sleep 9")
+    log.item("custom_tool_call_output", call_id=call_id(1), output="aborted by user after 7.6s")
+    log.command(f"exec-{1:020}", "ls").command(f"exec-{2:020}", "sleep 9")
+
+    assert within(reading_of(log)) == [("ran ls", None), ("ran sleep 9", call_id(1))]
+
+
 def test_a_command_in_the_background_ends_as_one_result(reading_of: Any) -> None:
     log = (
         paginated()
@@ -682,6 +734,98 @@ def test_the_segment_of_a_rewind_is_the_same_session_and_says_what_is_left_behin
     assert rewound.native_id == f"{SEGMENT}:120"
     assert {event.native_session_id for event in reading.told} == {THREAD}
     assert [event.summary for event in reading.of("user_msg")] == ["Please say hello after the rewind"]
+
+
+LATER_SEGMENT = "01a1e08a-9ddc-7723-86ec-6f4cd12b2ce9"
+
+
+def exchange(log: Log, words: str) -> Log:
+    log.done("UserMessage", id=f"user_{words:>020}", content=[{"type": "text", "text": f"ask {words}"}])
+    return log.done("AgentMessage", id=f"agent_{words:>020}", content=[{"type": "Text", "text": f"answer {words}"}])
+
+
+def segment(base: str, end: int, second: int, **facts: Any) -> Log:
+    """The file a rewind begins: its ordinals go on where the base is cut."""
+    log = Log(is_paginated=True, first_ordinal=end)
+    log.second = second
+    at = f"2026-11-15T18:00:{second:02}.000Z"
+    history = {"thread_id": base, "end_ordinal_exclusive": end}
+    return log.add("session_meta", id=THREAD, timestamp=at, history_base=history, **facts)
+
+
+def told_by_store(folder: Path, logs: dict[str, Log]) -> list[tuple[str, str, bool]]:
+    """Kind, summary and whether abandoned, in the order the store shows, files swept one by one."""
+    with open_memory(folder / "store", [f"codex={folder / 'home'}"]) as memory:
+        for name, log in logs.items():
+            write(folder / "home", log.content, f"rollout-2026-11-15T18-00-00-{name}.jsonl")
+            assert memory.sweep().failures == []
+        [session] = memory.sessions()
+        return [(event.kind, event.summary, event.is_abandoned) for event in memory.events(session)]
+
+
+@pytest.mark.parametrize("is_base_first", [True, False])
+def test_a_rewound_session_reads_on_after_all_that_was_left_behind(tmp_path: Path, is_base_first: bool) -> None:
+    base = exchange(exchange(exchange(paginated(), "1"), "2"), "3")
+    logs = {THREAD: base, f"{THREAD}_{SEGMENT}": exchange(segment(THREAD, 3, 20), "4")}
+
+    told = told_by_store(tmp_path, logs if is_base_first else dict(reversed(logs.items())))
+
+    assert told == [
+        ("user_msg", "ask 1", False),
+        ("completion", "answer 1", False),
+        ("user_msg", "ask 2", True),
+        ("completion", "answer 2", True),
+        ("user_msg", "ask 3", True),
+        ("completion", "answer 3", True),
+        ("lifecycle", "rewound", False),
+        ("user_msg", "ask 4", False),
+        ("completion", "answer 4", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "end", "left_behind"),
+    [
+        (SEGMENT, 6, ["ask 2", "answer 2", "ask 4", "answer 4"]),
+        (THREAD, 1, ["ask 1", "answer 1", "ask 2", "answer 2", "rewound", "ask 3", "answer 3", "ask 4", "answer 4"]),
+    ],
+)
+def test_a_second_rewind_leaves_behind_what_follows_its_point_in_either_file(
+    tmp_path: Path, base: str, end: int, left_behind: list[str]
+) -> None:
+    logs = {
+        f"{THREAD}_{LATER_SEGMENT}": exchange(segment(base, end, 40), "5"),
+        f"{THREAD}_{SEGMENT}": exchange(exchange(segment(THREAD, 3, 20), "3"), "4"),
+        THREAD: exchange(exchange(paginated(), "1"), "2"),
+    }
+
+    told = told_by_store(tmp_path, logs)
+
+    asked = [summary for _, summary, _ in told if summary != "rewound"]
+    assert asked == [f"{what} {number}" for number in range(1, 6) for what in ("ask", "answer")]
+    assert [summary for _, summary, is_abandoned in told if is_abandoned] == left_behind
+
+
+def test_a_fork_rewound_to_before_its_first_line_leaves_all_of_it_behind(tmp_path: Path) -> None:
+    fork = {"forked_from_id": PARENT, "forked_from_ordinal_exclusive": 10}
+    logs = {
+        THREAD: exchange(Log(is_paginated=True, first_ordinal=10).meta(**fork), "1"),
+        f"{THREAD}_{SEGMENT}": exchange(segment(PARENT, 5, 20, **fork), "2"),
+    }
+
+    told = told_by_store(tmp_path, logs)
+
+    assert [summary for _, summary, is_abandoned in told if is_abandoned] == ["ask 1", "answer 1"]
+    assert [summary for _, summary, _ in told] == ["ask 1", "answer 1", "rewound", "ask 2", "answer 2"]
+
+
+@pytest.mark.parametrize("unit", [SEGMENT, "ffffffff-ffff-7fff-bfff-ffffffffffff"])
+def test_a_position_fits_in_the_store_whatever_the_segments_time(reading_of: Any, unit: str) -> None:
+    log = exchange(segment(THREAD, 2**40 - 9, 20), "1")
+
+    reading = reading_of(log, f"rollout-2026-{THREAD}_{unit}.jsonl")
+
+    assert all(2**49 < event.position < 2**62 for event in reading.told)
 
 
 def test_a_rewind_inside_a_file_goes_back_to_its_prompt(reading_of: Any) -> None:

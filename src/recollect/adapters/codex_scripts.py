@@ -16,7 +16,7 @@ KEPT_NAMES = 24
 SCRIPT_CHARS = 20_000
 _CUT_OFF = ""
 # An unclosed string runs to the end, so that the search passes each character once.
-_STRING = re.compile(r""""((?:[^"\\]|\\.)*)(?:"|\Z)|'((?:[^'\\]|\\.)*)(?:'|\Z)|`((?:[^`\\]|\\.)*)(?:`|\Z)""", re.S)
+_STRING = re.compile(r""""((?:[^"\\]|\\.?)*)(?:"|\Z)|'((?:[^'\\]|\\.?)*)(?:'|\Z)|`((?:[^`\\]|\\.?)*)(?:`|\Z)""", re.S)
 _ESCAPE = re.compile(r"\\(.)", re.S)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _TOOL = re.compile(r"\btools\.(\w+)")
