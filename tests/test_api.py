@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ import recollect
 from recollect import Memory, RecollectError, as_json, open_memory
 from recollect.cli import main
 from recollect.errors import NotFound, UsageError
+from recollect.memory import doctor
 from recollect.schema import KIND_FAMILY, KINDS
+from recollect.store.sessions import SessionFilter
 from tests.conftest import REPOSITORY
 from tests.logs import CLAUDE
 
@@ -153,6 +157,34 @@ def test_a_schema_refuses_what_is_not_in_it(memory: Memory) -> None:
     assert breaches(SCHEMAS["session"], session | {"started_at": "yesterday"})
     assert breaches(SCHEMAS["session"], session | {"event_count": True})
     assert breaches(SCHEMAS["session"], {name: session[name] for name in session if name != "cost"})
+
+
+@pytest.mark.parametrize("as_type", [str, Path])
+def test_a_folder_may_be_a_text_or_a_path(tmp_path: Path, as_type: Callable[[Path], str | Path]) -> None:
+    folder = as_type(tmp_path / "store")
+
+    with open_memory(folder, []) as memory:
+        assert memory.status().folder == str(tmp_path / "store")
+    assert str(tmp_path / "store") in " ".join(finding.message for finding in doctor(folder))
+
+
+def test_status_is_made_of_records_and_the_command_prints_them(memory: Memory) -> None:
+    status = memory.status()
+
+    assert sum(agent.sessions for agent in status.agents) == status.sessions == len(memory.sessions())
+    assert status.sources.bad_lines == len(memory.problems())
+    assert set(asdict(status)) == {"folder", "agents", "sessions", "events", "sources", "size_bytes"}
+
+
+def test_a_filter_nobody_knows_is_refused(memory: Memory) -> None:
+    with pytest.raises(TypeError, match="nonsense"):
+        memory.sessions(nonsense=1)  # type: ignore[call-arg]
+
+
+def test_every_filter_of_the_store_that_users_need_can_be_given() -> None:
+    given = set(signature(Memory.sessions).parameters) - {"self"}
+
+    assert {field.name for field in fields(SessionFilter)} - given == {"uid", "root"}
 
 
 def test_every_public_name_is_there() -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,17 @@ from typing import Any
 import apsw
 import pytest
 from click.testing import CliRunner, Result
+from msgspec import structs
 
 import recollect
 from recollect.adapters import adapters
-from recollect.adapters.protocol import BadLine, SessionInfo
+from recollect.adapters.protocol import BadLine, EventRecord, SessionInfo
 from recollect.cli import main
+from recollect.cli.listing import short_ids
+from recollect.cli.transcript import MESSAGE_CHARS, MESSAGE_LINES
 from recollect.cli.words import fitted, printable
 from recollect.memory import open_memory
-from recollect.schema import ASSISTANT_MSG, AUTOMATION, ERROR, TOOL_CALL, TOOL_RESULT
+from recollect.schema import ASSISTANT_MSG, AUTOMATION, ERROR, TOOL_CALL, TOOL_RESULT, USER_MSG
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
 from tests.faults.rig import command, run
 
@@ -258,6 +262,52 @@ def test_wrong_usage_is_2(arguments: list[str]) -> None:
     assert invoke(*arguments).exit_code == 2
 
 
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["nonsense", "--json"], "nonsense"),
+        (["--json"], "--json"),
+        (["show", "--json"], "SESSION"),
+        (["--json", "show", FIRST], "--json"),
+        (["status", "--json", "--nonsense"], "--nonsense"),
+        (["sessions", "--json", "--class", "nonsense"], "human"),
+        (["sessions", "--limit", "0", "--json"], "--limit"),
+        (["sessions", "--json", "--since", "someday"], "someday"),
+        (["show", "--json", FIRST, "--kind", "nonsense"], "nonsense"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_programs_are_told_of_wrong_usage_in_json(arguments: list[str], told: str) -> None:
+    result = invoke(*arguments)
+
+    error = json.loads(result.stdout)["error"]
+    assert (result.exit_code, error["code"], result.stderr) == (2, "usage", "")
+    assert told in error["message"] and not error["message"].endswith(".")
+    assert error["hint"]
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("arguments", [["show"], ["nonsense"], ["show", "--", "--json", "x"]], ids=" ".join)
+def test_people_are_told_of_wrong_usage_in_words(arguments: list[str]) -> None:
+    result = invoke(*arguments)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Error: " in result.stderr
+
+
+@pytest.mark.parametrize("inside", ["", "deeper/still"])
+def test_a_home_that_is_a_file_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: str) -> None:
+    (tmp_path / "a-file").write_text("")
+    monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "a-file" / inside))
+
+    result = invoke("status")
+
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[0].endswith(f"this is a file: {tmp_path / 'a-file'}")
+    assert "RECOLLECT_HOME" in result.stderr
+
+
 def test_done_with_skipped_sources_is_3(tmp_path: Path, home: Home) -> None:
     home.write("bad", "the disk says no")
 
@@ -424,7 +474,139 @@ def test_sessions_are_listed_newest_first_and_a_cut_list_says_so() -> None:
 def test_no_match_is_said_in_words_and_is_no_error() -> None:
     result = invoke("sessions", "--agent", "nobody")
 
-    assert (result.exit_code, result.output) == (0, "No sessions match\n")
+    assert (result.exit_code, result.output) == (0, f"No sessions match; agents with sessions: {AGENT}\n")
+
+
+def test_an_empty_store_says_whom_to_ask() -> None:
+    invoke("sweep")
+
+    assert "recollect doctor" in invoke("sessions").output
+
+
+@pytest.mark.usefixtures("store")
+def test_a_kind_the_session_has_nothing_of_is_said_in_words_and_is_no_error() -> None:
+    result = invoke("show", FIRST, "--kind", "edit")
+
+    assert (result.exit_code, result.output.splitlines()[-1]) == (0, "No events of that kind")
+    assert in_json("show", FIRST, "--kind", "edit")["events"] == []
+
+
+@pytest.mark.parametrize(
+    ("ids", "shown"),
+    [
+        (["0000-11112222", "0000-33334444"], ["11112222", "33334444"]),
+        (["aa-11112222", "ba-11112222", "0000-33334444"], ["aa-11112222", "ba-11112222", "33334444"]),
+        (["x-11112222", "11112222"], ["-11112222", "11112222"]),
+        (["same", "same"], ["same", "same"]),
+    ],
+    ids=["8 suffice", "more until they differ", "one ends with the other", "the same"],
+)
+def test_ids_of_a_list_are_as_long_as_they_must_be_to_differ(ids: list[str], shown: list[str]) -> None:
+    found = short_ids(ids)
+
+    assert [found[name] for name in ids] == shown
+
+
+def test_sessions_with_one_ending_are_listed_with_more_of_their_ids(tmp_path: Path, home: Home) -> None:
+    for name in ("one-11112222", "two-11112222"):
+        home.write(name, event(name, 1))
+    sweep(tmp_path / "store", home).close()
+
+    listed = invoke("sessions").output
+
+    assert "  e-11112222" in listed and "  o-11112222" in listed
+
+
+def _shown(tmp_path: Path, home: Home, *events: EventRecord) -> list[str]:
+    """The lines of a session of these events, without its header."""
+    home.write("a-session", *events)
+    sweep(tmp_path / "store", home).close()
+    return invoke("show", "a-session").output.splitlines()[5:]
+
+
+@pytest.mark.parametrize("kind", [USER_MSG, TOOL_RESULT], ids=str)
+@pytest.mark.parametrize("char", ["x", "漢", "\t", "-", "\n"], ids=ascii)
+def test_a_very_large_message_is_shown_in_part_and_soon(tmp_path: Path, home: Home, kind: str, char: str) -> None:
+    # 5 MB in the log: larger files are read by processes of their own, which do not know the scripted agent.
+    text = "begin" + char * (5_000_000 // len(json.dumps(char, ensure_ascii=False).encode()[1:-1])) + "end"
+    home.write("a-session", event("a-session", 1, kind, text))
+    sweep(tmp_path / "store", home).close()
+
+    began = time.process_time()
+    shown = invoke("show", "a-session").output
+
+    assert time.process_time() - began < 20  # with time growing with the square it would be hours
+    assert len(shown) < 2 * MESSAGE_CHARS
+    assert "… " in shown or shown.rstrip().endswith("…")
+    assert json.loads(invoke("show", "a-session", "--raw").stdout)["payload"]["text"] == text
+
+
+@pytest.mark.parametrize(("columns", "shown"), [("80", 59 * MESSAGE_LINES), ("140", MESSAGE_CHARS)])
+def test_what_is_left_out_of_a_message_is_counted(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, columns: str, shown: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+
+    *lines, last = _shown(tmp_path, home, event("a-session", 1, text="x" * (shown + 1_234)))
+
+    assert sum(line.count("x") for line in lines) == shown
+    assert last.strip() == "… 1,234 more characters (--raw shows all)"
+
+
+def test_a_message_of_very_many_lines_is_cut_by_lines(tmp_path: Path, home: Home) -> None:
+    lines = _shown(tmp_path, home, event("a-session", 1, text="ab\n" * 1_000))
+
+    assert len(lines) == MESSAGE_LINES + 1
+    assert lines[-1].strip() == f"… {3 * (1_000 - MESSAGE_LINES) - 1:,} more characters (--raw shows all)"
+
+
+def test_a_message_keeps_its_words_lines_and_indentation(tmp_path: Path, home: Home) -> None:
+    words = " ".join(f"word{number}" for number in range(40))
+    lines = _shown(tmp_path, home, event("a-session", 1, text=f"{words}\n\n\tset in\nlast"))
+    bodies = [line[21:] for line in lines]
+
+    assert " ".join(bodies[:-3]) == words
+    assert max(map(len, bodies)) <= 79
+    assert bodies[-3:] == ["", "        set in", "last"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "summary", "shown"),
+    [
+        ("exec", "exec_command was asked for", "exec: exec_command was asked for"),
+        ("exec", "called exec", "called exec"),
+        ("a.b-c", "called a.b-c(1)", "called a.b-c(1)"),
+        ("Read", "Readme was opened", "Read: Readme was opened"),
+    ],
+)
+def test_a_tool_is_named_unless_the_summary_has_its_name_as_a_word(
+    tmp_path: Path, home: Home, tool: str, summary: str, shown: str
+) -> None:
+    (line,) = _shown(tmp_path, home, event("a-session", 1, TOOL_CALL, summary, tool=tool, call_id="c"))
+
+    assert line.split("calls")[1].strip() == shown
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        ([{"type": "input_text", "text": "one"}, {"type": "input_text", "text": "two"}], ["one", "two"]),
+        (
+            [{"type": "input_text", "text": "one"}, {"type": "input_image", "image_url": "data:"}],
+            ["one", "[input_image]"],
+        ),
+        ([{"type": "input_image"}], ['[{"type": "input_image"}]']),
+        ([{"text": "one"}], ['[{"text": "one"}]']),
+        (["one", 2], ['["one", 2]']),
+        ({"type": "x"}, ['{"type": "x"}']),
+    ],
+    ids=ascii,
+)
+def test_a_result_in_parts_is_shown_as_its_text(tmp_path: Path, home: Home, output: Any, shown: list[str]) -> None:
+    result = event("a-session", 1, TOOL_RESULT, "summary", call_id="c")
+    lines = _shown(tmp_path, home, structs.replace(result, payload={"output": output}))
+
+    assert [line[21:] for line in lines] == shown
 
 
 @pytest.mark.usefixtures("store")

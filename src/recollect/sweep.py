@@ -85,18 +85,18 @@ def _ingest(store: Store, found: Found, report: SweepReport, progress: Progress)
 
 
 def _count(store: Store, report: SweepReport, reading: Reading) -> int:
-    if isinstance(reading, Failure):
-        store.sources.save_failure(reading.task.row, reading.reason)
-        report.failures.append((reading.task.row.path, reading.reason))
-        report.sources_failed += 1
-    elif isinstance(reading, Finished):
-        report.sources_changed += 1
-    else:
+    """Add a reading to the report; return how many bytes it was."""
+    if isinstance(reading, Batch):
         report.lines_read += reading.lines
         report.bytes_read += reading.bytes
         report.bad_lines += len(reading.problems)
         report.skipped.update(reading.skipped)
         return reading.bytes
+    if isinstance(reading, Failure):
+        store.sources.save_failure(reading.task.row, reading.reason)
+        report.failures.append((reading.task.row.path, reading.reason))
+    report.sources_failed += isinstance(reading, Failure)
+    report.sources_changed += isinstance(reading, Finished)
     return 0
 
 

@@ -807,7 +807,7 @@ def test_a_second_rewind_leaves_behind_what_follows_its_point_in_either_file(
 
 
 def test_a_fork_rewound_to_before_its_first_line_leaves_all_of_it_behind(tmp_path: Path) -> None:
-    fork = {"forked_from_id": PARENT, "forked_from_ordinal_exclusive": 10}
+    fork: dict[str, Any] = {"forked_from_id": PARENT, "forked_from_ordinal_exclusive": 10}
     logs = {
         THREAD: exchange(Log(is_paginated=True, first_ordinal=10).meta(**fork), "1"),
         f"{THREAD}_{SEGMENT}": exchange(segment(PARENT, 5, 20, **fork), "2"),

@@ -186,7 +186,7 @@ def sessions(as_json: bool, since: str | None, until: str | None, with_sub_agent
         wanted["limit"] = shown + 1  # one more tells whether the list is cut
     with open_memory(create=False) as memory:
         found = memory.sessions(**wanted)
-        known = [agent.agent for agent in memory.status().agents] if not found else []
+        known = [agent.agent for agent in memory.status().agents] if not found and not as_json else []
     if as_json:
         print_json([to_json(session) for session in found])
         return

@@ -18,9 +18,9 @@ _ID_CHARS = 8
 def session_lines(found: Sequence[Session]) -> Iterator[str]:
     """A line for each session, cut to the terminal; a sub-agent's title is marked."""
     columns = shutil.get_terminal_size((_UNCUT, 24)).columns
-    names = short_ids(session.native_session_id for session in found)
+    names = short_ids(one_line(session.native_session_id) for session in found)
     repo_columns = 24 if columns >= _NARROW else 12
-    cells = [_cells(session, names[session.native_session_id], repo_columns) for session in found]
+    cells = [_cells(session, names[one_line(session.native_session_id)], repo_columns) for session in found]
     widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
     room = max(20, columns - sum(widths) - 2 * len(widths))
     for session, row in zip(found, cells, strict=True):
@@ -50,7 +50,7 @@ def _cells(session: Session, name: str, repo_columns: int) -> tuple[str, str, st
     return (
         local_time(session.ended_at),
         session.agent,
-        one_line(name),
+        name,
         fitted(one_line((session.repo or "–").rsplit("/", 1)[-1]), repo_columns),
         money(session.cost.usd, session.cost.usd_is_estimate),
     )

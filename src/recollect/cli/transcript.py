@@ -143,10 +143,10 @@ def _parts_text(value: Any) -> str:
 def _wrapped(text: str, width: int) -> Iterator[str]:
     """The text in lines of that width; of a very long one only the beginning, and how much is left out."""
     text = printable(text).strip("\n").expandtabs()
-    after = 0
-    for start, end, after in islice(_rows(text[:MESSAGE_CHARS], width), MESSAGE_LINES):
+    rows = list(islice(_rows(text[:MESSAGE_CHARS], width), MESSAGE_LINES))
+    for start, end, _ in rows:
         yield text[start:end].rstrip()
-    if left_out := len(text) - after:
+    if rows and (left_out := len(text) - rows[-1][2]):
         yield click.style(f"… {plural(left_out, 'more character')} (--raw shows all)", fg="bright_black")
 
 
