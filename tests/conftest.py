@@ -1,6 +1,7 @@
 """Fixtures. Folders with real agents' logs are looked for beside the checkout, or where RECOLLECT_SHARED says."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def no_real_homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def memory(tmp_path: Path):
+def memory(tmp_path: Path) -> Iterator[Memory]:
     with open_memory(tmp_path / "store") as opened:
         yield opened
 

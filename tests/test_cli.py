@@ -590,7 +590,7 @@ def test_a_tool_is_named_unless_the_summary_has_its_name_as_a_word(
 @pytest.mark.parametrize(
     ("output", "shown"),
     [
-        ([{"type": "input_text", "text": "one"}, {"type": "input_text", "text": "two"}], ["one", "two"]),
+        ([{"type": "input_text", "text": "one\n"}, {"type": "input_text", "text": "two"}], ["one", "two"]),
         (
             [{"type": "input_text", "text": "one"}, {"type": "input_image", "image_url": "data:"}],
             ["one", "[input_image]"],

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "recollect.memory": ("Memory", "Status", "TranscriptItem", "open_memory"),
+    "recollect.memory": ("AgentTotals", "Memory", "SourceTotals", "Status", "TranscriptItem", "doctor", "open_memory"),
     "recollect.doctor": ("Finding",),
     "recollect.errors": ("RecollectError",),
     "recollect.schema": ("Cost", "Event", "Problem", "Session", "SessionSource", "as_json"),
@@ -27,11 +27,12 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 if TYPE_CHECKING:
     from recollect.doctor import Finding
     from recollect.errors import RecollectError
-    from recollect.memory import Memory, Status, TranscriptItem, open_memory
+    from recollect.memory import AgentTotals, Memory, SourceTotals, Status, TranscriptItem, doctor, open_memory
     from recollect.schema import Cost, Event, Problem, Session, SessionSource, as_json
     from recollect.sweep import SweepReport
 
 __all__ = [
+    "AgentTotals",
     "Cost",
     "Event",
     "Finding",
@@ -40,11 +41,13 @@ __all__ = [
     "RecollectError",
     "Session",
     "SessionSource",
+    "SourceTotals",
     "Status",
     "SweepReport",
     "TranscriptItem",
     "__version__",
     "as_json",
+    "doctor",
     "open_memory",
 ]
 

@@ -85,7 +85,6 @@ def _ingest(store: Store, found: Found, report: SweepReport, progress: Progress)
 
 
 def _count(store: Store, report: SweepReport, reading: Reading) -> int:
-    """Add a reading to the report; return how many bytes it was."""
     if isinstance(reading, Batch):
         report.lines_read += reading.lines
         report.bytes_read += reading.bytes
@@ -95,7 +94,7 @@ def _count(store: Store, report: SweepReport, reading: Reading) -> int:
     if isinstance(reading, Failure):
         store.sources.save_failure(reading.task.row, reading.reason)
         report.failures.append((reading.task.row.path, reading.reason))
-    report.sources_failed += isinstance(reading, Failure)
+        report.sources_failed += 1
     report.sources_changed += isinstance(reading, Finished)
     return 0
 

@@ -137,7 +137,8 @@ def _parts_text(value: Any) -> str:
         return ""
     if not any(isinstance(part.get("text"), str) for part in parts):
         return ""
-    return "\n".join(part["text"] if isinstance(part.get("text"), str) else f"[{part['type']}]" for part in parts)
+    texts = (part["text"] if isinstance(part.get("text"), str) else f"[{part['type']}]" for part in parts)
+    return "\n".join(text.removesuffix("\n") for text in texts)
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
