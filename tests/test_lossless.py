@@ -112,8 +112,11 @@ class _Comparison:
 
     @staticmethod
     def _place(event: Event) -> str:
-        is_codex = event.session_uid.startswith("codex:")
-        return str(event.position >> 8) if is_codex else event.native_id
+        if not event.session_uid.startswith("codex:"):
+            return event.native_id
+        # A rewind's segment has the time it began above its ordinals, so that it comes after its base.
+        position = event.position % (1 << 19) if event.position >= 1 << 58 else event.position
+        return str(position >> 8)
 
     def changed(self) -> list[tuple[Told, str]]:
         """Events whose content is none of those the log gives for them."""
