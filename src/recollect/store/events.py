@@ -26,7 +26,6 @@ INLINE_BYTES = 32 * 1024  # a frame up to this size lies in the database: thousa
 
 _UIDS_AT_ONCE = 500
 _UID = EventRow._fields.index("event_uid")
-_REPLACED = EventRow._fields[2:]  # all but seq and event_uid, by which others know the event
 
 
 class Stream(NamedTuple):
@@ -90,8 +89,11 @@ class Events:
         if len(rows) < len(batch.rows):
             rows, frames = _repacked(batch, rows)
         self._append(connection, agent, batch.native_id, stream, frames)
-        connection.executemany(_insert_events(stream), rows[: len(fresh)])
-        connection.executemany(_replace_event(stream), ((*row[2:], row[1]) for row in rows[len(fresh) :]))
+        insert = _INSERT_EVENTS.format(stream=stream.id, seq=stream.next_seq, start=stream.stream_bytes)
+        connection.executemany(insert, rows[: len(fresh)])
+        if replacing:
+            replace = _REPLACE_EVENT.format(start=stream.stream_bytes)
+            connection.executemany(replace, ((*row[2:], row[1]) for row in rows[len(fresh) :]))
         update = "UPDATE streams SET next_seq = next_seq + ?, is_dirty = 1 WHERE id = ?"
         connection.execute(update, (len(fresh), stream.id))
         return len(fresh), len(replacing)
@@ -215,17 +217,16 @@ def _ensure_stream(connection: apsw.Connection, agent: str, native_id: str, now_
     return Stream(connection.last_insert_rowid(), 1, 0, 1, 0)
 
 
-def _insert_events(stream: Stream) -> str:
-    """A statement that takes rows as a reader made them: what only the writer knows stands in its text."""
-    shift = {"seq": f"? + {stream.next_seq:d}", "payload_start": f"? + {stream.stream_bytes:d}"}
-    values = ", ".join(shift.get(name, "?") for name in EventRow._fields)
-    return f"INSERT INTO events (stream, {', '.join(EventRow._fields)}) VALUES ({stream.id:d}, {values})"
-
-
-def _replace_event(stream: Stream) -> str:
-    shift = {"payload_start": f"? + {stream.stream_bytes:d}"}
-    values = ", ".join(f"{name} = {shift.get(name, '?')}" for name in _REPLACED)
-    return f"UPDATE events SET {values}, base_kind = NULL WHERE event_uid = ?"
+# What only the writer knows stands in the text of a statement, so that it takes rows as a reader made them.
+_PLACES = {"seq": "? + {seq:d}", "payload_start": "? + {start:d}"}
+_INSERT_EVENTS = (
+    f"INSERT INTO events (stream, {', '.join(EventRow._fields)})"
+    f" VALUES ({{stream:d}}, {', '.join(_PLACES.get(name, '?') for name in EventRow._fields)})"
+)
+_REPLACE_EVENT = (
+    f"UPDATE events SET {', '.join(f'{name} = ' + _PLACES.get(name, '?') for name in EventRow._fields[2:])},"
+    " base_kind = NULL WHERE event_uid = ?"  # seq and event_uid stay: by them others know the event
+)
 
 
 def _sort_out(
