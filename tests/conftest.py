@@ -5,11 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from recollect.memory import Memory, open_memory
 
 REPOSITORY = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("RECOLLECT_SHARED", REPOSITORY.parent / "shared"))
+
+# CI says the same of the same code each time; everywhere else each run looks at new cases.
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
 
 needs_shared = pytest.mark.skipif(
     not (SHARED / "genuine").is_dir(), reason="needs the folder of genuine sessions beside the checkout (../shared)"

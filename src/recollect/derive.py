@@ -150,15 +150,15 @@ def _is_behind(event: EventMark, marker: EventMark, told: dict[str, Any]) -> boo
 
 def _behind_siblings(events: list[EventMark]) -> set[int]:
     """Of several requests that follow the same event only the last was gone on with."""
-    requests: dict[bytes, list[EventMark]] = defaultdict(list)
+    requests: dict[tuple[str, bytes], list[EventMark]] = defaultdict(list)
     for event in events:
         if event.base_kind == USER_MSG and event.parent_uid is not None:
-            requests[event.parent_uid].append(event)
+            requests[event.lane, event.parent_uid].append(event)
     dead = [
         request
         for siblings in requests.values()
         if len(siblings) > 1
-        for request in sorted(siblings, key=attrgetter("position"))[:-1]
+        for request in sorted(siblings, key=attrgetter("position", "event_uid"))[:-1]
     ]
     return _descendants(dead, events) if dead else set()
 
