@@ -1,6 +1,5 @@
 """Tier 1: events, their payloads, tokens. Written batch by batch, each in one transaction with its cursor."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ import apsw
 import orjson
 from zstandard import ZstdError
 
+from recollect.clock import now_ms
 from recollect.errors import StoreDamaged
 from recollect.store import packs
 from recollect.store.batch import (
@@ -63,18 +63,18 @@ class Events:
 
     def put(self, batches: Sequence[Batch], save_source: Callable[[apsw.Connection, Batch], int]) -> Written:
         """Store batches with their cursors in one transaction; their payloads are durable before it commits."""
-        now_ms = time.time_ns() // 1_000_000
+        begun_ms = now_ms()
         written = Written(0, 0)
         self._grown.clear()
         with self._database.transaction() as connection:
             for batch in batches:
                 source = save_source(connection, batch)
                 for stream_batch in batch.streams:
-                    stream = _ensure_stream(connection, batch.source.agent, stream_batch.native_id, now_ms)
+                    stream = _ensure_stream(connection, batch.source.agent, stream_batch.native_id, begun_ms)
                     new, replaced = self._put_stream(connection, batch.source.agent, stream, stream_batch)
                     connection.execute("INSERT OR IGNORE INTO stream_sources VALUES (?, ?)", (stream.id, source))
                     written = Written(written.events_new + new, written.events_replaced + replaced)
-                _put_usage(connection, batch, now_ms)
+                _put_usage(connection, batch, begun_ms)
                 _put_infos(connection, batch, source)
             packs.make_durable(self._grown)
         return written
@@ -205,14 +205,14 @@ class _Frames:
         self._pack.close()
 
 
-def _ensure_stream(connection: apsw.Connection, agent: str, native_id: str, now_ms: int) -> Stream:
+def _ensure_stream(connection: apsw.Connection, agent: str, native_id: str, at_ms: int) -> Stream:
     select = (
         "SELECT id, next_seq, stream_bytes, pack_generation, pack_bytes FROM streams WHERE agent = ? AND native_id = ?"
     )
     for row in connection.execute(select, (agent, native_id)):
         return Stream(*row)
     connection.execute(
-        "INSERT INTO streams (agent, native_id, discovered_ms) VALUES (?, ?, ?)", (agent, native_id, now_ms)
+        "INSERT INTO streams (agent, native_id, discovered_ms) VALUES (?, ?, ?)", (agent, native_id, at_ms)
     )
     return Stream(connection.last_insert_rowid(), 1, 0, 1, 0)
 
@@ -285,10 +285,10 @@ def _repacked(batch: StreamBatch, rows: list[tuple[Any, ...]]) -> tuple[list[tup
 _LARGER = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
-def _put_usage(connection: apsw.Connection, batch: Batch, now_ms: int) -> None:
+def _put_usage(connection: apsw.Connection, batch: Batch, at_ms: int) -> None:
     agent = batch.source.agent
     told = {row.native_id for row in batch.usage} | {row.native_id for row in batch.cost_totals}
-    streams = {native_id: _ensure_stream(connection, agent, native_id, now_ms).id for native_id in told}
+    streams = {native_id: _ensure_stream(connection, agent, native_id, at_ms).id for native_id in told}
     larger = ", ".join(f"{name} = max({name}, excluded.{name})" for name in _LARGER)
     connection.executemany(
         "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO UPDATE SET"

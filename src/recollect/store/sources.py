@@ -1,12 +1,12 @@
 """The files the store was read from: how far, what they looked like then, and what was wrong with them."""
 
-import time
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import apsw
 
+from recollect.clock import now_ms
 from recollect.store.batch import Batch, SourceRow
 from recollect.store.sqlite import Database
 
@@ -70,10 +70,10 @@ class Sources:
         """Move a source's cursor, in the transaction that stores what was read up to it."""
         source = self._upsert(connection, batch.source, None)
         _make_dirty(connection, [source], at_most=_SESSIONS_OF_A_LOG)
-        now_ms = _now_ms()
+        found_ms = now_ms()
         connection.executemany(
             "INSERT OR IGNORE INTO problems (source, line, offset, reason, raw, found_ms) VALUES (?, ?, ?, ?, ?, ?)",
-            ((source, *problem, now_ms) for problem in batch.problems),
+            ((source, *problem, found_ms) for problem in batch.problems),
         )
         return source
 
@@ -92,7 +92,7 @@ class Sources:
 
     def mark_gone(self, sources: Iterable[int]) -> None:
         """The files are no longer there. What was read from them stays."""
-        self._mark(sources, _now_ms())
+        self._mark(sources, now_ms())
 
     def mark_back(self, sources: Iterable[int]) -> None:
         self._mark(sources, None)
@@ -112,7 +112,7 @@ class Sources:
             f"INSERT INTO sources ({', '.join(_COLUMNS)}, failure, read_ms, gone_ms)"
             f" VALUES ({', '.join('?' * len(_COLUMNS))}, ?, ?, NULL)"
             f" ON CONFLICT (host, agent, path) DO UPDATE SET {updates} RETURNING id",
-            (*row, failure, _now_ms()),
+            (*row, failure, now_ms()),
         ).get
         return int(found)
 
@@ -147,7 +147,3 @@ def _make_dirty(connection: apsw.Connection, sources: list[int], at_most: int = 
         " AND (SELECT count(*) FROM stream_sources WHERE source = ?1) <= ?2",
         [(source, at_most) for source in sources],
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
