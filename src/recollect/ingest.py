@@ -27,7 +27,7 @@ from recollect.adapters.protocol import (
     Source,
     Usage,
 )
-from recollect.schema import HISTORY_LANE
+from recollect.schema import HISTORY_LANE, event_uid
 from recollect.store.batch import (
     IS_ERROR,
     IS_PROVISIONAL,
@@ -185,10 +185,9 @@ class _Stream:
     """The new events of one session, and their payloads one after another."""
 
     def __init__(self, agent: str, native_id: str, reader: int) -> None:
+        self._agent = agent
         self._native_id = native_id
         self._reader = reader
-        self._copy_prefix = f"{agent}\x1f"
-        self._prefix = f"{agent}\x1f{native_id}\x1f"
         self._rows: dict[bytes, tuple[Any, ...]] = {}
         self._first_blocks: dict[str, bytes] = {}
         self._last: tuple[str, int, bytes] = ("", 0, b"")
@@ -197,7 +196,7 @@ class _Stream:
 
     def add(self, event: EventRecord) -> None:
         native_id, block = event.native_id, event.block
-        uid = _hash16(f"{self._prefix}{native_id}\x1f{block}")
+        uid = event_uid(self._agent, self._native_id, native_id, block)
         parent = self._parent(native_id, block, event.parent_native_id)
         self._last = (native_id, block, uid)
         if block == 0:
@@ -249,12 +248,12 @@ class _Stream:
             return last_uid  # a further block of the same record
         if parent is None:
             return None
-        return self._first_blocks.get(parent) or _hash16(f"{self._prefix}{parent}\x1f0")
+        return self._first_blocks.get(parent) or event_uid(self._agent, self._native_id, parent)
 
     def _copy_key(self, event: EventRecord) -> int | None:
         if event.is_provisional or event.lane == HISTORY_LANE:
             return None
-        key = f"{self._copy_prefix}{event.copy_key or event.native_id}\x1f{event.block}"
+        key = f"{self._agent}\x1f{event.copy_key or event.native_id}\x1f{event.block}"
         return int.from_bytes(blake2b(key.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True)
 
     def finish(self) -> StreamBatch:
@@ -267,10 +266,6 @@ def _flags(event: EventRecord) -> int:
     if event.is_retry:
         flags |= IS_RETRY | TOLD_RETRY
     return flags | IS_PROVISIONAL if event.is_provisional else flags
-
-
-def _hash16(key: str) -> bytes:
-    return blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def encode(value: Any) -> bytes:

@@ -74,10 +74,10 @@ def session_uid(agent: str, native_session_id: str) -> str:
     return f"{agent}:{native_session_id}"
 
 
-def event_uid(agent: str, native_session_id: str, native_id: str, block: int | str = 0) -> str:
+def event_uid(agent: str, native_session_id: str, native_id: str, block: int = 0) -> bytes:
     """The name by which everything cites an event: never made from content, path or arrival."""
     key = f"{agent}\x1f{native_session_id}\x1f{native_id}\x1f{block}"
-    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)
