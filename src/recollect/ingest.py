@@ -7,7 +7,7 @@ handed over, so that the one writer only appends bytes and inserts rows.
 import dataclasses
 import json
 from collections.abc import Iterator
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import orjson
@@ -27,7 +27,7 @@ from recollect.adapters.protocol import (
     Source,
     Usage,
 )
-from recollect.schema import HISTORY_LANE, event_uid
+from recollect.schema import HISTORY_LANE, name_half
 from recollect.store.batch import (
     IS_ERROR,
     IS_PROVISIONAL,
@@ -39,7 +39,6 @@ from recollect.store.batch import (
     ProblemRow,
     SourceRow,
     StreamBatch,
-    UsageRow,
     compress,
 )
 from recollect.store.events import merge_infos, second_uid
@@ -101,7 +100,7 @@ class _Builder:
     def _clear(self) -> None:
         self._streams: dict[str, _Stream] = {}
         self._infos: dict[str, dict[str, Any]] = {}
-        self._usage: list[UsageRow] = []
+        self._usage: list[tuple[Any, ...]] = []
         self._cost_totals: list[CostTotalRow] = []
         self._problems: list[ProblemRow] = []
         self._skipped: dict[str, int] = {}
@@ -118,7 +117,7 @@ class _Builder:
         stream.add(event)
 
     def _add_usage(self, usage: Usage) -> None:
-        row = UsageRow(
+        row = (
             usage.native_session_id,
             usage.usage_id,
             usage.ts_ms,
@@ -187,6 +186,7 @@ class _Stream:
     def __init__(self, agent: str, native_id: str, reader: int) -> None:
         self._agent = agent
         self._native_id = native_id
+        self._session_half = name_half(agent, native_id)
         self._reader = reader
         self._rows: dict[bytes, tuple[Any, ...]] = {}
         self._first_blocks: dict[str, bytes] = {}
@@ -196,7 +196,8 @@ class _Stream:
 
     def add(self, event: EventRecord) -> None:
         native_id, block = event.native_id, event.block
-        uid = event_uid(self._agent, self._native_id, native_id, block)
+        half = name_half(self._agent, f"{native_id}\x1f{block}")
+        uid = self._session_half + half
         parent = self._parent(native_id, block, event.parent_native_id)
         self._last = (native_id, block, uid)
         if block == 0:
@@ -224,8 +225,8 @@ class _Stream:
             event.tool,
             event.call_id,
             event.status,
-            _flags(event),
-            self._copy_key(event),
+            _flags(event) if event.is_error or event.is_retry or event.is_provisional else 0,
+            self._copy_key(event, half),
             bytes.fromhex(event.retry_key) if event.retry_key else None,
             event.summary,
             self._bytes,
@@ -248,13 +249,15 @@ class _Stream:
             return last_uid  # a further block of the same record
         if parent is None:
             return None
-        return self._first_blocks.get(parent) or event_uid(self._agent, self._native_id, parent)
+        return self._first_blocks.get(parent) or self._session_half + name_half(self._agent, f"{parent}\x1f0")
 
-    def _copy_key(self, event: EventRecord) -> int | None:
+    def _copy_key(self, event: EventRecord, half: bytes) -> int | None:
+        """What the record's copies in other sessions have too."""
         if event.is_provisional or event.lane == HISTORY_LANE:
             return None
-        key = f"{self._agent}\x1f{event.copy_key or event.native_id}\x1f{event.block}"
-        return int.from_bytes(blake2b(key.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True)
+        if event.copy_key:
+            half = name_half(self._agent, f"{event.copy_key}\x1f{event.block}")
+        return int.from_bytes(half, "big", signed=True)
 
     def finish(self) -> StreamBatch:
         rows = list(self._rows.values())

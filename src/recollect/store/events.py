@@ -256,7 +256,8 @@ def _differs(stored: Stored, row: EventRow) -> bool:
 
 def second_uid(event_uid: bytes, payload_hash: bytes) -> bytes:
     """The name of a record that has the id of another in its session but other content: both are kept."""
-    return bytes(a ^ b for a, b in zip(event_uid, payload_hash, strict=True))
+    half = int.from_bytes(event_uid[8:]) ^ int.from_bytes(payload_hash[:8])
+    return event_uid[:8] + half.to_bytes(8)
 
 
 def _find_stored(connection: apsw.Connection, uids: list[bytes]) -> dict[bytes, Stored]:
@@ -287,13 +288,13 @@ _LARGER = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 
 def _put_usage(connection: apsw.Connection, batch: Batch, at_ms: int) -> None:
     agent = batch.source.agent
-    told = {row.native_id for row in batch.usage} | {row.native_id for row in batch.cost_totals}
+    told = {row[0] for row in batch.usage} | {row.native_id for row in batch.cost_totals}
     streams = {native_id: _ensure_stream(connection, agent, native_id, at_ms).id for native_id in told}
     larger = ", ".join(f"{name} = max({name}, excluded.{name})" for name in _LARGER)
     connection.executemany(
         "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO UPDATE SET"
         f" {larger}, usd = coalesce(excluded.usd, usd), model = coalesce(excluded.model, model)",
-        ((streams[row.native_id], *row[1:]) for row in batch.usage),
+        ((streams[row[0]], *row[1:]) for row in batch.usage),
     )
     connection.executemany(
         "INSERT OR IGNORE INTO cost_totals VALUES (?, ?, ?, ?)",
