@@ -12,6 +12,7 @@ from recollect.account import account_for
 from recollect.config import Settings
 from recollect.discovery import Found, find_changes
 from recollect.lineage import mark_copies
+from recollect.protection import Protection
 from recollect.readers import Failure, Finished, Reading, read_tasks
 from recollect.repos import Checkouts, domain_of
 from recollect.store import Store
@@ -52,7 +53,7 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
         found = find_changes(store, settings.host, settings.roots, verify=verify)
         report = SweepReport(sources=found.sources, sources_gone=len(found.gone))
         _note_files(store, found)
-        _ingest(store, found, report, progress)
+        _ingest(store, settings, found, report, progress)
         _account(store, settings, report, progress)
         store.checkpoint()
     report.sessions = store.sessions.count()
@@ -70,10 +71,9 @@ def _note_files(store: Store, found: Found) -> None:
         store.streams.drop_outdated(found.outdated)
 
 
-def _ingest(store: Store, found: Found, report: SweepReport, progress: Progress) -> None:
-    total = sum(task.row.size - task.row.offset for task in found.tasks)
-    done = 0
-    for group in _grouped(read_tasks(found.tasks)):
+def _ingest(store: Store, settings: Settings, found: Found, report: SweepReport, progress: Progress) -> None:
+    done, total = 0, sum(task.row.size - task.row.offset for task in found.tasks)
+    for group in _grouped(read_tasks(found.tasks, Protection(store.folder, settings.redaction))):
         batches = [reading for reading in group if isinstance(reading, Batch)]
         if batches:
             written = store.events.put(batches, store.sources.save)

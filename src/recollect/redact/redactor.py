@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ BLOCK_BYTES = 4 * 1024 * 1024
 _LEAST_BYTES = 8  # no rule finds anything in less
 _MOST_ROUNDS = 4
 _MOST_VALUE = 512
+_MOST_SEEN = 1000
 _SEPARATOR = b"\n\x00\n"
 _NAME = re.compile(rf"(?i)[A-Za-z0-9_. -]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}")
 _FIELD_END = re.compile(rb"[A-Za-z0-9_.-]{0,32}")
@@ -53,6 +55,7 @@ class Redactor:
         self.version = f"{VERSION}.{rules.digest}.{key_id(key)}"
         self.replaced: Counter[str] = Counter()
         self.unscannable = 0
+        self._seen: list[bytes] = []
 
     def text(self, text: str) -> str:
         """A text with its secrets replaced."""
@@ -78,6 +81,22 @@ class Redactor:
             if changed is not None:
                 found[number] = changed
         return found
+
+    def secrets_of(self, document: bytes) -> list[str]:
+        """The secrets of a JSON document, each as it stood in its leaf."""
+        counted = self.replaced.copy(), self.unscannable
+        self._seen = []
+        self._document(document)
+        self.replaced, self.unscannable = counted
+        return [secret.decode("utf-8", "replace") for secret in self._seen]
+
+    def keyed(self, digest: bytes) -> bytes:
+        """A hash of something that held a secret, made so that nobody without the key can try secrets on it."""
+        return blake2b(digest, key=self._key, digest_size=len(digest)).digest()
+
+    def suspects(self, texts: Sequence[str]) -> list[int]:
+        """The numbers of those texts in which a rule may apply: a quick look over many."""
+        return self._suspects([text.encode("utf-8", "surrogatepass") for text in texts], _always)
 
     def texts(self, texts: Sequence[str]) -> dict[int, str]:
         """Those of many texts that change, by their place."""
@@ -198,6 +217,7 @@ class Redactor:
 
     def _mark(self, rule: str, secret: bytes) -> str:
         self.replaced[rule] += 1
+        self._seen = [*self._seen[-_MOST_SEEN:], secret]
         return mark(rule, secret, self._key)
 
 

@@ -135,6 +135,7 @@ class Batch:
     skipped: dict[str, int] = field(default_factory=dict)
     lines: int = 0
     bytes: int = 0
+    redacted_with: str = ""  # the version of the rules
 
     @property
     def events(self) -> int:
