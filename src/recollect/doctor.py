@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import orjson
 
 from recollect.adapters import adapters
 from recollect.adapters.protocol import Adapter, SettingAdvice
+from recollect.admission import exclude_of
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
 from recollect.store import Store, open_store
@@ -101,6 +103,24 @@ def _store(settings: Settings) -> Iterator[Finding]:
         with store:
             yield from _permissions(settings.folder)
             yield from _integrity(store)
+            yield from _kept_out(store, settings)
+
+
+def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:
+    """What was stored before the user excluded it, and what could not be forgotten to the end."""
+    exclude = exclude_of(store, settings.exclude)
+    held: Counter[str | None] = Counter()
+    for place in store.sessions.checkouts():
+        held[place.repo] += exclude.rule(place.cwd, place.git_root, place.git_remote) is not None
+    for repo, count in (+held).items():
+        yield Finding(
+            NOTE, "capture", f"Stored before it was excluded: {count} of {repo}", f"`recollect forget --repo {repo}`"
+        )
+    if left := len(store.tombstones.unfinished()):
+        message = f"Forgetting was not finished: bytes of {left} sessions may still be in the store's files"
+        yield Finding(
+            PROBLEM, "store", message, "`recollect sweep` finishes it; it needs free space and no other reader"
+        )
 
 
 def _permissions(folder: Path) -> Iterator[Finding]:

@@ -25,7 +25,8 @@ class Exclusions:
 
     def all(self) -> list[Exclusion]:
         return [
-            Exclusion(*row) for row in self._memory.rows("SELECT agent, native_id, host, path, rule FROM exclusions")
+            Exclusion(*row)
+            for row in self._memory.rows("SELECT agent, native_session_id, host, path, rule FROM exclusions")
         ]
 
     def add(self, exclusions: Collection[Exclusion]) -> None:
@@ -42,6 +43,6 @@ class Exclusions:
             )
         with self._memory.transaction() as connection:
             connection.executemany(
-                "DELETE FROM exclusions WHERE agent = ? AND native_id = ? AND host = ? AND path = ?",
+                "DELETE FROM exclusions WHERE agent = ? AND native_session_id = ? AND host = ? AND path = ?",
                 [exclusion[:4] for exclusion in exclusions],
             )

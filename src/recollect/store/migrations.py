@@ -237,11 +237,11 @@ _FORGETTING = (
     # Sessions left out, from which file and by which rule of the user.
     """CREATE TABLE exclusions (
         agent TEXT NOT NULL,
-        native_id TEXT NOT NULL,
+        native_session_id TEXT NOT NULL,
         host TEXT NOT NULL,
         path TEXT NOT NULL,
         rule TEXT NOT NULL,
-        PRIMARY KEY (agent, native_id, host, path)
+        PRIMARY KEY (agent, native_session_id, host, path)
     ) WITHOUT ROWID""",
 )
 

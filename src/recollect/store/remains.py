@@ -20,7 +20,7 @@ from recollect.store.tombstones import HIDDEN, Name, event_key, hidden_path
 _BY_STREAM = ("events", "frames", "usage", "cost_totals", "stream_sources")
 _BY_NATIVE_ID = ("infos", "streams")
 # Tables of memory.db that know a session by its ids.
-_IN_MEMORY = ("sessions", "session_sources")
+_IN_MEMORY = ("sessions", "session_sources", "exclusions")
 # Folders of small files that name a session, in whatever words their writers chose.
 _FOLDERS = ("spool", "logs")
 

@@ -92,6 +92,8 @@ class SessionFilter:
     """Which sessions to list. Text matches are on parts; `repo` matches any suffix of the name."""
 
     uid: str | None = None
+    native_id: str | None = None
+    parent: str | None = None
     agent: str | None = None
     repo: str | None = None
     branch: str | None = None
@@ -232,6 +234,8 @@ class Sessions:
 def _conditions(wanted: SessionFilter) -> tuple[str, list[Any]]:
     tests: list[tuple[str, Any]] = [
         ("session_uid = ?", wanted.uid),
+        ("native_session_id = ?", wanted.native_id),
+        ("parent_session_uid = ?", wanted.parent),
         ("agent = ?", wanted.agent),
         ("('/' || repo) LIKE '%/' || ? ESCAPE '\\'", _like(wanted.repo)),
         ("git_branch = ?", wanted.branch),

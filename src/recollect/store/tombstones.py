@@ -65,13 +65,13 @@ class TombstoneTable:
         self._database = database
         self._ledger = ledger
 
-    def add(self, tombstones: Collection[Tombstone]) -> None:
-        """Put up tombstones; they are on the disk, twice, when this returns."""
+    def add(self, tombstones: Collection[Tombstone], *, is_finished: bool = False) -> None:
+        """Put up tombstones, on the disk and in the ledger when this returns. `is_finished` where nothing was held."""
         known = self.names()
         news = [tombstone for tombstone in tombstones if tombstone.name not in known]
         if news:
             self._ledger.extend([(KIND, _data(tombstone)) for tombstone in news])
-            self._insert(news)
+            self._insert(news, now_ms() if is_finished else None)
 
     def take_over(self) -> None:
         """Put up the tombstones that only the ledger has: memory.db is then a new or an older one."""
@@ -81,14 +81,14 @@ class TombstoneTable:
         told = [_from_data(record.data) for record in self._ledger.records(KIND)]
         self._insert([tombstone for tombstone in told if tombstone.name not in known])
 
-    def _insert(self, tombstones: Collection[Tombstone]) -> None:
+    def _insert(self, tombstones: Collection[Tombstone], finished_ms: int | None = None) -> None:
         if not tombstones:
             return
         at_ms = now_ms()
         with self._database.transaction() as connection:
             connection.executemany(
-                "INSERT OR IGNORE INTO tombstones (agent, native_id, at_ms, event_keys) VALUES (?, ?, ?, ?)",
-                [(*tombstone.name, at_ms, tombstone.event_keys) for tombstone in tombstones],
+                "INSERT OR IGNORE INTO tombstones VALUES (?, ?, ?, ?, ?)",
+                [(*tombstone.name, at_ms, tombstone.event_keys, finished_ms) for tombstone in tombstones],
             )
             connection.executemany(
                 "INSERT OR IGNORE INTO kept_forks VALUES (?, ?)",
@@ -145,7 +145,7 @@ class Tombstones:
         """Sub-agents of forgotten sessions that turn up later are forgotten too."""
         heirs = [name for name, info in infos if not self.hold(agent, name) and self._has_forgotten_parent(agent, info)]
         if heirs:
-            self._table.add([Tombstone(agent, name, b"") for name in heirs])
+            self._table.add([Tombstone(agent, name, b"") for name in heirs], is_finished=True)
             self._names[agent].update(heirs)
 
     def _has_forgotten_parent(self, agent: str, info: str) -> bool:
@@ -182,10 +182,14 @@ class Tombstones:
         path = batch.source.path
         if sessions_of(batch):
             self._shown.add(path)
-        elif path not in self._shown and (is_left_out or self._is_hidden(batch)):
-            if not self._sources.is_known(batch.source):
-                self._hidden.add(path)
-                batch.source = _hidden(batch)
+        elif self._is_to_hide(batch, is_left_out):
+            self._hidden.add(path)
+            batch.source = _hidden(batch)
+
+    def _is_to_hide(self, batch: Batch, is_left_out: bool) -> bool:
+        if batch.source.path in self._shown or not (is_left_out or self._is_hidden(batch)):
+            return False
+        return not self._sources.is_known(batch.source)
 
     def _is_hidden(self, batch: Batch) -> bool:
         return batch.source.path in self._hidden or self._sources.is_known(_hidden(batch))
