@@ -102,8 +102,10 @@ def _store(settings: Settings) -> Iterator[Finding]:
     else:
         with store:
             yield from _permissions(settings.folder)
-            yield from _integrity(store)
-            yield from _kept_out(store, settings)
+            found = list(_integrity(store))
+            yield from found
+            if all(finding.level == OK for finding in found):
+                yield from _kept_out(store, settings)
 
 
 def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:
@@ -116,7 +118,8 @@ def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:
         yield Finding(
             NOTE, "capture", f"Stored before it was excluded: {count} of {repo}", f"`recollect forget --repo {repo}`"
         )
-    if left := len(store.tombstones.unfinished()):
+    left = 0 if store.read_only else len(store.tombstones.unfinished())
+    if left:
         message = f"Forgetting was not finished: bytes of {left} sessions may still be in the store's files"
         yield Finding(
             PROBLEM, "store", message, "`recollect sweep` finishes it; it needs free space and no other reader"

@@ -138,13 +138,12 @@ class _Rows:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._rows: dict[Name, Session] = {}
+        self._rows: dict[Name, Session | None] = {}
 
     def find(self, name: Name) -> Session | None:
         if name not in self._rows:
-            found = self._store.sessions.find(SessionFilter(agent=name[0], native_id=name[1]))
-            self._rows |= {_name(session): session for session in found}
-        return self._rows.get(name)
+            self._rows[name] = self._store.sessions.find_named(*name)
+        return self._rows[name]
 
     def with_sub_agents(self, names: Iterable[Name]) -> set[Name]:
         """The sessions and all that they spawned, directly or not."""
@@ -161,8 +160,7 @@ class _Rows:
         spawned = {(agent, child) for child in self._store.streams.spawned(agent, native_id)}
         session = self.find(name)
         parent = session.session_uid if session else session_uid(*name)
-        rows = self._store.sessions.find(SessionFilter(parent=parent))
-        return spawned | {_name(row) for row in rows} | self._store.remains.named_after(name)
+        return spawned | set(self._store.sessions.spawned(parent)) | self._store.remains.named_after(name)
 
     def described(self, name: Name, shared_events: int = 0) -> ForgottenSession:
         held, session = self._store.remains.held(name), self.find(name)

@@ -92,8 +92,6 @@ class SessionFilter:
     """Which sessions to list. Text matches are on parts; `repo` matches any suffix of the name."""
 
     uid: str | None = None
-    native_id: str | None = None
-    parent: str | None = None
     agent: str | None = None
     repo: str | None = None
     branch: str | None = None
@@ -140,7 +138,20 @@ class Sessions:
     def find(self, wanted: SessionFilter) -> list[Session]:
         """Sessions that match, newest first."""
         conditions, bindings = _conditions(wanted)
-        limit = f" LIMIT {wanted.limit:d}" if wanted.limit is not None else ""
+        return self._select(conditions, bindings, f" LIMIT {wanted.limit:d}" if wanted.limit is not None else "")
+
+    def find_named(self, agent: str, native_id: str) -> Session | None:
+        """The session with these ids, if there is a row of it."""
+        return next(iter(self._select(" WHERE agent = ? AND native_session_id = ?", [agent, native_id])), None)
+
+    def spawned(self, parent_uid: str) -> list[tuple[str, str]]:
+        """Agent and native id of the sessions that this one spawned itself."""
+        rows = self._database.rows(
+            "SELECT agent, native_session_id FROM sessions WHERE parent_session_uid = ?", (parent_uid,)
+        )
+        return [(agent, native_id) for agent, native_id in rows]
+
+    def _select(self, conditions: str, bindings: list[Any], limit: str = "") -> list[Session]:
         rows = self._database.rows(
             f"SELECT {_READ} FROM sessions{conditions} ORDER BY coalesce(ended_ms, 0) DESC, session_uid{limit}",
             bindings,
@@ -234,8 +245,6 @@ class Sessions:
 def _conditions(wanted: SessionFilter) -> tuple[str, list[Any]]:
     tests: list[tuple[str, Any]] = [
         ("session_uid = ?", wanted.uid),
-        ("native_session_id = ?", wanted.native_id),
-        ("parent_session_uid = ?", wanted.parent),
         ("agent = ?", wanted.agent),
         ("('/' || repo) LIKE '%/' || ? ESCAPE '\\'", _like(wanted.repo)),
         ("git_branch = ?", wanted.branch),
