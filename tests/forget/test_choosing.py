@@ -1,6 +1,5 @@
 """What is chosen to be forgotten, what is shown, and what is asked."""
 
-import fcntl
 import json
 import os
 import stat
