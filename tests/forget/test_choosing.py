@@ -17,6 +17,7 @@ from recollect.store.locks import sweep_lock
 from tests.builders import Home, at_ms, event, sweep
 from tests.faults.rig import as_nobody, command, needs_nobody, own, run
 from tests.forget.traces import left_in, native_ids
+from tests.test_api import SCHEMAS, breaches
 
 DAY_S = 86_400
 OLD = {"ts_ms": at_ms(-40 * DAY_S)}
@@ -161,6 +162,7 @@ def test_json_has_the_whole_plan_and_says_if_it_was_done(store: Path) -> None:
     done = json.loads(call("new-shop", "--yes", "--json").output)
 
     assert planned == done | {"is_done": False}
+    assert breaches(SCHEMAS["forget"], done) == []
     assert done["is_done"] is True
     assert {session["native_session_id"] for session in done["sessions"]} == {"new-shop", "sub-shop"}
 

@@ -1,5 +1,7 @@
 """The ledger: what it was given it gives back, and what is not as it was written is named."""
 
+import hashlib
+import json
 import os
 import stat
 from pathlib import Path
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from recollect.errors import StoreUnwritable
 from recollect.store.ledger import Ledger
 from tests.faults.rig import scratch
+from tests.test_api import SCHEMAS, breaches
 
 
 @pytest.fixture
@@ -34,6 +37,15 @@ def test_records_come_back_in_the_order_they_were_written(ledger: Ledger) -> Non
     ]
     assert [record.data for record in ledger.records("note")] == [{"text": "one"}, {"text": "two \u2028 lines"}]
     assert ledger.damage() == []
+
+
+def test_every_line_keeps_to_the_schema_and_its_sum_can_be_checked_by_anybody(ledger: Ledger) -> None:
+    ledger.append("note", {"text": 'it has ,"sum":" inside'})
+    (line,) = ledger.path.read_bytes().splitlines()
+
+    assert breaches(SCHEMAS["ledger"], json.loads(line)) == []
+    told = line[: line.rindex(b',"sum"')] + b"}"
+    assert json.loads(line)["sum"] == hashlib.blake2b(told, digest_size=8).hexdigest()
 
 
 def test_a_ledger_that_is_not_there_is_empty(ledger: Ledger) -> None:
