@@ -81,14 +81,14 @@ class _Gate:
             if self._must_wait(reading):
                 self._wait(reading)
             else:
-                yield self._admitted(reading) if isinstance(reading, Batch) else reading
+                yield self._admitted(reading)
 
     def release(self) -> Iterator[Reading]:
         """Yield what has waited: everything was read, so whose place is still not known has none."""
         self._is_waiting_over = True
         self._too_big.clear()
         for readings in self._waiting.values():
-            yield from (self._admitted(reading) if isinstance(reading, Batch) else reading for reading in readings)
+            yield from map(self._admitted, readings)
         self._waiting.clear()
 
     def _must_wait(self, reading: Reading) -> bool:
@@ -157,7 +157,13 @@ class _Gate:
             facts = facts | _facts(info)
         return facts
 
-    def _admitted(self, batch: Batch) -> Batch:
+    def _admitted(self, reading: Reading) -> Reading:
+        if isinstance(reading, Batch):
+            return self._admitted_part(reading)
+        task = reading.task
+        return reading._replace(task=task._replace(row=self._tombstones.concealed(task.row)))
+
+    def _admitted_part(self, batch: Batch) -> Batch:
         batch = without_forgotten(batch, self._tombstones)
         agent = batch.source.agent
         rules = {name: rule for name in sessions_of(batch) if (rule := self._verdict((agent, name)))}

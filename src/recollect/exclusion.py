@@ -7,6 +7,7 @@ a repository's `.recollect.toml` lists the same globs. A file that cannot be rea
 
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, cached_property
@@ -16,6 +17,8 @@ from recollect.repos import Checkouts, normal_root
 
 IGNORE_FILE = ".recollectignore"
 REPO_SETTINGS = ".recollect.toml"
+
+_LONGEST_BYTES = 1024 * 1024
 
 _ORIGIN = re.compile(r'^\[remote "origin"\][^\[]*?^\s*url\s*=\s*(\S+)', re.MULTILINE | re.DOTALL)
 
@@ -102,29 +105,44 @@ def _main_checkout(root: Path) -> str | None:
     """The checkout that a worktree belongs to; None for one that has its own history."""
     if (told := normal_root(str(root))) != str(root):
         return told
+    link = _read_text(root / ".git") or ""
+    main, found, _ = link.removeprefix("gitdir:").strip().partition("/.git/worktrees/")
+    return main if found else None
+
+
+def _read_text(path: Path) -> str | None:
+    """A small file of a repository, which may hold anything: a pipe must not stop a sweep, nor a huge file fill it."""
+    if not stat.S_ISREG(_mode(path)):
+        return None
     try:
-        link = (root / ".git").read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+        with path.open("rb") as file:
+            content = file.read(_LONGEST_BYTES + 1)
+        return content.decode() if len(content) <= _LONGEST_BYTES else None
     except (OSError, UnicodeDecodeError):
         return None
-    main, found, _ = link.partition("/.git/worktrees/")
-    return main if found else None
+
+
+def _mode(path: Path) -> int:
+    try:
+        return path.stat().st_mode
+    except OSError:
+        return 0
 
 
 def _ignored(path: Path) -> list[str] | None:
     """The globs of an ignore file; None for all."""
-    try:
-        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (OSError, UnicodeDecodeError):
-        return None
+    lines = [line.strip() for line in (_read_text(path) or "").splitlines()]
     return [line for line in lines if line and not line.startswith("#")] or None
 
 
 def _narrowed(path: Path) -> list[str] | None:
     """The globs of a repository's settings; None for all."""
+    text = _read_text(path)
     try:
-        globs = tomllib.loads(path.read_text(encoding="utf-8")).get("capture", {}).get("exclude", [])
-        return [str(glob) for glob in globs]
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, AttributeError, TypeError):
+        return None if text is None else [str(glob) for glob in tomllib.loads(text)["capture"]["exclude"]]
+    except KeyError:
+        return []
+    except (tomllib.TOMLDecodeError, TypeError):
         return None
 
 
@@ -144,8 +162,5 @@ def _remote_of(cwd: str) -> str | None:
 
 
 def _origin(config: Path) -> str | None:
-    try:
-        found = _ORIGIN.search(config.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        return None
+    found = _ORIGIN.search(_read_text(config) or "")
     return found[1] if found else None

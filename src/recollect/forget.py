@@ -14,7 +14,7 @@ from recollect.repos import name_repos
 from recollect.schema import Session, session_uid
 from recollect.store import Store
 from recollect.store.locks import sweep_lock
-from recollect.store.remains import Copy
+from recollect.store.remains import Copy, Held
 from recollect.store.sessions import SessionFilter
 from recollect.store.tombstones import Name, Tombstone
 from recollect.sweep import SweepReport, account_for_changes
@@ -86,8 +86,8 @@ def plan(store: Store, wanted: Wanted, progress: Progress, *, with_forks: bool =
         sharing = store.remains.sharing(chosen)
     held = {name: store.remains.held(name) for name in sorted(chosen)}
     return ForgetPlan(
-        sessions=tuple(rows.described(name) for name in held),
-        forks=tuple(rows.described(name, shared) for name, shared in sharing.items()),
+        sessions=tuple(rows.described(name, one) for name, one in held.items()),
+        forks=tuple(rows.described(name, store.remains.held(name), shared) for name, shared in sharing.items()),
         files=tuple(sorted({path for one in held.values() for path in one.files})),
         copies=tuple(map(_copy, store.remains.copies())) if chosen else (),
     )
@@ -162,8 +162,8 @@ class _Rows:
         parent = session.session_uid if session else session_uid(*name)
         return spawned | set(self._store.sessions.spawned(parent)) | self._store.remains.named_after(name)
 
-    def described(self, name: Name, shared_events: int = 0) -> ForgottenSession:
-        held, session = self._store.remains.held(name), self.find(name)
+    def described(self, name: Name, held: Held, shared_events: int = 0) -> ForgottenSession:
+        session = self.find(name)
         return ForgottenSession(
             session_uid=session.session_uid if session else session_uid(*name),
             agent=name[0],

@@ -1,7 +1,9 @@
 """Places that are kept out of the store: by setting, by a file in the repository, for every agent's kind of log."""
 
+import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +160,17 @@ def test_a_file_in_the_repository_keeps_it_out_or_parts_of_it(
     with sweep(store, home) as memory:
         assert native_ids(memory) == kept
         assert left_in(store, [f"xxxx{who} says" for who in places]) == {f"xxxx{who} says" for who in kept}
+
+
+@pytest.mark.parametrize("make", [lambda path: path.mkdir(), os.mkfifo, lambda path: path.write_bytes(b"\xff" * 9)])
+def test_a_file_that_cannot_be_read_keeps_everything_out(
+    store: Path, home: Home, repo: Path, make: Callable[[Path], None]
+) -> None:
+    make(repo / ".recollectignore")
+    home.write("log", *session("judged", repo))
+
+    with sweep(store, home) as memory:
+        assert native_ids(memory) == set()
 
 
 def test_a_file_above_the_git_root_does_not_count(store: Path, home: Home, repo: Path) -> None:

@@ -248,6 +248,23 @@ def test_facts_bad_lines_states_and_paths_go_too(tmp_path: Path, home: Home) -> 
         assert left_in(store, words) == set()
 
 
+def test_a_forgotten_file_that_can_no_longer_be_read_keeps_its_path_to_itself(tmp_path: Path, home: Home) -> None:
+    home.write("wordofpath/log", event("gone", 1), event("stays", 1))
+    home.write("wordofpath/only", event("gone", 2))
+    store = tmp_path / "store"
+    with sweep(store, home) as memory:
+        forget(memory, "gone")
+    home.write("wordofpath/log", event("stays", 1))
+    (home.folder / "wordofpath" / "log.jsonl").rename(home.folder / "log.jsonl")
+    home.write("wordofpath/only", "a reason")
+
+    with open_memory(store, [home.flag]) as memory:
+        assert [reason for _, reason in memory.sweep().failures] == ["a reason"]
+        (problem,) = memory.problems()
+
+    assert "only" not in problem.path
+
+
 def test_sub_agents_go_too_and_later_ones_stay_out(tmp_path: Path, home: Home) -> None:
     spawned = [SessionInfo("child", parent_native_id="top"), event("child", 1, text="childish")]
     below = [SessionInfo("grandchild", parent_native_id="child"), event("grandchild", 1, text="childish")]

@@ -184,19 +184,25 @@ class Tombstones:
             self._shown.add(path)
         elif self._is_to_hide(batch, is_left_out):
             self._hidden.add(path)
-            batch.source = _hidden(batch)
+            batch.source = _hidden(batch.source)
 
     def _is_to_hide(self, batch: Batch, is_left_out: bool) -> bool:
-        if batch.source.path in self._shown or not (is_left_out or self._is_hidden(batch)):
+        if batch.source.path in self._shown or not (is_left_out or self._is_hidden(batch.source)):
             return False
         return not self._sources.is_known(batch.source)
 
-    def _is_hidden(self, batch: Batch) -> bool:
-        return batch.source.path in self._hidden or self._sources.is_known(_hidden(batch))
+    def _is_hidden(self, source: SourceRow) -> bool:
+        return source.path in self._hidden or self._sources.is_known(_hidden(source))
+
+    def concealed(self, source: SourceRow) -> SourceRow:
+        """A file that could not be read, without its path if all it told before is forgotten."""
+        if not self.concern(source.agent) or source.path in self._shown or not self._is_hidden(source):
+            return source
+        return _hidden(source)
 
 
-def _hidden(batch: Batch) -> SourceRow:
-    return batch.source._replace(path=hidden_path(batch.source.path))
+def _hidden(source: SourceRow) -> SourceRow:
+    return source._replace(path=hidden_path(source.path))
 
 
 def without_forgotten(batch: Batch, tombstones: Tombstones) -> Batch:
