@@ -6,7 +6,9 @@ big files are not kept meanwhile but read again.
 """
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -23,6 +25,7 @@ from recollect.store.tombstones import Name, Tombstones, without_forgotten
 
 SKIPPED = "excluded"  # what the sweep's report counts left-out events as
 WAITING_BYTES = 64 * 1024 * 1024
+FACTS_BYTES = 64 * 1024
 
 _KEPT = ""
 _DEEPEST = 32  # logs may name two sessions as each other's parent
@@ -32,7 +35,7 @@ Place = tuple[str, ...]  # host, agent and path of a source
 
 def admit(store: Store, exclude: Sequence[str], tasks: list[Task]) -> Iterator[Reading]:
     """Read all sources and yield what may be stored, the batches of each source in order."""
-    gate = _Gate(store, exclude)
+    gate = _Gate(store, exclude, tasks)
     yield from gate.pass_on(read_tasks(tasks))
     yield from gate.release()
     yield from gate.pass_on(read_tasks(gate.to_read_again))
@@ -59,8 +62,13 @@ def _is_gone(rule: str) -> bool:
 class _Gate:
     """Judges batches as they come. A verdict is the rule that keeps a session out, `_KEPT`, or None: not known."""
 
-    def __init__(self, store: Store, exclude: Sequence[str]) -> None:
+    def __init__(self, store: Store, exclude: Sequence[str], tasks: list[Task]) -> None:
         self._store = store
+        self._facts_beside: dict[Path, list[Task]] = defaultdict(list)
+        facts = [task for task in tasks if task.source.is_rewritten and task.row.size <= FACTS_BYTES]
+        self._facts = {task.row.path for task in facts}
+        for task in facts:
+            self._facts_beside[task.source.path.parent].append(task)
         self._exclude = exclude_of(store, exclude)
         self._tombstones = Tombstones(store.tombstones, store.sources)
         self._excluded = set(store.exclusions.all())
@@ -97,7 +105,17 @@ class _Gate:
         place = _place(reading)
         if place in self._waiting or place in self._too_big:
             return True
-        return isinstance(reading, Batch) and not self._is_clear(reading)
+        return isinstance(reading, Batch) and not self._is_clear(reading) and not self._is_clear_from_beside(reading)
+
+    def _is_clear_from_beside(self, batch: Batch) -> bool:
+        """Whether small files in the folder of a log tell the place: read now for that alone, and later for all else."""
+        if batch.source.path in self._facts:
+            return False
+        beside = self._facts_beside.pop(Path(batch.source.path).parent, [])
+        for reading in read_tasks(beside):
+            if isinstance(reading, Batch):
+                self._learn(reading)
+        return bool(beside) and self._is_clear(batch)
 
     def _is_clear(self, batch: Batch) -> bool:
         agent = batch.source.agent

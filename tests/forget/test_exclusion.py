@@ -14,7 +14,7 @@ from recollect.errors import BadConfig
 from recollect.memory import Memory, doctor, open_memory
 from tests.builders import Home, event
 from tests.forget.traces import left_in, native_ids
-from tests.logs import AGENT_LOGS, CODEX, CWD, GROK, AgentLog, line, lines, session_id
+from tests.logs import AGENT_LOGS, CODEX, CWD, GROK, AgentLog, line, lines, session_id, tell_places
 
 
 @pytest.fixture
@@ -220,6 +220,21 @@ def test_events_wait_for_a_place_that_is_told_later(store: Path, home: Home) -> 
         assert memory.sweep(look).lines_read == 0
 
 
+@pytest.mark.parametrize("cwd", [CWD, "/work/open"])
+def test_a_log_whose_place_stands_beside_it_does_not_wait(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, cwd: str
+) -> None:
+    monkeypatch.setattr("recollect.admission.WAITING_BYTES", 0)  # what waits would be read twice
+    exclude(store, cwd)
+    home = tmp_path / "agent"
+    GROK.write(home, GROK.content(3))
+    tell_places(home)
+
+    with open_memory(store, [GROK.root_flag(home)]) as memory:
+        assert memory.sweep().lines_read == 4
+        assert len(memory.sessions()) == (cwd != CWD)
+
+
 @pytest.mark.parametrize("room", [0, 150, 10**9])
 def test_what_is_too_big_to_wait_is_read_again(
     store: Path, home: Home, monkeypatch: pytest.MonkeyPatch, room: int
@@ -237,18 +252,12 @@ def test_what_is_too_big_to_wait_is_read_again(
     assert left_in(store, ["xxxxout word"]) == set()
 
 
-def _facts_beside(log: AgentLog, home: Path, session: str) -> None:
-    if log is GROK:  # its log does not say where it ran: the summary beside it does
-        summary = {"info": {"id": session, "cwd": CWD}, "session_summary": "a summary"}
-        (log.path(home, session).parent / "summary.json").write_bytes(line(summary))
-
-
 @pytest.mark.parametrize("log", AGENT_LOGS, ids=lambda log: log.agent)
 def test_every_agents_sessions_are_left_out(tmp_path: Path, store: Path, log: AgentLog) -> None:
     exclude(store, CWD)
     home = tmp_path / "agent"
     path = log.write(home, log.content(3, words="outspoken") + b'{"torn": "outspoken\n')
-    _facts_beside(log, home, session_id())
+    tell_places(home)
 
     for number in range(4, 6):
         with open_memory(store, [log.root_flag(home)]) as memory:
