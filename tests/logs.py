@@ -188,3 +188,10 @@ CLAUDE = AgentLog(
 CODEX = AgentLog("codex", _codex_path, _codex_opening, codex_user, codex_tokens)
 GROK = AgentLog("grok", _grok_path, lambda session: [], grok_user, grok_tokens)
 AGENT_LOGS = (CLAUDE, CODEX, GROK)
+
+
+def tell_places(home: Path) -> None:
+    """Put beside each log that does not say where its session ran the file that does."""
+    for path in home.rglob("updates.jsonl"):
+        summary = {"info": {"id": path.parent.name, "cwd": CWD}, "session_summary": "a summary"}
+        (path.parent / "summary.json").write_bytes(line(summary))

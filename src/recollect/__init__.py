@@ -19,6 +19,7 @@ _HOMES = {
     "recollect.memory": ("AgentTotals", "Memory", "SourceTotals", "Status", "TranscriptItem", "doctor", "open_memory"),
     "recollect.doctor": ("Finding",),
     "recollect.errors": ("RecollectError",),
+    "recollect.forget": ("ForgetPlan", "ForgottenSession", "UnreachableCopy"),
     "recollect.schema": ("Cost", "Event", "Problem", "Session", "SessionSource", "as_json"),
     "recollect.sweep": ("SweepReport",),
 }
@@ -27,6 +28,7 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 if TYPE_CHECKING:
     from recollect.doctor import Finding
     from recollect.errors import RecollectError
+    from recollect.forget import ForgetPlan, ForgottenSession, UnreachableCopy
     from recollect.memory import AgentTotals, Memory, SourceTotals, Status, TranscriptItem, doctor, open_memory
     from recollect.schema import Cost, Event, Problem, Session, SessionSource, as_json
     from recollect.sweep import SweepReport
@@ -36,6 +38,8 @@ __all__ = [
     "Cost",
     "Event",
     "Finding",
+    "ForgetPlan",
+    "ForgottenSession",
     "Memory",
     "Problem",
     "RecollectError",
@@ -45,6 +49,7 @@ __all__ = [
     "Status",
     "SweepReport",
     "TranscriptItem",
+    "UnreachableCopy",
     "__version__",
     "as_json",
     "doctor",

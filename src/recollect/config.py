@@ -17,7 +17,7 @@ from recollect.adapters import adapters, get_adapter
 from recollect.errors import BadConfig, NotFound, UsageError
 from recollect.redact.userrules import RedactionRules
 
-_SECTIONS = ("agents", "domains", "tasks")
+_SECTIONS = ("agents", "capture", "domains", "tasks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class Settings:
     domains: Mapping[str, str] = field(default_factory=dict)
     rules: AccountRules = field(default_factory=AccountRules)
     redaction: RedactionRules = field(default_factory=RedactionRules)
+    exclude: tuple[str, ...] = ()  # patterns of folders and repositories whose sessions are not stored
 
 
 def load_settings(
@@ -50,6 +51,7 @@ def load_settings(
         roots=_roots_of_flags(roots) if roots else _roots(configured, environment),
         domains=_domains(config.get("domains", {}), config_path),
         rules=_rules(config.get("tasks", {}), config_path),
+        exclude=_exclude(config.get("capture", {}), config_path),
     )
 
 
@@ -150,6 +152,14 @@ def _domains(domains: Any, path: Path) -> Mapping[str, str]:
         if not isinstance(domain, str):
             raise BadConfig(f"Not a text in {path}: domains.{repo}", 'write "owner/name" = "what it is about"')
     return told
+
+
+def _exclude(capture: Any, path: Path) -> tuple[str, ...]:
+    told = _only(capture, ("exclude",), "capture", path)
+    patterns = _texts(told.get("exclude", []), "capture.exclude", path)
+    if not all(pattern.strip("/* ") for pattern in patterns):
+        raise BadConfig(f"A pattern leaves out everything: capture.exclude in {path}", "name a folder or a repository")
+    return tuple(str(Path(pattern).expanduser()) if pattern.startswith("~") else pattern for pattern in patterns)
 
 
 def _rules(tasks: Any, path: Path) -> AccountRules:

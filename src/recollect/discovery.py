@@ -14,6 +14,7 @@ from recollect.ingest import Task
 from recollect.store import Store
 from recollect.store.batch import SourceRow
 from recollect.store.sources import KnownSource, Sources
+from recollect.store.tombstones import HIDDEN, hidden_path
 
 
 @dataclass(slots=True)
@@ -48,6 +49,7 @@ class _Comparison:
         self._found = found
         self._verify = verify
         self._known = sources.known(host, adapter.agent)
+        self._has_hidden = any(path.startswith(HIDDEN) for path in self._known)
         self._seen: set[str] = set()
 
     def walk(self, root: Path) -> None:
@@ -55,7 +57,7 @@ class _Comparison:
         before_walk = len(self._seen)
         new: list[tuple[str, Source, os.stat_result]] = []
         for path, source, info in self._files(root):
-            before = self._known.get(path)
+            before = self._known.get(path) or self._find_hidden(path)
             if before is None:
                 new.append((path, source, info))
             else:
@@ -79,6 +81,10 @@ class _Comparison:
                 continue  # deleted since the walk saw it
             self._seen.add(path)
             yield path, source, info
+
+    def _find_hidden(self, path: str) -> KnownSource | None:
+        """A file that told of nothing but forgotten sessions."""
+        return self._known.get(hidden_path(path)) if self._has_hidden else None
 
     def _missing(self, root: Path) -> dict[tuple[int, int, str], KnownSource]:
         """Sources below a root that are not where they were, by what a file keeps when it is moved."""

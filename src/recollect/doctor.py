@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import orjson
 
 from recollect.adapters import adapters
 from recollect.adapters.protocol import Adapter, SettingAdvice
+from recollect.admission import exclude_of
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
 from recollect.store import Store, open_store
@@ -100,7 +102,28 @@ def _store(settings: Settings) -> Iterator[Finding]:
     else:
         with store:
             yield from _permissions(settings.folder)
-            yield from _integrity(store)
+            found = list(_integrity(store))
+            yield from found
+            if all(finding.level == OK for finding in found):
+                yield from _kept_out(store, settings)
+
+
+def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:
+    """What was stored before the user excluded it, and what could not be forgotten to the end."""
+    exclude = exclude_of(store, settings.exclude)
+    held: Counter[str | None] = Counter()
+    for place in store.sessions.checkouts():
+        held[place.repo] += exclude.rule(place.cwd, place.git_root, place.git_remote) is not None
+    for repo, count in (+held).items():
+        yield Finding(
+            NOTE, "capture", f"Stored before it was excluded: {count} of {repo}", f"`recollect forget --repo {repo}`"
+        )
+    left = 0 if store.read_only else len(store.tombstones.unfinished())
+    if left:
+        message = f"Forgetting was not finished: bytes of {left} sessions may still be in the store's files"
+        yield Finding(
+            PROBLEM, "store", message, "`recollect sweep` finishes it; it needs free space and no other reader"
+        )
 
 
 def _permissions(folder: Path) -> Iterator[Finding]:

@@ -9,6 +9,7 @@
         StoreTooNew           written by a newer version
         StoreDamaged          a file of the store is not what it should be
       StoreUnwritable         full disk, read-only disk               exit 1
+      NeedsAnswer             a question is open and nobody can be asked  exit 1
       BadConfig               a setting cannot be read                exit 1
       SourceUnreadable        one source could not be read; the sweep records it and goes on
 
@@ -63,6 +64,10 @@ class StoreDamaged(StoreUnusable):
 
 class StoreUnwritable(RecollectError):
     code = "store_unwritable"
+
+
+class NeedsAnswer(RecollectError):
+    code = "needs_answer"
 
 
 class BadConfig(RecollectError):

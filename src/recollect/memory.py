@@ -14,6 +14,7 @@ from recollect.clock import rfc3339
 from recollect.config import Settings, load_settings
 from recollect.doctor import PROBLEM, Finding, examine
 from recollect.errors import Ambiguous, BadConfig, NotFound, UsageError
+from recollect.forget import ForgetPlan, Wanted, apply, plan
 from recollect.schema import KIND_FAMILY, KINDS, Event, Problem, Session
 from recollect.store import Store, open_store
 from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
@@ -100,7 +101,7 @@ class TranscriptItem:
 
 
 class Memory:
-    """An open store. Reading never changes it; only `sweep` writes."""
+    """An open store. Reading never changes it; only `sweep` and `forget` write."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self.settings = settings
@@ -223,6 +224,28 @@ class Memory:
                 yield TranscriptItem(session, event, next(payloads), depth)
         for child in waiting:
             yield from self._transcript(child, kinds, depth + 1, spawned)
+
+    def plan_forgetting(
+        self,
+        *names: str,
+        repo: str | None = None,
+        before_ms: int | None = None,
+        match: str | None = None,
+        with_forks: bool = False,
+        progress: Progress | None = None,
+    ) -> ForgetPlan:
+        """What forgetting these sessions, or all that fit every other condition, would remove. Changes nothing."""
+        if bool(names) == any(condition is not None for condition in (repo, before_ms, match)):
+            raise UsageError("Say either which sessions to forget or how to find them", "`recollect forget --help`")
+        wanted = Wanted([self.session(name) for name in names], repo, before_ms, match)
+        return plan(self._store, wanted, progress or (lambda stage, done, total: None), with_forks=with_forks)
+
+    def forget(self, planned: ForgetPlan, *, keep_forks: bool = False) -> ForgetPlan:
+        """Remove the sessions of a plan for good: no byte of them stays, and no sweep brings them back.
+
+        `keep_forks` leaves sessions that share their text as they are; without it such a plan raises NeedsAnswer.
+        """
+        return apply(self._store, self.settings, planned, keep_forks=keep_forks)
 
     def problems(self) -> list[Problem]:
         """Lines and files that could not be read, with what is wrong."""

@@ -2,7 +2,10 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import PurePosixPath
+
+from recollect.store import Store
 
 # Without a user before it a host needs a dot: `C:/work` is a path.
 _SCP_LIKE = re.compile(r"^(?:[^@/:]+@|(?=[^@/:]+\.|localhost:))(?P<host>[^@/:]+):(?P<path>.+)$")
@@ -65,3 +68,19 @@ def domain_of(repo: str | None, domains: Mapping[str, str]) -> str | None:
         return None
     matching = [name for name in domains if f"/{repo}".endswith(f"/{name.strip('/')}")]
     return domains[max(matching, key=len)] if matching else None
+
+
+def name_repos(store: Store, domains: Mapping[str, str]) -> None:
+    """Name every session's repository anew where another session's remote tells more, or none does any more."""
+    known = store.sessions.checkouts()
+    checkouts = Checkouts({(place.cwd, place.git_root, place.git_remote) for place in known})
+    name = cache(checkouts.repo)  # many sessions work at one place
+    roots = {place.session_uid: place for place in known}
+    changes = []
+    for place in known:
+        base = roots.get(place.root_session_uid, place)  # a sub-agent works where its root does
+        repo = name(base.cwd, base.git_root, base.git_remote)
+        domain = domain_of(repo, domains)
+        if (repo, domain) != (place.repo, place.domain):
+            changes.append((repo, domain, place.agent, place.native_session_id))
+    store.sessions.set_repos(changes)

@@ -4,17 +4,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import partial
 
 import orjson
 
 from recollect.account import account_for
+from recollect.admission import admit, reconsider
 from recollect.config import Settings
 from recollect.discovery import Found, find_changes
 from recollect.lineage import mark_copies
 from recollect.protection import Protection
 from recollect.readers import Failure, Finished, Reading, read_tasks
-from recollect.repos import Checkouts, domain_of
+from recollect.removal import finish_forgetting
+from recollect.repos import name_repos
 from recollect.store import Store
 from recollect.store.batch import Batch
 from recollect.store.locks import sweep_lock
@@ -49,12 +51,16 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
     """Bring the store up to date with the agents' files. Raises Busy if another sweep is running."""
     begun = time.monotonic()
     with sweep_lock(store.folder):
+        finish_forgetting(store)
         before = store.sessions.count()
+        if verify:
+            reconsider(store)
         found = find_changes(store, settings.host, settings.roots, verify=verify)
         report = SweepReport(sources=found.sources, sources_gone=len(found.gone))
         _note_files(store, found)
         _ingest(store, settings, found, report, progress)
-        _account(store, settings, report, progress)
+        finish_forgetting(store)  # a log may tell only late that it is a sub-agent of what was forgotten
+        account_for_changes(store, settings, report, progress)
         store.checkpoint()
     report.sessions = store.sessions.count()
     report.sessions_new = report.sessions - before
@@ -73,7 +79,8 @@ def _note_files(store: Store, found: Found) -> None:
 
 def _ingest(store: Store, settings: Settings, found: Found, report: SweepReport, progress: Progress) -> None:
     done, total = 0, sum(task.row.size - task.row.offset for task in found.tasks)
-    for group in _grouped(read_tasks(found.tasks, Protection(store.folder, settings.redaction))):
+    read = partial(read_tasks, protection=Protection(store.folder, settings.redaction))
+    for group in _grouped(admit(store, settings.exclude, found.tasks, read)):
         batches = [reading for reading in group if isinstance(reading, Batch)]
         if batches:
             written = store.events.put(batches, store.sources.save)
@@ -114,7 +121,7 @@ def _grouped(readings: Iterable[Reading]) -> Iterator[list[Reading]]:
         yield group
 
 
-def _account(store: Store, settings: Settings, report: SweepReport, progress: Progress) -> None:
+def account_for_changes(store: Store, settings: Settings, report: SweepReport, progress: Progress) -> None:
     """Make the rows of sessions that changed, or of all if the user's rules did."""
     patterns = [pattern.pattern for pattern in settings.rules.task_patterns]
     rules = orjson.dumps({"tasks": patterns, "domains": sorted(settings.domains.items())}).decode()
@@ -126,25 +133,9 @@ def _account(store: Store, settings: Settings, report: SweepReport, progress: Pr
     report.events_new = max(0, report.events_new - store.streams.drop_stand_ins())
     mark_copies(store)
     account_for(store, settings.rules, lambda done, total: progress("sessions", done, total))
-    _name_repos(store, settings)
+    name_repos(store, settings.domains)
     if not report.failures:  # what could not be read may still tell of them
         store.sessions.drop(store.streams.emptied())
     if has_new_rules:
         store.sessions.set_rules(rules)
     store.streams.set_dirty([stream.id for stream in store.streams.dirty()], False)
-
-
-def _name_repos(store: Store, settings: Settings) -> None:
-    """Name every session's repository anew where another session's remote tells more."""
-    known = store.sessions.checkouts()
-    checkouts = Checkouts({(place.cwd, place.git_root, place.git_remote) for place in known})
-    name = cache(checkouts.repo)  # many sessions work at one place
-    roots = {place.session_uid: place for place in known}
-    changes = []
-    for place in known:
-        base = roots.get(place.root_session_uid, place)  # a sub-agent works where its root does
-        repo = name(base.cwd, base.git_root, base.git_remote)
-        domain = domain_of(repo, settings.domains)
-        if (repo, domain) != (place.repo, place.domain):
-            changes.append((repo, domain, place.agent, place.native_session_id))
-    store.sessions.set_repos(changes)

@@ -24,7 +24,7 @@ from tests.faults.rig import (
     run_json,
     sweep,
 )
-from tests.logs import CLAUDE, CODEX, GROK, AgentLog, claude_user, line, lines, session_id
+from tests.logs import CLAUDE, CODEX, GROK, AgentLog, claude_user, line, lines, session_id, tell_places
 
 SECRET = session_id(66)
 CLAUDE_FOLDER = Path("projects", "-home-devbox-proj-calc-demo")
@@ -369,6 +369,7 @@ def test_an_archived_file_that_grew_is_doubled_nowhere(tmp_path: Path) -> None:
 
 def _sweep_and(store: Path, log: AgentLog, home: Path, act: Callable[[], None]) -> None:
     """Sweep, and do something once, when the first batch of lines has been read."""
+    tell_places(home)  # else a session waits for all others to tell where it ran
     acts = [act]
 
     def progress(stage: str, done: int, total: int) -> None:

@@ -4,15 +4,14 @@ import io
 import sys
 from collections import deque
 from dataclasses import asdict
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from recollect import __version__
+from recollect.cli.forgetting import forget
 from recollect.cli.output import json_option, print_json, reports_errors, root_option, usage_errors_as_json
-from recollect.cli.words import fitted, number, one_line, parse_moment, plural, size
-from recollect.errors import UsageError
+from recollect.cli.words import fitted, moment_ms, number, one_line, plural, size
 from recollect.schema import OUTCOMES, SESSION_CLASSES, Session
 from recollect.schema import as_json as to_json
 
@@ -179,7 +178,7 @@ def sessions(as_json: bool, since: str | None, until: str | None, with_sub_agent
     """
     from recollect.memory import open_memory
 
-    wanted |= {"since_ms": _moment_ms("--since", since), "until_ms": _moment_ms("--until", until)}
+    wanted |= {"since_ms": moment_ms("--since", since), "until_ms": moment_ms("--until", until)}
     wanted["roots_only"] = not as_json and not with_sub_agents and not wanted["session_class"]
     shown = wanted["limit"] or SHOWN_SESSIONS
     if not as_json:
@@ -201,15 +200,6 @@ def _no_match(agents: list[str]) -> str:
     if not agents:
         return "No sessions yet: `recollect doctor` says where they are looked for"
     return f"No sessions match; agents with sessions: {', '.join(agents)}"
-
-
-def _moment_ms(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return round(parse_moment(text, datetime.now().astimezone()).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise UsageError(f"`{option}` is no time: {text}", "write 2026-11-01, 7d, 2h, today or yesterday") from None
 
 
 def _print_sessions(found: list[Session]) -> None:
@@ -299,6 +289,9 @@ def doctor(roots: tuple[str, ...], as_json: bool) -> None:
                 click.echo(f"  {click.style('→', fg='cyan')} {one_line(finding.advice)}")
     if any(finding.level == "problem" for finding in findings):
         sys.exit(1)
+
+
+main.add_command(forget)
 
 
 @main.command()

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from itertools import accumulate
 from unicodedata import east_asian_width
 
+from recollect.errors import UsageError
+
 # Escape sequences of any kind, and control characters but for tab and line end: a log may hold ones that
 # retitle the window or write to the clipboard.
 _HARMFUL = re.compile(
@@ -112,3 +114,13 @@ def parse_moment(text: str, now: datetime) -> datetime:
         return now - timedelta(**{_UNITS[match[2]]: int(match[1])})
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.astimezone()
+
+
+def moment_ms(option: str, text: str | None) -> int | None:
+    """The time an option gives, in milliseconds since 1970; raises UsageError if it is none."""
+    if text is None:
+        return None
+    try:
+        return round(parse_moment(text, datetime.now().astimezone()).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise UsageError(f"`{option}` is no time: {text}", "write 2026-11-01, 7d, 2h, today or yesterday") from None

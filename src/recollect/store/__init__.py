@@ -11,10 +11,14 @@ from types import TracebackType
 from recollect.errors import NotFound, StoreUnwritable
 from recollect.store import migrations
 from recollect.store.events import Events
+from recollect.store.exclusions import Exclusions
+from recollect.store.ledger import Ledger
+from recollect.store.remains import Remains
 from recollect.store.sessions import Sessions
 from recollect.store.sources import Sources
 from recollect.store.sqlite import Database, is_full
 from recollect.store.streams import Streams
+from recollect.store.tombstones import TombstoneTable
 
 
 class Store:
@@ -29,6 +33,10 @@ class Store:
         self.sources = Sources(self._cache)
         self.streams = Streams(self._cache)
         self.sessions = Sessions(self._memory)
+        self.ledger = Ledger(folder, read_only=read_only)
+        self.tombstones = TombstoneTable(self._memory, self.ledger)
+        self.exclusions = Exclusions(self._cache, self._memory)
+        self.remains = Remains(self._cache, self._memory, folder)
 
     def checkpoint(self) -> None:
         """Empty both write-ahead logs; done at the end of a sweep."""

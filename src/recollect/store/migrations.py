@@ -223,6 +223,33 @@ _MEMORY_2 = (
     "CREATE TABLE rules (text TEXT NOT NULL)",
 )
 
+_FORGETTING = (
+    # Sessions that must not come back, with hashes of their records; `finished_ms` once nothing of them is left.
+    """CREATE TABLE tombstones (
+        agent TEXT NOT NULL,
+        native_id TEXT NOT NULL,
+        at_ms INTEGER NOT NULL,
+        event_keys BLOB NOT NULL,
+        finished_ms INTEGER,
+        PRIMARY KEY (agent, native_id)
+    )""",
+    # Sessions that keep what they share with a forgotten one, as the user was asked.
+    """CREATE TABLE kept_forks (
+        agent TEXT NOT NULL,
+        native_id TEXT NOT NULL,
+        PRIMARY KEY (agent, native_id)
+    ) WITHOUT ROWID""",
+    # Sessions left out, from which file and by which rule of the user.
+    """CREATE TABLE exclusions (
+        agent TEXT NOT NULL,
+        native_session_id TEXT NOT NULL,
+        host TEXT NOT NULL,
+        path TEXT NOT NULL,
+        rule TEXT NOT NULL,
+        PRIMARY KEY (agent, native_session_id, host, path)
+    ) WITHOUT ROWID""",
+)
+
 
 def _run(connection: apsw.Connection, statements: tuple[str, ...]) -> None:
     for statement in statements:
@@ -245,5 +272,9 @@ def m002_memory(connection: apsw.Connection) -> None:
     _run(connection, _MEMORY_2)
 
 
+def m003_memory(connection: apsw.Connection) -> None:
+    _run(connection, _FORGETTING)
+
+
 CACHE = (m001_cache, m002_cache)
-MEMORY = (m001_memory, m002_memory)
+MEMORY = (m001_memory, m002_memory, m003_memory)

@@ -20,6 +20,16 @@ def pack_path(folder: Path, agent: str, native_id: str, generation: int) -> Path
     return folder / "packs" / name[:2] / f"{name}.{generation}.pack"
 
 
+def drop_all(folder: Path, agent: str, native_id: str) -> None:
+    """Delete a session's packs of every generation, for good."""
+    path = pack_path(folder, agent, native_id, 0)
+    found = list(path.parent.glob(f"{path.name.partition('.')[0]}.*"))
+    for pack in found:
+        pack.unlink()
+    if found:
+        _sync(path.parent)
+
+
 def append(path: Path, known_bytes: int, frames: Sequence[bytes]) -> None:
     """Add frames behind the pack's first `known_bytes`; `make_durable` must follow before a commit."""
     if known_bytes == 0:

@@ -138,7 +138,20 @@ class Sessions:
     def find(self, wanted: SessionFilter) -> list[Session]:
         """Sessions that match, newest first."""
         conditions, bindings = _conditions(wanted)
-        limit = f" LIMIT {wanted.limit:d}" if wanted.limit is not None else ""
+        return self._select(conditions, bindings, f" LIMIT {wanted.limit:d}" if wanted.limit is not None else "")
+
+    def find_named(self, agent: str, native_id: str) -> Session | None:
+        """The session with these ids, if there is a row of it."""
+        return next(iter(self._select(" WHERE agent = ? AND native_session_id = ?", [agent, native_id])), None)
+
+    def spawned(self, parent_uid: str) -> list[tuple[str, str]]:
+        """Agent and native id of the sessions that this one spawned itself."""
+        rows = self._database.rows(
+            "SELECT agent, native_session_id FROM sessions WHERE parent_session_uid = ?", (parent_uid,)
+        )
+        return [(agent, native_id) for agent, native_id in rows]
+
+    def _select(self, conditions: str, bindings: list[Any], limit: str = "") -> list[Session]:
         rows = self._database.rows(
             f"SELECT {_READ} FROM sessions{conditions} ORDER BY coalesce(ended_ms, 0) DESC, session_uid{limit}",
             bindings,

@@ -66,6 +66,13 @@ class Sources:
         """What the adapter remembers of a source."""
         return str(self._database.value("SELECT state FROM sources WHERE id = ?", (source,)))
 
+    def is_known(self, row: SourceRow) -> bool:
+        """Whether a file at this place was read before."""
+        place = (row.host, row.agent, row.path)
+        return (
+            self._database.value("SELECT 1 FROM sources WHERE host = ? AND agent = ? AND path = ?", place) is not None
+        )
+
     def save(self, connection: apsw.Connection, batch: Batch) -> int:
         """Move a source's cursor, in the transaction that stores what was read up to it."""
         source = self._upsert(connection, batch.source, None)

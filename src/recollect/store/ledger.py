@@ -1,0 +1,152 @@
+"""The file of what cannot be read again from anywhere: tombstones, and whatever a user made by hand.
+
+`ledger.jsonl` is only ever appended to, one line of JSON for each record, and every line ends in a checksum of
+itself, so that the databases can be made anew from it. docs/forgetting.md has the format in words.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+
+from recollect.clock import now_ms, rfc3339
+from recollect.errors import StoreUnwritable
+from recollect.store.locks import write_lock
+from recollect.store.sqlite import translated
+
+NAME = "ledger.jsonl"
+_SUM = b',"sum":"'
+_PIECE_BYTES = 64 * 1024
+
+
+class LedgerRecord(NamedTuple):
+    kind: str
+    at_ms: int
+    data: dict[str, Any]
+
+
+class Ledger:
+    """The ledger of a store. It takes the write lock itself, so never call it inside of a transaction."""
+
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        self.path = folder / NAME
+        self._read_only = read_only
+
+    def append(self, kind: str, data: dict[str, Any]) -> None:
+        """Add a record; it is on the disk when this returns."""
+        self.extend([(kind, data)])
+
+    def extend(self, records: list[tuple[str, dict[str, Any]]]) -> None:
+        """Add several records, durable together."""
+        at_ms = now_ms()
+        content = b"".join(_line(LedgerRecord(kind, at_ms, data)) for kind, data in records)
+        with self._writing():
+            is_new = not self.path.exists()
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            with open(fd, "r+b") as file:
+                _cut_torn_line(file.fileno())
+                file.seek(0, os.SEEK_END)
+                file.write(content)
+                file.flush()
+                os.fsync(fd)
+            if is_new:
+                _sync_folder(self.path.parent)
+
+    def records(self, kind: str | None = None) -> Iterator[LedgerRecord]:
+        """What the ledger holds, or all of one kind, in the order it was written; damaged lines are left out."""
+        opening = orjson.dumps({"kind": kind})[:-1] + b"," if kind else b""
+        for line in self._lines():
+            if line.startswith(opening) and (record := _parse(line)) is not None:
+                yield record
+
+    def damage(self) -> list[str]:
+        """The lines that are not as they were written, in words; empty when all are."""
+        return [
+            f"{NAME}: line {number} does not match its checksum"
+            for number, line in enumerate(self._lines(), start=1)
+            if _parse(line) is None
+        ]
+
+    def rewrite(self, keep: Callable[[LedgerRecord], bool]) -> int:
+        """Leave out the records that `keep` refuses, and return how many; damaged lines stay for whoever repairs them.
+
+        The new file takes the old one's place at once: a crash leaves the one or the other.
+        """
+        with self._writing():
+            lines = list(self._lines())
+            kept = [line for line in lines if (record := _parse(line)) is None or keep(record)]
+            if len(kept) < len(lines):
+                self._replace(b"".join(kept))
+        return len(lines) - len(kept)
+
+    def _replace(self, content: bytes) -> None:
+        beside = self.path.with_name(f"{NAME}.new")
+        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(fd)
+        beside.replace(self.path)
+        _sync_folder(self.path.parent)
+
+    def _lines(self) -> Iterator[bytes]:
+        """Whole lines only: what follows the last line end was never acknowledged."""
+        try:
+            with self.path.open("rb") as file:
+                yield from (line for line in file if line.endswith(b"\n"))
+        except FileNotFoundError:
+            return
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        if self._read_only:
+            raise StoreUnwritable(
+                f"Store is read-only: {self.path.parent}", "set RECOLLECT_HOME to a folder you can write"
+            )
+        with translated(self.path), write_lock(self.path.parent):
+            yield
+
+
+def _line(record: LedgerRecord) -> bytes:
+    body = orjson.dumps({"kind": record.kind, "at": rfc3339(record.at_ms), "data": record.data})
+    return body[:-1] + _SUM + _checksum(body) + b'"}\n'
+
+
+def _parse(line: bytes) -> LedgerRecord | None:
+    """A line's record, or None if any byte of it is not as it was written."""
+    body, _, checksum = line.rpartition(_SUM)
+    if checksum != _checksum(body + b"}") + b'"}\n':
+        return None
+    told = orjson.loads(body + b"}")
+    at_ms = round(datetime.fromisoformat(told["at"]).timestamp() * 1000)
+    return LedgerRecord(told["kind"], at_ms, told["data"])
+
+
+def _checksum(body: bytes) -> bytes:
+    return blake2b(body, digest_size=8).hexdigest().encode()
+
+
+def _cut_torn_line(fd: int) -> None:
+    """Take off what a process that died left after the last line end."""
+    end = size = os.fstat(fd).st_size
+    while end and (piece := os.pread(fd, min(end, _PIECE_BYTES), max(0, end - _PIECE_BYTES))):
+        newline = piece.rfind(b"\n")
+        if newline >= 0:
+            end += newline + 1 - len(piece)
+            break
+        end -= len(piece)
+    if end < size:
+        os.ftruncate(fd, end)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,261 @@
+"""All that a store holds of a session, and how it goes.
+
+What a new part of the store keeps about sessions gets a line in one of the lists here: this is the one place
+that must know them all.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import orjson
+
+from recollect.store import packs
+from recollect.store.rewriting import rewrite
+from recollect.store.sqlite import Database
+from recollect.store.tombstones import HIDDEN, Name, event_key, hidden_path
+
+# Tables of cache.db whose rows belong to a stream, and those that know a session by its ids.
+_BY_STREAM = ("events", "frames", "usage", "cost_totals", "stream_sources")
+_BY_NATIVE_ID = ("infos", "streams")
+# Tables of memory.db that know a session by its ids.
+_IN_MEMORY = ("sessions", "session_sources", "exclusions")
+# Folders of small files that name a session, in whatever words their writers chose.
+_FOLDERS = ("spool", "logs")
+
+_AT_ONCE = 50  # others wait to write meanwhile
+
+
+class Held(NamedTuple):
+    """How much is held of a session, and from which of the agent's files."""
+
+    events: int
+    payload_bytes: int
+    files: tuple[str, ...]
+
+
+class Copy(NamedTuple):
+    """A backup or export, which nobody but its owner can change."""
+
+    kind: str
+    path: str
+    made_ms: int
+
+
+class Remains:
+    """The sessions of a store as things that can be removed."""
+
+    def __init__(self, cache: Database, memory: Database, folder: Path) -> None:
+        self._cache = cache
+        self._memory = memory
+        self._folder = folder
+
+    def held(self, name: Name) -> Held:
+        stream = self._stream(name)
+        count, size = self._cache.rows(
+            "SELECT count(*), coalesce(sum(payload_bytes), 0) FROM events WHERE stream = ?", (stream,)
+        )[0]
+        rows = self._cache.rows(
+            "SELECT path FROM sources WHERE id IN (SELECT source FROM stream_sources WHERE stream = ?"
+            " UNION SELECT source FROM infos WHERE agent = ? AND native_id = ?) ORDER BY path",
+            (stream, *name),
+        )
+        return Held(count, size, tuple(path for (path,) in rows))
+
+    def _stream(self, name: Name) -> int | None:
+        found = self._cache.value("SELECT id FROM streams WHERE agent = ? AND native_id = ?", name)
+        return None if found is None else int(found)
+
+    def named_after(self, name: Name) -> set[Name]:
+        """Sub-agents that have their session's id in their own."""
+        agent, native_id = name
+        found: set[Name] = set()
+        for database, table, column in (
+            (self._cache, "streams", "native_id"),
+            (self._cache, "infos", "native_id"),
+            (self._memory, "sessions", "native_session_id"),
+        ):
+            sql = f"SELECT DISTINCT {column} FROM {table} WHERE agent = ? AND {column} > ? AND {column} < ?"
+            rows = database.rows(sql, (agent, f"{native_id}/", f"{native_id}0"))  # "0" comes just after "/"
+            found |= {(agent, below) for (below,) in rows}
+        return found
+
+    def sharing(self, names: Collection[Name]) -> dict[Name, int]:
+        """Other sessions that hold records of these, and how many: forks, resumed copies, originals."""
+        chosen = self._streams(names)
+        rows = self._cache.rows(
+            "SELECT s.agent, s.native_id, count(DISTINCT o.id) FROM events e"
+            " JOIN events o ON o.copy_key = e.copy_key AND o.stream <> e.stream AND o.summary = e.summary"
+            " AND coalesce(o.base_kind, o.kind) = coalesce(e.base_kind, e.kind)"
+            " JOIN streams s ON s.id = o.stream"
+            " WHERE e.copy_key IS NOT NULL AND e.stream IN (SELECT value FROM json_each(?1))"
+            " AND o.stream NOT IN (SELECT value FROM json_each(?1)) GROUP BY s.id ORDER BY 1, 2",
+            (_json(chosen),),
+        )
+        return {(agent, native_id): count for agent, native_id, count in rows}
+
+    def event_keys(self, name: Name) -> bytes:
+        """Hashes by which copies of a session's records are recognised."""
+        rows = self._cache.iter_rows(
+            "SELECT copy_key, coalesce(base_kind, kind), summary FROM events WHERE stream = ? AND copy_key IS NOT NULL",
+            (self._stream(name),),
+        )
+        return b"".join(sorted({event_key(*row) for row in rows}))
+
+    def names(self) -> list[Name]:
+        """Every session that anything is held of."""
+        rows = self._cache.rows("SELECT agent, native_id FROM streams UNION SELECT agent, native_id FROM infos")
+        more = self._memory.rows("SELECT agent, native_session_id FROM sessions")
+        return sorted({(agent, native_id) for agent, native_id in (*rows, *more)})
+
+    def texts(self, name: Name) -> Iterator[str]:
+        """What is held of a session beside its payloads: what events are called, and what its sources say of it."""
+        agent, native_id = name
+        for sql, bindings in (
+            ("SELECT summary || ' ' || coalesce(metadata, '') FROM events WHERE stream = ?", (self._stream(name),)),
+            ("SELECT info FROM infos WHERE agent = ? AND native_id = ?", (agent, native_id)),
+        ):
+            for (text,) in self._cache.iter_rows(sql, bindings):
+                yield text
+
+    def copies(self) -> list[Copy]:
+        """Backups and exports that were made of this store."""
+        if self._memory.value("SELECT 1 FROM sqlite_schema WHERE name = 'copies'") is None:
+            return []
+        return [Copy(*row) for row in self._memory.rows("SELECT kind, path, made_ms FROM copies ORDER BY made_ms")]
+
+    def existing(self, names: Collection[Name]) -> set[Name]:
+        """Those of the sessions that something is still held of."""
+        wanted = orjson.dumps(sorted(names)).decode()
+        found: set[Name] = set()
+        for database, table, column in (
+            (self._cache, "streams", "native_id"),
+            (self._cache, "infos", "native_id"),
+            (self._memory, "sessions", "native_session_id"),
+        ):
+            rows = database.rows(
+                f"SELECT DISTINCT agent, {column} FROM {table} WHERE (agent, {column}) IN"
+                " (SELECT value ->> 0, value ->> 1 FROM json_each(?))",
+                (wanted,),
+            )
+            found |= {(agent, native_id) for agent, native_id in rows}
+        return found
+
+    def drop(self, names: Collection[Name]) -> None:
+        """Delete all that is held of these sessions. Half done, it can be done again.
+
+        Rows go before packs, so that whoever reads meanwhile never meets a row without its payload.
+        """
+        chosen = sorted(names)
+        for start in range(0, len(chosen), _AT_ONCE):
+            some = chosen[start : start + _AT_ONCE]
+            with self._cache.transaction() as connection:
+                _drop_from_cache(connection, some)
+            for agent, native_id in some:
+                packs.drop_all(self._folder, agent, native_id)
+            with self._memory.transaction() as connection:
+                for table in _IN_MEMORY:
+                    sql = f"DELETE FROM {table} WHERE agent = ? AND native_session_id = ?"
+                    connection.executemany(sql, some)
+        self._drop_files(chosen)
+
+    def _drop_files(self, names: Iterable[Name]) -> None:
+        """Delete small files that name one of the sessions."""
+        marks = [native_id.encode() for _, native_id in names]
+        for folder in _FOLDERS:
+            for path in sorted((self._folder / folder).rglob("*")):
+                if path.is_file() and any(mark in path.read_bytes() for mark in marks):
+                    path.unlink()
+
+    def scrub(self) -> None:
+        """Leave no byte of deleted rows in either database."""
+        rewrite(self._cache)
+        rewrite(self._memory)
+
+    def _streams(self, names: Iterable[Name]) -> list[int]:
+        return [stream for name in names if (stream := self._stream(name)) is not None]
+
+
+def _drop_from_cache(connection: apsw.Connection, names: Sequence[Name]) -> None:
+    streams = [row[0] for name in names for row in connection.execute(_FIND_STREAM, name)]
+    sources = _sources_of(connection, streams, names)
+    _release_copies(connection, streams)
+    _touch_relatives(connection, names)
+    chosen = _json(streams)
+    for table in _BY_STREAM:
+        connection.execute(f"DELETE FROM {table} WHERE stream IN (SELECT value FROM json_each(?))", (chosen,))
+    for table in _BY_NATIVE_ID:
+        connection.executemany(f"DELETE FROM {table} WHERE agent = ? AND native_id = ?", names)
+    _scrub_sources(connection, sources)
+
+
+_FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
+
+
+def _sources_of(connection: apsw.Connection, streams: list[int], names: Sequence[Name]) -> list[int]:
+    sql = "SELECT source FROM stream_sources WHERE stream IN (SELECT value FROM json_each(?))"
+    found = {source for (source,) in connection.execute(sql, (_json(streams),))}
+    for name in names:
+        found |= {s for (s,) in connection.execute("SELECT source FROM infos WHERE agent = ? AND native_id = ?", name)}
+    return sorted(found)
+
+
+def _release_copies(connection: apsw.Connection, streams: list[int]) -> None:
+    """Copies of what goes are originals now, or somebody else's copies: their sessions are judged anew."""
+    copies = (
+        "copy_of IS NOT NULL AND copy_of IN"
+        " (SELECT event_uid FROM events WHERE stream IN (SELECT value FROM json_each(?)))"
+    )
+    chosen = (_json(streams),)
+    connection.execute(
+        f"UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM events WHERE {copies})", chosen
+    )
+    connection.execute(f"UPDATE events SET copy_of = NULL WHERE {copies}", chosen)
+    connection.execute(
+        "UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT u.stream FROM usage u WHERE u.is_copy AND u.usage_id IN"
+        " (SELECT usage_id FROM usage WHERE stream IN (SELECT value FROM json_each(?))))",
+        chosen,
+    )
+
+
+def _touch_relatives(connection: apsw.Connection, names: Sequence[Name]) -> None:
+    """What a session costs, and what it is called, depends on those above and below it."""
+    for agent, native_id in names:
+        connection.execute(
+            "UPDATE streams SET is_dirty = 1 WHERE agent = ?1 AND native_id IN ("
+            " SELECT parent_native_id FROM infos WHERE agent = ?1 AND native_id = ?2 UNION"
+            " SELECT root_native_id FROM infos WHERE agent = ?1 AND native_id = ?2 UNION"
+            " SELECT native_id FROM infos WHERE agent = ?1 AND parent_native_id = ?2 UNION"
+            " SELECT native_id FROM infos WHERE agent = ?1 AND root_native_id = ?2 UNION"
+            " SELECT native_id FROM infos WHERE agent = ?1 AND base_native_id = ?2)",
+            (agent, native_id),
+        )
+
+
+def _scrub_sources(connection: apsw.Connection, sources: list[int]) -> None:
+    """Files stay known as read, but not what they said; one that told of nobody else loses its path too."""
+    chosen = _json(sources)
+    touched = "IN (SELECT value FROM json_each(?))"
+    connection.execute(f"UPDATE problems SET raw = x'' WHERE source {touched}", (chosen,))
+    connection.execute(
+        "UPDATE sources SET offset = 0, line = 0, head = '', tail = '', state = '{}',"
+        f" failure = iif(failure IS NULL, NULL, 'could not be read') WHERE id {touched}",
+        (chosen,),
+    )
+    alone: list[tuple[int, str]] = list(
+        connection.execute(
+            f"SELECT id, path FROM sources s WHERE id {touched} AND path NOT LIKE '{HIDDEN}%'"
+            " AND NOT EXISTS (SELECT 1 FROM stream_sources WHERE source = s.id)"
+            " AND NOT EXISTS (SELECT 1 FROM infos WHERE source = s.id)",
+            (chosen,),
+        )
+    )
+    connection.executemany("DELETE FROM problems WHERE source = ?", [(source,) for source, _ in alone])
+    connection.executemany(
+        "UPDATE OR REPLACE sources SET path = ? WHERE id = ?", [(hidden_path(path), source) for source, path in alone]
+    )
+
+
+def _json(values: Iterable[Any]) -> str:
+    return orjson.dumps(sorted(values)).decode()

@@ -1,0 +1,243 @@
+"""Which sessions were forgotten, and how they are kept from coming back.
+
+A tombstone has a session's id, the moment, and hashes of its records. It has no word, title or path of it. The hashes
+recognise the copies that an agent makes when somebody resumes or forks what is forgotten here. Tombstones are
+in memory.db and in the ledger, so that losing either of them brings nothing back.
+"""
+
+from array import array
+from base64 import b64decode, b64encode
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from hashlib import blake2b
+from sys import byteorder
+from typing import Any, NamedTuple
+
+import orjson
+
+from recollect.clock import now_ms
+from recollect.store.batch import Batch, EventRow, SourceRow, StreamBatch
+from recollect.store.ledger import Ledger
+from recollect.store.omission import leave_out, leave_out_events, sessions_of, without_text
+from recollect.store.sources import Sources
+from recollect.store.sqlite import Database
+
+KIND = "tombstone"  # of the ledger's lines
+SKIPPED = "forgotten"  # what the sweep's report counts left-out events as
+HIDDEN = "forgotten:"  # begins what is remembered instead of a path
+
+Name = tuple[str, str]  # agent, native id
+
+_KEY_BYTES = 8
+_COPY_KEY = EventRow._fields.index("copy_key")
+_KIND = EventRow._fields.index("kind")
+_SUMMARY = EventRow._fields.index("summary")
+
+
+class Tombstone(NamedTuple):
+    """A session that was forgotten. `event_keys` are hashes of its records, `kept_forks` sessions that keep theirs."""
+
+    agent: str
+    native_id: str
+    event_keys: bytes
+    kept_forks: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> Name:
+        return self.agent, self.native_id
+
+
+def event_key(copy_key: int, kind: str, summary: str) -> bytes:
+    """A hash of what a copy of a record has in common with it."""
+    return blake2b(f"{copy_key}\x1f{kind}\x1f{summary}".encode("utf-8", "replace"), digest_size=_KEY_BYTES).digest()
+
+
+def hidden_path(path: str) -> str:
+    """What is remembered of a file that tells of nothing but forgotten sessions."""
+    return HIDDEN + blake2b(path.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+class TombstoneTable:
+    """The tombstones of a store, on disk."""
+
+    def __init__(self, database: Database, ledger: Ledger) -> None:
+        self._database = database
+        self._ledger = ledger
+
+    def add(self, tombstones: Collection[Tombstone], *, is_finished: bool = False) -> None:
+        """Put up tombstones, on the disk and in the ledger when this returns. `is_finished` where nothing was held."""
+        known = self.names()
+        news = [tombstone for tombstone in tombstones if tombstone.name not in known]
+        if news:
+            self._ledger.extend([(KIND, _data(tombstone)) for tombstone in news])
+            self._insert(news, now_ms() if is_finished else None)
+
+    def take_over(self) -> None:
+        """Put up the tombstones that only the ledger has: memory.db is then a new or an older one."""
+        if self._database.read_only:
+            return
+        known = self.names()
+        told = [_from_data(record.data) for record in self._ledger.records(KIND)]
+        self._insert([tombstone for tombstone in told if tombstone.name not in known])
+
+    def _insert(self, tombstones: Collection[Tombstone], finished_ms: int | None = None) -> None:
+        if not tombstones:
+            return
+        at_ms = now_ms()
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO tombstones VALUES (?, ?, ?, ?, ?)",
+                [(*tombstone.name, at_ms, tombstone.event_keys, finished_ms) for tombstone in tombstones],
+            )
+            connection.executemany(
+                "INSERT OR IGNORE INTO kept_forks VALUES (?, ?)",
+                [(tombstone.agent, fork) for tombstone in tombstones for fork in tombstone.kept_forks],
+            )
+
+    def names(self) -> set[Name]:
+        return {(agent, name) for agent, name in self._database.rows("SELECT agent, native_id FROM tombstones")}
+
+    def unfinished(self) -> set[Name]:
+        """Sessions whose removal may have stopped half-way."""
+        rows = self._database.rows("SELECT agent, native_id FROM tombstones WHERE finished_ms IS NULL")
+        return {(agent, name) for agent, name in rows}
+
+    def finish(self, names: Collection[Name]) -> None:
+        """Note that nothing is left of these sessions."""
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "UPDATE tombstones SET finished_ms = ? WHERE agent = ? AND native_id = ?",
+                [(now_ms(), *name) for name in names],
+            )
+
+    def event_keys(self, agent: str) -> Iterator[bytes]:
+        for (keys,) in self._database.iter_rows("SELECT event_keys FROM tombstones WHERE agent = ?", (agent,)):
+            yield keys
+
+    def kept_forks(self) -> set[Name]:
+        return {(agent, name) for agent, name in self._database.rows("SELECT agent, native_id FROM kept_forks")}
+
+
+class Tombstones:
+    """The tombstones as a sweep needs them: loaded once, asked for every batch."""
+
+    def __init__(self, table: TombstoneTable, sources: Sources) -> None:
+        self._table = table
+        self._names: dict[str, set[str]] = defaultdict(set)
+        for agent, native_id in table.names():
+            self._names[agent].add(native_id)
+        self._kept_forks = table.kept_forks() if self._names else set()
+        self._keys: dict[str, array[int]] = {}
+        self._sources = sources
+        self._shown: set[str] = set()  # files that tell of somebody else too
+        self._hidden: set[str] = set()  # and those that do not
+
+    def concern(self, agent: str) -> bool:
+        return agent in self._names
+
+    def hold(self, agent: str, native_id: str) -> bool:
+        """Whether a session was forgotten, or is named after one that was, as sub-agents are."""
+        names = self._names[agent]
+        return native_id in names or ("/" in native_id and native_id.partition("/")[0] in names)
+
+    def inherit(self, agent: str, infos: Iterable[tuple[str, str]]) -> None:
+        """Sub-agents of forgotten sessions that turn up later are forgotten too."""
+        heirs = [name for name, info in infos if not self.hold(agent, name) and self._has_forgotten_parent(agent, info)]
+        if heirs:
+            self._table.add([Tombstone(agent, name, b"") for name in heirs], is_finished=True)
+            self._names[agent].update(heirs)
+
+    def _has_forgotten_parent(self, agent: str, info: str) -> bool:
+        first = orjson.loads(info)["first"]
+        above = (first.get("parent_native_id"), first.get("root_native_id"))
+        return any(name is not None and self.hold(agent, name) for name in above)
+
+    def without_copies(self, agent: str, stream: StreamBatch) -> StreamBatch:
+        """The stream without records that were copied from a forgotten session."""
+        if (agent, stream.native_id) in self._kept_forks:
+            return stream
+        kept = [row for row in stream.rows if not self._is_copy(agent, row)]
+        return stream if len(kept) == len(stream.rows) else leave_out_events(stream, kept)
+
+    def _is_copy(self, agent: str, row: tuple[Any, ...]) -> bool:
+        if row[_COPY_KEY] is None:
+            return False
+        keys = self._sorted_keys(agent)
+        key = int.from_bytes(event_key(row[_COPY_KEY], row[_KIND], row[_SUMMARY]), byteorder)
+        place = bisect_left(keys, key)
+        return place < len(keys) and keys[place] == key
+
+    def _sorted_keys(self, agent: str) -> "array[int]":
+        # An array, not a set: whoever forgets years of work has millions of them.
+        if agent not in self._keys:
+            found: array[int] = array("Q")
+            for keys in self._table.event_keys(agent):
+                found.frombytes(keys)
+            self._keys[agent] = array("Q", sorted(found))
+        return self._keys[agent]
+
+    def hide(self, batch: Batch, is_left_out: bool) -> None:
+        """Remember a file that tells of forgotten sessions only by a hash of its path."""
+        path = batch.source.path
+        if sessions_of(batch):
+            self._shown.add(path)
+        elif self._is_to_hide(batch, is_left_out):
+            self._hidden.add(path)
+            batch.source = _hidden(batch.source)
+
+    def _is_to_hide(self, batch: Batch, is_left_out: bool) -> bool:
+        if batch.source.path in self._shown or not (is_left_out or self._is_hidden(batch.source)):
+            return False
+        return not self._sources.is_known(batch.source)
+
+    def _is_hidden(self, source: SourceRow) -> bool:
+        return source.path in self._hidden or self._sources.is_known(_hidden(source))
+
+    def concealed(self, source: SourceRow) -> SourceRow:
+        """A file that could not be read, without its path if all it told before is forgotten."""
+        if not self.concern(source.agent) or source.path in self._shown or not self._is_hidden(source):
+            return source
+        return _hidden(source)
+
+
+def _hidden(source: SourceRow) -> SourceRow:
+    return source._replace(path=hidden_path(source.path))
+
+
+def without_forgotten(batch: Batch, tombstones: Tombstones) -> Batch:
+    """The batch without what was forgotten; the same batch if nothing of its agent ever was."""
+    agent = batch.source.agent
+    if not tombstones.concern(agent):
+        return batch
+    tombstones.inherit(agent, batch.infos.items())
+    told = sessions_of(batch)
+    forgotten = {name for name in told if tombstones.hold(agent, name)}
+    kept = _without_copies(leave_out(batch, forgotten, SKIPPED), tombstones)
+    if len({name.partition("/")[0] for name in told}) != 1:
+        kept.problems = without_text(kept.problems)
+    tombstones.hide(kept, bool(forgotten))
+    return kept
+
+
+def _without_copies(batch: Batch, tombstones: Tombstones) -> Batch:
+    streams = [tombstones.without_copies(batch.source.agent, stream) for stream in batch.streams]
+    dropped = batch.events - sum(len(stream.rows) for stream in streams)
+    if dropped:
+        batch.streams = [stream for stream in streams if stream.rows]
+        batch.skipped = batch.skipped | {SKIPPED: batch.skipped.get(SKIPPED, 0) + dropped}
+        batch.problems = without_text(batch.problems)
+    return batch
+
+
+def _data(tombstone: Tombstone) -> dict[str, Any]:
+    return {
+        "agent": tombstone.agent,
+        "native_session_id": tombstone.native_id,
+        "event_keys": b64encode(tombstone.event_keys).decode(),
+        "kept_forks": list(tombstone.kept_forks),
+    }
+
+
+def _from_data(data: dict[str, Any]) -> Tombstone:
+    return Tombstone(data["agent"], data["native_session_id"], b64decode(data["event_keys"]), tuple(data["kept_forks"]))

@@ -1,0 +1,122 @@
+"""Killed at any step: what was begun is finished by the next sweep, and what was not is whole."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from recollect.memory import doctor, open_memory
+from tests.faults.rig import IS_SOAK, command, needs_strace, run
+from tests.forget.traces import Planted, left_in, native_ids, rare_words
+
+# Each is about to be done when the process dies.
+STEPS = (
+    "recollect.store.tombstones:TombstoneTable.add",
+    "recollect.store.tombstones:TombstoneTable._insert",
+    "recollect.store.remains:Remains.drop",
+    "recollect.store.remains:_scrub_sources",
+    "recollect.store.packs:drop_all",
+    "recollect.store.remains:Remains._drop_files",
+    "recollect.store.ledger:Ledger.rewrite",
+    "recollect.store.remains:Remains.scrub",
+    "recollect.store.rewriting:_copy_back",
+    "recollect.store.rewriting:_empty_log",
+    "recollect.store.tombstones:TombstoneTable.finish",
+    "recollect.forget:account_for_changes",
+    "recollect.forget:name_repos",
+)
+_DYING = """
+import importlib, os, signal, sys
+from functools import reduce
+module, _, path = sys.argv[1].partition(":")
+*owners, name = path.split(".")
+owner = reduce(getattr, owners, importlib.import_module(module))
+getattr(owner, name)
+setattr(owner, name, lambda *given, **named: os.kill(os.getpid(), signal.SIGKILL))
+from recollect.memory import open_memory
+with open_memory(sys.argv[2]) as memory:
+    memory.forget(memory.plan_forgetting(*sys.argv[3:]))
+"""
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Planted:
+    return Planted(tmp_path / "home", rare_words(3, 45))
+
+
+def _swept(store: Path, planted: Planted) -> Path:
+    with open_memory(store, planted.roots) as memory:
+        memory.sweep()
+    return store
+
+
+def _assert_all_or_nothing(store: Path, planted: Planted) -> bool:
+    """Whether the sessions are gone: wholly, or not at all."""
+    with open_memory(store, planted.roots) as memory:
+        memory.sweep()
+        names = native_ids(memory)
+    is_gone = not names & set(planted.forgotten)
+    assert names == {*planted.kept, *(() if is_gone else planted.forgotten)}
+    assert left_in(store, planted.words) == (set() if is_gone else set(planted.words))
+    assert [finding for finding in doctor(store, planted.roots) if finding.level == "problem"] == []
+    return is_gone
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_forget_killed_before_a_step_is_finished_by_the_next_sweep(
+    tmp_path: Path, planted: Planted, step: str
+) -> None:
+    store = _swept(tmp_path / "store", planted)
+
+    killed = subprocess.run([sys.executable, "-c", _DYING, step, str(store), *planted.forgotten], check=False)
+
+    assert killed.returncode == -signal.SIGKILL
+    assert _assert_all_or_nothing(store, planted) is (step != STEPS[0])
+
+
+def test_a_forget_can_be_finished_by_asking_again(tmp_path: Path, planted: Planted) -> None:
+    store = _swept(tmp_path / "store", planted)
+    arguments = [sys.executable, "-c", _DYING, "recollect.store.remains:_scrub_sources", str(store), *planted.forgotten]
+    subprocess.run(arguments, check=False)
+
+    with open_memory(store, planted.roots) as memory:
+        memory.forget(memory.plan_forgetting(*planted.forgotten))
+
+    assert left_in(store, planted.words) == set()
+
+
+_WRITES = ("pwrite64", "write", "fsync", "fdatasync", "ftruncate", "unlink", "rename")
+_CALL = re.compile(r"^\d+\s+(\w+)\(")
+_POINTS = 10_000 if IS_SOAK else 8
+
+
+@needs_strace
+def test_a_forget_killed_at_any_write_is_all_or_nothing(tmp_path: Path, planted: Planted) -> None:
+    calls = tmp_path / "calls"
+    _traced(calls, _swept(tmp_path / "probe", planted), planted)
+    named = [match[1] for text in calls.read_text().splitlines() if (match := _CALL.match(text))]
+    seen: Counter[str] = Counter()
+    points = []
+    for name in named:
+        seen[name] += 1
+        points.append((name, seen[name]))
+    outcomes = []
+
+    for name, number in points[:: max(1, len(points) // _POINTS)]:
+        store = _swept(tmp_path / f"{name}-{number}", planted)
+        done = _traced(Path(os.devnull), store, planted, f"{name}:signal=SIGKILL:when={number}")
+        outcomes.append((_assert_all_or_nothing(store, planted), done.returncode))
+
+    assert any(is_gone for is_gone, _ in outcomes)
+    assert sum(code != 0 for _, code in outcomes) >= 0.8 * len(outcomes)
+
+
+def _traced(log: Path, store: Path, planted: Planted, injected: str | None = None) -> subprocess.CompletedProcess[str]:
+    inject = ["-e", f"inject={injected}"] if injected else []
+    tracing = ["strace", "-f", "-qq", "-o", str(log), "-e", f"trace={','.join(_WRITES)}", *inject]
+    return run([*tracing, *command("forget", *planted.forgotten, "--yes")], store)
