@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from recollect import failpoints
 from recollect.errors import StoreDamaged
 
 _SYNCS_AT_ONCE = 16
@@ -29,6 +30,7 @@ def append(path: Path, known_bytes: int, frames: Sequence[bytes]) -> None:
     try:
         _cut_to(fd, path, known_bytes)
         _write_all(fd, b"".join(frames))
+        failpoints.hit("after-pack-append")
     finally:
         os.close(fd)
 
@@ -40,8 +42,10 @@ def make_durable(paths: Collection[Path]) -> None:
     """
     places = [*paths, *{path.parent for path in paths}]
     if places:
+        failpoints.hit("before-packs-durable")
         with ThreadPoolExecutor(min(len(places), _SYNCS_AT_ONCE)) as pool:
             list(pool.map(_sync, places))
+        failpoints.hit("after-packs-durable")
 
 
 def _cut_to(fd: int, path: Path, known_bytes: int) -> None:
