@@ -8,7 +8,7 @@ import dataclasses
 import os
 import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +85,16 @@ def payloads_not_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(packs, "make_durable", lambda paths: None)
 
 
+def names_of_folders_not_synced(patch: pytest.MonkeyPatch) -> None:
+    """A pack is on the disk, the folder it lies in is not."""
+
+    def make_durable(paths: Collection[Path]) -> None:
+        for place in [*paths, *(path.parent for path in paths)]:
+            packs._sync(place)
+
+    patch.setattr(packs, "make_durable", make_durable)
+
+
 def lasting_rows_not_synced(patch: pytest.MonkeyPatch) -> None:
     """What must last is acknowledged before it is on the disk."""
 
@@ -102,6 +112,7 @@ BUGS = {
         torn_last_line_taken,
         torn_tail_of_a_pack_kept,
         payloads_not_synced,
+        names_of_folders_not_synced,
         lasting_rows_not_synced,
     )
 }

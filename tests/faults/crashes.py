@@ -1,4 +1,4 @@
-"""Two ways of crashing a command: at a random instant, and at every system call that writes.
+"""Three ways of crashing a command: at a random instant, at its failpoints, and at every system call that writes.
 
 Calls are struck by strace. It counts them for each thread of its own, so a number may mean a call of several
 threads; the first of them to get there is struck.
@@ -12,15 +12,17 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from recollect.failpoints import NAMES
 from tests.faults.rig import Held, Struck, command, examine, run, sweep
 from tests.faults.work import Writers
 
 LONG_AND_SHORT = [1100, 10, 10, 10, 10, 10]  # messages of each session: one does not fit into one batch
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 # At random instants
@@ -74,16 +76,6 @@ def _kill_after(process: subprocess.Popen[bytes], seconds: float) -> bool:
     return False
 
 
-# At every call
-
-
-class Point(NamedTuple):
-    """The nth call of a name that one thread makes."""
-
-    call: str
-    number: int
-
-
 @dataclass(frozen=True, slots=True)
 class Case:
     """A command to be struck, and the store it is run on: none, or a copy of one that is there already."""
@@ -100,22 +92,90 @@ class Case:
         return store
 
 
+# The commands that are struck. One that is added here is put through every rig.
+
+MakeCase = Callable[[Path, str | None], Case]
+
+
+def first_sweep(folder: Path, bug: str | None) -> Case:
+    """All sessions are new; there is no store yet."""
+    writers = Writers(folder / "home", seed=3)
+    writers.write(LONG_AND_SHORT)
+    writers.finish()
+    return Case("first sweep", ["sweep", *writers.root_flags], writers, bug=bug)
+
+
+def second_sweep(folder: Path, bug: str | None) -> Case:
+    """Sessions have grown, some of them where a line was torn."""
+    writers = Writers(folder / "home", seed=4, big_share=0.1)
+    writers.write([30] * 6)
+    sweep(folder / "template", *writers.roots)
+    writers.write([5] * 6)
+    writers.finish()
+    return Case("second sweep", ["sweep", *writers.root_flags], writers, folder / "template", bug)
+
+
+CASES: tuple[MakeCase, ...] = (first_sweep, second_sweep)
+
+
+# At failpoints
+
+
+def strike_failpoints(
+    folder: Path, case: Case, most: int, clean: Held | None = None, names: Sequence[str] = NAMES
+) -> Struck:
+    """Kill the command at each failpoint, the first, second … time it comes there, but at most so often.
+
+    Without a clean store to compare with, the agents go on writing after each kill.
+    """
+    struck = Struck(0, [])
+    for name in names:
+        for nth in range(1, most + 1):
+            one = _kill_at(folder / f"{name}-{nth}", case, f"{name}:kill:{nth}", clean)
+            if not one.faults:
+                break  # it does not come there so often
+            struck += one
+    return struck
+
+
+def _kill_at(folder: Path, case: Case, failpoint: str, clean: Held | None) -> Struck:
+    folder.mkdir()
+    store = case.prepare(folder / "store")
+    done = run(["env", f"RECOLLECT_FAILPOINT={failpoint}", *command(*case.words, bug=case.bug)], store)
+    if clean is None:
+        case.writers.write([3] * 6)
+        case.writers.finish()
+    findings = examine(store, case.writers, clean, case.bug)
+    shutil.rmtree(folder)
+    return Struck(int(done.returncode in _KILLED), [f"{case.name}, {failpoint}: {finding}" for finding in findings])
+
+
+# At every call
+
+
+class Point(NamedTuple):
+    """The nth call of a name that one thread makes."""
+
+    call: str
+    number: int
+
+
 WRITES = ("pwrite64", "write", "fsync", "fdatasync", "ftruncate", "unlink", "rename", "mkdir", "openat")
 KILL, EIO, ENOSPC = "SIGKILL", "EIO", "ENOSPC"
 # A full disk has no room for names and bytes, but lets what is there be cut, removed and synced.
 CALLS = {KILL: WRITES, EIO: WRITES, ENOSPC: ("pwrite64", "write", "mkdir", "openat")}
-_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 _CALL = re.compile(r"^(\d+)\s+(\w+)\(")
 
 
-def strike_calls(folder: Path, case: Case, fault: str, most: int, clean: Held | None = None) -> Struck:
+def strike_calls(
+    folder: Path, case: Case, fault: str, most: int, clean: Held | None = None, calls: Sequence[str] = WRITES
+) -> Struck:
     """Run the command once for every call, or for at most so many of them, and strike it there."""
-    points = _points(folder, case, CALLS[fault])
+    points = _points(folder, case, [call for call in calls if call in CALLS[fault]])
     some = points[:: max(1, -(-len(points) // most))]
     struck = Struck(0, [] if some else ["no call to strike"])
     for point in some:
         struck += _strike(folder / f"{point.call}-{point.number}", case, point, fault, clean)
-        shutil.rmtree(folder / f"{point.call}-{point.number}")
     return struck
 
 
@@ -127,6 +187,7 @@ def _strike(folder: Path, case: Case, point: Point, fault: str, clean: Held | No
     is_struck = done.returncode in _KILLED if fault == KILL else "(INJECTED)" in log.read_text()
     said = [] if fault == KILL else _badly_told(done)
     findings = said + examine(store, case.writers, clean, case.bug)
+    shutil.rmtree(folder)
     return Struck(int(is_struck), [f"{case.name}, {fault} at {point}: {finding}" for finding in findings])
 
 

@@ -36,11 +36,11 @@ def append(path: Path, known_bytes: int, frames: Sequence[bytes]) -> None:
 
 
 def make_durable(paths: Collection[Path]) -> None:
-    """Have the packs' bytes, and their names, on the disk before returning.
+    """Have the packs' bytes, and their names up to the store's folder, on the disk before returning.
 
     All at once: a file system writes many waiting files with one commit of its journal.
     """
-    places = [*paths, *{path.parent for path in paths}]
+    places = [*paths, *{folder for path in paths for folder in path.parents[:3]}]
     if places:
         failpoints.hit("before-packs-durable")
         with ThreadPoolExecutor(min(len(places), _SYNCS_AT_ONCE)) as pool:
