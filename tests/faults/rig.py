@@ -1,7 +1,8 @@
-"""What the fault tests share: one sweep with all it left behind, the command line as a process, another user."""
+"""What the fault tests share: a sweep and all it left behind, commands as processes, what is lost, flipped bytes."""
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import apsw
 import pytest
 
 from recollect import Event, Problem, Session
@@ -177,3 +179,46 @@ def _unsound(store: Path, held: Held, clean: Held | None) -> Iterator[str]:
     yield from (f"doctor: {finding.message}" for finding in doctor(store, []) if finding.level == "problem")
     if clean is not None and held.hashes != clean.hashes:
         yield "other content hashes than a clean store"
+
+
+class Flip(NamedTuple):
+    """One bit of one file of a store, turned over by `apply`; a second time turns it back."""
+
+    path: Path
+    offset: int
+    bit: int
+
+    def apply(self) -> None:
+        with self.path.open("r+b") as file:
+            file.seek(self.offset)
+            (value,) = file.read(1)
+            file.seek(self.offset)
+            file.write(bytes([value ^ 1 << self.bit]))
+
+
+def flip_bytes(folder: Path, seed: int, n: int) -> list[Flip]:
+    """Choose `n` bytes that a store uses, of each of its databases, of its packs and of its other files in turn.
+
+    In databases, these are bytes of pages in use. The store must be closed, its logs empty; nothing is changed yet.
+    """
+    chance = random.Random(seed)
+    groups = [group for group in _used_bytes(folder) if group]
+    flips = []
+    for number in range(n):
+        spans = groups[number % len(groups)]
+        path, start, size = chance.choices(spans, [size for _, _, size in spans])[0]
+        flips.append(Flip(path, start + chance.randrange(size), chance.randrange(8)))
+    return flips
+
+
+def _used_bytes(folder: Path) -> Iterator[list[tuple[Path, int, int]]]:
+    """Groups of (file, offset, bytes)."""
+    for database in sorted(folder.glob("*.db")):
+        connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
+        pages = "SELECT pgoffset, pgsize FROM dbstat WHERE NOT aggregate"
+        yield [(database, *page) for page in connection.execute(pages)]
+        connection.close()
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size]
+    spans = [(path, 0, path.stat().st_size) for path in files]
+    yield [span for span in spans if span[0].suffix == ".pack"]
+    yield [span for span in spans if not {".pack", ".db", ".lock", ".db-wal", ".db-shm"} & {span[0].suffix}]
