@@ -2,6 +2,7 @@
 
 import random
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -23,14 +24,24 @@ _ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Some sweeps of growing sessions on one tape, and what a store must hold in the end."""
+    """Some work of growing sessions on one tape, and what a store must hold in the end."""
 
     tape: Tape
     writers: Writers
     clean: Held
 
 
-def record_sweeps(folder: Path, seed: int, bug: str | None = None) -> Recording:
+Work = Callable[[Path, Writers], None]
+
+
+def sweep_and_grow(store: Path, writers: Writers) -> None:
+    for _ in range(_ROUNDS):
+        writers.write([4] * 6)
+        sweep(store, *writers.roots)
+
+
+def record(folder: Path, seed: int, bug: str | None = None, work: Work = sweep_and_grow) -> Recording:
+    """Tape what some work does to a store."""
     writers = Writers(folder / "home", seed, big_share=0.04)
     store = folder / "store"
     store.mkdir()
@@ -39,9 +50,7 @@ def record_sweeps(folder: Path, seed: int, bug: str | None = None) -> Recording:
         _note_what_is_acknowledged(patch, tape)
         if bug is not None:
             BUGS[bug](patch)
-        for _ in range(_ROUNDS):
-            writers.write([4] * 6)
-            sweep(store, *writers.roots)
+        work(store, writers)
     tape.check()
     writers.finish()
     return Recording(tape, writers, sweep(folder / "clean", *writers.roots))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.power_loss import cut_power, record_sweeps
+from tests.faults.power_loss import cut_power, record
 from tests.faults.rig import IS_SOAK
 
 SEEDS, DISKS = (20, 500) if IS_SOAK else (1, 120)
@@ -13,7 +13,7 @@ SEEDS, DISKS = (20, 500) if IS_SOAK else (1, 120)
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_power_cut_loses_nothing_that_was_acknowledged_or_can_be_read_again(tmp_path: Path, seed: int) -> None:
-    recording = record_sweeps(tmp_path, seed)
+    recording = record(tmp_path, seed)
 
     struck = cut_power(recording, random.Random(seed), DISKS)
 

@@ -13,7 +13,7 @@ from tests.faults.crashes import (
     strike_calls,
     strike_failpoints,
 )
-from tests.faults.power_loss import cut_power, record_sweeps
+from tests.faults.power_loss import cut_power, record
 from tests.faults.rig import Struck, needs_strace
 
 AT_FAILPOINTS = {
@@ -63,7 +63,7 @@ def test_a_kill_at_a_random_instant_finds(tmp_path: Path, bug: str) -> None:
 
 @pytest.mark.parametrize("bug", BY_POWER_LOSS)
 def test_a_power_cut_finds(tmp_path: Path, bug: str) -> None:
-    recording = record_sweeps(tmp_path, 1, bug)
+    recording = record(tmp_path, 1, bug)
 
     struck = cut_power(recording, random.Random(1), 60)
 
