@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from recollect.failpoints import NAMES
 from tests.faults.crashes import CASES, EIO, ENOSPC, KILL, MakeCase, strike_calls, strike_failpoints
 from tests.faults.rig import IS_SOAK, needs_strace, sweep
 
-POINTS = 1_000_000 if IS_SOAK else 5
+POINTS, TIMES = (1_000_000, 1_000_000) if IS_SOAK else (3, 2)
 
 
 @needs_strace
@@ -26,12 +27,12 @@ def test_a_command_struck_at_any_write_is_made_good_by_the_next_sweep(
     assert struck.faults > 0
 
 
-@pytest.mark.parametrize("make", CASES if IS_SOAK else CASES[1:], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
 def test_a_command_killed_at_any_failpoint_is_made_good_by_the_next(tmp_path: Path, make: MakeCase) -> None:
     case = make(tmp_path, None)
     clean = sweep(tmp_path / "clean", *case.writers.roots)
 
-    struck = strike_failpoints(tmp_path, case, POINTS if IS_SOAK else 1, clean)
+    struck = strike_failpoints(tmp_path, case, TIMES, clean, NAMES if IS_SOAK else ["before-memory-commit"])
 
     print(f"{case.name}: killed at {struck.faults} failpoints")
     assert struck.findings == []

@@ -65,6 +65,6 @@ def test_a_kill_at_a_random_instant_finds(tmp_path: Path, bug: str) -> None:
 def test_a_power_cut_finds(tmp_path: Path, bug: str) -> None:
     recording = record(tmp_path, 1, bug)
 
-    struck = cut_power(recording, random.Random(1), 60)
+    struck = cut_power(recording, random.Random(1), 25)
 
     _assert_found(struck, BY_POWER_LOSS[bug])
