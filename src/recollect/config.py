@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from recollect import failpoints
 from recollect.account import AccountRules
 from recollect.adapters import adapters, get_adapter
 from recollect.errors import BadConfig, NotFound, UsageError
@@ -39,6 +40,7 @@ def load_settings(
 ) -> Settings:
     """Read all settings. `roots` are `AGENT=PATH`; they replace that agent's default, and only they are then swept."""
     environment = os.environ if environment is None else environment
+    failpoints.arm(environment.get("RECOLLECT_FAILPOINT", ""))
     told = folder or (Path(environment["RECOLLECT_HOME"]) if environment.get("RECOLLECT_HOME") else None)
     home = told.expanduser().absolute() if told else None
     config_path = (home or _config_folder()) / "config.toml"

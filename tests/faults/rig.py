@@ -1,22 +1,27 @@
-"""What the fault tests share: one sweep with all it left behind, the command line as a process, another user."""
+"""What the fault tests share: a sweep and all it left behind, commands as processes, what is lost, flipped bytes."""
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import apsw
 import pytest
 
 from recollect import Event, Problem, Session
-from recollect.memory import Memory, open_memory
+from recollect.errors import RecollectError
+from recollect.memory import Memory, doctor, open_memory
 from recollect.sweep import SweepReport
+from tests.faults.work import Writers, texts_on_disk
 from tests.logs import AgentLog
 
 NOBODY = 65534
@@ -92,8 +97,10 @@ def scratch() -> Iterator[Path]:
         yield Path(folder)
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "recollect.cli", *arguments]
+def command(*arguments: str, bug: str | None = None) -> list[str]:
+    """The command line, or one with a bug of `broken.py` built in."""
+    program = ["-m", "recollect.cli"] if bug is None else [str(Path(__file__).with_name("broken.py")), bug]
+    return [sys.executable, "-P", *program, *arguments]
 
 
 def as_nobody(arguments: Sequence[str]) -> list[str]:
@@ -133,3 +140,85 @@ def listing(root: Path) -> dict[str, tuple[int, int, int, int, bytes]]:
         content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
         found[str(path)] = (info.st_mode, info.st_ino, info.st_mtime_ns, info.st_ctime_ns, content)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """How often a rig really did harm, and what it found to be wrong after that."""
+
+    faults: int
+    findings: list[str]
+
+    def __add__(self, other: "Struck") -> "Struck":
+        return Struck(self.faults + other.faults, self.findings + other.findings)
+
+
+def examine(store: Path, writers: Writers, clean: Held | None = None, bug: str | None = None) -> list[str]:
+    """Sweep once more, by the same program, and say what the store lacks, has twice or has wrong."""
+    try:
+        if bug is not None:
+            run(command("sweep", *writers.root_flags, bug=bug), store)
+        held = sweep(store, *writers.roots)
+    except RecollectError as error:
+        return [f"unusable: {error.message}"]
+    return [*_differences(held, texts_on_disk(writers.home)), *_unsound(store, held, clean)]
+
+
+def _differences(held: Held, told: Counter[str]) -> Iterator[str]:
+    found = Counter(held.texts)
+    extra = found - told
+    doubled = sum(count for text, count in extra.items() if text in told)
+    for number, name in ((told - found).total(), "lost"), (doubled, "doubled"), (extra.total() - doubled, "wrong"):
+        if number:
+            yield f"{name}: {number} of {told.total()} messages"
+
+
+def _unsound(store: Path, held: Held, clean: Held | None) -> Iterator[str]:
+    yield from (f"wrong: {problem.path}:{problem.line} {problem.reason}" for problem in held.problems)
+    yield from (f"failed: {path} {reason}" for path, reason in held.report.failures)
+    yield from (f"doctor: {finding.message}" for finding in doctor(store, []) if finding.level == "problem")
+    if clean is not None and held.hashes != clean.hashes:
+        yield "other content hashes than a clean store"
+
+
+class Flip(NamedTuple):
+    """One bit of one file of a store, turned over by `apply`; a second time turns it back."""
+
+    path: Path
+    offset: int
+    bit: int
+
+    def apply(self) -> None:
+        with self.path.open("r+b") as file:
+            file.seek(self.offset)
+            (value,) = file.read(1)
+            file.seek(self.offset)
+            file.write(bytes([value ^ 1 << self.bit]))
+
+
+def flip_bytes(folder: Path, seed: int, n: int) -> list[Flip]:
+    """Choose `n` bytes that a store uses, of each of its databases, of its packs and of its other files in turn.
+
+    In databases, these are bytes of pages in use. The store must be closed, its logs empty; nothing is changed yet.
+    """
+    chance = random.Random(seed)
+    groups = [group for group in _used_bytes(folder) if group]
+    flips = []
+    for number in range(n):
+        spans = groups[number % len(groups)]
+        path, start, size = chance.choices(spans, [size for _, _, size in spans])[0]
+        flips.append(Flip(path, start + chance.randrange(size), chance.randrange(8)))
+    return flips
+
+
+def _used_bytes(folder: Path) -> Iterator[list[tuple[Path, int, int]]]:
+    """Groups of (file, offset, bytes)."""
+    for database in sorted(folder.glob("*.db")):
+        connection = apsw.Connection(str(database), flags=apsw.SQLITE_OPEN_READONLY)
+        pages = "SELECT pgoffset, pgsize FROM dbstat WHERE NOT aggregate"
+        yield [(database, *page) for page in connection.execute(pages)]
+        connection.close()
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size]
+    spans = [(path, 0, path.stat().st_size) for path in files]
+    yield [span for span in spans if span[0].suffix == ".pack"]
+    yield [span for span in spans if not {".pack", ".db", ".lock", ".db-wal", ".db-shm"} & {span[0].suffix}]

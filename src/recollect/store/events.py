@@ -189,7 +189,7 @@ class _Frames:
                 return
             yield row
 
-    def _content(self, start: int, _bytes: int, pack_offset: int | None, pack_bytes: int) -> bytes:
+    def _content(self, start: int, length: int, pack_offset: int | None, pack_bytes: int) -> bytes:
         if self._cached[0] != start:
             if pack_offset is None:
                 raw = self._database.value(
@@ -197,17 +197,23 @@ class _Frames:
                 )
             else:
                 raw = self._pack.read(pack_offset, pack_bytes)
-            try:
-                self._cached = (start, decompress(iter((raw,))))
-            except ZstdError:
+            content = _unpacked(raw)
+            if len(content) != length:  # damaged, or another frame lies at its place
                 place = self._pack.path if pack_offset is not None else self._database.path
-                raise StoreDamaged(
-                    f"Payloads are damaged: {place}", "`recollect doctor` says what can be done"
-                ) from None
+                raise StoreDamaged(f"Payloads are damaged: {place}", "`recollect doctor` says what can be done")
+            self._cached = (start, content)
         return self._cached[1]
 
     def close(self) -> None:
         self._pack.close()
+
+
+def _unpacked(raw: bytes) -> bytes:
+    """A frame's content; nothing if it is damaged."""
+    try:
+        return decompress(iter((raw,)))
+    except ZstdError:
+        return b""
 
 
 def _ensure_stream(connection: apsw.Connection, batch: Batch, native_id: str, at_ms: int) -> Stream:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from recollect import failpoints
 from recollect.errors import StoreDamaged
 
 _SYNCS_AT_ONCE = 16
@@ -39,19 +40,22 @@ def append(path: Path, known_bytes: int, frames: Sequence[bytes]) -> None:
     try:
         _cut_to(fd, path, known_bytes)
         _write_all(fd, b"".join(frames))
+        failpoints.hit("after-pack-append")
     finally:
         os.close(fd)
 
 
 def make_durable(paths: Collection[Path]) -> None:
-    """Have the packs' bytes, and their names, on the disk before returning.
+    """Have the packs' bytes, and their names up to the store's folder, on the disk before returning.
 
     All at once: a file system writes many waiting files with one commit of its journal.
     """
-    places = [*paths, *{path.parent for path in paths}]
+    places = [*paths, *{folder for path in paths for folder in path.parents[:3]}]
     if places:
+        failpoints.hit("before-packs-durable")
         with ThreadPoolExecutor(min(len(places), _SYNCS_AT_ONCE)) as pool:
             list(pool.map(_sync, places))
+        failpoints.hit("after-packs-durable")
 
 
 def _cut_to(fd: int, path: Path, known_bytes: int) -> None:

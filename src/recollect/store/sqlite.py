@@ -12,6 +12,7 @@ from typing import Any
 
 import apsw
 
+from recollect import failpoints
 from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, StoreUnwritable
 from recollect.store.locks import write_lock
 
@@ -74,6 +75,8 @@ class Database:
             with self.connection:
                 migration(self.connection)
                 self.connection.pragma("user_version", number)
+                failpoints.hit("before-migration-commit")
+            failpoints.hit("after-migration-commit")
 
     def _is_new(self) -> bool:
         with translated(self.path):
@@ -106,7 +109,9 @@ class Database:
             try:
                 self._check_version()
                 yield self.connection
+                failpoints.hit(f"before-{self.path.stem}-commit")
                 self.connection.execute("COMMIT")
+                failpoints.hit(f"after-{self.path.stem}-commit")
             except BaseException:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
@@ -130,7 +135,9 @@ class Database:
         """Move the write-ahead log into the database and empty it."""
         if not self.read_only:
             with translated(self.path):
+                failpoints.hit(f"before-{self.path.stem}-checkpoint")
                 self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                failpoints.hit(f"after-{self.path.stem}-checkpoint")
 
     def close(self) -> None:
         self.connection.close()

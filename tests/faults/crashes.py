@@ -1,0 +1,235 @@
+"""Three ways of crashing a command: at a random instant, at its failpoints, and at every system call that writes.
+
+Calls are struck by strace. It counts them for each thread of its own, so a number may mean a call of several
+threads; the first of them to get there is struck.
+"""
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from recollect.failpoints import NAMES
+from recollect.memory import open_memory
+from tests.faults.rig import Held, Struck, command, examine, run, sweep
+from tests.faults.work import Writers, texts_on_disk
+
+LONG_AND_SHORT = [1100, 10, 10, 10, 10, 10]  # messages of each session: one does not fit into one batch
+_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+
+# At random instants
+
+
+def kill_at_random(folder: Path, seed: int, kills: int, bug: str | None = None) -> Struck:
+    """Kill so many sweeps of sessions that are being written; each is followed by a whole one and a count."""
+    store, writers = folder / "store", Writers(folder / "home", seed)
+    killer, chance = _Killer(seed), random.Random(seed)
+    findings: list[str] = []
+    while killer.killed < kills and not findings:
+        writers.write(chance.sample(LONG_AND_SHORT, len(LONG_AND_SHORT)))
+        with writers.at_work():
+            killer.strike(command("sweep", *writers.root_flags, bug=bug), store)
+        findings = _count(store, writers, bug)
+    writers.finish()
+    clean = sweep(folder / "clean", *writers.roots)
+    return Struck(killer.killed, findings + examine(store, writers, clean, bug))
+
+
+def _count(store: Path, writers: Writers, bug: str | None) -> list[str]:
+    """Whether a whole sweep gets to as many events as there are messages; reading all of them would take too long."""
+    if bug is not None:
+        run(command("sweep", *writers.root_flags, bug=bug), store)
+    with open_memory(store, writers.roots) as memory:
+        memory.sweep()
+        held = sum(session.event_count for session in memory.sessions())
+    told = texts_on_disk(writers.home).total()
+    return [] if held == told else [f"{held} events of {told} messages"]
+
+
+class _Killer:
+    """Kills commands at random instants of the time one usually takes, which it learns from those that end."""
+
+    def __init__(self, seed: int) -> None:
+        self.killed = 0
+        self._chance = random.Random(seed)
+        self._usual_seconds = 60.0
+
+    def strike(self, arguments: Sequence[str], store: Path) -> None:
+        begun = time.monotonic()
+        if _kill_after(_start(arguments, store), self._usual_seconds * self._chance.uniform(0.3, 1.0)):
+            self.killed += 1
+        else:
+            self._usual_seconds = time.monotonic() - begun
+
+
+def _start(arguments: Sequence[str], store: Path) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"RECOLLECT_HOME": str(store)}
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(arguments, env=environment, stdout=quiet, stderr=quiet, start_new_session=True)
+
+
+def _kill_after(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Let it run for a while; whether there was anything left to kill."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A command to be struck, the store it is run on (none, or a copy of one that is there already), and the judge.
+
+    After each fault `judge` is given the store, the sessions, what a clean store holds, and the bug to be found.
+    """
+
+    name: str
+    words: list[str]
+    writers: Writers
+    template: Path | None = None
+    bug: str | None = None
+    judge: Callable[[Path, Writers, Held | None, str | None], list[str]] = examine
+
+    def prepare(self, store: Path) -> Path:
+        if self.template is not None:
+            shutil.copytree(self.template, store)
+        return store
+
+
+# The commands that are struck. One that is added here is put through every rig.
+
+MakeCase = Callable[[Path, str | None], Case]
+
+
+def first_sweep(folder: Path, bug: str | None) -> Case:
+    """All sessions are new; there is no store yet."""
+    writers = Writers(folder / "home", seed=3)
+    writers.write(LONG_AND_SHORT)
+    writers.finish()
+    return Case("first sweep", ["sweep", *writers.root_flags], writers, bug=bug)
+
+
+def second_sweep(folder: Path, bug: str | None) -> Case:
+    """Sessions have grown, some of them where a line was torn."""
+    writers = Writers(folder / "home", seed=4, big_share=0.1)
+    writers.write([30] * 6)
+    sweep(folder / "template", *writers.roots)
+    writers.write([5] * 6)
+    writers.finish()
+    return Case("second sweep", ["sweep", *writers.root_flags], writers, folder / "template", bug)
+
+
+CASES: tuple[MakeCase, ...] = (first_sweep, second_sweep)
+
+
+# At failpoints
+
+
+def strike_failpoints(
+    folder: Path, case: Case, most: int, clean: Held | None = None, names: Sequence[str] = NAMES
+) -> Struck:
+    """Kill the command at each failpoint, the first, second … time it comes there, but at most so often.
+
+    Without a clean store to compare with, the agents go on writing after each kill.
+    """
+    struck = Struck(0, [])
+    for name in names:
+        for nth in range(1, most + 1):
+            one = _kill_at(folder / f"{name}-{nth}", case, f"{name}:kill:{nth}", clean)
+            if not one.faults:
+                break  # it does not come there so often
+            struck += one
+    return struck
+
+
+def _kill_at(folder: Path, case: Case, failpoint: str, clean: Held | None) -> Struck:
+    folder.mkdir()
+    store = case.prepare(folder / "store")
+    done = run(["env", f"RECOLLECT_FAILPOINT={failpoint}", *command(*case.words, bug=case.bug)], store)
+    if clean is None:
+        case.writers.write([3] * 6)
+        case.writers.finish()
+    findings = case.judge(store, case.writers, clean, case.bug)
+    shutil.rmtree(folder)
+    return Struck(int(done.returncode in _KILLED), [f"{case.name}, {failpoint}: {finding}" for finding in findings])
+
+
+# At every call
+
+
+class Point(NamedTuple):
+    """The nth call of a name that one thread makes."""
+
+    call: str
+    number: int
+
+
+WRITES = ("pwrite64", "write", "fsync", "fdatasync", "ftruncate", "unlink", "rename", "mkdir", "openat")
+KILL, EIO, ENOSPC = "SIGKILL", "EIO", "ENOSPC"
+# A full disk has no room for names and bytes, but lets what is there be cut, removed and synced.
+CALLS = {KILL: WRITES, EIO: WRITES, ENOSPC: ("pwrite64", "write", "mkdir", "openat")}
+_CALL = re.compile(r"^(\d+)\s+(\w+)\(")
+
+
+def strike_calls(
+    folder: Path, case: Case, fault: str, most: int, clean: Held | None = None, calls: Sequence[str] = WRITES
+) -> Struck:
+    """Run the command once for every call, or for at most so many of them, and strike it there."""
+    points = _points(folder, case, [call for call in calls if call in CALLS[fault]])
+    some = points[:: max(1, -(-len(points) // most))]
+    struck = Struck(0, [] if some else ["no call to strike"])
+    for point in some:
+        struck += _strike(folder / f"{point.call}-{point.number}", case, point, fault, clean)
+    return struck
+
+
+def _strike(folder: Path, case: Case, point: Point, fault: str, clean: Held | None) -> Struck:
+    folder.mkdir()
+    store, log = case.prepare(folder / "store"), folder / "calls"
+    action = f"signal={fault}" if fault == KILL else f"error={fault}"
+    done = _traced(case, store, log, ["-e", f"inject={point.call}:{action}:when={point.number}"])
+    is_struck = done.returncode in _KILLED if fault == KILL else "(INJECTED)" in log.read_text()
+    said = [] if fault == KILL else _badly_told(done)
+    findings = said + case.judge(store, case.writers, clean, case.bug)
+    shutil.rmtree(folder)
+    return Struck(int(is_struck), [f"{case.name}, {fault} at {point}: {finding}" for finding in findings])
+
+
+def _badly_told(done: subprocess.CompletedProcess[str]) -> list[str]:
+    if done.returncode not in (0, 1) or "Traceback" in done.stderr:
+        return [f"no clear line, exit code {done.returncode}: {done.stderr[-2000:]}"]
+    return []
+
+
+def _points(folder: Path, case: Case, calls: Sequence[str]) -> list[Point]:
+    """Every call of one whole run that writes below its store, in order."""
+    store, log = case.prepare(folder / "probe"), folder / "probe-calls"
+    _traced(case, store, log, [])
+    seen: Counter[tuple[str, str]] = Counter()
+    found: dict[Point, None] = {}
+    for text in log.read_text().splitlines():
+        if (match := _CALL.match(text)) is None:
+            continue
+        thread, name = match.groups()
+        seen[thread, name] += 1
+        is_writing = name != "openat" or "O_CREAT" in text
+        if name in calls and is_writing and str(store) in text:
+            found[Point(name, seen[thread, name])] = None
+    return list(found)
+
+
+def _traced(case: Case, store: Path, log: Path, inject: list[str]) -> subprocess.CompletedProcess[str]:
+    tracing = ["strace", "-f", "-qq", "-y", "-o", str(log), "-e", f"trace={','.join(WRITES)}", *inject]
+    return run([*tracing, *command(*case.words, bug=case.bug)], store)

@@ -1,0 +1,114 @@
+"""Sweeps on a disk that loses power: recorded once, then cut at random instants."""
+
+import random
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.errors import RecollectError
+from recollect.store import Store, open_store, sqlite
+from recollect.store.sessions import SessionFilter, Sessions
+from tests.faults.broken import BUGS
+from tests.faults.rig import Held, Struck, examine, sweep
+from tests.faults.tape import Tape, taped
+from tests.faults.work import Writers
+
+_FAST = Path("/dev/shm")
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Some work of growing sessions on one tape, and what a store must hold in the end."""
+
+    tape: Tape
+    writers: Writers
+    clean: Held
+
+
+Work = Callable[[Path, Writers], None]
+
+
+def sweep_and_grow(store: Path, writers: Writers) -> None:
+    for _ in range(_ROUNDS):
+        writers.write([4] * 6)
+        sweep(store, *writers.roots)
+
+
+def record(folder: Path, seed: int, bug: str | None = None, work: Work = sweep_and_grow) -> Recording:
+    """Tape what some work does to a store."""
+    writers = Writers(folder / "home", seed, big_share=0.04)
+    store = folder / "store"
+    store.mkdir()
+    with pytest.MonkeyPatch.context() as patch, taped(store) as tape:
+        _checkpoint_often(patch)
+        _note_what_is_acknowledged(patch, tape)
+        if bug is not None:
+            BUGS[bug](patch)
+        work(store, writers)
+    tape.check()
+    writers.finish()
+    return Recording(tape, writers, sweep(folder / "clean", *writers.roots))
+
+
+def _checkpoint_often(patch: pytest.MonkeyPatch) -> None:
+    """As in the middle of a long sweep: the log is moved into the database between two commits."""
+    pragmas = tuple((name, 30 if name == "wal_autocheckpoint" else value) for name, value in sqlite._PRAGMAS)
+    patch.setattr(sqlite, "_PRAGMAS", pragmas)
+
+
+def _note_what_is_acknowledged(patch: pytest.MonkeyPatch, tape: Tape) -> None:
+    """Once a session's row is put, it must be there whatever happens."""
+    put = Sessions.put
+
+    def noted(self: Sessions, rows: Any) -> None:
+        put(self, rows)
+        tape.acknowledge({row.session_uid: row.event_count for row, _ in rows})
+
+    patch.setattr(Sessions, "put", noted)
+
+
+def cut_power(recording: Recording, chance: random.Random, disks: int) -> Struck:
+    """Cut the power so often, and look at each disk."""
+    struck = Struck(0, [])
+    for _ in range(disks):
+        cut = chance.randrange(1, len(recording.tape.acts) + 1)
+        with tempfile.TemporaryDirectory(dir=_FAST if _FAST.is_dir() else None) as folder:
+            recording.tape.make_disk(cut, chance, Path(folder))
+            findings = _look(Path(folder), recording, cut)
+        struck += Struck(1, [f"power cut after act {cut}: {finding}" for finding in findings])
+    return struck
+
+
+def _look(store: Path, recording: Recording, cut: int) -> list[str]:
+    try:
+        with open_store(store, create=True) as opened:
+            findings = [*opened.damage(), *_missing(opened, recording.tape.acknowledged(cut)), *_unreadable(opened)]
+    except RecollectError as error:
+        findings = [f"does not open: {error.message}"]
+    return findings + examine(store, recording.writers, recording.clean)
+
+
+def _missing(store: Store, acknowledged: list[dict[str, int]]) -> list[str]:
+    held = {session.session_uid: session.event_count for session in store.sessions.find(SessionFilter())}
+    told = {uid: count for row in acknowledged for uid, count in row.items()}
+    return [f"acknowledged and missing: {uid}" for uid, count in told.items() if held.get(uid, -1) < count]
+
+
+def _unreadable(store: Store) -> list[str]:
+    """Sessions whose payloads are not what their rows say, before any sweep could mend them."""
+    found = []
+    for agent, native_id in store.streams.names():
+        rows = store.events.rows(agent, native_id, ("payload_start", "payload_bytes", "payload_hash"))
+        try:
+            payloads = store.events.iter_payloads(agent, native_id, [row[:2] for row in rows])
+            if [sha256(payload).digest()[:16] for payload in payloads] != [row[2] for row in rows]:
+                found.append(f"payloads are not what was stored: {native_id}")
+        except RecollectError as error:
+            found.append(error.message)
+    return found
