@@ -108,7 +108,7 @@ class _Gate:
         return isinstance(reading, Batch) and not self._is_clear(reading) and not self._is_clear_from_beside(reading)
 
     def _is_clear_from_beside(self, batch: Batch) -> bool:
-        """Whether small files in the folder of a log tell the place: read now for that alone, and later for all else."""
+        """Whether small files in the folder of a log tell the place: read now for that alone, later for all else."""
         if batch.source.path in self._facts:
             return False
         beside = self._facts_beside.pop(Path(batch.source.path).parent, [])
