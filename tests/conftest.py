@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 
 from recollect.memory import Memory, open_memory
+from recollect.redact.marks import KEY_BYTES, KEY_FILE
 
 REPOSITORY = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("RECOLLECT_SHARED", REPOSITORY.parent / "shared"))
@@ -36,9 +37,16 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         yield opened
 
 
+def with_key(folder: Path) -> Path:
+    """The folder of a store to be, with a key that is always the same: stores of the same files are then equal."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (folder / KEY_FILE).write_bytes(bytes(KEY_BYTES))
+    return folder
+
+
 def swept(folder: Path, *roots: str) -> Memory:
     """A store in `folder` with everything below the roots (AGENT=PATH) in it."""
-    opened = open_memory(folder, roots)
+    opened = open_memory(with_key(folder), roots)
     report = opened.sweep()
     assert report.failures == []
     return opened

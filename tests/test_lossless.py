@@ -30,7 +30,7 @@ from recollect.schema import (
     as_json,
 )
 from tests import native_count
-from tests.conftest import SHARED, needs_shared, swept
+from tests.conftest import SHARED, needs_shared, swept, with_key
 from tests.native_count import ASSISTANT, CALL, COUNTERS, NOTICE, RESULT, USER, Count, Told, normal
 
 SAMPLES = Path(recollect.__file__).parent / "samples"
@@ -187,7 +187,7 @@ def test_a_damaged_line_costs_only_its_own_records(root: str, tmp_path: Path) ->
     log.write_bytes(b"\n".join(lines))
     count = COUNTERS[agent](home)
 
-    with open_memory(tmp_path / "store", [f"{agent}={home}"]) as memory:
+    with open_memory(with_key(tmp_path / "store"), [f"{agent}={home}"]) as memory:
         report = memory.sweep()
         found = _Comparison(count, memory)
         problems = memory.problems()
@@ -314,7 +314,7 @@ def test_the_order_in_which_files_arrive_does_not_matter(root: str, tmp_path: Pa
     logs = _logs(Path(path))
     random.Random(_name(root)).shuffle(logs)
 
-    with open_memory(tmp_path / "store", [f"{agent}={tmp_path / 'home'}"]) as memory:
+    with open_memory(with_key(tmp_path / "store"), [f"{agent}={tmp_path / 'home'}"]) as memory:
         for log in sorted(logs, key=_is_no_output):
             _copy(Path(path) / log, tmp_path / "home" / log)
             assert memory.sweep().failures == []
@@ -334,7 +334,7 @@ def test_a_log_that_arrives_after_the_file_that_stood_in_for_it_is_told_once(tmp
     folder, home = GENUINE / GROK_CALC / session, tmp_path / "home"
     below = Path("sessions", Path(GROK_CALC).name, session)
 
-    with open_memory(tmp_path / "store", [f"grok={home}"]) as memory:
+    with open_memory(with_key(tmp_path / "store"), [f"grok={home}"]) as memory:
         for name in ("summary.json", "chat_history.jsonl", "updates.jsonl"):
             _copy(folder / name, home / below / name)
             memory.sweep()
@@ -354,7 +354,7 @@ def test_files_may_grow_in_pieces_of_any_size(root: str, seed: int, tmp_path: Pa
     contents = {log: log.read_bytes() for log in sorted(home.rglob("*.jsonl"))}
     cuts = {log: _cuts(content, chance) for log, content in contents.items()}
 
-    with open_memory(tmp_path / "store", [f"{agent}={home}"]) as memory:
+    with open_memory(with_key(tmp_path / "store"), [f"{agent}={home}"]) as memory:
         for step in range(PIECES):
             for log, content in contents.items():
                 _grow(log, content[: cuts[log][step]], is_first=step == 0)
@@ -492,7 +492,7 @@ def _files_of(folder: str, *native_ids: str) -> list[Path]:
 def _read_sessions(tmp_path: Path, folder: str, *steps: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Session]]:
     """Portrait and sessions of a store that learned of some sessions, step by step."""
     home, agent = tmp_path / "home", _home_of(folder)[0]
-    with open_memory(tmp_path / "store", [f"{agent}={home}"]) as memory:
+    with open_memory(with_key(tmp_path / "store"), [f"{agent}={home}"]) as memory:
         for step in steps:
             for native_id in step:
                 _add_session(folder, native_id, home)
@@ -590,7 +590,7 @@ def test_files_of_parent_and_fork_may_arrive_one_by_one(
     portraits: list[dict[str, Any]] = []
     for steps in ([files], [[file] for file in files]):
         to = tmp_path / f"home{len(portraits)}"
-        with open_memory(tmp_path / f"store{len(portraits)}", [f"{agent}={to}"]) as memory:
+        with open_memory(with_key(tmp_path / f"store{len(portraits)}"), [f"{agent}={to}"]) as memory:
             for step in steps:
                 for file in step:
                     _copy(home / file, to / file)

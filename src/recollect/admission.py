@@ -7,7 +7,7 @@ big files are not kept meanwhile but read again.
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import orjson
 
 from recollect.exclusion import IGNORE_FILE, REPO_SETTINGS, Exclude
 from recollect.ingest import Task
-from recollect.readers import Reading, read_tasks
+from recollect.readers import Reading
 from recollect.repos import Checkouts
 from recollect.store import Store
 from recollect.store.batch import Batch
@@ -31,14 +31,15 @@ _KEPT = ""
 _DEEPEST = 32  # logs may name two sessions as each other's parent
 
 Place = tuple[str, ...]  # host, agent and path of a source
+Read = Callable[[list[Task]], Iterator[Reading]]
 
 
-def admit(store: Store, exclude: Sequence[str], tasks: list[Task]) -> Iterator[Reading]:
+def admit(store: Store, exclude: Sequence[str], tasks: list[Task], read: Read) -> Iterator[Reading]:
     """Read all sources and yield what may be stored, the batches of each source in order."""
-    gate = _Gate(store, exclude, tasks)
-    yield from gate.pass_on(read_tasks(tasks))
+    gate = _Gate(store, exclude, tasks, read)
+    yield from gate.pass_on(read(tasks))
     yield from gate.release()
-    yield from gate.pass_on(read_tasks(gate.to_read_again))
+    yield from gate.pass_on(read(gate.to_read_again))
 
 
 def exclude_of(store: Store, patterns: Sequence[str]) -> Exclude:
@@ -62,8 +63,9 @@ def _is_gone(rule: str) -> bool:
 class _Gate:
     """Judges batches as they come. A verdict is the rule that keeps a session out, `_KEPT`, or None: not known."""
 
-    def __init__(self, store: Store, exclude: Sequence[str], tasks: list[Task]) -> None:
+    def __init__(self, store: Store, exclude: Sequence[str], tasks: list[Task], read: Read) -> None:
         self._store = store
+        self._read = read
         self._facts_beside: dict[Path, list[Task]] = defaultdict(list)
         facts = [task for task in tasks if task.source.is_rewritten and task.row.size <= FACTS_BYTES]
         self._facts = {task.row.path for task in facts}
@@ -112,7 +114,7 @@ class _Gate:
         if batch.source.path in self._facts:
             return False
         beside = self._facts_beside.pop(Path(batch.source.path).parent, [])
-        for reading in read_tasks(beside):
+        for reading in self._read(beside):
             if isinstance(reading, Batch):
                 self._learn(reading)
         return bool(beside) and self._is_clear(batch)

@@ -15,6 +15,7 @@ from typing import Any
 from recollect.account import AccountRules
 from recollect.adapters import adapters, get_adapter
 from recollect.errors import BadConfig, NotFound, UsageError
+from recollect.redact.userrules import RedactionRules
 
 _SECTIONS = ("agents", "capture", "domains", "tasks")
 
@@ -29,6 +30,7 @@ class Settings:
     roots: Mapping[str, tuple[Path, ...]]
     domains: Mapping[str, str] = field(default_factory=dict)
     rules: AccountRules = field(default_factory=AccountRules)
+    redaction: RedactionRules = field(default_factory=RedactionRules)
     exclude: tuple[str, ...] = ()  # patterns of folders and repositories whose sessions are not stored
 
 

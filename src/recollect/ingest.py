@@ -7,7 +7,7 @@ handed over, so that the one writer only appends bytes and inserts rows.
 import dataclasses
 import json
 from collections.abc import Iterator
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 import orjson
@@ -27,7 +27,9 @@ from recollect.adapters.protocol import (
     Source,
     Usage,
 )
-from recollect.schema import HISTORY_LANE, event_uid
+from recollect.protection import protected_json, protected_line, protected_names, without_parts
+from recollect.redact.redactor import Redactor
+from recollect.schema import HISTORY_LANE, name_half
 from recollect.store.batch import (
     IS_ERROR,
     IS_PROVISIONAL,
@@ -39,7 +41,6 @@ from recollect.store.batch import (
     ProblemRow,
     SourceRow,
     StreamBatch,
-    UsageRow,
     compress,
 )
 from recollect.store.events import merge_infos, second_uid
@@ -53,12 +54,12 @@ class Task(NamedTuple):
     has_cursor: bool
 
 
-def read_batches(adapter: Adapter, task: Task) -> Iterator[Batch]:
+def read_batches(adapter: Adapter, task: Task, redactor: Redactor) -> Iterator[Batch]:
     """Yield what is new in a source, cut at the adapter's checkpoints.
 
     Only the last batch has the file's signature: until it is stored, the file counts as changed.
     """
-    builder = _Builder(adapter.agent, adapter.version)
+    builder = _Builder(adapter.agent, adapter.version, redactor)
     waiting: Batch | None = None
     for record in adapter.read(task.source, _cursor(task)):
         if isinstance(record, Checkpoint):
@@ -85,9 +86,10 @@ def _cursor(task: Task) -> Cursor | None:
 class _Builder:
     """Collects the records between two checkpoints."""
 
-    def __init__(self, agent: str, reader: int) -> None:
+    def __init__(self, agent: str, reader: int, redactor: Redactor) -> None:
         self._agent = agent
         self._reader = reader
+        self._redactor = redactor
         self._add = {
             EventRecord: self._add_event,
             SessionInfo: self._add_info,
@@ -101,7 +103,7 @@ class _Builder:
     def _clear(self) -> None:
         self._streams: dict[str, _Stream] = {}
         self._infos: dict[str, dict[str, Any]] = {}
-        self._usage: list[UsageRow] = []
+        self._usage: list[tuple[Any, ...]] = []
         self._cost_totals: list[CostTotalRow] = []
         self._problems: list[ProblemRow] = []
         self._skipped: dict[str, int] = {}
@@ -113,12 +115,12 @@ class _Builder:
         stream = self._streams.get(event.native_session_id)
         if stream is None:
             stream = self._streams[event.native_session_id] = _Stream(
-                self._agent, event.native_session_id, self._reader
+                self._agent, event.native_session_id, self._reader, self._redactor
             )
         stream.add(event)
 
     def _add_usage(self, usage: Usage) -> None:
-        row = UsageRow(
+        row = (
             usage.native_session_id,
             usage.usage_id,
             usage.ts_ms,
@@ -138,7 +140,8 @@ class _Builder:
         self._cost_totals.append(CostTotalRow(total.native_session_id, total.ledger, total.usd, total.ts_ms))
 
     def _add_bad_line(self, bad: BadLine) -> None:
-        self._problems.append(ProblemRow(bad.line, bad.offset, bad.reason, bad.raw))
+        raw = protected_line(self._redactor, bad.raw)
+        self._problems.append(ProblemRow(bad.line, bad.offset, bad.reason, raw))
 
     def _add_skipped(self, skipped: Skipped) -> None:
         self._skipped[skipped.native_type] = self._skipped.get(skipped.native_type, 0) + skipped.count
@@ -156,20 +159,22 @@ class _Builder:
     def take(self, checkpoint: Checkpoint, row: SourceRow) -> Batch:
         """The batch up to a checkpoint; the builder starts anew."""
         cursor = checkpoint.cursor
-        state = encode(cursor.state)
+        told = [encode(cursor.state), *(encode(info) for info in self._infos.values())]
+        state, *infos = protected_json(self._redactor, told)
         if len(state) > STATE_LIMIT_BYTES:
             raise AssertionError(f"adapter state of {len(state)} bytes: {row.agent}")
         source = row._replace(reader=self._reader, state=state.decode(), head=cursor.head, tail=cursor.tail)
         batch = Batch(
             source=source._replace(offset=cursor.offset, line=cursor.line),
             streams=[stream.finish() for stream in self._streams.values()],
-            infos={native_id: encode(info).decode() for native_id, info in self._infos.items()},
+            infos={native_id: info.decode() for native_id, info in zip(self._infos, infos, strict=True)},
             usage=self._usage,
             cost_totals=self._cost_totals,
             problems=self._problems,
             skipped=self._skipped,
             lines=checkpoint.lines,
             bytes=checkpoint.bytes,
+            redacted_with=self._redactor.version,
         )
         self._clear()
         return batch
@@ -177,42 +182,51 @@ class _Builder:
 
 _NO_FACTS = frozenset({"native_session_id", "title", "title_rank"})
 _INFO_FIELDS = tuple(item.name for item in dataclasses.fields(SessionInfo) if item.name not in _NO_FACTS)
-_FLAGS = EventRow._fields.index("flags")
-_HASH = EventRow._fields.index("payload_hash")
+_place = EventRow._fields.index
+_FLAGS, _SUMMARY = _place("flags"), _place("summary")
+_COPY_KEY, _RETRY_KEY = _place("copy_key"), _place("retry_key")
+_NATIVE_ID, _TOOL, _CALL_ID = _place("native_id"), _place("tool"), _place("call_id")
+_METADATA = -1  # the last of a row, and of its second half
 
 
 class _Stream:
-    """The new events of one session, and their payloads one after another."""
+    """The new events of one session, and their payloads one after another.
 
-    def __init__(self, agent: str, native_id: str, reader: int) -> None:
+    A row is made in two halves: between them stand its payload's place and hash, known when secrets are out of it.
+    """
+
+    def __init__(self, agent: str, native_id: str, reader: int, redactor: Redactor) -> None:
         self._agent = agent
         self._native_id = native_id
+        self._session_half = name_half(agent, native_id)
         self._reader = reader
-        self._rows: dict[bytes, tuple[Any, ...]] = {}
+        self._redactor = redactor
+        self._numbers: dict[bytes, int] = {}
+        self._heads: list[tuple[Any, ...]] = []
+        self._tails: list[tuple[Any, ...]] = []
+        self._payloads: list[bytes] = []
         self._first_blocks: dict[str, bytes] = {}
         self._last: tuple[str, int, bytes] = ("", 0, b"")
-        self._payloads: list[bytes] = []
-        self._bytes = 0
 
     def add(self, event: EventRecord) -> None:
         native_id, block = event.native_id, event.block
-        uid = event_uid(self._agent, self._native_id, native_id, block)
+        half = name_half(self._agent, f"{native_id}\x1f{block}")
+        uid = self._session_half + half
         parent = self._parent(native_id, block, event.parent_native_id)
         self._last = (native_id, block, uid)
         if block == 0:
             self._first_blocks[native_id] = uid
         payload = encode(event.payload)
-        payload_hash = sha256(payload).digest()[:16]  # most processors have instructions for it
-        known = self._rows.get(uid)
-        if known is not None and not known[_FLAGS] & IS_PROVISIONAL:
-            if known[_HASH] == payload_hash or event.is_provisional:
+        number = self._numbers.get(uid)
+        if number is not None and not self._heads[number][_FLAGS] & IS_PROVISIONAL:
+            if event.is_provisional or payload == self._payloads[number]:
                 return
-            uid = second_uid(uid, payload_hash)
-            known = self._rows.get(uid)
-            if known is not None:
+            uid = second_uid(uid, self._hash(payload))
+            if uid in self._numbers:
                 return
-        self._rows[uid] = (
-            len(self._rows) if known is None else known[0],
+            number = None
+        head = (
+            len(self._heads) if number is None else number,
             uid,
             parent,
             event.lane,
@@ -224,13 +238,12 @@ class _Stream:
             event.tool,
             event.call_id,
             event.status,
-            _flags(event),
-            self._copy_key(event),
+            _flags(event) if event.is_error or event.is_retry or event.is_provisional else 0,
+            self._copy_key(event, half),
             bytes.fromhex(event.retry_key) if event.retry_key else None,
             event.summary,
-            self._bytes,
-            len(payload),
-            payload_hash,
+        )
+        tail = (
             event.model,
             event.provider,
             event.content_type,
@@ -239,8 +252,22 @@ class _Stream:
             self._reader,
             encode(event.metadata).decode() if event.metadata else None,
         )
+        self._keep(number, uid, head, tail, payload)
+
+    def _keep(
+        self, number: int | None, uid: bytes, head: tuple[Any, ...], tail: tuple[Any, ...], payload: bytes
+    ) -> None:
+        if number is not None:
+            self._heads[number], self._tails[number], self._payloads[number] = head, tail, payload
+            return
+        self._numbers[uid] = len(self._heads)
+        self._heads.append(head)
+        self._tails.append(tail)
         self._payloads.append(payload)
-        self._bytes += len(payload)
+
+    def _hash(self, payload: bytes) -> bytes:
+        """The hash of a payload as it will be stored."""
+        return _hash(self._redactor.payloads([payload]).get(0, payload))
 
     def _parent(self, native_id: str, block: int, parent: str | None) -> bytes | None:
         last_id, last_block, last_uid = self._last
@@ -248,17 +275,56 @@ class _Stream:
             return last_uid  # a further block of the same record
         if parent is None:
             return None
-        return self._first_blocks.get(parent) or event_uid(self._agent, self._native_id, parent)
+        return self._first_blocks.get(parent) or self._session_half + name_half(self._agent, f"{parent}\x1f0")
 
-    def _copy_key(self, event: EventRecord) -> int | None:
+    def _copy_key(self, event: EventRecord, half: bytes) -> int | None:
+        """What the record's copies in other sessions have too."""
         if event.is_provisional or event.lane == HISTORY_LANE:
             return None
-        key = f"{self._agent}\x1f{event.copy_key or event.native_id}\x1f{event.block}"
-        return int.from_bytes(blake2b(key.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True)
+        if event.copy_key:
+            half = name_half(self._agent, f"{event.copy_key}\x1f{event.block}")
+        return _number(half)
 
     def finish(self) -> StreamBatch:
-        rows = list(self._rows.values())
+        self._redact()
+        rows = []
+        start = 0
+        for head, tail, payload in zip(self._heads, self._tails, self._payloads, strict=True):
+            rows.append((*head, start, len(payload), _hash(payload), *tail))
+            start += len(payload)
         return StreamBatch(self._native_id, rows, compress(b"".join(self._payloads)))
+
+    def _redact(self) -> None:
+        for number, content in self._redactor.payloads(self._payloads).items():
+            secrets = self._redactor.secrets_of(self._payloads[number])
+            self._payloads[number] = content
+            self._heads[number] = _without_secrets(self._redactor, self._heads[number], secrets)
+        names = [
+            f"{head[_SUMMARY]}\n{head[_NATIVE_ID]}\n{head[_TOOL]}\n{head[_CALL_ID]}\n{tail[_METADATA]}"
+            for head, tail in zip(self._heads, self._tails, strict=True)
+        ]
+        for number in self._redactor.suspects(names):
+            self._heads[number] = protected_names(self._redactor, self._heads[number])
+            self._tails[number] = protected_names(self._redactor, self._tails[number])
+
+
+def _without_secrets(redactor: Redactor, head: tuple[Any, ...], secrets: list[str]) -> tuple[Any, ...]:
+    """The first half of a row whose payload held secrets: hashes of them are keyed, pieces of them cut out."""
+    row = list(head)
+    row[_SUMMARY] = without_parts(redactor.text(row[_SUMMARY]), secrets)
+    if row[_RETRY_KEY] is not None:
+        row[_RETRY_KEY] = redactor.keyed(row[_RETRY_KEY])
+    if row[_COPY_KEY] is not None:
+        row[_COPY_KEY] = _number(redactor.keyed(row[_COPY_KEY].to_bytes(8, "big", signed=True)))
+    return tuple(row)
+
+
+def _number(half: bytes) -> int:
+    return int.from_bytes(half, "big", signed=True)
+
+
+def _hash(payload: bytes) -> bytes:
+    return sha256(payload).digest()[:16]  # most processors have instructions for it
 
 
 def _flags(event: EventRecord) -> int:

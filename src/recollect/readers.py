@@ -18,6 +18,8 @@ from typing import NamedTuple
 from recollect.adapters import get_adapter
 from recollect.errors import RecollectError
 from recollect.ingest import Task, read_batches, unsettled
+from recollect.protection import Protection
+from recollect.redact.redactor import Redactor
 from recollect.store.batch import Batch
 
 WORKER_BYTES = 8 * 1024 * 1024  # below this much to read, starting processes costs more than it gains
@@ -38,20 +40,28 @@ class Finished(NamedTuple):
 Reading = Batch | Failure | Finished
 
 
-def read_tasks(tasks: list[Task]) -> Iterator[Reading]:
+def read_tasks(tasks: list[Task], protection: Protection) -> Iterator[Reading]:
     """Read all sources, with processes if there is much to read; batches of one source stay in order."""
     if sum(task.row.size - task.row.offset for task in tasks) < WORKER_BYTES or _processors() == 1:
-        return (reading for task in tasks for reading in _read_task(task))
-    return _read_in_processes(sorted(tasks, key=lambda task: -task.row.size))
+        return _read_here(tasks, protection)
+    return _read_in_processes(sorted(tasks, key=lambda task: -task.row.size), protection)
 
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _read_task(task: Task) -> Iterator[Reading]:
+def _read_here(tasks: list[Task], protection: Protection) -> Iterator[Reading]:
+    if not tasks:
+        return
+    redactor = protection.redactor()
+    for task in tasks:
+        yield from _read_task(task, redactor)
+
+
+def _read_task(task: Task, redactor: Redactor) -> Iterator[Reading]:
     try:
-        yield from read_batches(get_adapter(task.source.agent), task)
+        yield from read_batches(get_adapter(task.source.agent), task, redactor)
         yield Finished(task)
     except RecollectError as error:
         yield Failure(task, error.message)
@@ -60,8 +70,8 @@ def _read_task(task: Task) -> Iterator[Reading]:
         yield Failure(task._replace(row=unsettled(task.row)), f"{type(error).__name__}: {error}"[:500])
 
 
-def _read_in_processes(tasks: list[Task]) -> Iterator[Reading]:
-    crew = _Crew(tasks)
+def _read_in_processes(tasks: list[Task], protection: Protection) -> Iterator[Reading]:
+    crew = _Crew(tasks, protection)
     count = min(_processors(), len(tasks))
     for _ in range(count):
         threading.Thread(target=crew.drive, daemon=True).start()
@@ -79,8 +89,9 @@ def _read_in_processes(tasks: list[Task]) -> Iterator[Reading]:
 class _Crew:
     """Threads that each feed one process task by task and pass on what it reads."""
 
-    def __init__(self, tasks: list[Task]) -> None:
+    def __init__(self, tasks: list[Task], protection: Protection) -> None:
         self._waiting = iter(tasks)
+        self._protection = protection
         self._lock = threading.Lock()
         # Not a bounded Queue: an interrupt while waiting for one breaks its lock.
         self._results: SimpleQueue[Reading | None] = SimpleQueue()
@@ -99,6 +110,7 @@ class _Crew:
             task = self._next_task()
             while task is not None:
                 with _process() as connection:
+                    connection.send(self._protection)
                     task = self._drive_process(connection, task)
         finally:
             self._put(None)
@@ -148,6 +160,7 @@ def _process() -> Iterator[Connection]:
 def serve(connection: Connection) -> None:
     """Read what is asked for until the other side hangs up."""
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        redactor = connection.recv().redactor()
         while True:
-            for reading in _read_task(connection.recv()):
+            for reading in _read_task(connection.recv(), redactor):
                 connection.send(reading)

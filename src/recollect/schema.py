@@ -75,9 +75,16 @@ def session_uid(agent: str, native_session_id: str) -> str:
 
 
 def event_uid(agent: str, native_session_id: str, native_id: str, block: int = 0) -> bytes:
-    """The name by which everything cites an event: never made from content, path or arrival."""
-    key = f"{agent}\x1f{native_session_id}\x1f{native_id}\x1f{block}"
-    return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    """The name by which everything cites an event: never made from content, path or arrival.
+
+    One half names the session, so that its events lie side by side in an index; the other one the record,
+    so that copies of it in other sessions are known by it.
+    """
+    return name_half(agent, native_session_id) + name_half(agent, f"{native_id}\x1f{block}")
+
+
+def name_half(agent: str, name: str) -> bytes:
+    return hashlib.blake2b(f"{agent}\x1f{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 @dataclass(frozen=True, slots=True)

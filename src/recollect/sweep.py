@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import orjson
 
@@ -12,7 +13,8 @@ from recollect.admission import admit, reconsider
 from recollect.config import Settings
 from recollect.discovery import Found, find_changes
 from recollect.lineage import mark_copies
-from recollect.readers import Failure, Finished, Reading
+from recollect.protection import Protection
+from recollect.readers import Failure, Finished, Reading, read_tasks
 from recollect.removal import finish_forgetting
 from recollect.repos import name_repos
 from recollect.store import Store
@@ -76,9 +78,9 @@ def _note_files(store: Store, found: Found) -> None:
 
 
 def _ingest(store: Store, settings: Settings, found: Found, report: SweepReport, progress: Progress) -> None:
-    total = sum(task.row.size - task.row.offset for task in found.tasks)
-    done = 0
-    for group in _grouped(admit(store, settings.exclude, found.tasks)):
+    done, total = 0, sum(task.row.size - task.row.offset for task in found.tasks)
+    read = partial(read_tasks, protection=Protection(store.folder, settings.redaction))
+    for group in _grouped(admit(store, settings.exclude, found.tasks, read)):
         batches = [reading for reading in group if isinstance(reading, Batch)]
         if batches:
             written = store.events.put(batches, store.sources.save)

@@ -30,7 +30,7 @@ from typing import Any
 import pytest
 
 from recollect.memory import Memory, open_memory
-from tests.conftest import SHARED
+from tests.conftest import SHARED, with_key
 
 SCRIPTS = SHARED / "agents"
 PATIENCE_S = 60
@@ -151,7 +151,7 @@ class Run:
         return f"{self.real.agent}={Path(self.folder) / 'home' / f'.{self.real.agent}'}"
 
     def open(self, store: str) -> Memory:
-        return open_memory(Path(self.folder) / store, [self.root])
+        return open_memory(with_key(Path(self.folder) / store), [self.root])
 
 
 @contextmanager

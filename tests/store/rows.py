@@ -9,6 +9,8 @@ import orjson
 
 from recollect.adapters.protocol import Checkpoint, Cursor, EventRecord, Record, Source
 from recollect.ingest import Task, read_batches
+from recollect.redact.redactor import Redactor
+from recollect.redact.userrules import RedactionRules
 from recollect.schema import USER_MSG
 from recollect.store import Store, open_store
 from recollect.store.batch import Batch, SourceRow
@@ -32,10 +34,13 @@ class _Teller(ScriptedAdapter):
         yield Checkpoint(Cursor(offset=self.offset), 1, self.offset)
 
 
+_REDACTOR = Redactor(RedactionRules(), b"k" * 32)
+
+
 def batch_of(records: list[Record], *, offset: int = 0, reader: int = 1) -> Batch:
     """One batch of a source that was read up to `offset`."""
     row = SourceRow("host", AGENT, str(_FILE.path), "log", 100, 1, 1, 1, reader, 0, 0, "", "", "{}")
-    (found,) = read_batches(_Teller(records, offset, reader), Task(_FILE, row, has_cursor=False))
+    (found,) = read_batches(_Teller(records, offset, reader), Task(_FILE, row, has_cursor=False), _REDACTOR)
     return found
 
 

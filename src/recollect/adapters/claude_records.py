@@ -7,6 +7,7 @@ here are never built, which is what makes the bulk of a log (wire requests, twin
 import json
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -175,8 +176,9 @@ def message_of(line: Line) -> Message:
     return line.message if line.message.__class__ is Message else _NO_MESSAGE
 
 
+@lru_cache(maxsize=1)  # asked for the event and for the account, record after record the same
 def parse_usage(raw: bytes) -> dict[str, Any]:
-    """The tokens a message tells; what is no object tells none."""
+    """The tokens a message tells; what is no object tells none. Not to be changed: it is shared."""
     try:
         told = orjson.loads(raw)
     except orjson.JSONDecodeError:

@@ -10,6 +10,7 @@ from zstandard import ZstdError
 
 from recollect.clock import now_ms
 from recollect.errors import StoreDamaged
+from recollect.redact.marks import OLDER, SAME, compare_versions
 from recollect.store import packs
 from recollect.store.batch import (
     IS_PROVISIONAL,
@@ -36,6 +37,7 @@ class Stream(NamedTuple):
     stream_bytes: int
     pack_generation: int
     pack_bytes: int
+    redacted_with: str | None
 
 
 class Stored(NamedTuple):
@@ -70,8 +72,8 @@ class Events:
             for batch in batches:
                 source = save_source(connection, batch)
                 for stream_batch in batch.streams:
-                    stream = _ensure_stream(connection, batch.source.agent, stream_batch.native_id, begun_ms)
-                    new, replaced = self._put_stream(connection, batch.source.agent, stream, stream_batch)
+                    stream = _ensure_stream(connection, batch, stream_batch.native_id, begun_ms)
+                    new, replaced = self._put_stream(connection, batch, stream, stream_batch)
                     connection.execute("INSERT OR IGNORE INTO stream_sources VALUES (?, ?)", (stream.id, source))
                     written = Written(written.events_new + new, written.events_replaced + replaced)
                 _put_usage(connection, batch, begun_ms)
@@ -80,15 +82,18 @@ class Events:
         return written
 
     def _put_stream(
-        self, connection: apsw.Connection, agent: str, stream: Stream, batch: StreamBatch
+        self, connection: apsw.Connection, batch: Batch, stream: Stream, told: StreamBatch
     ) -> tuple[int, int]:
-        fresh, replacing = (batch.rows, []) if stream.next_seq == 1 else _sort_out(connection, batch.rows)
-        rows, frames = [*fresh, *replacing], batch.frames
+        fresh, replacing = told.rows, list[tuple[Any, ...]]()
+        if stream.next_seq > 1:
+            rules = compare_versions(stream.redacted_with or "0", batch.redacted_with)
+            fresh, replacing = _sort_out(connection, told.rows, rules)
+        rows, frames = [*fresh, *replacing], told.frames
         if not rows:
             return 0, 0
-        if len(rows) < len(batch.rows):
-            rows, frames = _repacked(batch, rows)
-        self._append(connection, agent, batch.native_id, stream, frames)
+        if len(rows) < len(told.rows):
+            rows, frames = _repacked(told, rows)
+        self._append(connection, batch.source.agent, told.native_id, stream, frames)
         insert = _INSERT_EVENTS.format(stream=stream.id, seq=stream.next_seq, start=stream.stream_bytes)
         connection.executemany(insert, rows[: len(fresh)])
         if replacing:
@@ -205,16 +210,16 @@ class _Frames:
         self._pack.close()
 
 
-def _ensure_stream(connection: apsw.Connection, agent: str, native_id: str, at_ms: int) -> Stream:
-    select = (
-        "SELECT id, next_seq, stream_bytes, pack_generation, pack_bytes FROM streams WHERE agent = ? AND native_id = ?"
-    )
+def _ensure_stream(connection: apsw.Connection, batch: Batch, native_id: str, at_ms: int) -> Stream:
+    agent, rules = batch.source.agent, batch.redacted_with
+    select = f"SELECT {', '.join(Stream._fields)} FROM streams WHERE agent = ? AND native_id = ?"
     for row in connection.execute(select, (agent, native_id)):
         return Stream(*row)
     connection.execute(
-        "INSERT INTO streams (agent, native_id, discovered_ms) VALUES (?, ?, ?)", (agent, native_id, at_ms)
+        "INSERT INTO streams (agent, native_id, discovered_ms, redacted_with) VALUES (?, ?, ?, ?)",
+        (agent, native_id, at_ms, rules),
     )
-    return Stream(connection.last_insert_rowid(), 1, 0, 1, 0)
+    return Stream(connection.last_insert_rowid(), 1, 0, 1, 0, rules)
 
 
 # What only the writer knows stands in the text of a statement, so that it takes rows as a reader made them.
@@ -230,9 +235,13 @@ _REPLACE_EVENT = (
 
 
 def _sort_out(
-    connection: apsw.Connection, rows: list[tuple[Any, ...]]
+    connection: apsw.Connection, rows: list[tuple[Any, ...]], rules: str
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Tell new events from those already held, and from those that replace what is held."""
+    """Tell new events from those already held, and from those that replace what is held.
+
+    `rules` says how those that redacted what is held compare with the rows': only with the same ones does
+    other content mean another event; newer ones replace what older ones left.
+    """
     known = _find_stored(connection, [row[_UID] for row in rows])
     if not known:
         return rows, []
@@ -244,7 +253,11 @@ def _sort_out(
             fresh.append(row._replace(seq=len(fresh)))
         elif stored.reader < row.reader or (stored.flags & IS_PROVISIONAL and _differs(stored, row)):
             replacing.append(row)
-        elif stored.payload_hash != row.payload_hash and not row.flags & IS_PROVISIONAL:
+        elif stored.payload_hash == row.payload_hash or row.flags & IS_PROVISIONAL:
+            continue
+        elif rules == OLDER:
+            replacing.append(row)
+        elif rules == SAME:
             uid = second_uid(row.event_uid, row.payload_hash)
             fresh += [] if _find_stored(connection, [uid]) else [row._replace(event_uid=uid, seq=len(fresh))]
     return fresh, replacing
@@ -256,7 +269,8 @@ def _differs(stored: Stored, row: EventRow) -> bool:
 
 def second_uid(event_uid: bytes, payload_hash: bytes) -> bytes:
     """The name of a record that has the id of another in its session but other content: both are kept."""
-    return bytes(a ^ b for a, b in zip(event_uid, payload_hash, strict=True))
+    half = int.from_bytes(event_uid[8:]) ^ int.from_bytes(payload_hash[:8])
+    return event_uid[:8] + half.to_bytes(8)
 
 
 def _find_stored(connection: apsw.Connection, uids: list[bytes]) -> dict[bytes, Stored]:
@@ -287,13 +301,13 @@ _LARGER = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_to
 
 def _put_usage(connection: apsw.Connection, batch: Batch, at_ms: int) -> None:
     agent = batch.source.agent
-    told = {row.native_id for row in batch.usage} | {row.native_id for row in batch.cost_totals}
-    streams = {native_id: _ensure_stream(connection, agent, native_id, at_ms).id for native_id in told}
+    told = {row[0] for row in batch.usage} | {row.native_id for row in batch.cost_totals}
+    streams = {native_id: _ensure_stream(connection, batch, native_id, at_ms).id for native_id in told}
     larger = ", ".join(f"{name} = max({name}, excluded.{name})" for name in _LARGER)
     connection.executemany(
         "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO UPDATE SET"
         f" {larger}, usd = coalesce(excluded.usd, usd), model = coalesce(excluded.model, model)",
-        ((streams[row.native_id], *row[1:]) for row in batch.usage),
+        ((streams[row[0]], *row[1:]) for row in batch.usage),
     )
     connection.executemany(
         "INSERT OR IGNORE INTO cost_totals VALUES (?, ?, ?, ?)",

@@ -140,6 +140,11 @@ _CACHE_1 = (
     )""",
 )
 
+_CACHE_2 = (
+    # The version of the rules that everything held of a session was redacted with, at least; NULL: with none.
+    "ALTER TABLE streams ADD COLUMN redacted_with TEXT",
+)
+
 _MEMORY_1 = (
     """CREATE TABLE sessions (
         agent TEXT NOT NULL,
@@ -255,6 +260,10 @@ def m001_cache(connection: apsw.Connection) -> None:
     _run(connection, _CACHE_1)
 
 
+def m002_cache(connection: apsw.Connection) -> None:
+    _run(connection, _CACHE_2)
+
+
 def m001_memory(connection: apsw.Connection) -> None:
     _run(connection, _MEMORY_1)
 
@@ -267,5 +276,5 @@ def m003_memory(connection: apsw.Connection) -> None:
     _run(connection, _FORGETTING)
 
 
-CACHE = (m001_cache,)
+CACHE = (m001_cache, m002_cache)
 MEMORY = (m001_memory, m002_memory, m003_memory)

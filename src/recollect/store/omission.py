@@ -1,6 +1,7 @@
 """Batches without the sessions that must not be stored."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from recollect.store.batch import Batch, EventRow, ProblemRow, StreamBatch, compress, decompress
@@ -9,7 +10,7 @@ from recollect.store.batch import Batch, EventRow, ProblemRow, StreamBatch, comp
 def sessions_of(batch: Batch) -> set[str]:
     """Every session a batch tells anything of, by native id."""
     told = {stream.native_id for stream in batch.streams} | set(batch.infos)
-    return told | {row.native_id for row in batch.usage} | {row.native_id for row in batch.cost_totals}
+    return told | {row[0] for row in batch.usage} | {row.native_id for row in batch.cost_totals}
 
 
 def leave_out(batch: Batch, sessions: Collection[str], reason: str) -> Batch:
@@ -22,16 +23,15 @@ def leave_out(batch: Batch, sessions: Collection[str], reason: str) -> Batch:
         return batch
     streams = [stream for stream in batch.streams if stream.native_id not in sessions]
     left_out = batch.events - sum(len(stream.rows) for stream in streams)
-    return Batch(
+    return replace(
+        batch,
         source=batch.source._replace(offset=0, line=0, head="", tail="", state="{}"),
         streams=streams,
         infos={name: info for name, info in batch.infos.items() if name not in sessions},
-        usage=[row for row in batch.usage if row.native_id not in sessions],
+        usage=[row for row in batch.usage if row[0] not in sessions],
         cost_totals=[row for row in batch.cost_totals if row.native_id not in sessions],
         problems=without_text(batch.problems),
         skipped=_counted(batch.skipped, reason, left_out),
-        lines=batch.lines,
-        bytes=batch.bytes,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
-from recollect.schema import FILES_LANE, HISTORY_LANE, STAND_IN_LANE
+from recollect.schema import FILES_LANE, HISTORY_LANE, LIFECYCLE, STAND_IN_LANE, USER_MSG
 from recollect.store import packs
 from recollect.store.batch import IS_ABANDONED, IS_RETRY
 from recollect.store.sqlite import Database
@@ -42,11 +42,10 @@ class EventMark(NamedTuple):
     role: str | None
     tool: str | None
     call_id: str | None
-    status: str | None
     flags: int
     copy_of: bytes | None
     retry_key: bytes | None
-    summary: str
+    summary: str  # of requests, notices and commits only: the others are long and nobody asks
     payload_hash: bytes
     model: str | None
     metadata: str | None
@@ -100,7 +99,11 @@ _STAND_INS = (
     (f"'{HISTORY_LANE}'", f"= '{STAND_IN_LANE}'"),
 )
 _STREAMS_AT_ONCE = 50  # others wait to write meanwhile
-_MARK_COLUMNS = ", ".join("coalesce(base_kind, kind)" if name == "base_kind" else name for name in EventMark._fields)
+_MARK_SQL = {
+    "base_kind": "coalesce(base_kind, kind)",
+    "summary": f"iif(kind IN ('{USER_MSG}', '{LIFECYCLE}') OR summary LIKE '%git commit%', summary, '')",
+}
+_MARK_COLUMNS = ", ".join(_MARK_SQL.get(name, name) for name in EventMark._fields)
 
 
 class Streams:
@@ -138,7 +141,7 @@ class Streams:
             f"SELECT {_MARK_COLUMNS} FROM events WHERE stream = ? ORDER BY lane, position, event_uid",
             (stream,),
         )
-        return [EventMark(*row) for row in rows]
+        return list(map(EventMark._make, rows))
 
     def infos(self, agent: str, native_id: str) -> list[dict[str, Any]]:
         """What each source tells of a session, in an order that does not depend on when it was read."""
@@ -248,7 +251,8 @@ class Streams:
     def usage(self, stream: int) -> list[UsageMark]:
         columns = ", ".join(UsageMark._fields)
         return [
-            UsageMark(*row) for row in self._database.rows(f"SELECT {columns} FROM usage WHERE stream = ?", (stream,))
+            UsageMark._make(row)
+            for row in self._database.rows(f"SELECT {columns} FROM usage WHERE stream = ?", (stream,))
         ]
 
     def cost_totals(self, stream: int) -> list[CostMark]:

@@ -1,0 +1,268 @@
+"""Secrets out of texts and JSON documents, before anything is stored, hashed or indexed.
+
+The fast path scans the documents of a batch as they are, in one block, and parses only those in which a rule may
+apply. What is replaced is always decided on the leaves, so that it does not depend on the path.
+"""
+
+import json
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from recollect.redact import values
+from recollect.redact.finder import EVERYTHING, NAMES, Clock, Finder, OutOfTime, expressions
+from recollect.redact.marks import UNSCANNABLE, key_id, mark
+from recollect.redact.rules import ANY_KEYWORD, NAME_FIELDS, VALUE_FIELDS, VERSION
+from recollect.redact.scanners import AhoCorasickScanner, HyperscanScanner, Scanner, TooManyPlaces
+from recollect.redact.unfolding import SIGNS
+from recollect.redact.userrules import AllowList, RedactionRules, UserRule
+
+HYPERSCAN = "hyperscan"
+AHO_CORASICK = "ahocorasick"
+
+BLOCK_BYTES = 4 * 1024 * 1024
+_LEAST_BYTES = 8  # no rule finds anything in less
+_MOST_ROUNDS = 4
+_MOST_VALUE = 512
+_MOST_SEEN = 1000
+_SEPARATOR = b"\n\x00\n"
+_NAME = re.compile(rf"(?i)[A-Za-z0-9_. -]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}")
+_FIELD_END = re.compile(rb"[A-Za-z0-9_.-]{0,32}")
+_VALUE_START = re.compile(rb"[^\x00-\x20\"'`\\]{5}")
+_LONG_NUMBER = re.compile(rb"\d{19}")
+_STUB = orjson.dumps({"text": UNSCANNABLE})
+
+
+class Redactor:
+    """Replaces secrets by marks. Each process makes its own; `replaced` counts by rule what it has replaced."""
+
+    def __init__(
+        self, rules: RedactionRules, key: bytes, engine: str | None = None, *, folder: Path | None = None
+    ) -> None:
+        """`folder` keeps the compiled rules from one start to the next; `engine` is the faster one that is installed."""
+        self._key = key
+        users = [UserRule(name, pattern) for name, pattern in rules.rules.items()]
+        scanner, self.engine = _scanner(users, key, engine, folder)
+        self._finder = Finder(scanner, users, AllowList(rules.allow))
+        self._places = scanner.places
+        self.version = f"{VERSION}.{rules.digest}.{key_id(key)}"
+        self.replaced: Counter[str] = Counter()
+        self.unscannable = 0
+        self._seen: list[bytes] = []
+
+    def text(self, text: str) -> str:
+        """A text with its secrets replaced."""
+        return self._guarded(text, EVERYTHING)
+
+    def functional(self, text: str) -> str:
+        """A path, an id, a branch or the name of a tool: only what is known by its own look is replaced."""
+        return self._guarded(text, NAMES)
+
+    def value(self, value: Any) -> Any:
+        """A JSON value with the secrets in its texts and keys replaced; a field's name counts for what it holds."""
+        try:
+            return self._walked(value, Clock(0))
+        except (OutOfTime, TooManyPlaces, RecursionError):
+            self.unscannable += 1
+            return {"text": UNSCANNABLE}
+
+    def payloads(self, payloads: Sequence[bytes]) -> dict[int, bytes]:
+        """Those of a batch of JSON documents that change, by their place in it, as they are to be stored."""
+        found = {}
+        for number in self._suspects(payloads, self._finder.is_hit):
+            changed = self._document(payloads[number])
+            if changed is not None:
+                found[number] = changed
+        return found
+
+    def secrets_of(self, document: bytes) -> list[str]:
+        """The secrets of a JSON document, each as it stood in its leaf."""
+        counted = self.replaced.copy(), self.unscannable
+        self._seen = []
+        self._document(document)
+        self.replaced, self.unscannable = counted
+        return [secret.decode("utf-8", "replace") for secret in self._seen]
+
+    def keyed(self, digest: bytes) -> bytes:
+        """A hash of something that held a secret, made so that nobody without the key can try secrets on it."""
+        return blake2b(digest, key=self._key, digest_size=len(digest)).digest()
+
+    def suspects(self, texts: Sequence[str]) -> list[int]:
+        """The numbers of those texts in which a rule may apply: a quick look over many."""
+        return self._suspects([text.encode("utf-8", "surrogatepass") for text in texts], _always)
+
+    def texts(self, texts: Sequence[str]) -> dict[int, str]:
+        """Those of many texts that change, by their place."""
+        found = {}
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        for number in self._suspects(encoded, _always):
+            changed = self.text(texts[number])
+            if changed != texts[number]:
+                found[number] = changed
+        return found
+
+    def _suspects(self, items: Sequence[bytes], is_suspect: Callable[[bytes, int, int], bool]) -> list[int]:
+        """The items in which a rule may apply."""
+        if self._finder.always_parses:
+            return list(range(len(items)))
+        found: list[int] = []
+        for start, end in _blocks(items):
+            found += sorted(self._suspects_of(items, start, end, is_suspect))
+        return found
+
+    def _suspects_of(
+        self, items: Sequence[bytes], start: int, end: int, is_suspect: Callable[[bytes, int, int], bool]
+    ) -> set[int]:
+        some = items[start:end]
+        block = some[0] if len(some) == 1 else _SEPARATOR.join(some)
+        ends = list(accumulate(len(item) + len(_SEPARATOR) for item in some))
+        try:
+            places = self._places(block)
+        except TooManyPlaces:
+            return set(range(start, end))
+        found: set[int] = set()
+        for number, place in places:
+            item = start + bisect_right(ends, place)
+            if item not in found and is_suspect(block, number, place):
+                found.add(item)
+        for sign in SIGNS:
+            place = block.find(sign)
+            while place >= 0:
+                number = bisect_right(ends, place)
+                found.add(start + number)
+                place = block.find(sign, ends[number])
+        return found
+
+    def _document(self, document: bytes) -> bytes | None:
+        """A document redacted leaf by leaf; None if nothing changes, a stub if it cannot be done."""
+        before = self.replaced.total()
+        try:
+            loads, dumps = (json.loads, _dumps) if _LONG_NUMBER.search(document) else (orjson.loads, orjson.dumps)
+            value = self._walked(loads(document), Clock(len(document)))
+            return dumps(value) if self.replaced.total() != before else None
+        except Exception:  # whatever it is: what cannot be looked through is not stored
+            self.unscannable += 1
+            return _STUB
+
+    def _walked(self, value: Any, clock: Clock) -> Any:
+        """A value with every leaf redacted. All leaves are scanned at once to see which need to be looked at."""
+        leaves = [leaf for leaf in _leaves(value) if len(leaf) >= _LEAST_BYTES]
+        encoded = [leaf.encode("utf-8", "surrogatepass") for leaf in leaves]
+        suspects = {leaves[number] for number in self._suspects(encoded, _always)}
+        return self._walk(value, clock, suspects)
+
+    def _walk(self, value: Any, clock: Clock, suspects: set[str]) -> Any:
+        if isinstance(value, str):
+            return self._redacted(value, EVERYTHING, clock) if value in suspects else value
+        if isinstance(value, dict):
+            return self._walk_fields(value, clock, suspects)
+        if isinstance(value, list | tuple):
+            return [self._walk(item, clock, suspects) for item in value]
+        return value
+
+    def _walk_fields(self, fields: dict[Any, Any], clock: Clock, suspects: set[str]) -> dict[Any, Any]:
+        found = {}
+        name = next((fields[key] for key in NAME_FIELDS if isinstance(fields.get(key), str)), None)
+        for key, value in fields.items():
+            told = key if isinstance(key, str) else str(key)
+            new = self._walk(value, clock, suspects)
+            if isinstance(value, str) and new == value:
+                is_named = name is not None and told in VALUE_FIELDS and _NAME.fullmatch(name)
+                new = self._field(name if is_named and name else told, value)
+            found[self._walk(told, clock, suspects)] = new
+        return found
+
+    def _field(self, name: str, value: str) -> str:
+        """The value of a field, replaced whole if the field's name says that it is a secret."""
+        told = name.encode("utf-8", "surrogatepass")
+        keyword = values.names_secret(told) if len(value) <= _MOST_VALUE else None
+        if keyword is None or not _FIELD_END.fullmatch(told, keyword.end()):
+            return value
+        data = value.encode("utf-8", "surrogatepass")
+        if not _VALUE_START.match(data):
+            return value
+        if not values.is_secret(told[keyword.start() :], data, is_quoted=True) or self._finder.allows(data):
+            return value
+        return self._mark("assignment", data)
+
+    def _guarded(self, text: str, kinds: frozenset[str]) -> str:
+        try:
+            return self._redacted(text, kinds, Clock(len(text)))
+        except (OutOfTime, TooManyPlaces):
+            self.unscannable += 1
+            return UNSCANNABLE
+
+    def _redacted(self, text: str, kinds: frozenset[str], clock: Clock) -> str:
+        """The text after so many rounds as find something: a mark may uncover what stood beside a secret."""
+        if len(text) < _LEAST_BYTES:
+            return text
+        for _ in range(_MOST_ROUNDS):
+            data = text.encode("utf-8", "surrogatepass")
+            spans = self._finder.spans(data, kinds, clock)
+            if not spans:
+                return text
+            pieces, last = [], 0
+            for span in spans:
+                pieces += (data[last : span.start], self._mark(span.rule, span.secret).encode())
+                last = span.end
+            text = (b"".join(pieces) + data[last:]).decode("utf-8", "surrogatepass")
+        return text
+
+    def _mark(self, rule: str, secret: bytes) -> str:
+        self.replaced[rule] += 1
+        self._seen = [*self._seen[-_MOST_SEEN:], secret]
+        return mark(rule, secret, self._key)
+
+
+def _scanner(
+    users: Sequence[UserRule], key: bytes, engine: str | None, folder: Path | None
+) -> tuple[Scanner, str]:
+    wanted = expressions(users)
+    if engine != AHO_CORASICK:
+        try:
+            return HyperscanScanner(wanted, folder, key), HYPERSCAN
+        except ImportError:
+            if engine == HYPERSCAN:
+                raise
+    return AhoCorasickScanner(wanted), AHO_CORASICK
+
+
+def _blocks(items: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Stretches of items that are scanned together."""
+    start = size = 0
+    for number, item in enumerate(items):
+        if size and size + len(item) > BLOCK_BYTES:
+            yield start, number
+            start, size = number, 0
+        size += len(item)
+    if start < len(items):
+        yield start, len(items)
+
+
+def _always(block: bytes, number: int, place: int) -> bool:
+    return True
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """All texts of a JSON value, keys included; not recursive, so that depth is no matter."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            waiting += item.keys()
+            waiting += item.values()
+        elif isinstance(item, list | tuple):
+            waiting += item
+
+
+def _dumps(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

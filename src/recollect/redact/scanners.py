@@ -1,0 +1,210 @@
+"""Finding the places where a rule may apply, fast and over whole blocks.
+
+Two scanners that find the same places: Hyperscan, with one compiled database for all rules, and Aho-Corasick for the
+openers with `re` behind it where there is no Hyperscan. Everything that decides is after them and is the same for both.
+"""
+
+import os
+import platform
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+MOST_PLACES = 400_000  # in one scan; no real text of that size comes near
+_CACHE_PREFIX = "redaction-"
+_SEAL_BYTES = 32
+
+
+class TooManyPlaces(Exception):
+    """A text with so many places to look at that looking would take for ever."""
+
+
+class Expression(NamedTuple):
+    """What to look for: an opener with the least that must follow, or a pattern whose last `fixed` bytes are the place."""
+
+    openers: tuple[bytes, ...]
+    pattern: bytes  # what follows an opener; all of it if there is none
+    reach: int
+    is_caseless: bool = False
+    fixed: int | None = None
+
+    @property
+    def whole(self) -> bytes:
+        either = b"|".join(map(re.escape, self.openers))
+        found = b"(?:" + either + b")" + self.pattern if self.openers else self.pattern
+        return b"(?i)" + found if self.is_caseless else found
+
+
+Place = tuple[int, int]  # number of the expression, offset
+
+
+class Scanner(Protocol):
+    def places(self, data: bytes) -> list[Place]:
+        """Where each expression may apply: the start of an opener. Raises TooManyPlaces."""
+        ...
+
+
+class _Openers:
+    """The openers of one expression, looked for near the end of a match; compiled when first needed."""
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
+
+    def starts(self, data: bytes, end: int) -> list[int]:
+        begin = max(0, end - self._expression.reach)
+        window = data[begin:end]
+        if self._expression.is_caseless:
+            window = window.lower()
+        return [begin + match.start() for match in self._pattern.finditer(window)]
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[bytes]:
+        """One byte, then the rest looked ahead at: openers may overlap, and `re` tells branches by their first byte."""
+        openers = self._expression.openers
+        openers = tuple({opener.lower() for opener in openers}) if self._expression.is_caseless else openers
+        branches = []
+        for first in sorted({opener[:1] for opener in openers}):
+            rests = sorted(re.escape(opener[1:]) for opener in openers if opener[:1] == first)
+            branches.append(re.escape(first) + b"(?=" + b"|".join(rests) + b")")
+        return re.compile(b"|".join(branches))
+
+
+class HyperscanScanner:
+    """All expressions in one Hyperscan database, kept compiled in a file that only its own key can seal."""
+
+    def __init__(self, expressions: Sequence[Expression], folder: Path | None, key: bytes) -> None:
+        import hyperscan
+
+        self._expressions = expressions
+        self._openers = [_Openers(expression) for expression in expressions]
+        self._terminated = hyperscan.ScanTerminated
+        database = _Cache(expressions, folder, key).database()
+        database.scratch = hyperscan.Scratch(database)
+        self._scan: Callable[..., Any] = database.scan
+
+    def places(self, data: bytes) -> list[Place]:
+        ends: list[Place] = []
+
+        def note(number: int, start: int, end: int, flags: int, context: Any) -> bool:
+            ends.append((number, end))
+            return len(ends) > MOST_PLACES
+
+        try:
+            self._scan(data, match_event_handler=note)
+        except self._terminated:
+            raise TooManyPlaces from None
+        if not ends:
+            return []
+        return list(dict.fromkeys(place for end in dict.fromkeys(ends) for place in self._starts(data, *end)))
+
+    def _starts(self, data: bytes, number: int, end: int) -> list[Place]:
+        expression = self._expressions[number]
+        if expression.fixed is not None:
+            return [(number, end - expression.fixed)]
+        return [(number, start) for start in self._openers[number].starts(data, end)]
+
+
+class AhoCorasickScanner:
+    """The openers of all expressions at once, each then tried by `re`; expressions without openers by `re` alone."""
+
+    def __init__(self, expressions: Sequence[Expression]) -> None:
+        from ahocorasick_rs import BytesAhoCorasick
+
+        self._tails: list[list[tuple[int, re.Pattern[bytes]]]] = []
+        self._patterns: list[tuple[int, int, re.Pattern[bytes]]] = []
+        openers: dict[bytes, list[tuple[int, re.Pattern[bytes]]]] = {}
+        for number, expression in enumerate(expressions):
+            if expression.fixed is not None:
+                pattern = _anywhere(expression)
+                self._patterns.append((number, expression.fixed, pattern))
+                continue
+            whole = re.compile(expression.whole)
+            for opener in expression.openers:
+                openers.setdefault(opener.lower(), []).append((number, whole))
+        self._tails = list(openers.values())
+        self._search = BytesAhoCorasick(list(openers)).find_matches_as_indexes
+
+    def places(self, data: bytes) -> list[Place]:
+        found: dict[Place, None] = {}
+        for opener, start, _ in self._search(data.lower(), overlapping=True):
+            for number, whole in self._tails[opener]:
+                if whole.match(data, start):
+                    found[number, start] = None
+            if len(found) > MOST_PLACES:
+                raise TooManyPlaces
+        for number, fixed, pattern in self._patterns:
+            for match in pattern.finditer(data):
+                found[number, match.end(1) - fixed] = None
+        return list(found)
+
+
+def _anywhere(expression: Expression) -> re.Pattern[bytes]:
+    flags = b"(?i)" if expression.is_caseless else b""
+    return re.compile(flags + b"(?=(" + expression.pattern + b"))")
+
+
+class _Cache:
+    """The compiled database in the store's folder. A file without the right seal is compiled anew, never trusted."""
+
+    def __init__(self, expressions: Sequence[Expression], folder: Path | None, key: bytes) -> None:
+        import hyperscan
+
+        self._patterns = [expression.whole for expression in expressions]
+        self._key = key
+        told = repr((hyperscan.__version__, platform.machine(), self._patterns))
+        self._name = blake2b(told.encode(), digest_size=12).hexdigest()
+        self._path = folder / f"{_CACHE_PREFIX}{self._name}.hs" if folder else None
+
+    def database(self) -> Any:
+        return self._load() or self._compile()
+
+    def _load(self) -> Any:
+        import hyperscan
+
+        content = self._read()
+        if content is None or content[:_SEAL_BYTES] != self._seal(content[_SEAL_BYTES:]):
+            return None
+        with suppress(hyperscan.error):  # made for another processor
+            return hyperscan.loadb(content[_SEAL_BYTES:], hyperscan.HS_MODE_BLOCK)
+        return None
+
+    def _read(self) -> bytes | None:
+        if self._path is None:
+            return None
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return None
+        with os.fdopen(fd, "rb") as file, suppress(OSError):
+            return file.read()
+        return None
+
+    def _compile(self) -> Any:
+        import hyperscan
+
+        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        count = len(self._patterns)
+        database.compile(expressions=self._patterns, ids=list(range(count)), elements=count, flags=0)
+        if self._path is not None:
+            with suppress(OSError):  # a full or read-only disk costs time at the next start, nothing else
+                self._write(self._path, hyperscan.dumpb(database))
+        return database
+
+    def _write(self, path: Path, content: bytes) -> None:
+        new = path.with_name(f"{path.name}.{os.getpid()}.new")
+        try:
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(self._seal(content) + content)
+            new.replace(path)
+        finally:
+            new.unlink(missing_ok=True)
+        for old in path.parent.glob(f"{_CACHE_PREFIX}*.hs"):
+            if old != path:
+                old.unlink(missing_ok=True)
+
+    def _seal(self, content: bytes) -> bytes:
+        return blake2b(content, key=self._key[:64], digest_size=_SEAL_BYTES, person=b"hyperscan").digest()

@@ -1,0 +1,66 @@
+"""Text behind colours, `\\u00xx`, percent signs and base64: undone, with the way back to where it stood."""
+
+import binascii
+import re
+from bisect import bisect_right
+
+_FOLDS = re.compile(
+    rb"(?:\x1b|\\{1,16}u001[bB])(?:\[[0-9;:?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[()][0-9A-B])"
+    rb"|\\{1,16}u00(?P<unicode>[2-7][0-9a-fA-F])"
+    rb"|%(?P<percent>[2-7][0-9a-fA-F])"
+)
+_URL_SAFE = bytes.maketrans(b"-_", b"+/")
+
+
+SIGNS = (b"\x1b", b"\\u00")  # of colours and `\\u00xx`; JSON writes ESC as `\\u001b`
+
+
+def is_escaped(data: bytes) -> bool:
+    return any(sign in data for sign in SIGNS)
+
+
+class Unfolded:
+    """A text with its folds undone. `span` tells where a part of it stands in the text as given."""
+
+    def __init__(self, data: bytes) -> None:
+        pieces: list[bytes] = []
+        self._starts, self._sources = [0], [0]  # of stretches that were copied as they are
+        size = last = 0
+        for fold in _FOLDS.finditer(data):
+            pieces += (data[last : fold.start()], _undone(fold))
+            size += fold.start() - last + len(pieces[-1])
+            last = fold.end()
+            self._starts.append(size)
+            self._sources.append(last)
+        pieces.append(data[last:])
+        self.data = b"".join(pieces)
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        return self._source(start), self._source(end - 1) + 1
+
+    def _source(self, place: int) -> int:
+        number = bisect_right(self._starts, place) - 1
+        source = self._sources[number] + place - self._starts[number]
+        # The byte itself may be a fold: then it stands just before the next stretch.
+        following = self._sources[number + 1] if number + 1 < len(self._sources) else source + 1
+        return min(source, following - 1)
+
+
+def _undone(fold: re.Match[bytes]) -> bytes:
+    code = fold["unicode"] or fold["percent"]
+    return bytes.fromhex(code.decode()) if code else b""
+
+
+def decode_base64(run: bytes) -> bytes | None:
+    """What a run of base64, ordinary or for addresses, stands for; a cut end is left out."""
+    letters = run.rstrip(b"=").translate(_URL_SAFE)
+    letters = letters[: -1 if len(letters) % 4 == 1 else None]
+    try:
+        return binascii.a2b_base64(letters + b"=" * (-len(letters) % 4))
+    except binascii.Error:
+        return None
+
+
+def base64_span(start: int, end: int) -> tuple[int, int]:
+    """Where bytes of a decoded run stand in it, in whole groups of four letters."""
+    return start // 3 * 4, -(-end // 3) * 4

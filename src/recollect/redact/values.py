@@ -1,0 +1,181 @@
+"""Tests of what a rule has found: a value that was made to be secret, or a name, a path, a word, a placeholder.
+
+All of them take bytes of the text as it is, look at nothing else, and so say the same whoever found the value.
+"""
+
+import binascii
+import math
+import re
+from collections import Counter
+from functools import lru_cache
+from itertools import pairwise
+
+from recollect.redact.rules import ANY_KEYWORD
+
+LEAST_DISTINCT = 6
+_STRONG = re.compile(rb"(?i)pass|pwd|secret|credential")
+
+_PLACEHOLDER = re.compile(
+    rb"(?i)example|placeholder|change[-_]?me|redacted|dummy|your[-_ ]|[-_]here\b|\.\.\.|x{5,}|\*{3,}|0{12,}|12345678|abcdefgh"
+)
+_TEMPLATE = re.compile(
+    rb"\$(?:\{|\(|[A-Za-z_]\w*)|\{\{?[ \w.$-]+\}?\}|<[^<>]*>?|%[sdrv]|%\(\w+\)[sd]|%[A-Za-z_]{3,}%|#\{.*|@[A-Za-z_.]+@|[*.xX_-]+"
+)
+_REFERENCE = re.compile(rb"(?:https?|file|vault|env|ssm|op|arn|data|sha\d{1,3}|md5|ref|urn|asset)[:-]|\.{0,2}/[\w.-]+/|~/|/\w+/")
+_PART = rb"[A-Za-z_$][A-Za-z_]*"
+_NAMES = (
+    rb"_*" + _PART + rb"\d?(?:(?:\.|::|->|\?\.|!\.|/|:|-)" + _PART + rb"\d?)+[!?]?"  # dotted, or a path
+    rb"|[a-z]+(?:[-_.][a-z]+)*"  # words
+    rb"|[A-Z]?[a-z]+(?:[A-Z]{1,4}[a-z]+)*[A-Z]{0,3}"  # camels
+    rb"|_*[A-Z]+(?:[_-][A-Z0-9]+)*"  # constants
+    rb"|[A-Z]?[a-z]+(?:[-_ ][A-Za-z]?[a-z]*)+"
+)
+_IDENTIFIER = re.compile(_NAMES)
+_NUMBERED = re.compile(rb"(?:" + _NAMES + rb")\d{1,2}|[a-z]+(?:_[a-z]+\d{0,2})+")
+_NUMBER = re.compile(rb"[+-]?\d[\d_.,:eExX+/-]*[A-Za-z%]{0,3}|0[xX][0-9a-fA-F]+")
+_UUID = re.compile(rb"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_HEX = re.compile(rb"(?i)[0-9a-f]+")
+_AWS_SECRET = re.compile(rb"[A-Za-z0-9/+]{40}")
+_LOWER = re.compile(rb"[a-z]")
+_UPPER = re.compile(rb"[A-Z]")
+_DIGIT = re.compile(rb"\d")
+_SIGN = re.compile(rb"[!@#%^&*+=~?|]")
+
+# The end of a name that tells of a secret without being one.
+_ABOUT = re.compile(
+    rb"(?i)(?:id|ids|name|names|type|types|count|counts|total|url|uri|path|file|filename|dir|field|input|label|placeholder|length|len"
+    rb"|size|limit|expiry|expires|expires[-_]?(?:at|in)|expiration|ttl|at|time|date|policy|ref|env|var|header|prefix|suffix|hint|reset|error"
+    rb"|regex|pattern|usage|budget|index|idx|start|end|pos|position|format|version|kind|class|arn|endpoint|status|state|manager|provider"
+    rb"|store|service|rotation|scope|scopes|match|list|map|set|test|tests|rules?|min|max|used|left|key[-_]?id)"
+)
+_LAST_PART = re.compile(rb"[A-Z]?[a-z0-9]+\Z|[A-Z0-9]+\Z")
+
+
+def entropy(value: bytes) -> float:
+    """Bits per byte, by how often each byte stands in the value itself."""
+    size = len(value)
+    return -sum(count / size * math.log2(count / size) for count in Counter(value).values()) if size else 0.0
+
+
+def is_token(value: bytes) -> bool:
+    """Whether what follows a distinctive opener was drawn at random rather than typed as a stand-in."""
+    return len(set(value)) >= LEAST_DISTINCT and not _PLACEHOLDER.search(value)
+
+
+@lru_cache(4096)
+def names_secret(name: bytes) -> re.Match[bytes] | None:
+    """The keyword that makes a name (of a field, a variable) one of a secret, if it is."""
+    found = list(_KEYWORD.finditer(name))
+    # The last one counts: `secret_token_name`.
+    return found[-1] if found and not is_about(found[-1][0], name[found[-1].end() :]) else None
+
+
+_KEYWORD = re.compile(b"(?i)" + ANY_KEYWORD.encode())
+
+
+def is_about(keyword: bytes, rest: bytes) -> bool:
+    """Whether a name goes on after the keyword in a way that makes it another word, or something about a secret."""
+    if rest[:1] in (b"s", b"S") and not rest[1:2].islower():
+        rest = rest[1:]
+    if not rest:
+        return False
+    if rest[:1].isalpha() and not (rest[:1].isupper() and keyword[-1:].islower()):
+        return True  # `tokenizer`, `passenger`, `secretary`
+    last = _LAST_PART.search(rest.rstrip(b"-_."))
+    return last is not None and _ABOUT.fullmatch(last[0]) is not None
+
+
+def is_strong(name: bytes) -> bool:
+    """Whether a name stands for a secret so plainly that a short or simple value is one too."""
+    return _STRONG.search(name) is not None
+
+
+def is_secret(name: bytes, value: bytes, *, is_quoted: bool) -> bool:
+    """Whether a value given to a name that stands for a secret is one."""
+    if _AWS_SECRET.fullmatch(value) and entropy(value) >= 4.2 and _UPPER.search(value) and _DIGIT.search(value):
+        return True
+    if _is_other(value):
+        return False
+    if is_strong(name):
+        return _is_password(value, is_quoted)
+    return _NUMBERED.fullmatch(value) is None and _is_key(value)
+
+
+def _is_other(value: bytes) -> bool:
+    """A placeholder, template, reference, number, identifier or plain words."""
+    return (  # what most values are comes first
+        (_IDENTIFIER.fullmatch(value) is not None and not is_scrambled(value))
+        or _NUMBER.fullmatch(value) is not None
+        or value.startswith((b"${", b"$(", b"{{", b"[REDACTED:"))
+        or _TEMPLATE.fullmatch(value) is not None
+        or (_REFERENCE.match(value) is not None and entropy(value) < 4.5)
+        or not (_LOWER.search(value) or _UPPER.search(value))
+        or _PLACEHOLDER.search(value) is not None
+    )
+
+
+def _is_password(value: bytes, is_quoted: bool) -> bool:
+    if b" " in value or len(value) < (6 if is_quoted else 8) or entropy(value) < 2.3:
+        return False
+    return bool(_DIGIT.search(value) or _SIGN.search(value)) or (len(value) >= 8 and is_scrambled(value))
+
+
+def _is_key(value: bytes) -> bool:
+    if len(value) < 10 or b" " in value or _UUID.fullmatch(value) or entropy(value) < 2.9:
+        return False
+    has_both = _LOWER.search(value) and _UPPER.search(value)
+    if _DIGIT.search(value):
+        return bool(has_both) or len(value) >= 16
+    return bool(has_both) and (_SIGN.search(value) is not None or is_scrambled(value))
+
+
+def is_scrambled(value: bytes) -> bool:
+    """Whether capitals stand as they do at random: in names they begin words, or are the whole of one."""
+    letters = [byte for byte in value if 65 <= (byte & 0xDF) <= 90]
+    if len(letters) < 8:
+        return False
+    pairs = list(pairwise(byte < 97 for byte in letters))
+    return (True, True) in pairs and sum(a != b for a, b in pairs) >= len(letters) / 4
+
+
+def is_environment_key(value: bytes) -> bool:
+    """A variable that ends in `_KEY` is a key of any kind, so only what looks drawn at random is taken."""
+    if _is_other(value) or _UUID.fullmatch(value) or entropy(value) < 3.3 or not _DIGIT.search(value):
+        return False
+    return bool(_LOWER.search(value) and _UPPER.search(value)) or (len(value) >= 32 and _HEX.fullmatch(value) is not None)
+
+
+_DEFAULT_PASSWORDS = frozenset(
+    b"password pass pwd passwd secret token xxx postgres root user username admin guest test changeme example mysql redis rabbitmq"
+    b" minio mongo x-oauth-basic oauth2 passw0rd dbpass dbpassword mypassword mypass userpass pw".split()
+)
+
+
+def is_url_password(value: bytes) -> bool:
+    """Whether the part of an address between the colon and the `@` is a real password."""
+    low = value.lower()
+    if low in _DEFAULT_PASSWORDS or value[:1] in b"$%{<*[" or b"${" in value or b"[REDACTED:" in value:
+        return False
+    return not (b"..." in value or set(low) <= set(b"*x.") or value.isdigit() or _PLACEHOLDER.search(value))
+
+
+def is_url_user(value: bytes) -> bool:
+    """Whether a user without a password is a token, as in `https://TOKEN@host`."""
+    return not _is_other(value) and _is_key(value) and entropy(value) >= 3.3
+
+
+def is_header_value(value: bytes, opener: bytes) -> bool:
+    """Whether what follows `Authorization:`, `Bearer` or `Basic` is a credential."""
+    if opener.lower() == b"basic":
+        return _is_basic(value)
+    if _is_other(value) or len(set(value)) < LEAST_DISTINCT or entropy(value) < 2.9:
+        return False
+    return len(value) >= 16 and (_DIGIT.search(value) is not None or (len(value) >= 20 and is_scrambled(value)))
+
+
+def _is_basic(value: bytes) -> bool:
+    try:
+        told = binascii.a2b_base64(value + b"=" * (-len(value) % 4))
+    except binascii.Error:
+        return False
+    return b":" in told and all(32 <= byte < 127 for byte in told)

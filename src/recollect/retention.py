@@ -1,0 +1,125 @@
+"""Which raw detail goes when the cache outgrows its budget. `plan` decides and touches nothing.
+
+The order is: what is analysed and old, what is analysed and longest so; over the hard cap the last copies that
+are analysed; and only when nothing else is left what no digest tells of yet.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+GIGABYTE = 1024**3
+_DAY_MS = 86_400_000
+
+AGE = "age"
+SOFT_CAP = "soft cap"
+HARD_CAP = "hard cap"
+LAST_COPY = "hard cap, last copy"
+DATA_LOSS = "hard cap, not analysed"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The user's budget."""
+
+    raw_soft_cap: int = 4 * GIGABYTE
+    raw_hard_cap: int = 6 * GIGABYTE
+    raw_max_age_days: int = 45
+    evict_last_copy: bool = False
+    distilled_cap: int = GIGABYTE
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A session whose raw detail is held.
+
+    `active_ms` is the later of its last activity and its ingest; `is_last_copy` that the agent's own files are
+    gone; `has_forks` that other held sessions are made from it by reference.
+    """
+
+    agent: str
+    native_id: str
+    session_uid: str
+    bytes: int
+    active_ms: int
+    analyzed_ms: int | None
+    is_last_copy: bool = False
+    has_forks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A session whose raw detail goes, and the rule that says so."""
+
+    held: Held
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What goes, in order. `analyze_first`: over the hard cap, and what is left is not analysed yet."""
+
+    evictions: list[Eviction] = field(default_factory=list)
+    bytes_before: int = 0
+    bytes_after: int = 0
+    analyze_first: bool = False
+
+    @property
+    def losses(self) -> list[Eviction]:
+        """Evictions the user must be told of one by one."""
+        return [eviction for eviction in self.evictions if eviction.reason in (LAST_COPY, DATA_LOSS)]
+
+
+def plan(
+    held: Sequence[Held], raw_bytes: int, limits: Limits, now_ms: int, *, is_clock_sane: bool, is_all_analyzed: bool
+) -> Plan:
+    """Decide what goes so that `raw_bytes` of Tier 1 fit the limits.
+
+    `is_clock_sane` is False after the clock jumped a day forward: then nothing goes for its age.
+    `is_all_analyzed` says that analysing was tried, so that what is not analysed cannot be.
+    """
+    planning = _Planning(raw_bytes)
+    if is_clock_sane:
+        horizon = now_ms - limits.raw_max_age_days * _DAY_MS
+        planning.take([one for one in _spare(held, limits) if one.active_ms < horizon], AGE, None)
+    planning.take(_spare(held, limits), SOFT_CAP, limits.raw_soft_cap)
+    if planning.bytes <= limits.raw_hard_cap:
+        return planning.finish(raw_bytes)
+    fresh = [one for one in held if one.analyzed_ms is None]
+    if fresh and not is_all_analyzed:
+        return planning.finish(raw_bytes, analyze_first=True)
+    planning.take(_analyzed(held), HARD_CAP, limits.raw_hard_cap)
+    planning.take(sorted(fresh, key=lambda one: (one.active_ms, one.session_uid)), DATA_LOSS, limits.raw_hard_cap)
+    return planning.finish(raw_bytes)
+
+
+def _analyzed(held: Sequence[Held]) -> list[Held]:
+    """Analysed sessions, the longest so first; one with forks after all that have none."""
+    analyzed = [one for one in held if one.analyzed_ms is not None]
+    return sorted(analyzed, key=lambda one: (one.has_forks, one.analyzed_ms or 0, one.session_uid))
+
+
+def _spare(held: Sequence[Held], limits: Limits) -> Iterator[Held]:
+    """Analysed sessions that can be had again: forks need their base, and last copies only go if the user says so."""
+    for one in _analyzed(held):
+        if not one.has_forks and (limits.evict_last_copy or not one.is_last_copy):
+            yield one
+
+
+class _Planning:
+    """Takes sessions one by one and keeps count of what is left."""
+
+    def __init__(self, raw_bytes: int) -> None:
+        self.bytes = raw_bytes
+        self._taken: dict[str, Eviction] = {}
+
+    def take(self, candidates: Sequence[Held] | Iterator[Held], reason: str, down_to: int | None) -> None:
+        for one in candidates:
+            if down_to is not None and self.bytes <= down_to:
+                return
+            if one.session_uid not in self._taken:
+                is_loss = reason == HARD_CAP and one.is_last_copy
+                self._taken[one.session_uid] = Eviction(one, LAST_COPY if is_loss else reason)
+                self.bytes = max(0, self.bytes - one.bytes)
+
+    def finish(self, raw_bytes: int, *, analyze_first: bool = False) -> Plan:
+        return Plan(list(self._taken.values()), raw_bytes, self.bytes, analyze_first)
