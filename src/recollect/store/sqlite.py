@@ -13,11 +13,11 @@ from typing import Any
 import apsw
 
 from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, StoreUnwritable
+from recollect.store import checksums, history
 from recollect.store.locks import write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"
 OLDEST_SQLITE = (3, 51, 3)  # 3.7.0 to 3.51.2 have a WAL race that corrupts
-CHECKSUM_RESERVE_BYTES = 8  # room for apsw's checksums in each page: cannot be added later
 SHARED_INDEX_BYTES = 64 * 1024
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
@@ -47,21 +47,25 @@ class Database:
         self._migrations = migrations
         self.read_only = read_only
         self.connection = _connect(path, read_only=read_only)
+        self._inode = path.stat().st_ino
         if read_only or not self._is_new():
             self._check_version()  # before anything is changed in a file that may be somebody else's
         if not read_only:
             self._prepare(synchronous)
             self._check_version()
+        checksums.set_verification(self.connection, self.has_checksums())
 
     def _prepare(self, synchronous: str) -> None:
         with translated(self.path), write_lock(self.path.parent):
-            if self._is_new():
-                self.connection.reserve_bytes(reserve=CHECKSUM_RESERVE_BYTES)
+            self.is_new = self._is_new()
+            if self.is_new:
+                self.connection.reserve_bytes(reserve=checksums.RESERVED_BYTES)
                 self.connection.pragma("auto_vacuum", 2)
                 self.connection.pragma("application_id", APPLICATION_ID)
             for name, value in (*_PRAGMAS, ("synchronous", {"NORMAL": 1, "FULL": 2}[synchronous])):
                 self._set(name, value)
             self._migrate()
+            self._keep_checksums()
 
     def _set(self, name: str, value: str | int) -> None:
         self.connection.pragma(name, value)
@@ -74,6 +78,24 @@ class Database:
             with self.connection:
                 migration(self.connection)
                 self.connection.pragma("user_version", number)
+
+    def _keep_checksums(self) -> None:
+        """Note whether every page has a checksum; pages written without get theirs by writing all of them anew."""
+        has_layer = checksums.layer() is not None
+        if self.has_checksums() == has_layer:
+            return
+        if has_layer and not self.is_new:
+            try:
+                self.connection.execute("VACUUM")
+            except apsw.FullError:
+                return  # no room now; the next process tries again
+        self.connection.execute("UPDATE history SET has_checksums = ?", (has_layer,))
+
+    def has_checksums(self) -> bool:
+        """Whether all pages have checksums; a database of an earlier version has none."""
+        with translated(self.path):
+            tables = self.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'history'").get
+            return bool(tables and self.connection.execute("SELECT has_checksums FROM history").get)
 
     def _is_new(self) -> bool:
         with translated(self.path):
@@ -102,15 +124,24 @@ class Database:
                 f"Store is read-only: {self.path.parent}", "set RECOLLECT_HOME to a folder you can write"
             )
         with translated(self.path), write_lock(self.path.parent):
+            self._check_file()
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 self._check_version()
+                before = self.connection.total_changes()
                 yield self.connection
+                commit = history.count_commit(self.connection) if self.connection.total_changes() != before else None
                 self.connection.execute("COMMIT")
             except BaseException:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
+            if commit is not None:
+                history.tell_commit(self.path, commit)
+
+    def _check_file(self) -> None:
+        if self.path.stat().st_ino != self._inode:
+            raise StoreUnusable(f"Store was replaced while it was open: {self.path.parent}", "start the command again")
 
     def rows(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with translated(self.path):
@@ -144,7 +175,8 @@ def _connect(path: Path, *, read_only: bool) -> apsw.Connection:
             connection = _connect_read_only(path)
         else:
             _create_private(path)
-            connection = apsw.Connection(str(path))
+            connection = apsw.Connection(str(path), vfs=checksums.layer())
+        checksums.set_verification(connection, False)  # until it is known that all pages have theirs
         connection.set_busy_timeout(20_000)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         return connection
@@ -156,14 +188,15 @@ def _connect_read_only(path: Path) -> apsw.Connection:
     `immutable` ignores the write-ahead log, so it is right only when there is none left to read.
     """
     if os.access(path.parent, os.W_OK) and not is_full(path.parent):
-        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=checksums.layer())
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size:
         raise StoreUnusable(
             f"Store is read-only and was not closed cleanly: {path.parent}",
             "run `recollect sweep` where it is writable",
         )
-    return apsw.Connection(f"file:{path}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return apsw.Connection(f"file:{path}?immutable=1", flags=flags, vfs=checksums.layer())
 
 
 def is_full(folder: Path) -> bool:
@@ -219,11 +252,17 @@ def translated(path: Path) -> Iterator[None]:
         apsw.IOError,
         apsw.PermissionsError,
     ) as error:
+        if error.extendedresult == apsw.SQLITE_IOERR_DATA:
+            raise _damaged(path) from error
         raise _unwritable(path, str(error)) from error
     except (apsw.CorruptError, apsw.NotADBError) as error:
-        raise StoreDamaged(f"Database is damaged: {path}", "`recollect doctor` says what can be done") from error
+        raise _damaged(path) from error
     except OSError as error:
         raise _unwritable(path, error.strerror or str(error)) from error
+
+
+def _damaged(path: Path) -> RecollectError:
+    return StoreDamaged(f"Database is damaged: {path}", "`recollect doctor --repair` rebuilds what it can")
 
 
 def _unwritable(path: Path, reason: str) -> RecollectError:
