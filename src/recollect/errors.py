@@ -10,6 +10,8 @@
         StoreDamaged          a file of the store is not what it should be
       StoreUnwritable         full disk, read-only disk               exit 1
       BadConfig               a setting cannot be read                exit 1
+      BadBackup               a backup or export is not whole         exit 1
+      NotConfirmed            it asks first, and nobody said yes      exit 1
       SourceUnreadable        one source could not be read; the sweep records it and goes on
 
 `message` is one sentence without a full stop, the value last; `hint` says what to do next.
@@ -67,6 +69,14 @@ class StoreUnwritable(RecollectError):
 
 class BadConfig(RecollectError):
     code = "bad_config"
+
+
+class BadBackup(RecollectError):
+    code = "bad_backup"
+
+
+class NotConfirmed(RecollectError):
+    code = "not_confirmed"
 
 
 class SourceUnreadable(RecollectError):

@@ -202,6 +202,19 @@ class Sessions:
                 for table in ("sessions", "session_sources"):
                     connection.executemany(f"DELETE FROM {table} WHERE agent = ? AND native_session_id = ?", sessions)
 
+    def event_counts(self) -> dict[tuple[str, str], int]:
+        """How many events each session had when its row was made; without those whose events were dropped since."""
+        sql = "SELECT agent, native_session_id, event_count FROM sessions WHERE evicted_ms IS NULL"
+        return {(agent, native_id): count for agent, native_id, count in self._database.rows(sql)}
+
+    def set_evicted(self, sessions: Sequence[tuple[str, str]], at_ms: int) -> None:
+        """Note that the events of sessions (agent, native id) are no longer held."""
+        if sessions:
+            with self._database.transaction() as connection:
+                connection.executemany(
+                    f"UPDATE sessions SET evicted_ms = {at_ms:d} WHERE agent = ? AND native_session_id = ?", sessions
+                )
+
     def rules(self) -> str | None:
         """The rules that all rows were made with; None before the first sweep has ended."""
         found = self._database.value("SELECT text FROM rules")

@@ -46,6 +46,7 @@ class Database:
         self.path = path
         self._migrations = migrations
         self.read_only = read_only
+        self.is_new = False
         self.connection = _connect(path, read_only=read_only)
         self._inode = path.stat().st_ino
         if read_only or not self._is_new():
@@ -94,8 +95,12 @@ class Database:
     def has_checksums(self) -> bool:
         """Whether all pages have checksums; a database of an earlier version has none."""
         with translated(self.path):
-            tables = self.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'history'").get
-            return bool(tables and self.connection.execute("SELECT has_checksums FROM history").get)
+            return self.has_history() and bool(self.connection.execute("SELECT has_checksums FROM history").get)
+
+    def has_history(self) -> bool:
+        """Whether it knows how far it has come; one of an earlier version that cannot be written does not."""
+        with translated(self.path):
+            return bool(self.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'history'").get)
 
     def _is_new(self) -> bool:
         with translated(self.path):
@@ -252,7 +257,7 @@ def translated(path: Path) -> Iterator[None]:
         apsw.IOError,
         apsw.PermissionsError,
     ) as error:
-        if error.extendedresult == apsw.SQLITE_IOERR_DATA:
+        if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
             raise _damaged(path) from error
         raise _unwritable(path, str(error)) from error
     except (apsw.CorruptError, apsw.NotADBError) as error:

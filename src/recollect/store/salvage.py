@@ -1,0 +1,73 @@
+"""Rows that can still be read of a damaged database: pages that fail their checksum are stepped over."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apsw
+
+from recollect.errors import StoreDamaged, StoreUnwritable
+from recollect.store.sqlite import Database
+
+_ROWS_AT_ONCE = 2000
+_FAR = 1 << 24  # as many rows as a large store has
+_OWN_TABLES = ("history", "marks", "rules")  # about the file itself, or made again by the next sweep
+
+
+def try_rows(database: Database, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]] | None:
+    """What a query finds, or None if it comes upon a damaged page."""
+    try:
+        return database.rows(sql, bindings)
+    except (StoreDamaged, StoreUnwritable, apsw.Error):
+        return None
+
+
+def iter_readable_rows(database: Database, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table in the order of their numbers, without those on pages that cannot be read."""
+    select = f"SELECT {columns} FROM {table} NOT INDEXED"
+    for low in range(0, _highest(database, table) + 1, _ROWS_AT_ONCE):
+        yield from _range(database, select, low, low + _ROWS_AT_ONCE - 1)
+
+
+def _highest(database: Database, table: str) -> int:
+    found = try_rows(database, f"SELECT rowid FROM {table} NOT INDEXED ORDER BY rowid DESC LIMIT 1")
+    if found is None:
+        return _FAR  # the end lies on a damaged page
+    return int(found[0][0]) if found else -1
+
+
+def _range(database: Database, select: str, low: int, high: int) -> Iterator[tuple[Any, ...]]:
+    rows = try_rows(database, f"{select} WHERE rowid BETWEEN ? AND ? ORDER BY rowid", (low, high))
+    if rows is not None:
+        yield from rows
+    elif low < high:
+        middle = (low + high) // 2
+        yield from _range(database, select, low, middle)
+        yield from _range(database, select, middle + 1, high)
+
+
+def take_over_rows(old: Database, new: Database) -> int:
+    """Copy every row of the old database that can be read and that the new one lacks; returns how many."""
+    taken = 0
+    for table, has_no_rowid in _tables(new):
+        columns = [name for name in _columns(new, table) if name in _columns(old, table)]
+        listed = ", ".join(f'"{name}"' for name in columns)
+        if not columns:
+            continue
+        whole = f"SELECT {listed} FROM {table}"
+        rows = (try_rows(old, whole) or []) if has_no_rowid else iter_readable_rows(old, table, listed)
+        with new.transaction() as connection:
+            for row in rows:
+                insert = f"INSERT OR IGNORE INTO {table} ({listed}) VALUES ({', '.join('?' * len(columns))})"
+                connection.execute(insert, row)
+                taken += connection.changes()
+    return taken
+
+
+def _tables(database: Database) -> list[tuple[str, bool]]:
+    """Ordinary tables, and whether they have no row numbers; an index of words is made again from its text."""
+    rows = database.rows("SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table'")
+    return [(name, bool(wr)) for name, wr in rows if name not in _OWN_TABLES and not name.startswith("sqlite_")]
+
+
+def _columns(database: Database, table: str) -> list[str]:
+    return [name for (name,) in try_rows(database, "SELECT name FROM pragma_table_info(?)", (table,)) or []]
