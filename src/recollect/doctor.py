@@ -117,6 +117,9 @@ def _permissions(folder: Path) -> Iterator[Finding]:
 def _integrity(store: Store) -> Iterator[Finding]:
     is_sound = True
     try:
+        for alarm in store.alarms():
+            is_sound = False
+            yield Finding(PROBLEM, "store", alarm, _advice_on_damage(store.folder))
         for message in store.damage():
             is_sound = False
             yield Finding(PROBLEM, "store", f"Damaged: {message}", _advice_on_damage(store.folder))
@@ -149,6 +152,6 @@ def _unsound(folder: Path, error: Exception) -> Finding:
 
 def _advice_on_damage(folder: Path) -> str:
     return (
-        f"move {folder} away and run `recollect sweep`, which reads your agents' files again;"
-        " keep what you moved: it may hold the only copy of logs they have deleted"
+        "`recollect doctor --repair` rebuilds what it can from your agents' files and keeps what it replaces;"
+        f" or put a backup back with `recollect restore FILE`: {folder}"
     )

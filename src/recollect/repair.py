@@ -16,7 +16,7 @@ from recollect.config import Settings
 from recollect.errors import RecollectError
 from recollect.inspection import BEHIND, DATABASE, LEDGER, SESSION, STREAM, Fault
 from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_database, open_store
-from recollect.store.adopting import AdoptedSource, Adoption, adopt
+from recollect.store.adopting import Adoption, adopt, adopted_sources
 from recollect.store.batch import EventRow
 from recollect.store.durable import sync
 from recollect.store.frames import HeldStream
@@ -241,17 +241,6 @@ class _Rescue:
             )
             self.saved += adopt(self._store, adoption).events_new
         self._waiting = {}
-
-
-def adopted_sources(
-    holdings: Holdings, stream: HeldStream, sources: dict[int, HeldSource], problems: list[HeldProblem]
-) -> Iterator[AdoptedSource]:
-    """A session's sources with what each tells of it."""
-    infos = {info.source: info.info for info in holdings.infos(stream)}
-    for number in dict.fromkeys([*holdings.sources_of(stream.id), *infos]):
-        if number in sources:
-            bad = tuple(problem[1:] for problem in problems if problem.source == number)
-            yield AdoptedSource(sources[number].row, infos.get(number), bad)
 
 
 def _take_over_memory(store: Store, folder: Path, report: RepairReport) -> None:

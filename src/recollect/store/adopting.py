@@ -15,6 +15,8 @@ from recollect.clock import now_ms
 from recollect.store import Store
 from recollect.store.batch import Batch, CostTotalRow, EventRow, SourceRow, StreamBatch, UsageRow, compress
 from recollect.store.events import Written
+from recollect.store.frames import HeldStream
+from recollect.store.holdings import HeldProblem, HeldSource, Holdings
 
 # Newer than any version of an adapter: such a source is read from its start, and nothing of it is dropped before.
 READ_ELSEWHERE = 1 << 30
@@ -46,15 +48,13 @@ class Adoption:
 
 
 def adopt(store: Store, adoption: Adoption) -> Written:
-    """Store what is new of a session; the next account makes its row."""
-    written = Written(0, 0)
+    """Store what is new of a session, all of it or nothing; the next account makes its row."""
     sources = adoption.sources or [AdoptedSource(_unknown_source(adoption))]
-    told = {source.row.path: source for source in sources}
-    batches = list(_batches(adoption, sources))
-    for batch in batches:
-        new = store.events.put([batch], lambda connection, batch: _save(connection, batch, told[batch.source.path]))
-        written = Written(written.events_new + new.events_new, written.events_replaced + new.events_replaced)
-    return written
+    told = {(source.row.host, source.row.path): source for source in sources}
+    return store.events.put(
+        list(_batches(adoption, sources)),
+        lambda connection, batch: _save(connection, batch, told[batch.source.host, batch.source.path]),
+    )
 
 
 def _batches(adoption: Adoption, sources: list[AdoptedSource]) -> Iterator[Batch]:
@@ -129,3 +129,14 @@ def _save_info(connection: apsw.Connection, batch: Batch, source: int, info: str
     if connection.changes():
         sql = "UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?"
         connection.execute(sql, (batch.source.agent, native_id))
+
+
+def adopted_sources(
+    holdings: Holdings, stream: HeldStream, sources: dict[int, HeldSource], problems: list[HeldProblem]
+) -> Iterator[AdoptedSource]:
+    """A session's sources with what each tells of it."""
+    infos = {info.source: info.info for info in holdings.infos(stream)}
+    for number in dict.fromkeys([*holdings.sources_of(stream.id), *infos]):
+        if number in sources:
+            bad = tuple(problem[1:] for problem in problems if problem.source == number)
+            yield AdoptedSource(sources[number].row, infos.get(number), bad)

@@ -3,12 +3,15 @@
 Recollect cannot reach into them, so it remembers where they were made: whoever forgets a session is told.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import apsw
 
 from recollect.clock import now_ms
+from recollect.errors import RecollectError
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.sqlite import Database
 
@@ -32,6 +35,25 @@ class Copies:
         with self._database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO copies (kind, path, made_ms) VALUES (?, ?, ?)", copy)
         self._ledger.append("copy", copy._asdict())
+
+    @contextmanager
+    def noting(self, kind: str, path: Path) -> Iterator[None]:
+        """Remember a copy before it is made: what is forgotten meanwhile may be in it. Struck out if it fails.
+
+        A store that cannot be written cannot remember, but can be copied all the same.
+        """
+        if self._database.read_only:
+            yield
+            return
+        was_known = str(path.absolute()) in {copy.path for copy in self.copies()}
+        self.note_copy(kind, path)
+        try:
+            yield
+        except BaseException:
+            if not was_known:
+                with suppress(RecollectError):
+                    self.drop_copy(path)
+            raise
 
     def drop_copy(self, path: Path) -> None:
         """Strike out a copy that was never finished."""

@@ -16,6 +16,7 @@ from recollect.store.locks import sweep_lock, write_lock
 from recollect.store.restoring import OUTLIVES_RESTORE
 
 READY_NAME = "replacement"
+UNPACKING_NAME = ".unpacking"
 
 _NOTE = "note.json"  # in the replacement: what it has, and where the old store goes
 _PARTS = ("memory.db", "cache.db", "packs", LEDGER_NAME)
