@@ -63,7 +63,7 @@ class RestoreReport:
 
 def make_backup(store: Store, settings: Settings, path: Path, progress: Progress) -> BackupReport:
     """Write a backup, read it again, and only then give it its name. Never overwrites."""
-    with store.copies.noting("backup", path), unfinished(path) as beside:
+    with unfinished(path) as beside, store.copies.noting("backup", path):
         manifest = _write(store, settings, beside, progress)
         if read_bundle(beside, None, is_part, progress) != manifest:
             raise BadBackup(f"What was written is not what was read back: {path}", "look at the disk it is on")

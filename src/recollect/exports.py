@@ -46,7 +46,7 @@ class ExportReport:
 
 def export_sessions(store: Store, path: Path, sessions: Sequence[Session], progress: Progress) -> ExportReport:
     """Write sessions into a new folder, or into a new file if its name ends so."""
-    with store.copies.noting("export", path), unfinished(path) as beside:
+    with unfinished(path) as beside, store.copies.noting("export", path):
         folder = beside.with_name(beside.name + ".d") if path.name.endswith(FILE_SUFFIX) else beside
         try:
             folder.mkdir(mode=0o700)

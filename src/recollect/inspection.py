@@ -6,6 +6,7 @@ end it anywhere, and what was not looked at is told.
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from recollect.doctor import NOTE, OK, PROBLEM, Finding
 from recollect.errors import NotFound, RecollectError
 from recollect.ingest import Task, read_batches
 from recollect.schema import HISTORY_LANE, STAND_IN_LANE, Session
-from recollect.store import DATABASES, Store, open_database, open_store
+from recollect.store import CACHE_NAME, DATABASES, Store, open_database, open_store
 from recollect.store.batch import IS_PROVISIONAL, Batch, EventRow
 from recollect.store.checksums import iter_damaged_pages
 from recollect.store.events import second_uid
@@ -156,8 +157,15 @@ class _Run:
                 self._progress(name, step.done, step.total)
         except apsw.InterruptError:
             pass
+        except (RecollectError, OSError, apsw.Error) as error:
+            self.inspection.faults.append(_unreadable(error))
         whole = f" ({step.done:,} of {step.total:,} were)" if step.total else ""
         self.inspection.not_looked_at.append(name + whole)
+
+
+def _unreadable(error: Exception) -> Fault:
+    """A look that came upon something unreadable; the message has the path of it."""
+    return Fault(DATABASE, next((name for name in DATABASES if name in str(error)), CACHE_NAME), str(error))
 
 
 def _pages(folder: Path, name: str) -> Look:
@@ -175,13 +183,10 @@ def _pages(folder: Path, name: str) -> Look:
 
 def _has_checksums(path: Path) -> bool:
     try:
-        database = open_database(path)
+        with closing(open_database(path)) as database:
+            return database.has_checksums()
     except (RecollectError, OSError, apsw.Error):
         return True  # it cannot even be asked: all the more reason to look
-    try:
-        return database.has_checksums()
-    finally:
-        database.close()
 
 
 def _opening(folder: Path, name: str) -> Look:

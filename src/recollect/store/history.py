@@ -25,6 +25,10 @@ from recollect.store.durable import replace_file
 MARK_NAME = "high-water.json"
 LAST_SUFFIX = "-last"
 
+# Whether all pages of a database have checksums. Words, so that no flipped byte makes one of the other.
+CHECKSUMS_KEPT = "kept"
+CHECKSUMS_NONE = "none"
+
 _MARKS_KEPT = 100
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

@@ -224,9 +224,9 @@ _HISTORY = (
     """CREATE TABLE history (
         commits INTEGER NOT NULL,
         token TEXT NOT NULL,
-        has_checksums INTEGER NOT NULL
+        checksums TEXT NOT NULL
     )""",
-    "INSERT INTO history VALUES (0, '', 0)",
+    "INSERT INTO history VALUES (0, '', 'none')",
     # Tokens that a high-water mark has named: a database without the newest is an older one.
     "CREATE TABLE marks (token TEXT PRIMARY KEY, commits INTEGER NOT NULL) WITHOUT ROWID",
 )

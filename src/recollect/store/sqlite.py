@@ -49,12 +49,12 @@ class Database:
         self.is_new = False
         self.connection = _connect(path, read_only=read_only)
         self._inode = path.stat().st_ino
+        self._verify_pages()
         if read_only or not self._is_new():
             self._check_version()  # before anything is changed in a file that may be somebody else's
         if not read_only:
             self._prepare(synchronous)
             self._check_version()
-        checksums.set_verification(self.connection, self.has_checksums())
 
     def _prepare(self, synchronous: str) -> None:
         with translated(self.path), write_lock(self.path.parent):
@@ -80,6 +80,12 @@ class Database:
                 migration(self.connection)
                 self.connection.pragma("user_version", number)
 
+    def _verify_pages(self) -> None:
+        """From here on have every page checked that is read, those included that told so."""
+        if self.has_checksums():
+            self.connection.execute("PRAGMA shrink_memory")
+            checksums.set_verification(self.connection, True)
+
     def _keep_checksums(self) -> None:
         """Note whether every page has a checksum; pages written without get theirs by writing all of them anew."""
         has_layer = checksums.layer() is not None
@@ -90,12 +96,19 @@ class Database:
                 self.connection.execute("VACUUM")
             except apsw.FullError:
                 return  # no room now; the next process tries again
-        self.connection.execute("UPDATE history SET has_checksums = ?", (has_layer,))
+        told = history.CHECKSUMS_KEPT if has_layer else history.CHECKSUMS_NONE
+        self.connection.execute("UPDATE history SET checksums = ?", (told,))
+        self._verify_pages()
 
     def has_checksums(self) -> bool:
         """Whether all pages have checksums; a database of an earlier version has none."""
+        if not self.has_history():
+            return False
         with translated(self.path):
-            return self.has_history() and bool(self.connection.execute("SELECT has_checksums FROM history").get)
+            told = self.connection.execute("SELECT checksums FROM history").get
+        if told not in (history.CHECKSUMS_KEPT, history.CHECKSUMS_NONE):
+            raise _damaged(self.path)
+        return bool(told == history.CHECKSUMS_KEPT)
 
     def has_history(self) -> bool:
         """Whether it knows how far it has come; one of an earlier version that cannot be written does not."""
