@@ -13,7 +13,7 @@ from recollect.adapters import adapters
 from recollect.adapters.protocol import Adapter, SettingAdvice
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
-from recollect.store import Store, open_store
+from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
 from recollect.store.sessions import SessionFilter
 from recollect.store.sqlite import file_system_type
 
@@ -91,6 +91,10 @@ def _number_in(path: Path, key: str) -> int | None:
 
 
 def _store(settings: Settings) -> Iterator[Finding]:
+    if (settings.folder / MEMORY_NAME).exists() and not (settings.folder / CACHE_NAME).exists():
+        message = f"{CACHE_NAME} is missing: {settings.folder}"  # opening the store would make an empty one
+        yield Finding(PROBLEM, "store", message, _advice_on_damage(settings.folder))
+        return
     try:
         store = open_store(settings.folder)
     except NotFound as error:
