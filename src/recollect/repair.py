@@ -11,11 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import apsw
+
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
 from recollect.errors import RecollectError
 from recollect.inspection import BEHIND, DATABASE, LEDGER, SESSION, STREAM, Fault
-from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_database, open_store
+from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
 from recollect.store.adopting import Adoption, adopt, adopted_sources
 from recollect.store.batch import EventRow
 from recollect.store.durable import sync
@@ -25,6 +27,7 @@ from recollect.store.holdings import HeldEvent, HeldProblem, HeldSource, Holding
 from recollect.store.ledger import LEDGER_NAME, Ledger
 from recollect.store.locks import sweep_lock, write_lock
 from recollect.store.mending import LostEvent, read_again, rewrite_stream
+from recollect.store.salvage import DamagedDatabase
 from recollect.sweep import sweep
 
 Progress = Callable[[str, int, int], None]
@@ -65,6 +68,7 @@ class RepairReport:
     """What was done, what is lost for good, and where the damaged files are kept."""
 
     steps: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     set_aside: str | None = None
     events_saved: int = 0
@@ -187,9 +191,9 @@ def _mend(store: Store, name: tuple[str, str], aside: _Aside) -> list[LostEvent]
 def _take_over_cache(store: Store, folder: Path, report: RepairReport, progress: Progress) -> list[LostEvent]:
     """Put every event that is sound in a damaged cache into the new one; returns those that are not."""
     try:
-        database = open_database(folder / CACHE_NAME)
-    except RecollectError as error:
-        report.lost.append(f"Nothing of the damaged cache.db can be read ({error.message})")
+        database = DamagedDatabase(folder / CACHE_NAME)
+    except (RecollectError, apsw.Error) as error:
+        report.notes.append(f"Nothing of the damaged cache.db can be read ({error})")
         return []
     lost: list[LostEvent] = []
     try:
@@ -246,9 +250,9 @@ class _Rescue:
 def _take_over_memory(store: Store, folder: Path, report: RepairReport) -> None:
     """Rows of sessions that only memory.db knew, as far as they can be read."""
     try:
-        database = open_database(folder / MEMORY_NAME)
-    except RecollectError as error:
-        report.lost.append(f"Nothing of the damaged memory.db can be read ({error.message})")
+        database = DamagedDatabase(folder / MEMORY_NAME)
+    except (RecollectError, apsw.Error) as error:
+        report.notes.append(f"Nothing of the damaged memory.db can be read ({error})")
         return
     try:
         store.take_over_memory(database)

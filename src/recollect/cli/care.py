@@ -92,6 +92,8 @@ def _print_repair(report: "RepairReport") -> None:
         click.echo(f"Back from the ledger: {count:,} × {one_line(kind)}")
     if report.set_aside:
         click.echo(f"The damaged files are kept: {one_line(report.set_aside)}")
+    for line in report.notes:
+        click.echo(one_line(line))
     for line in report.lost:
         click.echo(one_line(line), err=True)
 

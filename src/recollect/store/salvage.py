@@ -1,16 +1,38 @@
 """Rows that can still be read of a damaged database: pages that fail their checksum are stepped over."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import apsw
 
 from recollect.errors import StoreDamaged, StoreUnwritable
-from recollect.store.sqlite import Database
+from recollect.store import checksums
+from recollect.store.sqlite import Database, connect, translated
 
 _ROWS_AT_ONCE = 2000
 _FAR = 1 << 24  # as many rows as a large store has
 _OWN_TABLES = ("history", "marks", "rules")  # about the file itself, or made again by the next sweep
+
+
+class DamagedDatabase(Database):
+    """A database that is read whatever its first page looks like; all other pages have to be sound."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.read_only = True
+        self.is_new = False
+        self.connection = connect(path, read_only=True)
+        with translated(path):
+            self.connection.execute("BEGIN")
+            self.connection.execute("SELECT count(*) FROM sqlite_schema").get  # noqa: B018  keeps the first page at hand
+        checksums.set_verification(self.connection, _are_mostly_sound(path))
+
+
+def _are_mostly_sound(path: Path) -> bool:
+    """Whether the pages have checksums at all: the place that tells may be what is damaged."""
+    pages = [page is None for page in checksums.iter_damaged_pages(path)]
+    return sum(pages) * 2 > len(pages)
 
 
 def try_rows(database: Database, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]] | None:
@@ -23,6 +45,8 @@ def try_rows(database: Database, sql: str, bindings: Sequence[Any] = ()) -> list
 
 def iter_readable_rows(database: Database, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
     """The rows of a table in the order of their numbers, without those on pages that cannot be read."""
+    if try_rows(database, f"SELECT 1 FROM {table} NOT INDEXED WHERE rowid = -1") is None:
+        return  # the page that leads to all others
     select = f"SELECT {columns} FROM {table} NOT INDEXED"
     for low in range(0, _highest(database, table) + 1, _ROWS_AT_ONCE):
         yield from _range(database, select, low, low + _ROWS_AT_ONCE - 1)

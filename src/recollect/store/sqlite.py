@@ -47,7 +47,7 @@ class Database:
         self._migrations = migrations
         self.read_only = read_only
         self.is_new = False
-        self.connection = _connect(path, read_only=read_only)
+        self.connection = connect(path, read_only=read_only)
         self._inode = path.stat().st_ino
         self._verify_pages()
         if read_only or not self._is_new():
@@ -185,7 +185,8 @@ class Database:
         self.connection.close()
 
 
-def _connect(path: Path, *, read_only: bool) -> apsw.Connection:
+def connect(path: Path, *, read_only: bool) -> apsw.Connection:
+    """A connection whose pages are not checked yet when they are read."""
     _require_safe_sqlite()
     _refuse_network_file_system(path.parent)
     with translated(path):
