@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "recollect.memory": ("AgentTotals", "Memory", "SourceTotals", "Status", "TranscriptItem", "doctor", "open_memory"),
+    "recollect.memory": (
+        "AgentTotals",
+        "Memory",
+        "SourceTotals",
+        "Status",
+        "TranscriptItem",
+        "doctor",
+        "open_memory",
+        "repair",
+        "restore",
+    ),
     "recollect.doctor": ("Finding",),
     "recollect.errors": ("RecollectError",),
     "recollect.schema": ("Cost", "Event", "Problem", "Session", "SessionSource", "as_json"),
@@ -27,7 +37,17 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 if TYPE_CHECKING:
     from recollect.doctor import Finding
     from recollect.errors import RecollectError
-    from recollect.memory import AgentTotals, Memory, SourceTotals, Status, TranscriptItem, doctor, open_memory
+    from recollect.memory import (
+        AgentTotals,
+        Memory,
+        SourceTotals,
+        Status,
+        TranscriptItem,
+        doctor,
+        open_memory,
+        repair,
+        restore,
+    )
     from recollect.schema import Cost, Event, Problem, Session, SessionSource, as_json
     from recollect.sweep import SweepReport
 
@@ -49,6 +69,8 @@ __all__ = [
     "as_json",
     "doctor",
     "open_memory",
+    "repair",
+    "restore",
 ]
 
 

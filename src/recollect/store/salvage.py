@@ -45,11 +45,15 @@ def try_rows(database: Database, sql: str, bindings: Sequence[Any] = ()) -> list
 
 def iter_readable_rows(database: Database, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
     """The rows of a table in the order of their numbers, without those on pages that cannot be read."""
-    if try_rows(database, f"SELECT 1 FROM {table} NOT INDEXED WHERE rowid = -1") is None:
-        return  # the page that leads to all others
-    select = f"SELECT {columns} FROM {table} NOT INDEXED"
-    for low in range(0, _highest(database, table) + 1, _ROWS_AT_ONCE):
-        yield from _range(database, select, low, low + _ROWS_AT_ONCE - 1)
+    select = f"SELECT {columns} FROM {table} NOT INDEXED WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
+    highest = _highest(database, table)
+    low = 0
+    while low <= highest:
+        rows = list(_pieces(database, select, low, low + _ROWS_AT_ONCE - 1))
+        yield from (row for piece in rows for row in piece)
+        low += _ROWS_AT_ONCE
+        if not rows and not _is_any_readable(database, select, low):
+            return
 
 
 def _highest(database: Database, table: str) -> int:
@@ -59,14 +63,21 @@ def _highest(database: Database, table: str) -> int:
     return int(found[0][0]) if found else -1
 
 
-def _range(database: Database, select: str, low: int, high: int) -> Iterator[tuple[Any, ...]]:
-    rows = try_rows(database, f"{select} WHERE rowid BETWEEN ? AND ? ORDER BY rowid", (low, high))
+def _pieces(database: Database, select: str, low: int, high: int) -> Iterator[list[tuple[Any, ...]]]:
+    """What can be read of a range of rows, halved until no damaged page is among them."""
+    rows = try_rows(database, select, (low, high))
     if rows is not None:
-        yield from rows
+        yield rows
     elif low < high:
         middle = (low + high) // 2
-        yield from _range(database, select, low, middle)
-        yield from _range(database, select, middle + 1, high)
+        yield from _pieces(database, select, low, middle)
+        yield from _pieces(database, select, middle + 1, high)
+
+
+def _is_any_readable(database: Database, select: str, low: int) -> bool:
+    """Whether there is anything behind a stretch without a single readable row: a page near the root leads to many."""
+    steps = (1 << power for power in range(_FAR.bit_length()))
+    return any(try_rows(database, select, (low + step, low + step)) is not None for step in steps)
 
 
 def take_over_rows(old: Database, new: Database) -> int:
