@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "recollect.memory": ("AgentTotals", "Memory", "SourceTotals", "Status", "TranscriptItem", "doctor", "open_memory"),
+    "recollect.memory": (
+        "AgentTotals",
+        "Memory",
+        "SourceTotals",
+        "Status",
+        "TranscriptItem",
+        "doctor",
+        "open_memory",
+        "repair",
+        "restore",
+    ),
     "recollect.doctor": ("Finding",),
     "recollect.errors": ("RecollectError",),
     "recollect.forget": ("ForgetPlan", "ForgottenSession", "UnreachableCopy"),
@@ -29,7 +39,17 @@ if TYPE_CHECKING:
     from recollect.doctor import Finding
     from recollect.errors import RecollectError
     from recollect.forget import ForgetPlan, ForgottenSession, UnreachableCopy
-    from recollect.memory import AgentTotals, Memory, SourceTotals, Status, TranscriptItem, doctor, open_memory
+    from recollect.memory import (
+        AgentTotals,
+        Memory,
+        SourceTotals,
+        Status,
+        TranscriptItem,
+        doctor,
+        open_memory,
+        repair,
+        restore,
+    )
     from recollect.schema import Cost, Event, Problem, Session, SessionSource, as_json
     from recollect.sweep import SweepReport
 
@@ -54,6 +74,8 @@ __all__ = [
     "as_json",
     "doctor",
     "open_memory",
+    "repair",
+    "restore",
 ]
 
 

@@ -15,7 +15,7 @@ from recollect.adapters.protocol import Adapter, SettingAdvice
 from recollect.admission import exclude_of
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
-from recollect.store import Store, open_store
+from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
 from recollect.store.sessions import SessionFilter
 from recollect.store.sqlite import file_system_type
 
@@ -93,6 +93,10 @@ def _number_in(path: Path, key: str) -> int | None:
 
 
 def _store(settings: Settings) -> Iterator[Finding]:
+    if (settings.folder / MEMORY_NAME).exists() and not (settings.folder / CACHE_NAME).exists():
+        message = f"{CACHE_NAME} is missing: {settings.folder}"  # opening the store would make an empty one
+        yield Finding(PROBLEM, "store", message, _advice_on_damage(settings.folder))
+        return
     try:
         store = open_store(settings.folder)
     except NotFound as error:
@@ -140,6 +144,9 @@ def _permissions(folder: Path) -> Iterator[Finding]:
 def _integrity(store: Store) -> Iterator[Finding]:
     is_sound = True
     try:
+        for alarm in store.alarms():
+            is_sound = False
+            yield Finding(PROBLEM, "store", alarm, _advice_on_damage(store.folder))
         for message in store.damage():
             is_sound = False
             yield Finding(PROBLEM, "store", f"Damaged: {message}", _advice_on_damage(store.folder))
@@ -172,6 +179,6 @@ def _unsound(folder: Path, error: Exception) -> Finding:
 
 def _advice_on_damage(folder: Path) -> str:
     return (
-        f"move {folder} away and run `recollect sweep`, which reads your agents' files again;"
-        " keep what you moved: it may hold the only copy of logs they have deleted"
+        "`recollect doctor --repair` rebuilds what it can from your agents' files and keeps what it replaces;"
+        f" or put a backup back with `recollect restore FILE`: {folder}"
     )

@@ -11,6 +11,7 @@
       StoreUnwritable         full disk, read-only disk               exit 1
       NeedsAnswer             a question is open and nobody can be asked  exit 1
       BadConfig               a setting cannot be read                exit 1
+      BadBackup               a backup or export is not whole         exit 1
       SourceUnreadable        one source could not be read; the sweep records it and goes on
 
 `message` is one sentence without a full stop, the value last; `hint` says what to do next.
@@ -72,6 +73,10 @@ class NeedsAnswer(RecollectError):
 
 class BadConfig(RecollectError):
     code = "bad_config"
+
+
+class BadBackup(RecollectError):
+    code = "bad_backup"
 
 
 class SourceUnreadable(RecollectError):

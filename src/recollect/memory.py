@@ -1,12 +1,12 @@
 """The library: everything the command line can do, typed."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -20,6 +20,12 @@ from recollect.store import Store, open_store
 from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
 from recollect.store.sessions import SessionFilter
 from recollect.sweep import Progress, SweepReport, sweep
+
+if TYPE_CHECKING:
+    from recollect.backup import BackupReport, RestoreReport
+    from recollect.exports import ExportReport
+    from recollect.imports import ImportReport
+    from recollect.repair import RepairReport
 
 _EVENT_COLUMNS = (
     "event_uid",
@@ -101,7 +107,7 @@ class TranscriptItem:
 
 
 class Memory:
-    """An open store. Reading never changes it; only `sweep` and `forget` write."""
+    """An open store. Reading never changes it; `sweep`, `forget` and `import_sessions` write, and copies are noted."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self.settings = settings
@@ -109,7 +115,47 @@ class Memory:
 
     def sweep(self, progress: Progress | None = None, *, verify: bool = False) -> SweepReport:
         """Read what is new in the agents' files. `verify` opens every file, even if it looks unchanged."""
-        return sweep(self._store, self.settings, progress or (lambda stage, done, total: None), verify=verify)
+        return sweep(self._store, self.settings, progress or _silent, verify=verify)
+
+    def alarms(self) -> list[str]:
+        """In words, if a database has less than it had: a lost log, an old file put back."""
+        return self._store.alarms()
+
+    def backup(self, path: str | PathLike[str], progress: Progress | None = None) -> "BackupReport":
+        """Write the whole store into one new file, and read it back. A sweep may go on meanwhile."""
+        from recollect.backup import make_backup
+
+        return make_backup(self._store, self.settings, Path(path).absolute(), progress or _silent)
+
+    def export(
+        self,
+        path: str | PathLike[str],
+        sessions: Sequence[str] = (),
+        *,
+        repo: str | None = None,
+        progress: Progress | None = None,
+    ) -> "ExportReport":
+        """Write sessions as JSON lines and packs: those named (with their sub-agents), those of `repo`, or all."""
+        from recollect.exports import export_sessions
+
+        chosen = self._chosen(sessions) if sessions else self.sessions(repo=repo)
+        return export_sessions(self._store, Path(path).absolute(), chosen, progress or _silent)
+
+    def _chosen(self, names: Sequence[str]) -> list[Session]:
+        """The sessions of these names, each with all it spawned."""
+        found: dict[tuple[str, str], Session] = {}
+        waiting = [self.session(name) for name in names]
+        while waiting:
+            session = waiting.pop()
+            if found.setdefault((session.agent, session.native_session_id), session) is session:
+                waiting += self.sub_agents(session)
+        return list(found.values())
+
+    def import_sessions(self, path: str | PathLike[str], progress: Progress | None = None) -> "ImportReport":
+        """Take over the sessions of an export. What is held already stays as it is."""
+        from recollect.imports import import_sessions
+
+        return import_sessions(self._store, self.settings, Path(path).absolute(), progress or _silent)
 
     def status(self) -> Status:
         agents = [AgentTotals(**agent) for agent in self._store.sessions.totals()]
@@ -274,6 +320,10 @@ class Memory:
         self.close()
 
 
+def _silent(stage: str, done: int, total: int) -> None:
+    """Progress for nobody."""
+
+
 def _family(kind: str | None) -> tuple[str, ...]:
     """A kind with its more specific ones; all kinds if none is asked for."""
     if kind is not None and kind not in KINDS:
@@ -328,10 +378,57 @@ def open_memory(folder: str | PathLike[str] | None = None, roots: Sequence[str] 
     return Memory(settings, open_store(settings.folder, create=create))
 
 
-def doctor(folder: str | PathLike[str] | None = None, roots: Sequence[str] = ()) -> list[Finding]:
-    """Look for what stands in the way: homes, permissions, settings, damage. Works without a store."""
+def doctor(
+    folder: str | PathLike[str] | None = None,
+    roots: Sequence[str] = (),
+    *,
+    deep: bool = False,
+    max_seconds: float | None = None,
+    progress: Progress | None = None,
+) -> list[Finding]:
+    """Look for what stands in the way: homes, permissions, settings, damage. Works without a store.
+
+    `deep` looks at every stored byte and compares it with the agents' files, for `max_seconds` at most.
+    """
     try:
         settings = load_settings(Path(folder) if folder else None, roots)
     except BadConfig as error:
         return [Finding(PROBLEM, "settings", error.message, error.hint)]
-    return examine(settings)
+    if not deep:
+        return examine(settings)
+    from recollect.inspection import inspect
+
+    return [*examine(settings), *inspect(settings, progress or _silent, max_seconds).findings()]
+
+
+def repair(
+    folder: str | PathLike[str] | None = None,
+    roots: Sequence[str] = (),
+    *,
+    confirm: Callable[[list[str]], None] | None = None,
+    progress: Progress | None = None,
+) -> "RepairReport":
+    """Rebuild what is damaged from sources, packs and ledger; nothing is deleted.
+
+    `confirm` is told the steps before anything is changed, and raises to stop.
+    """
+    from recollect.inspection import inspect
+    from recollect.repair import RepairReport, apply, plan
+
+    settings = load_settings(Path(folder) if folder else None, roots)
+    planned = plan(inspect(settings, progress or _silent).faults)
+    if not planned.steps:
+        return RepairReport()
+    if confirm:
+        confirm(planned.steps)
+    return apply(settings, planned, progress or _silent)
+
+
+def restore(
+    path: str | PathLike[str], folder: str | PathLike[str] | None = None, progress: Progress | None = None
+) -> "RestoreReport":
+    """Put a backup in the place of the store, which is set aside. A backup that is not whole changes nothing."""
+    from recollect.backup import restore_backup
+
+    settings = load_settings(Path(folder) if folder else None)
+    return restore_backup(settings, Path(path).absolute(), progress or _silent)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect import __version__
+from recollect.cli import care
 from recollect.cli.forgetting import forget
 from recollect.cli.output import json_option, print_json, reports_errors, root_option, usage_errors_as_json
 from recollect.cli.words import fitted, moment_ms, number, one_line, plural, size
@@ -266,31 +267,6 @@ def problems(as_json: bool) -> None:
         click.echo("No problems: every line of every file was read")
 
 
-@main.command()
-@root_option
-@json_option
-@reports_errors
-def doctor(roots: tuple[str, ...], as_json: bool) -> None:
-    """Check homes, permissions, settings and the store.
-
-    Says what to do about each problem, and reads everything stored once to see that it can be read.
-    """
-    from recollect.memory import doctor as examine
-
-    findings = examine(roots=roots)
-    if as_json:
-        print_json([asdict(finding) for finding in findings])
-    else:
-        marks = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
-        for finding in findings:
-            mark, colour = marks[finding.level]
-            click.echo(f"{click.style(mark, fg=colour)} {one_line(finding.message)}")
-            if finding.advice:
-                click.echo(f"  {click.style('→', fg='cyan')} {one_line(finding.advice)}")
-    if any(finding.level == "problem" for finding in findings):
-        sys.exit(1)
-
-
 main.add_command(forget)
 
 
@@ -325,3 +301,7 @@ def _print_demo(memory: "Memory", report: Any, found: list[Session]) -> None:
     for line in transcript_lines(chosen, memory.transcript(chosen)):
         click.echo(line)
     click.echo(click.style("\nNow yours: recollect sweep", bold=True))
+
+
+for command in care.COMMANDS:
+    main.add_command(command)

@@ -5,20 +5,31 @@ bulk, which may be read again from the agents' files.
 """
 
 import os
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 
-from recollect.errors import NotFound, StoreUnwritable
-from recollect.store import migrations
+from recollect.errors import NotFound, StoreDamaged, StoreUnwritable
+from recollect.store import ballast, history, migrations
+from recollect.store.copies import Copies
 from recollect.store.events import Events
 from recollect.store.exclusions import Exclusions
-from recollect.store.ledger import Ledger
+from recollect.store.holdings import Holdings
+from recollect.store.ledger import LEDGER_NAME, Ledger
 from recollect.store.remains import Remains
+from recollect.store.replacing import finish_replacing
+from recollect.store.restoring import restore_records
+from recollect.store.salvage import take_over_rows
 from recollect.store.sessions import Sessions
 from recollect.store.sources import Sources
 from recollect.store.sqlite import Database, is_full
 from recollect.store.streams import Streams
 from recollect.store.tombstones import TombstoneTable
+
+CACHE_NAME = "cache.db"
+MEMORY_NAME = "memory.db"
+DATABASES = (MEMORY_NAME, CACHE_NAME)
 
 
 class Store:
@@ -27,8 +38,8 @@ class Store:
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.folder = folder
         self.read_only = read_only
-        self._cache = Database(folder / "cache.db", migrations.CACHE, "NORMAL", read_only=read_only)
-        self._memory = Database(folder / "memory.db", migrations.MEMORY, "FULL", read_only=read_only)
+        self._cache = Database(folder / CACHE_NAME, migrations.CACHE, "NORMAL", read_only=read_only)
+        self._memory = Database(folder / MEMORY_NAME, migrations.MEMORY, "FULL", read_only=read_only)
         self.events = Events(self._cache, folder)
         self.sources = Sources(self._cache)
         self.streams = Streams(self._cache)
@@ -37,11 +48,92 @@ class Store:
         self.tombstones = TombstoneTable(self._memory, self.ledger)
         self.exclusions = Exclusions(self._cache, self._memory)
         self.remains = Remains(self._cache, self._memory, folder)
+        self.copies = Copies(self._memory, self.ledger)
+        if not read_only and self._memory.is_new:
+            self.restore_records()
+
+    @property
+    def holdings(self) -> Holdings:
+        return Holdings(self._cache, self.folder)
+
+    @property
+    def databases(self) -> tuple[Database, Database]:
+        return self._cache, self._memory
+
+    def restore_records(self) -> Counter[str]:
+        """Put what the ledger holds back into memory.db; what is there stays as it is."""
+        with self._memory.transaction() as connection:
+            return restore_records(connection, self.ledger.records())
+
+    def take_over_memory(self, old: Database) -> int:
+        """Copy what can be read of another memory.db and is not here; returns how many rows."""
+        return take_over_rows(old, self._memory)
 
     def checkpoint(self) -> None:
-        """Empty both write-ahead logs; done at the end of a sweep."""
-        self._cache.checkpoint()
-        self._memory.checkpoint()
+        """Empty both write-ahead logs, then note how far the store has come; done at the end of a sweep."""
+        marks = self._new_marks()
+        for database in self.databases:
+            database.checkpoint()
+        if marks:
+            history.write_mark(self.folder, marks)
+        ballast.ensure(self.folder, self.size_bytes()["total"])
+
+    def _new_marks(self) -> dict[str, history.Mark]:
+        """A mark for each database; none if nothing was written since the last one, or if one is behind that."""
+        known = history.read_mark(self.folder)
+        if all(self._is_marked(database, known) for database in self.databases) or self._is_behind(known):
+            return {}
+        marks = {}
+        for database in self.databases:
+            counts = self._counts(database)
+            with database.transaction() as connection:
+                marks[database.path.name] = history.add_mark(connection, counts)
+        return marks
+
+    def _is_marked(self, database: Database, known: dict[str, history.Mark]) -> bool:
+        mark = known.get(database.path.name)
+        return mark is not None and mark.commits == history.last_commit(database.connection).number
+
+    def _is_behind(self, known: dict[str, history.Mark]) -> bool:
+        """Whether a database has less than was marked. A cache that was read again whole is as good as the lost one."""
+        for database in self.databases:
+            name, counts = database.path.name, self._counts(database)
+            mark = known.get(name)
+            is_whole = mark is not None and all(counts.get(noun, 0) >= had for noun, had in mark.counts.items())
+            is_refilled = database is self._cache and is_whole
+            if history.behind_mark(name, database.connection, mark, counts) and not is_refilled:
+                return True
+        return False
+
+    def accept_as_is(self) -> None:
+        """Take the store as it stands for whole: the alarms were answered."""
+        history.forget_history(self.folder, [database.path.name for database in self.databases])
+        self.checkpoint()
+
+    def iter_faults_of_structure(self, database: Database, keep_going: Callable[[], bool]) -> Iterator[str]:
+        """All that SQLite's own full check finds wrong; ends early, with apsw.InterruptError, when told to."""
+        database.connection.set_progress_handler(lambda: not keep_going(), 100_000)
+        try:
+            for (message,) in database.rows("PRAGMA integrity_check(100)"):
+                if message != "ok":
+                    yield f"{database.path.name}: {message}"
+        finally:
+            database.connection.set_progress_handler(None)
+
+    def alarms(self) -> list[str]:
+        """In words, which databases have less than they had: a lost log, an old copy put back."""
+        known, found = history.read_mark(self.folder), []
+        for database in (database for database in self.databases if database.has_history()):
+            name, connection = database.path.name, database.connection
+            found.append(history.behind_mark(name, connection, known.get(name), self._counts(database)))
+            found.append(history.behind_last(database.path, connection))
+        return [alarm for alarm in found if alarm]
+
+    def _counts(self, database: Database) -> dict[str, int]:
+        if database is self._memory:
+            return {"sessions": self.sessions.count()}
+        sessions, events = database.rows("SELECT count(*), coalesce(sum(next_seq - 1), 0) FROM streams")[0]
+        return {"sessions": sessions, "events": events}
 
     def damage(self) -> list[str]:
         """What SQLite's own checks find wrong, in words; empty when nothing is."""
@@ -54,7 +146,7 @@ class Store:
     def size_bytes(self) -> dict[str, int]:
         """Bytes on disk by part of the store."""
         packs = sum(file.stat().st_size for file in (self.folder / "packs").rglob("*.pack"))
-        sizes = {name: _size(self.folder / name) for name in ("cache.db", "memory.db")}
+        sizes = {name: _size(self.folder / name) for name in DATABASES}
         return {**sizes, "packs": packs, "total": packs + sum(sizes.values())}
 
     def close(self) -> None:
@@ -76,12 +168,29 @@ def _size(path: Path) -> int:
 
 def open_store(folder: Path, *, create: bool = False) -> Store:
     """Open the store in `folder`, read-only where it cannot be written; raises NotFound if there is none."""
-    if not (folder / "memory.db").exists() and not create:
+    finish_replacing(folder)
+    if not (folder / MEMORY_NAME).exists() and not create:
+        _refuse_remains(folder)
         raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
     if create:
         _make_private_folder(folder)
         return Store(folder)
     return Store(folder, read_only=not os.access(folder, os.W_OK) or is_full(folder))
+
+
+def open_database(path: Path) -> Database:
+    """One database of a store, to be looked at only; raises what opening the store would."""
+    steps = migrations.CACHE if path.name == CACHE_NAME else migrations.MEMORY
+    return Database(path, steps, "FULL", read_only=True)
+
+
+def _refuse_remains(folder: Path) -> None:
+    """A store without its main file is not empty: somebody has to know."""
+    left = [name for name in (CACHE_NAME, LEDGER_NAME, history.MARK_NAME) if (folder / name).exists()]
+    if left:
+        raise StoreDamaged(
+            f"{MEMORY_NAME} is missing beside {', '.join(left)}: {folder}", "`recollect doctor --repair` makes it again"
+        )
 
 
 def _make_private_folder(folder: Path) -> None:

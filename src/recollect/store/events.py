@@ -223,7 +223,7 @@ def _ensure_stream(connection: apsw.Connection, batch: Batch, native_id: str, at
         return Stream(*row)
     connection.execute(
         "INSERT INTO streams (agent, native_id, discovered_ms, redacted_with) VALUES (?, ?, ?, ?)",
-        (agent, native_id, at_ms, rules),
+        (agent, native_id, at_ms, rules or None),
     )
     return Stream(connection.last_insert_rowid(), 1, 0, 1, 0, rules)
 

@@ -16,10 +16,11 @@ import orjson
 
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import StoreUnwritable
+from recollect.store.durable import replace_file, sync
 from recollect.store.locks import write_lock
 from recollect.store.sqlite import translated
 
-NAME = "ledger.jsonl"
+LEDGER_NAME = "ledger.jsonl"
 _SUM = b',"sum":"'
 _PIECE_BYTES = 64 * 1024
 
@@ -34,7 +35,7 @@ class Ledger:
     """The ledger of a store. It takes the write lock itself, so never call it inside of a transaction."""
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
-        self.path = folder / NAME
+        self.path = folder / LEDGER_NAME
         self._read_only = read_only
 
     def append(self, kind: str, data: dict[str, Any]) -> None:
@@ -55,7 +56,7 @@ class Ledger:
                 file.flush()
                 os.fsync(fd)
             if is_new:
-                _sync_folder(self.path.parent)
+                sync(self.path.parent)
 
     def records(self, kind: str | None = None) -> Iterator[LedgerRecord]:
         """What the ledger holds, or all of one kind, in the order it was written; damaged lines are left out."""
@@ -67,32 +68,23 @@ class Ledger:
     def damage(self) -> list[str]:
         """The lines that are not as they were written, in words; empty when all are."""
         return [
-            f"{NAME}: line {number} does not match its checksum"
+            f"{LEDGER_NAME}: line {number} does not match its checksum"
             for number, line in enumerate(self._lines(), start=1)
             if _parse(line) is None
         ]
 
-    def rewrite(self, keep: Callable[[LedgerRecord], bool]) -> int:
-        """Leave out the records that `keep` refuses, and return how many; damaged lines stay for whoever repairs them.
+    def rewrite(self, keep: Callable[[LedgerRecord], bool], *, is_repair: bool = False) -> int:
+        """Leave out the records that `keep` refuses, and return how many; a repair leaves out damaged lines, too.
 
         The new file takes the old one's place at once: a crash leaves the one or the other.
         """
         with self._writing():
             lines = list(self._lines())
-            kept = [line for line in lines if (record := _parse(line)) is None or keep(record)]
+            records = [(line, _parse(line)) for line in lines]
+            kept = [line for line, record in records if (not is_repair if record is None else keep(record))]
             if len(kept) < len(lines):
-                self._replace(b"".join(kept))
+                replace_file(self.path, b"".join(kept))
         return len(lines) - len(kept)
-
-    def _replace(self, content: bytes) -> None:
-        beside = self.path.with_name(f"{NAME}.new")
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(fd)
-        beside.replace(self.path)
-        _sync_folder(self.path.parent)
 
     def _lines(self) -> Iterator[bytes]:
         """Whole lines only: what follows the last line end was never acknowledged."""
@@ -142,11 +134,3 @@ def _cut_torn_line(fd: int) -> None:
         end -= len(piece)
     if end < size:
         os.ftruncate(fd, end)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

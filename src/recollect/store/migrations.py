@@ -251,6 +251,28 @@ _FORGETTING = (
 )
 
 
+_HISTORY = (
+    # One line: how many transactions there were, a name for the last, and whether every page has a checksum.
+    """CREATE TABLE history (
+        commits INTEGER NOT NULL,
+        token TEXT NOT NULL,
+        checksums TEXT NOT NULL
+    )""",
+    "INSERT INTO history VALUES (0, '', 'none')",
+    # Tokens that a high-water mark has named: a database without the newest is an older one.
+    "CREATE TABLE marks (token TEXT PRIMARY KEY, commits INTEGER NOT NULL) WITHOUT ROWID",
+)
+
+_COPIES = (
+    # Backups and exports that were made, and what was set aside: they are out of reach, but can be named.
+    """CREATE TABLE copies (
+        path TEXT PRIMARY KEY,
+        kind TEXT NOT NULL,
+        made_ms INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+)
+
+
 def _run(connection: apsw.Connection, statements: tuple[str, ...]) -> None:
     for statement in statements:
         connection.execute(statement)
@@ -272,9 +294,17 @@ def m002_memory(connection: apsw.Connection) -> None:
     _run(connection, _MEMORY_2)
 
 
+def m003_cache(connection: apsw.Connection) -> None:
+    _run(connection, _HISTORY)
+
+
 def m003_memory(connection: apsw.Connection) -> None:
     _run(connection, _FORGETTING)
 
 
-CACHE = (m001_cache, m002_cache)
-MEMORY = (m001_memory, m002_memory, m003_memory)
+def m004_memory(connection: apsw.Connection) -> None:
+    _run(connection, _HISTORY + _COPIES)
+
+
+CACHE = (m001_cache, m002_cache, m003_cache)
+MEMORY = (m001_memory, m002_memory, m003_memory, m004_memory)

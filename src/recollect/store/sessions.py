@@ -215,6 +215,40 @@ class Sessions:
                 for table in ("sessions", "session_sources"):
                     connection.executemany(f"DELETE FROM {table} WHERE agent = ? AND native_session_id = ?", sessions)
 
+    def raw(self, agent: str, native_id: str) -> dict[str, Any]:
+        """A session's row with all its columns, as stored."""
+        sql = "SELECT * FROM sessions WHERE agent = ? AND native_session_id = ?"
+        columns = self._columns()
+        return dict(zip(columns, self._database.rows(sql, (agent, native_id))[0], strict=True))
+
+    def put_raw(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Write rows as `raw` gave them, of sessions that have none here; columns of a newer version are left out."""
+        known = self._columns()
+        with self._database.transaction() as connection:
+            for row in rows:
+                names = [name for name in known if name in row]
+                listed = ", ".join(f'"{name}"' for name in names)
+                connection.execute(
+                    f"INSERT OR IGNORE INTO sessions ({listed}) VALUES ({', '.join('?' * len(names))})",
+                    [row[name] for name in names],
+                )
+
+    def _columns(self) -> list[str]:
+        return [name for (name,) in self._database.rows("SELECT name FROM pragma_table_info('sessions')")]
+
+    def event_counts(self) -> dict[tuple[str, str], int]:
+        """How many events each session had when its row was made; without those whose events were dropped since."""
+        sql = "SELECT agent, native_session_id, event_count FROM sessions WHERE evicted_ms IS NULL"
+        return {(agent, native_id): count for agent, native_id, count in self._database.rows(sql)}
+
+    def set_evicted(self, sessions: Sequence[tuple[str, str]], at_ms: int) -> None:
+        """Note that the events of sessions (agent, native id) are no longer held."""
+        if sessions:
+            with self._database.transaction() as connection:
+                connection.executemany(
+                    f"UPDATE sessions SET evicted_ms = {at_ms:d} WHERE agent = ? AND native_session_id = ?", sessions
+                )
+
     def rules(self) -> str | None:
         """The rules that all rows were made with; None before the first sweep has ended."""
         found = self._database.value("SELECT text FROM rules")

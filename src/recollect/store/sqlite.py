@@ -14,11 +14,11 @@ import apsw
 
 from recollect import failpoints
 from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, StoreUnwritable
+from recollect.store import checksums, history
 from recollect.store.locks import write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"
 OLDEST_SQLITE = (3, 51, 3)  # 3.7.0 to 3.51.2 have a WAL race that corrupts
-CHECKSUM_RESERVE_BYTES = 8  # room for apsw's checksums in each page: cannot be added later
 SHARED_INDEX_BYTES = 64 * 1024
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
@@ -47,7 +47,10 @@ class Database:
         self.path = path
         self._migrations = migrations
         self.read_only = read_only
-        self.connection = _connect(path, read_only=read_only)
+        self.is_new = False
+        self.connection = connect(path, read_only=read_only)
+        self._inode = path.stat().st_ino
+        self._verify_pages()
         if read_only or not self._is_new():
             self._check_version()  # before anything is changed in a file that may be somebody else's
         if not read_only:
@@ -56,13 +59,15 @@ class Database:
 
     def _prepare(self, synchronous: str) -> None:
         with translated(self.path), write_lock(self.path.parent):
-            if self._is_new():
-                self.connection.reserve_bytes(reserve=CHECKSUM_RESERVE_BYTES)
+            self.is_new = self._is_new()
+            if self.is_new:
+                self.connection.reserve_bytes(reserve=checksums.RESERVED_BYTES)
                 self.connection.pragma("auto_vacuum", 2)
                 self.connection.pragma("application_id", APPLICATION_ID)
             for name, value in (*_PRAGMAS, ("synchronous", {"NORMAL": 1, "FULL": 2}[synchronous])):
                 self._set(name, value)
             self._migrate()
+            self._keep_checksums()
 
     def _set(self, name: str, value: str | int) -> None:
         self.connection.pragma(name, value)
@@ -77,6 +82,41 @@ class Database:
                 self.connection.pragma("user_version", number)
                 failpoints.hit("before-migration-commit")
             failpoints.hit("after-migration-commit")
+
+    def _verify_pages(self) -> None:
+        """From here on have every page checked that is read, those included that told so."""
+        if self.has_checksums():
+            self.connection.execute("PRAGMA shrink_memory")
+            checksums.set_verification(self.connection, True)
+
+    def _keep_checksums(self) -> None:
+        """Note whether every page has a checksum; pages written without get theirs by writing all of them anew."""
+        has_layer = checksums.layer() is not None
+        if self.has_checksums() == has_layer:
+            return
+        if has_layer and not self.is_new:
+            try:
+                self.connection.execute("VACUUM")
+            except apsw.FullError:
+                return  # no room now; the next process tries again
+        told = history.CHECKSUMS_KEPT if has_layer else history.CHECKSUMS_NONE
+        self.connection.execute("UPDATE history SET checksums = ?", (told,))
+        self._verify_pages()
+
+    def has_checksums(self) -> bool:
+        """Whether all pages have checksums; a database of an earlier version has none."""
+        if not self.has_history():
+            return False
+        with translated(self.path):
+            told = self.connection.execute("SELECT checksums FROM history").get
+        if told not in (history.CHECKSUMS_KEPT, history.CHECKSUMS_NONE):
+            raise _damaged(self.path)
+        return bool(told == history.CHECKSUMS_KEPT)
+
+    def has_history(self) -> bool:
+        """Whether it knows how far it has come; one of an earlier version that cannot be written does not."""
+        with translated(self.path):
+            return bool(self.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'history'").get)
 
     def _is_new(self) -> bool:
         with translated(self.path):
@@ -105,10 +145,13 @@ class Database:
                 f"Store is read-only: {self.path.parent}", "set RECOLLECT_HOME to a folder you can write"
             )
         with translated(self.path), write_lock(self.path.parent):
+            self._check_file()
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 self._check_version()
+                before = self.connection.total_changes()
                 yield self.connection
+                commit = history.count_commit(self.connection) if self.connection.total_changes() != before else None
                 failpoints.hit(f"before-{self.path.stem}-commit")
                 self.connection.execute("COMMIT")
                 failpoints.hit(f"after-{self.path.stem}-commit")
@@ -116,6 +159,12 @@ class Database:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
+            if commit is not None:
+                history.tell_commit(self.path, commit)
+
+    def _check_file(self) -> None:
+        if self.path.stat().st_ino != self._inode:
+            raise StoreUnusable(f"Store was replaced while it was open: {self.path.parent}", "start the command again")
 
     def rows(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with translated(self.path):
@@ -143,7 +192,8 @@ class Database:
         self.connection.close()
 
 
-def _connect(path: Path, *, read_only: bool) -> apsw.Connection:
+def connect(path: Path, *, read_only: bool) -> apsw.Connection:
+    """A connection whose pages are not checked yet when they are read."""
     _require_safe_sqlite()
     _refuse_network_file_system(path.parent)
     with translated(path):
@@ -151,7 +201,8 @@ def _connect(path: Path, *, read_only: bool) -> apsw.Connection:
             connection = _connect_read_only(path)
         else:
             _create_private(path)
-            connection = apsw.Connection(str(path))
+            connection = apsw.Connection(str(path), vfs=checksums.layer())
+        checksums.set_verification(connection, False)  # until it is known that all pages have theirs
         connection.set_busy_timeout(20_000)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         return connection
@@ -163,14 +214,15 @@ def _connect_read_only(path: Path) -> apsw.Connection:
     `immutable` ignores the write-ahead log, so it is right only when there is none left to read.
     """
     if os.access(path.parent, os.W_OK) and not is_full(path.parent):
-        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=checksums.layer())
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size:
         raise StoreUnusable(
             f"Store is read-only and was not closed cleanly: {path.parent}",
             "run `recollect sweep` where it is writable",
         )
-    return apsw.Connection(f"file:{path}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return apsw.Connection(f"file:{path}?immutable=1", flags=flags, vfs=checksums.layer())
 
 
 def is_full(folder: Path) -> bool:
@@ -226,11 +278,17 @@ def translated(path: Path) -> Iterator[None]:
         apsw.IOError,
         apsw.PermissionsError,
     ) as error:
+        if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
+            raise _damaged(path) from error
         raise _unwritable(path, str(error)) from error
     except (apsw.CorruptError, apsw.NotADBError) as error:
-        raise StoreDamaged(f"Database is damaged: {path}", "`recollect doctor` says what can be done") from error
+        raise _damaged(path) from error
     except OSError as error:
         raise _unwritable(path, error.strerror or str(error)) from error
+
+
+def _damaged(path: Path) -> RecollectError:
+    return StoreDamaged(f"Database is damaged: {path}", "`recollect doctor --repair` rebuilds what it can")
 
 
 def _unwritable(path: Path, reason: str) -> RecollectError:

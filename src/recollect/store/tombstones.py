@@ -14,11 +14,12 @@ from hashlib import blake2b
 from sys import byteorder
 from typing import Any, NamedTuple
 
+import apsw
 import orjson
 
 from recollect.clock import now_ms
 from recollect.store.batch import Batch, EventRow, SourceRow, StreamBatch
-from recollect.store.ledger import Ledger
+from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.omission import leave_out, leave_out_events, sessions_of, without_text
 from recollect.store.sources import Sources
 from recollect.store.sqlite import Database
@@ -86,14 +87,8 @@ class TombstoneTable:
             return
         at_ms = now_ms()
         with self._database.transaction() as connection:
-            connection.executemany(
-                "INSERT OR IGNORE INTO tombstones VALUES (?, ?, ?, ?, ?)",
-                [(*tombstone.name, at_ms, tombstone.event_keys, finished_ms) for tombstone in tombstones],
-            )
-            connection.executemany(
-                "INSERT OR IGNORE INTO kept_forks VALUES (?, ?)",
-                [(tombstone.agent, fork) for tombstone in tombstones for fork in tombstone.kept_forks],
-            )
+            for tombstone in tombstones:
+                _put(connection, tombstone, at_ms, finished_ms)
 
     def names(self) -> set[Name]:
         return {(agent, name) for agent, name in self._database.rows("SELECT agent, native_id FROM tombstones")}
@@ -117,6 +112,18 @@ class TombstoneTable:
 
     def kept_forks(self) -> set[Name]:
         return {(agent, name) for agent, name in self._database.rows("SELECT agent, native_id FROM kept_forks")}
+
+
+def _put(connection: apsw.Connection, tombstone: Tombstone, at_ms: int, finished_ms: int | None) -> None:
+    row = (*tombstone.name, at_ms, tombstone.event_keys, finished_ms)
+    connection.execute("INSERT OR IGNORE INTO tombstones VALUES (?, ?, ?, ?, ?)", row)
+    forks = [(tombstone.agent, fork) for fork in tombstone.kept_forks]
+    connection.executemany("INSERT OR IGNORE INTO kept_forks VALUES (?, ?)", forks)
+
+
+def restore_tombstone(connection: apsw.Connection, record: LedgerRecord) -> None:
+    """Put up a tombstone that only the ledger has; whether anything of its session is left is looked at again."""
+    _put(connection, _from_data(record.data), record.at_ms, None)
 
 
 class Tombstones:

@@ -1,0 +1,334 @@
+"""A look at every byte that is stored: what was damaged, what is missing, what has changed at its source.
+
+Nothing is changed. Each look is a generator that says after every step how far it is, so that a time limit can
+end it anywhere, and what was not looked at is told.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from recollect.account import content_hash
+from recollect.adapters import adapters
+from recollect.adapters.protocol import Source
+from recollect.config import Settings
+from recollect.discovery import path_key
+from recollect.doctor import NOTE, OK, PROBLEM, Finding
+from recollect.errors import NotFound, RecollectError
+from recollect.ingest import Task, read_batches
+from recollect.protection import Protection
+from recollect.redact.redactor import Redactor
+from recollect.schema import HISTORY_LANE, STAND_IN_LANE, Session
+from recollect.store import CACHE_NAME, DATABASES, Store, open_database, open_store
+from recollect.store.batch import IS_PROVISIONAL, Batch, EventRow
+from recollect.store.checksums import iter_damaged_pages
+from recollect.store.events import second_uid
+from recollect.store.frames import HeldStream
+from recollect.store.history import MARK_NAME, read_mark
+from recollect.store.holdings import Holdings
+from recollect.store.ledger import LEDGER_NAME, Ledger
+from recollect.store.sessions import SessionFilter
+from recollect.store.sources import KnownSource
+from recollect.store.sqlite import Database
+
+Progress = Callable[[str, int, int], None]  # what is looked at, done, total
+
+# What a fault is about, for those who repair it
+DATABASE = "database"
+STREAM = "stream"
+LEDGER = "ledger"
+SESSION = "session"
+BEHIND = "behind"
+LEFTOVER = "leftover"
+SOURCE = "source"
+
+_NOTES = (LEFTOVER, SOURCE)
+_SHOWN_OF_A_KIND = 20
+_REPAIR = "`recollect doctor --repair` rebuilds what it can, and says what it cannot"
+_PAGES_A_STEP = 256
+_STAND_INS = (HISTORY_LANE, STAND_IN_LANE)  # dropped once the log itself is held
+
+
+class Fault(NamedTuple):
+    """One thing that is not as it should be. `name` is the file, or the session as (agent, native id)."""
+
+    part: str
+    name: str | tuple[str, str]
+    message: str
+
+
+class Step(NamedTuple):
+    """How far a look has come, and what it has just found."""
+
+    done: int
+    total: int
+    faults: tuple[Fault, ...] = ()
+
+
+Look = Iterator[Step]
+
+
+@dataclass(slots=True)
+class Inspection:
+    """What was found, and what was not looked at for lack of time."""
+
+    faults: list[Fault] = field(default_factory=list)
+    looked_at: dict[str, int] = field(default_factory=dict)
+    not_looked_at: list[str] = field(default_factory=list)
+
+    def findings(self) -> list[Finding]:
+        """As doctor tells them; many of a kind are summed up."""
+        found = [finding for part in dict.fromkeys(fault.part for fault in self.faults) for finding in self._told(part)]
+        found += [Finding(NOTE, "deep", f"Not looked at for lack of time: {name}") for name in self.not_looked_at]
+        if not any(finding.level == PROBLEM for finding in found):
+            seen = ", ".join(f"{count:,} {name}" for name, count in self.looked_at.items() if count > 1)
+            found.append(Finding(OK, "deep", f"Every byte looked at is as it was stored: {seen}"))
+        return found
+
+    def _told(self, part: str) -> Iterator[Finding]:
+        faults = [fault for fault in self.faults if fault.part == part]
+        level, advice = (NOTE, None) if part in _NOTES else (PROBLEM, _REPAIR)
+        for fault in faults[:_SHOWN_OF_A_KIND]:
+            yield Finding(level, "deep", fault.message, advice)
+        if len(faults) > _SHOWN_OF_A_KIND:
+            yield Finding(level, "deep", f"And {len(faults) - _SHOWN_OF_A_KIND:,} more of this kind", advice)
+
+
+def inspect(settings: Settings, progress: Progress, max_seconds: float | None = None) -> Inspection:
+    """Look at the whole store, as far as the time goes. A store that is not there has no faults."""
+    run = _Run(progress, max_seconds)
+    for name in DATABASES:
+        run.look(f"pages of {name}", _pages(settings.folder, name))
+    damaged = {fault.name for fault in run.inspection.faults}
+    for name in DATABASES:
+        if name not in damaged:
+            run.look(name, _opening(settings.folder, name))
+    if any(fault.part == DATABASE for fault in run.inspection.faults):
+        _look_without_databases(settings.folder, run)
+        return run.inspection
+    try:
+        store = open_store(settings.folder)
+    except NotFound:
+        return run.inspection
+    with store:
+        _look_at_store(store, settings, run)
+    return run.inspection
+
+
+def _look_without_databases(folder: Path, run: "_Run") -> None:
+    run.look("lines of the ledger", _ledger(Ledger(folder)))
+    run.inspection.not_looked_at.append("what needs both databases: packs, sessions, sources")
+
+
+def _look_at_store(store: Store, settings: Settings, run: "_Run") -> None:
+    run.look("alarms", _alarms(store))
+    run.look("lines of the ledger", _ledger(store.ledger))
+    for database in store.databases:
+        run.look(f"structure of {database.path.name}", _structure(store, database, run))
+    run.look("sessions", _streams(store))
+    run.look("rows of sessions", _rows(store))
+    run.look("source files", _sources(store, settings))
+
+
+class _Run:
+    """Runs looks one after the other until the time is over."""
+
+    def __init__(self, progress: Progress, max_seconds: float | None) -> None:
+        self.inspection = Inspection()
+        self._progress = progress
+        self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
+
+    def has_time(self) -> bool:
+        return self._deadline is None or time.monotonic() < self._deadline
+
+    def look(self, name: str, look: Look) -> None:
+        step = Step(0, 0)
+        try:
+            while self.has_time():
+                following = next(look, None)
+                if following is None:
+                    self.inspection.looked_at[name] = step.done
+                    return
+                step = following
+                self.inspection.faults += step.faults
+                self._progress(name, step.done, step.total)
+        except apsw.InterruptError:
+            pass
+        except (RecollectError, OSError, apsw.Error) as error:
+            self.inspection.faults.append(_unreadable(error))
+        whole = f" ({step.done:,} of {step.total:,} were)" if step.total else ""
+        self.inspection.not_looked_at.append(name + whole)
+
+
+def _unreadable(error: Exception) -> Fault:
+    """A look that came upon something unreadable; the message has the path of it."""
+    return Fault(DATABASE, next((name for name in DATABASES if name in str(error)), CACHE_NAME), str(error))
+
+
+def _pages(folder: Path, name: str) -> Look:
+    """The checksum of every page; a database that was written without them is left to the other looks."""
+    path = folder / name
+    if not path.exists() or not _has_checksums(path):
+        return
+    total = path.stat().st_size // 4096
+    for number, page in enumerate(iter_damaged_pages(path), start=1):
+        if page is not None:
+            yield Step(number, total, (Fault(DATABASE, name, f"Page {page:,} of {name} is damaged: {path}"),))
+        elif number % _PAGES_A_STEP == 0 or number == total:
+            yield Step(number, total)
+
+
+def _has_checksums(path: Path) -> bool:
+    try:
+        with closing(open_database(path)) as database:
+            return database.has_checksums()
+    except (RecollectError, OSError, apsw.Error):
+        return True  # it cannot even be asked: all the more reason to look
+
+
+def _opening(folder: Path, name: str) -> Look:
+    path = folder / name
+    if path.exists():
+        try:
+            open_database(path).close()
+        except (RecollectError, OSError, apsw.Error) as error:
+            yield Step(1, 1, (Fault(DATABASE, name, str(error)),))
+    elif others := [other for other in (*DATABASES, LEDGER_NAME) if (folder / other).exists()]:
+        yield Step(1, 1, (Fault(DATABASE, name, f"{name} is missing beside {', '.join(others)}: {folder}"),))
+    yield Step(1, 1)
+
+
+def _alarms(store: Store) -> Look:
+    alarms = store.alarms()
+    if (store.folder / MARK_NAME).exists() and not read_mark(store.folder):
+        alarms.append(f"The high-water mark cannot be read: {store.folder / MARK_NAME}")
+    yield Step(1, 1, tuple(Fault(BEHIND, MARK_NAME, alarm) for alarm in alarms))
+
+
+def _ledger(ledger: Ledger) -> Look:
+    damage = ledger.damage()
+    count = sum(1 for _ in ledger.records()) + len(damage)
+    yield Step(count, count, tuple(Fault(LEDGER, LEDGER_NAME, f"{line}: {ledger.path}") for line in damage))
+
+
+def _structure(store: Store, database: Database, run: "_Run") -> Look:
+    name = database.path.name
+    faults = tuple(Fault(DATABASE, name, message) for message in store.iter_faults_of_structure(database, run.has_time))
+    yield Step(1, 1, faults)
+
+
+def _streams(store: Store) -> Look:
+    """Every frame and every payload of every session, and packs that nobody has."""
+    streams = store.holdings.streams()
+    for number, stream in enumerate(streams, start=1):
+        yield Step(number, len(streams), tuple(_stream_faults(store.holdings, stream)))
+    unknown = store.holdings.unknown_packs(streams)
+    told = tuple(Fault(LEFTOVER, str(path), f"No session has this pack: {path}") for path in unknown)
+    yield Step(len(streams), len(streams), told)
+
+
+def _stream_faults(holdings: Holdings, stream: HeldStream) -> Iterator[Fault]:
+    frames = holdings.frames(stream)
+    try:
+        lost = sum(event.payload is None for event in holdings.iter_events(stream, frames))
+        frames.check_rest()
+    finally:
+        frames.close()
+    name = (stream.agent, stream.native_id)
+    if frames.faults or lost:
+        now = holdings.find(*name)
+        if now != stream:  # a sweep has written to it meanwhile
+            yield from _stream_faults(holdings, now) if now else ()
+            return
+    for message in frames.faults:
+        yield Fault(STREAM, name, message)
+    if lost:
+        yield Fault(
+            STREAM, name, f"The content of {lost:,} events is not what was stored: {stream.agent}:{stream.native_id}"
+        )
+
+
+def _rows(store: Store) -> Look:
+    """Whether each session's row in memory.db tells of the events that are held."""
+    sessions = store.sessions.find(SessionFilter())
+    streams = {(stream.agent, stream.native_id): stream for stream in store.holdings.streams()}
+    for number, session in enumerate(sessions, start=1):
+        name = (session.agent, session.native_session_id)
+        stream = streams.pop(name, None)
+        yield Step(number, len(sessions), tuple(_row_faults(store, session, stream)))
+    untold = [stream for stream in streams.values() if not stream.is_dirty and store.streams.events(stream.id)]
+    told = tuple(Fault(SESSION, (stream.agent, stream.native_id), _no_row(stream)) for stream in untold)
+    yield Step(len(sessions), len(sessions), told)
+
+
+def _no_row(stream: HeldStream) -> str:
+    return f"A session has events and no row: {stream.agent}:{stream.native_id}"
+
+
+def _row_faults(store: Store, session: Session, stream: HeldStream | None) -> Iterator[Fault]:
+    name = (session.agent, session.native_session_id)
+    if session.evicted_at is not None or (stream is not None and stream.is_dirty):
+        return
+    if stream is None:
+        yield Fault(SESSION, name, f"A session has a row and no events: {session.session_uid}")
+    elif content_hash(store.streams.events(stream.id)) != session.content_hash:
+        yield Fault(SESSION, name, f"A session's events are not those its row tells of: {session.session_uid}")
+
+
+def _sources(store: Store, settings: Settings) -> Look:
+    """Every file that is still there, read again from its start and compared with what is held of it."""
+    found = list(_known_sources(store, settings))
+    redactor = Protection(store.folder, settings.redaction).redactor() if found else None
+    for number, (source, known) in enumerate(found, start=1):
+        if redactor is not None:
+            yield Step(number, len(found), tuple(_source_faults(store.holdings, source, known, redactor)))
+
+
+def _known_sources(store: Store, settings: Settings) -> Iterator[tuple[Source, KnownSource]]:
+    for agent, roots in settings.roots.items():
+        known = store.sources.known(settings.host, agent)
+        for root in dict.fromkeys(root.resolve() for root in roots):
+            for source in adapters()[agent].discover(root) if root.exists() else ():
+                before = known.get(path_key(source.path))
+                if before is not None and before.failure is None:
+                    yield source, before
+
+
+def _source_faults(holdings: Holdings, source: Source, known: KnownSource, redactor: Redactor) -> Iterator[Fault]:
+    adapter = adapters()[source.agent]
+    if source.is_rewritten or known.row.reader != adapter.version:
+        return  # such a file is compared as a whole by every sweep; an older reading is replaced by the next one
+    row = known.row._replace(offset=0, line=0, head="", tail="", state="{}")
+    changed = 0
+    try:
+        for batch in read_batches(adapter, Task(source, row, has_cursor=False), redactor):
+            if batch.source.offset > known.row.offset:
+                break  # what was added since is for the next sweep
+            changed += sum(_changed(holdings, batch))
+    except (RecollectError, OSError):
+        return  # the next sweep says so
+    if changed:
+        yield Fault(SOURCE, str(source.path), f"Changed since it was read, {changed:,} events differ: {source.path}")
+
+
+def _changed(holdings: Holdings, batch: Batch) -> Iterator[bool]:
+    """For each event of a file: whether what is held of it is something else."""
+    agent = batch.source.agent
+    # Not one that was forgotten, nor one that other rules have redacted.
+    kept = (stream for stream in batch.streams if holdings.rules(agent, stream.native_id) == batch.redacted_with)
+    rows = [EventRow._make(row) for stream in kept for row in stream.rows]
+    held = holdings.stored([row.event_uid for row in rows])
+    for row in rows:
+        stored = held.get(row.event_uid)
+        if stored is None:
+            yield row.lane not in _STAND_INS
+        elif (row.flags | stored.flags) & IS_PROVISIONAL or stored.payload_hash == row.payload_hash:
+            yield False
+        else:
+            second = second_uid(row.event_uid, row.payload_hash)
+            yield not holdings.stored([second])

@@ -1,0 +1,281 @@
+"""Rebuilding what is damaged from the agents' files, the packs and the ledger, and saying what cannot be.
+
+`plan` decides from what an inspection found; `apply` acts. Nothing is deleted: a damaged file is set aside in a
+folder of its own, sound parts of it are taken over, then a sweep reads the agents' files again.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from recollect.clock import now_ms, rfc3339
+from recollect.config import Settings
+from recollect.errors import RecollectError
+from recollect.inspection import BEHIND, DATABASE, LEDGER, SESSION, STREAM, Fault
+from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
+from recollect.store.adopting import Adoption, adopt, adopted_sources
+from recollect.store.batch import EventRow
+from recollect.store.durable import sync
+from recollect.store.frames import HeldStream
+from recollect.store.history import forget_history
+from recollect.store.holdings import HeldEvent, HeldProblem, HeldSource, Holdings
+from recollect.store.ledger import LEDGER_NAME, Ledger
+from recollect.store.locks import sweep_lock, write_lock
+from recollect.store.mending import LostEvent, read_again, rewrite_stream
+from recollect.store.salvage import DamagedDatabase
+from recollect.store.tombstones import Tombstones
+from recollect.sweep import sweep
+
+Progress = Callable[[str, int, int], None]
+
+_EVENTS_AT_ONCE = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What is to be rebuilt. `steps` says it in sentences."""
+
+    databases: tuple[str, ...] = ()
+    streams: tuple[tuple[str, str], ...] = ()
+    sessions: tuple[tuple[str, str], ...] = ()
+    has_ledger_damage: bool = False
+    is_behind: bool = False
+
+    @property
+    def steps(self) -> list[str]:
+        told = []
+        if CACHE_NAME in self.databases:
+            told.append("Set cache.db and the packs aside, take over what is sound in them, read all sources again")
+        if MEMORY_NAME in self.databases:
+            told.append("Set memory.db aside, make its rows again from cache.db, the ledger and what is sound in it")
+        if self.has_ledger_damage:
+            told.append("Keep a copy of the ledger with its damaged lines, and write it anew without them")
+        if self.streams:
+            told.append(f"Keep the sound payloads of {len(self.streams):,} sessions, and read their sources again")
+        if self.sessions:
+            told.append(f"Make the rows of {len(self.sessions):,} sessions again")
+        if self.is_behind:
+            told.append("Put the records of the ledger back, read what is missing from the sources, take a new mark")
+        return told
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What was done, what is lost for good, and where the damaged files are kept."""
+
+    steps: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    set_aside: str | None = None
+    events_saved: int = 0
+    events_read_again: int = 0
+    records_restored: dict[str, int] = field(default_factory=dict)
+
+
+def plan(faults: Iterable[Fault]) -> RepairPlan:
+    """Which parts have to be rebuilt; faults that need nothing done (a changed source) are left out."""
+    found = list(faults)
+
+    def names(part: str) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(fault.name for fault in found if fault.part == part))
+
+    return RepairPlan(
+        databases=names(DATABASE),
+        streams=names(STREAM),
+        sessions=names(SESSION),
+        has_ledger_damage=bool(names(LEDGER)),
+        is_behind=bool(names(BEHIND)),
+    )
+
+
+def apply(settings: Settings, repair: RepairPlan, progress: Progress) -> RepairReport:
+    """Rebuild. May be ended at any moment: what was set aside stays, and a new inspection finds the rest."""
+    aside = _Aside(settings.folder)
+    report = RepairReport(steps=repair.steps)
+    with sweep_lock(settings.folder):
+        _set_aside(settings.folder, repair, aside)
+        with open_store(settings.folder, create=True) as store:
+            lost = _rebuild(store, repair, aside, report, progress)
+    with open_store(settings.folder) as store:
+        before = store.sessions.event_counts()
+        swept = sweep(store, settings, progress)
+        report.events_read_again = swept.events_new
+        report.lost += [*_fewer(store, before), *_still_lost(store, lost)]
+        store.accept_as_is()
+        if aside.is_used:
+            store.copies.note_copy("set aside", aside.folder)
+            report.set_aside = str(aside.folder)
+    return report
+
+
+class _Aside:
+    """The folder that damaged files are moved into; made when the first one comes."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self.folder = store / f"damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+
+    @property
+    def is_used(self) -> bool:
+        return self.folder.exists()
+
+    def take(self, path: Path) -> None:
+        """Move a file or folder of the store here, under the same name."""
+        if path.exists():
+            target = self._place(path)
+            path.rename(target)
+            sync(path.parent)
+
+    def keep_copy(self, path: Path) -> None:
+        if path.exists():
+            shutil.copy2(path, self._place(path))
+
+    def _place(self, path: Path) -> Path:
+        target = self.folder / path.relative_to(self._store)
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        for folder in reversed(target.parents):
+            if folder.is_relative_to(self.folder):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        return target
+
+
+def _set_aside(folder: Path, repair: RepairPlan, aside: _Aside) -> None:
+    with write_lock(folder):
+        for name in repair.databases:
+            for path in (folder / name, folder / f"{name}-wal", folder / f"{name}-shm"):
+                aside.take(path)
+        if CACHE_NAME in repair.databases:
+            aside.take(folder / "packs")
+    if repair.databases:
+        forget_history(folder, repair.databases)
+    if repair.has_ledger_damage:
+        aside.keep_copy(folder / LEDGER_NAME)
+        Ledger(folder).rewrite(lambda record: True, is_repair=True)
+
+
+def _rebuild(
+    store: Store, repair: RepairPlan, aside: _Aside, report: RepairReport, progress: Progress
+) -> list[LostEvent]:
+    lost: list[LostEvent] = []
+    if CACHE_NAME in repair.databases and (aside.folder / CACHE_NAME).exists():
+        lost += _take_over_cache(store, aside.folder, report, progress)
+    if MEMORY_NAME in repair.databases and (aside.folder / MEMORY_NAME).exists():
+        _take_over_memory(store, aside.folder, report)
+    for number, name in enumerate(repair.streams, start=1):
+        lost += _mend(store, name, aside)
+        progress("mending", number, len(repair.streams))
+    if repair.databases or repair.is_behind:
+        report.records_restored = dict(store.restore_records())
+        store.streams.set_all_dirty()
+    wanted = (store.streams.find(*name) for name in repair.sessions)
+    store.streams.set_dirty([stream for stream in wanted if stream is not None], True)
+    return lost
+
+
+def _mend(store: Store, name: tuple[str, str], aside: _Aside) -> list[LostEvent]:
+    stream = store.holdings.find(*name)
+    if stream is None:
+        return []
+    frames = store.holdings.frames(stream)
+    frames.close()
+    read_again(store.databases[0], stream.id)
+    lost = rewrite_stream(store.databases[0], store.folder, stream)
+    aside.take(frames.pack_path)
+    return lost
+
+
+def _take_over_cache(store: Store, folder: Path, report: RepairReport, progress: Progress) -> list[LostEvent]:
+    """Put every event that is sound in a damaged cache into the new one; returns those that are not."""
+    try:
+        database = DamagedDatabase(folder / CACHE_NAME)
+    except (RecollectError, apsw.Error) as error:
+        report.notes.append(f"Nothing of the damaged cache.db can be read ({error})")
+        return []
+    lost: list[LostEvent] = []
+    try:
+        old = Holdings(database, folder)
+        rescue = _Rescue(store, old)
+        for number, (stream, event) in enumerate(old.iter_readable_events(), start=1):
+            if event.payload is None:
+                lost.append(_lost(stream, event.row))
+            else:
+                rescue.add(stream, event)
+            if number % _EVENTS_AT_ONCE == 0:
+                rescue.flush()
+                progress("taking over", number, 0)
+        rescue.flush()
+        report.events_saved = rescue.saved
+    finally:
+        database.close()
+    return lost
+
+
+def _lost(stream: HeldStream, row: EventRow) -> LostEvent:
+    return LostEvent(stream.agent, stream.native_id, row.event_uid, row.ts_ms, row.kind, row.summary)
+
+
+class _Rescue:
+    """Takes events over from a damaged cache, some at a time."""
+
+    def __init__(self, store: Store, old: Holdings) -> None:
+        self._store = store
+        self._tombstones = Tombstones(store.tombstones, store.sources)
+        self._old = old
+        self._sources: dict[int, HeldSource] = old.sources()
+        self._problems: list[HeldProblem] = old.problems()
+        self._waiting: dict[HeldStream, list[HeldEvent]] = {}
+        self.saved = 0
+
+    def add(self, stream: HeldStream, event: HeldEvent) -> None:
+        self._waiting.setdefault(stream, []).append(event)
+
+    def flush(self) -> None:
+        for stream, events in self._waiting.items():
+            adoption = Adoption(
+                stream.agent,
+                stream.native_id,
+                list(adopted_sources(self._old, stream, self._sources, self._problems)),
+                [event.row for event in events],
+                [event.payload or b"" for event in events],
+                self._old.usage(stream),
+                self._old.cost_totals(stream),
+            )
+            self.saved += adopt(self._store, adoption, self._tombstones).events_new
+        self._waiting = {}
+
+
+def _take_over_memory(store: Store, folder: Path, report: RepairReport) -> None:
+    """Rows of sessions that only memory.db knew, as far as they can be read."""
+    try:
+        database = DamagedDatabase(folder / MEMORY_NAME)
+    except (RecollectError, apsw.Error) as error:
+        report.notes.append(f"Nothing of the damaged memory.db can be read ({error})")
+        return
+    try:
+        store.take_over_memory(database)
+    finally:
+        database.close()
+
+
+def _fewer(store: Store, before: dict[tuple[str, str], int]) -> Iterator[str]:
+    """Sessions that had more events. One that has none left keeps its row, which says so."""
+    now = store.holdings.event_counts()
+    missing = {name: count - now.get(name, 0) for name, count in before.items() if count > now.get(name, 0)}
+    store.sessions.set_evicted([name for name in missing if name not in now], now_ms())
+    for (agent, native_id), count in missing.items():
+        yield f"{count:,} of {before[agent, native_id]:,} events are lost, no source has them: {agent}:{native_id}"
+
+
+def _still_lost(store: Store, lost: list[LostEvent]) -> list[str]:
+    """The events that no source could tell again, as far as they are known."""
+    back = store.holdings.stored([event.event_uid for event in lost])
+    missing = [event for event in lost if event.event_uid not in back]
+    return [
+        f"  {rfc3339(event.ts_ms) or 'no time'}  {event.kind}  {event.summary}: {event.agent}:{event.native_id}"
+        for event in missing
+    ]

@@ -1,0 +1,143 @@
+"""Taking over what was read elsewhere: from an export, or from a database that was set aside.
+
+What is held already stays as it is. A source that is taken over has no cursor: its file, if it is ever found here,
+is read from its start.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import apsw
+import orjson
+
+from recollect.clock import now_ms
+from recollect.store import Store
+from recollect.store.batch import Batch, CostTotalRow, EventRow, SourceRow, StreamBatch, UsageRow, compress
+from recollect.store.events import Written
+from recollect.store.frames import HeldStream
+from recollect.store.holdings import HeldProblem, HeldSource, Holdings
+from recollect.store.tombstones import Tombstones, without_forgotten
+
+# Newer than any version of an adapter: such a source is read from its start, and nothing of it is dropped before.
+READ_ELSEWHERE = 1 << 30
+
+_PAYLOAD_BYTES_AT_ONCE = 16 * 1024 * 1024
+_LINKS = ("parent_native_id", "root_native_id", "base_native_id", "born_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedSource:
+    """A file that somebody else read, what it tells of a session (JSON), and its lines that could not be read."""
+
+    row: SourceRow
+    info: str | None = None
+    problems: Sequence[tuple[Any, ...]] = ()  # line, offset, reason, raw, found_ms
+
+
+@dataclass(slots=True)
+class Adoption:
+    """A session to take over. Rows have their payloads beside them, in the same order."""
+
+    agent: str
+    native_id: str
+    sources: list[AdoptedSource]
+    rows: list[EventRow] = field(default_factory=list)
+    payloads: list[bytes] = field(default_factory=list)
+    usage: list[UsageRow] = field(default_factory=list)
+    cost_totals: list[CostTotalRow] = field(default_factory=list)
+
+
+def adopt(store: Store, adoption: Adoption, tombstones: Tombstones) -> Written:
+    """Store what is new of a session, all of it or nothing; the next account makes its row; nothing forgotten."""
+    sources = adoption.sources or [AdoptedSource(_unknown_source(adoption))]
+    told = {(source.row.host, source.row.path): source for source in sources}
+    return store.events.put(
+        [without_forgotten(batch, tombstones) for batch in _batches(adoption, sources)],
+        lambda connection, batch: _save(connection, batch, told[batch.source.host, batch.source.path]),
+    )
+
+
+def _batches(adoption: Adoption, sources: list[AdoptedSource]) -> Iterator[Batch]:
+    """The session's events with its first source; the others are only linked to it."""
+    first, *others = [_without_cursor(source.row) for source in sources]
+    for stream in _pieces(adoption):
+        yield Batch(source=first, streams=[stream])
+    for source in others:
+        yield Batch(source=source, streams=[StreamBatch(adoption.native_id)])
+    yield Batch(
+        source=first,
+        streams=[StreamBatch(adoption.native_id)],
+        usage=list(adoption.usage),
+        cost_totals=adoption.cost_totals,
+    )
+
+
+def _pieces(adoption: Adoption) -> Iterator[StreamBatch]:
+    rows: list[tuple[Any, ...]] = []
+    payloads: list[bytes] = []
+    size = 0
+    for row, payload in zip(adoption.rows, adoption.payloads, strict=True):
+        rows.append(row._replace(seq=len(rows), payload_start=size, payload_bytes=len(payload)))
+        payloads.append(payload)
+        size += len(payload)
+        if size >= _PAYLOAD_BYTES_AT_ONCE:
+            yield StreamBatch(adoption.native_id, rows, compress(b"".join(payloads)))
+            rows, payloads, size = [], [], 0
+    if rows:
+        yield StreamBatch(adoption.native_id, rows, compress(b"".join(payloads)))
+
+
+def _without_cursor(row: SourceRow) -> SourceRow:
+    return row._replace(
+        mtime_ns=-1, ctime_ns=-1, inode=0, reader=READ_ELSEWHERE, offset=0, line=0, head="", tail="", state="{}"
+    )
+
+
+def _unknown_source(adoption: Adoption) -> SourceRow:
+    return SourceRow("unknown", adoption.agent, adoption.native_id, "unknown", 0, 0, 0, 0, 0, 0, 0, "", "", "{}")
+
+
+def _save(connection: apsw.Connection, batch: Batch, told: AdoptedSource) -> int:
+    """The number of a source that is taken over; one that is known keeps its cursor and what it tells."""
+    row = batch.source
+    columns = (*SourceRow._fields, "read_ms", "gone_ms")
+    connection.execute(
+        f"INSERT OR IGNORE INTO sources ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+        (*row, now_ms(), now_ms()),
+    )
+    sql = "SELECT id FROM sources WHERE host = ? AND agent = ? AND path = ?"
+    source = int(connection.execute(sql, (row.host, row.agent, row.path)).get)
+    _save_info(connection, batch, source, told.info)
+    for line, offset, *rest in told.problems:
+        connection.execute(
+            "INSERT INTO problems (source, line, offset, reason, raw, found_ms) SELECT ?1, ?2, ?3, ?4, ?5, ?6"
+            " WHERE NOT EXISTS (SELECT 1 FROM problems WHERE source = ?1 AND line IS ?2 AND offset IS ?3)",
+            (source, line, offset, *rest),
+        )
+    return source
+
+
+def _save_info(connection: apsw.Connection, batch: Batch, source: int, info: str | None) -> None:
+    if info is None:
+        return
+    native_id = batch.streams[0].native_id
+    first = orjson.loads(info)["first"]
+    connection.execute(
+        "INSERT OR IGNORE INTO infos VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (batch.source.agent, native_id, source, *(first.get(name) for name in _LINKS), info),
+    )
+    if connection.changes():
+        sql = "UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?"
+        connection.execute(sql, (batch.source.agent, native_id))
+
+
+def adopted_sources(
+    holdings: Holdings, stream: HeldStream, sources: dict[int, HeldSource], problems: list[HeldProblem]
+) -> Iterator[AdoptedSource]:
+    """A session's sources with what each tells of it."""
+    infos = {info.source: info.info for info in holdings.infos(stream)}
+    for number in dict.fromkeys([*holdings.sources_of(stream.id), *infos]):
+        if number in sources:
+            bad = tuple(problem[1:] for problem in problems if problem.source == number)
+            yield AdoptedSource(sources[number].row, infos.get(number), bad)

@@ -1,0 +1,81 @@
+"""Room that is given up when the disk is full: even deleting needs some.
+
+Deleting writes to the log first: with 64 kB left it fails. So a file of no use is kept, as large as the store
+but at most 32 MiB, and dropped before anything is removed from a full disk.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+BALLAST_NAME = "ballast"
+MOST_BYTES = 32 * 1024 * 1024
+ROOM_BYTES = 1024 * 1024 * 1024  # with less room than this the disk's owner needs it more
+
+_BLOCK_BYTES = 64 * 1024
+
+
+def ensure(folder: Path, store_bytes: int, *, room_bytes: int = ROOM_BYTES) -> bool:
+    """Have the ballast there, unless the disk is short of room; says whether it is."""
+    path = folder / BALLAST_NAME
+    wanted = min(MOST_BYTES, -(-store_bytes // _BLOCK_BYTES) * _BLOCK_BYTES)
+    held = path.stat().st_size if path.exists() else 0
+    if held >= wanted // 2 and held:
+        return True
+    if _free_bytes(folder) < room_bytes:
+        return False
+    try:
+        _make(path, wanted)
+    except OSError:
+        return False  # it is only for comfort
+    return True
+
+
+def drop(folder: Path) -> bool:
+    """Give the room back; says whether there was any."""
+    try:
+        (folder / BALLAST_NAME).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+@contextmanager
+def more_room(folder: Path, store_bytes: int) -> Iterator[None]:
+    """Drop the ballast if the disk is nearly full, for a block that deletes; put it back when there is room again."""
+    if _free_bytes(folder) < MOST_BYTES:
+        drop(folder)
+    try:
+        yield
+    finally:
+        ensure(folder, store_bytes)
+
+
+def _free_bytes(folder: Path) -> int:
+    space = os.statvfs(folder)
+    return space.f_bavail * space.f_frsize
+
+
+def _make(path: Path, size: int) -> None:
+    """Blocks that are really the file's: a hole would give nothing back."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            _allocate(fd, size)
+        finally:
+            os.close(fd)
+        beside.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def _allocate(fd: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, size)
+        return
+    for _ in range(size // _BLOCK_BYTES):
+        os.write(fd, b"\0" * _BLOCK_BYTES)

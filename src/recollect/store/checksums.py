@@ -1,0 +1,81 @@
+"""A checksum in every page of a database, so that a flipped bit is noticed and never taken for content.
+
+SQLite's own checks look at structure: of 60 flipped bytes they found 2. The checksums are kept by a file system
+layer of SQLite that comes with apsw; where a build lacks it, databases work without.
+"""
+
+import struct
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import apsw
+
+RESERVED_BYTES = 8  # room for the checksum at the end of each page: cannot be added later
+
+_LAYER = "cksmvfs"
+_FILE_NAMES = ("cksumvfs.so", "cksumvfs.dylib", "cksumvfs.dll")
+_SAME_PAGE_TRIES = 5
+
+
+@cache
+def layer() -> str | None:
+    """The name of the layer that keeps checksums, loaded once in a process; None where there is none."""
+    folder = Path(apsw.__file__).parent / "sqlite_extra_binaries"
+    found = next((folder / name for name in _FILE_NAMES if (folder / name).exists()), None)
+    if found is None:
+        return None
+    before = apsw.vfs_names()[0]
+    connection = apsw.Connection(":memory:")
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
+    try:
+        connection.load_extension(str(found))
+    except apsw.Error:
+        return None  # built for another system
+    finally:
+        connection.close()
+    apsw.set_default_vfs(before)  # other users of apsw in this process are none of our business
+    return _LAYER
+
+
+def set_verification(connection: apsw.Connection, is_on: bool) -> None:
+    """Have each page checked when it is read. Checksums are kept either way."""
+    if layer() is not None:
+        connection.execute(f"PRAGMA checksum_verification={'ON' if is_on else 'OFF'}")
+
+
+def iter_damaged_pages(path: Path) -> Iterator[int | None]:
+    """Look at one page after the other: yields its number if its checksum is wrong, else None.
+
+    The file is read through SQLite's own file system layer: any other descriptor, closed, would drop the locks that
+    this process may hold on it. A page that somebody is just writing is looked at again.
+    """
+    judge = apsw.Connection(":memory:")
+    flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
+    file = apsw.VFSFile(apsw.vfs_names()[0], str(path), flags)
+    try:
+        size = _page_bytes(file)
+        for number in range(file.xFileSize() // size):
+            yield None if _is_sound(judge, file, size, number) else number + 1
+    finally:
+        file.xClose()
+        judge.close()
+
+
+def _page_bytes(file: apsw.VFSFile) -> int:
+    """The size of a page, as the file's header tells; a header that tells nonsense gives the usual one."""
+    (told,) = struct.unpack(">H", file.xRead(18, 0)[16:]) if file.xFileSize() >= 18 else (0,)
+    size = 65536 if told == 1 else told
+    return size if size in (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536) else 4096
+
+
+def _is_sound(judge: apsw.Connection, file: apsw.VFSFile, size: int, number: int) -> bool:
+    seen = b""
+    for _ in range(_SAME_PAGE_TRIES):
+        page = file.xRead(size, number * size)
+        if judge.execute("SELECT verify_checksum(?)", (page,)).get == 1:
+            return True
+        if page == seen:
+            return False
+        seen = page
+    return False

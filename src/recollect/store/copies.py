@@ -1,0 +1,72 @@
+"""Copies of stored text that lie elsewhere: backups, exports, damaged files that were set aside.
+
+Recollect cannot reach into them, so it remembers where they were made: whoever forgets a session is told.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from recollect.clock import now_ms
+from recollect.errors import RecollectError
+from recollect.store.ledger import Ledger, LedgerRecord
+from recollect.store.sqlite import Database
+
+
+class Copy(NamedTuple):
+    kind: str
+    path: str
+    made_ms: int
+
+
+class Copies:
+    """The copies that were made of a store."""
+
+    def __init__(self, database: Database, ledger: Ledger) -> None:
+        self._database = database
+        self._ledger = ledger
+
+    def note_copy(self, kind: str, path: Path) -> None:
+        """Remember a copy; the same path again is the same copy."""
+        copy = Copy(kind, str(path.absolute()), now_ms())
+        with self._database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO copies (kind, path, made_ms) VALUES (?, ?, ?)", copy)
+        self._ledger.append("copy", copy._asdict())
+
+    @contextmanager
+    def noting(self, kind: str, path: Path) -> Iterator[None]:
+        """Remember a copy before it is made: what is forgotten meanwhile may be in it. Struck out if it fails.
+
+        A store that cannot be written cannot remember, but can be copied all the same.
+        """
+        if self._database.read_only:
+            yield
+            return
+        was_known = str(path.absolute()) in {copy.path for copy in self.copies()}
+        self.note_copy(kind, path)
+        try:
+            yield
+        except BaseException:
+            if not was_known:
+                with suppress(RecollectError):
+                    self.drop_copy(path)
+            raise
+
+    def drop_copy(self, path: Path) -> None:
+        """Strike out a copy that was never finished."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM copies WHERE path = ?", (str(path.absolute()),))
+        self._ledger.rewrite(lambda record: record.kind != "copy" or record.data["path"] != str(path.absolute()))
+
+    def copies(self) -> list[Copy]:
+        """All that were made, oldest first; some may be gone by now."""
+        rows = self._database.rows("SELECT kind, path, made_ms FROM copies ORDER BY made_ms, path")
+        return [Copy(*row) for row in rows]
+
+
+def restore_copy(connection: apsw.Connection, record: LedgerRecord) -> None:
+    copy = Copy(**record.data)
+    connection.execute("INSERT OR IGNORE INTO copies (kind, path, made_ms) VALUES (?, ?, ?)", copy)

@@ -1,0 +1,77 @@
+"""Putting a whole new store in the place of the one that is there, so that a crash leaves either and never a mixture.
+
+The new one lies complete in a folder of its own below the store's; its name is the promise that it is whole. Whoever
+opens the store next finishes what was begun: each step moves one thing, and may be done again.
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+
+from recollect.store import history
+from recollect.store.durable import replace_file, sync
+from recollect.store.ledger import LEDGER_NAME, Ledger
+from recollect.store.locks import sweep_lock, write_lock
+from recollect.store.restoring import OUTLIVES_RESTORE
+
+READY_NAME = "replacement"
+UNPACKING_NAME = ".unpacking"
+
+_NOTE = "note.json"  # in the replacement: what it has, and where the old store goes
+_PARTS = ("memory.db", "cache.db", "packs", LEDGER_NAME)
+_KEY = "redaction.key"  # one that is in use stays in use, unless the new store brings its own
+_SIDE_FILES = ("-wal", "-shm", history.LAST_SUFFIX)
+
+
+def replace_store(folder: Path, unpacked: Path) -> Path | None:
+    """Put what was unpacked in the place of the store; returns where the old one is now, if there was any."""
+    with sweep_lock(folder), write_lock(folder):
+        _carry_over(folder, unpacked)
+        parts = [name for name in (*_PARTS, _KEY) if (unpacked / name).exists()]
+        told = {"parts": parts, "aside": f"before-restore-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"}
+        replace_file(unpacked / _NOTE, orjson.dumps(told))
+        unpacked.rename(folder / READY_NAME)  # from here on it is finished, by this process or by the next one
+        sync(folder)
+        return _finish(folder)
+
+
+def finish_replacing(folder: Path) -> None:
+    """End what a process that died had begun."""
+    if (folder / READY_NAME).exists():
+        with sweep_lock(folder), write_lock(folder):
+            if (folder / READY_NAME).exists():
+                _finish(folder)
+
+
+def _carry_over(folder: Path, unpacked: Path) -> None:
+    """What was forgotten stays forgotten, whatever the backup holds: such records outlive it."""
+    new = Ledger(unpacked)
+    known = {(record.kind, str(record.data)) for record in new.records()}
+    for record in Ledger(folder).records():
+        if record.kind in OUTLIVES_RESTORE and (record.kind, str(record.data)) not in known:
+            new.append(record.kind, record.data)
+    (unpacked / "write.lock").unlink(missing_ok=True)
+
+
+def _finish(folder: Path) -> Path | None:
+    ready = folder / READY_NAME
+    told = orjson.loads((ready / _NOTE).read_bytes())
+    aside = folder / told["aside"]
+    for name in (*_PARTS, *told["parts"]):
+        if (ready / name).exists() or name not in told["parts"]:  # else the new one is in its place already
+            _set_aside(folder, aside, name)
+        if (ready / name).exists():
+            (ready / name).rename(folder / name)
+    (folder / history.MARK_NAME).unlink(missing_ok=True)
+    sync(folder)
+    (ready / _NOTE).unlink()
+    ready.rmdir()
+    return aside if aside.exists() else None
+
+
+def _set_aside(folder: Path, aside: Path, name: str) -> None:
+    for old in (folder / name, *(folder / (name + side) for side in _SIDE_FILES)):
+        if old.exists():
+            aside.mkdir(mode=0o700, exist_ok=True)
+            old.rename(aside / old.name)

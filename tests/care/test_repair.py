@@ -1,0 +1,341 @@
+"""Repair rebuilds what sources, packs and ledger still tell, names what is lost, and deletes nothing."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recollect.errors import NeedsAnswer
+from recollect.memory import open_memory, repair
+from recollect.repair import RepairReport
+from recollect.store import open_store
+from tests.builders import Home, event, sweep
+from tests.care.rig import flip, hashes, held, lose_home, pack_of, problems, tree
+from tests.faults.rig import command, run, run_json
+from tests.store.rows import noise
+
+DATABASES = ("cache.db", "memory.db")
+
+
+def _repaired(store: Path, home: Home) -> RepairReport:
+    return repair(store, [home.flag])
+
+
+def _damage_pages(path: Path, *pages: int) -> None:
+    for page in pages:
+        flip(path, page * 4096 + 2000)
+
+
+def _pages(path: Path) -> int:
+    return path.stat().st_size // 4096
+
+
+def _page_of(path: Path, text: bytes) -> int:
+    return path.read_bytes().index(text) // 4096
+
+
+def test_a_sound_store_is_left_alone(store: Path, home: Home) -> None:
+    before = tree(store)
+
+    report = _repaired(store, home)
+
+    assert report == RepairReport()
+    assert tree(store) == before
+
+
+@pytest.mark.parametrize("name", DATABASES)
+@pytest.mark.parametrize("page", [0, 1, 4, -1])
+def test_a_damaged_database_is_rebuilt_from_the_sources(store: Path, home: Home, name: str, page: int) -> None:
+    before = held(store)
+    _damage_pages(store / name, page % _pages(store / name))
+
+    report = _repaired(store, home)
+
+    assert report.lost == []
+    assert held(store) == before
+    assert problems(store, home) == []
+
+
+@pytest.mark.parametrize("name", DATABASES)
+@pytest.mark.parametrize("content", [b"", b"this is a shopping list\n" * 500])
+def test_a_database_that_is_none_is_rebuilt_from_the_sources(
+    store: Path, home: Home, name: str, content: bytes
+) -> None:
+    before = held(store)
+    (store / name).write_bytes(content)
+
+    report = _repaired(store, home)
+
+    assert held(store) == before
+    assert report.lost == []
+    assert problems(store, home) == []
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_a_missing_database_is_rebuilt_from_the_sources(store: Path, home: Home, name: str) -> None:
+    before = held(store)
+    for path in store.glob(f"{name}*"):
+        path.unlink()
+
+    report = _repaired(store, home)
+
+    assert (report.lost, held(store)) == ([], before)
+    assert problems(store, home) == []
+
+
+def test_a_damaged_file_is_kept_byte_by_byte(store: Path, home: Home) -> None:
+    _damage_pages(store / "cache.db", 3)
+    before = tree(store)
+
+    report = _repaired(store, home)
+
+    kept = tree(Path(report.set_aside or ""))
+    assert kept["cache.db"] == before["cache.db"]
+    assert {name: content for name, content in kept.items() if name.startswith("packs/")} == {
+        name: content for name, content in before.items() if name.startswith("packs/")
+    }
+
+
+def test_what_was_set_aside_is_remembered_as_a_copy(store: Path, home: Home) -> None:
+    _damage_pages(store / "cache.db", 3)
+
+    report = _repaired(store, home)
+
+    with open_store(store) as opened:
+        assert (report.set_aside, "set aside") in {(copy.path, copy.kind) for copy in opened.copies.copies()}
+
+
+def test_sessions_without_sources_are_saved_from_a_damaged_cache(store: Path, home: Home) -> None:
+    """All but the events on the damaged page; their sessions are named with how many they lost."""
+    before = held(store)
+    page = _page_of(store / "cache.db", b"small words 3")
+    lose_home(home)
+    _damage_pages(store / "cache.db", page)
+
+    report = _repaired(store, home)
+
+    after = held(store)
+    lost = {uid for uid in before if after[uid][1] != before[uid][1]}
+    assert report.lost
+    assert len(lost) < len(before)
+    assert all(any(line.endswith(uid) for line in report.lost) for uid in lost)
+    for uid in before:
+        known = {repr(event) for event in before[uid][2]}
+        assert {repr(event) for event in after[uid][2]} <= known
+    assert problems(store, home) == []
+
+
+@pytest.mark.parametrize("page", range(1, 40, 3))
+def test_no_sound_event_is_lost_whatever_page_is_damaged(store: Path, home: Home, page: int) -> None:
+    before = held(store)
+    lose_home(home)
+    _damage_pages(store / "cache.db", page % _pages(store / "cache.db"))
+
+    report = _repaired(store, home)
+
+    events_before = sum(len(told[1]) for told in before.values())
+    events_after = sum(len(told[1]) for told in held(store).values())
+    assert set(held(store)) == set(before)
+    assert events_before == events_after or report.lost
+    assert problems(store, home) == []
+
+
+def test_a_missing_pack_is_read_again_from_its_source(store: Path, home: Home) -> None:
+    before = held(store)
+    pack_of(store, "largest").unlink()
+
+    report = _repaired(store, home)
+
+    assert report.lost == []
+    assert report.events_read_again > 0
+    assert held(store) == before
+    assert problems(store, home) == []
+
+
+@pytest.mark.parametrize("which", ["largest", "smallest"])
+def test_a_flipped_byte_in_a_pack_is_read_again_from_its_source(store: Path, home: Home, which: str) -> None:
+    before = held(store)
+    flip(pack_of(store, which), 5000)
+    damaged = pack_of(store, which).read_bytes()
+
+    report = _repaired(store, home)
+
+    assert held(store) == before
+    assert damaged in tree(Path(report.set_aside or "")).values()
+    assert problems(store, home) == []
+
+
+def test_without_its_source_the_sound_part_of_a_pack_is_kept_and_the_lost_events_are_named(
+    store: Path, home: Home
+) -> None:
+    before = held(store)
+    lose_home(home)
+    flip(pack_of(store, "largest"), pack_of(store, "largest").stat().st_size - 100)
+
+    report = _repaired(store, home)
+
+    texts_before = [payload["text"] for payload in before["scripted:large"][2]]
+    texts_after = [payload["text"] for payload in held(store)["scripted:large"][2]]
+    assert 0 < len(texts_after) < len(texts_before)
+    assert texts_after == [text for text in texts_before if text in texts_after]
+    for text in set(texts_before) - set(texts_after):
+        assert any(text[:100] in line for line in report.lost)
+    assert problems(store, home) == []
+
+
+def test_without_pack_and_source_a_session_keeps_its_row(store: Path, home: Home) -> None:
+    lose_home(home)
+    home.write("other", event("other", 1))
+    pack_of(store, "largest").unlink()
+
+    report = _repaired(store, home)
+
+    with open_memory(store) as memory:
+        session = memory.session("scripted:large")
+        assert session.evicted_at is not None
+        assert session.event_count == 11
+        assert memory.events(session) == []
+    assert any("scripted:large" in line for line in report.lost)
+    assert problems(store, home) == []
+
+
+def test_a_source_that_has_less_than_was_stored_takes_nothing_away(store: Path, home: Home) -> None:
+    """The log was begun anew since: what is sound in the store stays, and what the log still has comes back."""
+    home.write("large", event("large", 1, text=noise(100_000, 1)))
+    flip(pack_of(store, "largest"), pack_of(store, "largest").stat().st_size - 100)
+
+    report = _repaired(store, home)
+
+    with open_memory(store) as memory:
+        assert len(memory.events(memory.session("scripted:large"))) > 5
+    assert report.lost
+
+
+def test_memory_is_made_again_from_cache_and_ledger_when_all_sources_are_gone(store: Path, home: Home) -> None:
+    before = held(store)
+    with open_store(store) as opened:
+        opened.copies.note_copy("backup", Path("/backups/one"))
+        copies = opened.copies.copies()
+    lose_home(home)
+    for path in store.glob("memory.db*"):
+        path.unlink()
+
+    report = _repaired(store, home)
+
+    with open_store(store) as opened:
+        assert opened.copies.copies() == copies
+    assert report.records_restored == {"copy": 1}
+    assert held(store) == before
+
+
+def test_a_sweep_before_the_repair_loses_nothing_of_the_ledger(store: Path, home: Home) -> None:
+    with open_store(store) as opened:
+        opened.copies.note_copy("backup", Path("/backups/one"))
+        copies = opened.copies.copies()
+    for path in store.glob("memory.db*"):
+        path.unlink()
+
+    sweep(store, home).close()
+
+    with open_store(store) as opened:
+        assert opened.copies.copies() == copies
+
+
+def test_rows_that_only_memory_has_are_saved_from_a_damaged_one(store: Path, home: Home) -> None:
+    """A session whose events were dropped has its row and nothing else."""
+    with open_store(store) as opened:
+        opened.sessions.set_evicted([("scripted", "small")], 1)
+        with opened.databases[0].transaction() as connection:
+            stream = opened.streams.find("scripted", "small")
+            for table in ("events", "frames", "usage", "stream_sources"):
+                connection.execute(f"DELETE FROM {table} WHERE stream = ?", (stream,))
+            connection.execute("DELETE FROM streams WHERE id = ?", (stream,))
+        opened.checkpoint()
+    lose_home(home)
+    before = hashes(store)
+    _damage_pages(store / "memory.db", _page_of(store / "memory.db", b"CREATE TABLE history") + 40 % 2)
+
+    _repaired(store, home)
+
+    assert set(hashes(store)) <= set(before)
+
+
+def test_damaged_lines_of_the_ledger_are_kept_aside_and_the_others_stay(store: Path, home: Home) -> None:
+    with open_store(store) as opened:
+        for number in range(5):
+            opened.copies.note_copy("backup", Path(f"/backups/{number}"))
+    flip(store / "ledger.jsonl", (store / "ledger.jsonl").read_bytes().index(b"/backups/2"))
+    damaged = (store / "ledger.jsonl").read_bytes()
+
+    report = _repaired(store, home)
+
+    with open_store(store) as opened:
+        paths = [record.data["path"] for record in opened.ledger.records()]
+    assert paths[:4] == [f"/backups/{number}" for number in (0, 1, 3, 4)]
+    assert tree(Path(report.set_aside or ""))["ledger.jsonl"] == damaged
+    assert problems(store, home) == []
+
+
+def test_an_old_memory_put_back_is_brought_up_to_date(store: Path, home: Home) -> None:
+    old = (store / "memory.db").read_bytes()
+    home.write("new", event("new", 1))
+    sweep(store, home).close()
+    before = held(store)
+    (store / "memory.db").write_bytes(old)
+
+    report = _repaired(store, home)
+
+    assert (report.lost, held(store)) == ([], before)
+    assert problems(store, home) == []
+
+
+def test_a_row_that_does_not_fit_its_events_is_made_again(store: Path, home: Home) -> None:
+    before = held(store)
+    with open_store(store) as opened, opened.databases[1].transaction() as connection:
+        connection.execute("UPDATE sessions SET content_hash = 'x', title = 'y' WHERE native_session_id = 'small'")
+
+    _repaired(store, home)
+
+    assert held(store) == before
+
+
+def test_a_repair_that_is_not_confirmed_changes_nothing(store: Path, home: Home) -> None:
+    pack_of(store, "largest").unlink()
+    before = tree(store)
+
+    def refuse(steps: list[str]) -> None:
+        assert steps
+        raise NeedsAnswer("no")
+
+    with pytest.raises(NeedsAnswer):
+        repair(store, [home.flag], confirm=refuse)
+
+    assert {name: content for name, content in tree(store).items() if not name.endswith("-shm")} == before
+
+
+def test_the_command_asks_and_without_anybody_to_ask_does_nothing(store: Path) -> None:
+    os.truncate(pack_of(store, "largest"), 10)
+
+    done = run(command("doctor", "--repair", "--root", "claude=/nowhere"), store)
+
+    assert done.returncode == 1
+    assert "--yes" in done.stderr
+    assert not list(store.glob("damaged-*"))
+
+
+def test_the_command_tells_what_it_did_as_json(store: Path, home: Home) -> None:
+    shutil.rmtree(store / "packs")
+
+    told = run_json(command("doctor", "--repair", "--yes", "--json", "--root", "claude=/nowhere"), store)
+
+    assert told["lost"]
+    assert told["steps"]
+
+
+def test_a_second_repair_finds_nothing_to_do(store: Path, home: Home) -> None:
+    lose_home(home)
+    shutil.rmtree(store / "packs")
+    _repaired(store, home)
+
+    assert _repaired(store, home) == RepairReport()
