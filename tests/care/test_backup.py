@@ -270,7 +270,7 @@ def test_no_room_for_a_backup_is_one_line_and_leaves_nothing(store: Path, small_
 def test_no_room_for_a_restore_is_one_line_and_changes_nothing(
     store: Path, backup: Path, small_disk: Callable[[str], Path]
 ) -> None:
-    disk = small_disk("1m")
+    disk = small_disk("500k")
 
     with pytest.raises(StoreUnwritable):
         restore(backup, disk)

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
 
 import recollect
 from recollect.errors import BadBackup, UsageError
+from recollect.imports import ImportReport
 from recollect.memory import open_memory
 from tests.builders import AGENT, Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree
@@ -32,17 +34,23 @@ def _export(store: Path, path: Path, *sessions: str, repo: str | None = None) ->
     return path
 
 
-def _import(path: Path, store: Path) -> "recollect.imports.ImportReport":  # type: ignore[name-defined]
+def _import(path: Path, store: Path) -> ImportReport:
     with open_memory(store) as memory:
         return memory.import_sessions(path)
+
+
+def _lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.fixture
 def samples(tmp_path: Path) -> Path:
     """A store with the bundled sessions of all agents, one file with a bad line among them."""
     homes = shutil.copytree(SAMPLES, tmp_path / "samples")
-    next(homes.rglob("*.jsonl")).open("ab").write(b"{torn\n")
-    with open_memory(tmp_path / "sample-store", [f"{path.name}={path}" for path in homes.iterdir()]) as memory:
+    with next(homes.rglob("*.jsonl")).open("ab") as file:
+        file.write(b"{torn\n")
+    roots = [f"{path.name}={path}" for path in homes.iterdir() if path.is_dir()]
+    with open_memory(tmp_path / "sample-store", roots) as memory:
         memory.sweep()
     return tmp_path / "sample-store"
 
@@ -191,7 +199,7 @@ def test_a_session_without_events_keeps_its_row(store: Path, home: Home, tmp_pat
 def test_every_line_keeps_to_its_schema(samples: Path, tmp_path: Path) -> None:
     path = _export(samples, tmp_path / "export")
 
-    lines = {name: [json.loads(line) for line in (path / f"{name}.jsonl").open()] for name in ("sessions", "events")}
+    lines = {name: _lines(path / f"{name}.jsonl") for name in ("sessions", "events")}
     manifest = json.loads((path / "manifest.json").read_text())
     found = breaches(SCHEMAS["export-manifest"], manifest)
     found += [text for line in lines["sessions"] for text in breaches(SCHEMAS["export-session"], line)]
@@ -207,11 +215,12 @@ def test_the_content_can_be_read_with_nothing_but_zstd_and_json(store: Path, tmp
     path = _export(store, tmp_path / "export")
 
     packs = {}
-    for line in map(json.loads, (path / "sessions.jsonl").open()):
-        content = zstandard.ZstdDecompressor().stream_reader((path / line["pack"]).open("rb"), read_across_frames=True)
-        packs[line["session"]["session_uid"]] = content.read()
+    for line in _lines(path / "sessions.jsonl"):
+        content = (path / line["pack"]).read_bytes()
+        unpacked = zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True)
+        packs[line["session"]["session_uid"]] = unpacked.read()
     texts = set()
-    for line in map(json.loads, (path / "events.jsonl").open()):
+    for line in _lines(path / "events.jsonl"):
         start, size = line["payload_ref"]
         texts.add(json.loads(packs[line["session_uid"]][start : start + size])["text"])
 
