@@ -44,7 +44,7 @@ class BundleWriter:
     """A bundle that is being written."""
 
     def __init__(self, stream: IO[bytes], manifest: Manifest) -> None:
-        self._tar = tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115
+        self._tar = tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115
         self._manifest = manifest
 
     def add_file(self, name: str, path: Path, first_bytes: int | None = None) -> None:

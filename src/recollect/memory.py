@@ -86,7 +86,7 @@ class SourceTotals:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the store holds."""
+    """What the store holds. `alarms` say, in words, which of its databases has less than it had."""
 
     folder: str
     agents: list[AgentTotals]
@@ -94,6 +94,7 @@ class Status:
     events: int
     sources: SourceTotals
     size_bytes: dict[str, int]
+    alarms: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +117,6 @@ class Memory:
     def sweep(self, progress: Progress | None = None, *, verify: bool = False) -> SweepReport:
         """Read what is new in the agents' files. `verify` opens every file, even if it looks unchanged."""
         return sweep(self._store, self.settings, progress or _silent, verify=verify)
-
-    def alarms(self) -> list[str]:
-        """In words, if a database has less than it had: a lost log, an old file put back."""
-        return self._store.alarms()
 
     def backup(self, path: str | PathLike[str], progress: Progress | None = None) -> "BackupReport":
         """Write the whole store into one new file, and read it back. A sweep may go on meanwhile."""
@@ -166,6 +163,7 @@ class Memory:
             events=sum(agent.events for agent in agents),
             sources=SourceTotals(**self._store.sources.counts()),
             size_bytes=self._store.size_bytes(),
+            alarms=self._store.alarms(),
         )
 
     def sessions(

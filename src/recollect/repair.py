@@ -227,7 +227,7 @@ class _Rescue:
         self._tombstones = Tombstones(store.tombstones, store.sources)
         self._old = old
         self._sources: dict[int, HeldSource] = old.sources()
-        self._problems: list[HeldProblem] = old.problems()
+        self._problems: dict[int, list[HeldProblem]] = old.problems()
         self._waiting: dict[HeldStream, list[HeldEvent]] = {}
         self.saved = 0
 

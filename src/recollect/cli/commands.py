@@ -142,6 +142,8 @@ def status(as_json: bool) -> None:
     held, read = size(found.size_bytes["total"]), size(found.sources.source_bytes)
     click.echo(f"{'store':<8} {held} for {read} of logs: {found.folder}")
     _print_source_notes(found.sources)
+    for alarm in found.alarms:
+        click.echo(f"{click.style('alarm', fg='red'):<8} {one_line(alarm)}: `recollect doctor --repair`")
 
 
 def _print_source_notes(sources: "SourceTotals") -> None:

@@ -76,7 +76,7 @@ class Store:
             database.checkpoint()
         if marks:
             history.write_mark(self.folder, marks)
-        ballast.ensure(self.folder, self.size_bytes()["total"])
+        ballast.ensure(self.folder, self._bytes())
 
     def _new_marks(self) -> dict[str, history.Mark]:
         """A mark for each database; none if nothing was written since the last one, or if one is behind that."""
@@ -148,6 +148,11 @@ class Store:
         packs = sum(file.stat().st_size for file in (self.folder / "packs").rglob("*.pack"))
         sizes = {name: _size(self.folder / name) for name in DATABASES}
         return {**sizes, "packs": packs, "total": packs + sum(sizes.values())}
+
+    def _bytes(self) -> int:
+        """About how large the store is, without a look at every pack."""
+        packed = self._cache.value("SELECT coalesce(sum(pack_bytes), 0) FROM streams")
+        return int(packed) + sum(_size(database.path) for database in self.databases)
 
     def close(self) -> None:
         self._cache.close()

@@ -133,11 +133,11 @@ def _save_info(connection: apsw.Connection, batch: Batch, source: int, info: str
 
 
 def adopted_sources(
-    holdings: Holdings, stream: HeldStream, sources: dict[int, HeldSource], problems: list[HeldProblem]
+    holdings: Holdings, stream: HeldStream, sources: dict[int, HeldSource], problems: dict[int, list[HeldProblem]]
 ) -> Iterator[AdoptedSource]:
     """A session's sources with what each tells of it."""
     infos = {info.source: info.info for info in holdings.infos(stream)}
     for number in dict.fromkeys([*holdings.sources_of(stream.id), *infos]):
         if number in sources:
-            bad = tuple(problem[1:] for problem in problems if problem.source == number)
+            bad = tuple(problem[1:] for problem in problems.get(number, ()))
             yield AdoptedSource(sources[number].row, infos.get(number), bad)

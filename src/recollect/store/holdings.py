@@ -137,8 +137,12 @@ class Holdings:
         rows = self._try("SELECT ledger, usd, ts_ms FROM cost_totals WHERE stream = ?", (stream.id,))
         return [CostTotalRow(stream.native_id, *row) for row in rows]
 
-    def problems(self) -> list[HeldProblem]:
-        return self._readable("problems", ", ".join(HeldProblem._fields), HeldProblem)
+    def problems(self) -> dict[int, list[HeldProblem]]:
+        """Lines that could not be read, by the number of their source."""
+        found: dict[int, list[HeldProblem]] = {}
+        for row in iter_readable_rows(self._database, "problems", ", ".join(HeldProblem._fields)):
+            found.setdefault(row[0], []).append(HeldProblem(*row))
+        return found
 
     def stored(self, uids: Sequence[bytes]) -> dict[bytes, Stored]:
         """Those of the events that are held."""
