@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from recollect.errors import Busy
+from recollect.errors import Busy, StoreUnwritable
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def write_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _flock(path: Path, operation: int) -> Iterator[None]:
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fd = _open(path)
     try:
         try:
             fcntl.flock(fd, operation)
@@ -39,3 +39,13 @@ def _flock(path: Path, operation: int) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreUnwritable(
+            f"Cannot use the store ({error.strerror}): {path.parent}",
+            "free some space or check its permissions; nothing is lost",
+        ) from error
