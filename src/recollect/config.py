@@ -15,8 +15,9 @@ from typing import Any
 from recollect.account import AccountRules
 from recollect.adapters import adapters, get_adapter
 from recollect.errors import BadConfig, NotFound, UsageError
+from recollect.redact.userrules import AllowList, RedactionRules, UserRule
 
-_SECTIONS = ("agents", "domains", "tasks")
+_SECTIONS = ("agents", "domains", "redact", "tasks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Settings:
     roots: Mapping[str, tuple[Path, ...]]
     domains: Mapping[str, str] = field(default_factory=dict)
     rules: AccountRules = field(default_factory=AccountRules)
+    redaction: RedactionRules = field(default_factory=RedactionRules)
 
 
 def load_settings(
@@ -48,6 +50,7 @@ def load_settings(
         roots=_roots_of_flags(roots) if roots else _roots(configured, environment),
         domains=_domains(config.get("domains", {}), config_path),
         rules=_rules(config.get("tasks", {}), config_path),
+        redaction=_redaction(config.get("redact", {}), config_path),
     )
 
 
@@ -160,3 +163,15 @@ def _rules(tasks: Any, path: Path) -> AccountRules:
         raise BadConfig(
             f"A task pattern is no regular expression ({error}): {path}", f"its text: {error.pattern!r}"
         ) from error
+
+
+def _redaction(redact: Any, path: Path) -> RedactionRules:
+    section = _only(redact, ("rules", "allow"), "redact", path)
+    rules = _section(section.get("rules", {}), "redact.rules", path)
+    for name, pattern in rules.items():
+        if not isinstance(pattern, str):
+            raise BadConfig(f"Not a text in {path}: redact.rules.{name}", "write name = 'regular expression'")
+        UserRule(name, pattern)
+    allow = tuple(_texts(section.get("allow", []), "redact.allow", path))
+    AllowList(allow)
+    return RedactionRules(rules, allow)

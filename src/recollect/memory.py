@@ -1,7 +1,7 @@
 """The library: everything the command line can do, typed."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -14,9 +14,13 @@ from recollect.clock import rfc3339
 from recollect.config import Settings, load_settings
 from recollect.doctor import PROBLEM, Finding, examine
 from recollect.errors import Ambiguous, BadConfig, NotFound, UsageError
+from recollect.redact.marks import KEY_BYTES, load_key
+from recollect.redact.redactor import Redactor
+from recollect.rescan import RescanReport, rescan
 from recollect.schema import KIND_FAMILY, KINDS, Event, Problem, Session
 from recollect.store import Store, open_store
 from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
+from recollect.store.locks import sweep_lock
 from recollect.store.sessions import SessionFilter
 from recollect.sweep import Progress, SweepReport, sweep
 
@@ -99,8 +103,16 @@ class TranscriptItem:
     depth: int
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedText:
+    """A text as it would be stored; `replaced` counts by rule."""
+
+    text: str
+    replaced: dict[str, int]
+
+
 class Memory:
-    """An open store. Reading never changes it; only `sweep` writes."""
+    """An open store. Reading never changes it; only `sweep` and `rescan` write."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self.settings = settings
@@ -109,6 +121,14 @@ class Memory:
     def sweep(self, progress: Progress | None = None, *, verify: bool = False) -> SweepReport:
         """Read what is new in the agents' files. `verify` opens every file, even if it looks unchanged."""
         return sweep(self._store, self.settings, progress or (lambda stage, done, total: None), verify=verify)
+
+    def rescan(self, advance: Callable[[int, int], None] | None = None, *, dry_run: bool = False) -> RescanReport:
+        """Apply the rules of redaction to sessions that went through older ones. Raises Busy during a sweep."""
+        with sweep_lock(self._store.folder):
+            redactor = open_redactor(self.settings)
+            return rescan(
+                self._store, redactor, self.settings.rules, advance or (lambda done, total: None), dry_run=dry_run
+            )
 
     def status(self) -> Status:
         agents = [AgentTotals(**agent) for agent in self._store.sessions.totals()]
@@ -303,6 +323,19 @@ def open_memory(folder: str | PathLike[str] | None = None, roots: Sequence[str] 
     """
     settings = load_settings(Path(folder) if folder else None, roots)
     return Memory(settings, open_store(settings.folder, create=create))
+
+
+def open_redactor(settings: Settings) -> Redactor:
+    """The redactor of a store, with its key and the user's rules."""
+    return Redactor(settings.redaction, load_key(settings.folder), folder=settings.folder)
+
+
+def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedText:
+    """What the rules of redaction make of a text. Where there is no store yet, marks are not those it will have."""
+    settings = load_settings(Path(folder) if folder else None)
+    has_store = (settings.folder / "memory.db").exists()
+    redactor = open_redactor(settings) if has_store else Redactor(settings.redaction, bytes(KEY_BYTES))
+    return CheckedText(redactor.text(text), dict(sorted(redactor.replaced.items())))
 
 
 def doctor(folder: str | PathLike[str] | None = None, roots: Sequence[str] = ()) -> list[Finding]:

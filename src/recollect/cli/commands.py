@@ -11,6 +11,7 @@ import click
 
 from recollect import __version__
 from recollect.cli.output import json_option, print_json, reports_errors, root_option, usage_errors_as_json
+from recollect.cli.redacting import redact
 from recollect.cli.words import fitted, number, one_line, parse_moment, plural, size
 from recollect.errors import UsageError
 from recollect.schema import OUTCOMES, SESSION_CLASSES, Session
@@ -299,6 +300,9 @@ def doctor(roots: tuple[str, ...], as_json: bool) -> None:
                 click.echo(f"  {click.style('→', fg='cyan')} {one_line(finding.advice)}")
     if any(finding.level == "problem" for finding in findings):
         sys.exit(1)
+
+
+main.add_command(redact)
 
 
 @main.command()

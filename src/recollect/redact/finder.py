@@ -20,8 +20,7 @@ NAMES = frozenset({PREFIX, STRUCTURE})  # for paths, ids, branches: what is know
 
 _DEPTH = 2  # base64 of base64
 _KEY_BYTES = 20_000  # of the largest private key
-_ESCAPES = frozenset(b"nrtbf")
-_BACKSLASH = 92
+_ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]\Z|%[0-7][0-9A-Fa-f]\Z")
 _RANK = {PREFIX: 0, STRUCTURE: 1, KEYWORD: 2, HIDDEN: 3}
 
 _QUOTED = re.compile(rb"(?P<quote>" + QUOTE.encode() + rb")(?P<s>(?:(?!(?P=quote))[^\r\n\x00]){1,512}?)(?P=quote)")
@@ -152,7 +151,7 @@ class Finder:
 
 def _merged(data: bytes, spans: list[Span]) -> list[Span]:
     merged: list[Span] = []
-    for span in sorted(spans, key=lambda span: (span.start, -span.end, span.rank)):
+    for span in sorted(spans, key=lambda span: (span.start, -span.end, span.rank, span.rule)):
         last = merged[-1] if merged else None
         if last is None or span.start >= last.end:
             merged.append(span)
@@ -217,10 +216,11 @@ class _Matcher:
 
 
 def _is_glued(data: bytes, place: int) -> bool:
-    """Whether a letter or digit stands just before, and is not the end of an escaped newline."""
-    if place == 0 or not chr(data[place - 1]).isalnum() or data[place - 1] > 127:
+    """Whether a letter or digit stands just before, and is not the end of an escaped newline or of `%3D`."""
+    before = data[max(0, place - 3) : place]
+    if not before[-1:].isalnum():
         return False
-    return not (data[place - 1] in _ESCAPES and place > 1 and data[place - 2] == _BACKSLASH)
+    return not (_ESCAPE_BEFORE.search(before))
 
 
 def _is_odd(value: bytes) -> bool:
@@ -254,10 +254,17 @@ def _test_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: b
     if len(keyword) <= 4 and not is_json and _is_glued(data, match.start()):
         return None  # `bypass`, `compass`
     value, start, end, is_quoted = _value(data, match)
+    if (
+        sign == b":"
+        and keyword.lower() == b"pass"
+        and not is_quoted
+        and data[match.start() - 1 : match.start()] not in (b"_", b"-")
+    ):
+        return None  # `PASS: TestLogin/2`
     if is_json and _is_odd(value):
         return start, end
     following = data[end : end + 1]
-    if sign.startswith(b"(") and not is_quoted or sign == b">" and following != b"<" and not is_json:
+    if (sign.startswith(b"(") and not is_quoted) or (sign == b">" and following != b"<" and not is_json):
         return None
     if not is_quoted and following in (b"(", b"[") and _CODE.fullmatch(value):
         return None

@@ -44,7 +44,7 @@ class Redactor:
     def __init__(
         self, rules: RedactionRules, key: bytes, engine: str | None = None, *, folder: Path | None = None
     ) -> None:
-        """`folder` keeps the compiled rules from one start to the next; `engine` is the faster one that is installed."""
+        """`folder` keeps the compiled rules from one start to the next; without `engine` it is the faster there is."""
         self._key = key
         users = [UserRule(name, pattern) for name, pattern in rules.rules.items()]
         scanner, self.engine = _scanner(users, key, engine, folder)
@@ -189,7 +189,8 @@ class Redactor:
             spans = self._finder.spans(data, kinds, clock)
             if not spans:
                 return text
-            pieces, last = [], 0
+            pieces: list[bytes] = []
+            last = 0
             for span in spans:
                 pieces += (data[last : span.start], self._mark(span.rule, span.secret).encode())
                 last = span.end
@@ -201,9 +202,7 @@ class Redactor:
         return mark(rule, secret, self._key)
 
 
-def _scanner(
-    users: Sequence[UserRule], key: bytes, engine: str | None, folder: Path | None
-) -> tuple[Scanner, str]:
+def _scanner(users: Sequence[UserRule], key: bytes, engine: str | None, folder: Path | None) -> tuple[Scanner, str]:
     wanted = expressions(users)
     if engine != AHO_CORASICK:
         try:

@@ -24,7 +24,7 @@ class TooManyPlaces(Exception):
 
 
 class Expression(NamedTuple):
-    """What to look for: an opener with the least that must follow, or a pattern whose last `fixed` bytes are the place."""
+    """What to look for: an opener and the least that follows, or a pattern that ends `fixed` bytes after the place."""
 
     openers: tuple[bytes, ...]
     pattern: bytes  # what follows an opener; all of it if there is none
@@ -151,11 +151,10 @@ class _Cache:
     """The compiled database in the store's folder. A file without the right seal is compiled anew, never trusted."""
 
     def __init__(self, expressions: Sequence[Expression], folder: Path | None, key: bytes) -> None:
-        import hyperscan
 
         self._patterns = [expression.whole for expression in expressions]
         self._key = key
-        told = repr((hyperscan.__version__, platform.machine(), self._patterns))
+        told = repr((getattr(hyperscan, "__version__", ""), platform.machine(), self._patterns))
         self._name = blake2b(told.encode(), digest_size=12).hexdigest()
         self._path = folder / f"{_CACHE_PREFIX}{self._name}.hs" if folder else None
 

@@ -11,6 +11,7 @@ from types import TracebackType
 from recollect.errors import NotFound, StoreUnwritable
 from recollect.store import migrations
 from recollect.store.events import Events
+from recollect.store.rewrite import Rewrites
 from recollect.store.sessions import Sessions
 from recollect.store.sources import Sources
 from recollect.store.sqlite import Database, is_full
@@ -29,6 +30,7 @@ class Store:
         self.sources = Sources(self._cache)
         self.streams = Streams(self._cache)
         self.sessions = Sessions(self._memory)
+        self.rewrites = Rewrites(self._cache, self._memory, folder)
 
     def checkpoint(self) -> None:
         """Empty both write-ahead logs; done at the end of a sweep."""

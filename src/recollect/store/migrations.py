@@ -219,6 +219,12 @@ _MEMORY_2 = (
 )
 
 
+_CACHE_2 = (
+    # The rules of redaction that a session's texts went through; NULL: none.
+    "ALTER TABLE streams ADD COLUMN redacted_with TEXT",
+)
+
+
 def _run(connection: apsw.Connection, statements: tuple[str, ...]) -> None:
     for statement in statements:
         connection.execute(statement)
@@ -226,6 +232,10 @@ def _run(connection: apsw.Connection, statements: tuple[str, ...]) -> None:
 
 def m001_cache(connection: apsw.Connection) -> None:
     _run(connection, _CACHE_1)
+
+
+def m002_cache(connection: apsw.Connection) -> None:
+    _run(connection, _CACHE_2)
 
 
 def m001_memory(connection: apsw.Connection) -> None:
@@ -236,5 +246,5 @@ def m002_memory(connection: apsw.Connection) -> None:
     _run(connection, _MEMORY_2)
 
 
-CACHE = (m001_cache,)
+CACHE = (m001_cache, m002_cache)
 MEMORY = (m001_memory, m002_memory)
