@@ -1,7 +1,6 @@
 """From places to secrets: the rule's whole pattern at the place, then the test of the value."""
 
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -9,12 +8,10 @@ from typing import NamedTuple
 from recollect.redact import values
 from recollect.redact.marks import MARK, OPENING
 from recollect.redact.rules import HIDDEN, KEYWORD, NAMED, PERCENT, PREFIX, QUOTE, RULES, STRUCTURE, Lead, Rule
-from recollect.redact.scanners import Expression, Scanner
+from recollect.redact.scanners import Clock, Expression, Scanner
 from recollect.redact.unfolding import Unfolded, base64_span, decode_base64, is_escaped
 from recollect.redact.userrules import AllowList, UserRule
 
-SECONDS = 2.0  # for a text of any usual size
-SECONDS_PER_MB = 0.25  # for larger ones
 EVERYTHING = frozenset({PREFIX, STRUCTURE, KEYWORD, HIDDEN})
 NAMES = frozenset({PREFIX, STRUCTURE})  # for paths, ids, branches: what is known by its own look
 
@@ -31,21 +28,6 @@ _KEY_LINES = re.compile(
     rb"(?:(?:\s|\\+[nrt]|\d{1,6}(?=[\t:|\-\xe2])|[\t:|+>\-,\"'\x80-\xff]){0,40}[A-Za-z0-9+/=]{20,80}(?![A-Za-z0-9+/=]))*"
     rb"(?:(?:\s|\\+[nrt]){0,8}[A-Za-z0-9+/=]{1,80}\Z)?"
 )
-
-
-class OutOfTime(Exception):
-    """A text took longer than any text should."""
-
-
-class Clock:
-    """The time one document may take."""
-
-    def __init__(self, size: int) -> None:
-        self._until = time.monotonic() + max(SECONDS, size * SECONDS_PER_MB / 1e6)
-
-    def check(self) -> None:
-        if time.monotonic() > self._until:
-            raise OutOfTime
 
 
 class Span(NamedTuple):
@@ -74,7 +56,8 @@ def expressions(users: Sequence[UserRule]) -> list[Expression]:
         )
         for rule in RULES
     ]
-    found += [Expression((), hint.encode(), 0, is_caseless=True, fixed=1) for hint in (PERCENT, NAMED)]
+    hints = ((PERCENT, b"%"), (NAMED, b'"'))
+    found += [Expression((), hint.encode(), 0, is_caseless=True, fixed=1, sign=sign) for hint, sign in hints]
     words = [user.literal for user in users if user.literal]
     return found + [Expression((word.encode(),), b"", len(word), is_caseless=True) for word in words]
 
@@ -100,7 +83,7 @@ class Finder:
     def _all(self, data: bytes, kinds: frozenset[str], clock: Clock, depth: int) -> Iterator[Span]:
         clock.check()
         is_folded = depth == 0 and is_escaped(data)
-        for count, (number, place) in enumerate(self._scanner.places(data)):
+        for count, (number, place) in enumerate(self._scanner.places(data, clock)):
             if count & 0xFF == 0:
                 clock.check()
             is_folded |= number == _PERCENT and depth == 0

@@ -16,10 +16,10 @@ from typing import Any
 import orjson
 
 from recollect.redact import values
-from recollect.redact.finder import EVERYTHING, NAMES, Clock, Finder, OutOfTime, expressions
+from recollect.redact.finder import EVERYTHING, NAMES, Finder, expressions
 from recollect.redact.marks import UNSCANNABLE, key_id, mark
 from recollect.redact.rules import ANY_KEYWORD, NAME_FIELDS, VALUE_FIELDS, VERSION
-from recollect.redact.scanners import AhoCorasickScanner, HyperscanScanner, Scanner, TooManyPlaces
+from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanner, OutOfTime, Scanner, TooManyPlaces
 from recollect.redact.unfolding import SIGNS
 from recollect.redact.userrules import AllowList, RedactionRules, UserRule
 
@@ -105,8 +105,8 @@ class Redactor:
         block = some[0] if len(some) == 1 else _SEPARATOR.join(some)
         ends = list(accumulate(len(item) + len(_SEPARATOR) for item in some))
         try:
-            places = self._places(block)
-        except TooManyPlaces:
+            places = self._places(block, Clock(len(block)))
+        except (TooManyPlaces, OutOfTime):  # each is then looked at by itself
             return set(range(start, end))
         found: set[int] = set()
         for number, place in places:

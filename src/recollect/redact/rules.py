@@ -222,12 +222,15 @@ _QUOTE_OR_CODE = r"(?:\\{0,16}[\"'`]|&quot;|&#0?39;|&#x27;|%2[27]|\\{1,16}u002[2
 _PLAIN = r"[^\x00-\x20\"'`<>(){}\[\],;$\\\x7f]"
 _IN_QUOTES = r"[^\x00-\x20\"'`\\]"
 
-_KEYS = "api access auth encryption private signing master account session license deploy shared secret"
+_KEYS = "api access auth encryption private signing master account session license deploy shared".split()  # noqa: SIM905
 KEYWORDS = (
-    *("password", "passwd", "passphrase", "passcode", "pwd", "pass", "secret", "token", "credential"),
-    *(f"{word}{joint}key" for word in _KEYS.split() for joint in ("_", "-", "")),
+    *("pass", "password", "passwd", "passphrase", "passcode", "pwd", "secret", "token", "credential"),
+    *(f"{word}{joint}key" for word in (*_KEYS, "secret") for joint in ("_", "-", "")),
 )
-ANY_KEYWORD = "(?:" + "|".join(sorted(KEYWORDS, key=len, reverse=True)) + ")"
+# The same, in as few branches as can be: it is tried at many places.
+ANY_KEYWORD = (
+    rf"(?:pass(?:word|wd|phrase|code)?|pwd|secret(?:[_-]?key)?|token|credential|(?:{'|'.join(_KEYS)})[_-]?key)"
+)
 
 _TYPE = r"[ ]?:[ ]?[A-Za-z&\[\]|' ]{2,24}[ ]?="  # as in `password: str = "…"`
 _BARE_SIGN = rf"(?:=>|:=|=|:|>|\({_SPACE})"
@@ -254,8 +257,8 @@ _FLAG = Rule(
     "Values of command-line flags such as `--password` and `--api-key`",
     KEYWORD,
     ("--",),
-    rf"[A-Za-z0-9-]{{0,24}}{ANY_KEYWORD}[A-Za-z0-9-]{{0,16}}[ ]{{1,3}}{_QUOTE_OR_CODE}?{_IN_QUOTES}{{6}}",
-    rf"(?P<name>[A-Za-z0-9-]{{0,24}}{ANY_KEYWORD}[A-Za-z0-9-]{{0,16}})[ ]{{1,3}}(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
+    rf"(?:[A-Za-z][A-Za-z0-9-]{{0,23}})?{ANY_KEYWORD}[A-Za-z0-9-]{{0,16}}[ ]{{1,3}}{_QUOTE_OR_CODE}?{_IN_QUOTES}{{6}}",
+    rf"(?P<name>(?:[A-Za-z][A-Za-z0-9-]{{0,23}})?{ANY_KEYWORD}[A-Za-z0-9-]{{0,16}})[ ]{{1,3}}(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
     100,
     test="flag",
     is_caseless=True,
