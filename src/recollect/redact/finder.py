@@ -154,7 +154,7 @@ class _Matcher:
 
     @cached_property
     def whole(self) -> re.Pattern[bytes]:
-        either = "|".join(re.escape(opener) for opener in self.rule.openers)
+        either = "|".join(re.escape(opener) for opener in sorted(self.rule.openers, key=len, reverse=True))
         opener = f"(?P<opener>{either})" if either else ""
         return re.compile((("(?i)" if self.rule.is_caseless else "") + opener + self.rule.rest).encode())
 
