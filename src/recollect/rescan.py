@@ -40,6 +40,8 @@ def rescan(
 ) -> RescanReport:
     """Apply the rules to every session that went through older rules, or none. The sweep's lock must be held."""
     streams = [stream for stream in store.rewrites.streams() if is_outdated(stream.redacted_with, redactor.version)]
+    if not dry_run:
+        _drop_leftovers(store)
     report = _rescan(store, redactor, streams, advance, dry_run=dry_run)
     if report.sessions_changed and not dry_run:
         account_for(store, rules, lambda done, total: None)  # their content hashes; a sweep does the rest
@@ -48,8 +50,17 @@ def rescan(
 
 def rescan_unredacted(store: Store, redactor: Redactor, advance: Advance) -> RescanReport:
     """Apply the rules to sessions stored before there were any. Part of a sweep, before sessions are accounted for."""
+    _drop_leftovers(store)
+    if not store.rewrites.has_unredacted():
+        return RescanReport()
     streams = [stream for stream in store.rewrites.streams() if stream.redacted_with is None]
-    return _rescan(store, redactor, streams, advance, dry_run=False) if streams else RescanReport()
+    return _rescan(store, redactor, streams, advance, dry_run=False)
+
+
+def _drop_leftovers(store: Store) -> None:
+    """Packs with the old text that an earlier rescan, or one that was killed, did not come to unlink."""
+    if leftovers := store.rewrites.leftovers():
+        store.rewrites.drop(leftovers)
 
 
 def is_outdated(redacted_with: str | None, version: str) -> bool:
@@ -61,8 +72,6 @@ def _rescan(
 ) -> RescanReport:
     report = RescanReport(sessions=len(streams))
     before, unscannable = redactor.replaced.copy(), redactor.unscannable
-    if not dry_run:
-        store.rewrites.drop(store.rewrites.leftovers())
     for start in range(0, len(streams), _STREAMS_AT_ONCE):
         _rescan_some(store, redactor, streams[start : start + _STREAMS_AT_ONCE], report, dry_run)
         advance(min(start + _STREAMS_AT_ONCE, len(streams)), len(streams))

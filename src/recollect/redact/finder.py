@@ -7,7 +7,19 @@ from typing import NamedTuple
 
 from recollect.redact import values
 from recollect.redact.marks import MARK, OPENING
-from recollect.redact.rules import HIDDEN, KEYWORD, NAMED, PERCENT, PREFIX, QUOTE, RULES, STRUCTURE, Lead, Rule
+from recollect.redact.rules import (
+    HIDDEN,
+    KEYWORD,
+    NAME_FIELDS,
+    NAMED,
+    PERCENT,
+    PREFIX,
+    QUOTE,
+    RULES,
+    STRUCTURE,
+    Lead,
+    Rule,
+)
 from recollect.redact.scanners import Clock, Expression, Scanner
 from recollect.redact.unfolding import Unfolded, base64_span, decode_base64, is_escaped
 from recollect.redact.userrules import AllowList, UserRule
@@ -56,8 +68,9 @@ def expressions(users: Sequence[UserRule]) -> list[Expression]:
         )
         for rule in RULES
     ]
-    hints = ((PERCENT, b"%"), (NAMED, b'"'))
-    found += [Expression((), hint.encode(), 0, is_caseless=True, fixed=1, sign=sign) for hint, sign in hints]
+    names = tuple(f'"{name}"'.encode() for name in NAME_FIELDS)
+    found.append(Expression((), PERCENT.encode(), 0, is_caseless=True, fixed=1, sign=b"%"))
+    found.append(Expression(names, NAMED.encode(), 120, is_caseless=True))
     words = [user.literal for user in users if user.literal]
     return found + [Expression((word.encode(),), b"", len(word), is_caseless=True) for word in words]
 

@@ -364,4 +364,6 @@ PERCENT = (
 # A pair {"name": "API_KEY", "value": "…"}, of which the scanner sees the first half.
 NAME_FIELDS = ("name", "key", "variable", "env")
 VALUE_FIELDS = ("value", "val", "default")
-NAMED = rf"\"(?:{'|'.join(NAME_FIELDS)})\"[ ]?:[ ]?\"[A-Za-z0-9_. -]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}\""
+NAMED = (
+    rf"[ ]?:[ ]?\"[A-Za-z0-9_. -]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}\""  # what follows the name of the first
+)

@@ -199,20 +199,13 @@ class Rewrites:
 
     def leftovers(self) -> list[Path]:
         """Packs that a process left behind which died before it could unlink them."""
-        found = []
-        for stream in self.streams():
-            live = packs.pack_path(self._folder, stream.agent, stream.native_id, stream.pack_generation)
-            if stream.pack_generation > 1:
-                name = live.name.partition(".")[0]
-                found += [
-                    path for path in live.parent.glob(f"{name}.*.pack") if _generation(path) < stream.pack_generation
-                ]
-        return found
-
-
-def _generation(path: Path) -> int:
-    number = path.name.split(".")[1]
-    return int(number) if number.isdigit() else 0
+        rows = self._cache.rows("SELECT agent, native_id, pack_generation FROM streams WHERE pack_generation > 1")
+        older = (
+            packs.pack_path(self._folder, agent, native_id, number)
+            for agent, native_id, generation in rows
+            for number in range(1, generation)
+        )
+        return [path for path in older if path.exists()]
 
 
 def _is_same(connection: apsw.Connection, stream: HeldStream) -> bool:
