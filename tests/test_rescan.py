@@ -53,13 +53,7 @@ def home(tmp_path: Path) -> Home:
 
 def _secrets() -> list[str]:
     lines = [line for planted in SECRETS.values() for line in planted.secret.replace("\\n", "\n").split("\n")]
-    return [line for line in lines if len(line) >= 8 and not line.startswith("-----")] + [
-        TITLE,
-        BRANCH,
-        REMOTE,
-        BAD,
-        META,
-    ]
+    return [line for line in lines if len(line) >= 8 and not line.startswith("-----")] + OTHERS
 
 
 def _found(memory: Memory) -> dict[str, list[str]]:

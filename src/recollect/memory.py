@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -14,15 +14,16 @@ from recollect.clock import rfc3339
 from recollect.config import Settings, load_settings
 from recollect.doctor import PROBLEM, Finding, examine
 from recollect.errors import Ambiguous, BadConfig, NotFound, UsageError
-from recollect.redact.marks import KEY_BYTES, load_key
-from recollect.redact.redactor import Redactor
-from recollect.rescan import RescanReport, rescan
 from recollect.schema import KIND_FAMILY, KINDS, Event, Problem, Session
 from recollect.store import Store, open_store
 from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
 from recollect.store.locks import sweep_lock
 from recollect.store.sessions import SessionFilter
 from recollect.sweep import Progress, SweepReport, sweep
+
+if TYPE_CHECKING:
+    from recollect.redact.redactor import Redactor
+    from recollect.rescan import RescanReport
 
 _EVENT_COLUMNS = (
     "event_uid",
@@ -122,8 +123,10 @@ class Memory:
         """Read what is new in the agents' files. `verify` opens every file, even if it looks unchanged."""
         return sweep(self._store, self.settings, progress or (lambda stage, done, total: None), verify=verify)
 
-    def rescan(self, advance: Callable[[int, int], None] | None = None, *, dry_run: bool = False) -> RescanReport:
+    def rescan(self, advance: Callable[[int, int], None] | None = None, *, dry_run: bool = False) -> "RescanReport":
         """Apply the rules of redaction to sessions that went through older ones. Raises Busy during a sweep."""
+        from recollect.rescan import rescan
+
         with sweep_lock(self._store.folder):
             redactor = open_redactor(self.settings)
             return rescan(
@@ -325,13 +328,19 @@ def open_memory(folder: str | PathLike[str] | None = None, roots: Sequence[str] 
     return Memory(settings, open_store(settings.folder, create=create))
 
 
-def open_redactor(settings: Settings) -> Redactor:
+def open_redactor(settings: Settings) -> "Redactor":
     """The redactor of a store, with its key and the user's rules."""
+    from recollect.redact.marks import load_key
+    from recollect.redact.redactor import Redactor
+
     return Redactor(settings.redaction, load_key(settings.folder), folder=settings.folder)
 
 
 def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedText:
     """What the rules of redaction make of a text. Where there is no store yet, marks are not those it will have."""
+    from recollect.redact.marks import KEY_BYTES
+    from recollect.redact.redactor import Redactor
+
     settings = load_settings(Path(folder) if folder else None)
     has_store = (settings.folder / "memory.db").exists()
     redactor = open_redactor(settings) if has_store else Redactor(settings.redaction, bytes(KEY_BYTES))
