@@ -52,7 +52,7 @@ class Line:
 
 
 def generated(megabytes: int, seed: int, each: int) -> list[Line]:
-    """Lines shaped like an agent's, of real text, each kind of secret planted `each` times, decoys in a third of them."""
+    """Lines shaped like an agent's, of real text, each kind of secret planted `each` times, decoys in a third."""
     draw = random.Random(seed)
     waiting = [plant(draw, kind) for kind in KINDS for _ in range(each)]
     draw.shuffle(waiting)
@@ -155,16 +155,12 @@ def measure(name: str, lines: Sequence[Line], redactor: Redactor, repeat: int) -
     best, median = megabytes / min(times), megabytes / statistics.median(times)
     recall = 1 - leaked.total() / len(planted)
     print(f"{name}: {megabytes:.0f} MB, {len(lines):,} lines, {redactor.engine}")
-    print(
-        f"  speed    {_mark(best >= LEAST_SPEED)} {best:.0f} MB/s (median {median:.0f}), orjson.loads {megabytes / min(floors):.0f}"
-    )
-    print(
-        f"  recall   {_mark(recall >= LEAST_RECALL)} {recall:.4f} of {len(planted):,}  missed: {dict(leaked) or 'none'}"
-    )
-    if any(line.decoy for line in lines):
-        print(
-            f"  decoys   {_mark(not touched)} {len(touched)} of {sum(bool(line.decoy) for line in lines):,} lines touched"
-        )
+    floor = megabytes / min(floors)
+    print(f"  speed    {_mark(best >= LEAST_SPEED)} {best:.0f} MB/s (median {median:.0f}), orjson.loads {floor:.0f}")
+    missed = dict(leaked) or "none"
+    print(f"  recall   {_mark(recall >= LEAST_RECALL)} {recall:.4f} of {len(planted):,}  missed: {missed}")
+    if decoys := sum(bool(line.decoy) for line in lines):
+        print(f"  decoys   {_mark(not touched)} {len(touched)} of {decoys:,} lines touched")
     print(f"  others     {others} lines without anything planted changed; {redactor.unscannable} left out")
     for line in touched[:3]:
         print(f"             {line.decoy!r:.100}")

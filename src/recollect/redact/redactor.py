@@ -34,7 +34,7 @@ _SEPARATOR = b"\n\x00\n"
 _NAME = re.compile(rf"(?i)[A-Za-z0-9_. -]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}")
 _FIELD_END = re.compile(rb"[A-Za-z0-9_.-]{0,32}")
 _VALUE_START = re.compile(rb"[^\x00-\x20\"'`\\]{5}")
-_LONG_NUMBER = re.compile(rb"\d{19}")
+_LONG_NUMBER = 1e18
 _STUB = orjson.dumps({"text": UNSCANNABLE})
 
 
@@ -103,9 +103,9 @@ class Redactor:
     ) -> set[int]:
         some = items[start:end]
         block = some[0] if len(some) == 1 else _SEPARATOR.join(some)
-        ends = list(accumulate(len(item) + len(_SEPARATOR) for item in some))
+        ends = list(accumulate(map(len(_SEPARATOR).__add__, map(len, some))))
         try:
-            places = self._places(block, Clock(len(block)))
+            places = self._places(block, Clock(len(block)), is_exact=False)
         except (TooManyPlaces, OutOfTime):  # each is then looked at by itself
             return set(range(start, end))
         found: set[int] = set()
@@ -125,8 +125,8 @@ class Redactor:
         """A document redacted leaf by leaf; None if nothing changes, a stub if it cannot be done."""
         before = self.replaced.total()
         try:
-            loads, dumps = (json.loads, _dumps) if _LONG_NUMBER.search(document) else (orjson.loads, orjson.dumps)
-            value = self._walked(loads(document), Clock(len(document)))
+            value, dumps = _parsed(document)
+            value = self._walked(value, Clock(len(document)))
             return dumps(value) if self.replaced.total() != before else None
         except Exception:  # whatever it is: what cannot be looked through is not stored
             self.unscannable += 1
@@ -134,7 +134,7 @@ class Redactor:
 
     def _walked(self, value: Any, clock: Clock) -> Any:
         """A value with every leaf redacted. All leaves are scanned at once to see which need to be looked at."""
-        leaves = [leaf for leaf in _leaves(value) if len(leaf) >= _LEAST_BYTES]
+        leaves = [leaf for leaf in _leaves(value) if isinstance(leaf, str) and len(leaf) >= _LEAST_BYTES]
         encoded = [leaf.encode("utf-8", "surrogatepass") for leaf in leaves]
         suspects = {leaves[number] for number in self._suspects(encoded, _always)}
         return self._walk(value, clock, suspects)
@@ -215,26 +215,32 @@ def _scanner(users: Sequence[UserRule], key: bytes, engine: str | None, folder: 
 
 def _blocks(items: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Stretches of items that are scanned together."""
-    start = size = 0
-    for number, item in enumerate(items):
-        if size and size + len(item) > BLOCK_BYTES:
-            yield start, number
-            start, size = number, 0
-        size += len(item)
-    if start < len(items):
-        yield start, len(items)
+    totals = list(accumulate(map(len, items), initial=0))
+    start = 0
+    while start < len(items):
+        end = max(start + 1, bisect_right(totals, totals[start] + BLOCK_BYTES) - 1)
+        yield start, end
+        start = end
 
 
 def _always(block: bytes, number: int, place: int) -> bool:
     return True
 
 
-def _leaves(value: Any) -> Iterator[str]:
-    """All texts of a JSON value, keys included; not recursive, so that depth is no matter."""
+def _parsed(document: bytes) -> tuple[Any, Callable[[Any], bytes]]:
+    """A document, and how to write it: orjson makes a float of a whole number that is too long for it."""
+    value = orjson.loads(document)
+    if any(isinstance(leaf, float) and abs(leaf) >= _LONG_NUMBER for leaf in _leaves(value)):
+        return json.loads(document), _dumps
+    return value, orjson.dumps
+
+
+def _leaves(value: Any) -> Iterator[str | float]:
+    """All texts of a JSON value, keys included, and its floats; not recursive, so that depth is no matter."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
-        if isinstance(item, str):
+        if isinstance(item, str | float):
             yield item
         elif isinstance(item, dict):
             waiting += item.keys()

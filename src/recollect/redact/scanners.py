@@ -65,8 +65,11 @@ Place = tuple[int, int]  # number of the expression, offset
 
 
 class Scanner(Protocol):
-    def places(self, data: bytes, clock: Clock) -> list[Place]:
-        """Where each expression applies: the start of an opener. Raises TooManyPlaces or OutOfTime."""
+    def places(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Place]:
+        """Where each expression applies: the start of an opener. Raises TooManyPlaces or OutOfTime.
+
+        Places that are not exact may be more than those; that takes less time.
+        """
         ...
 
 
@@ -76,13 +79,14 @@ class _Openers:
     def __init__(self, expression: Expression) -> None:
         self._expression = expression
 
-    def starts(self, data: bytes, end: int) -> list[int]:
+    def starts(self, data: bytes, end: int, is_exact: bool) -> list[int]:
         begin = max(0, end - self._expression.reach)
         window = data[begin:end]
         if self._expression.is_caseless:
             window = window.lower()
-        starts = (begin + match.start() for match in self._pattern.finditer(window))
-        return [start for start in starts if self._whole.match(data, start)]
+        starts = [begin + match.start() for match in self._pattern.finditer(window)]
+        # What ends here may not be what begins there: another match within reach may have the end.
+        return [start for start in starts if self._whole.match(data, start)] if is_exact else starts
 
     @cached_property
     def _whole(self) -> re.Pattern[bytes]:
@@ -113,7 +117,7 @@ class HyperscanScanner:
         database.scratch = hyperscan.Scratch(database)
         self._scan: Callable[..., Any] = database.scan
 
-    def places(self, data: bytes, clock: Clock) -> list[Place]:
+    def places(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Place]:
         ends: list[Place] = []
 
         def note(number: int, start: int, end: int, flags: int, context: Any) -> bool:
@@ -130,14 +134,14 @@ class HyperscanScanner:
         for count, (number, end) in enumerate(dict.fromkeys(ends)):
             if count % _PLACES_PER_CHECK == 0:
                 clock.check()
-            found.update(dict.fromkeys(self._starts(data, number, end)))
+            found.update(dict.fromkeys(self._starts(data, number, end, is_exact)))
         return list(found)
 
-    def _starts(self, data: bytes, number: int, end: int) -> list[Place]:
+    def _starts(self, data: bytes, number: int, end: int, is_exact: bool) -> list[Place]:
         expression = self._expressions[number]
         if expression.fixed is not None:
             return [(number, end - expression.fixed)]
-        return [(number, start) for start in self._openers[number].starts(data, end)]
+        return [(number, start) for start in self._openers[number].starts(data, end, is_exact)]
 
 
 class AhoCorasickScanner:
@@ -159,7 +163,7 @@ class AhoCorasickScanner:
         self._tails = list(openers.values())
         self._search = BytesAhoCorasick(list(openers)).find_matches_as_indexes
 
-    def places(self, data: bytes, clock: Clock) -> list[Place]:
+    def places(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Place]:
         found: dict[Place, None] = {}
         for count, (opener, start, _) in enumerate(self._search(data.lower(), overlapping=True)):
             if count % _PLACES_PER_CHECK == 0:
