@@ -14,7 +14,7 @@ test: $(STAMP)  ## install, then everything CI runs
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/cog --check -I docs docs/commands.md docs/schema.md
+	$(BIN)/cog --check -I docs docs/commands.md docs/privacy.md docs/schema.md
 	$(BIN)/pytest -n auto
 
 soak: $(STAMP)  ## the long forms of the randomised tests
@@ -23,10 +23,11 @@ soak: $(STAMP)  ## the long forms of the randomised tests
 fix: $(STAMP)  ## format, fix what can be fixed, print the generated docs anew
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
-	$(BIN)/cog -r -I docs docs/commands.md docs/schema.md
+	$(BIN)/cog -r -I docs docs/commands.md docs/privacy.md docs/schema.md
 
 bench: $(STAMP)  ## ratios against the floor and against peers
 	$(BIN)/python bench/ingest.py
+	$(BIN)/python bench/redact.py
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

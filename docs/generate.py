@@ -11,6 +11,7 @@ import click
 from recollect import schema
 from recollect.cli.commands import main
 from recollect.errors import RecollectError
+from recollect.redact.rules import HIDDEN, KEYWORD, PREFIX, RULES, STRUCTURE
 from recollect.store import migrations
 
 
@@ -74,3 +75,15 @@ def _tables(name: str, steps: tuple[object, ...]) -> Iterator[str]:
         columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
         yield f"- **{table}**: {', '.join(columns)}" + (" (no rowid)" if "WITHOUT ROWID" in sql else "")
     yield ""
+
+
+def formats() -> str:
+    return "\n".join(_formats())
+
+
+def _formats() -> Iterator[str]:
+    titles = {PREFIX: "By their own look", STRUCTURE: "By what surrounds them", KEYWORD: "By the name they are given"}
+    for kind, title in (titles | {HIDDEN: "Hidden"}).items():
+        yield f"### {title}\n"
+        yield from (f"- `{rule.name}`: {rule.finds}" for rule in RULES if rule.kind == kind)
+        yield ""

@@ -40,7 +40,7 @@ def _words(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("name", ["commands.md", "schema.md"])
+@pytest.mark.parametrize("name", ["commands.md", "privacy.md", "schema.md"])
 def test_generated_parts_of_the_docs_are_up_to_date(name: str) -> None:
     said = io.StringIO()
     with redirect_stdout(said):

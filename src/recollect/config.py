@@ -16,9 +16,9 @@ from recollect import failpoints
 from recollect.account import AccountRules
 from recollect.adapters import adapters, get_adapter
 from recollect.errors import BadConfig, NotFound, UsageError
-from recollect.redact.userrules import RedactionRules
+from recollect.redact.userrules import AllowList, RedactionRules, UserRule
 
-_SECTIONS = ("agents", "capture", "domains", "tasks")
+_SECTIONS = ("agents", "capture", "domains", "redact", "tasks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,7 @@ def load_settings(
         domains=_domains(config.get("domains", {}), config_path),
         rules=_rules(config.get("tasks", {}), config_path),
         exclude=_exclude(config.get("capture", {}), config_path),
+        redaction=_redaction(config.get("redact", {}), config_path),
     )
 
 
@@ -174,3 +175,15 @@ def _rules(tasks: Any, path: Path) -> AccountRules:
         raise BadConfig(
             f"A task pattern is no regular expression ({error}): {path}", f"its text: {error.pattern!r}"
         ) from error
+
+
+def _redaction(redact: Any, path: Path) -> RedactionRules:
+    section = _only(redact, ("rules", "allow"), "redact", path)
+    rules = _section(section.get("rules", {}), "redact.rules", path)
+    for name, pattern in rules.items():
+        if not isinstance(pattern, str):
+            raise BadConfig(f"Not a text in {path}: redact.rules.{name}", "write name = 'regular expression'")
+        UserRule(name, pattern)
+    allow = tuple(_texts(section.get("allow", []), "redact.allow", path))
+    AllowList(allow)
+    return RedactionRules(rules, allow)

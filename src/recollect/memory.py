@@ -18,6 +18,7 @@ from recollect.forget import ForgetPlan, Wanted, apply, plan
 from recollect.schema import KIND_FAMILY, KINDS, Event, Problem, Session
 from recollect.store import Store, open_store
 from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
+from recollect.store.locks import sweep_lock
 from recollect.store.sessions import SessionFilter
 from recollect.sweep import Progress, SweepReport, sweep
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from recollect.backup import BackupReport, RestoreReport
     from recollect.exports import ExportReport
     from recollect.imports import ImportReport
+    from recollect.redact.redactor import Redactor
     from recollect.repair import RepairReport
+    from recollect.rescan import RescanReport
 
 _EVENT_COLUMNS = (
     "event_uid",
@@ -107,8 +110,16 @@ class TranscriptItem:
     depth: int
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedText:
+    """A text as it would be stored; `replaced` counts by rule."""
+
+    text: str
+    replaced: dict[str, int]
+
+
 class Memory:
-    """An open store. Reading never changes it; `sweep`, `forget` and `import_sessions` write, and copies are noted."""
+    """An open store. Reading never changes it; `sweep`, `rescan`, `forget` and `import_sessions` write it."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self.settings = settings
@@ -153,6 +164,16 @@ class Memory:
         from recollect.imports import import_sessions
 
         return import_sessions(self._store, self.settings, Path(path).absolute(), progress or _silent)
+
+    def rescan(self, advance: Callable[[int, int], None] | None = None, *, dry_run: bool = False) -> "RescanReport":
+        """Apply the rules of redaction to sessions that went through older ones. Raises Busy during a sweep."""
+        from recollect.rescan import rescan
+
+        with sweep_lock(self._store.folder):
+            redactor = open_redactor(self.settings)
+            return rescan(
+                self._store, redactor, self.settings.rules, advance or (lambda done, total: None), dry_run=dry_run
+            )
 
     def status(self) -> Status:
         agents = [AgentTotals(**agent) for agent in self._store.sessions.totals()]
@@ -374,6 +395,24 @@ def open_memory(folder: str | PathLike[str] | None = None, roots: Sequence[str] 
     """
     settings = load_settings(Path(folder) if folder else None, roots)
     return Memory(settings, open_store(settings.folder, create=create))
+
+
+def open_redactor(settings: Settings) -> "Redactor":
+    """The redactor of a store, with its key and the user's rules."""
+    from recollect.protection import Protection
+
+    return Protection(settings.folder, settings.redaction).redactor()
+
+
+def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedText:
+    """What the rules of redaction make of a text. Where there is no store yet, marks are not those it will have."""
+    from recollect.redact.marks import KEY_BYTES
+    from recollect.redact.redactor import Redactor
+
+    settings = load_settings(Path(folder) if folder else None)
+    has_store = (settings.folder / "memory.db").exists()
+    redactor = open_redactor(settings) if has_store else Redactor(settings.redaction, bytes(KEY_BYTES))
+    return CheckedText(redactor.text(text), dict(sorted(redactor.replaced.items())))
 
 
 def doctor(

@@ -17,6 +17,7 @@ from recollect.protection import Protection
 from recollect.readers import Failure, Finished, Reading, read_tasks
 from recollect.removal import finish_forgetting
 from recollect.repos import name_repos
+from recollect.rescan import rescan_unredacted
 from recollect.store import Store
 from recollect.store.batch import Batch
 from recollect.store.locks import sweep_lock
@@ -58,7 +59,9 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
         found = find_changes(store, settings.host, settings.roots, verify=verify)
         report = SweepReport(sources=found.sources, sources_gone=len(found.gone))
         _note_files(store, found)
-        _ingest(store, settings, found, report, progress)
+        protection = Protection(store.folder, settings.redaction)
+        rescan_unredacted(store, protection.redactor, partial(progress, "redacting"))
+        _ingest(store, settings, protection, found, report, progress)
         finish_forgetting(store)  # a log may tell only late that it is a sub-agent of what was forgotten
         account_for_changes(store, settings, report, progress)
         store.checkpoint()
@@ -77,9 +80,11 @@ def _note_files(store: Store, found: Found) -> None:
         store.streams.drop_outdated(found.outdated)
 
 
-def _ingest(store: Store, settings: Settings, found: Found, report: SweepReport, progress: Progress) -> None:
+def _ingest(
+    store: Store, settings: Settings, protection: Protection, found: Found, report: SweepReport, progress: Progress
+) -> None:
     done, total = 0, sum(task.row.size - task.row.offset for task in found.tasks)
-    read = partial(read_tasks, protection=Protection(store.folder, settings.redaction))
+    read = partial(read_tasks, protection=protection)
     for group in _grouped(admit(store, settings.exclude, found.tasks, read)):
         batches = [reading for reading in group if isinstance(reading, Batch)]
         if batches:

@@ -12,6 +12,7 @@ from recollect import __version__
 from recollect.cli import care
 from recollect.cli.forgetting import forget
 from recollect.cli.output import json_option, print_json, reports_errors, root_option, usage_errors_as_json
+from recollect.cli.redacting import redact
 from recollect.cli.words import fitted, moment_ms, number, one_line, plural, size
 from recollect.schema import OUTCOMES, SESSION_CLASSES, Session
 from recollect.schema import as_json as to_json
@@ -270,6 +271,9 @@ def problems(as_json: bool) -> None:
 
 
 main.add_command(forget)
+
+
+main.add_command(redact)
 
 
 @main.command()

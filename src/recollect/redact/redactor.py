@@ -17,10 +17,10 @@ from typing import Any
 import orjson
 
 from recollect.redact import values
-from recollect.redact.finder import EVERYTHING, NAMES, Clock, Finder, OutOfTime, expressions
+from recollect.redact.finder import EVERYTHING, NAMES, Finder, expressions
 from recollect.redact.marks import UNSCANNABLE, key_id, mark
 from recollect.redact.rules import ANY_KEYWORD, NAME_FIELDS, VALUE_FIELDS, VERSION
-from recollect.redact.scanners import AhoCorasickScanner, HyperscanScanner, Scanner, TooManyPlaces
+from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanner, OutOfTime, Scanner, TooManyPlaces
 from recollect.redact.unfolding import SIGNS
 from recollect.redact.userrules import AllowList, RedactionRules, UserRule
 
@@ -36,7 +36,7 @@ _SEPARATOR = b"\n\x00\n"
 _NAME = re.compile(rf"(?i)[A-Za-z0-9_. -]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}")
 _FIELD_END = re.compile(rb"[A-Za-z0-9_.-]{0,32}")
 _VALUE_START = re.compile(rb"[^\x00-\x20\"'`\\]{5}")
-_LONG_NUMBER = re.compile(rb"\d{19}")
+_LONG_NUMBER = 1e18
 _STUB = orjson.dumps({"text": UNSCANNABLE})
 
 
@@ -46,7 +46,7 @@ class Redactor:
     def __init__(
         self, rules: RedactionRules, key: bytes, engine: str | None = None, *, folder: Path | None = None
     ) -> None:
-        """`folder` keeps the compiled rules from one start to the next; `engine` is the faster one that is installed."""
+        """`folder` keeps the compiled rules from one start to the next; without `engine` it is the faster there is."""
         self._key = key
         users = [UserRule(name, pattern) for name, pattern in rules.rules.items()]
         scanner, self.engine = _scanner(users, key, engine, folder)
@@ -122,10 +122,10 @@ class Redactor:
     ) -> set[int]:
         some = items[start:end]
         block = some[0] if len(some) == 1 else _SEPARATOR.join(some)
-        ends = list(accumulate(len(item) + len(_SEPARATOR) for item in some))
+        ends = list(accumulate(map(len(_SEPARATOR).__add__, map(len, some))))
         try:
-            places = self._places(block)
-        except TooManyPlaces:
+            places = self._places(block, Clock(len(block)), is_exact=False)
+        except (TooManyPlaces, OutOfTime):  # each is then looked at by itself
             return set(range(start, end))
         found: set[int] = set()
         for number, place in places:
@@ -144,8 +144,8 @@ class Redactor:
         """A document redacted leaf by leaf; None if nothing changes, a stub if it cannot be done."""
         before = self.replaced.total()
         try:
-            loads, dumps = (json.loads, _dumps) if _LONG_NUMBER.search(document) else (orjson.loads, orjson.dumps)
-            value = self._walked(loads(document), Clock(len(document)))
+            value, dumps = _parsed(document)
+            value = self._walked(value, Clock(len(document)))
             return dumps(value) if self.replaced.total() != before else None
         except Exception:  # whatever it is: what cannot be looked through is not stored
             self.unscannable += 1
@@ -153,7 +153,7 @@ class Redactor:
 
     def _walked(self, value: Any, clock: Clock) -> Any:
         """A value with every leaf redacted. All leaves are scanned at once to see which need to be looked at."""
-        leaves = [leaf for leaf in _leaves(value) if len(leaf) >= _LEAST_BYTES]
+        leaves = [leaf for leaf in _leaves(value) if isinstance(leaf, str) and len(leaf) >= _LEAST_BYTES]
         encoded = [leaf.encode("utf-8", "surrogatepass") for leaf in leaves]
         suspects = {leaves[number] for number in self._suspects(encoded, _always)}
         return self._walk(value, clock, suspects)
@@ -208,7 +208,8 @@ class Redactor:
             spans = self._finder.spans(data, kinds, clock)
             if not spans:
                 return text
-            pieces, last = [], 0
+            pieces: list[bytes] = []
+            last = 0
             for span in spans:
                 pieces += (data[last : span.start], self._mark(span.rule, span.secret).encode())
                 last = span.end
@@ -221,9 +222,7 @@ class Redactor:
         return mark(rule, secret, self._key)
 
 
-def _scanner(
-    users: Sequence[UserRule], key: bytes, engine: str | None, folder: Path | None
-) -> tuple[Scanner, str]:
+def _scanner(users: Sequence[UserRule], key: bytes, engine: str | None, folder: Path | None) -> tuple[Scanner, str]:
     wanted = expressions(users)
     if engine != AHO_CORASICK:
         try:
@@ -236,26 +235,32 @@ def _scanner(
 
 def _blocks(items: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Stretches of items that are scanned together."""
-    start = size = 0
-    for number, item in enumerate(items):
-        if size and size + len(item) > BLOCK_BYTES:
-            yield start, number
-            start, size = number, 0
-        size += len(item)
-    if start < len(items):
-        yield start, len(items)
+    totals = list(accumulate(map(len, items), initial=0))
+    start = 0
+    while start < len(items):
+        end = max(start + 1, bisect_right(totals, totals[start] + BLOCK_BYTES) - 1)
+        yield start, end
+        start = end
 
 
 def _always(block: bytes, number: int, place: int) -> bool:
     return True
 
 
-def _leaves(value: Any) -> Iterator[str]:
-    """All texts of a JSON value, keys included; not recursive, so that depth is no matter."""
+def _parsed(document: bytes) -> tuple[Any, Callable[[Any], bytes]]:
+    """A document, and how to write it: orjson makes a float of a whole number that is too long for it."""
+    value = orjson.loads(document)
+    if any(isinstance(leaf, float) and abs(leaf) >= _LONG_NUMBER for leaf in _leaves(value)):
+        return json.loads(document), _dumps
+    return value, orjson.dumps
+
+
+def _leaves(value: Any) -> Iterator[str | float]:
+    """All texts of a JSON value, keys included, and its floats; not recursive, so that depth is no matter."""
     waiting = [value]
     while waiting:
         item = waiting.pop()
-        if isinstance(item, str):
+        if isinstance(item, str | float):
             yield item
         elif isinstance(item, dict):
             waiting += item.keys()

@@ -222,15 +222,19 @@ _QUOTE_OR_CODE = r"(?:\\{0,16}[\"'`]|&quot;|&#0?39;|&#x27;|%2[27]|\\{1,16}u002[2
 _PLAIN = r"[^\x00-\x20\"'`<>(){}\[\],;$\\\x7f]"
 _IN_QUOTES = r"[^\x00-\x20\"'`\\]"
 
-_KEYS = "api access auth encryption private signing master account session license deploy shared secret".split()
+_KEYS = "api access auth encryption private signing master account session license deploy shared".split()  # noqa: SIM905
 KEYWORDS = (
-    *"password passwd passphrase passcode pwd pass secret token credential".split(),
-    *(f"{word}{joint}key" for word in _KEYS for joint in ("_", "-", "")),
+    *("pass", "password", "passwd", "passphrase", "passcode", "pwd", "secret", "token", "credential"),
+    *(f"{word}{joint}key" for word in (*_KEYS, "secret") for joint in ("_", "-", "")),
 )
-ANY_KEYWORD = "(?:" + "|".join(sorted(KEYWORDS, key=len, reverse=True)) + ")"
+# The same, in as few branches as can be: it is tried at many places.
+ANY_KEYWORD = (
+    rf"(?:pass(?:word|wd|phrase|code)?|pwd|secret(?:[_-]?key)?|token|credential|(?:{'|'.join(_KEYS)})[_-]?key)"
+)
 
 _TYPE = r"[ ]?:[ ]?[A-Za-z&\[\]|' ]{2,24}[ ]?="  # as in `password: str = "…"`
-_SIGN = rf"(?:{_TYPE}|=>|:=|=|:|>|\({_SPACE})"
+_BARE_SIGN = rf"(?:=>|:=|=|:|>|\({_SPACE})"
+_SIGN = rf"(?:{_TYPE}|{_BARE_SIGN})"
 _SIGN_OR_CODE = rf"(?:{_SIGN}|%3[adAD]|\\{{1,16}}u003[adAD])"
 
 _ASSIGNMENT = Rule(
@@ -242,7 +246,7 @@ _ASSIGNMENT = Rule(
     tuple(KEYWORDS),
     rf"[A-Za-z0-9_.-]{{0,32}}{_QUOTE_OR_CODE}?\]?{_SPACE_OR_CODE}{_SIGN_OR_CODE}{_SPACE_OR_CODE}"
     rf"(?:{_QUOTE_OR_CODE}{_IN_QUOTES}{{5}}|{_PLAIN}{{6}})",
-    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?\]?{_SPACE}(?P<sign>{_SIGN}){_SPACE}(?P<quote>{QUOTE}?)"
+    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?\]?{_SPACE}(?P<sign>{_TYPE}(?={_SPACE}{QUOTE})|{_BARE_SIGN}){_SPACE}(?P<quote>{QUOTE}?)"
     rf"(?P<s>(?:(?!&(?:[A-Za-z_][A-Za-z0-9_.-]*=|[a-z]{{2,4}};|#)){_PLAIN}){{0,512}})",
     150,
     test="assignment",
@@ -253,8 +257,8 @@ _FLAG = Rule(
     "Values of command-line flags such as `--password` and `--api-key`",
     KEYWORD,
     ("--",),
-    rf"[A-Za-z0-9-]{{0,24}}{ANY_KEYWORD}[A-Za-z0-9-]{{0,16}}[ ]{{1,3}}{_QUOTE_OR_CODE}?{_IN_QUOTES}{{6}}",
-    rf"(?P<name>[A-Za-z0-9-]{{0,24}}{ANY_KEYWORD}[A-Za-z0-9-]{{0,16}})[ ]{{1,3}}(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
+    rf"(?:[A-Za-z][A-Za-z0-9-]{{0,23}})?{ANY_KEYWORD}[A-Za-z0-9-]{{0,16}}[ ]{{1,3}}{_QUOTE_OR_CODE}?{_IN_QUOTES}{{6}}",
+    rf"(?P<name>(?:[A-Za-z][A-Za-z0-9-]{{0,23}})?{ANY_KEYWORD}[A-Za-z0-9-]{{0,16}})[ ]{{1,3}}(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
     100,
     test="flag",
     is_caseless=True,
@@ -351,12 +355,15 @@ RULES = (*_TOKENS, *_STRUCTURES, _ASSIGNMENT, _FLAG, _SSHPASS, _ENV_KEY, _BASE64
 
 # Where percent signs may hide one of the above; the signs themselves are everywhere.
 PERCENT = (
-    rf"{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}(?:(?:%2[27]|%5d|%20){{0,3}}%3[ad]|(?:%2[27]|%5d|%20){{1,3}}[=:])"
-    r"|_key(?:%3[ad])|%3a%2f%2f|:%2f%2f|%40|%3aaa|q%7e|begin%20|(?:bearer|basic|authorization)(?:%20|%3a|%22)"
+    rf"{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}(?:(?:%2[27]|%5d|%20){{0,3}}%3[ade]|(?:%2[27]|%5d|%20){{1,3}}[=:])"
+    rf"|--[a-z0-9-]{{0,24}}{ANY_KEYWORD}[a-z0-9-]{{0,16}}%20"
+    r"|_key(?:%3[ad])|%3a%2f%2f|:%2f%2f|%40|%3aaa|q%7e|begin%20|(?:bearer|basic|authorization)(?:%20|%3a|%2[27])"
     r"|hooks\.slack\.com%2f|discord(?:app)?\.com%2fapi|(?:accountkey|sharedaccesskey|sig)%3d|1%2f%2f0|%2bac|%2bas"
 )
 
 # A pair {"name": "API_KEY", "value": "…"}, of which the scanner sees the first half.
 NAME_FIELDS = ("name", "key", "variable", "env")
 VALUE_FIELDS = ("value", "val", "default")
-NAMED = rf"\"(?:{'|'.join(NAME_FIELDS)})\"[ ]?:[ ]?\"[A-Za-z0-9_. -]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}\""
+NAMED = (
+    rf"[ ]?:[ ]?\"[A-Za-z0-9_. -]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}\""  # what follows the name of the first
+)

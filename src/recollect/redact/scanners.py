@@ -7,7 +7,8 @@ openers with `re` behind it where there is no Hyperscan. Everything that decides
 import os
 import platform
 import re
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from hashlib import blake2b
@@ -15,6 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 MOST_PLACES = 400_000  # in one scan; no real text of that size comes near
+SECONDS = 2.0  # of processor time, for a text of any usual size
+SECONDS_PER_MB = 1.0  # for larger ones
+_PLACES_PER_CHECK = 1024
+_STRETCH_BYTES = 256 * 1024
+_BEFORE_SIGN, _AFTER_SIGN = 80, 160
 _CACHE_PREFIX = "redaction-"
 _SEAL_BYTES = 32
 
@@ -23,14 +29,30 @@ class TooManyPlaces(Exception):
     """A text with so many places to look at that looking would take for ever."""
 
 
+class OutOfTime(Exception):
+    """A text took longer than any text should."""
+
+
+class Clock:
+    """The time one text may take."""
+
+    def __init__(self, size: int) -> None:
+        self._until = time.thread_time() + max(SECONDS, size * SECONDS_PER_MB / 1e6)
+
+    def check(self) -> None:
+        if time.thread_time() > self._until:
+            raise OutOfTime
+
+
 class Expression(NamedTuple):
-    """What to look for: an opener with the least that must follow, or a pattern whose last `fixed` bytes are the place."""
+    """What to look for: an opener and the least that follows, or a pattern that ends `fixed` bytes after the place."""
 
     openers: tuple[bytes, ...]
     pattern: bytes  # what follows an opener; all of it if there is none
     reach: int
     is_caseless: bool = False
     fixed: int | None = None
+    sign: bytes = b""  # stands in all that a pattern without openers matches
 
     @property
     def whole(self) -> bytes:
@@ -43,8 +65,11 @@ Place = tuple[int, int]  # number of the expression, offset
 
 
 class Scanner(Protocol):
-    def places(self, data: bytes) -> list[Place]:
-        """Where each expression may apply: the start of an opener. Raises TooManyPlaces."""
+    def places(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Place]:
+        """Where each expression applies: the start of an opener. Raises TooManyPlaces or OutOfTime.
+
+        Places that are not exact may be more than those; that takes less time.
+        """
         ...
 
 
@@ -54,12 +79,18 @@ class _Openers:
     def __init__(self, expression: Expression) -> None:
         self._expression = expression
 
-    def starts(self, data: bytes, end: int) -> list[int]:
+    def starts(self, data: bytes, end: int, is_exact: bool) -> list[int]:
         begin = max(0, end - self._expression.reach)
         window = data[begin:end]
         if self._expression.is_caseless:
             window = window.lower()
-        return [begin + match.start() for match in self._pattern.finditer(window)]
+        starts = [begin + match.start() for match in self._pattern.finditer(window)]
+        # What ends here may not be what begins there: another match within reach may have the end.
+        return [start for start in starts if self._whole.match(data, start)] if is_exact else starts
+
+    @cached_property
+    def _whole(self) -> re.Pattern[bytes]:
+        return re.compile(self._expression.whole)
 
     @cached_property
     def _pattern(self) -> re.Pattern[bytes]:
@@ -86,7 +117,7 @@ class HyperscanScanner:
         database.scratch = hyperscan.Scratch(database)
         self._scan: Callable[..., Any] = database.scan
 
-    def places(self, data: bytes) -> list[Place]:
+    def places(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Place]:
         ends: list[Place] = []
 
         def note(number: int, start: int, end: int, flags: int, context: Any) -> bool:
@@ -99,13 +130,18 @@ class HyperscanScanner:
             raise TooManyPlaces from None
         if not ends:
             return []
-        return list(dict.fromkeys(place for end in dict.fromkeys(ends) for place in self._starts(data, *end)))
+        found: dict[Place, None] = {}
+        for count, (number, end) in enumerate(dict.fromkeys(ends)):
+            if count % _PLACES_PER_CHECK == 0:
+                clock.check()
+            found.update(dict.fromkeys(self._starts(data, number, end, is_exact)))
+        return list(found)
 
-    def _starts(self, data: bytes, number: int, end: int) -> list[Place]:
+    def _starts(self, data: bytes, number: int, end: int, is_exact: bool) -> list[Place]:
         expression = self._expressions[number]
         if expression.fixed is not None:
             return [(number, end - expression.fixed)]
-        return [(number, start) for start in self._openers[number].starts(data, end)]
+        return [(number, start) for start in self._openers[number].starts(data, end, is_exact)]
 
 
 class AhoCorasickScanner:
@@ -115,12 +151,11 @@ class AhoCorasickScanner:
         from ahocorasick_rs import BytesAhoCorasick
 
         self._tails: list[list[tuple[int, re.Pattern[bytes]]]] = []
-        self._patterns: list[tuple[int, int, re.Pattern[bytes]]] = []
+        self._patterns: list[tuple[int, Expression, re.Pattern[bytes]]] = []
         openers: dict[bytes, list[tuple[int, re.Pattern[bytes]]]] = {}
         for number, expression in enumerate(expressions):
             if expression.fixed is not None:
-                pattern = _anywhere(expression)
-                self._patterns.append((number, expression.fixed, pattern))
+                self._patterns.append((number, expression, _anywhere(expression)))
                 continue
             whole = re.compile(expression.whole)
             for opener in expression.openers:
@@ -128,18 +163,41 @@ class AhoCorasickScanner:
         self._tails = list(openers.values())
         self._search = BytesAhoCorasick(list(openers)).find_matches_as_indexes
 
-    def places(self, data: bytes) -> list[Place]:
+    def places(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Place]:
         found: dict[Place, None] = {}
-        for opener, start, _ in self._search(data.lower(), overlapping=True):
+        for count, (opener, start, _) in enumerate(self._search(data.lower(), overlapping=True)):
+            if count % _PLACES_PER_CHECK == 0:
+                clock.check()
             for number, whole in self._tails[opener]:
                 if whole.match(data, start):
                     found[number, start] = None
             if len(found) > MOST_PLACES:
                 raise TooManyPlaces
-        for number, fixed, pattern in self._patterns:
-            for match in pattern.finditer(data):
-                found[number, match.end(1) - fixed] = None
+        for number, expression, pattern in self._patterns:
+            for start, end in _windows(data, expression.sign):
+                clock.check()
+                for match in pattern.finditer(data, start, end):
+                    found[number, match.end(1) - (expression.fixed or 0)] = None
         return list(found)
+
+
+def _windows(data: bytes, sign: bytes) -> Iterator[tuple[int, int]]:
+    """The stretches of a text near a sign; all of it if there is none to look for."""
+    if not sign:
+        for start in range(0, max(1, len(data)), _STRETCH_BYTES):
+            yield start, start + _STRETCH_BYTES + _AFTER_SIGN
+        return
+    start = end = -1
+    place = data.find(sign)
+    while place >= 0:
+        if place - _BEFORE_SIGN > end:
+            if end >= 0:
+                yield start, end
+            start = max(0, place - _BEFORE_SIGN)
+        end = place + _AFTER_SIGN
+        place = data.find(sign, place + 1)
+    if end >= 0:
+        yield start, end
 
 
 def _anywhere(expression: Expression) -> re.Pattern[bytes]:
@@ -151,11 +209,12 @@ class _Cache:
     """The compiled database in the store's folder. A file without the right seal is compiled anew, never trusted."""
 
     def __init__(self, expressions: Sequence[Expression], folder: Path | None, key: bytes) -> None:
+
         import hyperscan
 
         self._patterns = [expression.whole for expression in expressions]
         self._key = key
-        told = repr((hyperscan.__version__, platform.machine(), self._patterns))
+        told = repr((getattr(hyperscan, "__version__", ""), platform.machine(), self._patterns))
         self._name = blake2b(told.encode(), digest_size=12).hexdigest()
         self._path = folder / f"{_CACHE_PREFIX}{self._name}.hs" if folder else None
 

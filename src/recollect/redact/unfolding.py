@@ -7,7 +7,7 @@ from bisect import bisect_right
 _FOLDS = re.compile(
     rb"(?:\x1b|\\{1,16}u001[bB])(?:\[[0-9;:?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,256}(?:\x07|\x1b\\)|[()][0-9A-B])"
     rb"|\\{1,16}u00(?P<unicode>[2-7][0-9a-fA-F])"
-    rb"|%(?P<percent>[2-7][0-9a-fA-F])"
+    rb"|%(?P<percent>[2-7][0-9a-fA-F]|0[9aAdD])"
 )
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
 

@@ -37,7 +37,9 @@ class UserRule:
         self.name = name
         self.pattern = compiled(pattern, f"redact.rules.{name}")
         if self.pattern.search(""):
-            raise BadConfig(f"A redaction rule matches nothing at all: {name}", "have it ask for at least one character")
+            raise BadConfig(
+                f"A redaction rule matches nothing at all: {name}", "have it ask for at least one character"
+            )
         self.literal = required_literal(pattern)
         groups = self.pattern.groupindex
         self.group = groups.get("secret", min(1, self.pattern.groups))

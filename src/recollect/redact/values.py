@@ -16,12 +16,17 @@ LEAST_DISTINCT = 6
 _STRONG = re.compile(rb"(?i)pass|pwd|secret|credential")
 
 _PLACEHOLDER = re.compile(
-    rb"(?i)example|placeholder|change[-_]?me|redacted|dummy|your[-_ ]|[-_]here\b|\.\.\.|x{5,}|\*{3,}|0{12,}|12345678|abcdefgh"
+    rb"(?i)example|placeholder|change[-_]?me|redacted|dummy|your[-_ ]|[-_]here\b|\.\.\.|x{5,}|\*{3,}|0{12,}"
+    rb"|12345678|abcdefgh"
 )
+_STAND_IN = re.compile(rb"(?i)example|placeholder|your[-_]|x{5,}|0{12,}|12345678|abcdefgh|redacted")
 _TEMPLATE = re.compile(
-    rb"\$(?:\{|\(|[A-Za-z_]\w*)|\{\{?[ \w.$-]+\}?\}|<[^<>]*>?|%[sdrv]|%\(\w+\)[sd]|%[A-Za-z_]{3,}%|#\{.*|@[A-Za-z_.]+@|[*.xX_-]+"
+    rb"\$(?:\{|\(|[A-Za-z_]\w*)|\{\{?[ \w.$-]+\}?\}|<[^<>]*>?|%[sdrv]|%\(\w+\)[sd]|%[A-Za-z_]{3,}%|#\{.*"
+    rb"|@[A-Za-z_.]+@|[*.xX_-]+"
 )
-_REFERENCE = re.compile(rb"(?:https?|file|vault|env|ssm|op|arn|data|sha\d{1,3}|md5|ref|urn|asset)[:-]|\.{0,2}/[\w.-]+/|~/|/\w+/")
+_REFERENCE = re.compile(
+    rb"(?:https?|file|vault|env|ssm|op|arn|data|sha\d{1,3}|md5|ref|urn|asset)[:-]|(?:process\.env|os\.environ|env|ENV)[.\[(]|\.{0,2}/[\w.-]+/|~/|/\w+/"
+)
 _PART = rb"[A-Za-z_$][A-Za-z_]*"
 _NAMES = (
     rb"_*" + _PART + rb"\d?(?:(?:\.|::|->|\?\.|!\.|/|:|-)" + _PART + rb"\d?)+[!?]?"  # dotted, or a path
@@ -36,6 +41,7 @@ _NUMBER = re.compile(rb"[+-]?\d[\d_.,:eExX+/-]*[A-Za-z%]{0,3}|0[xX][0-9a-fA-F]+"
 _UUID = re.compile(rb"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HEX = re.compile(rb"(?i)[0-9a-f]+")
 _AWS_SECRET = re.compile(rb"[A-Za-z0-9/+]{40}")
+_UNSPEAKABLE = re.compile(rb"(?i)[bcdfghjklmnpqrstvwxz]{5}")
 _LOWER = re.compile(rb"[a-z]")
 _UPPER = re.compile(rb"[A-Z]")
 _DIGIT = re.compile(rb"\d")
@@ -59,7 +65,7 @@ def entropy(value: bytes) -> float:
 
 def is_token(value: bytes) -> bool:
     """Whether what follows a distinctive opener was drawn at random rather than typed as a stand-in."""
-    return len(set(value)) >= LEAST_DISTINCT and not _PLACEHOLDER.search(value)
+    return len(set(value)) >= LEAST_DISTINCT and not _STAND_IN.search(value)
 
 
 @lru_cache(4096)
@@ -135,28 +141,37 @@ def is_scrambled(value: bytes) -> bool:
     if len(letters) < 8:
         return False
     pairs = list(pairwise(byte < 97 for byte in letters))
-    return (True, True) in pairs and sum(a != b for a, b in pairs) >= len(letters) / 4
+    turns = sum(a != b for a, b in pairs)
+    return turns >= len(letters) / 4 and ((True, True) in pairs or _UNSPEAKABLE.search(value) is not None)
 
 
 def is_environment_key(value: bytes) -> bool:
     """A variable that ends in `_KEY` is a key of any kind, so only what looks drawn at random is taken."""
     if _is_other(value) or _UUID.fullmatch(value) or entropy(value) < 3.3 or not _DIGIT.search(value):
         return False
-    return bool(_LOWER.search(value) and _UPPER.search(value)) or (len(value) >= 32 and _HEX.fullmatch(value) is not None)
+    return bool(_LOWER.search(value) and _UPPER.search(value)) or (
+        len(value) >= 32 and _HEX.fullmatch(value) is not None
+    )
 
 
 _DEFAULT_PASSWORDS = frozenset(
-    b"password pass pwd passwd secret token xxx postgres root user username admin guest test changeme example mysql redis rabbitmq"
-    b" minio mongo x-oauth-basic oauth2 passw0rd dbpass dbpassword mypassword mypass userpass pw".split()
+    b"password pass pwd passwd secret token xxx postgres root user username admin guest test changeme example"
+    b" mysql redis rabbitmq minio mongo x-oauth-basic oauth2 passw0rd dbpass dbpassword mypassword userpass pw".split()
 )
 
 
 def is_url_password(value: bytes) -> bool:
     """Whether the part of an address between the colon and the `@` is a real password."""
     low = value.lower()
-    if low in _DEFAULT_PASSWORDS or value[:1] in b"$%{<*[" or b"${" in value or b"[REDACTED:" in value:
+    if (
+        low in _DEFAULT_PASSWORDS
+        or _TEMPLATE.fullmatch(value)
+        or b"${" in value
+        or b"$(" in value
+        or b"[REDACTED:" in value
+    ):
         return False
-    return not (b"..." in value or set(low) <= set(b"*x.") or value.isdigit() or _PLACEHOLDER.search(value))
+    return not (b"..." in value or value[:1] in b"{<[" or value.isdigit() or _STAND_IN.search(value))
 
 
 def is_url_user(value: bytes) -> bool:

@@ -20,6 +20,7 @@ from recollect.store.ledger import LEDGER_NAME, Ledger
 from recollect.store.remains import Remains
 from recollect.store.replacing import finish_replacing
 from recollect.store.restoring import restore_records
+from recollect.store.rewrite import Rewrites
 from recollect.store.salvage import take_over_rows
 from recollect.store.sessions import Sessions
 from recollect.store.sources import Sources
@@ -49,6 +50,7 @@ class Store:
         self.exclusions = Exclusions(self._cache, self._memory)
         self.remains = Remains(self._cache, self._memory, folder)
         self.copies = Copies(self._memory, self.ledger)
+        self.rewrites = Rewrites(self._cache, self._memory, folder)
         if not read_only and self._memory.is_new:
             self.restore_records()
 

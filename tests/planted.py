@@ -1,0 +1,282 @@
+"""Secrets made up at random in the published formats, the lines they stand in, and what only looks like them."""
+
+import base64
+import json
+import random
+import string
+import urllib.parse
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+LETTERS = string.ascii_letters
+ALNUM = string.ascii_letters + string.digits
+WORD = ALNUM + "_-"
+HEX = "0123456789abcdef"
+BASE32 = string.ascii_uppercase + "234567"
+NAMES = ("amber", "basalt", "cedar", "dune", "estuary", "fjord", "glacier", "heron", "isthmus", "jasmine", "lagoon")
+SCHEMES = ("postgres", "postgresql", "mysql", "mongodb+srv", "redis", "rediss", "amqp", "postgresql+psycopg", "mariadb")
+
+Draw = random.Random
+Secret = tuple[str, str | None]  # the secret, and the line it stands in if it must stand in one
+
+
+def _some(draw: Draw, characters: str, least: int, most: int | None = None) -> str:
+    return "".join(draw.choices(characters, k=draw.randint(least, most or least)))
+
+
+def _base64(draw: Draw, count: int) -> str:
+    return base64.b64encode(draw.randbytes(count)).decode()
+
+
+def password(draw: Draw) -> str:
+    """As a generator makes them, and as people do."""
+    style = draw.randrange(3)
+    if style == 0:
+        return _some(draw, ALNUM + "!#%*+-=?@^_", 12, 24)
+    if style == 1:
+        return _some(draw, ALNUM, 14, 32)
+    return f"{draw.choice(NAMES).title()}{draw.choice('!#%*?')}{draw.randrange(100, 99999)}{draw.choice(NAMES)}"
+
+
+def _token(prefix: str, characters: str, least: int, most: int | None = None) -> Callable[[Draw], Secret]:
+    return lambda draw: (prefix + _some(draw, characters, least, most), None)
+
+
+def _either(*makers: Callable[[Draw], Secret]) -> Callable[[Draw], Secret]:
+    return lambda draw: draw.choice(makers)(draw)
+
+
+def _lines(value: Callable[[Draw], str], *lines: str) -> Callable[[Draw], Secret]:
+    def make(draw: Draw) -> Secret:
+        secret = value(draw)
+        return secret, draw.choice(lines).replace("{}", secret)
+
+    return make
+
+
+def _jwt(draw: Draw) -> Secret:
+    def part(value: object) -> str:
+        return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+    head = part({"alg": draw.choice(["HS256", "RS256", "ES384"]), "typ": "JWT"})
+    body = part({"sub": str(draw.getrandbits(64)), "exp": draw.randrange(2 * 10**9), "name": draw.choice(NAMES)})
+    return f"{head}.{body}.{_some(draw, WORD, 43, 342)}", None
+
+
+def _private_key(draw: Draw) -> Secret:
+    name = draw.choice(["RSA ", "EC ", "", "OPENSSH ", "ENCRYPTED ", "DSA "]) + "PRIVATE KEY"
+    body = _base64(draw, draw.choice([118, 420, 1200]))
+    lines = "\n".join(body[start : start + 64] for start in range(0, len(body), 64))
+    key = f"-----BEGIN {name}-----\n{lines}\n-----END {name}-----"
+    return key, key
+
+
+def _service_account(draw: Draw) -> Secret:
+    key = _private_key(draw)[0] + "\n"
+    told = {"type": "service_account", "project_id": "meadow-1", "private_key": key, "client_email": "x@y.iam.test"}
+    return json.dumps(key)[1:-1], json.dumps(told, indent=draw.choice([None, 2]))
+
+
+def _discord(draw: Draw) -> Secret:
+    user = base64.b64encode(_some(draw, string.digits[1:], 18, 19).encode()).decode().rstrip("=")
+    return f"{user}.{_some(draw, WORD, 6)}.{_some(draw, WORD, 27, 38)}", None
+
+
+def _database_url(draw: Draw) -> Secret:
+    scheme = draw.choice(SCHEMES)
+    user = "" if scheme.startswith("redis") else draw.choice(["app", "orders_rw", "root", "svc-billing"])
+    secret = _some(draw, ALNUM + "-._~!*", 10, 24)
+    return secret, f"{scheme}://{user}:{secret}@{draw.choice(['db.internal:5432', 'localhost', '10.1.2.3:6379'])}/app"
+
+
+def _basic(draw: Draw) -> Secret:
+    secret = base64.b64encode(f"svc:{_some(draw, ALNUM, 12, 20)}".encode()).decode()
+    return secret, f"curl -H 'Authorization: Basic {secret}' https://api.internal/v2"
+
+
+KINDS: dict[str, Callable[[Draw], Secret]] = {
+    "aws-key-id": _either(_token("AKIA", BASE32, 16), _token("ASIA", BASE32, 16)),
+    "aws-secret": _lines(
+        lambda draw: _some(draw, ALNUM + "/+", 40),
+        "aws_secret_access_key = {}",
+        "export AWS_SECRET_ACCESS_KEY={}",
+        '"SecretAccessKey": "{}"',
+    ),
+    "github": _either(*(_token(prefix, ALNUM, 36) for prefix in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"))),
+    "github-fine-grained": lambda draw: (f"github_pat_{_some(draw, ALNUM, 22)}_{_some(draw, ALNUM, 59)}", None),
+    "gitlab": _either(_token("glpat-", WORD, 20), _token("gldt-", WORD, 20), _token("glrt-", WORD, 20)),
+    "openai": _either(
+        lambda draw: (f"sk-proj-{_some(draw, WORD, 74)}T3BlbkFJ{_some(draw, WORD, 74)}", None),
+        lambda draw: (f"sk-{_some(draw, ALNUM, 20)}T3BlbkFJ{_some(draw, ALNUM, 20)}", None),
+        _token("sk-svcacct-", WORD, 100),
+    ),
+    "anthropic": _either(
+        *(_token(f"sk-ant-{kind}-", WORD, 95) for kind in ("api03", "oat01", "ort01", "admin01", "sid01"))
+    ),
+    "xai": _token("xai-", ALNUM, 80),
+    "google-api-key": _token("AIza", WORD, 35),
+    "google-oauth": _either(_token("ya29.", WORD, 100, 200), _token("GOCSPX-", WORD, 28)),
+    "gcp-service-account": _service_account,
+    "azure-secret": lambda draw: (
+        f"{_some(draw, ALNUM, 3)}{draw.randrange(10)}Q~{_some(draw, ALNUM + '_~.-', 31)}{_some(draw, ALNUM, 3)}",
+        None,
+    ),
+    "azure-storage": _lines(
+        lambda draw: _base64(draw, 64), "DefaultEndpointsProtocol=https;AccountName=x;AccountKey={};EndpointSuffix=y.net"
+    ),
+    "slack": _either(
+        lambda draw: (f"xoxb-{_some(draw, string.digits, 12)}-{_some(draw, string.digits, 13)}-{_some(draw, ALNUM, 24)}", None),
+        _token("xapp-1-A0", ALNUM, 60),
+        lambda draw: (f"https://hooks.slack.com/services/T{_some(draw, BASE32, 9)}/B{_some(draw, BASE32, 9)}/{_some(draw, ALNUM, 24)}", None),
+    ),
+    "stripe": _either(*(_token(prefix, ALNUM, 24, 99) for prefix in ("sk_live_", "rk_live_", "sk_test_", "whsec_"))),
+    "twilio": _either(
+        _token("SK", HEX, 32),
+        _lines(lambda draw: _some(draw, HEX, 32), "TWILIO_AUTH_TOKEN={}", "twilio_auth_token: '{}'"),
+    ),
+    "sendgrid": lambda draw: (f"SG.{_some(draw, WORD, 22)}.{_some(draw, WORD, 43)}", None),
+    "npm": _token("npm_", ALNUM, 36),
+    "pypi": _token("pypi-AgEIcHlwaS5vcmc", WORD, 120, 180),
+    "hugging-face": _token("hf_", LETTERS, 34),
+    "telegram": lambda draw: (f"{_some(draw, '123456789', 9, 10)}:AA{_some(draw, WORD, 33)}", None),
+    "discord": _discord,
+    "database-url": _database_url,
+    "bearer": _lines(
+        lambda draw: draw.choice([_some(draw, ALNUM, 32, 64), _some(draw, HEX, 40)]),
+        "Authorization: Bearer {}",
+        'curl -H "Authorization: Bearer {}" https://api.internal',
+        "{'Authorization': 'token {}'}",
+        'headers["X-Api-Key"] = "{}"',
+    ),
+    "basic": _basic,
+    "private-key": _private_key,
+    "jwt": _jwt,
+    "env-line": _lines(
+        lambda draw: draw.choice([password(draw), _some(draw, HEX, 48), _base64(draw, 24)]),
+        "DB_PASSWORD={}",
+        "export SESSION_SECRET='{}'",
+        'DJANGO_SECRET_KEY="{}"',
+        "SMTP_PASS={}",
+        "ACME_API_KEY={}",
+        "INTERNAL_AUTH_TOKEN={}",
+        "ENCRYPTION_KEY={}",
+    ),
+    "password": _lines(
+        password,
+        'password = "{}"',
+        "passwd: '{}'",
+        '"password": "{}",',
+        "connect(user='root', password='{}')",
+        "--password={}",
+        "mysqldump --password {} shop",
+        "client_secret: {}",
+        'const apiSecret = "{}";',
+        "<password>{}</password>",
+        'db_password: str = "{}"',
+        "Server=db;User Id=sa;Password={};Encrypt=yes",
+    ),
+    "digitalocean": _token("dop_v1_", HEX, 64),
+    "groq": _token("gsk_", ALNUM, 52),
+    "openrouter": _token("sk-or-v1-", HEX, 64),
+    "vault": _token("hvs.", WORD, 90),
+    "linear": _token("lin_api_", ALNUM, 40),
+    "shopify": _token("shpat_", HEX, 32),
+    "databricks": _token("dapi", HEX, 32),
+    "docker": _token("dckr_pat_", WORD, 27),
+    "grafana": _token("glsa_", ALNUM, 41),
+    "mailgun": _token("key-", HEX, 32),
+    "tailscale": _token("tskey-auth-", ALNUM, 30),
+}  # fmt: skip
+
+# Lines for secrets that are known by their own look; `{}` is followed by each thing that ends a token.
+CONTEXTS = (
+    "use {} for now",
+    "{}",
+    'client = Client("{}")',
+    "export SERVICE={}",
+    "key: {}",
+    "GET https://api.test/v1?k={}&page=2",
+    '{"k":"{}","n":3}',
+    "(it is {}).",
+    "k={}, again",
+    "`{}`",
+    "| prod | {} |",
+    "<td>{}</td>",
+    "https://u:{}@git.test/x.git",
+    'say \\"{}\\" twice',
+    "first\n{}\nlast",
+)
+
+
+@dataclass(frozen=True)
+class Planted:
+    kind: str
+    secret: str
+    line: str
+
+
+def plant(draw: Draw, kind: str) -> Planted:
+    secret, line = KINDS[kind](draw)
+    return Planted(kind, secret, line if line is not None else draw.choice(CONTEXTS).replace("{}", secret))
+
+
+def _hash(draw: Draw, count: int) -> str:
+    return _some(draw, HEX, count)
+
+
+DECOYS: tuple[Callable[[Draw], str], ...] = (
+    lambda draw: f"commit {_hash(draw, 40)}",
+    lambda draw: str(uuid.UUID(int=draw.getrandbits(128))),
+    lambda draw: f"image@sha256:{_hash(draw, 64)}",
+    lambda draw: f'"integrity": "sha512-{_base64(draw, 64)}"',
+    lambda draw: f"toolu_01{_some(draw, ALNUM, 22)}",
+    lambda draw: f"msg_01{_some(draw, ALNUM, 22)} req_011C{_some(draw, ALNUM, 20)}",
+    lambda draw: f"call_{_some(draw, ALNUM, 24)}",
+    lambda draw: f"data:image/png;base64,iVBORw0KGgo{_base64(draw, draw.randint(300, 9000))}",
+    lambda draw: f'"signature":"{_base64(draw, draw.randint(200, 900))}"',
+    lambda draw: f"index {_hash(draw, 7)}..{_hash(draw, 7)} 100644",
+    lambda draw: f'ETag: "{_hash(draw, 32)}"',
+    lambda draw: f"resolved https://mirror.test/x/-/x-1.2.3.tgz#{_hash(draw, 40)}",
+    lambda draw: f"max_tokens={draw.randrange(9999)}, token_count: {draw.randrange(99999)}, total_tokens = {draw.randrange(10**6)}",
+    lambda draw: "password = os.environ['DB_PASSWORD']",
+    lambda draw: "api_key = get_secret('prod/api')",
+    lambda draw: "export TOKEN=$(cat /run/token)",
+    lambda draw: "password: ${{ secrets.DB_PASSWORD }}",
+    lambda draw: "SECRET_KEY = config('SECRET_KEY')",
+    lambda draw: "postgres://user:password@localhost/db and redis://:${REDIS_PASSWORD}@cache:6379/0",
+    lambda draw: "Authorization: Bearer $TOKEN",
+    lambda draw: "Authorization: Bearer <your-token>",
+    lambda draw: "api_key=YOUR_API_KEY_HERE",
+    lambda draw: "AKIAIOSFODNN7EXAMPLE wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    lambda draw: "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+    lambda draw: 'tokenizer = AutoTokenizer.from_pretrained("bert-base-uncased")',
+    lambda draw: "self.token = self._next_token(); if token == Token.STRING: pass",
+    lambda draw: 'password_field = form["password"].label_tag()',
+    lambda draw: "secret_name: prod/shop-api/stripe",
+    lambda draw: "--- PASS: TestLogin/second_try (0.00s)",
+    lambda draw: "The secret: never give up. A token of gratitude: flowers.",
+    lambda draw: "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\n-----END PUBLIC KEY-----",
+    lambda draw: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + _some(draw, ALNUM, 43) + " me@host",
+    lambda draw: f"partition_key = 'tenant#{draw.randrange(99)}' sort_key=\"created_at\"",
+    lambda draw: "basic functionality, bearer authentication, authorization: required",
+)  # fmt: skip
+
+
+def escaped(text: str, times: int) -> str:
+    """The text inside so many JSON strings, one in the other."""
+    for _ in range(times):
+        text = json.dumps(text)[1:-1]
+    return text
+
+
+def in_colours(text: str, secret: str) -> str:
+    return text.replace(secret, f"\x1b[01;31m\x1b[K{secret[:5]}\x1b[m\x1b[K{secret[5:]}\x1b[0m")
+
+
+def in_base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def in_url(text: str) -> str:
+    return urllib.parse.quote(text, safe="")

@@ -1,0 +1,323 @@
+"""Marks, documents, batches: what is replaced depends neither on the path nor on the engine."""
+
+import json
+import os
+import random
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recollect.errors import BadConfig
+from recollect.redact import scanners
+from recollect.redact.marks import NEWER, OLDER, OTHER, SAME, UNSCANNABLE, compare_versions
+from recollect.redact.redactor import AHO_CORASICK, BLOCK_BYTES, HYPERSCAN, Redactor
+from recollect.redact.rules import KEYWORDS, RULES
+from recollect.redact.userrules import RedactionRules, required_literal
+from tests.planted import DECOYS, KINDS, escaped, in_base64, in_colours, in_url, plant
+
+KEY = bytes(range(32))
+EXAMPLES = 100_000 if os.environ.get("RECOLLECT_SOAK") else 2_000
+MARK = re.compile(r"\[REDACTED:[a-z0-9-]+:[0-9a-f]{8}\]")
+
+FAST = Redactor(RedactionRules(), KEY, HYPERSCAN)
+PLAIN = Redactor(RedactionRules(), KEY, AHO_CORASICK)
+BOTH = pytest.mark.parametrize("redactor", [FAST, PLAIN], ids=[HYPERSCAN, AHO_CORASICK])
+
+
+def _planted(number: int) -> str:
+    draw = random.Random(number)
+    planted = plant(draw, draw.choice(list(KINDS)))
+    form = draw.randrange(7)
+    if form < 3:
+        return escaped(planted.line, form)
+    if form == 3:
+        return in_colours(planted.line, planted.secret)
+    if form == 4:
+        return in_base64(planted.line)
+    return in_url(planted.line) if form == 5 else planted.line
+
+
+_SIGNS = [*"=:\"'\\\n\t&@><(", "\\n", '\\\\"', ": ", "://", "%3D", "%22", "\x1b[31m", "\\u003d"]
+_PIECES = st.one_of(
+    st.integers(0, 2**32).map(_planted),
+    st.integers(0, 2**32).map(lambda number: random.Random(number).choice(DECOYS)(random.Random(number))[:400]),
+    st.sampled_from([opener for rule in RULES for opener in rule.openers]),
+    st.sampled_from(sorted(KEYWORDS)),
+    st.sampled_from(_SIGNS),
+    st.text(alphabet="abcdefXYZ0189_-.+/=~!#%", min_size=1, max_size=48),
+    st.text(max_size=12),
+)  # fmt: skip
+TEXTS = st.lists(_PIECES, max_size=6).map("".join)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(TEXTS)
+def test_both_engines_reach_the_same_verdict(text: str) -> None:
+    assert FAST.text(text) == PLAIN.text(text)
+    assert FAST.functional(text) == PLAIN.functional(text)
+
+
+@settings(max_examples=EXAMPLES // 4, deadline=None)
+@given(TEXTS)
+def test_a_second_pass_changes_nothing(text: str) -> None:
+    once = FAST.text(text)
+
+    assert FAST.text(once) == once
+
+
+@settings(max_examples=EXAMPLES // 4, deadline=None)
+@given(st.lists(TEXTS, min_size=1, max_size=4))
+def test_a_batch_of_documents_is_redacted_as_each_leaf_would_be(texts: list[str]) -> None:
+    leaves = [text.encode("utf-8", "replace").decode() for text in texts]
+    documents = [orjson.dumps({"text": leaf}) for leaf in leaves]
+
+    changed = FAST.payloads(documents)
+
+    assert [orjson.loads(changed.get(n, documents[n]))["text"] for n in range(len(leaves))] == [
+        FAST.text(leaf) for leaf in leaves
+    ]
+    assert changed == PLAIN.payloads(documents)
+    assert {n: leaf for n, leaf in enumerate(map(FAST.text, leaves)) if leaf != leaves[n]} == FAST.texts(leaves)
+
+
+@BOTH
+def test_the_same_secret_has_the_same_mark_in_every_form(redactor: Redactor) -> None:
+    planted = plant(random.Random(11), "anthropic")
+    forms = [planted.line, escaped(planted.line, 2), in_base64(planted.line), in_colours(planted.line, planted.secret)]
+
+    marks = {MARK.findall(redactor.text(form))[0] for form in forms}
+
+    assert len(marks) == 1
+
+
+@BOTH
+def test_a_private_key_has_one_mark_however_its_lines_end(redactor: Redactor) -> None:
+    key = plant(random.Random(5), "private-key").secret
+
+    assert MARK.findall(redactor.text(key)) == MARK.findall(redactor.text(escaped(key, 2)))
+
+
+def test_another_key_gives_other_marks() -> None:
+    other = Redactor(RedactionRules(), bytes(32), AHO_CORASICK)
+    text = plant(random.Random(1), "github").secret
+
+    assert other.text(text) != PLAIN.text(text)
+    assert other.version != PLAIN.version
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"password": "gX8#kk2!"},
+        {"env": [{"name": "API_KEY", "value": "f3Kd93kfQ02kd93kD"}]},
+        {"value": "f3Kd93kfQ02kd93kD", "name": "SHOP_API_KEY"},
+        {"a": {"b": [{"dbPassword": "gX8#kk2!"}]}},
+        {"headers": {"X-Api-Key": "f3Kd93kfQ02kd93kD"}},
+    ],
+)
+def test_the_name_of_a_field_tells_of_what_it_holds(redactor: Redactor, value: Any) -> None:
+    found = json.dumps(redactor.value(value))
+
+    assert MARK.search(found)
+    assert "gX8#kk2!" not in found
+    assert "f3Kd93kfQ02kd93kD" not in found
+    assert redactor.payloads([orjson.dumps(value)]) == {0: orjson.dumps(redactor.value(value))}
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"password": "password"},
+        {"token_count": "f3Kd93kfQ02kd93kD"},
+        {"name": "colour", "value": "f3Kd93kfQ02kd93kD"},
+        {"input_tokens": 5, "token": None, "secret": ["a", 1.5, True]},
+    ],
+)
+def test_other_fields_stay(redactor: Redactor, value: Any) -> None:
+    assert redactor.value(value) == value
+    assert redactor.payloads([orjson.dumps(value)]) == {}
+
+
+@BOTH
+def test_a_secret_in_a_key_is_replaced(redactor: Redactor) -> None:
+    token = plant(random.Random(2), "github").secret
+
+    assert token not in json.dumps(redactor.value({token: 1}))
+    assert token.encode() not in redactor.payloads([orjson.dumps({token: 1})])[0]
+
+
+@BOTH
+def test_only_documents_that_change_come_back(redactor: Redactor) -> None:
+    token = plant(random.Random(2), "github").secret
+    documents = [orjson.dumps({"text": f"number {n}" + (token if n % 7 == 3 else "")}) for n in range(100)]
+
+    assert set(redactor.payloads(documents)) == {n for n in range(100) if n % 7 == 3}
+
+
+@BOTH
+def test_a_document_larger_than_a_block_is_looked_through(redactor: Redactor) -> None:
+    token = plant(random.Random(2), "github").secret
+    large = "lorem ipsum dolor " * (BLOCK_BYTES // 16)
+    documents = [orjson.dumps({"text": text}) for text in ("small", large + token, token, large)]
+
+    changed = redactor.payloads(documents)
+
+    assert set(changed) == {1, 2}
+    assert token.encode() not in b"".join(changed.values())
+
+
+def test_long_numbers_keep_their_digits() -> None:
+    token = plant(random.Random(2), "github").secret
+    document = b'{"n":123456789012345678901234567890,"text":"' + token.encode() + b'"}'
+
+    assert b"123456789012345678901234567890" in FAST.payloads([document])[0]
+
+
+@BOTH
+def test_what_cannot_be_parsed_is_not_let_through(redactor: Redactor) -> None:
+    token = plant(random.Random(2), "github").secret
+    before = redactor.unscannable
+
+    changed = redactor.payloads([b'{"text": "' + token.encode() + b'", broken', b"[" * 5000 + token.encode()])
+
+    assert {orjson.loads(document)["text"] for document in changed.values()} == {UNSCANNABLE}
+    assert redactor.unscannable == before + 2
+
+
+def test_a_document_of_great_depth_is_redacted_or_left_out() -> None:
+    token = plant(random.Random(2), "github").secret
+    deep = b'{"a":' * 900 + b'"' + token.encode() + b'"' + b"}" * 900
+
+    assert token.encode() not in FAST.payloads([deep])[0]
+
+
+def test_a_document_that_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanners, "SECONDS", 0.0)
+    monkeypatch.setattr(scanners, "SECONDS_PER_MB", 0.0)
+    token = plant(random.Random(2), "github").secret
+    before = FAST.unscannable
+
+    assert FAST.payloads([orjson.dumps({"text": token})]) == {0: orjson.dumps({"text": UNSCANNABLE})}
+    assert FAST.text(token) == UNSCANNABLE
+    assert FAST.unscannable == before + 2
+
+
+HOSTILE = {
+    "one letter": "a" * 5_000_000,
+    "assignments": "password=abcdefg1 " * 300_000,
+    "openings": "eyJhbGciOi.eyJ" * 300_000,
+    "begin": "-----BEGIN RSA PRIVATE KEY-----\n" * 100_000,
+    "quotes": 'password = "' * 300_000,
+    "backslashes": "password" + "\\" * 3_000_000 + '"=1',
+    "addresses": "://a:b" * 500_000,
+    "percent": "%70" * 1_000_000,
+    "colours": "\x1b[31m" * 500_000,
+    "base64": in_base64("password: " * 200_000),
+    "dashes": "--" * 1_000_000 + "password ",
+    "at signs": "://" + "a:" * 1_000_000 + "@",
+    "words": "pass" * 1_000_000,
+}
+
+
+@BOTH
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_ends_in_time(redactor: Redactor, name: str) -> None:
+    text = HOSTILE[name]
+    begun = time.monotonic()
+
+    redactor.payloads([orjson.dumps({"text": text})])
+
+    # Scanning is part of it, and a busy machine: what must not happen is minutes.
+    assert time.monotonic() - begun < 30
+
+
+def test_a_leaf_of_50_megabytes_is_redacted() -> None:
+    token = plant(random.Random(2), "github").secret
+    text = "the quick brown fox " * 2_500_000 + token + " end"
+
+    changed = FAST.payloads([orjson.dumps({"text": text})])
+
+    assert token.encode() not in changed[0]
+    assert changed[0].endswith(b' end"}')
+
+
+def test_rules_of_the_user_are_applied_and_counted() -> None:
+    rules = RedactionRules({"badge": r"badge-(\d{6})", "any-order": r"[xyz]{9}"})
+    redactor = Redactor(rules, KEY, AHO_CORASICK)
+
+    found = redactor.value({"text": 'my badge-123456 "ünd" zyxzyxzyx'})["text"]
+
+    assert re.fullmatch(r'my badge-\[REDACTED:badge:\w{8}\] "ünd" \[REDACTED:any-order:\w{8}\]', found)
+    assert redactor.replaced == {"badge": 1, "any-order": 1}
+
+
+def test_rules_of_the_user_find_in_batches_what_they_find_in_texts() -> None:
+    text = 'x badge-123456 BADGE-654321 "y"'
+    for rules in ({"badge": r"badge-(\d{6})"}, {"badge": r"(?i)badge-(\d{6})"}, {"badge": r'"y"'}):
+        for engine in (HYPERSCAN, AHO_CORASICK):
+            redactor = Redactor(RedactionRules(rules), KEY, engine)
+
+            changed = redactor.payloads([orjson.dumps({"text": text})])
+
+            assert orjson.loads(changed[0])["text"] == redactor.text(text) != text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literal"),
+    [
+        (r"acme_[0-9a-f]{32}", "acme_"),
+        (r"(?i)ACME-(?P<secret>\w+)-END", "acme-"),
+        (r"a|bcdef", None),
+        (r"(?:abcd)+x", "abcd"),
+        (r"(?:abcd)*xy", None),
+        (r'say "hello"', "hello"),
+    ],
+)
+def test_a_word_that_every_match_has_is_found_in_an_expression(pattern: str, literal: str | None) -> None:
+    assert required_literal(pattern) == literal
+
+
+@pytest.mark.parametrize("rules", [{"Bad Name": "x"}, {"open": "("}, {"nothing": "x*"}])
+def test_rules_that_cannot_work_are_refused(rules: dict[str, str]) -> None:
+    with pytest.raises(BadConfig):
+        Redactor(RedactionRules(rules), KEY, AHO_CORASICK)
+
+
+def test_what_the_user_allows_stays() -> None:
+    draw = random.Random(4)
+    one, two, three = (plant(draw, "github").secret for _ in range(3))
+    redactor = Redactor(RedactionRules(allow=(one, f"/{two[:10]}.*/")), KEY, AHO_CORASICK)
+
+    found = redactor.text(f"{one} {two} {three} password='{one}'")
+
+    assert one in found and two in found and three not in found
+    assert redactor.value({"password": one}) == {"password": one}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "verdict"),
+    [
+        ("1.aaaaaaaa.k", "1.aaaaaaaa.k", SAME),
+        ("1.aaaaaaaa.k", "2.bbbbbbbb.k", OLDER),
+        ("10.aaaaaaaa.k", "9.aaaaaaaa.k", NEWER),
+        ("1.aaaaaaaa.k", "1.bbbbbbbb.k", OTHER),
+        ("1.aaaaaaaa.k", "1.aaaaaaaa.j", OTHER),
+        ("nonsense", "1.aaaaaaaa.k", OTHER),
+    ],
+)
+def test_versions_are_told_apart(one: str, other: str, verdict: str) -> None:
+    assert compare_versions(one, other) == verdict
+
+
+def test_the_version_changes_with_the_rules_of_the_user(tmp_path: Path) -> None:
+    changed = Redactor(RedactionRules({"badge": r"badge-\d{6}"}), KEY, AHO_CORASICK)
+
+    assert compare_versions(changed.version, PLAIN.version) == OTHER

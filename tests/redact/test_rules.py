@@ -1,0 +1,146 @@
+"""Every published format is found, wherever and however it is written; what only looks like one stays."""
+
+import base64
+import random
+import re
+import urllib.parse
+from collections.abc import Callable
+
+import pytest
+
+from recollect.redact.redactor import AHO_CORASICK, HYPERSCAN, Redactor
+from recollect.redact.rules import RULES
+from recollect.redact.userrules import RedactionRules
+from tests.planted import CONTEXTS, DECOYS, KINDS, Planted, escaped, in_base64, in_colours, in_url, plant
+
+KEY = bytes(range(32))
+TIMES = 12
+_COLOUR = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
+_LINE_END = re.compile(r"\n|\\+n")
+
+
+@pytest.fixture(scope="module", params=[HYPERSCAN, AHO_CORASICK])
+def redactor(request: pytest.FixtureRequest) -> Redactor:
+    return Redactor(RedactionRules(), KEY, request.param)
+
+
+def survives(secret: str, text: str) -> bool:
+    """Whether any 12 characters of a secret are still in a text; those of a key's first and last line are no secret."""
+    lines = [line for line in _LINE_END.split(secret) if not line.startswith("-----")]
+    return any(
+        line[start : start + 12] in text for line in lines if line for start in range(0, max(1, len(line) - 11), 3)
+    )
+
+
+def _decoded(text: str) -> str:
+    runs = [run for run in re.findall(r"[A-Za-z0-9+/]{8,}", text) if len(run) % 4 != 1]
+    return " ".join(base64.b64decode(run + "=" * (-len(run) % 4)).decode("latin-1") for run in runs)
+
+
+FORMS: dict[str, tuple[Callable[[Planted], str], Callable[[str], str]]] = {
+    "plain": (lambda planted: planted.line, str),
+    "JSON": (lambda planted: escaped(planted.line, 1), str),
+    "JSON in JSON": (lambda planted: escaped(planted.line, 2), str),
+    "JSON in JSON in JSON": (lambda planted: escaped(planted.line, 3), str),
+    "colours": (lambda planted: in_colours(planted.line, planted.secret), lambda text: _COLOUR.sub("", text)),
+    "base64": (lambda planted: in_base64(planted.line), _decoded),
+    "address": (lambda planted: in_url(planted.line), urllib.parse.unquote),
+    "difference": (lambda planted: "\n".join("+" + line for line in planted.line.split("\n")), str),
+    "numbered": (
+        lambda planted: "\n".join(f"{number:6}\t{line}" for number, line in enumerate(planted.line.split("\n"), 1)),
+        str,
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_secret_is_found_in_every_form(redactor: Redactor, kind: str, form: str) -> None:
+    draw = random.Random(f"{kind} {form}")
+    write, read = FORMS[form]
+
+    for planted in (plant(draw, kind) for _ in range(TIMES)):
+        text = redactor.text(write(planted))
+
+        assert not survives(planted.secret, read(text)), (planted.line, text)
+        assert "[REDACTED:" in text
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("kind", [kind for kind, make in KINDS.items() if make(random.Random(1))[1] is None])
+def test_a_token_ends_where_its_characters_do(redactor: Redactor, kind: str, context: str) -> None:
+    before, _, after = context.partition("{}")
+    secret, line = KINDS[kind](random.Random(context))
+    if line is not None or secret.startswith("https:"):
+        return
+
+    text = redactor.text(context.replace("{}", secret))
+
+    assert re.fullmatch(re.escape(before) + r"\[REDACTED:[a-z0-9-]+:[0-9a-f]{8}\]" + re.escape(after), text)
+
+
+@pytest.mark.parametrize("number", range(len(DECOYS)))
+def test_what_only_looks_like_a_secret_stays(redactor: Redactor, number: int) -> None:
+    draw = random.Random(number)
+
+    for _ in range(TIMES):
+        decoy = DECOYS[number](draw)
+        for text in (decoy, f"before\n{decoy}\nafter", escaped(decoy, 1), in_url(decoy), in_base64(decoy)):
+            assert redactor.text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ('password = "hunter2"', "hunter2"),
+        ("DB_PASS=Tr0ub4dor&3", "Tr0ub4dor&3"),
+        ("https://ci-bot:9sd8f7s9d8f7@git.test/x.git", "9sd8f7s9d8f7"),
+        ("?access_token=f3Kd93kfQ02kd97bT&page=2", "f3Kd93kfQ02kd97bT"),
+        ("sshpass -p 'S3cr3t!pw' ssh host", "S3cr3t!pw"),
+        ("setPassword(\"gX8#kk2!\")", "gX8#kk2!"),
+        ("password: &quot;gX8#kk2!&quot;", "gX8#kk2!"),
+        ("Pwd=gX8#kk2!;Database=x", "gX8#kk2!"),
+    ],
+)  # fmt: skip
+def test_a_secret_is_taken_whole_and_nothing_else(redactor: Redactor, text: str, secret: str) -> None:
+    found = redactor.text(text)
+
+    assert secret not in found
+    assert found.startswith(text[:3])
+
+
+def test_a_private_key_that_is_cut_off_is_taken_to_its_end(redactor: Redactor) -> None:
+    lines = plant(random.Random(8), "private-key").secret.split("\n")
+
+    found = redactor.text("\n".join(["see", *lines[:2], "and so on"]))
+
+    assert re.fullmatch(r"see\n\[REDACTED:private-key:\w{8}\]\nand so on", found)
+
+
+def test_what_follows_a_parameter_of_an_address_stays(redactor: Redactor) -> None:
+    assert redactor.text("?access_token=f3Kd93kfQ02kd97bT&page=2").endswith("&page=2")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["/home/me/project/tokens/secret_key.py", "feature/password-reset-v2", "toolu_01A09q90qw90lq917835lq9"],
+)
+def test_names_and_paths_stay(redactor: Redactor, name: str) -> None:
+    assert redactor.functional(name) == name
+
+
+def test_a_token_in_a_path_or_remote_is_replaced(redactor: Redactor) -> None:
+    token = plant(random.Random(3), "github").secret
+
+    found = redactor.functional(f"https://x-access-token:{token}@github.test/o/r.git")
+
+    assert token not in found
+    assert found.endswith("@github.test/o/r.git")
+
+
+def test_assignments_are_no_matter_of_names(redactor: Redactor) -> None:
+    assert redactor.functional("password=hunter2hunter2") == "password=hunter2hunter2"
+
+
+def test_every_rule_of_the_list_has_words_for_the_docs() -> None:
+    assert all(rule.finds and rule.name for rule in RULES)

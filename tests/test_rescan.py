@@ -1,0 +1,277 @@
+"""What was stored before a rule existed is redacted later, and no byte of it is left in any file."""
+
+import random
+import shutil
+from pathlib import Path
+
+import apsw
+import orjson
+import pytest
+from click.testing import CliRunner
+
+from recollect.adapters import adapters
+from recollect.adapters.protocol import BadLine, SessionInfo
+from recollect.cli import main
+from recollect.errors import StoreDamaged
+from recollect.memory import Memory, open_memory, open_redactor
+from recollect.rescan import RescanReport, rescan_unredacted
+from recollect.schema import TOOL_RESULT
+from recollect.store import packs
+from recollect.store.sqlite import Database
+from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
+from tests.planted import KINDS, plant
+
+DRAW = random.Random(2026)
+SECRETS = {kind: plant(DRAW, kind) for kind in KINDS}
+OTHERS = [plant(DRAW, kind).secret for kind in ("github", "gitlab", "npm", "xai", "groq", "pypi")]
+TITLE, BRANCH, REMOTE, BAD, META, STEP = OTHERS
+
+
+@pytest.fixture(autouse=True)
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path / "home")
+    noise = DRAW.randbytes(400_000).hex()  # more than a frame that lies in the database may have
+    events = [event("s1", n, text=planted.line) for n, planted in enumerate(SECRETS.values(), 1)]
+    home.write(
+        "s1",
+        SessionInfo("s1", cwd="/home/x/shop", git_branch=f"try-{BRANCH}", title=f"use {TITLE}"),
+        SessionInfo("s1", git_remote=f"https://u:{REMOTE}@git.test/o/shop.git"),
+        *events,
+        event("s1", 900, TOOL_RESULT, noise, tool="Bash", call_id="c1", metadata={"note": f"with {META}"}),
+        BadLine(9, 9000, "not JSON", f'{{"cut": "{BAD}'.encode()),
+    )
+    home.write("s2", SessionInfo("s2", cwd="/home/x/shop", title="harmless"), event("s2", 1, text="nothing to see"))
+    growing = [event("s3", 1, text=f"grows {STEP}", is_provisional=True), None, event("s3", 1, text="grown")]
+    home.write("s3", SessionInfo("s3", cwd="/home/x/shop"), *growing)
+    return home
+
+
+def _secrets() -> list[str]:
+    lines = [line for planted in SECRETS.values() for line in planted.secret.replace("\\n", "\n").split("\n")]
+    return [line for line in lines if len(line) >= 8 and not line.startswith("-----")] + OTHERS
+
+
+def _found(memory: Memory) -> dict[str, list[str]]:
+    """The files of a store in which a secret stands, packs and frames unpacked."""
+    store = memory._store
+    texts = {
+        str(path): path.read_bytes() for path in store.folder.rglob("*") if path.is_file() and path.suffix != ".db"
+    }
+    for session in memory.sessions():
+        name = (session.agent, session.native_session_id)
+        places = sorted(store.events.rows(*name, ("payload_start", "payload_bytes")))
+        texts[session.session_uid] = b"".join(store.events.iter_payloads(*name, places))
+        for path in store.folder.glob("packs/*/*.pack"):
+            texts[f"{path} unpacked"] = _unpacked(path)
+    return {
+        name: [secret for secret in _secrets() if secret.encode() in text or secret[4:].encode() in text]
+        for name, text in texts.items()
+        if any(secret.encode() in text for secret in _secrets())
+    }
+
+
+def _unpacked(path: Path) -> bytes:
+    import zstandard
+
+    with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as reader:
+        return reader.read()
+
+
+def _bytes_of_databases(folder: Path) -> dict[str, list[str]]:
+    """Once they are closed: opening them meanwhile would take their locks away."""
+    texts = {path.name: path.read_bytes() for path in folder.glob("*.db*")}
+    return {name: found for name, text in texts.items() if (found := [s for s in _secrets() if s.encode() in text])}
+
+
+def _rescan(memory: Memory) -> RescanReport:
+    return memory.rescan()
+
+
+def test_nothing_of_a_secret_is_left_in_any_file(tmp_path: Path, home: Home) -> None:
+    folder = tmp_path / "store"
+    with sweep(folder, home) as memory:
+        assert _found(memory)
+        assert len(list(folder.glob("packs/*/*.pack"))) == 1
+        memory._store.checkpoint()
+
+        report = _rescan(memory)
+
+        assert _found(memory) == {}
+        assert {path.name.split(".")[1] for path in folder.glob("packs/*/*.pack")} == {"2"}
+    assert _bytes_of_databases(folder) == {}
+    assert (report.sessions, report.sessions_changed) == (3, 2)
+    assert sum(report.replaced.values()) >= len(SECRETS)
+
+
+def test_sessions_can_be_read_and_found_afterwards(tmp_path: Path, home: Home) -> None:
+    with sweep(tmp_path / "store", home) as memory:
+        before = memory.session("s1")
+        _rescan(memory)
+
+        session = memory.session("s1")
+        texts = [item.payload["text"] for item in memory.transcript(session)]
+
+        assert len(texts) == len(SECRETS) + 1
+        assert all("[REDACTED:" in text for text in texts[:-1])
+        assert session.title and "[REDACTED:" in session.title
+        assert session.git_branch and session.git_branch.startswith("try-[REDACTED:gitlab-token:")
+        assert session.content_hash != before.content_hash
+        assert memory._store.damage() == []
+
+
+def test_the_same_rules_are_not_applied_twice(tmp_path: Path, home: Home) -> None:
+    with sweep(tmp_path / "store", home) as memory:
+        _rescan(memory)
+
+        assert _rescan(memory) == RescanReport()
+
+
+def test_newer_rules_of_the_user_are_applied(tmp_path: Path, home: Home) -> None:
+    with sweep(tmp_path / "store", home) as memory:
+        _rescan(memory)
+    (tmp_path / "store" / "config.toml").write_text("[redact.rules]\nsee = 'nothing to (see)'\n")
+
+    with open_memory(tmp_path / "store", [home.flag]) as memory:
+        report = _rescan(memory)
+
+        assert set(report.replaced) == {"see"}
+        assert report.events_changed == 1
+
+
+def test_a_dry_run_changes_nothing(tmp_path: Path, home: Home) -> None:
+    with sweep(tmp_path / "store", home) as memory:
+        before = _found(memory)
+
+        report = memory.rescan(dry_run=True)
+
+        assert report.sessions_changed == 2
+        assert _found(memory) == before
+        assert _rescan(memory).replaced == report.replaced
+
+
+def test_a_sweep_afterwards_reads_nothing_again_and_keeps_the_marks(tmp_path: Path, home: Home) -> None:
+    with sweep(tmp_path / "store", home) as memory:
+        _rescan(memory)
+
+        report = memory.sweep()
+
+        assert report.events_new == report.events_replaced == 0
+        assert "[REDACTED:" in (memory.session("s1").title or "")
+        assert _found(memory) == {}
+
+
+def test_only_sessions_without_rules_are_rescanned_by_a_sweep(tmp_path: Path, home: Home) -> None:
+    with sweep(tmp_path / "store", home) as memory:
+        store, redactor = memory._store, open_redactor(memory.settings)
+
+        assert rescan_unredacted(store, lambda: redactor, lambda done, total: None).sessions == 3
+        assert rescan_unredacted(store, lambda: redactor, lambda done, total: None).sessions == 0
+        assert _found(memory) == {}
+
+
+class Stopped(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("moment", ["before the swap", "before the checkpoint", "before the unlink"])
+def test_whenever_it_is_stopped_the_next_one_ends_the_work(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise Stopped
+
+    with sweep(tmp_path / "store", home) as memory:
+        open_redactor(memory.settings)  # makes the key and compiles the rules
+    with monkeypatch.context() as patched:
+        if moment == "before the swap":
+            patched.setattr(packs, "make_durable", stop)
+        elif moment == "before the checkpoint":
+            patched.setattr(Database, "checkpoint", stop)
+        else:
+            patched.setattr(Path, "unlink", stop)
+        with open_memory(tmp_path / "store", [home.flag]) as memory, pytest.raises(Stopped):
+            memory.rescan()
+
+    shutil.copytree(tmp_path / "store", tmp_path / "copy")
+    with open_memory(tmp_path / "copy", [home.flag]) as memory:
+        assert len(list(memory.transcript(memory.session("s1")))) == len(SECRETS) + 1
+        memory.rescan()
+        memory.rescan()
+
+        assert _found(memory) == {}
+        assert len(list(memory.transcript(memory.session("s1")))) == len(SECRETS) + 1
+
+
+def test_a_session_that_grew_meanwhile_is_left_for_the_next_time(tmp_path: Path, home: Home) -> None:
+    with sweep(tmp_path / "store", home) as memory:
+        rewrites, redactor = memory._store.rewrites, open_redactor(memory.settings)
+        (stream, *_) = rewrites.streams()
+        rewrites.mark([stream._replace(next_seq=stream.next_seq - 1)], redactor.version)
+
+        assert rewrites.streams()[0].redacted_with is None
+
+
+def test_a_missing_pack_is_named_and_nothing_is_lost(tmp_path: Path, home: Home) -> None:
+    with sweep(tmp_path / "store", home) as memory:
+        (pack,) = (tmp_path / "store").glob("packs/*/*.pack")
+        content = pack.read_bytes()
+        pack.unlink()
+
+        with pytest.raises(StoreDamaged, match="missing"):
+            memory.rescan()
+        pack.write_bytes(content)
+
+        assert memory.rescan().sessions_changed == 2
+
+
+def test_a_store_of_the_version_before_is_taken_along(tmp_path: Path, home: Home) -> None:
+    with sweep(tmp_path / "store", home):
+        pass
+    connection = apsw.Connection(str(tmp_path / "store" / "cache.db"))
+    connection.execute("ALTER TABLE streams DROP COLUMN redacted_with")
+    connection.pragma("user_version", 1)
+    connection.close()
+
+    with open_memory(tmp_path / "store", [home.flag]) as memory:
+        assert memory.rescan().sessions == 3
+
+
+def test_the_command_rescans(tmp_path: Path, home: Home) -> None:
+    with sweep(tmp_path / "store", home):
+        pass
+    runner = CliRunner()
+
+    dry = runner.invoke(main, ["redact", "--rescan", "--dry-run"])
+    done = runner.invoke(main, ["redact", "--rescan", "--json"])
+    again = runner.invoke(main, ["redact", "--rescan"])
+
+    assert "Would change" in dry.output
+    assert orjson.loads(done.stdout)["sessions_changed"] == 2
+    assert "No secrets found" in again.output
+
+
+@pytest.mark.parametrize("has_store", [True, False])
+def test_the_command_shows_what_would_be_replaced(tmp_path: Path, home: Home, has_store: bool) -> None:
+    if has_store:
+        sweep(tmp_path / "store", home).close()
+    token = SECRETS["github"].secret
+
+    shown = CliRunner().invoke(main, ["redact", "--check", f"use {token}"])
+    read = CliRunner().invoke(main, ["redact", "--check", "-", "--json"], input=f"use {token}")
+
+    assert shown.stdout.startswith("use [REDACTED:github-token:")
+    assert orjson.loads(read.stdout)["replaced"] == {"github-token": 1}
+    assert token not in shown.output + read.output
+
+
+@pytest.mark.parametrize("arguments", [[], ["--rescan", "--check", "x"], ["--dry-run"], ["--check", "x", "--dry-run"]])
+def test_a_call_that_says_nothing_or_too_much_is_refused(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, ["redact", *arguments, "--json"])
+
+    assert result.exit_code == 2
+    assert orjson.loads(result.stdout)["error"]["code"] == "usage"
