@@ -10,11 +10,14 @@ from types import TracebackType
 
 from recollect.errors import NotFound, StoreUnwritable
 from recollect.store import migrations
+from recollect.store.digests import Digests
 from recollect.store.events import Events
 from recollect.store.sessions import Sessions
 from recollect.store.sources import Sources
 from recollect.store.sqlite import Database, is_full
+from recollect.store.steps import Steps
 from recollect.store.streams import Streams
+from recollect.store.tallies import Tallies
 
 
 class Store:
@@ -28,7 +31,10 @@ class Store:
         self.events = Events(self._cache, folder)
         self.sources = Sources(self._cache)
         self.streams = Streams(self._cache)
+        self.steps = Steps(self._cache, self.events)
         self.sessions = Sessions(self._memory)
+        self.digests = Digests(self._memory)
+        self.tallies = Tallies(self._memory)
 
     def checkpoint(self) -> None:
         """Empty both write-ahead logs; done at the end of a sweep."""

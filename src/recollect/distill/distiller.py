@@ -1,0 +1,154 @@
+"""All that is distilled from one session at once: one pass over its events, then the judges."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recollect import schema
+from recollect.distill.digest import VERSION, Findings, Payloads, Subject, make_digest
+from recollect.distill.outcome import judge
+from recollect.distill.signals import find_signals, weighed
+from recollect.distill.story import HOUR_MS, Story, settle, tell
+from recollect.distill.texts import shortened
+from recollect.distill.todos import todo_list
+from recollect.pricing import estimate_usd
+from recollect.schema import Covers, Digest, Outcome, Signal
+from recollect.store.steps import Spent, Step
+from recollect.store.tallies import NO_HOUR, ActivityRow, UseRow
+
+__all__ = ["VERSION", "Distilled", "distil", "merge"]
+
+LINE_CHARS = 300
+BYTES_OF_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Distilled:
+    """Everything that is kept of a session for ever."""
+
+    digest: Digest
+    signals: tuple[Signal, ...]
+    line: str  # the whole digest in a line, for the root of a sub-agent
+    activity: tuple[ActivityRow, ...]
+    tools: tuple[UseRow, ...]
+    commands: tuple[UseRow, ...]
+    raw_tokens: int
+    kept_tokens: int
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.digest.outcome
+
+
+def distil(
+    subject: Subject,
+    session_class: str,
+    story: Story,
+    steps: Sequence[Step],
+    payloads: Payloads,
+    spent: Sequence[Spent],
+    sub_agents: Sequence[str] = (),
+) -> Distilled:
+    """Distil a session from its story, the payloads its story wants, and what its responses used."""
+    settle(story, payloads)
+    todos = todo_list(story.todo_calls, payloads)
+    outcome = judge(story, payloads, session_class)
+    is_sub_agent = session_class == schema.SUB_AGENT
+    signals = find_signals(subject.session_uid, is_sub_agent, story, todos, spent)
+    digest = make_digest(subject, _covers(steps), story, payloads, Findings(outcome, signals, todos, sub_agents))
+    return Distilled(
+        digest=digest,
+        signals=tuple(signals),
+        line=one_line_of(digest),
+        activity=_activity(subject, story, spent),
+        tools=_uses(story.tools) if story.has_own else (),
+        commands=_uses(story.commands) if story.has_own else (),
+        raw_tokens=story.all_bytes // BYTES_OF_TOKEN if story.has_own else 0,
+        kept_tokens=(story.kept_bytes + story.line_bytes) // BYTES_OF_TOKEN if story.has_own else 0,
+    )
+
+
+def _covers(steps: Sequence[Step]) -> Covers:
+    told = [step for step in steps if step.lane != schema.FILES_LANE] or steps
+    return Covers(len(steps), told[-1].uid if told else None, VERSION)
+
+
+def one_line_of(digest: Digest) -> str:
+    """What a sub-agent was for and how it went."""
+    asked = digest.requests[0].text if digest.requests else digest.title or "no request"
+    answer = f" → {digest.final_answer.text}" if digest.final_answer else ""
+    line = f"[{digest.outcome.outcome}] {shortened(asked, LINE_CHARS // 2)}{answer}"
+    return shortened(line, LINE_CHARS)
+
+
+def _uses(uses: Mapping[tuple[int, str], Any]) -> tuple[UseRow, ...]:
+    rows = (UseRow(day, shortened(name, LINE_CHARS), *_counts(use)) for (day, name), use in uses.items())
+    return tuple(sorted(rows))
+
+
+def _counts(use: Any) -> tuple[int, int, int]:
+    return use.count, use.failures, use.refusals
+
+
+def _activity(subject: Subject, story: Story, spent: Sequence[Spent]) -> tuple[ActivityRow, ...]:
+    """Work by hour, and tokens by hour and model; the rows' money adds up to the session's, cent for cent."""
+    begun = NO_HOUR if subject.started_ms is None else subject.started_ms // HOUR_MS
+    rows = [*_worked(story, begun), *_used(subject, spent, begun)]
+    if subject.usd is not None and not any(row.usd is not None for row in rows):
+        rows[0] = rows[0]._replace(usd=subject.usd)
+    return tuple(rows)
+
+
+def _worked(story: Story, begun: int) -> list[ActivityRow]:
+    turns, active = (story.turns, story.active_ms) if story.has_own else ({}, {})
+    hours = sorted({begun} | set(turns) | set(active)) if begun != NO_HOUR else [NO_HOUR]
+    return [ActivityRow(hour, "", active_ms=active.get(hour, 0), turns=turns.get(hour, 0)) for hour in hours]
+
+
+def _used(subject: Subject, spent: Sequence[Spent], begun: int) -> list[ActivityRow]:
+    sums: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
+    weights: dict[tuple[int, str], float] = defaultdict(float)
+    has_many = len({(response.ts_ms or 0) // HOUR_MS for response in spent}) > 1
+    has_many = has_many or len({response.model for response in spent}) > 1
+    for response in spent:
+        key = (begun if response.ts_ms is None else response.ts_ms // HOUR_MS, response.model or "unknown")
+        for index, count in enumerate(response[2:7]):
+            sums[key][index] += count
+        weights[key] += _price(response) if has_many else 1.0
+    shares = _shared(subject.usd, weights)
+    return [ActivityRow(*key, *sums[key], usd=shares.get(key)) for key in sorted(sums)]
+
+
+def _price(response: Spent) -> float:
+    """What a response counts for when money is split: its price, or its tokens where no price is known."""
+    if response.usd is not None:
+        return response.usd
+    usd = estimate_usd(
+        response.model,
+        response.ts_ms,
+        input_tokens=response.input_tokens,
+        output_tokens=response.output_tokens,
+        cache_read_tokens=response.cache_read_tokens,
+        cache_write_tokens=response.cache_write_tokens,
+    )
+    return usd if usd is not None else weighed(response) / 1_000_000
+
+
+def _shared(usd: float | None, weights: Mapping[tuple[int, str], float]) -> dict[tuple[int, str], float]:
+    """A session's money split by weight; the last share takes what rounding leaves."""
+    if usd is None or not weights:
+        return {}
+    keys, total = sorted(weights), sum(weights.values())
+    shares = {key: round(usd * (weights[key] / total if total else 1 / len(keys)), 9) for key in keys[:-1]}
+    return shares | {keys[-1]: usd - sum(shares.values())}
+
+
+def merge(old: Digest, distilled: Distilled) -> Distilled:
+    """The same with a digest that also covers what was dropped since `old` was made."""
+    from dataclasses import replace
+
+    from recollect.distill.digest import extend
+
+    digest = extend(old, distilled.digest)
+    return replace(distilled, digest=digest, line=one_line_of(digest))

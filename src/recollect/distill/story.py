@@ -1,0 +1,292 @@
+"""One pass over a session's events: who asked what, which calls failed, what was edited, run, tested, committed.
+
+The other modules only look at what is collected here, so that each event is touched once.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from recollect import schema
+from recollect.distill import shell, words
+from recollect.distill.texts import ELLIPSIS, payload_text
+from recollect.store.steps import Step
+
+PAUSE_MS = 5 * 60_000  # a longer silence is not counted as working time
+IDLE_MS = 30 * 60_000  # a longer one is worth telling
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+_EDITED = re.compile(r"^(?:edited|wrote|created|deleted|changed) (.+)$")
+_TODO_TOOL = re.compile(r"todo|plan$|^task(?:create|update)", re.IGNORECASE)
+_SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
+CALLS = (schema.TOOL_CALL, schema.TEST_RUN, schema.EDIT, schema.RETRY)
+
+
+@dataclass(slots=True)
+class SuiteRun:
+    """A run of tests; `has_passed` is None if nobody saw it end."""
+
+    call: Step
+    family: str
+    result: Step | None = None
+    has_passed: bool | None = None
+
+
+@dataclass(slots=True)
+class Commit:
+    call: Step
+    message: str
+    is_made: bool = False
+
+
+@dataclass(slots=True)
+class Edit:
+    call: Step
+    paths: tuple[str, ...]
+    has_failed: bool = False
+
+
+@dataclass(slots=True)
+class Use:
+    """How often something was called, and how often it failed or was refused by the user."""
+
+    count: int = 0
+    failures: int = 0
+    refusals: int = 0
+
+
+@dataclass(slots=True)
+class Story:
+    """What a session's events tell, in reading order. Rewound events count as work but tell nothing of its end."""
+
+    steps: list[Step]  # without copies, rewound events and side files
+    has_own: bool  # False if every event is a copy: then nothing is counted
+    requests: list[Step] = field(default_factory=list)
+    calls: dict[str, Step] = field(default_factory=dict)
+    tests: list[SuiteRun] = field(default_factory=list)
+    edits: list[Edit] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    errors: list[Step] = field(default_factory=list)
+    service_retries: list[Step] = field(default_factory=list)
+    retries: list[Step] = field(default_factory=list)
+    interventions: list[Step] = field(default_factory=list)
+    decisions: list[Step] = field(default_factory=list)
+    questions: list[Step] = field(default_factory=list)
+    compactions: list[Step] = field(default_factory=list)
+    todo_calls: list[Step] = field(default_factory=list)
+    insights: list[Step] = field(default_factory=list)
+    idles: list[tuple[Step, Step]] = field(default_factory=list)
+    last_answer: Step | None = None
+    tools: dict[tuple[int, str], Use] = field(default_factory=lambda: defaultdict(Use))  # by day and name
+    commands: dict[tuple[int, str], Use] = field(default_factory=lambda: defaultdict(Use))
+    active_ms: Counter[int] = field(default_factory=Counter)  # by hour
+    turns: Counter[int] = field(default_factory=Counter)  # by hour
+    models: Counter[str] = field(default_factory=Counter)
+    kept_bytes: int = 0  # of payloads that a filtered exchange keeps in full
+    all_bytes: int = 0
+    line_bytes: int = 0  # of the lines that stand for calls and results there
+
+    def wanted(self) -> list[Step]:
+        """Events whose payloads are needed: of all others the summary says enough."""
+        chosen = [*self.requests[:1], *self.requests[-1:], *self.todo_calls]
+        chosen += [self.last_answer] if self.last_answer else []
+        chosen += [run.result for run in self.tests if run.result and _is_doubtful(run)]
+        return list({step.event_uid: step for step in chosen}.values())
+
+
+def tell(steps: Sequence[Step]) -> Story:
+    """Collect what happened. `steps` are all events of a session in reading order."""
+    told = [step for step in steps if step.lane != schema.FILES_LANE]
+    own = [step for step in told if not step.is_copy]
+    teller = _Teller(Story([step for step in own or told if not step.is_abandoned], bool(own)))
+    teller.read(own or told)
+    return teller.story
+
+
+def settle(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> None:
+    """Decide which test runs passed; those whose exit code may be another program's by their output."""
+    for run in story.tests:
+        if run.result is None or run.result.kind == schema.HUMAN_INTERVENTION:
+            continue
+        output = payload_text(payloads.get(run.result.event_uid, {})) or run.result.summary
+        run.has_passed = run.result.kind != schema.ERROR and not words.tests_failed(output)
+        if run.has_passed is False and story.has_own:
+            story.commands[_day(run.call), run.family].failures += 1
+
+
+def _is_doubtful(run: SuiteRun) -> bool:
+    is_ok = run.result is not None and run.result.kind == schema.TOOL_RESULT
+    return is_ok and shell.hides_exit(run.call.summary)
+
+
+def _day(step: Step) -> int:
+    return (step.ts_ms or 0) // DAY_MS
+
+
+class _Teller:
+    def __init__(self, story: Story) -> None:
+        self.story = story
+        self._waiting: dict[str, SuiteRun | Commit | Edit] = {}
+        self._latest: Step | None = None  # the one with the latest time so far
+        self._handlers = {
+            schema.USER_MSG: self._request,
+            schema.ASSISTANT_MSG: self._answer,
+            schema.COMPLETION: self._answer,
+            schema.TOOL_CALL: self._call,
+            schema.RETRY: self._retry,
+            schema.EDIT: self._edit,
+            schema.TEST_RUN: self._test,
+            schema.TOOL_RESULT: self._result,
+            schema.ERROR: self._error,
+            schema.HUMAN_INTERVENTION: self._intervention,
+            schema.DECISION: self._decision,
+            schema.LIFECYCLE: self._lifecycle,
+        }
+
+    def read(self, steps: Iterable[Step]) -> None:
+        handlers = self._handlers
+        for step in steps:
+            if step.ts_ms is not None:
+                self._pass_time(step)
+            handler = handlers.get(step.kind)
+            if handler is not None:
+                handler(step)
+            self._weigh(step)
+
+    def _pass_time(self, step: Step) -> None:
+        latest, now = self._latest, step.ts_ms or 0
+        if latest is not None:
+            gap = now - (latest.ts_ms or 0)
+            if gap < 0:
+                return
+            if gap <= PAUSE_MS:
+                self.story.active_ms[now // HOUR_MS] += gap
+            elif gap >= IDLE_MS:
+                self.story.idles.append((latest, step))
+        self._latest = step
+
+    def _weigh(self, step: Step) -> None:
+        """Bytes before and after filtering, by the rules of `exchanges`, as far as rows tell."""
+        story = self.story
+        story.all_bytes += step.payload_bytes
+        if step.kind in (schema.TOOL_RESULT, schema.LIFECYCLE):
+            story.line_bytes += 30
+        elif step.kind in (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.THINKING):
+            story.kept_bytes += step.payload_bytes
+        else:
+            story.line_bytes += min(step.payload_bytes, 2 * len(step.summary))
+
+    def _request(self, step: Step) -> None:
+        self.story.turns[(step.ts_ms or 0) // HOUR_MS] += 1
+        if not step.is_abandoned:
+            self.story.requests.append(step)
+
+    def _answer(self, step: Step) -> None:
+        if step.model:
+            self.story.models[step.model] += 1
+        if step.is_abandoned:
+            return
+        self.story.last_answer = step
+        if words.INSIGHT.search(step.summary):
+            self.story.insights.append(step)
+
+    def _call(self, step: Step) -> None:
+        story = self.story
+        if step.call_id:
+            story.calls[step.call_id] = step
+        if step.role != "assistant":
+            return
+        tool = step.tool or "unknown"
+        story.tools[_day(step), tool].count += 1
+        if step.is_retry:
+            story.retries.append(step)
+        command = shell.command_of(step.summary)
+        if command is not None:
+            self._ran(step, command)
+        elif _TODO_TOOL.search(tool):
+            story.todo_calls.append(step)
+        elif step.summary.startswith("asked: "):
+            story.questions.append(step)
+
+    def _ran(self, step: Step, command: str) -> None:
+        family = shell.test_family(command) if step.kind == schema.TEST_RUN else shell.family(command)
+        self.story.commands[_day(step), family].count += 1
+        if "commit" in command and (message := shell.commit_message(command)) is not None:
+            commit = Commit(step, message)
+            self.story.commits.append(commit)
+            if step.call_id and step.kind != schema.TEST_RUN:
+                self._waiting[step.call_id] = commit
+
+    def _retry(self, step: Step) -> None:
+        if step.role == "system":
+            self.story.service_retries.append(step)
+        else:
+            self._call(step)
+
+    def _edit(self, step: Step) -> None:
+        self._call(step)
+        told = _EDITED.match(step.summary)
+        paths = tuple(path for path in told[1].split(", ") if not path.endswith(ELLIPSIS)) if told else ()
+        edit = Edit(step, paths)
+        self.story.edits.append(edit)
+        if step.call_id:
+            self._waiting[step.call_id] = edit
+
+    def _test(self, step: Step) -> None:
+        self._call(step)
+        if step.role != "assistant":
+            return
+        run = SuiteRun(step, shell.test_family(shell.command_of(step.summary) or step.summary))
+        self.story.tests.append(run)
+        if step.call_id:
+            self._waiting[step.call_id] = run
+
+    def _result(self, step: Step) -> None:
+        waiting = self._waiting.get(step.call_id or "")
+        if waiting is None:
+            return
+        if isinstance(waiting, SuiteRun):
+            waiting.result = step
+        elif isinstance(waiting, Commit):
+            waiting.is_made = "nothing to commit" not in step.summary
+
+    def _error(self, step: Step) -> None:
+        if step.role == "user":
+            return  # the user's own shell
+        self.story.errors.append(step)
+        call = self.story.calls.get(step.call_id or "")
+        if call is None or call.role != "assistant":
+            return
+        self.story.tools[_day(call), call.tool or "unknown"].failures += 1
+        self._fail(step, call)
+
+    def _fail(self, step: Step, call: Step) -> None:
+        waiting = self._waiting.get(step.call_id or "")
+        if isinstance(waiting, SuiteRun):
+            waiting.result = step
+        elif isinstance(waiting, Edit):
+            waiting.has_failed = True
+        if not isinstance(waiting, SuiteRun) and (command := shell.command_of(call.summary)) is not None:
+            self.story.commands[_day(call), shell.family(command)].failures += 1
+
+    def _intervention(self, step: Step) -> None:
+        self.story.interventions.append(step)
+        call = self.story.calls.get(step.call_id or "")
+        if call is None:
+            return
+        self.story.tools[_day(call), call.tool or "unknown"].refusals += 1
+        waiting = self._waiting.get(step.call_id or "")
+        if isinstance(waiting, Edit):
+            waiting.has_failed = True
+        elif isinstance(waiting, SuiteRun):
+            waiting.result = step
+
+    def _decision(self, step: Step) -> None:
+        self.story.decisions.append(step)
+
+    def _lifecycle(self, step: Step) -> None:
+        if words.COMPACTED.search(step.summary):
+            self.story.compactions.append(step)

@@ -1,0 +1,113 @@
+"""Words that tell how a conversation goes, in the languages where a few of them are enough.
+
+Each pattern is meant to be right when it matches rather than to match often: what it misses leaves a session
+`unknown`, what it invents is a false claim in a digest.
+"""
+
+import re
+
+HEAD_CHARS = 200  # a user says it at the beginning, or not at all
+
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+THANKS = _any(
+    r"\b(?:thanks|thank you|thx|ty|perfect|great(?: job| work)?|awesome|excellent|nice(?: work| job|ly done)?"
+    r"|well done|lgtm|looks good|(?:it |that )?works(?: now| great| perfectly)?|good job|love it)\b",
+    r"\b(?:danke|vielen dank|super|passt|merci|parfait|gracias|perfecto|obrigad[oa]|grazie|perfetto)\b",
+    r"спасибо|отлично|работает|класс(?:но)?\b|ありがとう|完璧|谢谢|很好|太好了|감사|고마워|좋아요",
+)
+# A thank-you is short; a long text that holds one of its words is a new request.
+THANKS_CHARS = 60
+
+BROKEN = _any(
+    r"\bstill (?:not |does ?n[o']?t |is ?n[o']?t |fail|broken|wrong|see(?:ing)? |get(?:ting)? |the same|hav(?:e|ing) |crash|error)",
+    r"\b(?:does|do|did|is|are)(?:n't| not) (?:work|fix|help|compile|build|pass|run|working)\b",
+    r"\bnot working\b|\bsame (?:error|problem|issue|thing)\b|\b(?:it|that) (?:broke|fails|failed|crashes)\b",
+    r"\bwe (?:still )?fail\b|\bno luck\b|\bit'?s (?:still )?broken\b",
+    r"\b(?:geht|funktioniert|klappt) (?:immer noch )?nicht\b|\bimmer noch\b|\b(?:ne marche|fonctionne) (?:toujours )?pas\b",
+    r"\b(?:sigue sin|no) funciona\b|(?:все|всё) (?:ещё|еще|равно)|не (?:работает|помогло|собирается|запускается)",
+    r"動きません|動かない|まだ(?:エラー|失敗|動)|还是(?:不行|报错|失败)|不(?:行|能用|工作)了?$|여전히|안 ?(?:돼|됩니다)",
+)
+
+CORRECTION = _any(
+    r"^(?:no|nope|nah|wait|stop|hold on|hmm,? no|not (?:that|this|what|quite|like))\b(?! (?:problem|worries|need|rush|idea))",
+    r"\bthat'?s (?:not|wrong|incorrect)\b|\b(?:this|that|it) is (?:wrong|incorrect|not (?:what|right|correct))\b",
+    r"\bnot what I (?:asked|meant|want|wanted|said)\b|\bI (?:meant|said|asked (?:you )?(?:for|to))\b",
+    r"\b(?:you|u) (?:misunderstood|forgot|missed|broke|deleted|should(?: not|n'?t) have|were (?:not )?supposed)\b",
+    r"\bI (?:did ?n[o']?t|never) (?:ask|want|say|tell)|\bwhy (?:did|are|have|would) you\b|\bdon'?t do (?:that|this)\b",
+    r"\b(?:revert|undo|roll back|put (?:it|that) back) (?:that|this|it|the|your|all)\b",
+    r"\b(?:have|did) you (?:make|made) (?:it|this|that) up\b|\bactually,? (?:no|I|please|let'?s|we|use|do|it)\b",
+    r"\binstead of what you\b|^instead,? ",
+    r"^(?:nein|falsch|halt|so nicht|non|pas ça|no es eso|eso no)\b|^(?:нет|стой|не так|неправильно|не то|верни)\b",
+    r"^(?:違(?:う|います)|そうじゃな|いや|不对|不是|错了|停|아니)",
+)
+
+CANNOT = _any(
+    r"\bI(?:'m| am| was)? ?(?:still )?(?:un(?:able|fortunately)|not able)\b|\bI (?:could|can)(?:n[o'’]?t| not)\b",
+    r"\bI[’']m (?:afraid|sorry)\b|\b(?:could|can) ?not be (?:completed|done|fixed|resolved|run|removed|created|found)\b",
+    r"\b(?:was|were)(?: not|n['’]t) able to\b|\bfailed to (?:complete|fix|resolve|finish|apply|create|run|remove)\b",
+    r"\b(?:is|are|remains?) (?:still )?(?:failing|broken|unresolved|blocked)\b|\bstill (?:fails?|failing)\b",
+    r"\b(?:request|call|command|permission) was (?:denied|refused|rejected|blocked)\b|\bgave up\b|\bgiving up\b",
+    r"\bdid(?:n['’]t| not) (?:work|succeed)\b|\bnot granted\b",
+    r"не (?:удалось|смог|получилось|могу)|できません|できなかった|失敗しました|无法|没能|失败了|konnte nicht|kann nicht",
+)
+
+DONE = _any(
+    r"\b(?:done|fixed|completed?|finished|implemented|created|added|updated|removed|deleted|renamed|resolved|committed|pushed"
+    r"|merged|refactored|configured|installed|enabled|written|wrote|passes|all set|successful(?:ly)?|ready)\b",
+    r"\b(?:all|both|the|\d+) tests? (?:now )?pass(?:es|ed|ing)?\b|\bpass(?:es|ed)? now\b|\bis (?:now )?(?:green|working)\b",
+    r"✅|готово|исправ|сделан|добавл|созда[нл]|完了|完成|しました|作成|修正|已(?:经)?(?:修|完|添|更|创|删)|완료|erledigt|behoben|fertig|terminé|hecho",
+)
+
+# The agent leaves it to the user to see whether it worked.
+HEDGE = _any(
+    r"\btry (?:it |again|running|this|that|now)\b|\b(?:this|that|it) should (?:now |fix|work|resolve|help)\b",
+    r"\blet me know (?:if|whether|what)\b.*\b(?:work|fail|error|happen)",
+)
+
+NEXT_STEP = _any(
+    r"^(?:next(?: steps?| up)?|remaining(?: work| steps?)?|still (?:to do|open|missing)|to ?do|follow-?ups?|left to do|not yet done)\b",
+    r"\b(?:next step (?:is|would be)|remains? to be|still needs? to|has yet to|you(?:'ll| will)? (?:still )?need to|you should now)\b",
+    r"^(?:следующ|осталось|дальше)|^(?:nächste|als nächstes|noch offen)|^次(?:は|の|に)|^下一步|^接下来",
+)
+
+INSIGHT = _any(
+    r"\b(?:root cause|the (?:real |actual |underlying )?(?:issue|problem|bug|cause|culprit) (?:is|was)|turns out|the fix (?:is|was))\b",
+    r"\b(?:found (?:it|the (?:issue|problem|bug|cause))|that'?s why|this (?:fails|failed|happens|happened) because)\b",
+    r"причина|проблема в|原因は|原因是|问题(?:是|在于)|문제는",
+)
+
+REFUSED_BY_RULE = _any(
+    r"needs? (?:your )?approval|requires? approval|have ?n[o']t granted|not granted|permission(?:s)? (?:to use|denied by)",
+    r"requested permissions? to|rejected by (?:the )?(?:user|policy)|rejected\(|blocked by (?:a )?(?:hook|policy|rule)|denied by (?:a )?(?:rule|policy|hook)",
+)
+
+FAILING_TESTS = re.compile(
+    r"\b[1-9]\d* (?:tests? )?(?:failed|failures?|errors?)\b|\bFAILED\b|^FAIL\b|\bfailures=[1-9]|test result: FAILED"
+    r"|\bTests?:\s+[1-9]\d* failed|\bnot ok \d+|--- FAIL:|\bERROR task failed",
+    re.MULTILINE,
+)
+PASSING_TESTS = re.compile(r"\b[1-9]\d* (?:tests? )?pass(?:ed|ing)\b|\bPASS\b|^ok\b|test result: ok|\bOK\b", re.MULTILINE)
+
+COMPACTED = re.compile(r"^(?:context|conversation) compacted|^auto compact completed|^summary of the conversation so far", re.I)
+
+
+def says_thanks(text: str) -> bool:
+    return len(text) <= THANKS_CHARS and THANKS.search(text) is not None and not says_broken(text)
+
+
+def says_broken(text: str) -> bool:
+    return BROKEN.search(text[:HEAD_CHARS]) is not None
+
+
+def corrects(text: str) -> bool:
+    return CORRECTION.search(text[:HEAD_CHARS].strip()) is not None
+
+
+def tests_failed(output: str) -> bool:
+    """Whether a test run's own words say that tests failed, whatever its exit code was."""
+    tail = output[-4000:]
+    return FAILING_TESTS.search(tail) is not None
