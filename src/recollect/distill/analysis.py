@@ -9,7 +9,7 @@ import orjson
 from recollect.distill.digest import VERSION, Subject, searchable
 from recollect.distill.distiller import Distilled, distil, merge
 from recollect.distill.story import tell
-from recollect.schema import Digest
+from recollect.schema import Covers, Digest
 from recollect.store import Store
 from recollect.store.digests import DigestRow, Pending
 
@@ -94,7 +94,7 @@ class _Work:
             _subject(session),
             session.session_class,
             story,
-            steps,
+            Covers(self._count(session, stream), steps[-1].uid, VERSION),
             payloads,
             self._store.steps.spent(stream),
             self._lines_below(session) if is_root else (),
@@ -108,6 +108,10 @@ class _Work:
             )
         is_tiny = not is_root and session.sealed is None and sum(step.payload_bytes for step in steps) < TINY_BYTES
         return _row(session, distilled, has_digest=not is_tiny)
+
+    def _count(self, session: Pending, stream: int) -> int:
+        """The events held; a session's row counts them too, but for one of which a part was dropped."""
+        return session.event_count if session.sealed is None else self._store.steps.count(stream)
 
     def _lines_below(self, session: Pending) -> list[str]:
         """What each sub-agent did, in the order they began."""

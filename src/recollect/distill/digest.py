@@ -3,13 +3,13 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import words
-from recollect.distill.outcome import find_ending
-from recollect.distill.signals import corrections, counted, error_key
+from recollect.distill.outcome import Ending
+from recollect.distill.signals import counted, error_key
 from recollect.distill.story import Story, Use
 from recollect.distill.texts import excerpt, payload_text, sentences, shortened
 from recollect.distill.todos import Todo
@@ -29,11 +29,11 @@ MOST_COMMANDS = 10
 MOST_TOOLS = 12
 MOST_QUOTES = 6
 MOST_SUB_AGENTS = 12
-_ANSWER_TAIL = 3000
 _HEADING_CHARS = 40
 _STEPS_OF_HEADING = 3
 
 Payloads = Mapping[bytes, Mapping[str, Any]]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +56,15 @@ class Findings:
 
     outcome: Outcome
     signals: Sequence[Signal]
+    corrections: Sequence[tuple[Step, str]]  # where the user set the agent right, and with what words
     todos: Sequence[Todo]
+    ending: Ending
     sub_agents: Sequence[str] = ()
+    models: Sequence[str] = ()
 
 
 def make_digest(subject: Subject, covers: Covers, story: Story, payloads: Payloads, findings: Findings) -> Digest:
     """The digest of a session whose story is settled."""
-    corrected = list(corrections(story))
     return Digest(
         session_uid=subject.session_uid,
         covers=covers,
@@ -72,22 +74,22 @@ def make_digest(subject: Subject, covers: Covers, story: Story, payloads: Payloa
         request_count=len(story.requests),
         final_answer=_final_answer(story, payloads),
         files=_files(story, subject.cwd),
-        file_count=len(_edit_counts(story, subject.cwd)),
+        file_count=len({path for edit in story.edits if not edit.has_failed for path in edit.paths}),
         commands=_tallies(_by_name(story.commands), MOST_COMMANDS),
         commits=_commits(story),
         commit_count=sum(commit.is_made for commit in story.commits),
         tests=_tests(story),
-        open=_open_ends(story, payloads, findings.todos),
+        open=_open_ends(story, findings),
         tools=_tallies(_by_name(story.tools), MOST_TOOLS),
         errors=_errors(story.errors),
         error_count=len(story.errors),
         retries=len(story.retries) + len(story.service_retries),
-        interventions=_interventions(story, corrected),
+        interventions=_interventions(story, findings.corrections),
         intervention_count=len(story.interventions),
         decisions=tuple(_quote(step) for step in story.decisions[-MOST_QUOTES:]),
         snippets=tuple(_quote(step) for step in story.insights[-MOST_QUOTES:]),
         sub_agents=tuple(findings.sub_agents[:MOST_SUB_AGENTS]),
-        models=tuple(model for model, _ in _most(story.models, MOST_QUOTES)),
+        models=tuple(findings.models[:MOST_QUOTES]),
         tokens=subject.tokens,
         usd=subject.usd,
         usd_is_estimate=subject.usd_is_estimate,
@@ -107,16 +109,16 @@ def _text(step: Step, payloads: Payloads) -> str:
 
 
 def _requests(story: Story, payloads: Payloads) -> tuple[Quote, ...]:
-    quotes = [_quote(step, chars=REQUEST_CHARS) for step in story.requests]
-    if quotes:
-        first = story.requests[0]
-        quotes[0] = _quote(first, _text(first, payloads), chars=FIRST_REQUEST_CHARS)
-    return _ends(quotes, FIRST_REQUESTS, LAST_REQUESTS)
+    shown = _ends(story.requests, FIRST_REQUESTS, LAST_REQUESTS)
+    quotes = [_quote(step, chars=REQUEST_CHARS) for step in shown]
+    if shown:
+        quotes[0] = _quote(shown[0], _text(shown[0], payloads), chars=FIRST_REQUEST_CHARS)
+    return tuple(quotes)
 
 
-def _ends(quotes: Sequence[Quote], first: int, last: int) -> tuple[Quote, ...]:
+def _ends(items: Sequence[_T], first: int, last: int) -> tuple[_T, ...]:
     """The first and last few; what a session began and ended with says most."""
-    return tuple(quotes) if len(quotes) <= first + last else (*quotes[:first], *quotes[-last:])
+    return tuple(items) if len(items) <= first + last else (*items[:first], *items[-last:])
 
 
 def _final_answer(story: Story, payloads: Payloads) -> Quote | None:
@@ -172,36 +174,42 @@ def _tests(story: Story) -> RanTests:
     )
 
 
-def _open_ends(story: Story, payloads: Payloads, todos: Sequence[Todo]) -> OpenEnds:
-    ending = find_ending(story, payloads)
+def _open_ends(story: Story, findings: Findings) -> OpenEnds:
+    ending = findings.ending
     tests = _tests(story)
     is_stopped = ending.last is not None and ending.last.kind == schema.HUMAN_INTERVENTION
+    said = sentences(ending.answer)
     return OpenEnds(
-        todos=tuple(_quote(todo.call, todo.text, todo.status) for todo in todos if todo.is_open)[:MOST_QUOTES],
-        questions=_questions(story, ending.answer),
-        next_steps=_next_steps(story, ending.answer),
+        todos=tuple(_quote(todo.call, todo.text, todo.status) for todo in findings.todos if todo.is_open)[:MOST_QUOTES],
+        questions=_questions(story, said),
+        next_steps=_next_steps(story, said),
         failing_tests=tests.last_run if tests.last == "failed" else None,
         interruption=_quote(ending.last) if ending.last is not None and is_stopped else None,
     )
 
 
-def _questions(story: Story, answer: str) -> tuple[Quote, ...]:
+def _questions(story: Story, said: Sequence[str]) -> tuple[Quote, ...]:
     """Questions nobody answered: of the agent's question calls, and the one it ended with."""
-    answered = {step.call_id for step in story.steps if step.role != "assistant" and step.call_id}
-    found = [_quote(step, step.summary.removeprefix("asked: ")) for step in story.questions if step.call_id not in answered]
-    asked = sentences(answer[-_ANSWER_TAIL:])
-    if asked and asked[-1].endswith(("?", "？")) and story.last_answer is not None:
-        found.append(_quote(story.last_answer, asked[-1]))
+    found = [_quote(step, step.summary.removeprefix("asked: ")) for step in _unanswered(story)]
+    if said and said[-1].endswith(("?", "？")) and story.last_answer is not None:
+        found.append(_quote(story.last_answer, said[-1]))
     return tuple(found[-MOST_QUOTES:])
 
 
-def _next_steps(story: Story, answer: str) -> tuple[Quote, ...]:
+def _unanswered(story: Story) -> list[Step]:
+    if not story.questions:
+        return []
+    answered = {step.call_id for step in story.steps if step.role != "assistant" and step.call_id}
+    return [step for step in story.questions if step.call_id not in answered]
+
+
+def _next_steps(story: Story, said: Sequence[str]) -> tuple[Quote, ...]:
     if story.last_answer is None:
         return ()
     found: list[str] = []
     following = 0
-    for sentence in sentences(answer[-_ANSWER_TAIL:]):
-        is_next = words.NEXT_STEP.search(sentence) is not None
+    for sentence in said:
+        is_next = words.names_next_step(sentence)
         if is_next and len(sentence) <= _HEADING_CHARS and sentence.rstrip("*").endswith((":", "s", "steps", "Next")):
             following = _STEPS_OF_HEADING
         elif is_next or following:
@@ -227,7 +235,7 @@ def _interventions(story: Story, corrected: Sequence[tuple[Step, str]]) -> tuple
         note = notes.get(step.status or "", "stopped")
         call = story.calls.get(step.call_id or "")
         told.setdefault(step.event_uid, _quote(step, call.summary if call else None, note))
-    ordered = [told[step.event_uid] for step in story.steps if step.event_uid in told]
+    ordered = [told[reply.step.event_uid] for reply in story.replies if reply.step.event_uid in told]
     return _ends(ordered, MOST_QUOTES // 2, MOST_QUOTES // 2)
 
 

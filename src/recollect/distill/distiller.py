@@ -1,20 +1,20 @@
 """All that is distilled from one session at once: one pass over its events, then the judges."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from recollect import schema
 from recollect.distill.digest import VERSION, Findings, Payloads, Subject, make_digest
-from recollect.distill.outcome import judge
-from recollect.distill.signals import find_signals, weighed
+from recollect.distill.outcome import find_ending, judge
+from recollect.distill.signals import corrections, find_signals, weighed
 from recollect.distill.story import HOUR_MS, Story, settle, tell
 from recollect.distill.texts import shortened
 from recollect.distill.todos import todo_list
 from recollect.pricing import estimate_usd
 from recollect.schema import Covers, Digest, Outcome, Signal
-from recollect.store.steps import Spent, Step
+from recollect.store.steps import Spent
 from recollect.store.tallies import NO_HOUR, ActivityRow, UseRow
 
 __all__ = ["VERSION", "Distilled", "distil", "merge"]
@@ -45,7 +45,7 @@ def distil(
     subject: Subject,
     session_class: str,
     story: Story,
-    steps: Sequence[Step],
+    covers: Covers,
     payloads: Payloads,
     spent: Sequence[Spent],
     sub_agents: Sequence[str] = (),
@@ -53,10 +53,13 @@ def distil(
     """Distil a session from its story, the payloads its story wants, and what its responses used."""
     settle(story, payloads)
     todos = todo_list(story.todo_calls, payloads)
-    outcome = judge(story, payloads, session_class)
-    is_sub_agent = session_class == schema.SUB_AGENT
-    signals = find_signals(subject.session_uid, is_sub_agent, story, todos, spent)
-    digest = make_digest(subject, _covers(steps), story, payloads, Findings(outcome, signals, todos, sub_agents))
+    ending = find_ending(story, payloads)
+    outcome = judge(story, ending, session_class)
+    # Above a sub-agent is another agent: what that says is no human's correction.
+    corrected = [] if session_class == schema.SUB_AGENT else list(corrections(story))
+    signals = find_signals(subject.session_uid, story, corrected, todos, spent)
+    findings = Findings(outcome, signals, corrected, todos, ending, sub_agents, _models(spent))
+    digest = make_digest(subject, covers, story, payloads, findings)
     return Distilled(
         digest=digest,
         signals=tuple(signals),
@@ -69,9 +72,10 @@ def distil(
     )
 
 
-def _covers(steps: Sequence[Step]) -> Covers:
-    told = [step for step in steps if step.lane != schema.FILES_LANE] or steps
-    return Covers(len(steps), told[-1].uid if told else None, VERSION)
+def _models(spent: Sequence[Spent]) -> list[str]:
+    """The models that answered, the most used first."""
+    counts = Counter(response.model for response in spent if response.model)
+    return sorted(counts, key=lambda model: (-counts[model], model))
 
 
 def one_line_of(digest: Digest) -> str:
@@ -107,32 +111,45 @@ def _worked(story: Story, begun: int) -> list[ActivityRow]:
 
 
 def _used(subject: Subject, spent: Sequence[Spent], begun: int) -> list[ActivityRow]:
-    sums: dict[tuple[int, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0, 0])
-    weights: dict[tuple[int, str], float] = defaultdict(float)
-    has_many = len({(response.ts_ms or 0) // HOUR_MS for response in spent}) > 1
-    has_many = has_many or len({response.model for response in spent}) > 1
+    """Tokens by hour and model, each with its share of the session's money."""
+    sums: dict[tuple[int, str], Spent] = {}
     for response in spent:
-        key = (begun if response.ts_ms is None else response.ts_ms // HOUR_MS, response.model or "unknown")
-        for index, count in enumerate(response[2:7]):
-            sums[key][index] += count
-        weights[key] += _price(response) if has_many else 1.0
-    shares = _shared(subject.usd, weights)
-    return [ActivityRow(*key, *sums[key], usd=shares.get(key)) for key in sorted(sums)]
+        hour = begun if response.ts_ms is None else response.ts_ms // HOUR_MS
+        key = (hour, response.model or "unknown")
+        known = sums.get(key)
+        sums[key] = response if known is None else _added(known, response)
+    prices = {key: _price(used) for key, used in sums.items()} if len(sums) > 1 else dict.fromkeys(sums, 1.0)
+    shares = _shared(subject.usd, prices)
+    return [ActivityRow(*key, *sums[key][2:7], shares.get(key)) for key in sorted(sums)]
 
 
-def _price(response: Spent) -> float:
-    """What a response counts for when money is split: its price, or its tokens where no price is known."""
-    if response.usd is not None:
-        return response.usd
-    usd = estimate_usd(
-        response.model,
-        response.ts_ms,
-        input_tokens=response.input_tokens,
-        output_tokens=response.output_tokens,
-        cache_read_tokens=response.cache_read_tokens,
-        cache_write_tokens=response.cache_write_tokens,
+def _added(one: Spent, other: Spent) -> Spent:
+    usd = None if one.usd is None and other.usd is None else (one.usd or 0.0) + (other.usd or 0.0)
+    return Spent(
+        one.ts_ms,
+        one.model,
+        one.input_tokens + other.input_tokens,
+        one.output_tokens + other.output_tokens,
+        one.cache_read_tokens + other.cache_read_tokens,
+        one.cache_write_tokens + other.cache_write_tokens,
+        one.reasoning_tokens + other.reasoning_tokens,
+        usd,
     )
-    return usd if usd is not None else weighed(response) / 1_000_000
+
+
+def _price(used: Spent) -> float:
+    """What responses count for when money is split: their price, or their tokens where no price is known."""
+    if used.usd is not None:
+        return used.usd
+    usd = estimate_usd(
+        used.model,
+        used.ts_ms,
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        cache_read_tokens=used.cache_read_tokens,
+        cache_write_tokens=used.cache_write_tokens,
+    )
+    return usd if usd is not None else weighed(used) / 1_000_000
 
 
 def _shared(usd: float | None, weights: Mapping[tuple[int, str], float]) -> dict[tuple[int, str], float]:

@@ -15,7 +15,7 @@ from recollect.distill.texts import payload_text
 from recollect.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN, Outcome
 from recollect.store.steps import Step
 
-_ANSWER_CHARS = 6000
+_ANSWER_CHARS = 500  # of its beginning and of its end, where it says how it went
 _BY_THE_WAY = (schema.LIFECYCLE, schema.THINKING, schema.OTHER)
 _SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
 
@@ -29,13 +29,13 @@ class Ending:
     asked: str  # the last request's text
     answer: str  # the last answer's text, if it is the last thing that happened
     has_work: bool  # edits, commands or other calls after the last request
+    is_reported_done: bool
 
 
-def judge(story: Story, payloads: Mapping[bytes, Mapping[str, Any]], session_class: str) -> Outcome:
+def judge(story: Story, ending: Ending, session_class: str) -> Outcome:
     """The outcome of a session whose story is settled."""
     if session_class in (schema.WARM_UP, schema.PROMPTS_ONLY):
         return Outcome(UNKNOWN, 0.9, (f"nothing to judge in a session of class {session_class}",))
-    ending = find_ending(story, payloads)
     if ending.last is None or not _has_spoken(story):
         return _without_an_answer(story, ending)
     return _by_last_event(ending) or _by_answer(story, ending)
@@ -50,19 +50,21 @@ def find_ending(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> En
         if step.kind not in _BY_THE_WAY and not (step.role == "user" and step.kind in (*CALLS, schema.TOOL_RESULT)):
             tail.append(step)
     last = tail[0] if tail else request
-    return Ending(
-        request,
-        last,
-        _text(request, payloads),
-        _text(last, payloads)[-_ANSWER_CHARS:] if last is not None and last.kind in _SPOKEN else "",
-        any(step.kind in CALLS for step in tail),
-    )
+    answer = _ends(_text(last, payloads)) if last is not None and last.kind in _SPOKEN else ""
+    has_work = any(step.kind in CALLS for step in tail)
+    return Ending(request, last, _text(request, payloads), answer, has_work, words.says_done(answer))
 
 
 def _text(step: Step | None, payloads: Mapping[bytes, Mapping[str, Any]]) -> str:
     if step is None:
         return ""
     return payload_text(payloads.get(step.event_uid, {})) or step.summary
+
+
+def _ends(answer: str) -> str:
+    if len(answer) <= 2 * _ANSWER_CHARS:
+        return answer
+    return f"{answer[:_ANSWER_CHARS]}\n{answer[-_ANSWER_CHARS:]}"
 
 
 def _has_spoken(story: Story) -> bool:
@@ -118,7 +120,7 @@ def _by_tests(story: Story, ending: Ending) -> Outcome | None:
     runs = [run for run in story.tests if run.has_passed is not None]
     if not runs or runs[-1].has_passed:
         return None
-    is_claimed = words.DONE.search(ending.answer) is not None and words.CANNOT.search(ending.answer) is None
+    is_claimed = ending.is_reported_done and not words.says_cannot(ending.answer)
     reason = f"the last test run failed: {runs[-1].call.summary[:100]}"
     if is_claimed and _has_moved_on(story, runs[-1].call):
         return None  # edited after it, and reported as done: the run is no longer the last word
@@ -133,14 +135,10 @@ def _has_moved_on(story: Story, run: Step) -> bool:
 
 def _by_words(ending: Ending) -> Outcome | None:
     """What the last answer and the last request say of it."""
-    head, tail = ending.answer[:400], ending.answer[-400:]
-    is_done = words.DONE.search(head) is not None
-    if words.CANNOT.search(head) and not is_done:
-        return Outcome(FAIL, 0.7, ("the last answer says that it could not be done",))
-    if words.says_broken(ending.asked) and words.HEDGE.search(ending.answer):
+    if words.says_broken(ending.asked) and words.hedges(ending.answer):
         return Outcome(UNKNOWN, 0.5, ("the user reported a failure, and the last answer asks to try again",))
-    if words.CANNOT.search(tail) and not is_done and not words.DONE.search(tail):
-        return Outcome(FAIL, 0.5, ("the last answer ends with what could not be done",))
+    if words.says_cannot(ending.answer) and not words.says_done(ending.answer[:_ANSWER_CHARS]):
+        return Outcome(FAIL, 0.6, ("the last answer says that it could not be done",))
     return None
 
 
@@ -152,7 +150,7 @@ def _by_proof(story: Story, ending: Ending) -> Outcome | None:
         reasons.append(f"the last test run passed: {runs[-1].call.summary[:100]}")
     if any(commit.is_made for commit in story.commits):
         reasons.append("a commit was made")
-    if words.DONE.search(ending.answer) and (ending.has_work or story.calls):
+    if ending.is_reported_done and (ending.has_work or story.calls):
         reasons.append("the last answer reports it as done")
     if not reasons:
         return None

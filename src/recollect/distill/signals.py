@@ -24,14 +24,16 @@ SPIKE_LEAST_EXCHANGES = 4
 MOST_EVIDENCE = 10
 _DETAIL_CHARS = 160
 
-# What one token of each sort costs, in tokens of fresh input: about the same for all vendors.
-_WEIGHTS = {"input_tokens": 1.0, "output_tokens": 5.0, "cache_read_tokens": 0.1, "cache_write_tokens": 1.25}
 _VARIABLE = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{7,40}\b|\d+(?:\.\d+)?|(?:/[\w.@+-]+){2,}", re.IGNORECASE)
 _CUT_OFF = re.compile(r"^(?:aborted|exit -1|interrupted)", re.IGNORECASE)
 
 
 def find_signals(
-    session_uid: str, is_sub_agent: bool, story: Story, todos: Sequence[Todo], spent: Sequence[Spent]
+    session_uid: str,
+    story: Story,
+    corrected: Sequence[tuple[Step, str]],
+    todos: Sequence[Todo],
+    spent: Sequence[Spent],
 ) -> list[Signal]:
     """All signals of a session whose story is settled, in the order of `schema.SIGNALS`."""
     found = [
@@ -39,7 +41,7 @@ def find_signals(
         *_repeated_errors(story),
         *_test_flips(story),
         *_edit_churn(story),
-        *([] if is_sub_agent else _corrections(story)),
+        *((schema.HUMAN_CORRECTION, text, 1, [step]) for step, text in corrected),
         *_denials(story),
         *_compactions(story),
         *_cost_spikes(story, spent),
@@ -112,6 +114,9 @@ def _test_flips(story: Story) -> Iterator[_Told]:
 
 def _edit_churn(story: Story) -> Iterator[_Told]:
     """A file that was edited again after something failed, several times over."""
+    edited = Counter(path for edit in story.edits if not edit.has_failed for path in edit.paths)
+    if not edited or max(edited.values()) <= CHURN_ROUNDS:
+        return
     rounds: dict[str, list[Step]] = defaultdict(list)
     failures, seen_at = 0, dict[str, int]()
     failing = {step.event_uid for step in story.errors}
@@ -129,32 +134,14 @@ def _edit_churn(story: Story) -> Iterator[_Told]:
             yield schema.EDIT_CHURN, path, len(again), again
 
 
-def _corrections(story: Story) -> Iterator[_Told]:
-    for step, text in corrections(story):
-        yield schema.HUMAN_CORRECTION, text, 1, [step]
-
-
 def corrections(story: Story) -> Iterator[tuple[Step, str]]:
     """Where the user set the agent right: a refusal with a reason, words of correction, a new word after a stop."""
-    previous: Step | None = None
-    has_answered = False
-    for step in story.steps:
+    for step, is_after_stop in story.replies:
         if step.kind == schema.HUMAN_INTERVENTION:
             if reason := refusal_reason(step):
                 yield step, reason
-            previous = step
-        elif step.kind == schema.USER_MSG:
-            is_after_stop = previous is not None and previous.status == "interrupted"
-            if has_answered and (words.corrects(step.summary) or is_after_stop or _reports_failure(step)):
-                yield step, step.summary
-            previous = None
-        elif step.kind not in (schema.LIFECYCLE, schema.THINKING):
-            has_answered = True
-            previous = previous if step.role == "user" else None
-
-
-def _reports_failure(step: Step) -> bool:
-    return words.says_broken(step.summary)
+        elif is_after_stop or words.corrects(step.summary) or words.says_broken(step.summary):
+            yield step, step.summary
 
 
 def refusal_reason(step: Step) -> str | None:
@@ -165,7 +152,7 @@ def refusal_reason(step: Step) -> str | None:
 def _denials(story: Story) -> Iterator[_Told]:
     """Calls that the user or a rule refused; a call that was cut off while running was allowed."""
     refused = [step for step in story.interventions if step.status == "denied" and not _CUT_OFF.match(step.summary)]
-    refused += [step for step in story.errors if step.call_id and words.REFUSED_BY_RULE.search(step.summary)]
+    refused += [step for step in story.errors if step.call_id and words.is_refused_by_rule(step.summary)]
     by_call: dict[str, list[Step]] = defaultdict(list)
     for step in refused:
         call = story.calls.get(step.call_id or "")
@@ -176,12 +163,13 @@ def _denials(story: Story) -> Iterator[_Told]:
 
 def _compactions(story: Story) -> Iterator[_Told]:
     """Each time the context was compacted; its notice and its summary are one."""
-    places = {step.event_uid: index for index, step in enumerate(story.steps)} if story.compactions else {}
     group: list[Step] = []
+    place = 0
     for step in story.compactions:
-        if step.event_uid not in places:
-            continue  # rewound
-        if group and not _are_together(story, places[group[-1].event_uid], places[step.event_uid]):
+        if step.is_abandoned:
+            continue
+        last, place = place, story.steps.index(step, place)
+        if group and not _are_together(story, last, place):
             yield schema.CONTEXT_COMPACTED, group[0].summary, 1, group
             group = []
         group.append(step)
@@ -195,10 +183,12 @@ def _are_together(story: Story, first: int, second: int) -> bool:
 
 def _cost_spikes(story: Story, spent: Sequence[Spent]) -> Iterator[_Told]:
     """An exchange that cost several times what the session's others did."""
-    requests = [step for step in story.requests if step.ts_ms is not None]
+    requests = sorted((step for step in story.requests if step.ts_ms is not None), key=lambda step: step.ts_ms or 0)
     if len(requests) < SPIKE_LEAST_EXCHANGES:
         return
     costs = exchange_costs([step.ts_ms or 0 for step in requests], spent)
+    if max(costs) < SPIKE_LEAST_TOKENS:
+        return
     for index, cost in enumerate(costs):
         others = median(costs[:index] + costs[index + 1 :])
         if cost >= SPIKE_LEAST_TOKENS and cost >= SPIKE_FACTOR * others:
@@ -211,17 +201,22 @@ def exchange_costs(begun_ms: Sequence[int], spent: Iterable[Spent]) -> list[floa
     """What each exchange cost, in tokens of fresh input; exchanges are given by when they began, ascending."""
     costs = [0.0] * len(begun_ms)
     index = 0
-    for response in spent:
-        if response.ts_ms is None:
-            continue
-        while index + 1 < len(begun_ms) and begun_ms[index + 1] <= response.ts_ms:
+    timed = [response for response in spent if response.ts_ms is not None]
+    for response in sorted(timed, key=lambda response: response.ts_ms or 0):
+        while index + 1 < len(begun_ms) and begun_ms[index + 1] <= (response.ts_ms or 0):
             index += 1
         costs[index] += weighed(response)
     return costs
 
 
 def weighed(response: Spent) -> float:
-    return sum(getattr(response, name) * weight for name, weight in _WEIGHTS.items())
+    """A response's tokens by what they cost, in tokens of fresh input: about the same for all vendors."""
+    return (
+        response.input_tokens
+        + 5.0 * response.output_tokens
+        + 0.1 * response.cache_read_tokens
+        + 1.25 * response.cache_write_tokens
+    )
 
 
 def _long_idles(story: Story) -> Iterator[_Told]:

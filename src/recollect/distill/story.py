@@ -4,14 +4,16 @@ The other modules only look at what is collected here, so that each event is tou
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from recollect import schema
 from recollect.distill import shell, words
 from recollect.distill.texts import ELLIPSIS, payload_text
+from recollect.store.batch import IS_ABANDONED
 from recollect.store.steps import Step
 
 PAUSE_MS = 5 * 60_000  # a longer silence is not counted as working time
@@ -21,7 +23,10 @@ DAY_MS = 24 * HOUR_MS
 
 _EDITED = re.compile(r"^(?:edited|wrote|created|deleted|changed) (.+)$")
 _TODO_TOOL = re.compile(r"todo|plan$|^task(?:create|update)", re.IGNORECASE)
-_SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
+_KEPT = frozenset({schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.THINKING})
+_RESULTS = frozenset({schema.TOOL_RESULT, schema.ERROR})
+RESULT_BYTES = 60  # of a result's line
+CALL_BYTES = 250  # of a call's line, at most
 CALLS = (schema.TOOL_CALL, schema.TEST_RUN, schema.EDIT, schema.RETRY)
 
 
@@ -49,6 +54,13 @@ class Edit:
     has_failed: bool = False
 
 
+class Reply(NamedTuple):
+    """Something the user said or did after the agent had begun to work."""
+
+    step: Step
+    is_after_stop: bool  # the user had interrupted the agent, and says why or what now
+
+
 @dataclass(slots=True)
 class Use:
     """How often something was called, and how often it failed or was refused by the user."""
@@ -62,9 +74,10 @@ class Use:
 class Story:
     """What a session's events tell, in reading order. Rewound events count as work but tell nothing of its end."""
 
-    steps: list[Step]  # without copies, rewound events and side files
+    steps: list[Step]  # without copies and rewound events
     has_own: bool  # False if every event is a copy: then nothing is counted
     requests: list[Step] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
     calls: dict[str, Step] = field(default_factory=dict)
     tests: list[SuiteRun] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
@@ -82,28 +95,35 @@ class Story:
     last_answer: Step | None = None
     tools: dict[tuple[int, str], Use] = field(default_factory=lambda: defaultdict(Use))  # by day and name
     commands: dict[tuple[int, str], Use] = field(default_factory=lambda: defaultdict(Use))
-    active_ms: Counter[int] = field(default_factory=Counter)  # by hour
-    turns: Counter[int] = field(default_factory=Counter)  # by hour
-    models: Counter[str] = field(default_factory=Counter)
+    active_ms: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # by hour
+    turns: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # by hour
     kept_bytes: int = 0  # of payloads that a filtered exchange keeps in full
     all_bytes: int = 0
     line_bytes: int = 0  # of the lines that stand for calls and results there
 
     def wanted(self) -> list[Step]:
         """Events whose payloads are needed: of all others the summary says enough."""
-        chosen = [*self.requests[:1], *self.requests[-1:], *self.todo_calls]
-        chosen += [self.last_answer] if self.last_answer else []
+        chosen = [step for step in self.requests[:1] if step.summary.endswith(ELLIPSIS)] + self.todo_calls
+        chosen += [self.last_answer] if self.last_answer and self.last_answer.summary.endswith(ELLIPSIS) else []
         chosen += [run.result for run in self.tests if run.result and _is_doubtful(run)]
         return list({step.event_uid: step for step in chosen}.values())
 
 
 def tell(steps: Sequence[Step]) -> Story:
-    """Collect what happened. `steps` are all events of a session in reading order."""
-    told = [step for step in steps if step.lane != schema.FILES_LANE]
-    own = [step for step in told if not step.is_copy]
-    teller = _Teller(Story([step for step in own or told if not step.is_abandoned], bool(own)))
-    teller.read(own or told)
+    """Collect what happened. `steps` are a session's events in reading order, but for its side files."""
+    own = [step for step in steps if not step.is_copy]
+    teller = _Teller(Story([step for step in own or steps if not step.flags & IS_ABANDONED], bool(own)))
+    teller.read(own or steps)
+    _weigh(teller.story, own or steps)
     return teller.story
+
+
+def _weigh(story: Story, steps: Sequence[Step]) -> None:
+    """Bytes before and after filtering, by the rules of `exchanges`, as far as rows tell."""
+    story.all_bytes = sum([step.payload_bytes for step in steps])
+    story.kept_bytes = sum([step.payload_bytes for step in steps if step.kind in _KEPT])
+    story.line_bytes = sum([min(step.payload_bytes, CALL_BYTES) for step in steps if step.kind in CALLS])
+    story.line_bytes += RESULT_BYTES * sum([step.kind in _RESULTS for step in steps])
 
 
 def settle(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> None:
@@ -126,11 +146,17 @@ def _day(step: Step) -> int:
     return (step.ts_ms or 0) // DAY_MS
 
 
+@cache
+def _keeps_todos(tool: str) -> bool:
+    return _TODO_TOOL.search(tool) is not None
+
+
 class _Teller:
     def __init__(self, story: Story) -> None:
         self.story = story
         self._waiting: dict[str, SuiteRun | Commit | Edit] = {}
-        self._latest: Step | None = None  # the one with the latest time so far
+        self._has_worked = False
+        self._is_stopped = False
         self._handlers = {
             schema.USER_MSG: self._request,
             schema.ASSISTANT_MSG: self._answer,
@@ -147,50 +173,36 @@ class _Teller:
         }
 
     def read(self, steps: Iterable[Step]) -> None:
-        handlers = self._handlers
+        handlers, active_ms = self._handlers, self.story.active_ms
+        latest: Step | None = None  # the one with the latest time so far
+        latest_ms = 0
         for step in steps:
-            if step.ts_ms is not None:
-                self._pass_time(step)
+            now = step.ts_ms
+            if now is not None and now >= latest_ms:
+                if now - latest_ms <= PAUSE_MS:
+                    active_ms[now // HOUR_MS] += now - latest_ms
+                elif latest is not None and now - latest_ms >= IDLE_MS:
+                    self.story.idles.append((latest, step))
+                latest, latest_ms = step, now
             handler = handlers.get(step.kind)
             if handler is not None:
                 handler(step)
-            self._weigh(step)
-
-    def _pass_time(self, step: Step) -> None:
-        latest, now = self._latest, step.ts_ms or 0
-        if latest is not None:
-            gap = now - (latest.ts_ms or 0)
-            if gap < 0:
-                return
-            if gap <= PAUSE_MS:
-                self.story.active_ms[now // HOUR_MS] += gap
-            elif gap >= IDLE_MS:
-                self.story.idles.append((latest, step))
-        self._latest = step
-
-    def _weigh(self, step: Step) -> None:
-        """Bytes before and after filtering, by the rules of `exchanges`, as far as rows tell."""
-        story = self.story
-        story.all_bytes += step.payload_bytes
-        if step.kind in (schema.TOOL_RESULT, schema.LIFECYCLE):
-            story.line_bytes += 30
-        elif step.kind in (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.THINKING):
-            story.kept_bytes += step.payload_bytes
-        else:
-            story.line_bytes += min(step.payload_bytes, 2 * len(step.summary))
 
     def _request(self, step: Step) -> None:
         self.story.turns[(step.ts_ms or 0) // HOUR_MS] += 1
-        if not step.is_abandoned:
-            self.story.requests.append(step)
-
-    def _answer(self, step: Step) -> None:
-        if step.model:
-            self.story.models[step.model] += 1
         if step.is_abandoned:
             return
+        if self._has_worked:
+            self.story.replies.append(Reply(step, self._is_stopped))
+        self._is_stopped = False
+        self.story.requests.append(step)
+
+    def _answer(self, step: Step) -> None:
+        if step.is_abandoned:
+            return
+        self._has_worked, self._is_stopped = True, False
         self.story.last_answer = step
-        if words.INSIGHT.search(step.summary):
+        if words.has_insight(step.summary):
             self.story.insights.append(step)
 
     def _call(self, step: Step) -> None:
@@ -199,6 +211,7 @@ class _Teller:
             story.calls[step.call_id] = step
         if step.role != "assistant":
             return
+        self._has_worked, self._is_stopped = True, False
         tool = step.tool or "unknown"
         story.tools[_day(step), tool].count += 1
         if step.is_retry:
@@ -206,7 +219,7 @@ class _Teller:
         command = shell.command_of(step.summary)
         if command is not None:
             self._ran(step, command)
-        elif _TODO_TOOL.search(tool):
+        elif _keeps_todos(tool):
             story.todo_calls.append(step)
         elif step.summary.startswith("asked: "):
             story.questions.append(step)
@@ -274,6 +287,9 @@ class _Teller:
 
     def _intervention(self, step: Step) -> None:
         self.story.interventions.append(step)
+        if not step.is_abandoned:
+            self._is_stopped = step.status == "interrupted"
+            self.story.replies.append(Reply(step, False))
         call = self.story.calls.get(step.call_id or "")
         if call is None:
             return

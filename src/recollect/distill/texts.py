@@ -29,6 +29,8 @@ def one_line(text: str) -> str:
 
 def shortened(text: str, chars: int) -> str:
     """One line of at most that many characters, cut at a word where one ends near."""
+    if len(text) <= chars and text.isprintable() and "  " not in text:
+        return text  # as summaries and names are
     line = one_line(text[: chars * 3 + 200])
     if len(line) <= chars:
         return line

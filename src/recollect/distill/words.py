@@ -5,12 +5,14 @@ Each pattern is meant to be right when it matches rather than to match often: wh
 """
 
 import re
+from collections.abc import Sequence
 
 HEAD_CHARS = 200  # a user says it at the beginning, or not at all
 
 
 def _any(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns), re.IGNORECASE)
+    """One pattern for lower-case text: ignoring case takes several times as long."""
+    return re.compile("|".join(patterns))
 
 
 THANKS = _any(
@@ -32,22 +34,24 @@ BROKEN = _any(
     r"動きません|動かない|まだ(?:エラー|失敗|動)|还是(?:不行|报错|失败)|不(?:行|能用|工作)了?$|여전히|안 ?(?:돼|됩니다)",
 )
 
+CORRECTION_BEGINS = _any(
+    r"(?:no|nope|nah|wait|stop|hold on|hmm,? no|not (?:that|this|what|quite|like))\b(?! (?:problem|worries|need|rush|idea))",
+    r"(?:nein|falsch|halt|so nicht|non|pas ça|no es eso|eso no)\b|(?:нет|стой|не так|неправильно|не то|верни)\b",
+    r"(?:違(?:う|います)|そうじゃな|いや|不对|不是|错了|停|아니)|instead,? ",
+)
 CORRECTION = _any(
-    r"^(?:no|nope|nah|wait|stop|hold on|hmm,? no|not (?:that|this|what|quite|like))\b(?! (?:problem|worries|need|rush|idea))",
     r"\bthat'?s (?:not|wrong|incorrect)\b|\b(?:this|that|it) is (?:wrong|incorrect|not (?:what|right|correct))\b",
-    r"\bnot what I (?:asked|meant|want|wanted|said)\b|\bI (?:meant|said|asked (?:you )?(?:for|to))\b",
+    r"\bnot what i (?:asked|meant|want|wanted|said)\b|\bi (?:meant|said|asked (?:you )?(?:for|to))\b",
     r"\b(?:you|u) (?:misunderstood|forgot|missed|broke|deleted|should(?: not|n'?t) have|were (?:not )?supposed)\b",
-    r"\bI (?:did ?n[o']?t|never) (?:ask|want|say|tell)|\bwhy (?:did|are|have|would) you\b|\bdon'?t do (?:that|this)\b",
+    r"\bi (?:did ?n[o']?t|never) (?:ask|want|say|tell)|\bwhy (?:did|are|have|would) you\b|\bdon'?t do (?:that|this)\b",
     r"\b(?:revert|undo|roll back|put (?:it|that) back) (?:that|this|it|the|your|all)\b",
-    r"\b(?:have|did) you (?:make|made) (?:it|this|that) up\b|\bactually,? (?:no|I|please|let'?s|we|use|do|it)\b",
-    r"\binstead of what you\b|^instead,? ",
-    r"^(?:nein|falsch|halt|so nicht|non|pas ça|no es eso|eso no)\b|^(?:нет|стой|не так|неправильно|не то|верни)\b",
-    r"^(?:違(?:う|います)|そうじゃな|いや|不对|不是|错了|停|아니)",
+    r"\b(?:have|did) you (?:make|made) (?:it|this|that) up\b|\bactually,? (?:no|i|please|let'?s|we|use|do|it)\b",
+    r"\binstead of what you\b",
 )
 
 CANNOT = _any(
-    r"\bI(?:'m| am| was)? ?(?:still )?(?:un(?:able|fortunately)|not able)\b|\bI (?:could|can)(?:n[o'’]?t| not)\b",
-    r"\bI[’']m (?:afraid|sorry)\b|\b(?:could|can) ?not be (?:completed|done|fixed|resolved|run|removed|created|found)\b",
+    r"\bi(?:'m| am| was)? ?(?:still )?(?:un(?:able|fortunately)|not able)\b|\bi (?:could|can)(?:n[o'’]?t| not)\b",
+    r"\bi[’']m (?:afraid|sorry)\b|\b(?:could|can) ?not be (?:completed|done|fixed|resolved|run|removed|created|found)\b",
     r"\b(?:was|were)(?: not|n['’]t) able to\b|\bfailed to (?:complete|fix|resolve|finish|apply|create|run|remove)\b",
     r"\b(?:is|are|remains?) (?:still )?(?:failing|broken|unresolved|blocked)\b|\bstill (?:fails?|failing)\b",
     r"\b(?:request|call|command|permission) was (?:denied|refused|rejected|blocked)\b|\bgave up\b|\bgiving up\b",
@@ -55,12 +59,13 @@ CANNOT = _any(
     r"не (?:удалось|смог|получилось|могу)|できません|できなかった|失敗しました|无法|没能|失败了|konnte nicht|kann nicht",
 )
 
-DONE = _any(
-    r"\b(?:done|fixed|completed?|finished|implemented|created|added|updated|removed|deleted|renamed|resolved|committed|pushed"
-    r"|merged|refactored|configured|installed|enabled|written|wrote|passes|all set|successful(?:ly)?|ready)\b",
-    r"\b(?:all|both|the|\d+) tests? (?:now )?pass(?:es|ed|ing)?\b|\bpass(?:es|ed)? now\b|\bis (?:now )?(?:green|working)\b",
-    r"✅|готово|исправ|сделан|добавл|созда[нл]|完了|完成|しました|作成|修正|已(?:经)?(?:修|完|添|更|创|删)|완료|erledigt|behoben|fertig|terminé|hecho",
+DONE_WORDS = frozenset(
+    "done fixed complete completed finished implemented created added updated removed deleted renamed resolved committed pushed"
+    " merged refactored configured installed enabled written wrote passes passed passing pass successful successfully ready"
+    " erledigt behoben fertig terminé hecho listo".split()
 )
+DONE = _any(r"✅|готово|исправ|сделан|добавл|созда[нл]|完了|完成|しました|作成|修正|已(?:经)?(?:修|完|添|更|创|删)|완료")
+_WORD = re.compile(r"[a-z]+")
 
 # The agent leaves it to the user to see whether it worked.
 HEDGE = _any(
@@ -90,24 +95,85 @@ FAILING_TESTS = re.compile(
     r"|\bTests?:\s+[1-9]\d* failed|\bnot ok \d+|--- FAIL:|\bERROR task failed",
     re.MULTILINE,
 )
-PASSING_TESTS = re.compile(r"\b[1-9]\d* (?:tests? )?pass(?:ed|ing)\b|\bPASS\b|^ok\b|test result: ok|\bOK\b", re.MULTILINE)
 
-COMPACTED = re.compile(r"^(?:context|conversation) compacted|^auto compact completed|^summary of the conversation so far", re.I)
+# Most texts hold none of these, and looking for them first takes a tenth of the time of the whole patterns.
+_BROKEN_HINTS = (
+    *("still ", "n't work", "n't fix", "n't help", "n't comp", "n't build", "n't pass", "n't run", "not work", "not fix"),
+    *("not help", "not comp", "not build", "not pass", "not run", "same ", "broke", "it fail", "that fail", "e fail"),
+    *("crashes", "no luck", "nicht", "immer noch", " pas", "no funciona", "sigue sin"),
+)
+_CORRECTION_HINTS = (
+    *("that's ", "thats ", " is wrong", " is incorrect", " is not ", "not what i", "i meant", "i said", "i asked", "why "),
+    *("u misunder", "u forgot", "u missed", "u broke", "u deleted", "u should", "u were", "ou ma", "what you", "i never"),
+    *("i did", "don't do", "dont do", "revert", "undo ", "roll back", "put it", "put that", "actually"),
+)
+_INSIGHT_HINTS = (
+    *("root cause", "issue is", "issue was", "problem is", "problem was", "bug is", "bug was", "cause is", "cause was"),
+    *("culprit", "turns out", "the fix ", "found it", "found the ", "that's why", "thats why", "because"),
+)
+_CANNOT_HINTS = (
+    *("unable", "unfortunately", "not able", "n't", "n’t", "not ", "afraid", "sorry", "fail", "broken", "unresolved"),
+    *("blocked", "denied", "refused", "rejected", "gave up", "giving up", "nicht"),
+)
+_NEXT_HINTS = ("next", "remain", "still ", "todo", "to do", "follow", "left to", "not yet", "yet to", "need to", "now", "noch")
+
+_FOREIGN = re.compile("[\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+_TEST_TAIL_CHARS = 2500
+
+COMPACTED = re.compile(r"^(?:[Cc]ontext|[Cc]onversation) compacted|^auto compact completed|^summary of the conversation so far")
 
 
 def says_thanks(text: str) -> bool:
-    return len(text) <= THANKS_CHARS and THANKS.search(text) is not None and not says_broken(text)
+    return len(text) <= THANKS_CHARS and THANKS.search(text.lower()) is not None and not says_broken(text)
 
 
 def says_broken(text: str) -> bool:
-    return BROKEN.search(text[:HEAD_CHARS]) is not None
+    return _finds(BROKEN, _BROKEN_HINTS, text[:HEAD_CHARS])
 
 
 def corrects(text: str) -> bool:
-    return CORRECTION.search(text[:HEAD_CHARS].strip()) is not None
+    head = text[:HEAD_CHARS].strip()
+    return CORRECTION_BEGINS.match(head.lower()) is not None or _finds(CORRECTION, _CORRECTION_HINTS, head)
+
+
+def has_insight(text: str) -> bool:
+    return _finds(INSIGHT, _INSIGHT_HINTS, text)
+
+
+def says_cannot(text: str) -> bool:
+    return _finds(CANNOT, _CANNOT_HINTS, text)
+
+
+def says_done(text: str) -> bool:
+    lower = text.lower()
+    if not DONE_WORDS.isdisjoint(_WORD.findall(lower)) or "all set" in lower or "is now working" in lower:
+        return True
+    return not lower.isascii() and DONE.search(lower) is not None
+
+
+def hedges(text: str) -> bool:
+    return HEDGE.search(text.lower()) is not None
+
+
+def names_next_step(text: str) -> bool:
+    return _finds(NEXT_STEP, _NEXT_HINTS, text)
+
+
+def is_refused_by_rule(text: str) -> bool:
+    return REFUSED_BY_RULE.search(text.lower()) is not None
+
+
+def _finds(pattern: re.Pattern[str], hints: Sequence[str], text: str) -> bool:
+    """Whether a pattern is in a text, asked only if one of its hints is, or a script that no hint is in."""
+    lower = text.lower()
+    for hint in hints:
+        if hint in lower:
+            return pattern.search(lower) is not None
+    return not lower.isascii() and _FOREIGN.search(lower) is not None and pattern.search(lower) is not None
 
 
 def tests_failed(output: str) -> bool:
     """Whether a test run's own words say that tests failed, whatever its exit code was."""
-    tail = output[-4000:]
-    return FAILING_TESTS.search(tail) is not None
+    tail = output[-_TEST_TAIL_CHARS:]
+    lower = tail.lower()
+    return ("fail" in lower or "error" in lower or "not ok" in lower) and FAILING_TESTS.search(tail) is not None

@@ -28,6 +28,7 @@ class Pending(NamedTuple):
     started_ms: int | None
     ended_ms: int | None
     ingested_ms: int | None
+    event_count: int
     input_tokens: int
     output_tokens: int
     cache_read_tokens: int

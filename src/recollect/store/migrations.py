@@ -276,7 +276,7 @@ _MEMORY_DISTILLED = (
         is_sealed INTEGER NOT NULL,
         day INTEGER NOT NULL,
         name TEXT NOT NULL,
-        count INTEGER NOT NULL,
+        uses INTEGER NOT NULL,
         failures INTEGER NOT NULL,
         refusals INTEGER NOT NULL,
         PRIMARY KEY (digest, is_sealed, day, name)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from recollect.schema import FILES_LANE
 from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
 from recollect.store.events import Events
 from recollect.store.sqlite import Database
@@ -14,7 +15,6 @@ class Step(NamedTuple):
     """One event, without its payload: of a big store a hundred thousand of these are read in a sweep."""
 
     event_uid: bytes
-    lane: str
     ts_ms: int | None
     kind: str
     role: str | None
@@ -23,11 +23,10 @@ class Step(NamedTuple):
     status: str | None
     flags: int
     is_copy: int
-    retry_key: bytes | None
+    retry_key: bytes | None  # of retries only
     summary: str
     payload_start: int
     payload_bytes: int
-    model: str | None
 
     @property
     def uid(self) -> str:
@@ -59,11 +58,12 @@ class Spent(NamedTuple):
     usd: float | None
 
 
-_COLUMNS = ", ".join("copy_of IS NOT NULL" if name == "is_copy" else name for name in Step._fields)
-_SELECT_STEPS = f"SELECT {_COLUMNS} FROM events WHERE stream = ? ORDER BY lane, position, event_uid"
-_SELECT_SPENT = (
-    f"SELECT {', '.join(Spent._fields)} FROM usage WHERE stream = ? AND NOT is_copy ORDER BY ts_ms, usage_id"
+_SELECTED = {"is_copy": "copy_of IS NOT NULL", "retry_key": f"iif(flags & {IS_RETRY}, retry_key, NULL)"}
+_SELECT_STEPS = (
+    f"SELECT {', '.join(_SELECTED.get(name, name) for name in Step._fields)} FROM events"
+    f" WHERE stream = ? AND lane <> '{FILES_LANE}' ORDER BY lane, position, event_uid"
 )
+_SELECT_SPENT = f"SELECT {', '.join(Spent._fields)} FROM usage WHERE stream = ? AND NOT is_copy ORDER BY usage_id"
 
 
 class Steps:
@@ -74,11 +74,15 @@ class Steps:
         self._events = events
 
     def of(self, stream: int) -> list[Step]:
-        """A session's events in reading order."""
+        """A session's events in reading order, but for side files, which have no place in it."""
         return list(map(Step._make, self._database.rows(_SELECT_STEPS, (stream,))))
 
+    def count(self, stream: int) -> int:
+        """How many events are held of a session, side files included."""
+        return int(self._database.value("SELECT count(*) FROM events WHERE stream = ?", (stream,)))
+
     def spent(self, stream: int) -> list[Spent]:
-        """What a session's own responses used, oldest first; copies are counted where they were made."""
+        """What a session's own responses used; copies are counted where they were made."""
         return list(map(Spent._make, self._database.rows(_SELECT_SPENT, (stream,))))
 
     def payloads(self, agent: str, native_id: str, steps: Iterable[Step]) -> dict[bytes, dict[str, Any]]:

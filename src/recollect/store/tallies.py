@@ -31,7 +31,7 @@ class UseRow(NamedTuple):
 
     day: int
     name: str
-    count: int
+    uses: int
     failures: int
     refusals: int
 
@@ -50,7 +50,7 @@ class StatRow(NamedTuple):
     cache_write_tokens: int | None
     usd: float | None
     usd_is_estimate: int
-    count: int | None = None
+    uses: int | None = None
     failures: int | None = None
     refusals: int | None = None
 
@@ -110,7 +110,7 @@ class Tallies:
         return self._database.rows(
             f"SELECT u.name, count(DISTINCT iif({_IS_SUB_AGENT}, NULL, d.id)),"
             f" count(DISTINCT iif({_IS_SUB_AGENT}, d.id, NULL)), {nothing}, 0,"
-            " sum(u.count), sum(u.failures), sum(u.refusals)"
+            " sum(u.uses), sum(u.failures), sum(u.refusals)"
             f" FROM {table} u {_JOIN.format(table='u')}{where} GROUP BY 1 ORDER BY 12 DESC, 1",
             bindings,
         )
@@ -157,12 +157,17 @@ def put_tallies(
     commands: Sequence[UseRow],
 ) -> None:
     """Replace the tallies of a session's held events; those sealed when raw was dropped stay."""
-    for table in ("activity", "tool_use", "command_use"):
-        connection.execute(f"DELETE FROM {table} WHERE digest = ? AND NOT is_sealed", (digest,))
+    drop_tallies(connection, digest)
     marks = ", ".join("?" * len(ActivityRow._fields))
     connection.executemany(f"INSERT INTO activity VALUES (?, 0, {marks})", [(digest, *row) for row in activity])
     for table, rows in (("tool_use", tools), ("command_use", commands)):
         connection.executemany(f"INSERT INTO {table} VALUES (?, 0, ?, ?, ?, ?, ?)", [(digest, *row) for row in rows])
+
+
+def drop_tallies(connection: apsw.Connection, digest: int) -> None:
+    """Delete what was counted of a session's held events."""
+    for table in ("activity", "tool_use", "command_use"):
+        connection.execute(f"DELETE FROM {table} WHERE digest = ? AND NOT is_sealed", (digest,))
 
 
 def seal_tallies(connection: apsw.Connection, digest: int) -> None:
