@@ -8,15 +8,16 @@ import re
 import socket
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from recollect.account import AccountRules
 from recollect.adapters import adapters, get_adapter
+from recollect.distill.rules import ExchangeRules
 from recollect.errors import BadConfig, NotFound, UsageError
 
-_SECTIONS = ("agents", "domains", "tasks")
+_SECTIONS = ("agents", "domains", "tasks", "exchanges")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Settings:
     roots: Mapping[str, tuple[Path, ...]]
     domains: Mapping[str, str] = field(default_factory=dict)
     rules: AccountRules = field(default_factory=AccountRules)
+    exchanges: ExchangeRules = field(default_factory=ExchangeRules)
 
 
 def load_settings(
@@ -48,6 +50,7 @@ def load_settings(
         roots=_roots_of_flags(roots) if roots else _roots(configured, environment),
         domains=_domains(config.get("domains", {}), config_path),
         rules=_rules(config.get("tasks", {}), config_path),
+        exchanges=_exchange_rules(config.get("exchanges", {}), config_path),
     )
 
 
@@ -160,3 +163,15 @@ def _rules(tasks: Any, path: Path) -> AccountRules:
         raise BadConfig(
             f"A task pattern is no regular expression ({error}): {path}", f"its text: {error.pattern!r}"
         ) from error
+
+
+def _exchange_rules(exchanges: Any, path: Path) -> ExchangeRules:
+    known = {item.name: item.default for item in fields(ExchangeRules)}
+    told = _only(exchanges, known, "exchanges", path)
+    for name, value in told.items():
+        if type(value) is not type(known[name]):
+            wanted = "true or false" if isinstance(known[name], bool) else f"a number, as {known[name]}"
+            raise BadConfig(f"Wrong kind of value in {path}: exchanges.{name}", f"write {wanted}")
+        if type(value) is int and value < 1:
+            raise BadConfig(f"Too small in {path}: exchanges.{name}", "write 1 or more")
+    return ExchangeRules(**told)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -19,6 +19,11 @@ from recollect.store import Store, open_store
 from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
 from recollect.store.sessions import SessionFilter
 from recollect.sweep import Progress, SweepReport, sweep
+
+if TYPE_CHECKING:
+    from recollect.distill.exchanges import Exchange
+    from recollect.schema import Digest, Signal
+    from recollect.stats import Stats
 
 _EVENT_COLUMNS = (
     "event_uid",
@@ -78,6 +83,16 @@ class SourceTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class DistilledTotals:
+    """Sessions distilled, the size of their digests, and their tokens before and after filtering (estimates)."""
+
+    sessions: int
+    bytes: int
+    raw_tokens: int
+    kept_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """What the store holds."""
 
@@ -87,6 +102,7 @@ class Status:
     events: int
     sources: SourceTotals
     size_bytes: dict[str, int]
+    distilled: DistilledTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +128,7 @@ class Memory:
 
     def status(self) -> Status:
         agents = [AgentTotals(**agent) for agent in self._store.sessions.totals()]
+        saved = self._store.digests.saved()
         return Status(
             folder=str(self._store.folder),
             agents=agents,
@@ -119,6 +136,9 @@ class Memory:
             events=sum(agent.events for agent in agents),
             sources=SourceTotals(**self._store.sources.counts()),
             size_bytes=self._store.size_bytes(),
+            distilled=DistilledTotals(
+                saved.sessions, self._store.digests.size_bytes(), saved.raw_tokens, saved.kept_tokens
+            ),
         )
 
     def sessions(
@@ -223,6 +243,40 @@ class Memory:
                 yield TranscriptItem(session, event, next(payloads), depth)
         for child in waiting:
             yield from self._transcript(child, kinds, depth + 1, spawned)
+
+    def digest(self, session: Session) -> "Digest":
+        """The lasting account of a session. Raises NotFound before a sweep made it, and for a tiny sub-agent."""
+        from recollect.distill.analysis import find_digest
+
+        return find_digest(self._store, session)
+
+    def exchanges(self, session: Session) -> "list[Exchange]":
+        """A session cut into requests with what followed, filtered by the settings of `[exchanges]`."""
+        from recollect.distill.analysis import find_exchanges
+
+        return find_exchanges(self._store, session, self.settings.exchanges)
+
+    def signals(
+        self, session: Session | None = None, *, signal: str | None = None, since_ms: int | None = None
+    ) -> "list[Signal]":
+        """What is worth noticing in one session or in all, oldest first."""
+        key = None if session is None else (session.agent, session.native_session_id)
+        return self._store.digests.signals(key, signal, since_ms)
+
+    def stats(
+        self,
+        by: str = "month",
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        agent: str | None = None,
+        repo: str | None = None,
+    ) -> "Stats":
+        """Sums by day, week, month, repo, model, agent, tool or command; nothing is counted twice."""
+        from recollect.stats import make_stats
+        from recollect.store.tallies import Span
+
+        return make_stats(self._store, by, Span(since_ms, until_ms, agent, repo))
 
     def problems(self) -> list[Problem]:
         """Lines and files that could not be read, with what is wrong."""

@@ -1,4 +1,4 @@
-"""discover -> ingest -> lineage -> account. One page, for ever."""
+"""discover -> ingest -> lineage -> account -> distil. One page, for ever."""
 
 import time
 from collections import Counter
@@ -11,6 +11,7 @@ import orjson
 from recollect.account import account_for
 from recollect.config import Settings
 from recollect.discovery import Found, find_changes
+from recollect.distill.analysis import analyze
 from recollect.lineage import mark_copies
 from recollect.readers import Failure, Finished, Reading, read_tasks
 from recollect.repos import Checkouts, domain_of
@@ -54,9 +55,9 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
         _note_files(store, found)
         _ingest(store, found, report, progress)
         _account(store, settings, report, progress)
+        analyze(store, lambda done, total: progress("distilling", done, total))
         store.checkpoint()
-    report.sessions = store.sessions.count()
-    report.sessions_new = report.sessions - before
+    report.sessions, report.sessions_new = (now := store.sessions.count()), now - before
     report.seconds = round(time.monotonic() - begun, 3)
     return report
 
@@ -71,8 +72,7 @@ def _note_files(store: Store, found: Found) -> None:
 
 
 def _ingest(store: Store, found: Found, report: SweepReport, progress: Progress) -> None:
-    total = sum(task.row.size - task.row.offset for task in found.tasks)
-    done = 0
+    done, total = 0, sum(task.row.size - task.row.offset for task in found.tasks)
     for group in _grouped(read_tasks(found.tasks)):
         batches = [reading for reading in group if isinstance(reading, Batch)]
         if batches:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect import __version__
+from recollect.cli.distilling import COMMANDS as DISTILLING
 from recollect.cli.output import json_option, print_json, reports_errors, root_option, usage_errors_as_json
 from recollect.cli.words import fitted, number, one_line, parse_moment, plural, size
 from recollect.errors import UsageError
@@ -17,7 +18,7 @@ from recollect.schema import OUTCOMES, SESSION_CLASSES, Session
 from recollect.schema import as_json as to_json
 
 if TYPE_CHECKING:
-    from recollect.memory import Memory, SourceTotals
+    from recollect.memory import DistilledTotals, Memory, SourceTotals
 
 SHOWN_SESSIONS = 20
 SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
@@ -141,7 +142,17 @@ def status(as_json: bool) -> None:
         click.echo("No sessions yet: `recollect doctor` says where they are looked for")
     held, read = size(found.size_bytes["total"]), size(found.sources.source_bytes)
     click.echo(f"{'store':<8} {held} for {read} of logs: {found.folder}")
+    _print_distilled(found.distilled)
     _print_source_notes(found.sources)
+
+
+def _print_distilled(found: "DistilledTotals") -> None:
+    if found.raw_tokens:
+        saved = 1 - found.kept_tokens / found.raw_tokens
+        tokens = f"{number(found.kept_tokens)} of {number(found.raw_tokens)} tokens left after filtering"
+        click.echo(
+            f"{'digests':<8} {plural(found.sessions, 'session')}, {size(found.bytes)}; {tokens} ({saved:.0%} saved)"
+        )
 
 
 def _print_source_notes(sources: "SourceTotals") -> None:
@@ -249,6 +260,10 @@ def show(session: str, kind: str | None, tail: int | None, raw: bool, as_json: b
         else:
             for line in transcript_lines(found, items, "No events of that kind" if kind else "No events"):
                 click.echo(line)
+
+
+for _command in DISTILLING:
+    main.add_command(_command)
 
 
 def _item_json(item: Any) -> dict[str, Any]:

@@ -8,8 +8,11 @@ import orjson
 
 from recollect.distill.digest import VERSION, Subject, searchable
 from recollect.distill.distiller import Distilled, distil, merge
+from recollect.distill.exchanges import Exchange, cut
+from recollect.distill.rules import ExchangeRules
 from recollect.distill.story import tell
-from recollect.schema import Covers, Digest
+from recollect.errors import NotFound
+from recollect.schema import Covers, Digest, Session
 from recollect.store import Store
 from recollect.store.digests import DigestRow, Pending
 
@@ -160,3 +163,26 @@ def _row(session: Pending, distilled: Distilled, *, has_digest: bool) -> DigestR
         tools=distilled.tools,
         commands=distilled.commands,
     )
+
+
+def find_digest(store: Store, session: Session) -> Digest:
+    """The stored digest of a session; raises NotFound with what to do instead if it has none."""
+    raw = store.digests.find(session.agent, session.native_session_id)
+    if raw is not None:
+        return parse_digest(raw)
+    if session.analyzed_at is None:
+        raise NotFound(f"No digest yet: {session.session_uid}", "`recollect sweep` makes it")
+    raise NotFound(
+        f"Too small for a digest of its own: {session.session_uid}",
+        f"it is a line in that of {session.root_session_uid}",
+    )
+
+
+def find_exchanges(store: Store, session: Session, rules: ExchangeRules) -> list[Exchange]:
+    """The exchanges of a session whose events are held; none of another."""
+    stream = store.streams.find(session.agent, session.native_session_id)
+    if stream is None:
+        return []
+    steps = store.steps.of(stream)
+    payloads = store.steps.payloads(session.agent, session.native_session_id, steps)
+    return list(cut(session.session_uid, ((step, payloads[step.event_uid]) for step in steps), rules))

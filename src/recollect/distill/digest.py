@@ -135,7 +135,9 @@ def _inside(path: str, cwd: str | None) -> str:
 
 
 def _files(story: Story, cwd: str | None) -> tuple[Tally, ...]:
-    return tuple(Tally(shortened(path, LINE_CHARS), count) for path, count in _most(_edit_counts(story, cwd), MOST_FILES))
+    return tuple(
+        Tally(shortened(path, LINE_CHARS), count) for path, count in _most(_edit_counts(story, cwd), MOST_FILES)
+    )
 
 
 def _most(counts: Counter[str], limit: int) -> list[tuple[str, int]]:
@@ -259,7 +261,9 @@ def extend(old: Digest, new: Digest) -> Digest:
         request_count=old.request_count + new.request_count,
         final_answer=new.final_answer or old.final_answer,
         files=_joined(old.files, new.files, MOST_FILES),
-        file_count=max(old.file_count + len({one.name for one in new.files} - {one.name for one in old.files}), new.file_count),
+        file_count=max(
+            old.file_count + len({one.name for one in new.files} - {one.name for one in old.files}), new.file_count
+        ),
         commands=_joined(old.commands, new.commands, MOST_COMMANDS),
         commits=(*old.commits, *new.commits)[-MOST_QUOTES:],
         commit_count=old.commit_count + new.commit_count,
@@ -282,9 +286,7 @@ def extend(old: Digest, new: Digest) -> Digest:
         ended_at=max((at for at in (old.ended_at, new.ended_at) if at), default=None),
         active_s=old.active_s + new.active_s,
         signals={
-            name: total
-            for name in schema.SIGNALS
-            if (total := old.signals.get(name, 0) + new.signals.get(name, 0))
+            name: total for name in schema.SIGNALS if (total := old.signals.get(name, 0) + new.signals.get(name, 0))
         },
     )
 
@@ -326,7 +328,14 @@ def searchable(digest: Digest) -> str:
     """The words by which a digest is found."""
     ends = digest.open
     quotes = [*digest.requests, digest.final_answer, *digest.commits, digest.tests.last_run, *digest.errors]
-    quotes += [*ends.todos, *ends.questions, *ends.next_steps, *digest.interventions, *digest.decisions, *digest.snippets]
+    quotes += [
+        *ends.todos,
+        *ends.questions,
+        *ends.next_steps,
+        *digest.interventions,
+        *digest.decisions,
+        *digest.snippets,
+    ]
     names = [tally.name for tally in (*digest.files, *digest.commands)]
     said = [part for quote in quotes if quote for part in (quote.text, quote.note or "")]
     return "\n".join(part for part in (digest.title or "", *said, *names, *digest.sub_agents) if part)

@@ -9,7 +9,7 @@ from recollect import schema
 from recollect.distill.digest import VERSION, Findings, Payloads, Subject, make_digest
 from recollect.distill.outcome import find_ending, judge
 from recollect.distill.signals import corrections, find_signals, weighed
-from recollect.distill.story import HOUR_MS, Story, settle, tell
+from recollect.distill.story import HOUR_MS, Story, settle
 from recollect.distill.texts import shortened
 from recollect.distill.todos import todo_list
 from recollect.pricing import estimate_usd

@@ -11,6 +11,7 @@ import orjson
 
 from recollect import schema
 from recollect.clock import rfc3339
+from recollect.distill.rules import ExchangeRules
 from recollect.distill.story import CALLS
 from recollect.distill.texts import as_text, clean, one_line, payload_text, shortened
 from recollect.distill.tokens import estimate_tokens
@@ -21,17 +22,6 @@ _RESULTS = (schema.TOOL_RESULT, schema.ERROR, schema.DECISION, schema.HUMAN_INTE
 _TRACE_STARTS = ("Traceback (most recent call last)", "Stack trace", "stack backtrace", "goroutine ")
 
 Payload = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangeRules:
-    """The settings of `[exchanges]`."""
-
-    max_tokens: int = 1000
-    max_result_chars: int = 200
-    max_error_chars: int = 500
-    keep_reasoning: bool = True
-    keep_tool_calls: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +60,7 @@ class _Part:
     tokens: int = 0
 
 
-def cut(
-    session_uid: str, told: Iterable[tuple[Step, Payload]], rules: ExchangeRules
-) -> Iterator[Exchange]:
+def cut(session_uid: str, told: Iterable[tuple[Step, Payload]], rules: ExchangeRules) -> Iterator[Exchange]:
     """The exchanges of a session, from its events in reading order with their payloads."""
     number = 0
     pieces: list[_Piece] = []

@@ -1,4 +1,4 @@
-"""What a shell command is about: its family (`npm test`, `git commit`), whether its exit code tells, a commit's message."""
+"""What a shell command is about: its family (`npm test`), whether its exit code tells, the message of a commit."""
 
 import re
 from functools import lru_cache
@@ -14,14 +14,21 @@ _LAUNCHER = re.compile(
     r"^(?:sudo|time|env|nice|command|exec|xvfb-run|nohup|timeout\s+(?:-\S+\s+)*\S+"
     r"|(?:uv|poetry|pdm|hatch|pipenv|rye)\s+run|npx|bunx|pnpm dlx|yarn dlx|bundle exec)\s+(?:-\S+\s+)*"
 )
-_SETTING_UP = frozenset({"cd", "export", "source", "set", "echo", "true", "sleep", "pushd", "popd", "unset", "ulimit", "."})
+_SETTING_UP = frozenset(
+    {"cd", "export", "source", "set", "echo", "true", "sleep", "pushd", "popd", "unset", "ulimit", "."}
+)
 # Programs whose first word after the name says what they do.
 _WITH_VERBS = frozenset(
-    "git gh npm pnpm yarn bun deno cargo go docker podman kubectl helm pip pip3 uv poetry pdm make just mise task rails rake"
-    " bundle mix dotnet swift flutter dart terraform aws gcloud az brew apt apt-get systemctl composer php artisan gradle"
-    " gradlew mvn mvnw bazel nx turbo pre-commit tox nox supabase vercel fly heroku rustup conda stack cabal".split()
+    (
+        "git gh npm pnpm yarn bun deno cargo go docker podman kubectl helm pip pip3 uv poetry pdm make just"
+        " mise task rails rake bundle mix dotnet swift flutter dart terraform aws gcloud az brew apt apt-get"
+        " systemctl composer php artisan gradle gradlew mvn mvnw bazel nx turbo pre-commit tox nox supabase"
+        " vercel fly heroku rustup conda stack cabal"
+    ).split()
 )
-_TWO_VERBS = frozenset({("npm", "run"), ("pnpm", "run"), ("yarn", "run"), ("bun", "run"), ("docker", "compose"), ("mise", "run")})
+_TWO_VERBS = frozenset(
+    {("npm", "run"), ("pnpm", "run"), ("yarn", "run"), ("bun", "run"), ("docker", "compose"), ("mise", "run")}
+)
 _WORD = re.compile(r"^[\w@:./+-]+$")
 _COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+(?:\S+\s+)?)*commit\b")
 _MESSAGE = re.compile(
@@ -55,7 +62,9 @@ def family(command: str) -> str:
 def test_family(command: str) -> str:
     """The family of that part of a command that runs tests."""
     parts = [name for part in _parts(command) if (name := _named(part))]
-    return next((name for name in parts if "test" in name or "check" in name or "spec" in name), (parts or ["shell"])[0])
+    return next(
+        (name for name in parts if "test" in name or "check" in name or "spec" in name), (parts or ["shell"])[0]
+    )
 
 
 def _parts(command: str) -> list[str]:

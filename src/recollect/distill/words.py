@@ -25,17 +25,21 @@ THANKS = _any(
 THANKS_CHARS = 60
 
 BROKEN = _any(
-    r"\bstill (?:not |does ?n[o']?t |is ?n[o']?t |fail|broken|wrong|see(?:ing)? |get(?:ting)? |the same|hav(?:e|ing) |crash|error)",
+    r"\bstill (?:not |does ?n[o']?t |is ?n[o']?t |fail|broken|wrong|see(?:ing)? |get(?:ting)? |the same|hav(?:e|ing) )",
+    r"\bstill (?:crash|error)",
     r"\b(?:does|do|did|is|are)(?:n't| not) (?:work|fix|help|compile|build|pass|run|working)\b",
     r"\bnot working\b|\bsame (?:error|problem|issue|thing)\b|\b(?:it|that) (?:broke|fails|failed|crashes)\b",
     r"\bwe (?:still )?fail\b|\bno luck\b|\bit'?s (?:still )?broken\b",
-    r"\b(?:geht|funktioniert|klappt) (?:immer noch )?nicht\b|\bimmer noch\b|\b(?:ne marche|fonctionne) (?:toujours )?pas\b",
+    r"\b(?:geht|funktioniert|klappt) (?:immer noch )?nicht\b|\bimmer noch\b",
+    r"\b(?:ne marche|fonctionne) (?:toujours )?pas\b",
     r"\b(?:sigue sin|no) funciona\b|(?:все|всё) (?:ещё|еще|равно)|не (?:работает|помогло|собирается|запускается)",
-    r"動きません|動かない|まだ(?:エラー|失敗|動)|还是(?:不行|报错|失败)|不(?:行|能用|工作)了?$|여전히|안 ?(?:돼|됩니다)",
+    r"動きません|動かない|まだ(?:エラー|失敗|動)|还是(?:不行|报错|失败)",
+    r"不(?:行|能用|工作)了?$|여전히|안 ?(?:돼|됩니다)",
 )
 
 CORRECTION_BEGINS = _any(
-    r"(?:no|nope|nah|wait|stop|hold on|hmm,? no|not (?:that|this|what|quite|like))\b(?! (?:problem|worries|need|rush|idea))",
+    r"(?:no|nope|nah|wait|stop|hold on|hmm,? no|not (?:that|this|what|quite|like))\b"
+    r"(?! (?:problem|worries|need|rush|idea))",
     r"(?:nein|falsch|halt|so nicht|non|pas ça|no es eso|eso no)\b|(?:нет|стой|не так|неправильно|не то|верни)\b",
     r"(?:違(?:う|います)|そうじゃな|いや|不对|不是|错了|停|아니)|instead,? ",
 )
@@ -51,20 +55,26 @@ CORRECTION = _any(
 
 CANNOT = _any(
     r"\bi(?:'m| am| was)? ?(?:still )?(?:un(?:able|fortunately)|not able)\b|\bi (?:could|can)(?:n[o'’]?t| not)\b",
-    r"\bi[’']m (?:afraid|sorry)\b|\b(?:could|can) ?not be (?:completed|done|fixed|resolved|run|removed|created|found)\b",
+    r"\bi[’']m (?:afraid|sorry)\b",
+    r"\b(?:could|can) ?not be (?:completed|done|fixed|resolved|run|removed|created|found)\b",
     r"\b(?:was|were)(?: not|n['’]t) able to\b|\bfailed to (?:complete|fix|resolve|finish|apply|create|run|remove)\b",
     r"\b(?:is|are|remains?) (?:still )?(?:failing|broken|unresolved|blocked)\b|\bstill (?:fails?|failing)\b",
     r"\b(?:request|call|command|permission) was (?:denied|refused|rejected|blocked)\b|\bgave up\b|\bgiving up\b",
     r"\bdid(?:n['’]t| not) (?:work|succeed)\b|\bnot granted\b",
-    r"не (?:удалось|смог|получилось|могу)|できません|できなかった|失敗しました|无法|没能|失败了|konnte nicht|kann nicht",
+    r"не (?:удалось|смог|получилось|могу)|できません|できなかった|失敗しました|无法|没能|失败了",
+    r"konnte nicht|kann nicht",
 )
 
 DONE_WORDS = frozenset(
-    "done fixed complete completed finished implemented created added updated removed deleted renamed resolved committed pushed"
-    " merged refactored configured installed enabled written wrote passes passed passing pass successful successfully ready"
-    " erledigt behoben fertig terminé hecho listo".split()
+    (
+        "done fixed complete completed finished implemented created added updated removed deleted renamed resolved"
+        " committed pushed merged refactored configured installed enabled written wrote passes passed passing pass"
+        " successful successfully ready erledigt behoben fertig terminé hecho listo"
+    ).split()
 )
-DONE = _any(r"✅|готово|исправ|сделан|добавл|созда[нл]|完了|完成|しました|作成|修正|已(?:经)?(?:修|完|添|更|创|删)|완료")
+DONE = _any(
+    r"✅|готово|исправ|сделан|добавл|созда[нл]|完了|完成|しました|作成|修正|已(?:经)?(?:修|完|添|更|创|删)|완료"
+)
 _WORD = re.compile(r"[a-z]+")
 
 # The agent leaves it to the user to see whether it worked.
@@ -74,20 +84,25 @@ HEDGE = _any(
 )
 
 NEXT_STEP = _any(
-    r"^(?:next(?: steps?| up)?|remaining(?: work| steps?)?|still (?:to do|open|missing)|to ?do|follow-?ups?|left to do|not yet done)\b",
-    r"\b(?:next step (?:is|would be)|remains? to be|still needs? to|has yet to|you(?:'ll| will)? (?:still )?need to|you should now)\b",
+    r"^(?:next(?: steps?| up)?|remaining(?: work| steps?)?|still (?:to do|open|missing)|to ?do|follow-?ups?)\b",
+    r"^(?:left to do|not yet done)\b",
+    r"\b(?:next step (?:is|would be)|remains? to be|still needs? to|has yet to)\b",
+    r"\b(?:you(?:'ll| will)? (?:still )?need to|you should now)\b",
     r"^(?:следующ|осталось|дальше)|^(?:nächste|als nächstes|noch offen)|^次(?:は|の|に)|^下一步|^接下来",
 )
 
 INSIGHT = _any(
-    r"\b(?:root cause|the (?:real |actual |underlying )?(?:issue|problem|bug|cause|culprit) (?:is|was)|turns out|the fix (?:is|was))\b",
+    r"\b(?:root cause|the (?:real |actual |underlying )?(?:issue|problem|bug|cause|culprit) (?:is|was))\b",
+    r"\b(?:turns out|the fix (?:is|was))\b",
     r"\b(?:found (?:it|the (?:issue|problem|bug|cause))|that'?s why|this (?:fails|failed|happens|happened) because)\b",
     r"причина|проблема в|原因は|原因是|问题(?:是|在于)|문제는",
 )
 
 REFUSED_BY_RULE = _any(
-    r"needs? (?:your )?approval|requires? approval|have ?n[o']t granted|not granted|permission(?:s)? (?:to use|denied by)",
-    r"requested permissions? to|rejected by (?:the )?(?:user|policy)|rejected\(|blocked by (?:a )?(?:hook|policy|rule)|denied by (?:a )?(?:rule|policy|hook)",
+    r"needs? (?:your )?approval|requires? approval|have ?n[o']t granted|not granted",
+    r"permissions? (?:to use|denied by)",
+    r"requested permissions? to|rejected by (?:the )?(?:user|policy)|rejected\(",
+    r"blocked by (?:a )?(?:hook|policy|rule)|denied by (?:a )?(?:rule|policy|hook)",
 )
 
 FAILING_TESTS = re.compile(
@@ -98,13 +113,46 @@ FAILING_TESTS = re.compile(
 
 # Most texts hold none of these, and looking for them first takes a tenth of the time of the whole patterns.
 _BROKEN_HINTS = (
-    *("still ", "n't work", "n't fix", "n't help", "n't comp", "n't build", "n't pass", "n't run", "not work", "not fix"),
+    *(
+        "still ",
+        "n't work",
+        "n't fix",
+        "n't help",
+        "n't comp",
+        "n't build",
+        "n't pass",
+        "n't run",
+        "not work",
+        "not fix",
+    ),
     *("not help", "not comp", "not build", "not pass", "not run", "same ", "broke", "it fail", "that fail", "e fail"),
     *("crashes", "no luck", "nicht", "immer noch", " pas", "no funciona", "sigue sin"),
 )
 _CORRECTION_HINTS = (
-    *("that's ", "thats ", " is wrong", " is incorrect", " is not ", "not what i", "i meant", "i said", "i asked", "why "),
-    *("u misunder", "u forgot", "u missed", "u broke", "u deleted", "u should", "u were", "ou ma", "what you", "i never"),
+    *(
+        "that's ",
+        "thats ",
+        " is wrong",
+        " is incorrect",
+        " is not ",
+        "not what i",
+        "i meant",
+        "i said",
+        "i asked",
+        "why ",
+    ),
+    *(
+        "u misunder",
+        "u forgot",
+        "u missed",
+        "u broke",
+        "u deleted",
+        "u should",
+        "u were",
+        "ou ma",
+        "what you",
+        "i never",
+    ),
     *("i did", "don't do", "dont do", "revert", "undo ", "roll back", "put it", "put that", "actually"),
 )
 _INSIGHT_HINTS = (
@@ -115,12 +163,27 @@ _CANNOT_HINTS = (
     *("unable", "unfortunately", "not able", "n't", "n’t", "not ", "afraid", "sorry", "fail", "broken", "unresolved"),
     *("blocked", "denied", "refused", "rejected", "gave up", "giving up", "nicht"),
 )
-_NEXT_HINTS = ("next", "remain", "still ", "todo", "to do", "follow", "left to", "not yet", "yet to", "need to", "now", "noch")
+_NEXT_HINTS = (
+    "next",
+    "remain",
+    "still ",
+    "todo",
+    "to do",
+    "follow",
+    "left to",
+    "not yet",
+    "yet to",
+    "need to",
+    "now",
+    "noch",
+)
 
 _FOREIGN = re.compile("[\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _TEST_TAIL_CHARS = 2500
 
-COMPACTED = re.compile(r"^(?:[Cc]ontext|[Cc]onversation) compacted|^auto compact completed|^summary of the conversation so far")
+COMPACTED = re.compile(
+    r"^(?:[Cc]ontext|[Cc]onversation) compacted|^auto compact completed|^summary of the conversation so far"
+)
 
 
 def says_thanks(text: str) -> bool:

@@ -140,7 +140,7 @@ class Digests:
         return {uid: (started_ms, line) for uid, started_ms, line in rows}
 
     def seal(self, agent: str, native_id: str) -> bool:
-        """Make a digest last beyond its events, which are about to go: later events extend it. False if there is none."""
+        """Make a digest last beyond its events, which are about to go; later ones extend it. False if there is none."""
         with self._database.transaction() as connection:
             for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", (agent, native_id))):
                 connection.execute("UPDATE digests SET sealed = digest WHERE id = ?", (number,))
@@ -187,6 +187,16 @@ class Digests:
     def size_bytes(self) -> int:
         """Bytes of all digests as they are stored, without their full text."""
         return int(self._database.value("SELECT coalesce(sum(octet_length(digest)), 0) FROM digests"))
+
+
+def drop_digests(connection: apsw.Connection, sessions: Sequence[tuple[str, str]]) -> None:
+    """Delete all that was distilled of sessions (agent, native id), sealed or not."""
+    for session in sessions:
+        for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", session)):
+            for table in ("signals", "activity", "tool_use", "command_use"):
+                connection.execute(f"DELETE FROM {table} WHERE digest = ?", (number,))
+            connection.execute("DELETE FROM digest_text WHERE rowid = ?", (number,))
+            connection.execute("DELETE FROM digests WHERE id = ?", (number,))
 
 
 def _hash(raw: bytes) -> bytes:
