@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from recollect.schema import Digest, Signal
     from recollect.stats import Stats
 
+_BYTES_OF_TOKEN = 4
 _EVENT_COLUMNS = (
     "event_uid",
     "seq",
@@ -84,10 +85,15 @@ class SourceTotals:
 
 @dataclass(frozen=True, slots=True)
 class DistilledTotals:
-    """Sessions distilled, the size of their digests, and their tokens before and after filtering (estimates)."""
+    """Sessions distilled, the size of their digests, and estimates of their tokens.
+
+    `log_tokens` are those of the agents' files, `raw_tokens` of what was said, called and returned in them,
+    `kept_tokens` of what `exchanges` leaves of that.
+    """
 
     sessions: int
     bytes: int
+    log_tokens: int
     raw_tokens: int
     kept_tokens: int
 
@@ -129,15 +135,20 @@ class Memory:
     def status(self) -> Status:
         agents = [AgentTotals(**agent) for agent in self._store.sessions.totals()]
         saved = self._store.digests.saved()
+        sources = SourceTotals(**self._store.sources.counts())
         return Status(
             folder=str(self._store.folder),
             agents=agents,
             sessions=sum(agent.sessions for agent in agents),
             events=sum(agent.events for agent in agents),
-            sources=SourceTotals(**self._store.sources.counts()),
+            sources=sources,
             size_bytes=self._store.size_bytes(),
             distilled=DistilledTotals(
-                saved.sessions, self._store.digests.size_bytes(), saved.raw_tokens, saved.kept_tokens
+                sessions=saved.sessions,
+                bytes=self._store.digests.size_bytes(),
+                log_tokens=sources.source_bytes // _BYTES_OF_TOKEN,
+                raw_tokens=saved.raw_tokens,
+                kept_tokens=saved.kept_tokens,
             ),
         )
 

@@ -147,12 +147,12 @@ def status(as_json: bool) -> None:
 
 
 def _print_distilled(found: "DistilledTotals") -> None:
-    if found.raw_tokens:
-        saved = 1 - found.kept_tokens / found.raw_tokens
-        tokens = f"{number(found.kept_tokens)} of {number(found.raw_tokens)} tokens left after filtering"
-        click.echo(
-            f"{'digests':<8} {plural(found.sessions, 'session')}, {size(found.bytes)}; {tokens} ({saved:.0%} saved)"
-        )
+    if not found.log_tokens or not found.raw_tokens:
+        return
+    click.echo(f"{'digests':<8} {size(found.bytes)} of {plural(found.sessions, 'session')}")
+    of_logs, of_said = 1 - found.kept_tokens / found.log_tokens, 1 - found.kept_tokens / found.raw_tokens
+    tokens = f"{number(found.kept_tokens)} of about {number(found.log_tokens)} tokens"
+    click.echo(f"{'filtered':<8} {tokens}: {of_logs:.0%} less than the logs, {of_said:.0%} less than their content")
 
 
 def _print_source_notes(sources: "SourceTotals") -> None:

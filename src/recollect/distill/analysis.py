@@ -12,7 +12,7 @@ from recollect.distill.exchanges import Exchange, cut
 from recollect.distill.rules import ExchangeRules
 from recollect.distill.story import tell
 from recollect.errors import NotFound
-from recollect.schema import Covers, Digest, Session
+from recollect.schema import WARM_UP, Covers, Digest, Session
 from recollect.store import Store
 from recollect.store.digests import DigestRow, Pending
 
@@ -104,7 +104,7 @@ class _Work:
         )
         if session.sealed is not None:
             distilled = merge(parse_digest(session.sealed.encode()), distilled)
-        if not is_root:
+        if not is_root and session.session_class != WARM_UP:
             self._lines.setdefault(session.root_session_uid, {})[session.session_uid] = (
                 session.started_ms or 0,
                 distilled.line,

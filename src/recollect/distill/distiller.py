@@ -9,13 +9,13 @@ from recollect import schema
 from recollect.distill.digest import VERSION, Findings, Payloads, Subject, make_digest
 from recollect.distill.outcome import find_ending, judge
 from recollect.distill.signals import corrections, find_signals, weighed
-from recollect.distill.story import HOUR_MS, Story, settle
+from recollect.distill.story import HOUR_MS, NO_TIME, Story, settle
 from recollect.distill.texts import shortened
 from recollect.distill.todos import todo_list
 from recollect.pricing import estimate_usd
 from recollect.schema import Covers, Digest, Outcome, Signal
 from recollect.store.steps import Spent
-from recollect.store.tallies import NO_HOUR, ActivityRow, UseRow
+from recollect.store.tallies import ActivityRow, UseRow
 
 __all__ = ["VERSION", "Distilled", "distil", "merge"]
 
@@ -68,7 +68,7 @@ def distil(
         tools=_uses(story.tools) if story.has_own else (),
         commands=_uses(story.commands) if story.has_own else (),
         raw_tokens=story.all_bytes // BYTES_OF_TOKEN if story.has_own else 0,
-        kept_tokens=(story.kept_bytes + story.line_bytes) // BYTES_OF_TOKEN if story.has_own else 0,
+        kept_tokens=story.kept_bytes // BYTES_OF_TOKEN if story.has_own else 0,
     )
 
 
@@ -97,7 +97,7 @@ def _counts(use: Any) -> tuple[int, int, int]:
 
 def _activity(subject: Subject, story: Story, spent: Sequence[Spent]) -> tuple[ActivityRow, ...]:
     """Work by hour, and tokens by hour and model; the rows' money adds up to the session's, cent for cent."""
-    begun = NO_HOUR if subject.started_ms is None else subject.started_ms // HOUR_MS
+    begun = NO_TIME if subject.started_ms is None else subject.started_ms // HOUR_MS
     rows = [*_worked(story, begun), *_used(subject, spent, begun)]
     if subject.usd is not None and not any(row.usd is not None for row in rows):
         rows[0] = rows[0]._replace(usd=subject.usd)
@@ -106,7 +106,7 @@ def _activity(subject: Subject, story: Story, spent: Sequence[Spent]) -> tuple[A
 
 def _worked(story: Story, begun: int) -> list[ActivityRow]:
     turns, active = (story.turns, story.active_ms) if story.has_own else ({}, {})
-    hours = sorted({begun} | set(turns) | set(active)) if begun != NO_HOUR else [NO_HOUR]
+    hours = sorted({begun} | set(turns) | set(active))
     return [ActivityRow(hour, "", active_ms=active.get(hour, 0), turns=turns.get(hour, 0)) for hour in hours]
 
 

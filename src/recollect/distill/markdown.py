@@ -8,7 +8,7 @@ from recollect.schema import Digest, OpenEnds, Quote, Tally
 
 _ACTIVE = re.compile(r"[\\\[\]<`|]")
 _ADDRESS = re.compile(r"(?<=:)//|(?<=www)\.|@(?=\w)")
-_LEADING = re.compile(r"^(\s*)([#>+=~-]|\d+[.)])")
+_LEADING = re.compile(r"^(\s*\d*)([#>+=~.)-])")
 _UID_CHARS = 12
 
 

@@ -16,6 +16,7 @@ from recollect.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN, Outcome
 from recollect.store.steps import Step
 
 _ANSWER_CHARS = 500  # of its beginning and of its end, where it says how it went
+_OPENING_CHARS = 150
 _BY_THE_WAY = (schema.LIFECYCLE, schema.THINKING, schema.OTHER)
 _SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
 
@@ -135,9 +136,12 @@ def _has_moved_on(story: Story, run: Step) -> bool:
 
 def _by_words(ending: Ending) -> Outcome | None:
     """What the last answer and the last request say of it."""
-    if words.says_broken(ending.asked) and words.hedges(ending.answer):
-        return Outcome(UNKNOWN, 0.5, ("the user reported a failure, and the last answer asks to try again",))
-    if words.says_cannot(ending.answer) and not words.says_done(ending.answer[:_ANSWER_CHARS]):
+    opening = ending.answer[:_OPENING_CHARS]
+    if words.says_cannot(opening) and not words.says_done(opening):
+        return Outcome(FAIL, 0.7, ("the last answer begins with what could not be done",))
+    if words.hedges(opening) or (words.says_broken(ending.asked) and words.hedges(ending.answer)):
+        return Outcome(UNKNOWN, 0.5, ("the last answer asks the user to try again",))
+    if words.says_cannot(ending.answer) and not ending.is_reported_done:
         return Outcome(FAIL, 0.6, ("the last answer says that it could not be done",))
     return None
 

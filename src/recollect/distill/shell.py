@@ -19,12 +19,7 @@ _SETTING_UP = frozenset(
 )
 # Programs whose first word after the name says what they do.
 _WITH_VERBS = frozenset(
-    (
-        "git gh npm pnpm yarn bun deno cargo go docker podman kubectl helm pip pip3 uv poetry pdm make just"
-        " mise task rails rake bundle mix dotnet swift flutter dart terraform aws gcloud az brew apt apt-get"
-        " systemctl composer php artisan gradle gradlew mvn mvnw bazel nx turbo pre-commit tox nox supabase"
-        " vercel fly heroku rustup conda stack cabal"
-    ).split()
+    ["git", "gh", "npm", "pnpm", "yarn", "bun", "deno", "cargo", "go", "docker", "podman", "kubectl", "helm", "pip", "pip3", "uv", "poetry", "pdm", "make", "just", "mise", "task", "rails", "rake", "bundle", "mix", "dotnet", "swift", "flutter", "dart", "terraform", "aws", "gcloud", "az", "brew", "apt", "apt-get", "systemctl", "composer", "php", "artisan", "gradle", "gradlew", "mvn", "mvnw", "bazel", "nx", "turbo", "pre-commit", "tox", "nox", "supabase", "vercel", "fly", "heroku", "rustup", "conda", "stack", "cabal"]
 )
 _TWO_VERBS = frozenset(
     {("npm", "run"), ("pnpm", "run"), ("yarn", "run"), ("bun", "run"), ("docker", "compose"), ("mise", "run")}

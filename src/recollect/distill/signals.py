@@ -21,6 +21,7 @@ CHURN_ROUNDS = 3  # a file edited again after a failure
 SPIKE_FACTOR = 5
 SPIKE_LEAST_TOKENS = 300_000  # of fresh input, or what costs as much
 SPIKE_LEAST_EXCHANGES = 4
+SPIKE_SHARE = 0.25  # of the whole session
 MOST_EVIDENCE = 10
 _DETAIL_CHARS = 160
 
@@ -140,18 +141,20 @@ def corrections(story: Story) -> Iterator[tuple[Step, str]]:
         if step.kind == schema.HUMAN_INTERVENTION:
             if reason := refusal_reason(step):
                 yield step, reason
-        elif is_after_stop or words.corrects(step.summary) or words.says_broken(step.summary):
+        elif words.corrects(step.summary) or words.says_broken(step.summary) or (is_after_stop and words.redirects(step.summary)):
             yield step, step.summary
 
 
 def refusal_reason(step: Step) -> str | None:
-    """What the user said when refusing a call, if anything."""
-    return step.summary.removeprefix("refused: ") if step.summary.startswith("refused: ") else None
+    """What the user said when refusing a call, if anything; some agents put in a sentence about the user instead."""
+    reason = step.summary.removeprefix("refused: ")
+    return None if reason == step.summary or reason.startswith("The user ") else reason
 
 
 def _denials(story: Story) -> Iterator[_Told]:
     """Calls that the user or a rule refused; a call that was cut off while running was allowed."""
     refused = [step for step in story.interventions if step.status == "denied" and not _CUT_OFF.match(step.summary)]
+    refused = [step for step in refused if not _asks_back(story.calls.get(step.call_id or ""))]
     refused += [step for step in story.errors if step.call_id and words.is_refused_by_rule(step.summary)]
     by_call: dict[str, list[Step]] = defaultdict(list)
     for step in refused:
@@ -159,6 +162,11 @@ def _denials(story: Story) -> Iterator[_Told]:
         by_call[call.summary if call else step.summary].append(step)
     for detail, steps in by_call.items():
         yield schema.PERMISSION_DENIED, detail, len(steps), steps
+
+
+def _asks_back(call: Step | None) -> bool:
+    """Whether a call only asks the user something: to turn a plan or a question down is an answer."""
+    return call is not None and call.summary.startswith(("asked: ", "proposed a plan"))
 
 
 def _compactions(story: Story) -> Iterator[_Told]:
@@ -191,7 +199,7 @@ def _cost_spikes(story: Story, spent: Sequence[Spent]) -> Iterator[_Told]:
         return
     for index, cost in enumerate(costs):
         others = median(costs[:index] + costs[index + 1 :])
-        if cost >= SPIKE_LEAST_TOKENS and cost >= SPIKE_FACTOR * others:
+        if cost >= SPIKE_LEAST_TOKENS and cost >= SPIKE_FACTOR * others and cost >= SPIKE_SHARE * sum(costs):
             factor = f"{cost / others:.0f} times" if others else "far more than"
             detail = f"{factor} the usual exchange: {requests[index].summary}"
             yield schema.COST_SPIKE, detail, 1, [requests[index]]

@@ -20,13 +20,13 @@ PAUSE_MS = 5 * 60_000  # a longer silence is not counted as working time
 IDLE_MS = 30 * 60_000  # a longer one is worth telling
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+NO_TIME = -1  # the hour and day of what has no time
 
 _EDITED = re.compile(r"^(?:edited|wrote|created|deleted|changed) (.+)$")
 _TODO_TOOL = re.compile(r"todo|plan$|^task(?:create|update)", re.IGNORECASE)
 _KEPT = frozenset({schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.THINKING})
-_RESULTS = frozenset({schema.TOOL_RESULT, schema.ERROR})
-RESULT_BYTES = 60  # of a result's line
-CALL_BYTES = 250  # of a call's line, at most
+NATIVE_BYTES = 300  # of a payload that are no words but the agent's own bookkeeping, about
+LINE_BYTES = 120  # of the line that stands for a call or a result, at most
 CALLS = (schema.TOOL_CALL, schema.TEST_RUN, schema.EDIT, schema.RETRY)
 
 
@@ -97,9 +97,8 @@ class Story:
     commands: dict[tuple[int, str], Use] = field(default_factory=lambda: defaultdict(Use))
     active_ms: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # by hour
     turns: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # by hour
-    kept_bytes: int = 0  # of payloads that a filtered exchange keeps in full
-    all_bytes: int = 0
-    line_bytes: int = 0  # of the lines that stand for calls and results there
+    all_bytes: int = 0  # of what was said, called and returned, about
+    kept_bytes: int = 0  # of it in filtered exchanges
 
     def wanted(self) -> list[Step]:
         """Events whose payloads are needed: of all others the summary says enough."""
@@ -120,16 +119,21 @@ def tell(steps: Sequence[Step]) -> Story:
 
 def _weigh(story: Story, steps: Sequence[Step]) -> None:
     """Bytes before and after filtering, by the rules of `exchanges`, as far as rows tell."""
-    story.all_bytes = sum([step.payload_bytes for step in steps])
-    story.kept_bytes = sum([step.payload_bytes for step in steps if step.kind in _KEPT])
-    story.line_bytes = sum([min(step.payload_bytes, CALL_BYTES) for step in steps if step.kind in CALLS])
-    story.line_bytes += RESULT_BYTES * sum([step.kind in _RESULTS for step in steps])
+    for step in steps:
+        told = max(step.payload_bytes - NATIVE_BYTES, len(step.summary))
+        story.all_bytes += told
+        if step.kind in _KEPT:
+            story.kept_bytes += told if step.summary.endswith(ELLIPSIS) else len(step.summary)
+        elif step.kind != schema.LIFECYCLE:
+            story.kept_bytes += min(told, LINE_BYTES)
 
 
 def settle(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> None:
     """Decide which test runs passed; those whose exit code may be another program's by their output."""
     for run in story.tests:
         if run.result is None or run.result.kind == schema.HUMAN_INTERVENTION:
+            continue
+        if run.result.kind == schema.ERROR and words.has_no_verdict(run.result.summary):
             continue
         output = payload_text(payloads.get(run.result.event_uid, {})) or run.result.summary
         run.has_passed = run.result.kind != schema.ERROR and not words.tests_failed(output)
@@ -143,7 +147,7 @@ def _is_doubtful(run: SuiteRun) -> bool:
 
 
 def _day(step: Step) -> int:
-    return (step.ts_ms or 0) // DAY_MS
+    return NO_TIME if step.ts_ms is None else step.ts_ms // DAY_MS
 
 
 @cache
@@ -156,6 +160,7 @@ class _Teller:
         self.story = story
         self._waiting: dict[str, SuiteRun | Commit | Edit] = {}
         self._has_worked = False
+        self._slash: Step | None = None  # a command of the agent's own, which may be the request
         self._is_stopped = False
         self._handlers = {
             schema.USER_MSG: self._request,
@@ -189,7 +194,7 @@ class _Teller:
                 handler(step)
 
     def _request(self, step: Step) -> None:
-        self.story.turns[(step.ts_ms or 0) // HOUR_MS] += 1
+        self.story.turns[NO_TIME if step.ts_ms is None else step.ts_ms // HOUR_MS] += 1
         if step.is_abandoned:
             return
         if self._has_worked:
@@ -200,10 +205,15 @@ class _Teller:
     def _answer(self, step: Step) -> None:
         if step.is_abandoned:
             return
-        self._has_worked, self._is_stopped = True, False
+        self._work()
         self.story.last_answer = step
         if words.has_insight(step.summary):
             self.story.insights.append(step)
+
+    def _work(self) -> None:
+        self._has_worked, self._is_stopped = True, False
+        if self._slash is not None and not self.story.requests:
+            self.story.requests.append(self._slash)
 
     def _call(self, step: Step) -> None:
         story = self.story
@@ -211,7 +221,7 @@ class _Teller:
             story.calls[step.call_id] = step
         if step.role != "assistant":
             return
-        self._has_worked, self._is_stopped = True, False
+        self._work()
         tool = step.tool or "unknown"
         story.tools[_day(step), tool].count += 1
         if step.is_retry:
@@ -304,5 +314,7 @@ class _Teller:
         self.story.decisions.append(step)
 
     def _lifecycle(self, step: Step) -> None:
-        if words.COMPACTED.search(step.summary):
+        if step.summary.startswith("/") and not step.is_abandoned:
+            self._slash = step
+        elif words.COMPACTED.search(step.summary):
             self.story.compactions.append(step)

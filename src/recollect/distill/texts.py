@@ -12,6 +12,7 @@ _CONTROL = re.compile(
     "|[\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e0fff]",
     re.DOTALL,
 )
+_LINE_ENDS = str.maketrans(dict.fromkeys("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", "\n"))
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 ELLIPSIS = "…"
 
@@ -20,7 +21,7 @@ def clean(text: str) -> str:
     """Text without anything a terminal or a page would act on; line ends stay."""
     if text.isascii() and text.isprintable():
         return text
-    return _CONTROL.sub("", text)
+    return _CONTROL.sub("", text.replace("\r\n", "\n").translate(_LINE_ENDS))
 
 
 def one_line(text: str) -> str:

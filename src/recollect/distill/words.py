@@ -23,10 +23,12 @@ THANKS = _any(
 )
 # A thank-you is short; a long text that holds one of its words is a new request.
 THANKS_CHARS = 60
+THANKS_REST_CHARS = 20
+REDIRECTION_CHARS = 160
 
 BROKEN = _any(
-    r"\bstill (?:not |does ?n[o']?t |is ?n[o']?t |fail|broken|wrong|see(?:ing)? |get(?:ting)? |the same|hav(?:e|ing) )",
-    r"\bstill (?:crash|error)",
+    r"\bstill (?:not |does ?n[o']?t |is ?n[o']?t |fail|broken|wrong|see(?:ing)? |get(?:ting)? |the same)",
+    r"\bstill (?:crash|error|hav(?:e|ing) (?:the |an? |this |that )?(?:same|error|issue|problem|bug))",
     r"\b(?:does|do|did|is|are)(?:n't| not) (?:work|fix|help|compile|build|pass|run|working)\b",
     r"\bnot working\b|\bsame (?:error|problem|issue|thing)\b|\b(?:it|that) (?:broke|fails|failed|crashes)\b",
     r"\bwe (?:still )?fail\b|\bno luck\b|\bit'?s (?:still )?broken\b",
@@ -50,7 +52,7 @@ CORRECTION = _any(
     r"\bi (?:did ?n[o']?t|never) (?:ask|want|say|tell)|\bwhy (?:did|are|have|would) you\b|\bdon'?t do (?:that|this)\b",
     r"\b(?:revert|undo|roll back|put (?:it|that) back) (?:that|this|it|the|your|all)\b",
     r"\b(?:have|did) you (?:make|made) (?:it|this|that) up\b|\bactually,? (?:no|i|please|let'?s|we|use|do|it)\b",
-    r"\binstead of what you\b",
+    r"\binstead of what you\b|\bwtf\b|\b(?:is|are|so|fucking|completely) (?:stupid|useless|ridiculous|terrible)\b",
 )
 
 CANNOT = _any(
@@ -60,17 +62,13 @@ CANNOT = _any(
     r"\b(?:was|were)(?: not|n['’]t) able to\b|\bfailed to (?:complete|fix|resolve|finish|apply|create|run|remove)\b",
     r"\b(?:is|are|remains?) (?:still )?(?:failing|broken|unresolved|blocked)\b|\bstill (?:fails?|failing)\b",
     r"\b(?:request|call|command|permission) was (?:denied|refused|rejected|blocked)\b|\bgave up\b|\bgiving up\b",
-    r"\bdid(?:n['’]t| not) (?:work|succeed)\b|\bnot granted\b",
+    r"\bdid(?:n['’]t| not) (?:work|succeed)\b|\bnot granted\b|\bnot (?:allowed|permitted) to\b",
     r"не (?:удалось|смог|получилось|могу)|できません|できなかった|失敗しました|无法|没能|失败了",
     r"konnte nicht|kann nicht",
 )
 
 DONE_WORDS = frozenset(
-    (
-        "done fixed complete completed finished implemented created added updated removed deleted renamed resolved"
-        " committed pushed merged refactored configured installed enabled written wrote passes passed passing pass"
-        " successful successfully ready erledigt behoben fertig terminé hecho listo"
-    ).split()
+    ["done", "fixed", "complete", "completed", "finished", "implemented", "created", "added", "updated", "removed", "deleted", "renamed", "resolved", "committed", "pushed", "merged", "refactored", "configured", "installed", "enabled", "written", "wrote", "passes", "passed", "passing", "pass", "successful", "successfully", "ready", "erledigt", "behoben", "fertig", "terminé", "hecho", "listo"]
 )
 DONE = _any(
     r"✅|готово|исправ|сделан|добавл|созда[нл]|完了|完成|しました|作成|修正|已(?:经)?(?:修|完|添|更|创|删)|완료"
@@ -154,6 +152,7 @@ _CORRECTION_HINTS = (
         "i never",
     ),
     *("i did", "don't do", "dont do", "revert", "undo ", "roll back", "put it", "put that", "actually"),
+    *("wtf", "stupid", "useless", "ridiculous", "terrible"),
 )
 _INSIGHT_HINTS = (
     *("root cause", "issue is", "issue was", "problem is", "problem was", "bug is", "bug was", "cause is", "cause was"),
@@ -178,6 +177,12 @@ _NEXT_HINTS = (
     "noch",
 )
 
+# The run itself did not take place or was not seen to its end: that says nothing of the tests.
+NO_VERDICT = _any(
+    r"timed? ?out|command not found|not recognized as|no such file or directory|could not find `cargo\.toml`",
+    r"rejected\(|sandbox denied|no tests? (?:ran|found|collected)|exit 127\b|needs? approval",
+)
+
 _FOREIGN = re.compile("[\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _TEST_TAIL_CHARS = 2500
 
@@ -187,7 +192,11 @@ COMPACTED = re.compile(
 
 
 def says_thanks(text: str) -> bool:
-    return len(text) <= THANKS_CHARS and THANKS.search(text.lower()) is not None and not says_broken(text)
+    """Whether a text is thanks and nothing more: what is left without them must not be a request."""
+    lower = text.lower()
+    if len(text) > THANKS_CHARS or "please" in lower or "?" in text or THANKS.search(lower) is None:
+        return False
+    return len(THANKS.sub("", lower).strip(" .!,")) <= THANKS_REST_CHARS and not says_broken(text)
 
 
 def says_broken(text: str) -> bool:
@@ -197,6 +206,18 @@ def says_broken(text: str) -> bool:
 def corrects(text: str) -> bool:
     head = text[:HEAD_CHARS].strip()
     return CORRECTION_BEGINS.match(head.lower()) is not None or _finds(CORRECTION, _CORRECTION_HINTS, head)
+
+
+def redirects(text: str) -> bool:
+    """Whether words after a stop set the agent right: short, no question, no praise, and no request of its own."""
+    lower = text.lower().strip()
+    is_request = lower.startswith(("please", "implement", "/")) or lower.endswith(("?", "？"))
+    return (
+        len(text) <= REDIRECTION_CHARS
+        and not is_request
+        and THANKS.search(lower) is None
+        and "seems to work" not in lower
+    )
 
 
 def has_insight(text: str) -> bool:
@@ -233,6 +254,10 @@ def _finds(pattern: re.Pattern[str], hints: Sequence[str], text: str) -> bool:
         if hint in lower:
             return pattern.search(lower) is not None
     return not lower.isascii() and _FOREIGN.search(lower) is not None and pattern.search(lower) is not None
+
+
+def has_no_verdict(text: str) -> bool:
+    return NO_VERDICT.search(text.lower()) is not None
 
 
 def tests_failed(output: str) -> bool:

@@ -8,8 +8,6 @@ import apsw
 
 from recollect.store.sqlite import Database
 
-NO_HOUR = -1  # of what has no time at all
-
 
 class ActivityRow(NamedTuple):
     """An hour of a session: its work where `model` is empty, a model's tokens and money elsewhere."""
