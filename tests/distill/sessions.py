@@ -130,13 +130,14 @@ def distilled(
     """All that is distilled from a script, or from some of its steps."""
     steps = script.steps if steps is None else steps
     story = tell(steps)
+    used = sum(response.input_tokens for response in script.spent)
     wanted = {step.event_uid: script.payloads[step.event_uid] for step in story.wanted()}
     times = [step.ts_ms for step in steps if step.ts_ms is not None]
     told: dict[str, Any] = {
         "session_uid": UID,
         "title": "a title",
         "cwd": "/proj",
-        "tokens": {"input_tokens": 1, "output_tokens": 2, "cache_read_tokens": 3, "cache_write_tokens": 4},
+        "tokens": {"input_tokens": used, "output_tokens": 2, "cache_read_tokens": 3, "cache_write_tokens": 4},
         "usd": 1.5,
         "usd_is_estimate": True,
         "started_ms": min(times, default=None),

@@ -120,7 +120,21 @@ def _used(subject: Subject, spent: Sequence[Spent], begun: int) -> list[Activity
         sums[key] = response if known is None else _added(known, response)
     prices = {key: _price(used) for key, used in sums.items()} if len(sums) > 1 else dict.fromkeys(sums, 1.0)
     shares = _shared(subject.usd, prices)
-    return [ActivityRow(*key, *sums[key][2:7], shares.get(key)) for key in sorted(sums)]
+    rows = [ActivityRow(*key, *sums[key][2:7], shares.get(key)) for key in sorted(sums)]
+    for name, count in subject.tokens.items():
+        rows = _limited(rows, name, count)
+    return rows
+
+
+def _limited(rows: list[ActivityRow], name: str, limit: int) -> list[ActivityRow]:
+    """Rows with no more tokens of a sort than the session has: what it holds of its sub-agents' is counted there."""
+    over = sum(getattr(row, name) for row in rows) - limit
+    limited = []
+    for row in rows:
+        taken = max(0, min(over, getattr(row, name)))
+        over -= taken
+        limited.append(row._replace(**{name: getattr(row, name) - taken}) if taken else row)
+    return limited
 
 
 def _added(one: Spent, other: Spent) -> Spent:

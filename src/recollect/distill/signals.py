@@ -141,7 +141,11 @@ def corrections(story: Story) -> Iterator[tuple[Step, str]]:
         if step.kind == schema.HUMAN_INTERVENTION:
             if reason := refusal_reason(step):
                 yield step, reason
-        elif words.corrects(step.summary) or words.says_broken(step.summary) or (is_after_stop and words.redirects(step.summary)):
+        elif (
+            words.corrects(step.summary)
+            or words.says_broken(step.summary)
+            or (is_after_stop and words.redirects(step.summary))
+        ):
             yield step, step.summary
 
 

@@ -103,7 +103,7 @@ class Story:
     def wanted(self) -> list[Step]:
         """Events whose payloads are needed: of all others the summary says enough."""
         chosen = [step for step in self.requests[:1] if step.summary.endswith(ELLIPSIS)] + self.todo_calls
-        chosen += [self.last_answer] if self.last_answer and self.last_answer.summary.endswith(ELLIPSIS) else []
+        chosen += [self.last_answer] if self.last_answer else []  # a summary has lost its lines
         chosen += [run.result for run in self.tests if run.result and _is_doubtful(run)]
         return list({step.event_uid: step for step in chosen}.values())
 

@@ -68,7 +68,43 @@ CANNOT = _any(
 )
 
 DONE_WORDS = frozenset(
-    ["done", "fixed", "complete", "completed", "finished", "implemented", "created", "added", "updated", "removed", "deleted", "renamed", "resolved", "committed", "pushed", "merged", "refactored", "configured", "installed", "enabled", "written", "wrote", "passes", "passed", "passing", "pass", "successful", "successfully", "ready", "erledigt", "behoben", "fertig", "terminé", "hecho", "listo"]
+    [
+        "done",
+        "fixed",
+        "complete",
+        "completed",
+        "finished",
+        "implemented",
+        "created",
+        "added",
+        "updated",
+        "removed",
+        "deleted",
+        "renamed",
+        "resolved",
+        "committed",
+        "pushed",
+        "merged",
+        "refactored",
+        "configured",
+        "installed",
+        "enabled",
+        "written",
+        "wrote",
+        "passes",
+        "passed",
+        "passing",
+        "pass",
+        "successful",
+        "successfully",
+        "ready",
+        "erledigt",
+        "behoben",
+        "fertig",
+        "terminé",
+        "hecho",
+        "listo",
+    ]
 )
 DONE = _any(
     r"✅|готово|исправ|сделан|добавл|созда[нл]|完了|完成|しました|作成|修正|已(?:经)?(?:修|完|添|更|创|删)|완료"
