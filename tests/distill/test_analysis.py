@@ -129,7 +129,6 @@ def test_a_sealed_digest_is_extended_by_what_comes_after(tmp_path: Path, home: H
     first = _talk("s1", 2)
     home.write("a", *first, usage("s1", "u1", input_tokens=1_000_000))
     memory = sweep(tmp_path / "store", home)
-    (session,) = memory.sessions()
     assert memory._store.digests.seal(AGENT, "s1")
     _drop_events(memory, "s1")
     home.append("a", *_talk("s1", 3)[4:])

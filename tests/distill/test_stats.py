@@ -192,13 +192,13 @@ def test_tools_are_counted_as_their_events_are(real: Memory) -> None:
     calls: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     for session in real.sessions():
-        own = [event for event in real.events(session) if event.copy_of is None and event.lane != schema.FILES_LANE]
-        called = {event.call_id: event.tool for event in own if event.kind in schema.KIND_FAMILY[schema.TOOL_CALL]}
-        for event in own:
-            if event.kind in schema.KIND_FAMILY[schema.TOOL_CALL] and event.role == "assistant":
-                calls[event.tool or "unknown"] += 1
-            elif event.kind == schema.ERROR and event.call_id in called and event.role != "user":
-                failures[called[event.call_id] or "unknown"] += 1
+        own = [one for one in real.events(session) if one.copy_of is None and one.lane != schema.FILES_LANE]
+        called = {one.call_id: one.tool for one in own if one.kind in schema.KIND_FAMILY[schema.TOOL_CALL]}
+        for one in own:
+            if one.kind in schema.KIND_FAMILY[schema.TOOL_CALL] and one.role == "assistant":
+                calls[one.tool or "unknown"] += 1
+            elif one.kind == schema.ERROR and one.call_id in called and one.role != "user":
+                failures[called[one.call_id] or "unknown"] += 1
 
     lines = real.stats("tool").lines
 
