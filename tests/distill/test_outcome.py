@@ -164,6 +164,24 @@ def test_a_question_back_leaves_it_open() -> None:
     assert outcome(script) == UNKNOWN
 
 
+def test_a_question_back_amid_an_unfinished_list_means_abandoned() -> None:
+    script = Script()
+    script.user("add it in all three places")
+    script.todos(("one", "pending"), ("two", "pending"))
+    script.answer("There is a configured default. Shall I go on with it?")
+
+    assert outcome(script) == ABANDONED
+
+
+def test_an_offer_after_the_work_does_not_undo_it() -> None:
+    script = Script()
+    script.user("add it")
+    script.edit("calc.py")
+    script.answer("Added. Shall I also write a test?")
+
+    assert outcome(script) == SUCCESS
+
+
 def test_an_answer_that_asks_to_try_again_leaves_it_open() -> None:
     script = Script()
     script.user("it still fails with the same error")

@@ -50,6 +50,7 @@ def test_quoted_marks_hide_nothing(command: str) -> None:
         ("git commit -m \"$(cat <<'EOF' Fix the parser EOF )\"", "Fix the parser"),
         ("git commit --amend --no-edit", ""),
         ("git log --grep commit", None),
+        ("cd /tmp && git init x && cd x && git commit -m init", None),
         ("echo commit", None),
     ],
 )

@@ -94,6 +94,14 @@ def test_tests_that_fail_and_then_pass_are_a_flip() -> None:
     assert signal.evidence == (script.steps[1].uid, script.steps[-1].uid)
 
 
+def test_a_runners_task_for_the_tests_is_a_test_run() -> None:
+    script = Script()
+    script.run("mise run test", "exit 1: FAIL", has_failed=True)
+    script.run("mise run test", "ok")
+
+    assert len(found(script, schema.TEST_FLIP)) == 1
+
+
 def test_tests_that_pass_and_then_fail_are_no_flip() -> None:
     script = Script()
     script.test("3 passed")

@@ -54,7 +54,7 @@ def distil(
     settle(story, payloads)
     todos = todo_list(story.todo_calls, payloads)
     ending = find_ending(story, payloads)
-    outcome = judge(story, ending, session_class)
+    outcome = judge(story, ending, todos, session_class)
     # Above a sub-agent is another agent: what that says is no human's correction.
     corrected = [] if session_class == schema.SUB_AGENT else list(corrections(story))
     signals = find_signals(subject.session_uid, story, corrected, todos, spent)

@@ -4,14 +4,16 @@ Judged from the end backwards: what the last request was, whether it was answere
 tests, commits and the user's own words add to that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from recollect import schema
 from recollect.distill import words
+from recollect.distill.shell import command_of
 from recollect.distill.story import CALLS, Story
 from recollect.distill.texts import payload_text
+from recollect.distill.todos import Todo
 from recollect.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN, Outcome
 from recollect.store.steps import Step
 
@@ -29,17 +31,17 @@ class Ending:
     last: Step | None  # the last event that is more than a note
     asked: str  # the last request's text
     answer: str  # the last answer's text, if it is the last thing that happened
-    has_work: bool  # edits, commands or other calls after the last request
+    has_work: bool  # edits or commands after the last request; reading and searching is none
     is_reported_done: bool
 
 
-def judge(story: Story, ending: Ending, session_class: str) -> Outcome:
+def judge(story: Story, ending: Ending, todos: Sequence[Todo], session_class: str) -> Outcome:
     """The outcome of a session whose story is settled."""
     if session_class in (schema.WARM_UP, schema.PROMPTS_ONLY):
         return Outcome(UNKNOWN, 0.9, (f"nothing to judge in a session of class {session_class}",))
     if ending.last is None or not _has_spoken(story):
         return _without_an_answer(story, ending)
-    return _by_last_event(ending) or _by_answer(story, ending)
+    return _by_last_event(ending) or _by_answer(story, ending, todos)
 
 
 def find_ending(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> Ending:
@@ -52,7 +54,7 @@ def find_ending(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> En
             tail.append(step)
     last = tail[0] if tail else request
     answer = _ends(_text(last, payloads)) if last is not None and last.kind in _SPOKEN else ""
-    has_work = any(step.kind in CALLS for step in tail)
+    has_work = any(step.kind in CALLS and (step.kind == schema.EDIT or command_of(step.summary)) for step in tail)
     return Ending(request, last, _text(request, payloads), answer, has_work, words.says_done(answer))
 
 
@@ -99,13 +101,13 @@ def _by_last_event(ending: Ending) -> Outcome | None:
     return Outcome(ABANDONED, 0.6, ("the log ends in the middle of the work, without an answer",))
 
 
-def _by_answer(story: Story, ending: Ending) -> Outcome:
+def _by_answer(story: Story, ending: Ending, todos: Sequence[Todo]) -> Outcome:
     """The outcome where the agent had the last word."""
     if words.says_thanks(ending.asked):
         return Outcome(SUCCESS, 0.9, ("the user's last words are thanks",))
     if _is_bare_call(ending.answer):
         return Outcome(FAIL, 0.5, ("the last answer is a call written out as text",))
-    for found in (_by_tests(story, ending), _by_words(ending), _by_proof(story, ending)):
+    for found in (_by_tests(story, ending), _by_words(ending), _by_question(ending, todos), _by_proof(story, ending)):
         if found is not None:
             return found
     return _by_default(story, ending)
@@ -146,6 +148,15 @@ def _by_words(ending: Ending) -> Outcome | None:
     return None
 
 
+def _by_question(ending: Ending, todos: Sequence[Todo]) -> Outcome | None:
+    """The agent asked back instead of working, and nobody answered."""
+    if ending.has_work or not ending.answer.rstrip().endswith(("?", "？")):
+        return None
+    if any(todo.is_open for todo in todos):
+        return Outcome(ABANDONED, 0.5, ("the agent's last words are a question, and its to-do list is unfinished",))
+    return Outcome(UNKNOWN, 0.5, ("the agent's last words are a question",))
+
+
 def _by_proof(story: Story, ending: Ending) -> Outcome | None:
     """Tests that passed, a commit, or the agent's own word after work."""
     reasons = []
@@ -164,6 +175,4 @@ def _by_proof(story: Story, ending: Ending) -> Outcome | None:
 def _by_default(story: Story, ending: Ending) -> Outcome:
     if ending.request is None and not story.calls:
         return Outcome(UNKNOWN, 0.6, ("nothing was asked",))
-    if ending.answer.rstrip().endswith(("?", "？")) and not ending.has_work:
-        return Outcome(UNKNOWN, 0.5, ("the agent's last words are a question",))
     return Outcome(SUCCESS, 0.6, ("the last request was answered",))

@@ -91,6 +91,7 @@ _MESSAGE = re.compile(
     r"|'(?P<single>[^']*)'?|\"(?P<double>(?:[^\"\\]|\\.)*)\"?)",
     re.DOTALL,
 )
+_TRIAL = re.compile(r"\bgit\s+init\b|\bmktemp\b|\bcd\s+/tmp\b")
 _SWALLOWS_EXIT = re.compile(r"\|(?!\|)|;|\|\|")
 
 
@@ -168,15 +169,23 @@ def _without_options(name: str, arguments: list[str]) -> list[str]:
     return found
 
 
+def runs_tests(family: str) -> bool:
+    """Whether a family is some runner's task for the tests: `mise run test`, `just test`."""
+    return family.rpartition(" ")[2] in ("test", "tests")
+
+
 def hides_exit(command: str) -> bool:
     """Whether the exit code may be another program's than the one asked about: `pytest | tail`, `pytest; true`."""
     return _SWALLOWS_EXIT.search(_QUOTED.sub("''", command)) is not None
 
 
 def commit_message(command: str) -> str | None:
-    """The first line of the message of a `git commit` in a command; None if there is no commit."""
+    """The first line of the message of a `git commit` in a command; None if there is no commit.
+
+    A commit in a repository that the same command makes, or in a temporary folder, is a trial and none of the session's.
+    """
     made = _COMMIT.search(command)
-    if made is None:
+    if made is None or _TRIAL.search(command) is not None:
         return None
     told = _MESSAGE.search(command, made.end())
     if told is None:

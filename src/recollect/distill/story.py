@@ -169,7 +169,7 @@ class _Teller:
             schema.TOOL_CALL: self._call,
             schema.RETRY: self._retry,
             schema.EDIT: self._edit,
-            schema.TEST_RUN: self._test,
+            schema.TEST_RUN: self._call,
             schema.TOOL_RESULT: self._result,
             schema.ERROR: self._error,
             schema.HUMAN_INTERVENTION: self._intervention,
@@ -235,12 +235,15 @@ class _Teller:
             story.questions.append(step)
 
     def _ran(self, step: Step, command: str) -> None:
-        family = shell.test_family(command) if step.kind == schema.TEST_RUN else shell.family(command)
+        is_test = step.kind == schema.TEST_RUN
+        family = shell.test_family(command) if is_test else shell.family(command)
         self.story.commands[_day(step), family].count += 1
-        if "commit" in command and (message := shell.commit_message(command)) is not None:
+        if is_test or shell.runs_tests(family):
+            self._test(step, family)
+        elif "commit" in command and (message := shell.commit_message(command)) is not None:
             commit = Commit(step, message)
             self.story.commits.append(commit)
-            if step.call_id and step.kind != schema.TEST_RUN:
+            if step.call_id:
                 self._waiting[step.call_id] = commit
 
     def _retry(self, step: Step) -> None:
@@ -258,11 +261,8 @@ class _Teller:
         if step.call_id:
             self._waiting[step.call_id] = edit
 
-    def _test(self, step: Step) -> None:
-        self._call(step)
-        if step.role != "assistant":
-            return
-        run = SuiteRun(step, shell.test_family(shell.command_of(step.summary) or step.summary))
+    def _test(self, step: Step, family: str) -> None:
+        run = SuiteRun(step, family)
         self.story.tests.append(run)
         if step.call_id:
             self._waiting[step.call_id] = run

@@ -121,7 +121,7 @@ NEXT_STEP = _any(
     r"^(?:next(?: steps?| up)?|remaining(?: work| steps?)?|still (?:to do|open|missing)|to ?do|follow-?ups?)\b",
     r"^(?:left to do|not yet done)\b",
     r"\b(?:next step (?:is|would be)|remains? to be|still needs? to|has yet to)\b",
-    r"\b(?:you(?:'ll| will)? (?:still )?need to|you should now)\b",
+    r"\b(?:you(?:'ll| will)? (?:still )?need to)\b",
     r"^(?:следующ|осталось|дальше)|^(?:nächste|als nächstes|noch offen)|^次(?:は|の|に)|^下一步|^接下来",
 )
 
