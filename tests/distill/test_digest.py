@@ -5,7 +5,7 @@ import re
 import msgspec
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect import schema
@@ -156,6 +156,7 @@ def _script(names: list[str], name: str = "s") -> Script:
     return script
 
 
+@settings(deadline=None)
 @given(_EVENTS, _EVENTS)
 def test_a_digest_that_grows_covers_all_and_counts_all(first: list[str], second: list[str]) -> None:
     whole = _script([*first, *second])
@@ -178,6 +179,7 @@ def test_a_digest_that_grows_covers_all_and_counts_all(first: list[str], second:
     assert (grown.started_at, grown.ended_at) == (both.started_at, both.ended_at)
 
 
+@settings(deadline=None)
 @given(_EVENTS)
 def test_a_digest_extended_by_nothing_is_the_same_but_for_order(names: list[str]) -> None:
     script = _script(["user", *names])

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect import schema
@@ -150,6 +150,7 @@ def test_a_user_who_writes_like_us_is_still_one_event() -> None:
     assert len(found.event_uids) == 1
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_only_an_empty_text_has_no_tokens(text: str) -> None:
     assert (estimate_tokens(text) == 0) == (text == "")

@@ -9,8 +9,8 @@ from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import words
 from recollect.distill.outcome import Ending
-from recollect.distill.signals import counted, error_key
-from recollect.distill.story import Story, Use
+from recollect.distill.signals import CUT_OFF, counted, error_key
+from recollect.distill.story import Story, SuiteRun, Use
 from recollect.distill.texts import excerpt, payload_text, sentences, shortened
 from recollect.distill.todos import Todo
 from recollect.schema import Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
@@ -163,17 +163,24 @@ def _commits(story: Story) -> tuple[Quote, ...]:
 
 
 def _tests(story: Story) -> RanTests:
+    begun = sum(not _was_refused(run) for run in story.tests)
     runs = [run for run in story.tests if run.has_passed is not None]
     if not runs or runs[-1].result is None:
-        return RanTests(runs=len(story.tests))
+        return RanTests(runs=begun)
     last = runs[-1]
     told = _quote(last.result or last.call, last.call.summary, note=(last.result or last.call).summary[-LINE_CHARS:])
     return RanTests(
-        runs=len(story.tests),
+        runs=begun,
         failures=sum(run.has_passed is False for run in runs),
         last="passed" if last.has_passed else "failed",
         last_run=told,
     )
+
+
+def _was_refused(run: SuiteRun) -> bool:
+    result = run.result
+    is_stopped = result is not None and result.kind == schema.HUMAN_INTERVENTION
+    return is_stopped or (result is not None and result.is_error and words.is_refused_by_rule(result.summary))
 
 
 def _open_ends(story: Story, findings: Findings) -> OpenEnds:
@@ -234,7 +241,7 @@ def _interventions(story: Story, corrected: Sequence[tuple[Step, str]]) -> tuple
     told = {step.event_uid: _quote(step, text, "correction") for step, text in corrected}
     notes = {"denied": "refused", "interrupted": "interrupted"}
     for step in story.interventions:
-        note = notes.get(step.status or "", "stopped")
+        note = "cut off" if CUT_OFF.match(step.summary) else notes.get(step.status or "", "stopped")
         call = story.calls.get(step.call_id or "")
         told.setdefault(step.event_uid, _quote(step, call.summary if call else None, note))
     ordered = [told[reply.step.event_uid] for reply in story.replies if reply.step.event_uid in told]

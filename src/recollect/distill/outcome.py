@@ -165,7 +165,7 @@ def _by_proof(story: Story, ending: Ending) -> Outcome | None:
         reasons.append(f"the last test run passed: {runs[-1].call.summary[:100]}")
     if any(commit.is_made for commit in story.commits):
         reasons.append("a commit was made")
-    if ending.is_reported_done and (ending.has_work or story.calls):
+    if ending.is_reported_done and ending.has_work:
         reasons.append("the last answer reports it as done")
     if not reasons:
         return None

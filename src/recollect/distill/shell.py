@@ -182,7 +182,7 @@ def hides_exit(command: str) -> bool:
 def commit_message(command: str) -> str | None:
     """The first line of the message of a `git commit` in a command; None if there is no commit.
 
-    A commit in a repository that the same command makes, or in a temporary folder, is a trial and none of the session's.
+    One in a repository that the same command makes, or in a temporary folder, is a trial and none of the session's.
     """
     made = _COMMIT.search(command)
     if made is None or _TRIAL.search(command) is not None:

@@ -26,7 +26,7 @@ MOST_EVIDENCE = 10
 _DETAIL_CHARS = 160
 
 _VARIABLE = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{7,40}\b|\d+(?:\.\d+)?|(?:/[\w.@+-]+){2,}", re.IGNORECASE)
-_CUT_OFF = re.compile(r"^(?:aborted|exit -1|interrupted)", re.IGNORECASE)
+CUT_OFF = re.compile(r"^(?:aborted|exit -1|interrupted)", re.IGNORECASE)
 
 
 def find_signals(
@@ -157,7 +157,7 @@ def refusal_reason(step: Step) -> str | None:
 
 def _denials(story: Story) -> Iterator[_Told]:
     """Calls that the user or a rule refused; a call that was cut off while running was allowed."""
-    refused = [step for step in story.interventions if step.status == "denied" and not _CUT_OFF.match(step.summary)]
+    refused = [step for step in story.interventions if step.status == "denied" and not CUT_OFF.match(step.summary)]
     refused = [step for step in refused if not _asks_back(story.calls.get(step.call_id or ""))]
     refused += [step for step in story.errors if step.call_id and words.is_refused_by_rule(step.summary)]
     by_call: dict[str, list[Step]] = defaultdict(list)

@@ -229,6 +229,8 @@ class _Teller:
         command = shell.command_of(step.summary)
         if command is not None:
             self._ran(step, command)
+        elif step.is_abandoned:
+            return
         elif _keeps_todos(tool):
             story.todo_calls.append(step)
         elif step.summary.startswith("asked: "):
@@ -311,7 +313,8 @@ class _Teller:
             waiting.result = step
 
     def _decision(self, step: Step) -> None:
-        self.story.decisions.append(step)
+        if not step.is_abandoned:
+            self.story.decisions.append(step)
 
     def _lifecycle(self, step: Step) -> None:
         if step.summary.startswith("/") and not step.is_abandoned:

@@ -97,7 +97,6 @@ DONE_WORDS = frozenset(
         "pass",
         "successful",
         "successfully",
-        "ready",
         "erledigt",
         "behoben",
         "fertig",
@@ -109,7 +108,7 @@ DONE_WORDS = frozenset(
 DONE = _any(
     r"✅|готово|исправ|сделан|добавл|созда[нл]|完了|完成|しました|作成|修正|已(?:经)?(?:修|完|添|更|创|删)|완료"
 )
-_WORD = re.compile(r"[a-z]+")
+_WORD = re.compile(r"[^\W\d_]+")
 
 # The agent leaves it to the user to see whether it worked.
 HEDGE = _any(
