@@ -12,7 +12,7 @@ from recollect.distill.exchanges import Exchange, cut
 from recollect.distill.rules import ExchangeRules
 from recollect.distill.story import tell
 from recollect.errors import NotFound
-from recollect.schema import WARM_UP, Covers, Digest, Session
+from recollect.schema import Covers, Digest, Session
 from recollect.store import Store
 from recollect.store.digests import DigestRow, Pending
 
@@ -91,8 +91,10 @@ class _Work:
         if not steps:
             return None
         story = tell(steps)
-        payloads = self._store.steps.payloads(session.agent, session.native_session_id, story.wanted())
         is_root = session.parent_session_uid is None
+        is_tiny = not is_root and session.sealed is None and sum(step.payload_bytes for step in steps) < TINY_BYTES
+        wanted = [] if is_tiny else story.wanted()  # for a line the summaries are enough
+        payloads = self._store.steps.payloads(session.agent, session.native_session_id, wanted)
         distilled = distil(
             _subject(session),
             session.session_class,
@@ -104,12 +106,11 @@ class _Work:
         )
         if session.sealed is not None:
             distilled = merge(parse_digest(session.sealed.encode()), distilled)
-        if not is_root and session.session_class != WARM_UP:
+        if distilled.line:
             self._lines.setdefault(session.root_session_uid, {})[session.session_uid] = (
                 session.started_ms or 0,
                 distilled.line,
             )
-        is_tiny = not is_root and session.sealed is None and sum(step.payload_bytes for step in steps) < TINY_BYTES
         return _row(session, distilled, has_digest=not is_tiny)
 
     def _count(self, session: Pending, stream: int) -> int:

@@ -29,7 +29,7 @@ class Distilled:
 
     digest: Digest
     signals: tuple[Signal, ...]
-    line: str  # the whole digest in a line, for the root of a sub-agent
+    line: str  # a sub-agent's digest in a line, for its root's; empty for any other session
     activity: tuple[ActivityRow, ...]
     tools: tuple[UseRow, ...]
     commands: tuple[UseRow, ...]
@@ -63,7 +63,7 @@ def distil(
     return Distilled(
         digest=digest,
         signals=tuple(signals),
-        line=one_line_of(digest),
+        line=_line(digest) if session_class == schema.SUB_AGENT else "",
         activity=_activity(subject, story, spent),
         tools=_uses(story.tools) if story.has_own else (),
         commands=_uses(story.commands) if story.has_own else (),
@@ -78,7 +78,7 @@ def _models(spent: Sequence[Spent]) -> list[str]:
     return sorted(counts, key=lambda model: (-counts[model], model))
 
 
-def one_line_of(digest: Digest) -> str:
+def _line(digest: Digest) -> str:
     """What a sub-agent was for and how it went."""
     asked = digest.requests[0].text if digest.requests else digest.title or "no request"
     answer = f" → {digest.final_answer.text}" if digest.final_answer else ""
@@ -182,4 +182,4 @@ def merge(old: Digest, distilled: Distilled) -> Distilled:
     from recollect.distill.digest import extend
 
     digest = extend(old, distilled.digest)
-    return replace(distilled, digest=digest, line=one_line_of(digest))
+    return replace(distilled, digest=digest, line=_line(digest) if distilled.line else "")

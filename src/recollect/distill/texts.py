@@ -12,6 +12,11 @@ _CONTROL = re.compile(
     "|[\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e0fff]",
     re.DOTALL,
 )
+# Any character that makes a text unclean: to look for one of them is far quicker than the pattern above.
+_UNCLEAN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
+    "\U000e0000-\U000e0fff]"
+)
 _LINE_ENDS = str.maketrans(dict.fromkeys("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", "\n"))
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 ELLIPSIS = "…"
@@ -19,7 +24,7 @@ ELLIPSIS = "…"
 
 def clean(text: str) -> str:
     """Text without anything a terminal or a page would act on; line ends stay."""
-    if text.isascii() and text.isprintable():
+    if _UNCLEAN.search(text) is None:
         return text
     return _CONTROL.sub("", text.replace("\r\n", "\n").translate(_LINE_ENDS))
 

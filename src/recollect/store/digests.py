@@ -9,7 +9,7 @@ import orjson
 
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import StoreDamaged
-from recollect.schema import WARM_UP, Signal
+from recollect.schema import Signal
 from recollect.store.sqlite import Database
 from recollect.store.tallies import ActivityRow, UseRow, put_tallies, seal_tallies
 
@@ -134,8 +134,8 @@ class Digests:
         rows = self._database.rows(
             "SELECT s.session_uid, coalesce(s.started_ms, 0), d.line FROM sessions s"
             " JOIN digests d USING (agent, native_session_id)"
-            " WHERE s.root_session_uid = ? AND s.parent_session_uid IS NOT NULL AND s.session_class <> ?",
-            (root_session_uid, WARM_UP),
+            " WHERE s.root_session_uid = ? AND d.line <> ''",
+            (root_session_uid,),
         )
         return {uid: (started_ms, line) for uid, started_ms, line in rows}
 
