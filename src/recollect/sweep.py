@@ -11,7 +11,6 @@ import orjson
 from recollect.account import account_for
 from recollect.config import Settings
 from recollect.discovery import Found, find_changes
-from recollect.distill.analysis import analyze
 from recollect.lineage import mark_copies
 from recollect.readers import Failure, Finished, Reading, read_tasks
 from recollect.repos import Checkouts, domain_of
@@ -47,6 +46,8 @@ class SweepReport:
 
 def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool = False) -> SweepReport:
     """Bring the store up to date with the agents' files. Raises Busy if another sweep is running."""
+    from recollect.distill.analysis import analyze  # its patterns take time to compile, and only a sweep needs them
+
     begun = time.monotonic()
     with sweep_lock(store.folder):
         before = store.sessions.count()
@@ -101,8 +102,7 @@ def _count(store: Store, report: SweepReport, reading: Reading) -> int:
 
 def _grouped(readings: Iterable[Reading]) -> Iterator[list[Reading]]:
     """Small sources share a transaction; none holds the write lock for long."""
-    group: list[Reading] = []
-    events = size = 0
+    group, events, size = list[Reading](), 0, 0
     for reading in readings:
         group.append(reading)
         if isinstance(reading, Batch):
