@@ -50,12 +50,25 @@ def _words(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", " ", name).lower()
 
 
+_CORE = (schema.Session, schema.Cost, schema.SessionSource, schema.Event, schema.Problem)
+_DISTILLED = (
+    schema.Digest,
+    schema.Covers,
+    schema.Outcome,
+    schema.Quote,
+    schema.Tally,
+    schema.RanTests,
+    schema.OpenEnds,
+    schema.Signal,
+)
+
+
 def records() -> str:
     return "\n".join(_records())
 
 
 def _records() -> Iterator[str]:
-    for record in (schema.Session, schema.Cost, schema.SessionSource, schema.Event, schema.Problem):
+    for record in (*_CORE, *_DISTILLED):
         yield f"### {record.__name__}\n"
         yield f"{inspect.getdoc(record)}\n"
         names = (f"`{'class' if item.name == 'session_class' else item.name}`" for item in dataclasses.fields(record))

@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "recollect.memory": (
         "AgentTotals",
+        "DistilledTotals",
         "Memory",
         "SourceTotals",
         "Status",
@@ -27,20 +28,34 @@ _HOMES = {
         "repair",
         "restore",
     ),
+    "recollect.distill.exchanges": ("Exchange",),
+    "recollect.stats": ("StatLine", "Stats"),
     "recollect.doctor": ("Finding",),
     "recollect.errors": ("RecollectError",),
     "recollect.forget": ("ForgetPlan", "ForgottenSession", "UnreachableCopy"),
-    "recollect.schema": ("Cost", "Event", "Problem", "Session", "SessionSource", "as_json"),
+    "recollect.schema": (
+        "Cost",
+        "Digest",
+        "Event",
+        "Outcome",
+        "Problem",
+        "Session",
+        "SessionSource",
+        "Signal",
+        "as_json",
+    ),
     "recollect.sweep": ("SweepReport",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
+    from recollect.distill.exchanges import Exchange
     from recollect.doctor import Finding
     from recollect.errors import RecollectError
     from recollect.forget import ForgetPlan, ForgottenSession, UnreachableCopy
     from recollect.memory import (
         AgentTotals,
+        DistilledTotals,
         Memory,
         SourceTotals,
         Status,
@@ -50,22 +65,30 @@ if TYPE_CHECKING:
         repair,
         restore,
     )
-    from recollect.schema import Cost, Event, Problem, Session, SessionSource, as_json
+    from recollect.schema import Cost, Digest, Event, Outcome, Problem, Session, SessionSource, Signal, as_json
+    from recollect.stats import StatLine, Stats
     from recollect.sweep import SweepReport
 
 __all__ = [
     "AgentTotals",
     "Cost",
+    "Digest",
+    "DistilledTotals",
     "Event",
+    "Exchange",
     "Finding",
     "ForgetPlan",
     "ForgottenSession",
     "Memory",
+    "Outcome",
     "Problem",
     "RecollectError",
     "Session",
     "SessionSource",
+    "Signal",
     "SourceTotals",
+    "StatLine",
+    "Stats",
     "Status",
     "SweepReport",
     "TranscriptItem",

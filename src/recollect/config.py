@@ -8,17 +8,18 @@ import re
 import socket
 import tomllib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from recollect import failpoints
 from recollect.account import AccountRules
 from recollect.adapters import adapters, get_adapter
+from recollect.distill.rules import ExchangeRules
 from recollect.errors import BadConfig, NotFound, UsageError
 from recollect.redact.userrules import AllowList, RedactionRules, UserRule
 
-_SECTIONS = ("agents", "capture", "domains", "redact", "tasks")
+_SECTIONS = ("agents", "capture", "domains", "exchanges", "redact", "tasks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Settings:
     rules: AccountRules = field(default_factory=AccountRules)
     redaction: RedactionRules = field(default_factory=RedactionRules)
     exclude: tuple[str, ...] = ()  # patterns of folders and repositories whose sessions are not stored
+    exchanges: ExchangeRules = field(default_factory=ExchangeRules)
 
 
 def load_settings(
@@ -55,6 +57,7 @@ def load_settings(
         rules=_rules(config.get("tasks", {}), config_path),
         exclude=_exclude(config.get("capture", {}), config_path),
         redaction=_redaction(config.get("redact", {}), config_path),
+        exchanges=_exchange_rules(config.get("exchanges", {}), config_path),
     )
 
 
@@ -187,3 +190,15 @@ def _redaction(redact: Any, path: Path) -> RedactionRules:
     allow = tuple(_texts(section.get("allow", []), "redact.allow", path))
     AllowList(allow)
     return RedactionRules(rules, allow)
+
+
+def _exchange_rules(exchanges: Any, path: Path) -> ExchangeRules:
+    known = {item.name: item.default for item in fields(ExchangeRules)}
+    told = _only(exchanges, known, "exchanges", path)
+    for name, value in told.items():
+        if type(value) is not type(known[name]):
+            wanted = "true or false" if isinstance(known[name], bool) else f"a number, as {known[name]}"
+            raise BadConfig(f"Wrong kind of value in {path}: exchanges.{name}", f"write {wanted}")
+        if type(value) is int and value < 1:
+            raise BadConfig(f"Too small in {path}: exchanges.{name}", "write 1 or more")
+    return ExchangeRules(**told)

@@ -24,12 +24,16 @@ from recollect.sweep import Progress, SweepReport, sweep
 
 if TYPE_CHECKING:
     from recollect.backup import BackupReport, RestoreReport
+    from recollect.distill.exchanges import Exchange
     from recollect.exports import ExportReport
     from recollect.imports import ImportReport
     from recollect.redact.redactor import Redactor
     from recollect.repair import RepairReport
     from recollect.rescan import RescanReport
+    from recollect.schema import Digest, Signal
+    from recollect.stats import Stats
 
+_BYTES_OF_TOKEN = 4
 _EVENT_COLUMNS = (
     "event_uid",
     "seq",
@@ -88,6 +92,21 @@ class SourceTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class DistilledTotals:
+    """Sessions distilled, the size of their digests, and estimates of their tokens.
+
+    `log_tokens` are those of the agents' files, `raw_tokens` of what was said, called and returned in them,
+    `kept_tokens` of what `exchanges` leaves of that.
+    """
+
+    sessions: int
+    bytes: int
+    log_tokens: int
+    raw_tokens: int
+    kept_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """What the store holds. `alarms` say, in words, which of its databases has less than it had."""
 
@@ -98,6 +117,7 @@ class Status:
     sources: SourceTotals
     size_bytes: dict[str, int]
     alarms: list[str]
+    distilled: DistilledTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +197,23 @@ class Memory:
 
     def status(self) -> Status:
         agents = [AgentTotals(**agent) for agent in self._store.sessions.totals()]
+        saved = self._store.digests.saved()
+        sources = SourceTotals(**self._store.sources.counts())
         return Status(
             folder=str(self._store.folder),
             agents=agents,
             sessions=sum(agent.sessions for agent in agents),
             events=sum(agent.events for agent in agents),
-            sources=SourceTotals(**self._store.sources.counts()),
+            sources=sources,
             size_bytes=self._store.size_bytes(),
             alarms=self._store.alarms(),
+            distilled=DistilledTotals(
+                sessions=saved.sessions,
+                bytes=self._store.digests.size_bytes(),
+                log_tokens=sources.source_bytes // _BYTES_OF_TOKEN,
+                raw_tokens=saved.raw_tokens,
+                kept_tokens=saved.kept_tokens,
+            ),
         )
 
     def sessions(
@@ -311,6 +340,40 @@ class Memory:
         `keep_forks` leaves sessions that share their text as they are; without it such a plan raises NeedsAnswer.
         """
         return apply(self._store, self.settings, planned, keep_forks=keep_forks)
+
+    def digest(self, session: Session) -> "Digest":
+        """The lasting account of a session. Raises NotFound before a sweep made it, and for a tiny sub-agent."""
+        from recollect.distill.analysis import find_digest
+
+        return find_digest(self._store, session)
+
+    def exchanges(self, session: Session) -> "list[Exchange]":
+        """A session cut into requests with what followed, filtered by the settings of `[exchanges]`."""
+        from recollect.distill.analysis import find_exchanges
+
+        return find_exchanges(self._store, session, self.settings.exchanges)
+
+    def signals(
+        self, session: Session | None = None, *, signal: str | None = None, since_ms: int | None = None
+    ) -> "list[Signal]":
+        """What is worth noticing in one session or in all, oldest first."""
+        key = None if session is None else (session.agent, session.native_session_id)
+        return self._store.digests.signals(key, signal, since_ms)
+
+    def stats(
+        self,
+        by: str = "month",
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        agent: str | None = None,
+        repo: str | None = None,
+    ) -> "Stats":
+        """Sums by day, week, month, repo, model, agent, tool or command; nothing is counted twice."""
+        from recollect.stats import make_stats
+        from recollect.store.tallies import Span
+
+        return make_stats(self._store, by, Span(since_ms, until_ms, agent, repo))
 
     def problems(self) -> list[Problem]:
         """Lines and files that could not be read, with what is wrong."""

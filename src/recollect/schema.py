@@ -196,6 +196,139 @@ class Event:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
+RETRY_LOOP = "retry_loop"
+REPEATED_ERROR = "repeated_error"
+TEST_FLIP = "test_flip"
+EDIT_CHURN = "edit_churn"
+HUMAN_CORRECTION = "human_correction"
+PERMISSION_DENIED = "permission_denied"
+CONTEXT_COMPACTED = "context_compacted"
+COST_SPIKE = "cost_spike"
+LONG_IDLE = "long_idle"
+ABANDONED_TODO = "abandoned_todo"
+SIGNALS = (
+    RETRY_LOOP,
+    REPEATED_ERROR,
+    TEST_FLIP,
+    EDIT_CHURN,
+    HUMAN_CORRECTION,
+    PERMISSION_DENIED,
+    CONTEXT_COMPACTED,
+    COST_SPIKE,
+    LONG_IDLE,
+    ABANDONED_TODO,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Something in a session worth noticing. `evidence` are the events that show it, in reading order."""
+
+    session_uid: str
+    signal: str
+    ts: str | None
+    detail: str
+    count: int
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a session ended, how sure that is (0 to 1), and why it is thought so."""
+
+    outcome: str
+    confidence: float
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Words from a session, shortened, and the event they are from; `note` says what they are."""
+
+    text: str
+    event_uid: str
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How often something was used or happened, and how often of that it failed."""
+
+    name: str
+    count: int
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Covers:
+    """How far a digest reaches: events counted, copies included, the last of them, and who made it."""
+
+    event_count: int
+    last_event_uid: str | None
+    distiller: int
+
+
+@dataclass(frozen=True, slots=True)
+class RanTests:
+    """Test runs of a session, and how the last one ended: `passed`, `failed` or None."""
+
+    runs: int = 0
+    failures: int = 0
+    last: str | None = None
+    last_run: Quote | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenEnds:
+    """What a session left unfinished, as far as it tells."""
+
+    todos: tuple[Quote, ...] = ()
+    questions: tuple[Quote, ...] = ()
+    next_steps: tuple[Quote, ...] = ()
+    failing_tests: Quote | None = None
+    interruption: Quote | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """The lasting account of a session, made without a model. Lists are cut; the counts beside them are not.
+
+    Everything quoted carries the `event_uid` it is from. Copies and sub-agents' work are counted in their own sessions.
+    """
+
+    session_uid: str
+    covers: Covers
+    title: str | None
+    outcome: Outcome
+    requests: tuple[Quote, ...]
+    request_count: int
+    final_answer: Quote | None
+    files: tuple[Tally, ...]
+    file_count: int
+    commands: tuple[Tally, ...]
+    commits: tuple[Quote, ...]
+    commit_count: int
+    tests: RanTests
+    open: OpenEnds
+    tools: tuple[Tally, ...]
+    errors: tuple[Quote, ...]
+    error_count: int
+    retries: int
+    interventions: tuple[Quote, ...]
+    intervention_count: int
+    decisions: tuple[Quote, ...]
+    snippets: tuple[Quote, ...]
+    sub_agents: tuple[str, ...]
+    models: tuple[str, ...]
+    tokens: Mapping[str, int]
+    usd: float | None
+    usd_is_estimate: bool
+    started_at: str | None
+    ended_at: str | None
+    active_s: int
+    signals: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A line or file that could not be read, kept so that nothing vanishes silently."""
@@ -209,7 +342,7 @@ class Problem:
     found_at: str
 
 
-def as_json(record: Session | Event | Problem) -> dict[str, Any]:
+def as_json(record: Session | Event | Problem | Signal | Digest) -> dict[str, Any]:
     """A record as every door prints it: the documented names, nested cost, None for what is absent."""
     found = asdict(record)
     if "session_class" in found:

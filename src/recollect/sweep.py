@@ -1,4 +1,4 @@
-"""discover -> ingest -> lineage -> account. One page, for ever."""
+"""discover -> ingest -> lineage -> account -> distil. One page, for ever."""
 
 import time
 from collections import Counter
@@ -50,6 +50,8 @@ class SweepReport:
 
 def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool = False) -> SweepReport:
     """Bring the store up to date with the agents' files. Raises Busy if another sweep is running."""
+    from recollect.distill.analysis import analyze  # its patterns take time to compile, and only a sweep needs them
+
     begun = time.monotonic()
     with sweep_lock(store.folder):
         finish_forgetting(store)
@@ -64,9 +66,9 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
         _ingest(store, settings, protection, found, report, progress)
         finish_forgetting(store)  # a log may tell only late that it is a sub-agent of what was forgotten
         account_for_changes(store, settings, report, progress)
+        analyze(store, partial(progress, "distilling"))
         store.checkpoint()
-    report.sessions = store.sessions.count()
-    report.sessions_new = report.sessions - before
+    report.sessions, report.sessions_new = (now := store.sessions.count()), now - before
     report.seconds = round(time.monotonic() - begun, 3)
     return report
 
@@ -113,8 +115,7 @@ def _count(store: Store, report: SweepReport, reading: Reading) -> int:
 
 def _grouped(readings: Iterable[Reading]) -> Iterator[list[Reading]]:
     """Small sources share a transaction; none holds the write lock for long."""
-    group: list[Reading] = []
-    events = size = 0
+    group, events, size = list[Reading](), 0, 0
     for reading in readings:
         group.append(reading)
         if isinstance(reading, Batch):

@@ -10,6 +10,7 @@ import click
 
 from recollect import __version__
 from recollect.cli import care
+from recollect.cli.distilling import COMMANDS as DISTILLING
 from recollect.cli.forgetting import forget
 from recollect.cli.output import json_option, print_json, reports_errors, root_option, usage_errors_as_json
 from recollect.cli.redacting import redact
@@ -18,7 +19,7 @@ from recollect.schema import OUTCOMES, SESSION_CLASSES, Session
 from recollect.schema import as_json as to_json
 
 if TYPE_CHECKING:
-    from recollect.memory import Memory, SourceTotals
+    from recollect.memory import DistilledTotals, Memory, SourceTotals
 
 SHOWN_SESSIONS = 20
 SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
@@ -142,9 +143,19 @@ def status(as_json: bool) -> None:
         click.echo("No sessions yet: `recollect doctor` says where they are looked for")
     held, read = size(found.size_bytes["total"]), size(found.sources.source_bytes)
     click.echo(f"{'store':<8} {held} for {read} of logs: {found.folder}")
+    _print_distilled(found.distilled)
     _print_source_notes(found.sources)
     for alarm in found.alarms:
         click.echo(f"{click.style('alarm', fg='red'):<8} {one_line(alarm)}: `recollect doctor --repair`")
+
+
+def _print_distilled(found: "DistilledTotals") -> None:
+    if not found.log_tokens or not found.raw_tokens:
+        return
+    click.echo(f"{'digests':<8} {size(found.bytes)} of {plural(found.sessions, 'session')}")
+    of_logs, of_said = 1 - found.kept_tokens / found.log_tokens, 1 - found.kept_tokens / found.raw_tokens
+    tokens = f"{number(found.kept_tokens)} of about {number(found.log_tokens)} tokens"
+    click.echo(f"{'filtered':<8} {tokens}: {of_logs:.0%} less than the logs, {of_said:.0%} less than their content")
 
 
 def _print_source_notes(sources: "SourceTotals") -> None:
@@ -243,6 +254,10 @@ def show(session: str, kind: str | None, tail: int | None, raw: bool, as_json: b
         else:
             for line in transcript_lines(found, items, "No events of that kind" if kind else "No events"):
                 click.echo(line)
+
+
+for _command in DISTILLING:
+    main.add_command(_command)
 
 
 def _item_json(item: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from types import TracebackType
 from recollect.errors import NotFound, StoreDamaged, StoreUnwritable
 from recollect.store import ballast, history, migrations
 from recollect.store.copies import Copies
+from recollect.store.digests import Digests
 from recollect.store.events import Events
 from recollect.store.exclusions import Exclusions
 from recollect.store.holdings import Holdings
@@ -25,7 +26,9 @@ from recollect.store.salvage import take_over_rows
 from recollect.store.sessions import Sessions
 from recollect.store.sources import Sources
 from recollect.store.sqlite import Database, is_full
+from recollect.store.steps import Steps
 from recollect.store.streams import Streams
+from recollect.store.tallies import Tallies
 from recollect.store.tombstones import TombstoneTable
 
 CACHE_NAME = "cache.db"
@@ -44,12 +47,15 @@ class Store:
         self.events = Events(self._cache, folder)
         self.sources = Sources(self._cache)
         self.streams = Streams(self._cache)
+        self.steps = Steps(self._cache, self.events)
         self.sessions = Sessions(self._memory)
         self.ledger = Ledger(folder, read_only=read_only)
         self.tombstones = TombstoneTable(self._memory, self.ledger)
         self.exclusions = Exclusions(self._cache, self._memory)
         self.remains = Remains(self._cache, self._memory, folder)
         self.copies = Copies(self._memory, self.ledger)
+        self.digests = Digests(self._memory)
+        self.tallies = Tallies(self._memory)
         self.rewrites = Rewrites(self._cache, self._memory, folder)
         if not read_only and self._memory.is_new:
             self.restore_records()

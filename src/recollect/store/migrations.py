@@ -272,6 +272,73 @@ _COPIES = (
     ) WITHOUT ROWID""",
 )
 
+_MEMORY_DISTILLED = (
+    # `sealed` is the digest as it was when raw was last dropped: held events extend it. `checked_by` is the
+    # distiller that looked last, `digest` NULL where a line in the root's digest is all there is to tell.
+    """CREATE TABLE digests (
+        id INTEGER PRIMARY KEY,
+        agent TEXT NOT NULL,
+        native_session_id TEXT NOT NULL,
+        ingested_ms INTEGER,
+        checked_by INTEGER NOT NULL,
+        event_count INTEGER NOT NULL,
+        last_event_uid TEXT,
+        outcome TEXT NOT NULL,
+        confidence REAL NOT NULL,
+        line TEXT NOT NULL,
+        raw_tokens INTEGER NOT NULL,
+        kept_tokens INTEGER NOT NULL,
+        digest TEXT,
+        digest_hash BLOB,
+        sealed TEXT,
+        made_ms INTEGER NOT NULL,
+        UNIQUE (agent, native_session_id)
+    )""",
+    "CREATE VIRTUAL TABLE digest_text USING fts5(text, tokenize = 'unicode61 remove_diacritics 2')",
+    "INSERT INTO digest_text (digest_text, rank) VALUES ('secure-delete', 1)",
+    """CREATE TABLE signals (
+        id INTEGER PRIMARY KEY,
+        digest INTEGER NOT NULL,
+        is_sealed INTEGER NOT NULL,
+        signal TEXT NOT NULL,
+        ts_ms INTEGER,
+        detail TEXT NOT NULL,
+        count INTEGER NOT NULL,
+        evidence TEXT NOT NULL
+    )""",
+    "CREATE INDEX signals_by_digest ON signals (digest)",
+    "CREATE INDEX signals_by_time ON signals (signal, ts_ms)",
+    # A session's work and tokens by hour and model, so that days can be told in any time zone.
+    """CREATE TABLE activity (
+        digest INTEGER NOT NULL,
+        is_sealed INTEGER NOT NULL,
+        hour INTEGER NOT NULL,
+        model TEXT NOT NULL,
+        input_tokens INTEGER NOT NULL,
+        output_tokens INTEGER NOT NULL,
+        cache_read_tokens INTEGER NOT NULL,
+        cache_write_tokens INTEGER NOT NULL,
+        reasoning_tokens INTEGER NOT NULL,
+        usd REAL,
+        active_ms INTEGER NOT NULL,
+        turns INTEGER NOT NULL,
+        PRIMARY KEY (digest, is_sealed, hour, model)
+    ) WITHOUT ROWID""",
+    *(
+        f"""CREATE TABLE {table} (
+        digest INTEGER NOT NULL,
+        is_sealed INTEGER NOT NULL,
+        day INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        uses INTEGER NOT NULL,
+        failures INTEGER NOT NULL,
+        refusals INTEGER NOT NULL,
+        PRIMARY KEY (digest, is_sealed, day, name)
+    ) WITHOUT ROWID"""
+        for table in ("tool_use", "command_use")
+    ),
+)
+
 
 def _run(connection: apsw.Connection, statements: tuple[str, ...]) -> None:
     for statement in statements:
@@ -306,5 +373,9 @@ def m004_memory(connection: apsw.Connection) -> None:
     _run(connection, _HISTORY + _COPIES)
 
 
+def m005_memory(connection: apsw.Connection) -> None:
+    _run(connection, _MEMORY_DISTILLED)
+
+
 CACHE = (m001_cache, m002_cache, m003_cache)
-MEMORY = (m001_memory, m002_memory, m003_memory, m004_memory)
+MEMORY = (m001_memory, m002_memory, m003_memory, m004_memory, m005_memory)

@@ -8,6 +8,7 @@ import orjson
 
 from recollect.clock import rfc3339
 from recollect.schema import Cost, Session, SessionSource
+from recollect.store.digests import drop_digests
 from recollect.store.sqlite import Database
 
 
@@ -212,6 +213,7 @@ class Sessions:
         """Delete the rows of sessions (agent, native id) that turned out to be none."""
         if sessions:
             with self._database.transaction() as connection:
+                drop_digests(connection, sessions)
                 for table in ("sessions", "session_sources"):
                     connection.executemany(f"DELETE FROM {table} WHERE agent = ? AND native_session_id = ?", sessions)
 

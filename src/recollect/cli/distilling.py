@@ -1,0 +1,223 @@
+"""The commands that show what outlives raw: digest, exchanges, signals, stats."""
+
+import sys
+from dataclasses import asdict, fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recollect.cli.output import json_option, print_json, reports_errors
+from recollect.cli.words import duration, fitted, local_time, money, number, one_line, padded, parse_moment, printable
+from recollect.cli.words import width as columns_of
+from recollect.errors import UsageError
+from recollect.schema import SIGNALS
+from recollect.schema import as_json as to_json
+
+if TYPE_CHECKING:
+    from recollect.stats import StatLine, Stats
+
+_SHADES = " ░▒▓█"
+_NAME_COLUMNS = 40
+_SHOWN_LINES = 30
+_BREAKDOWNS = ("day", "week", "month", "repo", "model", "agent", "tool", "command")
+
+
+@click.command()
+@click.argument("session")
+@json_option
+@reports_errors
+def digest(session: str, as_json: bool) -> None:
+    """Show what a session was about: asked, done, decided, left open.
+
+    SESSION is an id, the beginning or end of one (6 characters or more), or a title. The output is Markdown.
+
+    \b
+    recollect digest 3f2a91c4
+    """
+    from recollect.memory import open_memory
+
+    with open_memory(create=False) as memory:
+        found = memory.digest(memory.session(session))
+        if as_json:
+            print_json(to_json(found))
+            return
+    from recollect.distill.markdown import render
+
+    click.echo(printable(render(found)), nl=False)
+
+
+@click.command()
+@click.argument("session")
+@json_option
+@reports_errors
+def exchanges(session: str, as_json: bool) -> None:
+    """Print a session cut into its requests, each with what followed, without the bulk.
+
+    What was said is there in full; a call is its name and arguments with one line of what came back.
+    """
+    from recollect.memory import open_memory
+
+    with open_memory(create=False) as memory:
+        found = memory.exchanges(memory.session(session))
+    if as_json:
+        print_json([asdict(exchange) for exchange in found])
+        return
+    for exchange in found:
+        part = f" part {exchange.part} of {exchange.parts}" if exchange.parts > 1 else ""
+        marks = " copy" * exchange.is_copy + " rewound" * exchange.is_abandoned
+        head = f"── {exchange.number}{part}{marks} · {number(exchange.tokens)} of {number(exchange.raw_tokens)} tokens"
+        click.echo(click.style(head, fg="bright_black"))
+        click.echo(printable(exchange.body))
+    if not found:
+        click.echo("No exchanges: nothing was asked or said")
+
+
+@click.command()
+@click.argument("session", required=False)
+@click.option("--signal", type=click.Choice(SIGNALS), help="Only signals of this sort.")
+@click.option("--since", metavar="WHEN", help="Since: 2026-11-01, 7d, 2h, today, yesterday.")
+@json_option
+@reports_errors
+def signals(session: str | None, signal: str | None, since: str | None, as_json: bool) -> None:
+    """List what is worth noticing in one session or in all: loops, repeated errors, corrections …"""
+    from recollect.memory import open_memory
+
+    with open_memory(create=False) as memory:
+        chosen = memory.session(session) if session else None
+        found = memory.signals(chosen, signal=signal, since_ms=_moment_ms(since))
+    if as_json:
+        print_json([to_json(one) for one in found])
+        return
+    for one in found:
+        name = click.style(f"{one.signal:<18}", fg="yellow")
+        place = "" if session else f"{fitted(one_line(one.session_uid), 28)}  "
+        click.echo(f"{local_time(one.ts)}  {name} {place}{one_line(one.detail)} ({number(one.count)})")
+    if not found:
+        click.echo("No signals")
+
+
+@click.command()
+@click.option("--by", type=click.Choice(_BREAKDOWNS), default="month", show_default=True, help="Break down by this.")
+@click.option("--since", metavar="WHEN", help="Only what happened since: 2026-11-01, 7d, 2h, today, yesterday.")
+@click.option("--until", metavar="WHEN", help="Only what happened before.")
+@click.option("--agent", metavar="NAME", help="Only this agent's sessions.")
+@click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
+@click.option("--limit", metavar="N", type=click.IntRange(1), help=f"At most this many lines (default {_SHOWN_LINES}).")
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, all lines.")
+@json_option
+@reports_errors
+def stats(
+    by: str, since: str | None, until: str | None, limit: int | None, as_csv: bool, as_json: bool, **wanted: Any
+) -> None:
+    """Tokens, money, time and failures, by day, repo, model, tool or command.
+
+    Copies, forks and sub-agents are counted once. Prices with ~ are estimates.
+
+    \b
+    recollect stats --by repo --since 30d
+    recollect stats --by command            which commands fail most
+    """
+    from recollect.memory import open_memory
+
+    with open_memory(create=False) as memory:
+        found = memory.stats(by, since_ms=_moment_ms(since), until_ms=_moment_ms(until), **wanted)
+    if as_json:
+        print_json(asdict(found))
+    elif as_csv:
+        _print_csv(found)
+    else:
+        _print_stats(found, limit or _SHOWN_LINES)
+
+
+def _moment_ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return round(parse_moment(text, datetime.now().astimezone()).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise UsageError(f"No time: {text}", "write 2026-11-01, 7d, 2h, today or yesterday") from None
+
+
+def _print_csv(found: "Stats") -> None:
+    """Names that a spreadsheet would take for a formula begin with an apostrophe."""
+    import csv
+
+    from recollect.stats import StatLine
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    names = [field.name for field in fields(StatLine)]
+    writer.writerow(names)
+    for line in found.lines:
+        values = asdict(line)
+        name = one_line(line.name or "")
+        values["name"] = f"'{name}" if name[:1] in ("=", "+", "-", "@") else name
+        writer.writerow(["" if values[name] is None else values[name] for name in names])
+
+
+def _print_stats(found: "Stats", limit: int) -> None:
+    is_use = found.by in ("tool", "command")
+    heads = (
+        ("uses", "failed", "rate", "sessions") if is_use else ("sessions", "turns", "time", "tokens", "cached", "cost")
+    )
+    # The last periods and the biggest others.
+    lines = found.lines[-limit:] if found.by in ("day", "week", "month") else found.lines[:limit]
+    cells = [_use_cells(line) if is_use else _cells(line) for line in lines]
+    if not is_use:
+        cells.append(_cells(found.total))
+    names = [_name(line) for line in lines] + ([] if is_use else ["total"])
+    _print_table(found.by, heads, names, cells)
+    if not found.lines:
+        click.echo("Nothing yet: `recollect sweep` counts")
+    elif len(found.lines) > len(lines):
+        click.echo(click.style(f"{len(found.lines) - len(lines)} more: --limit N", fg="bright_black"))
+    if not is_use and any(map(any, found.heatmap)):
+        _print_heatmap(found.heatmap)
+
+
+def _name(line: "StatLine") -> str:
+    return fitted(one_line(line.name or "–"), _NAME_COLUMNS)
+
+
+def _cells(line: "StatLine") -> tuple[str, ...]:
+    used = (line.input_tokens or 0) + (line.output_tokens or 0) + (line.cache_write_tokens or 0)
+    return (
+        number(line.sessions),
+        number(line.turns or 0),
+        duration(line.active_s or 0),
+        number(used),
+        number(line.cache_read_tokens or 0),
+        money(line.usd, line.usd_is_estimate),
+    )
+
+
+def _use_cells(line: "StatLine") -> tuple[str, ...]:
+    rate = "–" if line.failure_rate is None else f"{line.failure_rate:.0%}"
+    return number(line.uses or 0), number(line.failures or 0), rate, number(line.sessions + line.sub_agents)
+
+
+def _print_table(by: str, heads: tuple[str, ...], names: list[str], cells: list[tuple[str, ...]]) -> None:
+    if not names:
+        return
+    first = max(map(columns_of, [by, *names]))
+    widths = [max(len(head), *(len(row[index]) for row in cells)) for index, head in enumerate(heads)]
+    head = "  ".join(head.rjust(size) for head, size in zip(heads, widths, strict=True))
+    click.echo(click.style(f"{padded(by, first)}  {head}", fg="bright_black"))
+    for name, row in zip(names, cells, strict=True):
+        click.echo(
+            f"{padded(name, first)}  " + "  ".join(cell.rjust(size) for cell, size in zip(row, widths, strict=True))
+        )
+
+
+def _print_heatmap(grid: list[list[int]]) -> None:
+    """A shade for each hour of the week, the darkest for the busiest."""
+    from recollect.stats import WEEKDAYS
+
+    most = max(map(max, grid)) or 1
+    click.echo(click.style("\n     0     6     12    18", fg="bright_black"))
+    for weekday, row in zip(WEEKDAYS, grid, strict=True):
+        shades = "".join(_SHADES[-(-minutes * (len(_SHADES) - 1) // most)] for minutes in row)
+        click.echo(f"{weekday}  {shades}")
+
+
+COMMANDS = (digest, exchanges, signals, stats)

@@ -1,0 +1,348 @@
+"""The digest of a session: what was asked, done and left open, in its own words, small enough to keep for ever."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from recollect import schema
+from recollect.clock import rfc3339
+from recollect.distill import words
+from recollect.distill.outcome import Ending
+from recollect.distill.signals import CUT_OFF, counted, error_key
+from recollect.distill.story import Story, SuiteRun, Use
+from recollect.distill.texts import excerpt, payload_text, sentences, shortened
+from recollect.distill.todos import Todo
+from recollect.schema import Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
+from recollect.store.steps import Step
+
+VERSION = 1  # of the distiller: digests of another one are made again
+
+FIRST_REQUEST_CHARS = 400
+REQUEST_CHARS = 200
+ANSWER_CHARS = 900
+LINE_CHARS = 160
+FIRST_REQUESTS = 4
+LAST_REQUESTS = 8
+MOST_FILES = 20
+MOST_COMMANDS = 10
+MOST_TOOLS = 12
+MOST_QUOTES = 6
+MOST_SUB_AGENTS = 12
+_HEADING_CHARS = 40
+_STEPS_OF_HEADING = 3
+
+Payloads = Mapping[bytes, Mapping[str, Any]]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The session a digest is of, as its row tells it."""
+
+    session_uid: str
+    title: str | None
+    cwd: str | None
+    tokens: Mapping[str, int]
+    usd: float | None
+    usd_is_estimate: bool
+    started_ms: int | None
+    ended_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What the other judges found."""
+
+    outcome: Outcome
+    signals: Sequence[Signal]
+    corrections: Sequence[tuple[Step, str]]  # where the user set the agent right, and with what words
+    todos: Sequence[Todo]
+    ending: Ending
+    sub_agents: Sequence[str] = ()
+    models: Sequence[str] = ()
+
+
+def make_digest(subject: Subject, covers: Covers, story: Story, payloads: Payloads, findings: Findings) -> Digest:
+    """The digest of a session whose story is settled."""
+    return Digest(
+        session_uid=subject.session_uid,
+        covers=covers,
+        title=shortened(subject.title, LINE_CHARS) if subject.title else None,
+        outcome=findings.outcome,
+        requests=_requests(story, payloads),
+        request_count=len(story.requests),
+        final_answer=_final_answer(story, payloads),
+        files=_files(story, subject.cwd),
+        file_count=len({path for edit in story.edits if not edit.has_failed for path in edit.paths}),
+        commands=_tallies(_by_name(story.commands), MOST_COMMANDS),
+        commits=_commits(story),
+        commit_count=sum(commit.is_made for commit in story.commits),
+        tests=_tests(story),
+        open=_open_ends(story, findings),
+        tools=_tallies(_by_name(story.tools), MOST_TOOLS),
+        errors=_errors(story.errors),
+        error_count=len(story.errors),
+        retries=len(story.retries) + len(story.service_retries),
+        interventions=_interventions(story, findings.corrections),
+        intervention_count=len(story.interventions),
+        decisions=tuple(_quote(step) for step in story.decisions[-MOST_QUOTES:]),
+        snippets=tuple(_quote(step) for step in story.insights[-MOST_QUOTES:]),
+        sub_agents=tuple(findings.sub_agents[:MOST_SUB_AGENTS]),
+        models=tuple(findings.models[:MOST_QUOTES]),
+        tokens=subject.tokens,
+        usd=subject.usd,
+        usd_is_estimate=subject.usd_is_estimate,
+        started_at=rfc3339(subject.started_ms),
+        ended_at=rfc3339(subject.ended_ms),
+        active_s=sum(story.active_ms.values()) // 1000,
+        signals=counted(findings.signals),
+    )
+
+
+def _quote(step: Step, text: str | None = None, note: str | None = None, chars: int = LINE_CHARS) -> Quote:
+    return Quote(shortened(step.summary if text is None else text, chars), step.uid, note)
+
+
+def _text(step: Step, payloads: Payloads) -> str:
+    return payload_text(payloads.get(step.event_uid, {})) or step.summary
+
+
+def _requests(story: Story, payloads: Payloads) -> tuple[Quote, ...]:
+    shown = _ends(story.requests, FIRST_REQUESTS, LAST_REQUESTS)
+    quotes = [_quote(step, chars=REQUEST_CHARS) for step in shown]
+    if shown:
+        quotes[0] = _quote(shown[0], _text(shown[0], payloads), chars=FIRST_REQUEST_CHARS)
+    return tuple(quotes)
+
+
+def _ends(items: Sequence[_T], first: int, last: int) -> tuple[_T, ...]:
+    """The first and last few; what a session began and ended with says most."""
+    return tuple(items) if len(items) <= first + last else (*items[:first], *items[-last:])
+
+
+def _final_answer(story: Story, payloads: Payloads) -> Quote | None:
+    last = story.last_answer
+    return None if last is None else Quote(excerpt(_text(last, payloads), ANSWER_CHARS), last.uid)
+
+
+def _edit_counts(story: Story, cwd: str | None) -> Counter[str]:
+    return Counter(_inside(path, cwd) for edit in story.edits if not edit.has_failed for path in edit.paths)
+
+
+def _inside(path: str, cwd: str | None) -> str:
+    return path.removeprefix(f"{cwd.rstrip('/')}/") if cwd else path
+
+
+def _files(story: Story, cwd: str | None) -> tuple[Tally, ...]:
+    return tuple(
+        Tally(shortened(path, LINE_CHARS), count) for path, count in _most(_edit_counts(story, cwd), MOST_FILES)
+    )
+
+
+def _most(counts: Counter[str], limit: int) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:limit]
+
+
+def _by_name(uses: Mapping[tuple[int, str], Use]) -> dict[str, Tally]:
+    """Uses of all days together."""
+    found: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for (_, name), use in uses.items():
+        found[name][0] += use.count
+        found[name][1] += use.failures
+    return {name: Tally(shortened(name, LINE_CHARS), count, failures) for name, (count, failures) in found.items()}
+
+
+def _tallies(named: Mapping[str, Tally], limit: int) -> tuple[Tally, ...]:
+    return tuple(sorted(named.values(), key=lambda tally: (-tally.count, tally.name))[:limit])
+
+
+def _commits(story: Story) -> tuple[Quote, ...]:
+    made = [commit for commit in story.commits if commit.is_made]
+    return tuple(_quote(commit.call, commit.message or "(message not told)") for commit in made[-MOST_QUOTES:])
+
+
+def _tests(story: Story) -> RanTests:
+    begun = sum(not _was_refused(run) for run in story.tests)
+    runs = [run for run in story.tests if run.has_passed is not None]
+    if not runs or runs[-1].result is None:
+        return RanTests(runs=begun)
+    last = runs[-1]
+    told = _quote(last.result or last.call, last.call.summary, note=(last.result or last.call).summary[-LINE_CHARS:])
+    return RanTests(
+        runs=begun,
+        failures=sum(run.has_passed is False for run in runs),
+        last="passed" if last.has_passed else "failed",
+        last_run=told,
+    )
+
+
+def _was_refused(run: SuiteRun) -> bool:
+    result = run.result
+    is_stopped = result is not None and result.kind == schema.HUMAN_INTERVENTION
+    return is_stopped or (result is not None and result.is_error and words.is_refused_by_rule(result.summary))
+
+
+def _open_ends(story: Story, findings: Findings) -> OpenEnds:
+    ending = findings.ending
+    tests = _tests(story)
+    is_stopped = ending.last is not None and ending.last.kind == schema.HUMAN_INTERVENTION
+    said = sentences(ending.answer)
+    return OpenEnds(
+        todos=tuple(_quote(todo.call, todo.text, todo.status) for todo in findings.todos if todo.is_open)[:MOST_QUOTES],
+        questions=_questions(story, said),
+        next_steps=_next_steps(story, said),
+        failing_tests=tests.last_run if tests.last == "failed" else None,
+        interruption=_quote(ending.last) if ending.last is not None and is_stopped else None,
+    )
+
+
+def _questions(story: Story, said: Sequence[str]) -> tuple[Quote, ...]:
+    """Questions nobody answered: of the agent's question calls, and the one it ended with."""
+    found = [_quote(step, step.summary.removeprefix("asked: ")) for step in _unanswered(story)]
+    if said and said[-1].endswith(("?", "？")) and story.last_answer is not None:
+        found.append(_quote(story.last_answer, said[-1]))
+    return tuple(found[-MOST_QUOTES:])
+
+
+def _unanswered(story: Story) -> list[Step]:
+    if not story.questions:
+        return []
+    answered = {step.call_id for step in story.steps if step.role != "assistant" and step.call_id}
+    return [step for step in story.questions if step.call_id not in answered]
+
+
+def _next_steps(story: Story, said: Sequence[str]) -> tuple[Quote, ...]:
+    if story.last_answer is None:
+        return ()
+    found: list[str] = []
+    following = 0
+    for sentence in said:
+        is_next = words.names_next_step(sentence)
+        if is_next and len(sentence) <= _HEADING_CHARS and sentence.rstrip("*").endswith((":", "s", "steps", "Next")):
+            following = _STEPS_OF_HEADING
+        elif is_next or following:
+            found.append(sentence)
+            following = max(0, following - 1)
+    return tuple(_quote(story.last_answer, sentence) for sentence in found[:MOST_QUOTES])
+
+
+def _errors(errors: Iterable[Step]) -> tuple[Quote, ...]:
+    """Different errors, the most frequent first; each is cited where it happened last."""
+    found: dict[str, list[Step]] = defaultdict(list)
+    for step in errors:
+        found[error_key(step.summary)].append(step)
+    ranked = sorted(found.values(), key=lambda steps: -len(steps))[:MOST_QUOTES]
+    return tuple(_quote(steps[-1], note=f"{len(steps)} times" if len(steps) > 1 else None) for steps in ranked)
+
+
+def _interventions(story: Story, corrected: Sequence[tuple[Step, str]]) -> tuple[Quote, ...]:
+    """What the user stopped, refused or set right, in order."""
+    told = {step.event_uid: _quote(step, text, "correction") for step, text in corrected}
+    notes = {"denied": "refused", "interrupted": "interrupted"}
+    for step in story.interventions:
+        note = "cut off" if CUT_OFF.match(step.summary) else notes.get(step.status or "", "stopped")
+        call = story.calls.get(step.call_id or "")
+        told.setdefault(step.event_uid, _quote(step, call.summary if call else None, note))
+    ordered = [told[reply.step.event_uid] for reply in story.replies if reply.step.event_uid in told]
+    return _ends(ordered, MOST_QUOTES // 2, MOST_QUOTES // 2)
+
+
+def extend(old: Digest, new: Digest) -> Digest:
+    """The digest of a session that grew, from the one made before and one of the new events alone.
+
+    Counts add up, lists are joined and cut as usual, and of what describes the end the newer is kept if it tells
+    anything. The row's own figures (tokens, money, title) are whole in `new` already only if they were never dropped,
+    so the larger ones are kept.
+    """
+    return replace(
+        new,
+        covers=Covers(
+            old.covers.event_count + new.covers.event_count,
+            new.covers.last_event_uid or old.covers.last_event_uid,
+            min(old.covers.distiller, new.covers.distiller),
+        ),
+        title=new.title or old.title,
+        outcome=new.outcome if _tells_an_end(new) else old.outcome,
+        requests=_ends((*old.requests, *new.requests), FIRST_REQUESTS, LAST_REQUESTS),
+        request_count=old.request_count + new.request_count,
+        final_answer=new.final_answer or old.final_answer,
+        files=_joined(old.files, new.files, MOST_FILES),
+        file_count=max(
+            old.file_count + len({one.name for one in new.files} - {one.name for one in old.files}), new.file_count
+        ),
+        commands=_joined(old.commands, new.commands, MOST_COMMANDS),
+        commits=(*old.commits, *new.commits)[-MOST_QUOTES:],
+        commit_count=old.commit_count + new.commit_count,
+        tests=_joined_tests(old.tests, new.tests),
+        open=_joined_ends(old, new),
+        tools=_joined(old.tools, new.tools, MOST_TOOLS),
+        errors=(*new.errors, *old.errors)[:MOST_QUOTES],
+        error_count=old.error_count + new.error_count,
+        retries=old.retries + new.retries,
+        interventions=_ends((*old.interventions, *new.interventions), MOST_QUOTES // 2, MOST_QUOTES // 2),
+        intervention_count=old.intervention_count + new.intervention_count,
+        decisions=(*old.decisions, *new.decisions)[-MOST_QUOTES:],
+        snippets=(*old.snippets, *new.snippets)[-MOST_QUOTES:],
+        sub_agents=tuple(dict.fromkeys((*old.sub_agents, *new.sub_agents)))[:MOST_SUB_AGENTS],
+        models=tuple(dict.fromkeys((*new.models, *old.models)))[:MOST_QUOTES],
+        tokens={name: max(count, new.tokens.get(name, 0)) for name, count in old.tokens.items()},
+        usd=max((usd for usd in (old.usd, new.usd) if usd is not None), default=None),
+        usd_is_estimate=old.usd_is_estimate or new.usd_is_estimate,
+        started_at=min((at for at in (old.started_at, new.started_at) if at), default=None),
+        ended_at=max((at for at in (old.ended_at, new.ended_at) if at), default=None),
+        active_s=old.active_s + new.active_s,
+        signals={
+            name: total for name in schema.SIGNALS if (total := old.signals.get(name, 0) + new.signals.get(name, 0))
+        },
+    )
+
+
+def _tells_an_end(digest: Digest) -> bool:
+    return digest.final_answer is not None or digest.request_count > 0 or digest.error_count > 0
+
+
+def _joined(old: Sequence[Tally], new: Sequence[Tally], limit: int) -> tuple[Tally, ...]:
+    found = {tally.name: tally for tally in old}
+    for tally in new:
+        known = found.get(tally.name, Tally(tally.name, 0))
+        found[tally.name] = Tally(tally.name, known.count + tally.count, known.failures + tally.failures)
+    return _tallies(found, limit)
+
+
+def _joined_tests(old: RanTests, new: RanTests) -> RanTests:
+    latest = new if new.last else old
+    return RanTests(old.runs + new.runs, old.failures + new.failures, latest.last, latest.last_run)
+
+
+def _joined_ends(old: Digest, new: Digest) -> OpenEnds:
+    """What is open now: the new part's word counts where it says anything of the same sort."""
+    has_gone_on = _tells_an_end(new)
+    return OpenEnds(
+        todos=new.open.todos if new.open.todos or _uses_todos(new) else old.open.todos,
+        questions=new.open.questions if has_gone_on else old.open.questions,
+        next_steps=new.open.next_steps if has_gone_on else old.open.next_steps,
+        failing_tests=new.open.failing_tests if new.tests.last else old.open.failing_tests,
+        interruption=new.open.interruption if has_gone_on else old.open.interruption,
+    )
+
+
+def _uses_todos(digest: Digest) -> bool:
+    return any("todo" in tally.name.lower() or "plan" in tally.name.lower() for tally in digest.tools)
+
+
+def searchable(digest: Digest) -> str:
+    """The words by which a digest is found."""
+    ends = digest.open
+    quotes = [*digest.requests, digest.final_answer, *digest.commits, digest.tests.last_run, *digest.errors]
+    quotes += [
+        *ends.todos,
+        *ends.questions,
+        *ends.next_steps,
+        *digest.interventions,
+        *digest.decisions,
+        *digest.snippets,
+    ]
+    names = [tally.name for tally in (*digest.files, *digest.commands)]
+    said = [part for quote in quotes if quote for part in (quote.text, quote.note or "")]
+    return "\n".join(part for part in (digest.title or "", *said, *names, *digest.sub_agents) if part)

@@ -1,0 +1,192 @@
+"""A session cut into exchanges: a request with everything until the next one, filtered to what is worth reading again.
+
+What people and agents said is kept in full; a call is its name and arguments with one line of what came back.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from recollect import schema
+from recollect.clock import rfc3339
+from recollect.distill.rules import ExchangeRules
+from recollect.distill.story import CALLS
+from recollect.distill.texts import as_text, clean, one_line, payload_text, shortened
+from recollect.distill.tokens import estimate_tokens
+from recollect.store.steps import Step
+
+_SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
+_RESULTS = (schema.TOOL_RESULT, schema.ERROR, schema.DECISION, schema.HUMAN_INTERVENTION)
+_TRACE_STARTS = ("Traceback (most recent call last)", "Stack trace", "stack backtrace", "goroutine ")
+
+Payload = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A part of an exchange, filtered. `tokens` are of `body`, `raw_tokens` of all it stands for; both are estimates.
+
+    Long exchanges are split between events: `part` of `parts`. `is_copy`: copied from another session as a whole.
+    """
+
+    session_uid: str
+    number: int
+    part: int
+    parts: int
+    started_at: str | None
+    event_uids: tuple[str, ...]
+    is_copy: bool
+    is_abandoned: bool
+    tokens: int
+    raw_tokens: int
+    body: str
+
+
+@dataclass(slots=True)
+class _Piece:
+    """One event of an exchange: its words, if it has any left, and what it took before."""
+
+    step: Step
+    text: str
+    tokens: int
+    raw_tokens: int
+
+
+@dataclass(slots=True)
+class _Part:
+    pieces: list[_Piece] = field(default_factory=list)
+    tokens: int = 0
+
+
+def cut(session_uid: str, told: Iterable[tuple[Step, Payload]], rules: ExchangeRules) -> Iterator[Exchange]:
+    """The exchanges of a session, from its events in reading order with their payloads."""
+    number = 0
+    pieces: list[_Piece] = []
+    called: dict[str, Step] = {}
+    for step, payload in told:
+        if step.kind == schema.USER_MSG and any(piece.text for piece in pieces):
+            number += 1
+            yield from _parts(session_uid, number, pieces, rules)
+            pieces = []
+        if step.call_id and step.kind in CALLS:
+            called[step.call_id] = step
+        pieces.append(_piece(step, payload, called, rules))
+    if any(piece.text for piece in pieces):
+        yield from _parts(session_uid, number + 1, pieces, rules)
+
+
+def _piece(step: Step, payload: Payload, called: Mapping[str, Step], rules: ExchangeRules) -> _Piece:
+    raw = {name: payload[name] for name in ("text", "input", "output") if name in payload}
+    text = clean(_words(step, payload, called, rules))
+    return _Piece(step, text, estimate_tokens(text), estimate_tokens(as_text(next(iter(raw.values()), ""))))
+
+
+def _words(step: Step, payload: Payload, called: Mapping[str, Step], rules: ExchangeRules) -> str:
+    """What is kept of an event; nothing for notes of the agent's own machinery."""
+    if step.kind == schema.USER_MSG:
+        return f"User: {payload_text(payload) or step.summary}"
+    if step.kind in _SPOKEN:
+        return f"Agent: {payload_text(payload) or step.summary}"
+    if step.kind == schema.THINKING:
+        return f"Reasoning: {payload_text(payload)}" if rules.keep_reasoning and payload_text(payload) else ""
+    if step.kind in CALLS and step.role != "system":
+        return _call(step, payload, rules) if rules.keep_tool_calls else ""
+    if step.kind in _RESULTS or step.kind == schema.RETRY:
+        is_of_call = step.call_id is not None and step.kind == schema.TOOL_RESULT
+        return "" if is_of_call and not rules.keep_tool_calls else _result(step, payload, called, rules)
+    return ""
+
+
+def _call(step: Step, payload: Payload, rules: ExchangeRules) -> str:
+    who = "User ran" if step.role == "user" else "Call"
+    return f"{who}: {step.tool or 'tool'}({_arguments(payload.get('input'), rules.max_result_chars)})"
+
+
+def _arguments(given: Any, chars: int) -> str:
+    if not isinstance(given, Mapping):
+        return shortened(as_text(given), chars) if given else ""
+    return ", ".join(f"{name}={_argument(value, chars)}" for name, value in given.items())
+
+
+def _argument(value: Any, chars: int) -> str:
+    """An argument in a line; a long one (a file's new content) as its beginning and its size."""
+    text = value if isinstance(value, str) else orjson.dumps(value).decode("utf-8", "replace")
+    if len(text) <= chars:
+        return one_line(text)
+    return f"{shortened(text, chars // 2)} [{_size(text)}]"
+
+
+def _result(step: Step, payload: Payload, called: Mapping[str, Step], rules: ExchangeRules) -> str:
+    if step.kind in (schema.ERROR, schema.RETRY):
+        return f"Error: {_error(step, payload_text(payload), rules.max_error_chars)}"
+    if step.kind == schema.DECISION:
+        return f"User decided: {shortened(step.summary, rules.max_result_chars)}"
+    if step.kind == schema.HUMAN_INTERVENTION:
+        return f"User stopped it: {shortened(step.summary, rules.max_result_chars)}"
+    call = called.get(step.call_id or "")
+    return f"Result: {_outcome(payload_text(payload), call, rules.max_result_chars)}"
+
+
+def _outcome(output: str, call: Step | None, chars: int) -> str:
+    """A short output as it is, a long one as its size; of a test run also the last line, where the count stands."""
+    if len(output) <= chars:
+        return one_line(output) or "no output"
+    told = _size(output)
+    if call is not None and call.kind == schema.TEST_RUN:
+        return shortened(f"{told}: {output.rstrip().rpartition(chr(10))[2]}", chars)
+    return told
+
+
+def _size(text: str) -> str:
+    count, size = text.count("\n") + 1, len(text.encode("utf-8", "replace"))
+    lines = "1 line" if count == 1 else f"{count:,} lines"
+    return f"{lines}, {size:,} B" if size < 1000 else f"{lines}, {size / 1000:,.0f} KB"
+
+
+def _error(step: Step, output: str, chars: int) -> str:
+    """What went wrong, and the first place of the trace if there is one."""
+    place = next((line for line in _trace(output)), "")
+    told = one_line(step.summary)
+    return shortened(f"{told} | {place}" if place else told, chars)
+
+
+def _trace(output: str) -> Iterator[str]:
+    lines = output.splitlines()
+    for index, line in enumerate(lines[:-1]):
+        if any(mark in line for mark in _TRACE_STARTS):
+            yield one_line(lines[index + 1])
+            return
+
+
+def _parts(session_uid: str, number: int, pieces: Sequence[_Piece], rules: ExchangeRules) -> Iterator[Exchange]:
+    parts = _split(pieces, rules.max_tokens)
+    is_copy = all(piece.step.is_copy for piece in pieces)
+    is_abandoned = pieces[0].step.is_abandoned
+    for index, part in enumerate(parts, 1):
+        body = "\n".join(piece.text for piece in part.pieces if piece.text)
+        yield Exchange(
+            session_uid=session_uid,
+            number=number,
+            part=index,
+            parts=len(parts),
+            started_at=rfc3339(next((piece.step.ts_ms for piece in part.pieces if piece.step.ts_ms), None)),
+            event_uids=tuple(piece.step.uid for piece in part.pieces),
+            is_copy=is_copy,
+            is_abandoned=is_abandoned,
+            tokens=estimate_tokens(body),
+            raw_tokens=sum(piece.raw_tokens for piece in part.pieces),
+            body=body,
+        )
+
+
+def _split(pieces: Sequence[_Piece], max_tokens: int) -> list[_Part]:
+    """Cut between events; an event that is longer by itself is a part of its own."""
+    parts = [_Part()]
+    for piece in pieces:
+        if parts[-1].tokens and parts[-1].tokens + piece.tokens > max_tokens:
+            parts.append(_Part())
+        parts[-1].pieces.append(piece)
+        parts[-1].tokens += piece.tokens
+    return parts

@@ -1,0 +1,178 @@
+"""How a session ended: success, fail, abandoned or unknown, with how sure that is and why.
+
+Judged from the end backwards: what the last request was, whether it was answered, what the answer says, and what
+tests, commits and the user's own words add to that.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from recollect import schema
+from recollect.distill import words
+from recollect.distill.shell import command_of
+from recollect.distill.story import CALLS, Story
+from recollect.distill.texts import payload_text
+from recollect.distill.todos import Todo
+from recollect.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN, Outcome
+from recollect.store.steps import Step
+
+_ANSWER_CHARS = 500  # of its beginning and of its end, where it says how it went
+_OPENING_CHARS = 150
+_BY_THE_WAY = (schema.LIFECYCLE, schema.THINKING, schema.OTHER)
+_SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The last exchange, as far as it decides how the session ended."""
+
+    request: Step | None
+    last: Step | None  # the last event that is more than a note
+    asked: str  # the last request's text
+    answer: str  # the last answer's text, if it is the last thing that happened
+    has_work: bool  # edits or commands after the last request; reading and searching is none
+    is_reported_done: bool
+
+
+def judge(story: Story, ending: Ending, todos: Sequence[Todo], session_class: str) -> Outcome:
+    """The outcome of a session whose story is settled."""
+    if session_class in (schema.WARM_UP, schema.PROMPTS_ONLY):
+        return Outcome(UNKNOWN, 0.9, (f"nothing to judge in a session of class {session_class}",))
+    if ending.last is None or not _has_spoken(story):
+        return _without_an_answer(story, ending)
+    return _by_last_event(ending) or _by_answer(story, ending, todos)
+
+
+def find_ending(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> Ending:
+    request = story.requests[-1] if story.requests else None
+    tail: list[Step] = []
+    for step in reversed(story.steps):
+        if step is request:
+            break
+        if step.kind not in _BY_THE_WAY and not (step.role == "user" and step.kind in (*CALLS, schema.TOOL_RESULT)):
+            tail.append(step)
+    last = tail[0] if tail else request
+    answer = _ends(_text(last, payloads)) if last is not None and last.kind in _SPOKEN else ""
+    has_work = any(step.kind in CALLS and (step.kind == schema.EDIT or command_of(step.summary)) for step in tail)
+    return Ending(request, last, _text(request, payloads), answer, has_work, words.says_done(answer))
+
+
+def _text(step: Step | None, payloads: Mapping[bytes, Mapping[str, Any]]) -> str:
+    if step is None:
+        return ""
+    return payload_text(payloads.get(step.event_uid, {})) or step.summary
+
+
+def _ends(answer: str) -> str:
+    if len(answer) <= 2 * _ANSWER_CHARS:
+        return answer
+    return f"{answer[:_ANSWER_CHARS]}\n{answer[-_ANSWER_CHARS:]}"
+
+
+def _has_spoken(story: Story) -> bool:
+    return story.last_answer is not None or bool(story.calls) or bool(story.errors) or bool(story.service_retries)
+
+
+def _without_an_answer(story: Story, ending: Ending) -> Outcome:
+    if ending.request is None:
+        return Outcome(UNKNOWN, 0.9, ("nothing was asked",))
+    if story.interventions:
+        return Outcome(ABANDONED, 0.8, ("the user interrupted before any answer",))
+    return Outcome(ABANDONED, 0.6, ("the request was never answered",))
+
+
+def _by_last_event(ending: Ending) -> Outcome | None:
+    """The outcome where the session broke off; None if it ended with words of the agent."""
+    last = ending.last
+    if last is None or last.kind in _SPOKEN:
+        return None
+    if last.kind == schema.HUMAN_INTERVENTION:
+        how = "refused a call" if last.status == "denied" else "interrupted the agent"
+        return Outcome(ABANDONED, 0.8, (f"the user {how} and did not go on",))
+    if last.kind == schema.ERROR and last.call_id is None:
+        return Outcome(FAIL, 0.9, (f"the model service failed: {last.summary[:120]}",))
+    if last.kind == schema.RETRY and last.role == "system":
+        return Outcome(FAIL, 0.6, ("the model service was failing when the log ends",))
+    if last.kind == schema.USER_MSG:
+        if words.says_thanks(ending.asked):
+            return Outcome(SUCCESS, 0.85, ("the user's last words are thanks",))
+        return Outcome(ABANDONED, 0.7, ("the last request was never answered",))
+    return Outcome(ABANDONED, 0.6, ("the log ends in the middle of the work, without an answer",))
+
+
+def _by_answer(story: Story, ending: Ending, todos: Sequence[Todo]) -> Outcome:
+    """The outcome where the agent had the last word."""
+    if words.says_thanks(ending.asked):
+        return Outcome(SUCCESS, 0.9, ("the user's last words are thanks",))
+    if _is_bare_call(ending.answer):
+        return Outcome(FAIL, 0.5, ("the last answer is a call written out as text",))
+    for found in (_by_tests(story, ending), _by_words(ending), _by_question(ending, todos), _by_proof(story, ending)):
+        if found is not None:
+            return found
+    return _by_default(story, ending)
+
+
+def _is_bare_call(answer: str) -> bool:
+    text = answer.strip()
+    return text.startswith("{") and text.endswith("}")
+
+
+def _by_tests(story: Story, ending: Ending) -> Outcome | None:
+    """Tests that failed when they were last run, unless another suite passed after them."""
+    runs = [run for run in story.tests if run.has_passed is not None]
+    if not runs or runs[-1].has_passed:
+        return None
+    is_claimed = ending.is_reported_done and not words.says_cannot(ending.answer)
+    reason = f"the last test run failed: {runs[-1].call.summary[:100]}"
+    if is_claimed and _has_moved_on(story, runs[-1].call):
+        return None  # edited after it, and reported as done: the run is no longer the last word
+    return Outcome(FAIL, 0.6 if is_claimed else 0.75, (reason,))
+
+
+def _has_moved_on(story: Story, run: Step) -> bool:
+    """Whether files were changed, or another request came, after a test run."""
+    index = story.steps.index(run) if run in story.steps else 0
+    return any(step.kind in (schema.EDIT, schema.USER_MSG) for step in story.steps[index + 1 :])
+
+
+def _by_words(ending: Ending) -> Outcome | None:
+    """What the last answer and the last request say of it."""
+    opening = ending.answer[:_OPENING_CHARS]
+    if words.says_cannot(opening) and not words.says_done(opening):
+        return Outcome(FAIL, 0.7, ("the last answer begins with what could not be done",))
+    if words.hedges(opening) or (words.says_broken(ending.asked) and words.hedges(ending.answer)):
+        return Outcome(UNKNOWN, 0.5, ("the last answer asks the user to try again",))
+    if words.says_cannot(ending.answer) and not ending.is_reported_done:
+        return Outcome(FAIL, 0.6, ("the last answer says that it could not be done",))
+    return None
+
+
+def _by_question(ending: Ending, todos: Sequence[Todo]) -> Outcome | None:
+    """The agent asked back instead of working, and nobody answered."""
+    if ending.has_work or not ending.answer.rstrip().endswith(("?", "？")):
+        return None
+    if any(todo.is_open for todo in todos):
+        return Outcome(ABANDONED, 0.5, ("the agent's last words are a question, and its to-do list is unfinished",))
+    return Outcome(UNKNOWN, 0.5, ("the agent's last words are a question",))
+
+
+def _by_proof(story: Story, ending: Ending) -> Outcome | None:
+    """Tests that passed, a commit, or the agent's own word after work."""
+    reasons = []
+    runs = [run for run in story.tests if run.has_passed is not None]
+    if runs and runs[-1].has_passed:
+        reasons.append(f"the last test run passed: {runs[-1].call.summary[:100]}")
+    if any(commit.is_made for commit in story.commits):
+        reasons.append("a commit was made")
+    if ending.is_reported_done and ending.has_work:
+        reasons.append("the last answer reports it as done")
+    if not reasons:
+        return None
+    return Outcome(SUCCESS, round(min(0.9, 0.6 + 0.12 * len(reasons)), 2), tuple(reasons))
+
+
+def _by_default(story: Story, ending: Ending) -> Outcome:
+    if ending.request is None and not story.calls:
+        return Outcome(UNKNOWN, 0.6, ("nothing was asked",))
+    return Outcome(SUCCESS, 0.6, ("the last request was answered",))

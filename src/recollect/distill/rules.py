@@ -1,0 +1,14 @@
+"""The user's settings for distilling, apart from the code that uses them: every command reads the settings."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeRules:
+    """The settings of `[exchanges]`."""
+
+    max_tokens: int = 1000
+    max_result_chars: int = 200
+    max_error_chars: int = 500
+    keep_reasoning: bool = True
+    keep_tool_calls: bool = True

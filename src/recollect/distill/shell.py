@@ -1,0 +1,193 @@
+"""What a shell command is about: its family (`npm test`), whether its exit code tells, the message of a commit."""
+
+import re
+from functools import lru_cache
+
+RAN = "ran "
+SCRIPT = "ran script:"
+_FAMILY_CHARS = 40
+
+_SEPARATOR = re.compile(r"\s*(?:&&|\|\||;|\n|\|&?)\s*")
+_ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*=\S*\s+")
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|<<-?\s*['\"]?(\w+)['\"]?.*", re.DOTALL)
+_LAUNCHER = re.compile(
+    r"^(?:sudo|time|env|nice|command|exec|xvfb-run|nohup|timeout\s+(?:-\S+\s+)*\S+"
+    r"|(?:uv|poetry|pdm|hatch|pipenv|rye)\s+run|npx|bunx|pnpm dlx|yarn dlx|bundle exec)\s+(?:-\S+\s+)*"
+)
+_SETTING_UP = frozenset(
+    {"cd", "export", "source", "set", "echo", "true", "sleep", "pushd", "popd", "unset", "ulimit", "."}
+)
+# Programs whose first word after the name says what they do.
+_WITH_VERBS = frozenset(
+    [
+        "git",
+        "gh",
+        "npm",
+        "pnpm",
+        "yarn",
+        "bun",
+        "deno",
+        "cargo",
+        "go",
+        "docker",
+        "podman",
+        "kubectl",
+        "helm",
+        "pip",
+        "pip3",
+        "uv",
+        "poetry",
+        "pdm",
+        "make",
+        "just",
+        "mise",
+        "task",
+        "rails",
+        "rake",
+        "bundle",
+        "mix",
+        "dotnet",
+        "swift",
+        "flutter",
+        "dart",
+        "terraform",
+        "aws",
+        "gcloud",
+        "az",
+        "brew",
+        "apt",
+        "apt-get",
+        "systemctl",
+        "composer",
+        "php",
+        "artisan",
+        "gradle",
+        "gradlew",
+        "mvn",
+        "mvnw",
+        "bazel",
+        "nx",
+        "turbo",
+        "pre-commit",
+        "tox",
+        "nox",
+        "supabase",
+        "vercel",
+        "fly",
+        "heroku",
+        "rustup",
+        "conda",
+        "stack",
+        "cabal",
+    ]
+)
+_TWO_VERBS = frozenset(
+    {("npm", "run"), ("pnpm", "run"), ("yarn", "run"), ("bun", "run"), ("docker", "compose"), ("mise", "run")}
+)
+_WORD = re.compile(r"^[\w@:./+-]+$")
+_COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+(?:\S+\s+)?)*commit\b")
+_MESSAGE = re.compile(
+    r"(?:-[a-z]*m|--message)[\s=]*(?:\"\$\(cat\s*<<-?\s*['\"]?(?P<mark>\w+)['\"]?\s*(?P<here>.*?)(?:\s+(?P=mark)\b|$)"
+    r"|'(?P<single>[^']*)'?|\"(?P<double>(?:[^\"\\]|\\.)*)\"?)",
+    re.DOTALL,
+)
+_TRIAL = re.compile(r"\bgit\s+init\b|\bmktemp\b|\bcd\s+/tmp\b")
+_SWALLOWS_EXIT = re.compile(r"\|(?!\|)|;|\|\|")
+
+
+def command_of(summary: str) -> str | None:
+    """The command a call ran, as far as its summary tells; None for any other call."""
+    if not summary.startswith(RAN) or summary.startswith(SCRIPT):
+        return None
+    return summary[len(RAN) :]
+
+
+@lru_cache(maxsize=20_000)
+def family(command: str) -> str:
+    """The kind of thing a command does, by which runs of it are counted together.
+
+    Of a chain the first part counts that is more than getting ready; of one that runs tests, see `test_family`.
+    """
+    for part in _parts(command):
+        if name := _named(part):
+            return name
+    return "shell"
+
+
+@lru_cache(maxsize=5_000)
+def test_family(command: str) -> str:
+    """The family of that part of a command that runs tests."""
+    parts = [name for part in _parts(command) if (name := _named(part))]
+    return next(
+        (name for name in parts if "test" in name or "check" in name or "spec" in name), (parts or ["shell"])[0]
+    )
+
+
+def _parts(command: str) -> list[str]:
+    return _SEPARATOR.split(_QUOTED.sub("''", command[:2000]))
+
+
+def _named(part: str) -> str | None:
+    part = part.strip().lstrip("({! ")
+    while (shorter := _LAUNCHER.sub("", _ASSIGNMENT.sub("", part))) != part:
+        part = shorter
+    words = part.split()
+    if not words or words[0] in _SETTING_UP or not _WORD.match(words[0]):
+        return None
+    name = words[0].rstrip("/").rpartition("/")[2] or words[0]
+    if re.fullmatch(r"python[\d.]*", name):
+        return _python(words[1:])
+    return _with_verb(name, words[1:])[:_FAMILY_CHARS]
+
+
+def _python(arguments: list[str]) -> str:
+    for index, word in enumerate(arguments[:-1]):
+        if word == "-m":
+            return arguments[index + 1][:_FAMILY_CHARS]
+    return "python"
+
+
+def _with_verb(name: str, arguments: list[str]) -> str:
+    if name not in _WITH_VERBS:
+        return name
+    verbs = [word for word in _without_options(name, arguments) if _WORD.match(word)][:2]
+    if not verbs:
+        return name
+    return " ".join((name, *verbs)) if (name, verbs[0]) in _TWO_VERBS else f"{name} {verbs[0]}"
+
+
+def _without_options(name: str, arguments: list[str]) -> list[str]:
+    """The words that are no options; `git -C PATH` takes the word after it along."""
+    found, is_value = [], False
+    for word in arguments:
+        if is_value:
+            is_value = False
+        elif word.startswith("-"):
+            is_value = name == "git" and word in ("-C", "-c")
+        else:
+            found.append(word)
+    return found
+
+
+def runs_tests(family: str) -> bool:
+    """Whether a family is some runner's task for the tests: `mise run test`, `just test`."""
+    return family.rpartition(" ")[2] in ("test", "tests")
+
+
+def hides_exit(command: str) -> bool:
+    """Whether the exit code may be another program's than the one asked about: `pytest | tail`, `pytest; true`."""
+    return _SWALLOWS_EXIT.search(_QUOTED.sub("''", command)) is not None
+
+
+def commit_message(command: str) -> str | None:
+    """The first line of the message of a `git commit` in a command; None if there is no commit.
+
+    One in a repository that the same command makes, or in a temporary folder, is a trial and none of the session's.
+    """
+    made = _COMMIT.search(command)
+    if made is None or _TRIAL.search(command) is not None:
+        return None
+    told = _MESSAGE.search(command, made.end())
+    if told is None:
+        return ""
+    return (told["here"] or told["single"] or told["double"] or "").strip().partition("\n")[0]

@@ -1,0 +1,323 @@
+"""One pass over a session's events: who asked what, which calls failed, what was edited, run, tested, committed.
+
+The other modules only look at what is collected here, so that each event is touched once.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+
+from recollect import schema
+from recollect.distill import shell, words
+from recollect.distill.texts import ELLIPSIS, payload_text
+from recollect.store.batch import IS_ABANDONED
+from recollect.store.steps import Step
+
+PAUSE_MS = 5 * 60_000  # a longer silence is not counted as working time
+IDLE_MS = 30 * 60_000  # a longer one is worth telling
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+NO_TIME = -1  # the hour and day of what has no time
+
+_EDITED = re.compile(r"^(?:edited|wrote|created|deleted|changed) (.+)$")
+_TODO_TOOL = re.compile(r"todo|plan$|^task(?:create|update)", re.IGNORECASE)
+_KEPT = frozenset({schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.THINKING})
+NATIVE_BYTES = 300  # of a payload that are no words but the agent's own bookkeeping, about
+LINE_BYTES = 120  # of the line that stands for a call or a result, at most
+CALLS = (schema.TOOL_CALL, schema.TEST_RUN, schema.EDIT, schema.RETRY)
+
+
+@dataclass(slots=True)
+class SuiteRun:
+    """A run of tests; `has_passed` is None if nobody saw it end."""
+
+    call: Step
+    family: str
+    result: Step | None = None
+    has_passed: bool | None = None
+
+
+@dataclass(slots=True)
+class Commit:
+    call: Step
+    message: str
+    is_made: bool = False
+
+
+@dataclass(slots=True)
+class Edit:
+    call: Step
+    paths: tuple[str, ...]
+    has_failed: bool = False
+
+
+class Reply(NamedTuple):
+    """Something the user said or did after the agent had begun to work."""
+
+    step: Step
+    is_after_stop: bool  # the user had interrupted the agent, and says why or what now
+
+
+@dataclass(slots=True)
+class Use:
+    """How often something was called, and how often it failed or was refused by the user."""
+
+    count: int = 0
+    failures: int = 0
+    refusals: int = 0
+
+
+@dataclass(slots=True)
+class Story:
+    """What a session's events tell, in reading order. Rewound events count as work but tell nothing of its end."""
+
+    steps: list[Step]  # without copies and rewound events
+    has_own: bool  # False if every event is a copy: then nothing is counted
+    requests: list[Step] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    calls: dict[str, Step] = field(default_factory=dict)
+    tests: list[SuiteRun] = field(default_factory=list)
+    edits: list[Edit] = field(default_factory=list)
+    commits: list[Commit] = field(default_factory=list)
+    errors: list[Step] = field(default_factory=list)
+    service_retries: list[Step] = field(default_factory=list)
+    retries: list[Step] = field(default_factory=list)
+    interventions: list[Step] = field(default_factory=list)
+    decisions: list[Step] = field(default_factory=list)
+    questions: list[Step] = field(default_factory=list)
+    compactions: list[Step] = field(default_factory=list)
+    todo_calls: list[Step] = field(default_factory=list)
+    insights: list[Step] = field(default_factory=list)
+    idles: list[tuple[Step, Step]] = field(default_factory=list)
+    last_answer: Step | None = None
+    tools: dict[tuple[int, str], Use] = field(default_factory=lambda: defaultdict(Use))  # by day and name
+    commands: dict[tuple[int, str], Use] = field(default_factory=lambda: defaultdict(Use))
+    active_ms: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # by hour
+    turns: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # by hour
+    all_bytes: int = 0  # of what was said, called and returned, about
+    kept_bytes: int = 0  # of it in filtered exchanges
+
+    def wanted(self) -> list[Step]:
+        """Events whose payloads are needed: of all others the summary says enough."""
+        chosen = [step for step in self.requests[:1] if step.summary.endswith(ELLIPSIS)] + self.todo_calls
+        chosen += [self.last_answer] if self.last_answer else []  # a summary has lost its lines
+        chosen += [run.result for run in self.tests if run.result and _is_doubtful(run)]
+        return list({step.event_uid: step for step in chosen}.values())
+
+
+def tell(steps: Sequence[Step]) -> Story:
+    """Collect what happened. `steps` are a session's events in reading order, but for its side files."""
+    own = [step for step in steps if not step.is_copy]
+    teller = _Teller(Story([step for step in own or steps if not step.flags & IS_ABANDONED], bool(own)))
+    teller.read(own or steps)
+    _weigh(teller.story, own or steps)
+    return teller.story
+
+
+def _weigh(story: Story, steps: Sequence[Step]) -> None:
+    """Bytes before and after filtering, by the rules of `exchanges`, as far as rows tell."""
+    for step in steps:
+        told = max(step.payload_bytes - NATIVE_BYTES, len(step.summary))
+        story.all_bytes += told
+        if step.kind in _KEPT:
+            story.kept_bytes += told if step.summary.endswith(ELLIPSIS) else len(step.summary)
+        elif step.kind != schema.LIFECYCLE:
+            story.kept_bytes += min(told, LINE_BYTES)
+
+
+def settle(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> None:
+    """Decide which test runs passed; those whose exit code may be another program's by their output."""
+    for run in story.tests:
+        if run.result is None or run.result.kind == schema.HUMAN_INTERVENTION:
+            continue
+        if run.result.kind == schema.ERROR and words.has_no_verdict(run.result.summary):
+            continue
+        output = payload_text(payloads.get(run.result.event_uid, {})) or run.result.summary
+        run.has_passed = run.result.kind != schema.ERROR and not words.tests_failed(output)
+        if run.has_passed is False and story.has_own:
+            story.commands[_day(run.call), run.family].failures += 1
+
+
+def _is_doubtful(run: SuiteRun) -> bool:
+    is_ok = run.result is not None and run.result.kind == schema.TOOL_RESULT
+    return is_ok and shell.hides_exit(run.call.summary)
+
+
+def _day(step: Step) -> int:
+    return NO_TIME if step.ts_ms is None else step.ts_ms // DAY_MS
+
+
+@cache
+def _keeps_todos(tool: str) -> bool:
+    return _TODO_TOOL.search(tool) is not None
+
+
+class _Teller:
+    def __init__(self, story: Story) -> None:
+        self.story = story
+        self._waiting: dict[str, SuiteRun | Commit | Edit] = {}
+        self._has_worked = False
+        self._slash: Step | None = None  # a command of the agent's own, which may be the request
+        self._is_stopped = False
+        self._handlers = {
+            schema.USER_MSG: self._request,
+            schema.ASSISTANT_MSG: self._answer,
+            schema.COMPLETION: self._answer,
+            schema.TOOL_CALL: self._call,
+            schema.RETRY: self._retry,
+            schema.EDIT: self._edit,
+            schema.TEST_RUN: self._call,
+            schema.TOOL_RESULT: self._result,
+            schema.ERROR: self._error,
+            schema.HUMAN_INTERVENTION: self._intervention,
+            schema.DECISION: self._decision,
+            schema.LIFECYCLE: self._lifecycle,
+        }
+
+    def read(self, steps: Iterable[Step]) -> None:
+        handlers, active_ms = self._handlers, self.story.active_ms
+        latest: Step | None = None  # the one with the latest time so far
+        latest_ms = 0
+        for step in steps:
+            now = step.ts_ms
+            if now is not None and now >= latest_ms:
+                if now - latest_ms <= PAUSE_MS:
+                    active_ms[now // HOUR_MS] += now - latest_ms
+                elif latest is not None and now - latest_ms >= IDLE_MS:
+                    self.story.idles.append((latest, step))
+                latest, latest_ms = step, now
+            handler = handlers.get(step.kind)
+            if handler is not None:
+                handler(step)
+
+    def _request(self, step: Step) -> None:
+        self.story.turns[NO_TIME if step.ts_ms is None else step.ts_ms // HOUR_MS] += 1
+        if step.is_abandoned:
+            return
+        if self._has_worked:
+            self.story.replies.append(Reply(step, self._is_stopped))
+        self._is_stopped = False
+        self.story.requests.append(step)
+
+    def _answer(self, step: Step) -> None:
+        if step.is_abandoned:
+            return
+        self._work()
+        self.story.last_answer = step
+        if words.has_insight(step.summary):
+            self.story.insights.append(step)
+
+    def _work(self) -> None:
+        self._has_worked, self._is_stopped = True, False
+        if self._slash is not None and not self.story.requests:
+            self.story.requests.append(self._slash)
+
+    def _call(self, step: Step) -> None:
+        story = self.story
+        if step.call_id:
+            story.calls[step.call_id] = step
+        if step.role != "assistant":
+            return
+        self._work()
+        tool = step.tool or "unknown"
+        story.tools[_day(step), tool].count += 1
+        if step.is_retry:
+            story.retries.append(step)
+        command = shell.command_of(step.summary)
+        if command is not None:
+            self._ran(step, command)
+        elif step.is_abandoned:
+            return
+        elif _keeps_todos(tool):
+            story.todo_calls.append(step)
+        elif step.summary.startswith("asked: "):
+            story.questions.append(step)
+
+    def _ran(self, step: Step, command: str) -> None:
+        is_test = step.kind == schema.TEST_RUN
+        family = shell.test_family(command) if is_test else shell.family(command)
+        self.story.commands[_day(step), family].count += 1
+        if is_test or shell.runs_tests(family):
+            self._test(step, family)
+        elif "commit" in command and (message := shell.commit_message(command)) is not None:
+            commit = Commit(step, message)
+            self.story.commits.append(commit)
+            if step.call_id:
+                self._waiting[step.call_id] = commit
+
+    def _retry(self, step: Step) -> None:
+        if step.role == "system":
+            self.story.service_retries.append(step)
+        else:
+            self._call(step)
+
+    def _edit(self, step: Step) -> None:
+        self._call(step)
+        told = _EDITED.match(step.summary)
+        paths = tuple(path for path in told[1].split(", ") if not path.endswith(ELLIPSIS)) if told else ()
+        edit = Edit(step, paths)
+        self.story.edits.append(edit)
+        if step.call_id:
+            self._waiting[step.call_id] = edit
+
+    def _test(self, step: Step, family: str) -> None:
+        run = SuiteRun(step, family)
+        self.story.tests.append(run)
+        if step.call_id:
+            self._waiting[step.call_id] = run
+
+    def _result(self, step: Step) -> None:
+        waiting = self._waiting.get(step.call_id or "")
+        if waiting is None:
+            return
+        if isinstance(waiting, SuiteRun):
+            waiting.result = step
+        elif isinstance(waiting, Commit):
+            waiting.is_made = "nothing to commit" not in step.summary
+
+    def _error(self, step: Step) -> None:
+        if step.role == "user":
+            return  # the user's own shell
+        self.story.errors.append(step)
+        call = self.story.calls.get(step.call_id or "")
+        if call is None or call.role != "assistant":
+            return
+        self.story.tools[_day(call), call.tool or "unknown"].failures += 1
+        self._fail(step, call)
+
+    def _fail(self, step: Step, call: Step) -> None:
+        waiting = self._waiting.get(step.call_id or "")
+        if isinstance(waiting, SuiteRun):
+            waiting.result = step
+        elif isinstance(waiting, Edit):
+            waiting.has_failed = True
+        if not isinstance(waiting, SuiteRun) and (command := shell.command_of(call.summary)) is not None:
+            self.story.commands[_day(call), shell.family(command)].failures += 1
+
+    def _intervention(self, step: Step) -> None:
+        self.story.interventions.append(step)
+        if not step.is_abandoned:
+            self._is_stopped = step.status == "interrupted"
+            self.story.replies.append(Reply(step, False))
+        call = self.story.calls.get(step.call_id or "")
+        if call is None:
+            return
+        self.story.tools[_day(call), call.tool or "unknown"].refusals += 1
+        waiting = self._waiting.get(step.call_id or "")
+        if isinstance(waiting, Edit):
+            waiting.has_failed = True
+        elif isinstance(waiting, SuiteRun):
+            waiting.result = step
+
+    def _decision(self, step: Step) -> None:
+        if not step.is_abandoned:
+            self.story.decisions.append(step)
+
+    def _lifecycle(self, step: Step) -> None:
+        if step.summary.startswith("/") and not step.is_abandoned:
+            self._slash = step
+        elif words.COMPACTED.search(step.summary):
+            self.story.compactions.append(step)

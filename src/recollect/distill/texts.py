@@ -1,0 +1,80 @@
+"""Text out of payloads, made safe and short: what is quoted is data, whoever wrote it."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+# Escape sequences, control characters, and characters that hide text or turn its direction.
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+    "|[\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e0fff]",
+    re.DOTALL,
+)
+# Any character that makes a text unclean: to look for one of them is far quicker than the pattern above.
+_UNCLEAN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
+    "\U000e0000-\U000e0fff]"
+)
+_LINE_ENDS = str.maketrans(dict.fromkeys("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", "\n"))
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
+ELLIPSIS = "…"
+
+
+def clean(text: str) -> str:
+    """Text without anything a terminal or a page would act on; line ends stay."""
+    if _UNCLEAN.search(text) is None:
+        return text
+    return _CONTROL.sub("", text.replace("\r\n", "\n").translate(_LINE_ENDS))
+
+
+def one_line(text: str) -> str:
+    return " ".join(clean(text).split())
+
+
+def shortened(text: str, chars: int) -> str:
+    """One line of at most that many characters, cut at a word where one ends near."""
+    if len(text) <= chars and text.isprintable() and "  " not in text:
+        return text  # as summaries and names are
+    line = one_line(text[: chars * 3 + 200])
+    if len(line) <= chars:
+        return line
+    cut = line[: chars - 1]
+    space = cut.rfind(" ", chars * 3 // 4)
+    return (cut[:space] if space > 0 else cut).rstrip() + ELLIPSIS
+
+
+def excerpt(text: str, chars: int) -> str:
+    """The beginning and the end of a text, with its line ends: answers begin and end with what matters."""
+    text = clean(text).strip()
+    if len(text) <= chars:
+        return text
+    head = text[: chars * 2 // 3].rstrip()
+    return f"{head}\n{ELLIPSIS}\n{text[-(chars - len(head) - 3) :].lstrip()}"
+
+
+def sentences(text: str) -> list[str]:
+    """Sentences and lines of a text, without the marks of lists and headings before them."""
+    pieces = (piece.strip().lstrip("-*#>•0123456789.) ").strip() for piece in _SENTENCE_END.split(clean(text)))
+    return [piece for piece in pieces if piece]
+
+
+def payload_text(payload: Mapping[str, Any]) -> str:
+    """What a payload says, as text."""
+    for key in ("text", "output", "input"):
+        value = payload.get(key)
+        if value:
+            return as_text(value)
+    return ""
+
+
+def as_text(value: Any) -> str:
+    """A message's text, whether told as text, in parts, or as an object."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(part, dict) for part in value):
+        texts = [part["text"] for part in value if isinstance(part.get("text"), str)]
+        if texts:
+            return "\n".join(text.removesuffix("\n") for text in texts)
+    return orjson.dumps(value).decode("utf-8", "replace")

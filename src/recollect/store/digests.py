@@ -1,0 +1,267 @@
+"""Tier 2: digests with their full text, and signals. Durable, small, never dropped by itself."""
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import apsw
+import orjson
+
+from recollect.clock import now_ms, rfc3339
+from recollect.errors import StoreDamaged
+from recollect.schema import Signal
+from recollect.store.sqlite import Database
+from recollect.store.tallies import ActivityRow, UseRow, put_tallies, seal_tallies
+
+
+class Pending(NamedTuple):
+    """A session whose digest is missing, older than what is known of it, or made by another distiller."""
+
+    agent: str
+    native_session_id: str
+    session_uid: str
+    root_session_uid: str
+    parent_session_uid: str | None
+    session_class: str
+    title: str | None
+    cwd: str | None
+    started_ms: int | None
+    ended_ms: int | None
+    ingested_ms: int | None
+    event_count: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    usd: float | None
+    usd_is_estimate: int
+    sealed: str | None
+
+
+class DigestRow(NamedTuple):
+    """A session's digest with all that goes with it, ready to be stored. `digest` is None for a tiny sub-agent."""
+
+    agent: str
+    native_session_id: str
+    ingested_ms: int | None
+    distiller: int
+    event_count: int
+    last_event_uid: str | None
+    outcome: str
+    confidence: float
+    line: str
+    raw_tokens: int
+    kept_tokens: int
+    digest: bytes | None
+    text: str
+    signals: Sequence[Signal]
+    activity: Sequence[ActivityRow]
+    tools: Sequence[UseRow]
+    commands: Sequence[UseRow]
+
+
+class Saved(NamedTuple):
+    """What filtering saves over all sessions, in tokens, and how many of them are distilled."""
+
+    sessions: int
+    raw_tokens: int
+    kept_tokens: int
+
+
+_PENDING = ", ".join(f"s.{name}" for name in Pending._fields[:-1])
+_KEY = "agent = ? AND native_session_id = ?"
+
+
+class Digests:
+    """The digests and signals of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def pending(self, distiller: int) -> list[Pending]:
+        """Sessions to distil: the household with the oldest activity first, sub-agents before their root."""
+        rows = self._database.rows(
+            f"SELECT {_PENDING}, d.sealed FROM sessions s LEFT JOIN digests d USING (agent, native_session_id)"
+            " WHERE d.id IS NULL OR d.checked_by <> ? OR d.ingested_ms IS NOT s.ingested_ms"
+            " ORDER BY coalesce((SELECT max(r.ended_ms) FROM sessions r WHERE r.session_uid = s.root_session_uid),"
+            " s.ended_ms), s.root_session_uid, s.parent_session_uid IS NULL, s.ended_ms, s.session_uid",
+            (distiller,),
+        )
+        return [Pending(*row) for row in rows]
+
+    def put(self, rows: Iterable[DigestRow]) -> int:
+        """Store digests with signals, tallies and outcomes in one durable transaction; return how many were kept back.
+
+        A digest that covers less than the stored one does not replace it. `analyzed_ms` keeps its first value.
+        """
+        kept_back = 0
+        at_ms = now_ms()
+        with self._database.transaction() as connection:
+            for row in rows:
+                kept_back += not _put(connection, row, at_ms)
+        return kept_back
+
+    def set_checked(self, sessions: Sequence[tuple[str, str]], distiller: int) -> None:
+        """Note that nothing is held of these sessions from which a newer distiller could make a digest."""
+        if not sessions:
+            return
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "UPDATE digests SET checked_by = ?, ingested_ms = (SELECT s.ingested_ms FROM sessions s WHERE"
+                " s.agent = digests.agent AND s.native_session_id = digests.native_session_id)"
+                f" WHERE {_KEY}",
+                [(distiller, *session) for session in sessions],
+            )
+
+    def find(self, agent: str, native_id: str) -> bytes | None:
+        """A session's digest as JSON, checked against its hash; None if it has none of its own."""
+        rows = self._database.rows(
+            f"SELECT digest, digest_hash FROM digests WHERE {_KEY} AND digest IS NOT NULL", (agent, native_id)
+        )
+        if not rows:
+            return None
+        text, told = rows[0]
+        raw = text.encode()
+        if _hash(raw) != told:
+            raise StoreDamaged(
+                f"A digest is not what was written: {agent}:{native_id}", "`recollect doctor` says what can be done"
+            )
+        return bytes(raw)
+
+    def lines(self, root_session_uid: str) -> dict[str, tuple[int, str]]:
+        """When each sub-agent of a root began, and its line, by session."""
+        rows = self._database.rows(
+            "SELECT s.session_uid, coalesce(s.started_ms, 0), d.line FROM sessions s"
+            " JOIN digests d USING (agent, native_session_id)"
+            " WHERE s.root_session_uid = ? AND d.line <> ''",
+            (root_session_uid,),
+        )
+        return {uid: (started_ms, line) for uid, started_ms, line in rows}
+
+    def seal(self, agent: str, native_id: str) -> bool:
+        """Make a digest last beyond its events, which are about to go; later ones extend it. False if there is none."""
+        with self._database.transaction() as connection:
+            for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", (agent, native_id))):
+                connection.execute("UPDATE digests SET sealed = digest WHERE id = ?", (number,))
+                connection.execute("UPDATE signals SET is_sealed = 1 WHERE digest = ?", (number,))
+                seal_tallies(connection, number)
+                return True
+        return False
+
+    def signals(
+        self, session: tuple[str, str] | None = None, signal: str | None = None, since_ms: int | None = None
+    ) -> list[Signal]:
+        """Signals of one session or of all, oldest first."""
+        tests: list[tuple[str, Any]] = [("g.signal = ?", signal), ("g.ts_ms >= ?", since_ms)]
+        if session is not None:
+            tests += [("d.agent = ?", session[0]), ("d.native_session_id = ?", session[1])]
+        used = [(test, value) for test, value in tests if value is not None]
+        where = f" WHERE {' AND '.join(test for test, _ in used)}" if used else ""
+        rows = self._database.rows(
+            "SELECT s.session_uid, g.signal, g.ts_ms, g.detail, g.count, g.evidence FROM signals g"
+            " JOIN digests d ON d.id = g.digest JOIN sessions s USING (agent, native_session_id)"
+            f"{where} ORDER BY coalesce(g.ts_ms, 0), s.session_uid, g.id",
+            [value for _, value in used],
+        )
+        return [
+            Signal(uid, name, rfc3339(ts_ms), detail, count, tuple(orjson.loads(evidence)))
+            for uid, name, ts_ms, detail, count, evidence in rows
+        ]
+
+    def matching(self, query: str, limit: int) -> list[tuple[str, str]]:
+        """Agent and native id of sessions whose digests match a full-text query, best first."""
+        rows = self._database.rows(
+            "SELECT d.agent, d.native_session_id FROM digest_text t JOIN digests d ON d.id = t.rowid"
+            " WHERE digest_text MATCH ? ORDER BY t.rank LIMIT ?",
+            (query, limit),
+        )
+        return [(agent, native_id) for agent, native_id in rows]
+
+    def saved(self) -> Saved:
+        rows = self._database.rows(
+            "SELECT count(*), coalesce(sum(raw_tokens), 0), coalesce(sum(kept_tokens), 0) FROM digests"
+        )
+        return Saved(*rows[0])
+
+    def size_bytes(self) -> int:
+        """Bytes of all digests as they are stored, without their full text."""
+        return int(self._database.value("SELECT coalesce(sum(octet_length(digest)), 0) FROM digests"))
+
+
+def drop_digests(connection: apsw.Connection, sessions: Sequence[tuple[str, str]]) -> None:
+    """Delete all that was distilled of sessions (agent, native id), sealed or not."""
+    for session in sessions:
+        for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", session)):
+            for table in ("signals", "activity", "tool_use", "command_use"):
+                connection.execute(f"DELETE FROM {table} WHERE digest = ?", (number,))
+            connection.execute("DELETE FROM digest_text WHERE rowid = ?", (number,))
+            connection.execute("DELETE FROM digests WHERE id = ?", (number,))
+
+
+def _hash(raw: bytes) -> bytes:
+    return blake2b(raw, digest_size=16).digest()
+
+
+def _put(connection: apsw.Connection, row: DigestRow, at_ms: int) -> bool:
+    key = (row.agent, row.native_session_id)
+    known = list(connection.execute(f"SELECT id, event_count, outcome FROM digests WHERE {_KEY}", key))
+    is_kept_back = bool(known) and known[0][1] > row.event_count
+    if is_kept_back:
+        connection.execute(
+            "UPDATE digests SET ingested_ms = ?, checked_by = ? WHERE id = ?",
+            (row.ingested_ms, row.distiller, known[0][0]),
+        )
+    else:
+        _replace(connection, row, known[0][0] if known else None, at_ms)
+    connection.execute(
+        f"UPDATE sessions SET outcome = ?, analyzed_ms = coalesce(analyzed_ms, ?) WHERE {_KEY}",
+        (known[0][2] if is_kept_back else row.outcome, at_ms, *key),
+    )
+    return not is_kept_back
+
+
+_VALUES = (
+    "agent",
+    "native_session_id",
+    "ingested_ms",
+    "checked_by",
+    "event_count",
+    "last_event_uid",
+    "outcome",
+    "confidence",
+    "line",
+    "raw_tokens",
+    "kept_tokens",
+    "digest",
+    "digest_hash",
+    "made_ms",
+)
+
+
+def _replace(connection: apsw.Connection, row: DigestRow, number: int | None, at_ms: int) -> None:
+    digest = None if row.digest is None else row.digest.decode()
+    values = (*row[:11], digest, None if row.digest is None else _hash(row.digest), at_ms)
+    if number is None:
+        marks = ", ".join("?" * len(_VALUES))
+        connection.execute(f"INSERT INTO digests ({', '.join(_VALUES)}) VALUES ({marks})", values)
+        number = connection.last_insert_rowid()
+    else:
+        sets = ", ".join(f"{name} = ?" for name in _VALUES)
+        connection.execute(f"UPDATE digests SET {sets} WHERE id = ?", (*values, number))
+        connection.execute("DELETE FROM digest_text WHERE rowid = ?", (number,))
+        connection.execute("DELETE FROM signals WHERE digest = ? AND NOT is_sealed", (number,))
+    if row.digest is not None:
+        connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, row.text))
+    connection.executemany(
+        "INSERT INTO signals (digest, is_sealed, signal, ts_ms, detail, count, evidence) VALUES (?, 0, ?, ?, ?, ?, ?)",
+        [(number, *_signal_values(signal)) for signal in row.signals],
+    )
+    put_tallies(connection, number, row.activity, row.tools, row.commands)
+
+
+def _signal_values(signal: Signal) -> tuple[Any, ...]:
+    from datetime import datetime
+
+    ts_ms = None if signal.ts is None else round(datetime.fromisoformat(signal.ts).timestamp() * 1000)
+    return signal.signal, ts_ms, signal.detail, signal.count, orjson.dumps(signal.evidence).decode()

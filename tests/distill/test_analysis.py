@@ -1,0 +1,263 @@
+"""Digests in the store: made once, made again when they must be, never worse than before."""
+
+from pathlib import Path
+
+import pytest
+
+from recollect import schema
+from recollect.adapters.protocol import EventRecord, SessionInfo
+from recollect.distill import analysis
+from recollect.distill.analysis import TINY_BYTES, analyze
+from recollect.errors import NotFound, StoreDamaged
+from recollect.memory import Memory
+from tests.builders import AGENT, Home, event, sweep, usage
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    from recollect.adapters import adapters
+    from tests.builders import ScriptedAdapter
+
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+    return Home(tmp_path / "home")
+
+
+def _talk(session: str, count: int = 3) -> list[EventRecord]:
+    """`count` requests, each answered."""
+    told = []
+    for number in range(1, 2 * count, 2):
+        told.append(event(session, number, schema.USER_MSG, f"please do thing {number}", role="user"))
+        told.append(event(session, number + 1, schema.ASSISTANT_MSG, f"Done with thing {number}.", role="assistant"))
+    return told
+
+
+def _analyze(memory: Memory) -> analysis.AnalysisReport:
+    return analyze(memory._store, lambda done, total: None)
+
+
+def test_a_sweep_makes_digest_and_outcome(tmp_path: Path, home: Home) -> None:
+    home.write("a", *_talk("s1"))
+
+    memory = sweep(tmp_path / "store", home)
+
+    (session,) = memory.sessions()
+    found = memory.digest(session)
+    assert (found.request_count, found.covers.event_count) == (3, 6)
+    assert session.outcome == found.outcome.outcome == schema.SUCCESS
+    assert session.analyzed_at is not None
+
+
+def test_nothing_new_is_not_analysed_again(tmp_path: Path, home: Home) -> None:
+    home.write("a", *_talk("s1"))
+    memory = sweep(tmp_path / "store", home)
+
+    assert _analyze(memory).sessions == 0
+
+
+def test_a_session_that_grew_is_analysed_and_keeps_its_first_time(tmp_path: Path, home: Home) -> None:
+    home.write("a", *_talk("s1", 2))
+    memory = sweep(tmp_path / "store", home)
+    (before,) = memory.sessions()
+    home.append("a", *_talk("s1", 4)[4:])
+
+    memory.sweep()
+
+    (after,) = memory.sessions()
+    assert memory.digest(after).request_count == 4
+    assert after.analyzed_at == before.analyzed_at
+
+
+def test_another_distiller_makes_all_digests_again(tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.write("a", *_talk("s1"))
+    memory = sweep(tmp_path / "store", home)
+    (before,) = memory.sessions()
+    monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
+
+    report = _analyze(memory)
+
+    (after,) = memory.sessions()
+    assert report.sessions == 1
+    assert memory.digest(after).covers.distiller == analysis.VERSION
+    assert after.analyzed_at == before.analyzed_at
+    assert _analyze(memory).sessions == 0
+
+
+def _drop_events(memory: Memory, *sessions: str) -> None:
+    """What retention leaves in the cache of a session: nothing."""
+    with memory._store._cache.transaction() as connection:
+        for session in sessions:
+            connection.execute(
+                "DELETE FROM events WHERE stream = (SELECT id FROM streams WHERE native_id = ?)", (session,)
+            )
+
+
+def test_a_digest_is_never_replaced_by_one_that_covers_less(tmp_path: Path, home: Home) -> None:
+    home.write("a", *_talk("s1"))
+    memory = sweep(tmp_path / "store", home)
+    (session,) = memory.sessions()
+    before = memory.digest(session)
+    with memory._store._cache.transaction() as connection:
+        connection.execute("DELETE FROM events WHERE position > 2")
+    memory._store.streams.set_all_dirty()
+
+    memory.sweep()
+
+    (after,) = memory.sessions()
+    assert memory.digest(after) == before
+    assert after.outcome == before.outcome.outcome
+    assert memory.stats("agent").lines[0].turns == 3
+    assert _analyze(memory).sessions == 0
+
+
+def test_a_session_without_events_keeps_its_digest_whatever_distiller_comes(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.write("a", *_talk("s1"))
+    memory = sweep(tmp_path / "store", home)
+    (session,) = memory.sessions()
+    before = memory.digest(session)
+    _drop_events(memory, "s1")
+    monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
+
+    first, second = _analyze(memory), _analyze(memory)
+
+    assert (first.without_events, second.sessions) == (1, 0)
+    assert memory.digest(session) == before
+
+
+def test_a_sealed_digest_is_extended_by_what_comes_after(tmp_path: Path, home: Home) -> None:
+    first = _talk("s1", 2)
+    home.write("a", *first, usage("s1", "u1", input_tokens=1_000_000))
+    memory = sweep(tmp_path / "store", home)
+    assert memory._store.digests.seal(AGENT, "s1")
+    _drop_events(memory, "s1")
+    home.append("a", *_talk("s1", 3)[4:])
+
+    memory.sweep()
+
+    (after,) = memory.sessions()
+    found = memory.digest(after)
+    assert (found.request_count, found.covers.event_count) == (3, 6)
+    assert [quote.text for quote in found.requests] == [f"please do thing {number}" for number in (1, 3, 5)]
+    assert memory.stats("agent").lines[0].turns == 3
+    memory._store.streams.set_all_dirty()
+    memory.sweep()
+    assert memory.digest(after) == found  # extending again from the same part adds nothing
+    assert memory.stats("agent").lines[0].turns == 3
+
+
+def test_there_is_nothing_to_seal_before_the_digest(tmp_path: Path, home: Home) -> None:
+    assert sweep(tmp_path / "store", home)._store.digests.seal(AGENT, "nobody") is False
+
+
+def _household(answer: str) -> list[object]:
+    """A root with one sub-agent."""
+    info = SessionInfo("root/sub", parent_native_id="root", root_native_id="root", session_class=schema.SUB_AGENT)
+    sub = [
+        event("root/sub", 1, schema.USER_MSG, "count the files", role="user"),
+        event("root/sub", 2, schema.ASSISTANT_MSG, answer, role="assistant"),
+    ]
+    return [*_talk("root", 1), info, *sub]
+
+
+def test_a_tiny_sub_agent_is_a_line_in_its_roots_digest(tmp_path: Path, home: Home) -> None:
+    home.write("a", *_household("Found 3 files."))
+
+    memory = sweep(tmp_path / "store", home)
+
+    root = memory.session("root")
+    (sub,) = memory.sub_agents(root)
+    assert memory.digest(root).sub_agents == ("[success] count the files → Found 3 files.",)
+    assert sub.analyzed_at is not None
+    with pytest.raises(NotFound) as error:
+        memory.digest(sub)
+    assert root.session_uid in (error.value.hint or "")
+
+
+def test_a_bigger_sub_agent_has_both(tmp_path: Path, home: Home) -> None:
+    home.write("a", *_household("Found them. " + "x" * TINY_BYTES))
+
+    memory = sweep(tmp_path / "store", home)
+
+    root = memory.session("root")
+    (sub,) = memory.sub_agents(root)
+    assert len(memory.digest(root).sub_agents) == 1
+    assert memory.digest(sub).request_count == 1
+
+
+def test_a_digest_says_before_the_first_analysis_what_to_do(tmp_path: Path, home: Home) -> None:
+    home.write("a", *_talk("s1"))
+    memory = sweep(tmp_path / "store", home)
+    (session,) = memory.sessions()
+    with memory._store._memory.transaction() as connection:
+        connection.execute("DELETE FROM digests")
+        connection.execute("UPDATE sessions SET analyzed_ms = NULL")
+
+    with pytest.raises(NotFound) as error:
+        memory.digest(memory.sessions()[0])
+
+    assert "sweep" in (error.value.hint or "")
+    assert session.analyzed_at is not None
+
+
+def test_a_damaged_digest_is_noticed(tmp_path: Path, home: Home) -> None:
+    home.write("a", *_talk("s1"))
+    memory = sweep(tmp_path / "store", home)
+    with memory._store._memory.transaction() as connection:
+        connection.execute("UPDATE digests SET digest = replace(digest, 'thing', 'thang')")
+
+    with pytest.raises(StoreDamaged):
+        memory.digest(memory.sessions()[0])
+
+
+def test_a_group_that_cannot_be_written_leaves_nothing_of_it(tmp_path: Path, home: Home) -> None:
+    for number in range(3):
+        home.write(f"s{number}", *_talk(f"s{number}", 1))
+    memory = sweep(tmp_path / "store", home)
+    with memory._store._memory.transaction() as connection:
+        for table in ("digests", "digest_text", "activity"):
+            connection.execute(f"DELETE FROM {table}")
+        connection.execute("UPDATE sessions SET analyzed_ms = NULL")
+        connection.execute(
+            "CREATE TRIGGER broken BEFORE INSERT ON activity WHEN (SELECT count(*) FROM digests) = 3"
+            " BEGIN SELECT raise(ABORT, 'stop'); END"
+        )
+
+    with pytest.raises(Exception, match="stop"):
+        _analyze(memory)
+
+    assert memory._store._memory.value("SELECT count(*) FROM digests") == 0
+    assert all(session.analyzed_at is None for session in memory.sessions())
+
+
+def test_the_oldest_activity_is_analysed_first(tmp_path: Path, home: Home) -> None:
+    day = 86_400_000
+    for number in (3, 1, 2):
+        told = _talk(f"s{number}", 1)
+        for one in told:
+            one.ts_ms = (one.ts_ms or 0) + number * day
+        home.write(f"s{number}", *told)
+    memory = sweep(tmp_path / "store", home)
+
+    order = [name for (name,) in memory._store._memory.rows("SELECT native_session_id FROM digests ORDER BY id")]
+
+    assert order == ["s1", "s2", "s3"]
+
+
+def test_a_session_is_found_by_the_words_of_its_digest(tmp_path: Path, home: Home) -> None:
+    home.write("a", event("s1", 1, schema.USER_MSG, "why does the zeppelin sink", role="user"))
+    home.write("b", event("s2", 1, schema.USER_MSG, "paint the boat", role="user"))
+    memory = sweep(tmp_path / "store", home)
+    _drop_events(memory, "s1", "s2")
+
+    assert memory._store.digests.matching('"zeppelin"', 10) == [(AGENT, "s1")]
+
+
+def test_a_session_that_turned_out_to_be_none_leaves_nothing(tmp_path: Path, home: Home) -> None:
+    home.write("a", *_talk("s1"), usage("s1", "u1", input_tokens=10))
+    memory = sweep(tmp_path / "store", home)
+
+    memory._store.sessions.drop([(AGENT, "s1")])
+
+    for table in ("digests", "signals", "activity", "tool_use", "command_use", "digest_text"):
+        assert memory._store._memory.value(f"SELECT count(*) FROM {table}") == 0

@@ -1,0 +1,142 @@
+"""The commands as people and programs call them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import recollect
+from recollect import Memory, open_memory
+from recollect.cli import main
+from recollect.errors import BadConfig
+from recollect.schema import SIGNALS, as_json
+from recollect.stats import BREAKDOWNS
+from tests.test_api import SCHEMAS, breaches
+
+SAMPLES = Path(recollect.__file__).parent / "samples"
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    roots = [f"{path.name}={path}" for path in SAMPLES.iterdir() if path.is_dir()]
+    with open_memory(tmp_path / "store", roots) as opened:
+        opened.sweep()
+        yield opened
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments, catch_exceptions=False)
+
+
+def printed(*arguments: str) -> Any:
+    return json.loads(run(*arguments, "--json").stdout)
+
+
+def test_what_is_printed_for_programs_keeps_to_the_schemas(memory: Memory) -> None:
+    for session in memory.sessions(roots_only=True):
+        assert breaches(SCHEMAS["digest"], printed("digest", session.session_uid)) == []
+        assert [
+            text for one in printed("exchanges", session.session_uid) for text in breaches(SCHEMAS["exchange"], one)
+        ] == []
+    assert [text for one in printed("signals") for text in breaches(SCHEMAS["signal"], one)] == []
+    for by in BREAKDOWNS:
+        assert breaches(SCHEMAS["stats"], printed("stats", "--by", by)) == []
+
+
+@pytest.mark.parametrize("name", ["digest", "signal", "exchange", "stats"])
+def test_a_schema_describes_every_field_and_allows_nothing_else(name: str) -> None:
+    schema = SCHEMAS[name]
+
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["additionalProperties"] is False
+    assert [field for field, rule in schema["properties"].items() if not rule.get("description")] == []
+
+
+def test_a_digest_is_a_page(memory: Memory) -> None:
+    session = memory.sessions(roots_only=True)[0]
+
+    page = run("digest", session.session_uid).stdout
+
+    assert page.startswith("# ")
+    assert "## Outcome" in page
+
+
+def test_exchanges_are_shown_with_what_was_said(memory: Memory) -> None:
+    session = memory.sessions(roots_only=True)[0]
+
+    shown = run("exchanges", session.session_uid).stdout
+
+    assert "User: " in shown
+    assert "tokens" in shown
+
+
+@pytest.mark.parametrize("by", BREAKDOWNS)
+def test_statistics_are_a_table(memory: Memory, by: str) -> None:
+    shown = run("stats", "--by", by).stdout.splitlines()
+
+    assert shown[0].startswith(by)
+    assert len(shown) > 1
+
+
+def test_the_limit_says_what_it_leaves_out(memory: Memory) -> None:
+    assert "more: --limit N" in run("stats", "--by", "tool", "--limit", "1").stdout
+
+
+def test_signals_can_be_chosen(memory: Memory) -> None:
+    found = printed("signals")
+
+    for name in SIGNALS:
+        assert printed("signals", "--signal", name) == [one for one in found if one["signal"] == name]
+
+
+def test_a_session_nobody_knows_is_an_error_in_each_command(memory: Memory) -> None:
+    for command in ("digest", "exchanges", "signals"):
+        result = run(command, "no-such-session")
+        assert result.exit_code == 4
+        assert "no-such-session" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["signals", "stats"])
+def test_a_time_that_is_none_is_named(memory: Memory, command: str) -> None:
+    result = run(command, "--since", "soon")
+
+    assert result.exit_code == 2
+    assert "soon" in result.stderr
+
+
+def test_the_status_says_what_filtering_saves(memory: Memory) -> None:
+    assert "filtered" in run("status").stdout
+    totals = printed("status")["distilled"]
+    assert 0 < totals["kept_tokens"] < totals["raw_tokens"] < totals["log_tokens"]
+
+
+def test_settings_shape_exchanges(tmp_path: Path, memory: Memory) -> None:
+    (tmp_path / "store" / "config.toml").write_text("[exchanges]\nkeep_tool_calls = false\nmax_tokens = 50\n")
+    session = memory.sessions(roots_only=True)[0]
+
+    found = printed("exchanges", session.session_uid)
+
+    assert not any("Call: " in one["body"] for one in found)
+
+
+@pytest.mark.parametrize(
+    "text", ["max_tokens = 'many'", "max_tokens = 0", "max_tokens = true", "keep_reasoning = 1", "colour = 1"]
+)
+def test_a_setting_of_the_wrong_kind_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.toml").write_text(f"[exchanges]\n{text}\n")
+
+    with pytest.raises(BadConfig) as error:
+        open_memory(tmp_path)
+
+    assert text.split()[0] in error.value.message
+
+
+def test_the_library_returns_records(memory: Memory) -> None:
+    session = memory.sessions(roots_only=True)[0]
+
+    assert as_json(memory.digest(session))["session_uid"] == session.session_uid
+    assert memory.stats("agent").total.sessions == len(memory.sessions(roots_only=True))
+    assert memory.exchanges(session)[0].number == 1

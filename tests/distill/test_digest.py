@@ -1,0 +1,248 @@
+"""The digest: what it claims, how it grows, and that its page cannot act."""
+
+import re
+
+import msgspec
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recollect import schema
+from recollect.distill.digest import FIRST_REQUESTS, LAST_REQUESTS, MOST_FILES, extend, searchable
+from recollect.distill.markdown import inert, render
+from recollect.schema import Digest
+from tests.distill.sessions import Script, distilled
+
+
+def digest(script: Script) -> Digest:
+    return distilled(script).digest
+
+
+def _worked() -> Script:
+    script = Script()
+    script.user("Fix the failing test")
+    script.test("exit 1: 1 failed", has_failed=True)
+    script.say("The root cause is the operator in add().")
+    script.edit("/proj/calc.py")
+    script.edit("/proj/calc.py", has_failed=True)
+    script.test("3 passed")
+    script.run("git commit -am 'Fix add'", "[main 1234] Fix add")
+    script.call("asked: Which name?", None, tool="AskUserQuestion")
+    script.answer("Fixed.\n\nNext steps:\n- Release it\n\nShall I push?")
+    return script
+
+
+def test_a_digest_tells_what_was_asked_done_and_left_open() -> None:
+    script = _worked()
+
+    found = digest(script)
+
+    assert [quote.text for quote in found.requests] == ["Fix the failing test"]
+    assert [(file.name, file.count) for file in found.files] == [("calc.py", 1)]  # the failed edit changed nothing
+    assert {tally.name: (tally.count, tally.failures) for tally in found.commands} == {
+        "pytest": (2, 1),
+        "git commit": (1, 0),
+    }
+    assert [quote.text for quote in found.commits] == ["Fix add"]
+    assert (found.tests.runs, found.tests.failures, found.tests.last) == (2, 1, "passed")
+    assert [quote.text for quote in found.open.questions] == ["Which name?", "Shall I push?"]
+    assert [quote.text for quote in found.open.next_steps] == ["Release it", "Shall I push?"]
+    assert [quote.text for quote in found.snippets] == ["The root cause is the operator in add()."]
+    assert found.open.failing_tests is None
+
+
+def test_everything_quoted_is_from_the_event_it_cites() -> None:
+    script = _worked()
+    texts = {step.uid: step.summary for step in script.steps}
+
+    found = digest(script)
+
+    for quote in (*found.requests, *found.snippets, *found.errors):
+        assert quote.text in texts[quote.event_uid]
+    assert found.final_answer is not None
+    assert texts[found.final_answer.event_uid].startswith("Fixed.")
+
+
+def test_a_commit_that_failed_or_had_nothing_to_commit_is_none() -> None:
+    script = Script()
+    script.run("git commit -m one", "exit 1: hook failed", has_failed=True)
+    script.run("git commit -m two", "nothing to commit, working tree clean")
+
+    assert digest(script).commits == ()
+
+
+def test_failing_tests_at_the_end_are_open() -> None:
+    script = Script()
+    script.test("exit 1: 2 failed", has_failed=True)
+
+    found = digest(script).open.failing_tests
+
+    assert found is not None
+    assert found.text == "ran pytest -q"
+
+
+def test_lists_are_cut_and_counts_are_not() -> None:
+    script = Script()
+    for number in range(50):
+        script.user(f"request {number}")
+        script.edit(f"file{number}.py")
+
+    found = digest(script)
+
+    assert (len(found.requests), found.request_count) == (FIRST_REQUESTS + LAST_REQUESTS, 50)
+    assert found.requests[0].text == "request 0"
+    assert found.requests[-1].text == "request 49"
+    assert (len(found.files), found.file_count) == (MOST_FILES, 50)
+
+
+def test_a_huge_session_has_a_small_digest() -> None:
+    script = Script()
+    for number in range(300):
+        script.user("request " + "long words " * 200)
+        script.run(f"tool{number} " + "x" * 500, "exit 1: " + f"error {chr(97 + number % 26)} " * 50, has_failed=True)
+        script.edit("/proj/" + "deep/" * 30 + f"{number}.py")
+        script.answer("answer " + "many words " * 500)
+
+    assert len(orjson.dumps(digest(script))) <= 16 * 1024
+
+
+def test_the_same_events_give_the_same_bytes() -> None:
+    assert orjson.dumps(digest(_worked())) == orjson.dumps(digest(_worked()))
+
+
+def test_a_digest_is_read_back_as_it_was_written() -> None:
+    found = digest(_worked())
+
+    assert msgspec.json.decode(orjson.dumps(found), type=Digest) == found
+
+
+def test_an_empty_session_has_a_digest() -> None:
+    script = Script()
+    script.add(schema.LIFECYCLE, "turn started")
+
+    assert digest(script).request_count == 0
+
+
+_EVENTS = st.lists(
+    st.sampled_from(["user", "answer", "ok", "fail", "edit", "test", "stop", "todo", "commit", "note"]), max_size=30
+)
+
+
+def _script(names: list[str], name: str = "s") -> Script:
+    script = Script(name)
+    for event in names:
+        match event:
+            case "user":
+                script.user("please do it")
+            case "answer":
+                script.answer("Done. What next?")
+            case "ok":
+                script.run("ls")
+            case "fail":
+                script.run("make", "exit 2: boom", has_failed=True)
+            case "edit":
+                script.edit("calc.py")
+            case "test":
+                script.test("exit 1: 1 failed", has_failed=True)
+            case "stop":
+                script.stop()
+            case "todo":
+                script.todos(("one", "pending"))
+            case "commit":
+                script.run("git commit -m x", "[main] x")
+            case "note":
+                script.add(schema.LIFECYCLE, "turn ended")
+    return script
+
+
+@settings(deadline=None)
+@given(_EVENTS, _EVENTS)
+def test_a_digest_that_grows_covers_all_and_counts_all(first: list[str], second: list[str]) -> None:
+    whole = _script([*first, *second])
+    cut = len(_script(first).steps)
+    old = distilled(whole, steps=whole.steps[:cut]).digest
+    new = distilled(whole, steps=whole.steps[cut:]).digest
+    both = distilled(whole).digest
+
+    grown = extend(old, new)
+
+    assert grown.covers.event_count == both.covers.event_count
+    assert grown.covers.last_event_uid == both.covers.last_event_uid
+    for name in ("request_count", "commit_count", "error_count", "intervention_count"):
+        assert getattr(grown, name) == getattr(both, name), name
+    assert (grown.tests.runs, grown.tests.last) == (both.tests.runs, both.tests.last)
+    assert {tally.name: tally.count for tally in grown.tools} == {tally.name: tally.count for tally in both.tools}
+    assert {tally.name: tally.count for tally in grown.files} == {tally.name: tally.count for tally in both.files}
+    assert grown.requests == both.requests
+    assert grown.final_answer == both.final_answer
+    assert (grown.started_at, grown.ended_at) == (both.started_at, both.ended_at)
+
+
+@settings(deadline=None)
+@given(_EVENTS)
+def test_a_digest_extended_by_nothing_is_the_same_but_for_order(names: list[str]) -> None:
+    script = _script(["user", *names])
+    old = digest(script)
+
+    grown = extend(old, distilled(script, steps=[]).digest)
+
+    assert grown.covers.event_count == old.covers.event_count
+    assert (grown.outcome, grown.open, grown.requests, grown.files) == (old.outcome, old.open, old.requests, old.files)
+
+
+def test_growth_of_growth_is_growth_of_the_whole() -> None:
+    script = _script(["user", "edit", "test", "answer"] * 6)
+    parts = [distilled(script, steps=script.steps[start : start + 10]).digest for start in (0, 10, 20)]
+
+    left = extend(extend(parts[0], parts[1]), parts[2])
+    right = extend(parts[0], extend(parts[1], parts[2]))
+
+    assert left == right
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[click](https://evil.example)",
+        "![x](https://evil.example/pixel.png)",
+        "<img src=x onerror=alert(1)>",
+        "see https://evil.example/?q=secret",
+        "www.evil.example",
+        "mail me@evil.example",
+        "`code`",
+        "\x1b[31mred\x1b[0m",
+        "a | b",
+        "line\n# heading",
+        "[ref]: https://evil.example",
+    ],
+)
+def test_quoted_text_is_inert_on_the_page(text: str) -> None:
+    script = Script()
+    script.user(text)
+    script.answer(text)
+    page = render(digest(script))
+
+    assert re.search(r"(?<!\\)\]\(", page) is None
+    assert "://" not in page
+    assert "<img" not in page.replace("\\<img", "")
+    assert "www." not in page
+    assert "\x1b" not in page
+    assert "\n# heading" not in page
+    assert inert(text).count("\n") == 0
+
+
+def test_a_final_answer_with_headings_and_lists_stays_a_quote() -> None:
+    script = Script()
+    script.answer("# Big\n- item\n1. one\n```sh\nrm\n```\n> deep")
+
+    block = [line for line in render(digest(script)).splitlines() if line.startswith(">")]
+
+    assert block == ["> \\# Big", "> \\- item", "> 1\\. one", "> \\`\\`\\`sh", "> rm", "> \\`\\`\\`", "> \\> deep"]
+
+
+def test_what_is_in_a_digest_can_be_searched() -> None:
+    text = searchable(digest(_worked()))
+
+    for word in ("failing test", "calc.py", "Fix add", "root cause", "Release it", "Shall I push?"):
+        assert word in text

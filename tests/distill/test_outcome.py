@@ -1,0 +1,203 @@
+"""How sessions end. The wording of real sessions is judged by hand-made labels elsewhere; here are the rules."""
+
+import pytest
+
+from recollect import schema
+from recollect.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN
+from tests.distill.sessions import Script, abandoned, distilled
+
+
+def outcome(script: Script, session_class: str = schema.HUMAN) -> str:
+    judged = distilled(script, session_class).outcome
+    assert 0 < judged.confidence < 1
+    assert judged.reasons
+    return judged.outcome
+
+
+def test_thanks_at_the_end_mean_success() -> None:
+    script = Script()
+    script.user("fix it")
+    script.test("exit 1: 1 failed", has_failed=True)
+    script.answer("I changed the parser.")
+    script.user("perfect, thanks!")
+    script.answer("You are welcome.")
+
+    assert outcome(script) == SUCCESS
+
+
+def test_thanks_before_another_request_say_nothing_of_it() -> None:
+    script = Script()
+    script.user("fix it")
+    script.answer("Done.")
+    script.user("Thanks! Please update the readme")
+    script.stop()
+
+    assert outcome(script) == ABANDONED
+
+
+def test_a_failing_test_run_at_the_end_means_failure() -> None:
+    script = Script()
+    script.user("fix the test")
+    script.edit("calc.py")
+    script.test("exit 1: 1 failed", has_failed=True)
+    script.answer("One test remains red.")
+
+    assert outcome(script) == FAIL
+
+
+def test_a_claim_does_not_outweigh_a_failing_test_run() -> None:
+    script = Script()
+    script.user("fix the test")
+    script.test("exit 1: 1 failed", has_failed=True)
+    script.answer("Fixed, all tests pass.")
+
+    assert outcome(script) == FAIL
+
+
+def test_a_failure_that_passed_later_is_forgotten() -> None:
+    script = Script()
+    script.user("fix the test")
+    script.test("exit 1: 1 failed", has_failed=True)
+    script.edit("calc.py")
+    script.test("3 passed")
+    script.answer("Fixed.")
+
+    assert outcome(script) == SUCCESS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I was not able to delete the file.",
+        "I could not reach the server.",
+        "I’m afraid I can’t do that.",
+        "Не удалось собрать проект.",
+    ],
+)
+def test_an_answer_that_says_it_could_not_be_done_means_failure(text: str) -> None:
+    script = Script()
+    script.user("do it")
+    script.run("ls")
+    script.answer(text)
+
+    assert outcome(script) == FAIL
+
+
+def test_an_answer_that_only_mentions_a_failure_does_not() -> None:
+    script = Script()
+    script.user("do it")
+    script.edit("calc.py")
+    script.answer("Fixed. The call failed before because the client could not connect; it now waits.")
+
+    assert outcome(script) == SUCCESS
+
+
+def test_an_error_of_the_service_at_the_end_means_failure() -> None:
+    script = Script()
+    script.user("do it")
+    script.add(schema.ERROR, "API Error: 400", role="assistant", status="failed")
+
+    assert outcome(script) == FAIL
+
+
+def test_an_interruption_nobody_went_on_from_means_abandoned() -> None:
+    script = Script()
+    script.user("do it")
+    script.say("I begin.")
+    script.stop()
+
+    assert outcome(script) == ABANDONED
+
+
+def test_an_interruption_somebody_went_on_from_does_not() -> None:
+    script = Script()
+    script.user("do it")
+    script.stop()
+    script.user("do it shorter")
+    script.answer("Done.")
+
+    assert outcome(script) == SUCCESS
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_a_request_without_an_answer_means_abandoned(has_begun: bool) -> None:
+    script = Script()
+    script.user("do it")
+    if has_begun:
+        script.run("ls")
+
+    assert outcome(script) == ABANDONED
+
+
+def test_a_rewound_end_does_not_count() -> None:
+    script = Script()
+    script.user("do it")
+    script.answer("Done.")
+    script.user("and that")
+    script.stop()
+    script.steps[2:] = [abandoned(step) for step in script.steps[2:]]
+
+    assert outcome(script) == SUCCESS
+
+
+@pytest.mark.parametrize("session_class", [schema.WARM_UP, schema.PROMPTS_ONLY])
+def test_what_is_no_conversation_is_not_judged(session_class: str) -> None:
+    script = Script()
+    script.user("Warmup")
+    script.answer("Ready.")
+
+    assert outcome(script, session_class) == UNKNOWN
+
+
+def test_nothing_asked_is_not_judged() -> None:
+    script = Script()
+    script.add(schema.LIFECYCLE, "turn started")
+
+    assert outcome(script) == UNKNOWN
+
+
+def test_a_question_back_leaves_it_open() -> None:
+    script = Script()
+    script.user("make it better")
+    script.answer("Which part do you mean?")
+
+    assert outcome(script) == UNKNOWN
+
+
+def test_a_question_back_amid_an_unfinished_list_means_abandoned() -> None:
+    script = Script()
+    script.user("add it in all three places")
+    script.todos(("one", "pending"), ("two", "pending"))
+    script.answer("There is a configured default. Shall I go on with it?")
+
+    assert outcome(script) == ABANDONED
+
+
+def test_an_offer_after_the_work_does_not_undo_it() -> None:
+    script = Script()
+    script.user("add it")
+    script.edit("calc.py")
+    script.answer("Added. Shall I also write a test?")
+
+    assert outcome(script) == SUCCESS
+
+
+def test_an_answer_that_asks_to_try_again_leaves_it_open() -> None:
+    script = Script()
+    script.user("it still fails with the same error")
+    script.edit("run.sh")
+    script.answer("Try again: this should fix it.")
+
+    assert outcome(script) == UNKNOWN
+
+
+def test_a_slash_command_that_was_worked_on_is_a_request() -> None:
+    script = Script()
+    script.add(schema.LIFECYCLE, "/init")
+    script.call("wrote NOTES.md", kind=schema.EDIT)
+    script.say("I've created the file.")
+
+    found = distilled(script)
+
+    assert found.outcome.outcome == SUCCESS
+    assert [quote.text for quote in found.digest.requests] == ["/init"]

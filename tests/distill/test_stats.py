@@ -1,0 +1,206 @@
+"""Statistics against sums made another way."""
+
+import csv
+import io
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from recollect import schema
+from recollect.adapters import adapters
+from recollect.adapters.protocol import SessionInfo
+from recollect.cli import main
+from recollect.errors import UsageError
+from recollect.memory import Memory
+from recollect.stats import BREAKDOWNS
+from tests.builders import AGENT, BEGIN_MS, Home, ScriptedAdapter, event, sweep, usage
+from tests.conftest import SHARED, needs_shared, swept
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+    return Home(tmp_path / "home")
+
+
+def _call(session: str, number: int, command: str, *, has_failed: bool = False, tool: str = "shell") -> list[object]:
+    call = event(session, number, schema.TOOL_CALL, f"ran {command}", role="assistant", tool=tool, call_id=f"c{number}")
+    kind = schema.ERROR if has_failed else schema.TOOL_RESULT
+    told = event(session, number + 1, kind, "exit 1: no" if has_failed else "ok", role="tool", tool=tool)
+    told.call_id, told.is_error = f"c{number}", has_failed
+    return [call, told]
+
+
+def test_failures_are_counted_by_tool_and_by_family(tmp_path: Path, home: Home) -> None:
+    events = [event("s1", 0, role="user")]
+    for number in range(8):
+        events += _call("s1", 10 * number + 1, "npm run lint", has_failed=number < 5)
+    events += _call("s1", 100, "ls", tool="other")
+    home.write("a", *events)
+
+    memory = sweep(tmp_path / "store", home)
+
+    by_command = {line.name: line for line in memory.stats("command").lines}
+    assert (by_command["npm run lint"].uses, by_command["npm run lint"].failures) == (8, 5)
+    assert by_command["npm run lint"].failure_rate == pytest.approx(5 / 8)
+    by_tool = {line.name: (line.uses, line.failures) for line in memory.stats("tool").lines}
+    assert by_tool == {"shell": (8, 5), "other": (1, 0)}
+
+
+def test_money_and_tokens_fall_on_the_days_and_models_they_were_spent(tmp_path: Path, home: Home) -> None:
+    home.write(
+        "a",
+        event("s1", 1, role="user"),
+        event("s1", 2, role="user", ts_ms=BEGIN_MS + 2 * DAY_MS),
+        usage("s1", "u1", input_tokens=50_000),
+        usage("s1", "u2", ts_ms=BEGIN_MS + 2 * DAY_MS, input_tokens=150_000),
+    )
+
+    memory = sweep(tmp_path / "store", home)
+
+    lines = memory.stats("day").lines
+    assert [line.name for line in lines] == [_day(BEGIN_MS), _day(BEGIN_MS + 2 * DAY_MS)]
+    assert [line.input_tokens for line in lines] == [50_000, 150_000]
+    assert [line.usd for line in lines] == pytest.approx([0.15, 0.45])
+    assert [line.turns for line in lines] == [1, 1]
+    assert memory.stats("day", since_ms=BEGIN_MS + DAY_MS).total.usd == pytest.approx(0.45)
+    assert memory.stats("day", until_ms=BEGIN_MS + DAY_MS).total.usd == pytest.approx(0.15)
+
+
+def _day(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000).astimezone():%Y-%m-%d}"
+
+
+def test_a_forks_copies_are_counted_where_they_were_made(tmp_path: Path, home: Home) -> None:
+    keys = {"copy_key": "k1"}
+    home.write("a", SessionInfo("s1"), event("s1", 1, role="user", **keys), usage("s1", "u1", input_tokens=100_000))
+    home.write(
+        "b",
+        SessionInfo("s2", base_native_id="s1"),
+        event("s2", 1, role="user", **keys),
+        usage("s2", "u1", input_tokens=100_000),
+        event("s2", 2, role="user"),
+    )
+
+    memory = sweep(tmp_path / "store", home)
+
+    total = memory.stats("agent").total
+    assert (total.sessions, total.turns, total.input_tokens) == (2, 2, 100_000)
+    assert total.usd == pytest.approx(0.3)
+
+
+def test_a_sub_agents_money_is_counted_once(tmp_path: Path, home: Home) -> None:
+    from recollect.adapters.protocol import CostTotal
+
+    info = SessionInfo("root/sub", parent_native_id="root", root_native_id="root", session_class=schema.SUB_AGENT)
+    home.write(
+        "a",
+        event("root", 1, role="user"),
+        usage("root", "u1", input_tokens=100),
+        CostTotal("root", ledger="ledger", usd=7.0, ts_ms=BEGIN_MS),
+        info,
+        event("root/sub", 1, role="user"),
+        usage("root/sub", "u2", input_tokens=50),
+    )
+
+    total = sweep(tmp_path / "store", home).stats("month").total
+
+    assert (total.sessions, total.sub_agents, total.turns) == (1, 1, 1)
+    assert (total.input_tokens, total.usd) == (150, pytest.approx(7.0))
+
+
+def test_what_has_no_time_is_counted_apart(tmp_path: Path, home: Home) -> None:
+    home.write("a", event("s1", 1, role="user", ts_ms=None), usage("s1", "u1", ts_ms=None, input_tokens=5))
+
+    memory = sweep(tmp_path / "store", home)
+
+    (line,) = memory.stats("week").lines
+    assert (line.name, line.turns, line.input_tokens) == (None, 1, 5)
+
+
+def test_minutes_of_work_are_where_they_were_worked(tmp_path: Path, home: Home) -> None:
+    minutes = [event("s1", number, role="user", ts_ms=BEGIN_MS + number * 60_000) for number in range(11)]
+    home.write("a", *minutes)
+
+    heatmap = sweep(tmp_path / "store", home).stats("day").heatmap
+
+    begun = datetime.fromtimestamp(BEGIN_MS / 1000).astimezone()
+    assert sum(map(sum, heatmap)) == heatmap[begun.weekday()][begun.hour] == 10
+
+
+def test_an_unknown_breakdown_is_named(tmp_path: Path, home: Home) -> None:
+    memory = sweep(tmp_path / "store", home)
+
+    with pytest.raises(UsageError) as error:
+        memory.stats("colour")
+
+    assert error.value.message.endswith("colour")
+
+
+def test_an_empty_store_has_empty_statistics(tmp_path: Path, home: Home) -> None:
+    memory = sweep(tmp_path / "store", home)
+
+    for by in BREAKDOWNS:
+        assert memory.stats(by).lines == []
+        assert memory.stats(by).total.sessions == 0
+
+
+def test_a_spreadsheet_takes_no_name_for_a_formula(tmp_path: Path, home: Home) -> None:
+    home.write("a", event("s1", 1, role="user"), *_call("s1", 2, "ls", tool="=HYPERLINK(1)"))
+    sweep(tmp_path / "store", home).close()
+
+    result = CliRunner().invoke(main, ["stats", "--by", "tool", "--csv"])
+
+    (row,) = csv.DictReader(io.StringIO(result.output))
+    assert (row["name"], row["uses"]) == ("'=HYPERLINK(1)", "1")
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Memory:
+    """Genuine sessions with forks, resumes, sub-agents and compactions, and real ones."""
+    homes = [
+        f"{folder.name.split('-')[0]}={folder / ('.' + folder.name.split('-')[0])}"
+        for folder in sorted((SHARED / "genuine").iterdir())
+        if folder.name.split("-")[0] in ("claude", "codex", "grok")
+    ]
+    homes += [f"{agent}={home}" for agent in ("claude", "codex") for home in sorted(SHARED.glob(f"corpus/{agent}/*"))]
+    return swept(tmp_path_factory.mktemp("store"), *homes)
+
+
+@needs_shared
+@pytest.mark.parametrize("by", ["day", "week", "month", "repo", "agent"])
+def test_every_breakdown_adds_up_to_the_sessions_own_figures(real: Memory, by: str) -> None:
+    sessions = real.sessions()
+    lines = real.stats(by).lines
+
+    assert sum(line.input_tokens or 0 for line in lines) == sum(session.cost.input_tokens for session in sessions)
+    assert sum(line.output_tokens or 0 for line in lines) == sum(session.cost.output_tokens for session in sessions)
+    assert sum(line.usd or 0 for line in lines) == pytest.approx(sum(session.cost.usd or 0 for session in sessions))
+    assert sum(line.turns or 0 for line in lines) == sum(
+        session.cost.turns for session in sessions if session.parent_session_uid is None
+    )
+
+
+@needs_shared
+def test_tools_are_counted_as_their_events_are(real: Memory) -> None:
+    calls: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
+    for session in real.sessions():
+        own = [one for one in real.events(session) if one.copy_of is None and one.lane != schema.FILES_LANE]
+        called = {one.call_id: one.tool for one in own if one.kind in schema.KIND_FAMILY[schema.TOOL_CALL]}
+        for one in own:
+            if one.kind in schema.KIND_FAMILY[schema.TOOL_CALL] and one.role == "assistant":
+                calls[one.tool or "unknown"] += 1
+            elif one.kind == schema.ERROR and one.call_id in called and one.role != "user":
+                failures[called[one.call_id] or "unknown"] += 1
+
+    lines = real.stats("tool").lines
+
+    assert {line.name: line.uses for line in lines} == calls
+    assert {line.name: line.failures for line in lines if line.failures} == failures
