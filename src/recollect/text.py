@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 
 from recollect import schema
 
-# Characters of scripts without spaces between words: Han, kana, hangul.
-CJK = "\u3005\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
+# Letters of scripts without spaces between words: Han, kana, hangul.
+CJK = (
+    "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
+    "\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
+)
 
-_CJK_RUN = re.compile(f"[{CJK}]+")
+CJK_RUN = re.compile(f"[{CJK}]+")
 _CJK_LEAD = re.compile(rb"[\xe3-\xed\xef-\xf0]")  # how the UTF-8 of such a character begins
 _ASCII = bytes(range(128))
 _HUMP = re.compile("[a-z0-9][A-Z]")
@@ -27,7 +30,7 @@ _SKIPPED_KEYS = frozenset({"type", "native", "media"})
 
 
 class Columns(NamedTuple):
-    """The text of one event as the index holds it, one column by weight, and `parts` beside it.
+    """The text of one event as the index holds it, in one column by weight; `parts` are the words inside its names.
 
     Results come first: their words are the most, and those of the first column take the least room.
     """
@@ -67,10 +70,10 @@ def columns_of(kind: str, payload: Mapping[str, Any]) -> Columns | None:
     if not text:
         return None
     column = column_of(kind)
-    parts = [] if column == "got" else list(_identifier_parts(text))
+    parts = "" if column == "got" else " ".join(_identifier_parts(text))
     if not text.isascii() and _has_cjk(text):
-        parts += [gram for run in _CJK_RUN.findall(text) for gram in bigrams(run)]
-    return Columns(**{column: text, "parts": " ".join(parts)})
+        text = spaced(text)
+    return Columns(**{column: text, "parts": parts})
 
 
 def payload_text(kind: str, payload: Mapping[str, Any]) -> str:
@@ -137,6 +140,11 @@ def identifier_words(word: str) -> list[str]:
 def _has_cjk(text: str) -> bool:
     """Quick for the many texts whose only other letters are an arrow or a dash."""
     return _CJK_LEAD.search(text.encode("utf-8", "replace").translate(None, _ASCII)) is not None
+
+
+def spaced(text: str) -> str:
+    """The text with every run of CJK letters as its pairs, which then count as words."""
+    return CJK_RUN.sub(lambda run: f" {' '.join(bigrams(run[0]))} ", text)
 
 
 def bigrams(run: str) -> list[str]:

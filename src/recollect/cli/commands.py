@@ -11,7 +11,8 @@ import click
 
 from recollect import __version__
 from recollect.cli.output import json_option, print_json, reports_errors, root_option, usage_errors_as_json
-from recollect.cli.words import fitted, number, one_line, parse_moment, plural, size
+from recollect.cli.words import fitted, number, one_line, plural, size
+from recollect.clock import parse_moment
 from recollect.errors import UsageError
 from recollect.schema import OUTCOMES, SESSION_CLASSES, Session
 from recollect.schema import as_json as to_json

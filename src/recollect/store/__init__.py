@@ -10,7 +10,11 @@ from types import TracebackType
 
 from recollect.errors import NotFound, StoreUnwritable
 from recollect.store import migrations
+from recollect.store.cards import Cards
 from recollect.store.events import Events
+from recollect.store.excerpts import Excerpts
+from recollect.store.fulltext import Fulltext
+from recollect.store.fulltext_search import FulltextSearch
 from recollect.store.sessions import Sessions
 from recollect.store.sources import Sources
 from recollect.store.sqlite import Database, is_full
@@ -26,9 +30,13 @@ class Store:
         self._cache = Database(folder / "cache.db", migrations.CACHE, "NORMAL", read_only=read_only)
         self._memory = Database(folder / "memory.db", migrations.MEMORY, "FULL", read_only=read_only)
         self.events = Events(self._cache, folder)
+        self.excerpts = Excerpts(self._cache)
+        self.fulltext = Fulltext(self._cache)
+        self.fulltext_search = FulltextSearch(self._cache)
         self.sources = Sources(self._cache)
         self.streams = Streams(self._cache)
         self.sessions = Sessions(self._memory)
+        self.cards = Cards(self._memory)
 
     def checkpoint(self) -> None:
         """Empty both write-ahead logs; done at the end of a sweep."""

@@ -218,6 +218,27 @@ _MEMORY_2 = (
     "CREATE TABLE rules (text TEXT NOT NULL)",
 )
 
+_CACHE_2 = (
+    # Up to where a session's stream of payloads is indexed, and the highest seq among them.
+    """CREATE TABLE fulltext_marks (
+        stream INTEGER PRIMARY KEY,
+        generation INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        seq INTEGER NOT NULL
+    )""",
+    # One line for each table `fts_<month>`, which is made when its month has its first event.
+    """CREATE TABLE fulltext_months (
+        month TEXT PRIMARY KEY,
+        events INTEGER NOT NULL,
+        text_bytes INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    # Events that were deleted and may still be in the index: numbers are used again.
+    "CREATE TABLE fulltext_gone (id INTEGER PRIMARY KEY)",
+    """CREATE TRIGGER events_leave_the_index AFTER DELETE ON events BEGIN
+        INSERT OR IGNORE INTO fulltext_gone VALUES (OLD.id);
+    END""",
+)
+
 
 def _run(connection: apsw.Connection, statements: tuple[str, ...]) -> None:
     for statement in statements:
@@ -236,5 +257,9 @@ def m002_memory(connection: apsw.Connection) -> None:
     _run(connection, _MEMORY_2)
 
 
-CACHE = (m001_cache,)
+def m002_cache(connection: apsw.Connection) -> None:
+    _run(connection, _CACHE_2)
+
+
+CACHE = (m001_cache, m002_cache)
 MEMORY = (m001_memory, m002_memory)

@@ -1,0 +1,211 @@
+"""From ranked events to what is shown: sessions by name, snippets out of the packs, what stands around."""
+
+from collections.abc import Collection, Sequence
+import re
+import time
+
+import orjson
+
+from recollect.clock import rfc3339
+from recollect.recall.answers import Glimpse, Match, SessionHit
+from recollect.recall.query import Phrase
+from recollect.recall.ranking import Ranked
+from recollect.recall.snippets import is_exact, is_there, pattern_of, snippet
+from recollect.schema import session_uid
+from recollect.store import Store
+from recollect.store.cards import Card, CardFilter
+from recollect.store.excerpts import EventCard
+from recollect.store.fulltext_search import Scored
+from recollect.text import payload_text
+
+VERIFY_SECONDS = 0.15
+_VERIFIED_AT_ONCE = 50
+_INEXACT = 0.1  # what an event counts for whose words are there, but not as they were written
+
+
+class Hits:
+    """Makes hits. Made for one search, and remembers what it has read."""
+
+    def __init__(self, store: Store, matches: int, context: int) -> None:
+        self._store = store
+        self._matches = matches
+        self._context = context
+        self._cards: dict[int, Card] = {}
+        self._roots: dict[int, int] = {}
+        self._texts: dict[int, str] = {}
+        self._events: dict[int, EventCard] = {}
+
+    def roots(self, streams: Collection[int]) -> dict[int, int]:
+        """The session each one is shown under: a sub-agent's root, by any of its streams."""
+        missing = set(streams) - self._roots.keys()
+        if missing:
+            keys = self._store.excerpts.keys(missing)
+            cards = self._store.cards.of(keys.values())
+            for stream, key in keys.items():
+                self._cards[stream] = cards.get(key) or _nameless(*key)
+            self._name_roots(missing & keys.keys())
+        return self._roots
+
+    def _name_roots(self, streams: Collection[int]) -> None:
+        """Sub-agents count for their root, be it held any more or not."""
+        roots = self._store.cards.named({self._cards[stream].root_session_uid for stream in streams})
+        held = self._store.excerpts.streams({card.key for card in roots.values()})
+        for stream in streams:
+            root = roots.get(self._cards[stream].root_session_uid)
+            number = held.get(root.key) if root else None
+            self._roots[stream] = stream if number is None else number
+            if root is not None and number is not None:
+                self._cards[number] = root
+
+    def of(
+        self,
+        found: Ranked,
+        phrases: Sequence[Phrase],
+        limit: int,
+        notes: list[str],
+        pattern: re.Pattern[str] | None = None,
+    ) -> list[SessionHit]:
+        exact = [phrase for phrase in phrases if is_exact(phrase)]
+        inexact = self._verify(found, exact, notes) if exact else set()
+        order = sorted(found.scores, key=lambda session: (-found.scores[session], -session))[:limit]
+        chosen = {session: found.events[session][: self._matches] for session in order}
+        self._read({event.id for events in chosen.values() for event in events})
+        pattern = pattern or pattern_of(phrases)
+        return [self._hit(session, found.scores[session], chosen[session], pattern, inexact) for session in order]
+
+    def _verify(self, found: Ranked, exact: Sequence[Phrase], notes: list[str]) -> set[int]:
+        """Put events first that have paths, URLs and the like letter by letter; return those seen not to.
+
+        The words of `--no-verify` stand in many places. The best are looked at, until time is up.
+        """
+        events = sorted((event for some in found.events.values() for event in some), key=lambda event: -event.score)
+        inexact: set[int] = set()
+        seen: set[int] = set()
+        end = time.monotonic() + VERIFY_SECONDS
+        for start in range(0, len(events), _VERIFIED_AT_ONCE):
+            some = [event.id for event in events[start : start + _VERIFIED_AT_ONCE]]
+            self._read(some)
+            seen |= set(some)
+            inexact |= {event for event in some if not all(is_there(phrase, self._texts[event]) for phrase in exact)}
+            if time.monotonic() > end or len(seen) - len(inexact) >= _VERIFIED_AT_ONCE:
+                break
+        if seen and seen == inexact:
+            notes.append("nowhere letter by letter: found by its words")
+            return inexact
+        for session, held in found.events.items():
+            found.events[session] = sorted(held, key=lambda event: event.id in inexact or event.id not in seen)
+            if found.events[session][0].id in inexact:
+                found.scores[session] *= _INEXACT
+        return inexact
+
+    def _read(self, events: Collection[int]) -> None:
+        """Have the text of these events at hand; each session's pack is opened once."""
+        missing = set(events) - self._texts.keys()
+        if not missing:
+            return
+        cards = self._store.excerpts.of(missing)
+        self._events |= cards
+        by_stream: dict[int, list[EventCard]] = {}
+        for card in sorted(cards.values(), key=lambda card: card.payload_start):
+            by_stream.setdefault(card.stream, []).append(card)
+        for stream, some in by_stream.items():
+            places = [(card.payload_start, card.payload_bytes) for card in some]
+            payloads = self._store.events.iter_payloads(*self._cards[stream].key, places)
+            for card, raw in zip(some, payloads, strict=True):
+                self._texts[card.id] = payload_text(card.kind, orjson.loads(raw)) or card.summary
+
+    def _hit(
+        self,
+        session: int,
+        score: float,
+        events: Sequence[Scored],
+        pattern: re.Pattern[str] | None,
+        inexact: Collection[int],
+    ) -> SessionHit:
+        card = self._cards[session]
+        first, last = self._store.excerpts.bookends(session)
+        return SessionHit(
+            session_uid=card.session_uid,
+            title=card.title,
+            agent=card.agent,
+            repo=card.repo,
+            started_at=rfc3339(card.started_ms),
+            score=round(score, 4),
+            evicted=card.evicted_ms is not None,
+            matches=[self._match(event, pattern, inexact) for event in events if event.id in self._events],
+            first_request=_glimpse(first) if first else None,
+            ending=_glimpse(last) if last else None,
+            ended_at=rfc3339(card.ended_ms),
+            why=f"{len(events)} best of its matches shown",
+        )
+
+    def _match(self, event: Scored, pattern: re.Pattern[str] | None, inexact: Collection[int]) -> Match:
+        card = self._events[event.id]
+        before, after = self._store.excerpts.around(card, self._context) if self._context else ([], [])
+        text = self._texts[event.id]
+        return Match(
+            event_uid=card.event_uid.hex(),
+            seq=card.seq,
+            kind=card.kind,
+            ts=rfc3339(card.ts_ms),
+            snippet=snippet(text, pattern),
+            before=[_glimpse(other) for other in before],
+            after=[_glimpse(other) for other in after],
+            session_uid=self._cards[card.stream].session_uid,
+            score=round(event.score, 4),
+            is_exact=event.id not in inexact,
+            why=_why(card, text, pattern),
+        )
+
+    def recent(self, limit: int, wanted: CardFilter, excluded_streams: Collection[int]) -> list[SessionHit]:
+        """The sessions that were active last, each with its last request."""
+        cards = self._store.cards.recent(limit + len(excluded_streams), wanted)
+        streams = self._store.excerpts.streams({card.key for card in cards})
+        hits = []
+        for card in cards:
+            stream = streams.get(card.key)
+            if stream in excluded_streams:
+                continue
+            hits.append(self._recent_hit(card, stream))
+        return hits[:limit]
+
+    def _recent_hit(self, card: Card, stream: int | None) -> SessionHit:
+        first, last = self._store.excerpts.bookends(stream) if stream is not None else (None, None)
+        request = self._store.excerpts.last_request(stream) if stream is not None else None
+        matches = []
+        if request is not None:
+            told = _glimpse(request)
+            matches.append(
+                Match(told.event_uid, told.seq, told.kind, told.ts, told.snippet, [], [], card.session_uid, 0.0)
+            )
+        return SessionHit(
+            session_uid=card.session_uid,
+            title=card.title,
+            agent=card.agent,
+            repo=card.repo,
+            started_at=rfc3339(card.started_ms),
+            score=0.0,
+            evicted=card.evicted_ms is not None,
+            matches=matches,
+            first_request=_glimpse(first) if first else None,
+            ending=_glimpse(last) if last else None,
+            ended_at=rfc3339(card.ended_ms),
+            why="recent",
+        )
+
+
+def _nameless(agent: str, native_id: str) -> Card:
+    """A session that a sweep has begun to read and has not accounted for yet."""
+    uid = session_uid(agent, native_id)
+    return Card(agent, native_id, uid, uid, None, None, None, None)
+
+
+def _glimpse(card: EventCard) -> Glimpse:
+    return Glimpse(card.event_uid.hex(), card.seq, card.kind, rfc3339(card.ts_ms), card.summary)
+
+
+def _why(card: EventCard, text: str, pattern: re.Pattern[str] | None) -> str:
+    from recollect.recall.snippets import folded
+
+    words = sorted({match[0] for match in pattern.finditer(folded(text[:100_000]))}) if pattern else []
+    return f"{card.kind}: {', '.join(words[:8])}" if words else card.kind

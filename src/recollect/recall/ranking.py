@@ -1,0 +1,147 @@
+"""How well events and sessions fit.
+
+An event is ranked by BM25, with more weight for what a person said than for what a tool printed. A session is
+ranked by its best events. Where no event has all the words, a session counts by the best place of each
+word: a conversation about something seldom says it all in one breath.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from recollect.recall.query import Phrase
+from recollect.store.batch import IS_ABANDONED
+from recollect.store.fulltext_search import EventFilter, Found, FulltextSearch, Scored, Term, Wanted
+from recollect.text import Columns
+
+WEIGHTS = Columns(got=1.0, said=2.0, did=1.5, asked=3.0, parts=0.7)  # type: ignore[arg-type]
+COMMON_SHARE = 0.1  # of all events: a word that stands in more says little
+EVENTS_RANKED = 300  # best ones looked at of a question
+EVENTS_OF_WORD = 1000  # the same for each word by itself
+_NEXT_BEST = 0.25  # how much a session's second best event counts, and so on
+_ABANDONED = 0.6  # what was rewound is still evidence, of what did not work
+_RECENCY = 0.05  # the most that being new adds: enough to break a tie
+_RECENCY_MS = 90 * 86_400_000
+
+Needs = Sequence[Sequence[Phrase]]
+
+
+@dataclass(slots=True)
+class Words:
+    """How common the words of a question are, by month and all together."""
+
+    events: Mapping[str, int]
+    frequencies: Mapping[str, Mapping[str, int]]
+    total: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.total = sum(self.events.values())
+
+    def count(self, token: str) -> int:
+        return sum(found.get(token, 0) for found in self.frequencies.values())
+
+    def scale(self, month: str, tokens: Iterable[str]) -> float:
+        """What makes a month's scores comparable: how rare the words are in all, against how rare in it."""
+        tokens = list(tokens)
+        here = sum(_rarity(self.frequencies[month].get(token, 0), self.events[month]) for token in tokens)
+        overall = sum(_rarity(self.count(token), self.total) for token in tokens)
+        return overall / here if here > 0 else 1.0
+
+
+def _rarity(having: int, total: int) -> float:
+    """As FTS5's bm25() has it, which never lets a word count for nothing."""
+    return max(math.log((total - having + 0.5) / (having + 0.5)), 1e-6)
+
+
+
+@dataclass(slots=True)
+class Ranked:
+    """Events by session's stream, best first, and the score of each session."""
+
+    events: dict[int, list[Scored]] = field(default_factory=dict)
+    scores: dict[int, float] = field(default_factory=dict)
+    is_partial: bool = False
+
+
+class Ranking:
+    """Asks the index and orders what it finds. Made for one search."""
+
+    def __init__(self, index: FulltextSearch, chosen: EventFilter, now_ms: int) -> None:
+        self._index = index
+        self._chosen = chosen
+        self._now_ms = now_ms
+
+    def words(self, needs: Needs) -> Words:
+        tokens = {token for need in needs for phrase in need for token in self._index.tokens(phrase.text)}
+        return Words(self._index.months(), self._index.frequencies(tokens))
+
+    def all_of(self, needs: Needs, excluded: Sequence[Phrase], words: Words) -> Found:
+        """Events that have everything."""
+        return self._find(Wanted(_terms(needs), _terms([excluded])[0]), words, EVENTS_RANKED)
+
+    def any_of(self, needs: Needs, excluded: Sequence[Phrase], words: Words) -> list[Found]:
+        """For each need, the events that have it."""
+        left_out = _terms([excluded])[0]
+        return [self._find(Wanted(_terms([need]), left_out), words, EVENTS_OF_WORD) for need in needs]
+
+    def _find(self, wanted: Wanted, words: Words, limit: int) -> Found:
+        tokens = [token for need in wanted.needs for term in need for token in self._index.tokens(term.text)]
+        events: list[Scored] = []
+        is_partial = False
+        for month in words.events:
+            found = self._index.find(month, wanted, WEIGHTS, self._chosen, limit)
+            scale = words.scale(month, tokens)
+            events += [self._adjusted(event, scale) for event in found.events]
+            is_partial |= found.is_partial
+        return Found(sorted(events, key=lambda event: (-event.score, -event.id))[:limit], is_partial)
+
+    def _adjusted(self, event: Scored, scale: float) -> Scored:
+        age_ms = max(0, self._now_ms - (event.ts_ms or 0))
+        recency = 1 + _RECENCY * math.exp(-age_ms / _RECENCY_MS)
+        rewound = _ABANDONED if event.flags & IS_ABANDONED else 1.0
+        return event._replace(score=event.score * scale * recency * rewound)
+
+
+def _terms(needs: Needs) -> tuple[tuple[Term, ...], ...]:
+    return tuple(tuple(Term(phrase.text, phrase.is_prefix) for phrase in need) for need in needs)
+
+
+def rare_needs(needs: Needs, words: Words, tokens_of: Mapping[Phrase, Sequence[str]]) -> list[Sequence[Phrase]]:
+    """Those worth asking for by themselves; if all are common, all are."""
+    most = COMMON_SHARE * words.total
+
+    def is_rare(need: Sequence[Phrase]) -> bool:
+        return any(min((words.count(token) for token in tokens_of[phrase]), default=0) <= most for phrase in need)
+
+    return [need for need in needs if is_rare(need)] or list(needs)
+
+
+def grouped(found: Found, session_of: Mapping[int, int]) -> Ranked:
+    """Events that each have all that was asked for: a session is as good as its best, and a little for the next."""
+    ranked = Ranked(is_partial=found.is_partial)
+    for event in found.events:
+        ranked.events.setdefault(session_of[event.stream], []).append(event)
+    for session, events in ranked.events.items():
+        ranked.scores[session] = sum(event.score * _NEXT_BEST**place for place, event in enumerate(events[:5]))
+    return ranked
+
+
+def combined(by_need: Sequence[Found], session_of: Mapping[int, int]) -> Ranked:
+    """Sessions by the best place of each word, with as much again for the event that has most of them."""
+    ranked = Ranked(is_partial=any(found.is_partial for found in by_need))
+    whole: dict[int, Scored] = {}
+    best: dict[int, dict[int, float]] = defaultdict(dict)
+    for number, found in enumerate(by_need):
+        for event in found.events:
+            session = session_of[event.stream]
+            known = whole.get(event.id)
+            whole[event.id] = event if known is None else known._replace(score=known.score + event.score)
+            best[session][number] = max(best[session].get(number, 0.0), event.score)
+    for event in sorted(whole.values(), key=lambda event: -event.score):
+        ranked.events.setdefault(session_of[event.stream], []).append(event)
+    for session, scores in best.items():
+        coverage = len(scores) / len(by_need)
+        together = ranked.events[session][0].score
+        ranked.scores[session] = (sum(scores.values()) + together) * coverage
+    return ranked

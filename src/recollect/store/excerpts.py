@@ -1,0 +1,102 @@
+"""Single events and what stands around them, as hits show them."""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+import orjson
+
+from recollect.schema import USER_MSG
+from recollect.store.cards import SessionKey
+from recollect.store.sqlite import Database
+
+
+class EventCard(NamedTuple):
+    """What a hit says of an event."""
+
+    id: int
+    stream: int
+    event_uid: bytes
+    seq: int
+    lane: str
+    position: int
+    ts_ms: int | None
+    kind: str
+    tool: str | None
+    flags: int
+    summary: str
+    payload_start: int
+    payload_bytes: int
+
+
+_COLUMNS = ", ".join(EventCard._fields)
+_ORDER = "lane, position, event_uid"
+
+
+class Excerpts:
+    """Events of cache.db, a few at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, events: Collection[int]) -> dict[int, EventCard]:
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM events WHERE id IN (SELECT value FROM json_each(?))", (_json(events),)
+        )
+        return {row[0]: EventCard(*row) for row in rows}
+
+    def keys(self, streams: Collection[int]) -> dict[int, SessionKey]:
+        """Agent and native id of sessions, by their number in this store."""
+        rows = self._database.rows(
+            "SELECT id, agent, native_id FROM streams WHERE id IN (SELECT value FROM json_each(?))", (_json(streams),)
+        )
+        return {stream: (agent, native_id) for stream, agent, native_id in rows}
+
+    def streams(self, keys: Collection[SessionKey]) -> dict[SessionKey, int]:
+        """The numbers of sessions in this store; one that is not held any more has none."""
+        rows = self._database.rows(
+            "SELECT s.agent, s.native_id, s.id FROM json_each(?) k CROSS JOIN streams s"
+            " ON s.agent = k.value ->> 0 AND s.native_id = k.value ->> 1",
+            (orjson.dumps(sorted(keys)).decode(),),
+        )
+        return {(agent, native_id): stream for agent, native_id, stream in rows}
+
+    def around(self, event: EventCard, count: int) -> tuple[list[EventCard], list[EventCard]]:
+        """The events before and after one, in reading order and of its lane."""
+        place = (event.stream, event.lane, event.position, event.event_uid, count)
+        select = f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND lane = ? AND (position, event_uid)"
+        before = self._database.rows(f"{select} < (?, ?) ORDER BY position DESC, event_uid DESC LIMIT ?", place)
+        after = self._database.rows(f"{select} > (?, ?) ORDER BY position, event_uid LIMIT ?", place)
+        return [EventCard(*row) for row in reversed(before)], [EventCard(*row) for row in after]
+
+    def bookends(self, stream: int) -> tuple[EventCard | None, EventCard | None]:
+        """A session's first request, and its last event that says anything."""
+        first = self._database.rows(
+            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND kind = ? ORDER BY {_ORDER} LIMIT 1", (stream, USER_MSG)
+        )
+        last = self._database.rows(
+            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND kind IN ('user_msg', 'assistant_msg', 'completion',"
+            " 'error', 'human_intervention') AND lane NOT IN ('files', 'history')"
+            " ORDER BY lane DESC, position DESC, event_uid DESC LIMIT 1",
+            (stream,),
+        )
+        return (EventCard(*first[0]) if first else None), (EventCard(*last[0]) if last else None)
+
+    def last_request(self, stream: int) -> EventCard | None:
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND kind = ?"
+            " ORDER BY lane, position DESC, event_uid DESC LIMIT 1",
+            (stream, USER_MSG),
+        )
+        return EventCard(*rows[0]) if rows else None
+
+    def edits(self) -> list[tuple[int, int]]:
+        """(session, event) of every edit that is no copy, in the order they were made."""
+        rows = self._database.rows(
+            "SELECT stream, id FROM events WHERE coalesce(base_kind, kind) = 'edit' AND copy_of IS NULL"
+            " ORDER BY ts_ms, id"
+        )
+        return [(stream, event) for stream, event in rows]
+
+
+def _json(numbers: Iterable[int]) -> str:
+    return orjson.dumps(sorted(numbers)).decode()
