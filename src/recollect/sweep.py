@@ -1,10 +1,10 @@
-"""discover -> ingest -> lineage -> account. One page, for ever."""
+"""discover -> ingest -> lineage -> account -> full text. One page, for ever."""
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
 import orjson
 
@@ -13,6 +13,7 @@ from recollect.config import Settings
 from recollect.discovery import Found, find_changes
 from recollect.lineage import mark_copies
 from recollect.readers import Failure, Finished, Reading, read_tasks
+from recollect.recall.index import index_pending
 from recollect.repos import Checkouts, domain_of
 from recollect.store import Store
 from recollect.store.batch import Batch
@@ -54,6 +55,7 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
         _note_files(store, found)
         _ingest(store, found, report, progress)
         _account(store, settings, report, progress)
+        index_pending(store, partial(progress, "indexing"))
         store.checkpoint()
     report.sessions = store.sessions.count()
     report.sessions_new = report.sessions - before
@@ -71,16 +73,14 @@ def _note_files(store: Store, found: Found) -> None:
 
 
 def _ingest(store: Store, found: Found, report: SweepReport, progress: Progress) -> None:
-    total = sum(task.row.size - task.row.offset for task in found.tasks)
-    done = 0
+    total, done = sum(task.row.size - task.row.offset for task in found.tasks), 0
     for group in _grouped(read_tasks(found.tasks)):
         batches = [reading for reading in group if isinstance(reading, Batch)]
         if batches:
             written = store.events.put(batches, store.sources.save)
             report.events_new += written.events_new
             report.events_replaced += written.events_replaced
-        for reading in group:
-            done += _count(store, report, reading)
+        done += sum(_count(store, report, reading) for reading in group)
         progress("reading", min(done, total), total)
 
 

@@ -3,6 +3,7 @@
 import io
 import sys
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect import __version__
+from recollect.cli import searching
 from recollect.cli.output import json_option, print_json, reports_errors, root_option, usage_errors_as_json
 from recollect.cli.words import fitted, number, one_line, plural, size
 from recollect.clock import parse_moment
@@ -18,7 +20,7 @@ from recollect.schema import OUTCOMES, SESSION_CLASSES, Session
 from recollect.schema import as_json as to_json
 
 if TYPE_CHECKING:
-    from recollect.memory import Memory, SourceTotals
+    from recollect.memory import Memory, SourceTotals, TranscriptItem
 
 SHOWN_SESSIONS = 20
 SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
@@ -224,10 +226,14 @@ def _print_sessions(found: list[Session]) -> None:
 @click.argument("session")
 @click.option("--kind", metavar="KIND", help="Only events of this kind: user_msg, edit, error …")
 @click.option("--tail", metavar="N", type=click.IntRange(1), help="Only the last N events.")
+@click.option("--at", metavar="SEQ", help="Only round this event: its number, or the beginning of its uid.")
+@click.option("--window", metavar="N", type=click.IntRange(0), default=10, help="With --at: N events each side (10).")
 @click.option("--raw", is_flag=True, help="Every event's full content as stored, one JSON object per line.")
 @json_option
 @reports_errors
-def show(session: str, kind: str | None, tail: int | None, raw: bool, as_json: bool) -> None:
+def show(
+    session: str, kind: str | None, tail: int | None, at: str | None, window: int, raw: bool, as_json: bool
+) -> None:
     """Show one session as it went, its sub-agents in their places.
 
     SESSION is an id, the beginning or end of one (6 characters or more), or a title.
@@ -235,13 +241,17 @@ def show(session: str, kind: str | None, tail: int | None, raw: bool, as_json: b
     \b
     recollect show 3f2a91c4
     recollect show "Fix the failing test" --kind error
+    recollect show 3f2a91c4 --at 120 --window 5
     """
     from recollect.cli.transcript import transcript_lines
     from recollect.memory import open_memory
 
     with open_memory(create=False) as memory:
         found = memory.session(session)
-        items = deque(memory.transcript(found, kind), maxlen=tail) if tail else memory.transcript(found, kind)
+        items: Iterable[TranscriptItem] = (
+            memory.transcript(found, kind) if at is None else memory.window(found, at, window)
+        )
+        items = deque(items, maxlen=tail) if tail else items
         if as_json:
             print_json({"session": to_json(found), "events": [_item_json(item) for item in items]})
         elif raw:
@@ -254,6 +264,10 @@ def show(session: str, kind: str | None, tail: int | None, raw: bool, as_json: b
 
 def _item_json(item: Any) -> dict[str, Any]:
     return to_json(item.event) | {"depth": item.depth, "payload": item.payload}
+
+
+for _command in searching.COMMANDS:
+    main.add_command(_command)
 
 
 @main.command()

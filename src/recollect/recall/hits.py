@@ -1,22 +1,20 @@
 """From ranked events to what is shown: sessions by name, snippets out of the packs, what stands around."""
 
-from collections.abc import Collection, Sequence
 import re
 import time
-
-import orjson
+from collections.abc import Collection, Sequence
 
 from recollect.clock import rfc3339
 from recollect.recall.answers import Glimpse, Match, SessionHit
 from recollect.recall.query import Phrase
 from recollect.recall.ranking import Ranked
-from recollect.recall.snippets import is_exact, is_there, pattern_of, snippet
+from recollect.recall.snippets import folded, is_exact, is_there, pattern_of, snippet
+from recollect.recall.texts import Texts
 from recollect.schema import session_uid
 from recollect.store import Store
 from recollect.store.cards import Card, CardFilter
 from recollect.store.excerpts import EventCard
 from recollect.store.fulltext_search import Scored
-from recollect.text import payload_text
 
 VERIFY_SECONDS = 0.15
 _VERIFIED_AT_ONCE = 50
@@ -32,8 +30,7 @@ class Hits:
         self._context = context
         self._cards: dict[int, Card] = {}
         self._roots: dict[int, int] = {}
-        self._texts: dict[int, str] = {}
-        self._events: dict[int, EventCard] = {}
+        self._texts = Texts(store)
 
     def roots(self, streams: Collection[int]) -> dict[int, int]:
         """The session each one is shown under: a sub-agent's root, by any of its streams."""
@@ -69,7 +66,7 @@ class Hits:
         inexact = self._verify(found, exact, notes) if exact else set()
         order = sorted(found.scores, key=lambda session: (-found.scores[session], -session))[:limit]
         chosen = {session: found.events[session][: self._matches] for session in order}
-        self._read({event.id for events in chosen.values() for event in events})
+        self._texts.read({event.id for events in chosen.values() for event in events})
         pattern = pattern or pattern_of(phrases)
         return [self._hit(session, found.scores[session], chosen[session], pattern, inexact) for session in order]
 
@@ -84,9 +81,9 @@ class Hits:
         end = time.monotonic() + VERIFY_SECONDS
         for start in range(0, len(events), _VERIFIED_AT_ONCE):
             some = [event.id for event in events[start : start + _VERIFIED_AT_ONCE]]
-            self._read(some)
+            self._texts.read(some)
             seen |= set(some)
-            inexact |= {event for event in some if not all(is_there(phrase, self._texts[event]) for phrase in exact)}
+            inexact |= {event for event in some if not self._has_all(event, exact)}
             if time.monotonic() > end or len(seen) - len(inexact) >= _VERIFIED_AT_ONCE:
                 break
         if seen and seen == inexact:
@@ -98,21 +95,11 @@ class Hits:
                 found.scores[session] *= _INEXACT
         return inexact
 
-    def _read(self, events: Collection[int]) -> None:
-        """Have the text of these events at hand; each session's pack is opened once."""
-        missing = set(events) - self._texts.keys()
-        if not missing:
-            return
-        cards = self._store.excerpts.of(missing)
-        self._events |= cards
-        by_stream: dict[int, list[EventCard]] = {}
-        for card in sorted(cards.values(), key=lambda card: card.payload_start):
-            by_stream.setdefault(card.stream, []).append(card)
-        for stream, some in by_stream.items():
-            places = [(card.payload_start, card.payload_bytes) for card in some]
-            payloads = self._store.events.iter_payloads(*self._cards[stream].key, places)
-            for card, raw in zip(some, payloads, strict=True):
-                self._texts[card.id] = payload_text(card.kind, orjson.loads(raw)) or card.summary
+    def _has_all(self, event: int, phrases: Sequence[Phrase]) -> bool:
+        return event in self._texts and all(is_there(phrase, self._texts[event]) for phrase in phrases)
+
+    def card(self, stream: int) -> Card:
+        return self._cards[stream]
 
     def _hit(
         self,
@@ -132,7 +119,7 @@ class Hits:
             started_at=rfc3339(card.started_ms),
             score=round(score, 4),
             evicted=card.evicted_ms is not None,
-            matches=[self._match(event, pattern, inexact) for event in events if event.id in self._events],
+            matches=[self._match(event, pattern, inexact) for event in events if event.id in self._texts],
             first_request=_glimpse(first) if first else None,
             ending=_glimpse(last) if last else None,
             ended_at=rfc3339(card.ended_ms),
@@ -140,7 +127,7 @@ class Hits:
         )
 
     def _match(self, event: Scored, pattern: re.Pattern[str] | None, inexact: Collection[int]) -> Match:
-        card = self._events[event.id]
+        card = self._texts.cards[event.id]
         before, after = self._store.excerpts.around(card, self._context) if self._context else ([], [])
         text = self._texts[event.id]
         return Match(
@@ -205,7 +192,5 @@ def _glimpse(card: EventCard) -> Glimpse:
 
 
 def _why(card: EventCard, text: str, pattern: re.Pattern[str] | None) -> str:
-    from recollect.recall.snippets import folded
-
     words = sorted({match[0] for match in pattern.finditer(folded(text[:100_000]))}) if pattern else []
     return f"{card.kind}: {', '.join(words[:8])}" if words else card.kind

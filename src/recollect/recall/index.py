@@ -1,4 +1,4 @@
-"""Bring the full text up to date with what is stored. Part of a sweep; may be cut off anywhere and goes on from there."""
+"""Bring the full text up to date with what is stored: part of a sweep, cut off anywhere it goes on from there."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -64,6 +64,5 @@ def _entries(store: Store, stream: PendingStream, events: Sequence[PendingEvent]
     places = [(event.payload_start, event.payload_bytes) for event in events]
     payloads = store.events.iter_payloads(stream.agent, stream.native_id, places)
     return [
-        Entry(event, columns_of(event.kind, orjson.loads(raw)))
-        for event, raw in zip(events, payloads, strict=True)
+        Entry(event, columns_of(event.kind, orjson.loads(raw))) for event, raw in zip(events, payloads, strict=True)
     ]

@@ -15,7 +15,8 @@ from recollect.store.batch import IS_ABANDONED
 from recollect.store.fulltext_search import EventFilter, Found, FulltextSearch, Scored, Term, Wanted
 from recollect.text import Columns
 
-WEIGHTS = Columns(got=1.0, said=2.0, did=1.5, asked=3.0, parts=0.7)  # type: ignore[arg-type]
+_WEIGHTS = {"got": 1.0, "said": 2.0, "did": 1.5, "asked": 3.0, "parts": 0.7}
+WEIGHTS = tuple(_WEIGHTS[column] for column in Columns._fields)
 COMMON_SHARE = 0.1  # of all events: a word that stands in more says little
 EVENTS_RANKED = 300  # best ones looked at of a question
 EVENTS_OF_WORD = 1000  # the same for each word by itself
@@ -52,7 +53,6 @@ class Words:
 def _rarity(having: int, total: int) -> float:
     """As FTS5's bm25() has it, which never lets a word count for nothing."""
     return max(math.log((total - having + 0.5) / (having + 0.5)), 1e-6)
-
 
 
 @dataclass(slots=True)

@@ -1,17 +1,18 @@
 """Find sessions by what was said, done and printed in them. See docs/search.md."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from recollect.recall.answers import SearchAnswer, within_budget
+from recollect.recall.answers import SearchAnswer, SessionHit, within_budget
 from recollect.recall.hits import Hits
 from recollect.recall.query import Phrase, Query, parse_query
 from recollect.recall.ranking import Needs, Ranked, Ranking, Words, combined, grouped, rare_needs
 from recollect.recall.scope import card_filter, event_filter
 from recollect.recall.spelling import suggestion
 from recollect.store import Store
+from recollect.store.cards import CardFilter
 from recollect.store.fulltext_search import EventFilter, Found, OutOfTime
 
 SECONDS = 0.8  # after which a question to the index is given up
@@ -46,6 +47,18 @@ def search(
     answer = asked.literal(text) if options.mode != "words" and text.strip() else asked.answer(text)
     answer = replace(answer, took_ms=round((time.perf_counter() - begun) * 1000, 3))
     return within_budget(answer, options.budget_tokens) if options.budget_tokens is not None else answer
+
+
+def recent_sessions(
+    store: Store, limit: int, *, repo: str | None = None, agent: str | None = None, exclude: Collection[str] = ()
+) -> SearchAnswer:
+    """The sessions that were active last, each with its last request."""
+    begun = time.perf_counter()
+    told = (("repo", repo), ("agent", agent))
+    wanted = CardFilter(tuple((name, (value,)) for name, value in told if value is not None))
+    left_out = event_filter(store, Query(""), datetime.now().astimezone(), exclude, []).excluded_streams
+    hits = Hits(store, 1, 0).recent(limit, wanted, left_out)
+    return SearchAnswer("", round((time.perf_counter() - begun) * 1000, 3), hits)
 
 
 class _Search:
@@ -133,7 +146,7 @@ class _Search:
         for phrase in (phrase for need in query.needs for phrase in need if not phrase.is_prefix):
             tokens = index.tokens(phrase.text)
             unknown = [token for token in tokens if not words.count(token)]
-            better = {token: other for token in unknown if (other := suggestion(index, token))}
+            better = {token: meant for token in unknown if (meant := suggestion(index, token))}
             if better:
                 text = " ".join(better.get(token, token) for token in tokens)
                 changes[phrase] = phrase._replace(text=text)
@@ -156,16 +169,17 @@ class _Search:
 
     def literal(self, text: str) -> SearchAnswer:
         """Substrings and regular expressions, verified in the payloads."""
-        from recollect.recall.scan import literal_matches
+        from recollect.recall.scan import compiled, literal_matches
 
-        query = Query(text)
-        chosen = event_filter(self._store, query, self._now, self._options.exclude, self._notes)
-        pattern, events = literal_matches(self._store, text, self._options, chosen, self._progress, self._notes)
+        chosen = event_filter(self._store, Query(text), self._now, self._options.exclude, self._notes)
+        pattern = compiled(text, self._options.mode == "regex", self._notes)
+        seconds = self._options.scan_seconds
+        events = literal_matches(self._store, pattern, seconds, chosen, self._progress, self._notes)
         found = grouped(Found(events, False), self._hits.roots({event.stream for event in events}))
         hits = self._hits.of(found, [], self._options.limit, self._notes, pattern)
         return SearchAnswer(text, 0.0, hits, None, self._notes)
 
 
-def digest_hits(store: Store, query: Query, limit: int) -> Sequence["SessionHit"]:
+def digest_hits(store: Store, query: Query, limit: int) -> list[SessionHit]:
     """Sessions whose raw events are gone, found by their digests. There are no digests yet."""
     return []

@@ -10,7 +10,7 @@ _MOST_CHARS = 40
 
 
 def suggestion(index: FulltextSearch, word: str) -> str | None:
-    """The most common word that differs from `word` in one letter: left out, added, changed, or swapped with the next."""
+    """The most common word one letter away: left out, added, changed, or swapped with the next."""
     if not _LEAST_CHARS <= len(word) <= _MOST_CHARS:
         return None
     found: dict[str, int] = {}

@@ -1,6 +1,6 @@
 """Sessions as a search needs them: by many at once, a few columns, and no more work than that."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -71,6 +71,16 @@ class Cards:
         )
         return {(row[0], row[1]): Card(*row) for row in rows}
 
+    def cwds(self, keys: Mapping[int, SessionKey]) -> dict[int, str | None]:
+        """The working folder of each session, by its number."""
+        rows = self._database.rows(
+            "SELECT agent, native_session_id, cwd FROM json_each(?) k CROSS JOIN sessions s"
+            " ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1",
+            (orjson.dumps(sorted(keys.values())).decode(),),
+        )
+        told = {(agent, native_id): cwd for agent, native_id, cwd in rows}
+        return {stream: told.get(key) for stream, key in keys.items()}
+
     def named(self, uids: Collection[str]) -> dict[str, Card]:
         rows = self._database.rows(
             f"SELECT {_COLUMNS} FROM sessions WHERE session_uid IN (SELECT value FROM json_each(?))",
@@ -92,6 +102,18 @@ class Cards:
         )
         return [(agent, native_id) for agent, native_id in rows]
 
+    def kin(self, uid: str) -> list[tuple[Card, str]]:
+        """What a session was forked from, its forks, and who spawned it, with a word on each."""
+        columns = ", ".join(f"s.{name}" for name in Card._fields)
+        rows = self._database.rows(
+            f"SELECT {columns}, CASE WHEN s.session_uid = o.base_session_uid THEN 'it was forked from this'"
+            " WHEN s.base_session_uid = o.session_uid THEN 'a fork of it' ELSE 'spawned it' END"
+            " FROM sessions o JOIN sessions s ON s.session_uid IN (o.base_session_uid, o.parent_session_uid)"
+            " OR s.base_session_uid = o.session_uid WHERE o.session_uid = ? ORDER BY s.started_ms, s.session_uid",
+            (uid,),
+        )
+        return [(Card(*row[:-1]), row[-1]) for row in rows]
+
     def recent(
         self, limit: int, wanted: CardFilter | None = None, *, since_ms: int | None = None, before_ms: int | None = None
     ) -> list[Card]:
@@ -108,7 +130,8 @@ class Cards:
 
 
 def _conditions(wanted: CardFilter) -> tuple[str, list[Any]]:
-    clauses, bindings = [], []
+    clauses: list[str] = []
+    bindings: list[Any] = []
     for columns, is_chosen in ((wanted.chosen, True), (wanted.excluded, False)):
         for name, values in columns:
             tests = " OR ".join([_TESTS[name]] * len(values))

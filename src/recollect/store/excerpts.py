@@ -1,11 +1,12 @@
 """Single events and what stands around them, as hits show them."""
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
 from recollect.schema import USER_MSG
+from recollect.store.batch import IS_ERROR
 from recollect.store.cards import SessionKey
 from recollect.store.sqlite import Database
 
@@ -89,13 +90,42 @@ class Excerpts:
         )
         return EventCard(*rows[0]) if rows else None
 
-    def edits(self) -> list[tuple[int, int]]:
-        """(session, event) of every edit that is no copy, in the order they were made."""
+    def requests(self, streams: Collection[int]) -> list[str]:
+        """What was asked for in these sessions, in a line each."""
         rows = self._database.rows(
-            "SELECT stream, id FROM events WHERE coalesce(base_kind, kind) = 'edit' AND copy_of IS NULL"
-            " ORDER BY ts_ms, id"
+            "SELECT summary FROM events WHERE stream IN (SELECT value FROM json_each(?)) AND kind = ? LIMIT 40",
+            (_json(streams), USER_MSG),
         )
-        return [(stream, event) for stream, event in rows]
+        return [summary for (summary,) in rows]
+
+    def find(self, streams: Collection[int], main: int | None, at: str) -> EventCard | None:
+        """The event of `main` with this seq, or of any of the sessions whose uid begins so."""
+        bindings: list[Any] = [main, int(at)] if at.isdecimal() and len(at) < 12 else []
+        condition = "stream = ? AND seq = ?"
+        if not bindings:
+            condition = "stream IN (SELECT value FROM json_each(?)) AND hex(event_uid) LIKE ? || '%'"
+            bindings = [_json(streams), at.upper() if at.isalnum() else "-"]
+        rows = self._database.rows(f"SELECT {_COLUMNS} FROM events WHERE {condition} LIMIT 1", bindings)
+        return EventCard(*rows[0]) if rows else None
+
+    def request_of(self, event: EventCard) -> EventCard | None:
+        """The request that an event answers: the last one before it in its lane."""
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND lane = ? AND kind = ?"
+            " AND (position, event_uid) < (?, ?) ORDER BY position DESC, event_uid DESC LIMIT 1",
+            (event.stream, event.lane, USER_MSG, event.position, event.event_uid),
+        )
+        return EventCard(*rows[0]) if rows else None
+
+    def has_failed(self, call: EventCard) -> bool:
+        """Whether a call's result is an error, or the user refused it."""
+        return bool(
+            self._database.value(
+                "SELECT 1 FROM events e JOIN events c ON c.id = ? WHERE e.stream = c.stream AND e.call_id = c.call_id"
+                f" AND e.id <> c.id AND e.flags & {IS_ERROR} LIMIT 1",
+                (call.id,),
+            )
+        )
 
 
 def _json(numbers: Iterable[int]) -> str:

@@ -7,7 +7,7 @@ deletes an event need not know of the index.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import apsw
 

@@ -95,7 +95,7 @@ class FulltextSearch:
         self._vocabularies: set[str] = set()
 
     @cached_property
-    def _tokenize(self) -> Callable[..., list[tuple[str, ...]]]:
+    def _tokenize(self) -> Callable[[str], Iterable[Any]]:
         name, *options = TOKENIZER
         tokenizer = self._database.connection.fts5_tokenizer(name, options)
         return lambda text: tokenizer(
@@ -132,7 +132,8 @@ class FulltextSearch:
             some = tokens[start : start + _TERMS_AT_ONCE]
             # A join, for fts5vocab takes one word at a time: with IN it would read every word there is.
             marks = ", ".join(["(?)"] * len(some))
-            sql = f"WITH w (word) AS (VALUES {marks}) SELECT v.term, v.doc FROM w CROSS JOIN {vocabulary} v ON v.term = w.word"
+            asked = f"WITH asked (word) AS (VALUES {marks}) SELECT v.term, v.doc FROM asked"
+            sql = f"{asked} CROSS JOIN {vocabulary} v ON v.term = asked.word"
             found |= dict(self._rows(sql, some))
         return found
 
@@ -198,11 +199,12 @@ class FulltextSearch:
         found = [self._rows(sql.format(table_of(month)), (match,)) for month in (self.months() if match else ())]
         return {stream for rows in found for (stream,) in rows}
 
-    def newest(self, chosen: EventFilter, limit: int) -> list[Scored]:
-        """The events stored last that a filter lets through, whatever they say."""
+    def newest(self, chosen: EventFilter, limit: int, below: int | None = None) -> list[Scored]:
+        """The events stored last (before the one numbered `below`) that a filter lets through, whatever they say."""
         conditions, values = _conditions(chosen)
+        before = "" if below is None else f" AND e.id < {below:d}"
         rows = self._rows(
-            f"SELECT e.id, 0.0, e.stream, e.ts_ms, e.flags, e.kind FROM events e WHERE {conditions}"
+            f"SELECT e.id, 0.0, e.stream, e.ts_ms, e.flags, e.kind FROM events e WHERE {conditions}{before}"
             " ORDER BY e.id DESC LIMIT ?",
             [*values, limit],
         )
@@ -229,7 +231,7 @@ class FulltextSearch:
         return [phrase for term in terms for phrase in self._spellings(term)]
 
     def _spellings(self, term: Term) -> list[str]:
-        """The term as a phrase; of a name with humps also its words, which find `snake_case` and names it is part of."""
+        """The term as a phrase; of a name with humps also its words: they find `snake_case` and longer names."""
         spellings = [term.text]
         words = identifier_words(term.text)
         if len(words) > 1:
