@@ -248,9 +248,8 @@ def show(
 
     with open_memory(create=False) as memory:
         found = memory.session(session)
-        items: Iterable[TranscriptItem] = (
-            memory.transcript(found, kind) if at is None else memory.window(found, at, window)
-        )
+        items: Iterable[TranscriptItem]
+        items = memory.transcript(found, kind) if at is None else memory.window(found, at, window)
         items = deque(items, maxlen=tail) if tail else items
         if as_json:
             print_json({"session": to_json(found), "events": [_item_json(item) for item in items]})

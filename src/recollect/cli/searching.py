@@ -1,4 +1,4 @@
-"""The commands that find things again. What they load decides how quick `recollect search` feels: as little as can be."""
+"""The commands that find things again. They load as little as can be: a search is to feel instant."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -52,7 +52,7 @@ def _search_options(command: Callable[..., None]) -> Callable[..., None]:
             "budget_tokens",
             metavar="TOKENS",
             type=click.IntRange(1),
-            help="The best that fits into TOKENS.",
+            help="The best that fits.",
         ),
         click.option(
             "--exclude", metavar="SESSION", multiple=True, help="Leave this session out (default: the one run from)."
@@ -92,28 +92,14 @@ def history(words: tuple[str, ...], as_json: bool, explain: bool, **wanted: Any)
     _print(_answer(" ".join(words), **wanted), as_json, explain)
 
 
-def _answer(
-    query: str,
-    *,
-    limit: int,
-    context: int,
-    budget_tokens: int | None,
-    exclude: tuple[str, ...],
-    substring: bool,
-    regex: bool,
-) -> "SearchAnswer":
+def _answer(query: str, *, exclude: tuple[str, ...], substring: bool, regex: bool, **wanted: Any) -> "SearchAnswer":
     from recollect.config import current_sessions
     from recollect.recall.search import Options, search
 
     if substring and regex:
         raise UsageError("`--substring` and `--regex` are two ways to look", "give one of them")
-    options = Options(
-        limit=limit,
-        context=context,
-        budget_tokens=budget_tokens,
-        exclude=exclude or current_sessions(),
-        mode="regex" if regex else "substring" if substring else "words",
-    )
+    mode = "regex" if regex else "substring" if substring else "words"
+    options = Options(exclude=exclude or current_sessions(), mode=mode, **wanted)
     with _open() as store:
         if options.mode == "words":
             return search(store, query, options)
