@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from recollect import schema
+from recollect import kinds
 
 # Letters of scripts without spaces between words: Han, kana, hangul.
 CJK = (
@@ -15,17 +15,18 @@ CJK = (
     "\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
 )
 
-CJK_RUN = re.compile(f"[{CJK}]+")
-_CJK_LEAD = re.compile(rb"[\xe3-\xed\xef-\xf0]")  # how the UTF-8 of such a character begins
+# Patterns that are compiled at their first use: `re` keeps them, and most programs need few of them.
+CJK_RUN = f"[{CJK}]+"
+_CJK_LEAD = rb"[\xe3-\xed\xef-\xf0]"  # how the UTF-8 of such a character begins
 _ASCII = bytes(range(128))
-_HUMP = re.compile("[a-z0-9][A-Z]")
+_HUMP = "[a-z0-9][A-Z]"
 # Every byte as `a`, `A` or a space: a name with humps is where `aA` stands.
 _LETTERS = bytes(
     ord("A" if 65 <= byte <= 90 else "a" if 97 <= byte <= 122 or 48 <= byte <= 57 else " ") for byte in range(256)
 )
-_PARTS = re.compile("[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+_PARTS = "[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
 _IDENTIFIER_CHARS = 100
-_FENCE = re.compile(r"recollect-([0-9a-f]{16})(?![0-9a-f])")
+_FENCE = r"recollect-([0-9a-f]{16})(?![0-9a-f])"
 _SKIPPED_KEYS = frozenset({"type", "native", "media"})
 
 
@@ -43,16 +44,16 @@ class Columns(NamedTuple):
 
 
 _COLUMN_OF = {
-    schema.USER_MSG: "asked",
-    schema.DECISION: "asked",
-    schema.HUMAN_INTERVENTION: "asked",
-    schema.ASSISTANT_MSG: "said",
-    schema.COMPLETION: "said",
-    schema.THINKING: "said",
-    schema.TOOL_CALL: "did",
-    schema.TEST_RUN: "did",
-    schema.EDIT: "did",
-    schema.RETRY: "did",
+    kinds.USER_MSG: "asked",
+    kinds.DECISION: "asked",
+    kinds.HUMAN_INTERVENTION: "asked",
+    kinds.ASSISTANT_MSG: "said",
+    kinds.COMPLETION: "said",
+    kinds.THINKING: "said",
+    kinds.TOOL_CALL: "did",
+    kinds.TEST_RUN: "did",
+    kinds.EDIT: "did",
+    kinds.RETRY: "did",
 }
 
 
@@ -80,7 +81,7 @@ def payload_text(kind: str, payload: Mapping[str, Any]) -> str:
     """All that a payload says, line by line; of an unknown record also what its native fields say."""
     told = [payload.get(key) for key in ("text", "input", "output")]
     texts = [value if isinstance(value, str) else "\n".join(_leaves(value)) for value in told if value]
-    if kind == schema.OTHER and "native" in payload:
+    if kind == kinds.OTHER and "native" in payload:
         texts += _leaves(payload["native"])
     return texts[0] if len(texts) == 1 else "\n".join(texts)
 
@@ -104,7 +105,7 @@ def evidence(text: str) -> str:
     if "recollect-" not in text:
         return text
     kept, place = [], 0
-    while opening := _FENCE.search(text, place):
+    while opening := re.compile(_FENCE).search(text, place):
         kept.append(text[place : text.rfind("\n", place, opening.start()) + 1 or place])
         closing = text.rfind(opening[0])
         if closing == opening.start():
@@ -128,23 +129,23 @@ def _identifier_parts(text: str) -> Iterator[str]:
         name = text[start:end] if end - start <= _IDENTIFIER_CHARS else ""
         if name and name not in seen:
             seen.add(name)
-            yield " ".join(_PARTS.findall(name))
+            yield " ".join(re.findall(_PARTS, name))
         hump = letters.find(b"aA", end)
 
 
 def identifier_words(word: str) -> list[str]:
     """`parseInvoiceHeader` -> parse, Invoice, Header; a name without humps is one word."""
-    return _PARTS.findall(word) if _HUMP.search(word) else [word]
+    return re.findall(_PARTS, word) if re.search(_HUMP, word) else [word]
 
 
 def _has_cjk(text: str) -> bool:
     """Quick for the many texts whose only other letters are an arrow or a dash."""
-    return _CJK_LEAD.search(text.encode("utf-8", "replace").translate(None, _ASCII)) is not None
+    return re.search(_CJK_LEAD, text.encode("utf-8", "replace").translate(None, _ASCII)) is not None
 
 
 def spaced(text: str) -> str:
     """The text with every run of CJK letters as its pairs, which then count as words."""
-    return CJK_RUN.sub(lambda run: f" {' '.join(bigrams(run[0]))} ", text)
+    return re.sub(CJK_RUN, lambda run: f" {' '.join(bigrams(run[0]))} ", text)
 
 
 def bigrams(run: str) -> list[str]:

@@ -16,11 +16,11 @@ from recollect.cli.output import json_option, print_json, reports_errors, root_o
 from recollect.cli.words import fitted, number, one_line, plural, size
 from recollect.clock import parse_moment
 from recollect.errors import UsageError
-from recollect.schema import OUTCOMES, SESSION_CLASSES, Session
-from recollect.schema import as_json as to_json
+from recollect.kinds import OUTCOMES, SESSION_CLASSES
 
 if TYPE_CHECKING:
     from recollect.memory import Memory, SourceTotals, TranscriptItem
+    from recollect.schema import Event, Problem, Session
 
 SHOWN_SESSIONS = 20
 SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
@@ -100,6 +100,12 @@ def sweep(roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
         _print_sweep(report)
     if report.failures:
         sys.exit(SKIPPED_SOURCES)
+
+
+def to_json(record: "Session | Event | Problem") -> dict[str, Any]:
+    from recollect.schema import as_json  # takes time to load, which a search does not have
+
+    return as_json(record)
 
 
 def _sweep_json(report: Any) -> dict[str, Any]:
@@ -215,7 +221,7 @@ def _moment_ms(option: str, text: str | None) -> int | None:
         raise UsageError(f"`{option}` is no time: {text}", "write 2026-11-01, 7d, 2h, today or yesterday") from None
 
 
-def _print_sessions(found: list[Session]) -> None:
+def _print_sessions(found: "list[Session]") -> None:
     from recollect.cli.listing import session_lines
 
     for line in session_lines(found):
@@ -334,7 +340,7 @@ def demo(as_json: bool) -> None:
         _print_demo(memory, report, found)
 
 
-def _print_demo(memory: "Memory", report: Any, found: list[Session]) -> None:
+def _print_demo(memory: "Memory", report: Any, found: "list[Session]") -> None:
     from recollect.cli.transcript import transcript_lines
 
     click.echo(click.style("$ recollect sweep", bold=True))

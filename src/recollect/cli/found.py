@@ -3,13 +3,16 @@
 import shutil
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import click
 
 from recollect.cli.words import fitted, local_time, one_line, plural
-from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
-from recollect.recall.related import Related, TimelineEntry
-from recollect.recall.trails import FileEdit, FileVisit
+
+if TYPE_CHECKING:
+    from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
+    from recollect.recall.related import Related, TimelineEntry
+    from recollect.recall.trails import FileEdit, FileVisit
 
 _SPEAKERS = {
     "user_msg": ("you", "green"),
@@ -37,7 +40,7 @@ def _grey(text: str) -> str:
     return click.style(text, fg="bright_black")
 
 
-def answer_lines(answer: SearchAnswer, *, explain: bool = False) -> Iterator[str]:
+def answer_lines(answer: "SearchAnswer", *, explain: bool = False) -> Iterator[str]:
     """Hits with their matches, then what else there is to say."""
     for number, hit in enumerate(answer.hits):
         yield from [""] if number else []
@@ -50,7 +53,7 @@ def answer_lines(answer: SearchAnswer, *, explain: bool = False) -> Iterator[str
         yield _grey(f"note: {one_line(note)}")
 
 
-def _hit_lines(hit: SessionHit, explain: bool) -> Iterator[str]:
+def _hit_lines(hit: "SessionHit", explain: bool) -> Iterator[str]:
     name = one_line(hit.session_uid).rsplit(":", 1)[-1][-8:]
     repo = one_line((hit.repo or "–").rsplit("/", 1)[-1])
     head = f"{_grey(local_time(hit.ended_at or hit.started_at))}  {hit.agent}  {click.style(name, fg='yellow')}  {repo}"
@@ -66,7 +69,7 @@ def _hit_lines(hit: SessionHit, explain: bool) -> Iterator[str]:
         yield _line("ended", "bright_black", hit.ending.snippet)
 
 
-def _match_lines(match: Match, explain: bool) -> Iterator[str]:
+def _match_lines(match: "Match", explain: bool) -> Iterator[str]:
     yield from (_glimpse_line(item) for item in match.before)
     label, colour = _SPEAKERS.get(match.kind, (match.kind, "bright_black"))
     yield _line(label, colour, match.snippet, f"#{match.seq}")
@@ -81,20 +84,20 @@ def _line(label: str, colour: str, text: str, place: str = "") -> str:
     return f"  {_grey(f'{place:>6}')}  {click.style(f'{label:<8}', fg=colour)}  {fitted(one_line(text), room)}"
 
 
-def _glimpse_line(item: Glimpse) -> str:
+def _glimpse_line(item: "Glimpse") -> str:
     label, _ = _SPEAKERS.get(item.kind, (item.kind, ""))
     room = max(20, _columns() - _MARGIN)
     return _grey(f"  {'':6}  {label:<8}  {fitted(one_line(item.snippet), room)}")
 
 
-def related_lines(found: Sequence[Related]) -> Iterator[str]:
+def related_lines(found: "Sequence[Related]") -> Iterator[str]:
     for other in found:
         yield f"{_session(other)}  {_grey(other.why)}"
     if not found:
         yield "No related sessions"
 
 
-def _session(entry: Related | TimelineEntry | FileVisit, when: str | None = None) -> str:
+def _session(entry: "Related | TimelineEntry | FileVisit", when: str | None = None) -> str:
     moment = when if when is not None else getattr(entry, "started_at", None)
     name = one_line(entry.session_uid).rsplit(":", 1)[-1][-8:]
     repo = one_line((entry.repo or "–").rsplit("/", 1)[-1])
@@ -102,7 +105,7 @@ def _session(entry: Related | TimelineEntry | FileVisit, when: str | None = None
     return f"{_grey(local_time(moment))}  {entry.agent}  {click.style(name, fg='yellow')}  {repo}  {title}"
 
 
-def visit_lines(found: Sequence[FileVisit]) -> Iterator[str]:
+def visit_lines(found: "Sequence[FileVisit]") -> Iterator[str]:
     for visit in found:
         counts = (("edit", visit.edits), ("call", visit.calls), ("mention", visit.mentions))
         told = ", ".join(plural(count, word) for word, count in counts if count)
@@ -111,7 +114,7 @@ def visit_lines(found: Sequence[FileVisit]) -> Iterator[str]:
         yield "No session touched or discussed that path"
 
 
-def timeline_lines(found: Sequence[TimelineEntry]) -> Iterator[str]:
+def timeline_lines(found: "Sequence[TimelineEntry]") -> Iterator[str]:
     for day, entries in groupby(found, key=lambda entry: local_time(entry.started_at)[:10]):
         yield click.style(f"── {day}", bold=True)
         yield from (_session(entry) for entry in entries)
@@ -119,7 +122,7 @@ def timeline_lines(found: Sequence[TimelineEntry]) -> Iterator[str]:
         yield "No sessions in that time"
 
 
-def edit_lines(found: Sequence[FileEdit]) -> Iterator[str]:
+def edit_lines(found: "Sequence[FileEdit]") -> Iterator[str]:
     """Edits by session and request, newest first."""
     for (_, _), some in groupby(found, key=lambda edit: (edit.session_uid, edit.request_seq)):
         edits = list(some)

@@ -29,9 +29,9 @@ def _moment_ms(option: str, text: str | None) -> int | None:
 
 def _open() -> "Store":
     from recollect.config import store_folder
-    from recollect.store import open_store
+    from recollect.store import open_for_reading
 
-    return open_store(store_folder())
+    return open_for_reading(store_folder())
 
 
 def _memory() -> "Memory":

@@ -1,11 +1,10 @@
-"""What a search answers with."""
+"""What a search answers with. Named tuples, for making a dataclass takes time that a search has not."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Glimpse:
+class Glimpse(NamedTuple):
     """An event told in a line: what stands around a match, or at a session's ends."""
 
     event_uid: str
@@ -15,8 +14,7 @@ class Glimpse:
     snippet: str
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """An event that fits, with what stands around it in its lane. It may lie in a sub-agent of the hit's session."""
 
     event_uid: str
@@ -32,8 +30,7 @@ class Match:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionHit:
+class SessionHit(NamedTuple):
     """A session with its best matches. `evicted`: the raw events are gone and its digest was found."""
 
     session_uid: str
@@ -50,15 +47,14 @@ class SessionHit:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchAnswer:
+class SearchAnswer(NamedTuple):
     """Sessions, best first. `suggestion` is the query as it was probably meant; `notes` say what else was done."""
 
     query: str
     took_ms: float
     hits: list[SessionHit]
     suggestion: str | None = None
-    notes: list[str] = field(default_factory=list)
+    notes: Sequence[str] = ()
 
 
 def as_json(answer: SearchAnswer, *, explain: bool = False) -> dict[str, Any]:
@@ -69,7 +65,7 @@ def as_json(answer: SearchAnswer, *, explain: bool = False) -> dict[str, Any]:
         "hits": [_hit(hit, explain) for hit in answer.hits],
         "suggestion": answer.suggestion,
     }
-    return found | {"notes": answer.notes} if explain else found
+    return found | {"notes": list(answer.notes)} if explain else found
 
 
 def _hit(hit: SessionHit, explain: bool) -> dict[str, Any]:
@@ -128,17 +124,12 @@ def within_budget(answer: SearchAnswer, tokens: int) -> SearchAnswer:
             spent += cost
         if not kept and (hit.matches or head > left):
             break
-        hits.append(_with(hit, kept))
+        hits.append(hit._replace(matches=kept))
         left -= spent
     notes = [*answer.notes]
     if len(hits) < len(answer.hits):
         notes.append(f"cut to {tokens} tokens: {len(hits)} of {len(answer.hits)} sessions")
     return SearchAnswer(answer.query, answer.took_ms, hits, answer.suggestion, notes)
-
-
-def _with(hit: SessionHit, matches: list[Match]) -> SessionHit:
-    values = {name: getattr(hit, name) for name in SessionHit.__slots__}
-    return SessionHit(**(values | {"matches": matches}))
 
 
 _CHARS_OF_TOKEN = 3  # of JSON, where names and marks cost too

@@ -5,12 +5,12 @@ import time
 from collections.abc import Collection, Sequence
 
 from recollect.clock import rfc3339
+from recollect.kinds import session_uid
 from recollect.recall.answers import Glimpse, Match, SessionHit
 from recollect.recall.query import Phrase
 from recollect.recall.ranking import Ranked
 from recollect.recall.snippets import folded, is_exact, is_there, pattern_of, snippet
 from recollect.recall.texts import Texts
-from recollect.schema import session_uid
 from recollect.store import Store
 from recollect.store.cards import Card, CardFilter
 from recollect.store.excerpts import EventCard

@@ -5,12 +5,11 @@ Reading a query never fails. What is no good syntax is looked for as words, and 
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from recollect.clock import parse_moment
-from recollect.schema import KINDS, OUTCOMES
+from recollect.kinds import KINDS, OUTCOMES
 
 MOST_WORDS = 64
 MOST_CHARS = 4096
@@ -42,8 +41,7 @@ class Filter(NamedTuple):
     is_excluded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """A query, read: every one of `needs` has a phrase that must be there; filters of one name are a choice."""
 
     text: str

@@ -8,7 +8,6 @@ word: a conversation about something seldom says it all in one breath.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from recollect.recall.query import Phrase
 from recollect.store.batch import IS_ABANDONED
@@ -28,16 +27,13 @@ _RECENCY_MS = 90 * 86_400_000
 Needs = Sequence[Sequence[Phrase]]
 
 
-@dataclass(slots=True)
 class Words:
     """How common the words of a question are, by month and all together."""
 
-    events: Mapping[str, int]
-    frequencies: Mapping[str, Mapping[str, int]]
-    total: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.total = sum(self.events.values())
+    def __init__(self, events: Mapping[str, int], frequencies: Mapping[str, Mapping[str, int]]) -> None:
+        self.events = events
+        self.frequencies = frequencies
+        self.total = sum(events.values())
 
     def count(self, token: str) -> int:
         return sum(found.get(token, 0) for found in self.frequencies.values())
@@ -55,13 +51,13 @@ def _rarity(having: int, total: int) -> float:
     return max(math.log((total - having + 0.5) / (having + 0.5)), 1e-6)
 
 
-@dataclass(slots=True)
 class Ranked:
     """Events by session's stream, best first, and the score of each session."""
 
-    events: dict[int, list[Scored]] = field(default_factory=dict)
-    scores: dict[int, float] = field(default_factory=dict)
-    is_partial: bool = False
+    def __init__(self, is_partial: bool = False) -> None:
+        self.events: dict[int, list[Scored]] = {}
+        self.scores: dict[int, float] = {}
+        self.is_partial = is_partial
 
 
 class Ranking:

@@ -80,10 +80,10 @@ def _all_events(store: Store, chosen: EventFilter) -> Iterator[list[Scored]]:
 
 def _prefilter(store: Store, literal: str) -> Wanted | None:
     """What the index can be asked so that nothing that has the literal is missed; None if it cannot help."""
-    if CJK_RUN.fullmatch(literal):
+    if re.fullmatch(CJK_RUN, literal):
         return Wanted(((Term(literal),),))
     words = list(_WORD.finditer(literal))
-    if not words or CJK_RUN.search(literal):
+    if not words or re.search(CJK_RUN, literal):
         return None
     is_open = words[-1].end() == len(literal)
     whole = words if words[0].start() > 0 else words[1:]  # the first may be the end of a longer word
@@ -106,4 +106,4 @@ def _literal(pattern: re.Pattern[str]) -> str:
             pieces.append(piece)
             piece = ""
     best = max([*pieces, piece], key=len)
-    return best if len(best) >= _LEAST_LITERAL or CJK_RUN.fullmatch(best) else ""
+    return best if len(best) >= _LEAST_LITERAL or re.fullmatch(CJK_RUN, best) else ""

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable
 from datetime import datetime
 
+from recollect.kinds import DECISION, FAIL, KIND_FAMILY, SUCCESS
 from recollect.recall.query import Query, moment_ms
-from recollect.schema import DECISION, FAIL, KIND_FAMILY, SUCCESS
 from recollect.store import Store
 from recollect.store.cards import CardFilter
 from recollect.store.fulltext_search import Choice, EventFilter, Term, Wanted

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from recollect.recall.answers import SearchAnswer, SessionHit, within_budget
 from recollect.recall.hits import Hits
@@ -20,8 +20,7 @@ SECONDS = 0.8  # after which a question to the index is given up
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """How much to show, and what to leave out."""
 
     limit: int = 10
@@ -45,7 +44,7 @@ def search(
     options, begun = options or Options(), time.perf_counter()
     asked = _Search(store, options, now or datetime.now().astimezone(), progress)
     answer = asked.literal(text) if options.mode != "words" and text.strip() else asked.answer(text)
-    answer = replace(answer, took_ms=round((time.perf_counter() - begun) * 1000, 3))
+    answer = answer._replace(took_ms=round((time.perf_counter() - begun) * 1000, 3))
     return within_budget(answer, options.budget_tokens) if options.budget_tokens is not None else answer
 
 
@@ -156,7 +155,7 @@ class _Search:
         for phrase, other in changes.items():
             text = text.replace(phrase.text, other.text)
         needs = tuple(tuple(changes.get(phrase, phrase) for phrase in need) for need in query.needs)
-        return replace(query, text=text, needs=needs)
+        return query._replace(text=text, needs=needs)
 
     def _shown(self, query: Query, found: Ranked, chosen: EventFilter, meant: Query | None) -> SearchAnswer:
         phrases = [phrase for need in (meant or query).needs for phrase in need]

@@ -1,7 +1,6 @@
 """The place in a text that shows why it was found, and whether it is there letter by letter."""
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final
@@ -12,7 +11,7 @@ from recollect.text import CJK_RUN, identifier_words
 SNIPPET_CHARS = 240
 _MOST_PLACES = 400
 _WORD = re.compile(r"[^\W_]+")
-_ACCENTED = re.compile("[\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff]")
+_ACCENTED = "[\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff]"
 _SPACES = re.compile(r"\s+")
 
 
@@ -20,6 +19,8 @@ class _Folding(dict[int, int]):
     """Each character without its accent and small, one for one, so that places in the text stay the same."""
 
     def __missing__(self, code: int) -> int:
+        import unicodedata
+
         base = unicodedata.normalize("NFD", chr(code))[0].lower()
         self[code] = ord(base) if len(base) == 1 else code
         return self[code]
@@ -44,10 +45,12 @@ def is_there(phrase: Phrase, text: str) -> bool:
     lowered = _SPACES.sub(" ", text.lower())
     if wanted in lowered or phrase.text.lower() in lowered:
         return True
-    return _ACCENTED.search(lowered) is not None and wanted in _plain(lowered)
+    return re.search(_ACCENTED, lowered) is not None and wanted in _plain(lowered)
 
 
 def _plain(text: str) -> str:
+    import unicodedata
+
     letters = unicodedata.normalize("NFD", text.lower())
     return _SPACES.sub(" ", "".join(letter for letter in letters if not unicodedata.combining(letter)))
 
@@ -66,7 +69,7 @@ def _pattern(phrase: Phrase) -> str:
 
 
 def _spelling(text: str, is_prefix: bool) -> str:
-    if CJK_RUN.search(text):
+    if re.search(CJK_RUN, text):
         return r"\s*".join(re.escape(piece) for piece in text.split())
     words = _WORD.findall(text)
     if not words:

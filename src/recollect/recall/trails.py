@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from recollect.clock import rfc3339
+from recollect.kinds import EDIT, TOOL_CALL
 from recollect.recall.edits import Change, absolute, changes, is_same, renames
 from recollect.recall.hits import Hits
 from recollect.recall.ranking import WEIGHTS
 from recollect.recall.texts import Texts
-from recollect.schema import EDIT, TOOL_CALL
 from recollect.store import Store
 from recollect.store.excerpts import EventCard
 from recollect.store.fulltext_search import EventFilter, Scored, Term, Wanted

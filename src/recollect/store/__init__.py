@@ -5,20 +5,24 @@ bulk, which may be read again from the agents' files.
 """
 
 import os
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from recollect.errors import NotFound, StoreUnwritable
 from recollect.store import migrations
 from recollect.store.cards import Cards
 from recollect.store.events import Events
 from recollect.store.excerpts import Excerpts
-from recollect.store.fulltext import Fulltext
 from recollect.store.fulltext_search import FulltextSearch
-from recollect.store.sessions import Sessions
-from recollect.store.sources import Sources
 from recollect.store.sqlite import Database, is_full
-from recollect.store.streams import Streams
+
+if TYPE_CHECKING:
+    from recollect.store.fulltext import Fulltext
+    from recollect.store.sessions import Sessions
+    from recollect.store.sources import Sources
+    from recollect.store.streams import Streams
 
 
 class Store:
@@ -31,12 +35,34 @@ class Store:
         self._memory = Database(folder / "memory.db", migrations.MEMORY, "FULL", read_only=read_only)
         self.events = Events(self._cache, folder)
         self.excerpts = Excerpts(self._cache)
-        self.fulltext = Fulltext(self._cache)
         self.fulltext_search = FulltextSearch(self._cache)
-        self.sources = Sources(self._cache)
-        self.streams = Streams(self._cache)
-        self.sessions = Sessions(self._memory)
         self.cards = Cards(self._memory)
+
+    # A search needs none of these, and is to begin at once: they are loaded when they are asked for.
+
+    @cached_property
+    def fulltext(self) -> "Fulltext":
+        from recollect.store.fulltext import Fulltext
+
+        return Fulltext(self._cache)
+
+    @cached_property
+    def sources(self) -> "Sources":
+        from recollect.store.sources import Sources
+
+        return Sources(self._cache)
+
+    @cached_property
+    def streams(self) -> "Streams":
+        from recollect.store.streams import Streams
+
+        return Streams(self._cache)
+
+    @cached_property
+    def sessions(self) -> "Sessions":
+        from recollect.store.sessions import Sessions
+
+        return Sessions(self._memory)
 
     def checkpoint(self) -> None:
         """Empty both write-ahead logs; done at the end of a sweep."""
@@ -82,6 +108,13 @@ def open_store(folder: Path, *, create: bool = False) -> Store:
         _make_private_folder(folder)
         return Store(folder)
     return Store(folder, read_only=not os.access(folder, os.W_OK) or is_full(folder))
+
+
+def open_for_reading(folder: Path) -> Store:
+    """Open the store only to look something up: waits for no writer. Raises NotFound if there is none."""
+    if not (folder / "memory.db").exists():
+        raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
+    return Store(folder, read_only=True)
 
 
 def _make_private_folder(folder: Path) -> None:

@@ -1,13 +1,11 @@
 """Sessions as a search needs them: by many at once, a few columns, and no more work than that."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.store.sessions import escaped
-from recollect.store.sqlite import Database
+from recollect.store.sqlite import Database, escaped
 
 SessionKey = tuple[str, str]  # agent, native id
 
@@ -30,8 +28,7 @@ class Card(NamedTuple):
         return self.agent, self.native_session_id
 
 
-@dataclass(frozen=True, slots=True)
-class CardFilter:
+class CardFilter(NamedTuple):
     """Which sessions count: for each column any of its values, and for `excluded` none of them."""
 
     chosen: tuple[tuple[str, tuple[str, ...]], ...] = ()

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.schema import USER_MSG
+from recollect.kinds import USER_MSG
 from recollect.store.batch import IS_ERROR
 from recollect.store.cards import SessionKey
 from recollect.store.sqlite import Database

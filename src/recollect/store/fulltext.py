@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import apsw
 
+from recollect.store.fulltext_search import TOKENIZER, table_of
 from recollect.store.sqlite import Database
 from recollect.text import Columns
 
-TOKENIZER = ("unicode61", "remove_diacritics", "2")
 _HASH_BYTES = 64 * 1024 * 1024  # words of one transaction held in memory: 10 % quicker than FTS5's 1 MiB
 _SEGMENTS_TO_MERGE = 8  # twice the default: merging less often saves 10 % of a first import
 
@@ -109,10 +109,6 @@ def _mark(stream: PendingStream, entries: Sequence[Entry]) -> tuple[int, int, in
     last = entries[-1].event
     seq = max(entry.event.seq for entry in entries)
     return stream.id, stream.generation, last.payload_start + last.payload_bytes, seq
-
-
-def table_of(month: str) -> str:
-    return f"fts_{int(month):06d}"
 
 
 def _months(connection: apsw.Connection) -> list[str]:

@@ -4,19 +4,19 @@ Bounds keep every question short. Ranking looks at the newest rows only when a w
 bm25() reads the length of each row; and a question that runs out of time is cut off and says so.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import apsw
 
 from recollect.store.batch import IS_ERROR
-from recollect.store.fulltext import TOKENIZER, table_of
 from recollect.store.sqlite import Database
 from recollect.text import CJK_RUN, bigrams, identifier_words
 
+TOKENIZER = ("unicode61", "remove_diacritics", "2")
 RANKED_ROWS = 20_000  # of one month: ranking them takes about 50 ms
 _STEPS_BETWEEN_LOOKS = 20_000  # SQLite's steps between two looks at the clock
 _TERMS_AT_ONCE = 400
@@ -29,8 +29,7 @@ class Term(NamedTuple):
     is_prefix: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """All of `needs` (each a choice of terms) and none of `excluded`, in these columns (None: in any)."""
 
     needs: tuple[tuple[Term, ...], ...]
@@ -46,8 +45,7 @@ class Choice(NamedTuple):
     is_excluded: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EventFilter:
+class EventFilter(NamedTuple):
     """Which events count. `streams` are sessions' numbers in this store; None is any."""
 
     streams: tuple[int, ...] | None = None
@@ -244,9 +242,16 @@ class FulltextSearch:
         return f'"{quoted}" *' if ends_inside else f'"{quoted}"'
 
 
+def table_of(month: str) -> str:
+    """The index of a month; its events are its rows."""
+    return f"fts_{int(month):06d}"
+
+
 def _grams(text: str) -> str:
     """CJK in pairs, as indexed, but for the last letter of a run at the end: there the text may go on."""
-    runs = list(CJK_RUN.finditer(text))
+    if text.isascii():
+        return text
+    runs = list(re.finditer(CJK_RUN, text))
     for run in reversed(runs):
         pairs = bigrams(run[0])
         is_open = run.end() == len(text.rstrip()) and len(pairs) > 1
@@ -256,7 +261,7 @@ def _grams(text: str) -> str:
 
 def _ends_with_single(text: str) -> bool:
     """Whether the text ends with one CJK letter by itself, which begins a pair or ends a run."""
-    runs = CJK_RUN.findall(text)
+    runs = [] if text.isascii() else re.findall(CJK_RUN, text)
     return bool(runs) and len(runs[-1]) == 1 and text.rstrip().endswith(runs[-1])
 
 

@@ -8,7 +8,7 @@ import orjson
 
 from recollect.clock import rfc3339
 from recollect.schema import Cost, Session, SessionSource
-from recollect.store.sqlite import Database
+from recollect.store.sqlite import Database, escaped
 
 
 class SessionRow(NamedTuple):
@@ -250,11 +250,6 @@ def _conditions(wanted: SessionFilter) -> tuple[str, list[Any]]:
 
 def _like(text: str | None) -> str | None:
     return None if text is None else escaped(text.strip("/"))
-
-
-def escaped(text: str) -> str:
-    """Text for LIKE ... ESCAPE, its wildcards taken literally."""
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
 def _session(values: tuple[Any, ...], sources: list[SessionSource]) -> Session:
