@@ -42,7 +42,7 @@ def _memory() -> "Memory":
 
 def _search_options(command: Callable[..., None]) -> Callable[..., None]:
     options = (
-        click.argument("words", metavar="[QUERY]...", nargs=-1),
+        click.argument("query", nargs=-1),
         click.option("--limit", metavar="N", type=click.IntRange(1, 100), default=10, help="At most N sessions (10)."),
         click.option(
             "--context", metavar="N", type=click.IntRange(0, 20), default=2, help="Events shown round a match (2)."
@@ -70,7 +70,7 @@ def _search_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command(context_settings=_QUERY)
 @_search_options
-def search(words: tuple[str, ...], as_json: bool, explain: bool, **wanted: Any) -> None:
+def search(query: tuple[str, ...], as_json: bool, explain: bool, **wanted: Any) -> None:
     """Find sessions by anything said, done or printed in them.
 
     \b
@@ -82,14 +82,14 @@ def search(words: tuple[str, ...], as_json: bool, explain: bool, **wanted: Any) 
     Filters: agent: repo: branch: file: tool: kind: model: outcome: role: session: group: channel: user: domain:
     task: since: before: is:error is:decision is:open has:edit. Without a query: recent sessions.
     """
-    _print(_answer(" ".join(words), **wanted), as_json, explain)
+    _print(_answer(" ".join(query), **wanted), as_json, explain)
 
 
 @click.command(context_settings=_QUERY)
 @_search_options
-def history(words: tuple[str, ...], as_json: bool, explain: bool, **wanted: Any) -> None:
+def history(query: tuple[str, ...], as_json: bool, explain: bool, **wanted: Any) -> None:
     """The same as `search`, by the name chat agents use."""
-    _print(_answer(" ".join(words), **wanted), as_json, explain)
+    _print(_answer(" ".join(query), **wanted), as_json, explain)
 
 
 def _answer(query: str, *, exclude: tuple[str, ...], substring: bool, regex: bool, **wanted: Any) -> "SearchAnswer":

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from recollect.clock import rfc3339
 from recollect.kinds import session_uid
@@ -10,6 +10,7 @@ from recollect.recall.answers import Glimpse, Match, SessionHit
 from recollect.recall.query import Phrase
 from recollect.recall.ranking import Ranked
 from recollect.recall.snippets import folded, is_exact, is_there, pattern_of, snippet
+from recollect.recall.surroundings import Surroundings
 from recollect.recall.texts import Texts
 from recollect.store import Store
 from recollect.store.cards import Card, CardFilter
@@ -31,6 +32,8 @@ class Hits:
         self._cards: dict[int, Card] = {}
         self._roots: dict[int, int] = {}
         self._texts = Texts(store)
+        self._surroundings: dict[int, Surroundings] = {}
+        self._neighbours: dict[int, EventCard] = {}
 
     def roots(self, streams: Collection[int]) -> dict[int, int]:
         """The session each one is shown under: a sub-agent's root, by any of its streams."""
@@ -68,7 +71,19 @@ class Hits:
         chosen = {session: found.events[session][: self._matches] for session in order}
         self._texts.read({event.id for events in chosen.values() for event in events})
         pattern = pattern or pattern_of(phrases)
+        self._read_surroundings(chosen)
         return [self._hit(session, found.scores[session], chosen[session], pattern, inexact) for session in order]
+
+    def _read_surroundings(self, chosen: Mapping[int, Sequence[Scored]]) -> None:
+        """Have what stands round the chosen events at hand, and the ends of their sessions, with few questions."""
+        streams = {event.stream for events in chosen.values() for event in events} | chosen.keys()
+        for stream in streams:
+            self._surroundings[stream] = Surroundings(self._store.excerpts.outline(stream), self._context)
+        wanted = {end for session in chosen for end in self._surroundings[session].ends if end is not None}
+        for event in (event for events in chosen.values() for event in events):
+            before, after = self._surroundings[event.stream].around(event.id)
+            wanted |= {*before, *after}
+        self._neighbours |= self._store.excerpts.of(wanted)
 
     def _verify(self, found: Ranked, exact: Sequence[Phrase], notes: list[str]) -> set[int]:
         """Put events first that have paths, URLs and the like letter by letter; return those seen not to.
@@ -110,7 +125,7 @@ class Hits:
         inexact: Collection[int],
     ) -> SessionHit:
         card = self._cards[session]
-        first, last = self._store.excerpts.bookends(session)
+        first, last = (self._told(end) for end in self._surroundings[session].ends)
         return SessionHit(
             session_uid=card.session_uid,
             title=card.title,
@@ -120,15 +135,15 @@ class Hits:
             score=round(score, 4),
             evicted=card.evicted_ms is not None,
             matches=[self._match(event, pattern, inexact) for event in events if event.id in self._texts],
-            first_request=_glimpse(first) if first else None,
-            ending=_glimpse(last) if last else None,
+            first_request=first,
+            ending=last,
             ended_at=rfc3339(card.ended_ms),
             why=f"{len(events)} best of its matches shown",
         )
 
     def _match(self, event: Scored, pattern: re.Pattern[str] | None, inexact: Collection[int]) -> Match:
         card = self._texts.cards[event.id]
-        before, after = self._store.excerpts.around(card, self._context) if self._context else ([], [])
+        before, after = self._surroundings[event.stream].around(event.id)
         text = self._texts[event.id]
         return Match(
             event_uid=card.event_uid.hex(),
@@ -136,13 +151,17 @@ class Hits:
             kind=card.kind,
             ts=rfc3339(card.ts_ms),
             snippet=snippet(text, pattern),
-            before=[_glimpse(other) for other in before],
-            after=[_glimpse(other) for other in after],
+            before=[told for other in before if (told := self._told(other))],
+            after=[told for other in after if (told := self._told(other))],
             session_uid=self._cards[card.stream].session_uid,
             score=round(event.score, 4),
             is_exact=event.id not in inexact,
             why=_why(card, text, pattern),
         )
+
+    def _told(self, event: int | None) -> Glimpse | None:
+        card = self._neighbours.get(event) if event is not None else None
+        return _glimpse(card) if card else None
 
     def recent(self, limit: int, wanted: CardFilter, excluded_streams: Collection[int]) -> list[SessionHit]:
         """The sessions that were active last, each with its last request."""
@@ -157,7 +176,8 @@ class Hits:
         return hits[:limit]
 
     def _recent_hit(self, card: Card, stream: int | None) -> SessionHit:
-        first, last = self._store.excerpts.bookends(stream) if stream is not None else (None, None)
+        ends = Surroundings(self._store.excerpts.outline(stream), 0).ends if stream is not None else (None, None)
+        self._neighbours |= self._store.excerpts.of({end for end in ends if end is not None})
         request = self._store.excerpts.last_request(stream) if stream is not None else None
         matches = []
         if request is not None:
@@ -174,8 +194,8 @@ class Hits:
             score=0.0,
             evicted=card.evicted_ms is not None,
             matches=matches,
-            first_request=_glimpse(first) if first else None,
-            ending=_glimpse(last) if last else None,
+            first_request=self._told(ends[0]),
+            ending=self._told(ends[1]),
             ended_at=rfc3339(card.ended_ms),
             why="recent",
         )

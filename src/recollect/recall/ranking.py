@@ -7,11 +7,11 @@ word: a conversation about something seldom says it all in one breath.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from recollect.recall.query import Phrase
 from recollect.store.batch import IS_ABANDONED
-from recollect.store.fulltext_search import EventFilter, Found, FulltextSearch, Scored, Term, Wanted
+from recollect.store.fulltext_search import RANKED_ROWS, EventFilter, Found, FulltextSearch, Scored, Term, Wanted
 from recollect.text import Columns
 
 _WEIGHTS = {"got": 1.0, "said": 2.0, "did": 1.5, "asked": 3.0, "parts": 0.7}
@@ -28,20 +28,28 @@ Needs = Sequence[Sequence[Phrase]]
 
 
 class Words:
-    """How common the words of a question are, by month and all together."""
+    """How common words are, by month and all together. Counted when asked for: a very common word takes a while."""
 
-    def __init__(self, events: Mapping[str, int], frequencies: Mapping[str, Mapping[str, int]]) -> None:
-        self.events = events
-        self.frequencies = frequencies
-        self.total = sum(events.values())
+    def __init__(self, index: FulltextSearch) -> None:
+        self._index = index
+        self._counted: dict[str, dict[str, int]] = {}
+        self.events = index.months()
+        self.total = sum(self.events.values())
+
+    def by_month(self, token: str) -> Mapping[str, int]:
+        if token not in self._counted:
+            found = self._index.frequencies([token])
+            self._counted[token] = {month: words.get(token, 0) for month, words in found.items()}
+        return self._counted[token]
 
     def count(self, token: str) -> int:
-        return sum(found.get(token, 0) for found in self.frequencies.values())
+        return sum(self.by_month(token).values())
 
-    def scale(self, month: str, tokens: Iterable[str]) -> float:
+    def scale(self, month: str, tokens: Sequence[str]) -> float:
         """What makes a month's scores comparable: how rare the words are in all, against how rare in it."""
-        tokens = list(tokens)
-        here = sum(_rarity(self.frequencies[month].get(token, 0), self.events[month]) for token in tokens)
+        if len(self.events) == 1:
+            return 1.0
+        here = sum(_rarity(self.by_month(token).get(month, 0), self.events[month]) for token in tokens)
         overall = sum(_rarity(self.count(token), self.total) for token in tokens)
         return overall / here if here > 0 else 1.0
 
@@ -67,26 +75,39 @@ class Ranking:
         self._index = index
         self._chosen = chosen
         self._now_ms = now_ms
+        self.words = Words(index)
 
-    def words(self, needs: Needs) -> Words:
-        tokens = {token for need in needs for phrase in need for token in self._index.tokens(phrase.text)}
-        return Words(self._index.months(), self._index.frequencies(tokens))
-
-    def all_of(self, needs: Needs, excluded: Sequence[Phrase], words: Words) -> Found:
+    def all_of(self, needs: Needs, excluded: Sequence[Phrase]) -> Found:
         """Events that have everything."""
-        return self._find(Wanted(_terms(needs), _terms([excluded])[0]), words, EVENTS_RANKED)
+        return self._find(Wanted(_terms(needs), _terms([excluded])[0]), EVENTS_RANKED, RANKED_ROWS)
 
-    def any_of(self, needs: Needs, excluded: Sequence[Phrase], words: Words) -> list[Found]:
-        """For each need, the events that have it."""
+    def any_of(self, needs: Needs, excluded: Sequence[Phrase]) -> list[Found]:
+        """For each need that is worth it by itself, the events that have it."""
         left_out = _terms([excluded])[0]
-        return [self._find(Wanted(_terms([need]), left_out), words, EVENTS_OF_WORD) for need in needs]
+        rows = max(RANKED_ROWS // 2 // max(1, len(needs)), 1000)
+        wanted = [Wanted(_terms([need]), left_out) for need in self._rare(needs)]
+        return [self._find(one, EVENTS_OF_WORD, rows) for one in wanted]
 
-    def _find(self, wanted: Wanted, words: Words, limit: int) -> Found:
+    def _rare(self, needs: Needs) -> Needs:
+        """Those worth asking for by themselves; if all are common, all are."""
+        most = COMMON_SHARE * self.words.total
+
+        def is_rare(need: Sequence[Phrase]) -> bool:
+            return any(self.rarest(phrase) <= most for phrase in need)
+
+        return [need for need in needs if is_rare(need)] or needs
+
+    def rarest(self, phrase: Phrase) -> int:
+        """How many events have the least common word of a phrase."""
+        return min((self.words.count(token) for token in self._index.tokens(phrase.text)), default=0)
+
+    def _find(self, wanted: Wanted, limit: int, rows: int) -> Found:
+        words = self.words
         tokens = [token for need in wanted.needs for term in need for token in self._index.tokens(term.text)]
         events: list[Scored] = []
         is_partial = False
         for month in words.events:
-            found = self._index.find(month, wanted, WEIGHTS, self._chosen, limit)
+            found = self._index.find(month, wanted, WEIGHTS, self._chosen, limit, rows)
             scale = words.scale(month, tokens)
             events += [self._adjusted(event, scale) for event in found.events]
             is_partial |= found.is_partial
@@ -101,16 +122,6 @@ class Ranking:
 
 def _terms(needs: Needs) -> tuple[tuple[Term, ...], ...]:
     return tuple(tuple(Term(phrase.text, phrase.is_prefix) for phrase in need) for need in needs)
-
-
-def rare_needs(needs: Needs, words: Words, tokens_of: Mapping[Phrase, Sequence[str]]) -> list[Sequence[Phrase]]:
-    """Those worth asking for by themselves; if all are common, all are."""
-    most = COMMON_SHARE * words.total
-
-    def is_rare(need: Sequence[Phrase]) -> bool:
-        return any(min((words.count(token) for token in tokens_of[phrase]), default=0) <= most for phrase in need)
-
-    return [need for need in needs if is_rare(need)] or list(needs)
 
 
 def grouped(found: Found, session_of: Mapping[int, int]) -> Ranked:

@@ -90,7 +90,7 @@ def _alike(store: Store, session_uid: str, limit: int) -> list[Related]:
     now_ms = round(datetime.now().timestamp() * 1000)
     ranking = Ranking(store.fulltext_search, EventFilter(excluded_streams=own), now_ms)
     needs = [(Phrase(word),) for word in words]
-    by_need = ranking.any_of(needs, (), ranking.words(needs))
+    by_need = ranking.any_of(needs, ())
     ranked = combined(by_need, hits.roots({event.stream for some in by_need for event in some.events}))
     order = sorted(ranked.scores, key=lambda session: -ranked.scores[session])[: limit + len(own)]
     return [_related(hits.card(session), ranked.scores[session], "uses the same rare words") for session in order]

@@ -8,13 +8,15 @@ from typing import NamedTuple
 from recollect.recall.answers import SearchAnswer, SessionHit, within_budget
 from recollect.recall.hits import Hits
 from recollect.recall.query import Phrase, Query, parse_query
-from recollect.recall.ranking import Needs, Ranked, Ranking, Words, combined, grouped, rare_needs
+from recollect.recall.ranking import Needs, Ranked, Ranking, combined, grouped
 from recollect.recall.scope import card_filter, event_filter
 from recollect.recall.spelling import suggestion
 from recollect.store import Store
 from recollect.store.cards import CardFilter
 from recollect.store.fulltext_search import EventFilter, Found, OutOfTime
 
+ENOUGH = 3  # sessions; fewer with all the words in one event, and those with some of them are shown too
+FEW_WORDS = 3
 SECONDS = 0.8  # after which a question to the index is given up
 
 Progress = Callable[[int, int], None]
@@ -30,7 +32,6 @@ class Options(NamedTuple):
     exclude: Collection[str] = ()  # sessions that are not to be found, by id
     mode: str = "words"  # or "substring", "regex"
     scan_seconds: float = 20.0
-    enough: int = 5  # sessions; fewer with all the words, and those with some are shown too
 
 
 def search(
@@ -95,28 +96,28 @@ class _Search:
         if not needs:
             return self._newest(query, chosen), None
         ranking = Ranking(index, chosen, round(self._now.timestamp() * 1000))
-        words = ranking.words(needs)
-        meant = self._corrected(query, words)
-        found = self._with_all(ranking, needs, query, words)
-        if not found.scores and meant is not None:
+        found = self._with_all(ranking, needs, query)
+        meant = None if found.scores else self._corrected(query)
+        if meant is not None:
             needs = [need for need in meant.needs if any(index.tokens(phrase.text) for phrase in need)]
-            words = ranking.words(needs)
-            found = self._with_all(ranking, needs, query, words)
-        if len(found.scores) < min(self._options.enough, self._options.limit) and len(needs) > 1:
-            found = self._with_some(ranking, needs, query, words, found)
+            found = self._with_all(ranking, needs, query)
+        if len(needs) > 1 and len(found.scores) < self._enough(needs):
+            found = self._with_some(ranking, needs, query, found)
         if found.is_partial:
             self._notes.append("very many events match: only the newest were ranked")
         return found, meant
 
-    def _with_all(self, ranking: Ranking, needs: Needs, query: Query, words: Words) -> Ranked:
-        found = ranking.all_of(needs, query.excluded, words)
+    def _enough(self, needs: Needs) -> int:
+        """How many sessions with everything spare a look at those with a part: many words in one event are telling."""
+        return min(self._options.limit, ENOUGH if len(needs) <= FEW_WORDS else 1)
+
+    def _with_all(self, ranking: Ranking, needs: Needs, query: Query) -> Ranked:
+        found = ranking.all_of(needs, query.excluded)
         return grouped(found, self._hits.roots({event.stream for event in found.events}))
 
-    def _with_some(self, ranking: Ranking, needs: Needs, query: Query, words: Words, found: Ranked) -> Ranked:
+    def _with_some(self, ranking: Ranking, needs: Needs, query: Query, found: Ranked) -> Ranked:
         """Sessions that have some of the words, after those that have all in one event."""
-        index = self._store.fulltext_search
-        tokens = {phrase: index.tokens(phrase.text) for need in needs for phrase in need}
-        by_need = ranking.any_of(rare_needs(needs, words, tokens), query.excluded, words)
+        by_need = ranking.any_of(needs, query.excluded)
         streams = {event.stream for some in by_need for event in some.events}
         others = combined(by_need, self._hits.roots(streams))
         top = max(others.scores.values(), default=0.0)
@@ -125,8 +126,6 @@ class _Search:
                 found.scores[session] = top + found.scores[session]
             else:
                 found.events[session], found.scores[session] = events, others.scores[session]
-        if by_need and others.scores and not found.is_partial:
-            found.is_partial = others.is_partial and not found.scores
         return found
 
     def _newest(self, query: Query, chosen: EventFilter) -> Ranked:
@@ -138,13 +137,13 @@ class _Search:
         found.scores = {session: float(len(found.scores) - place) for place, session in enumerate(found.scores)}
         return found
 
-    def _corrected(self, query: Query, words: Words) -> Query | None:
+    def _corrected(self, query: Query) -> Query | None:
         """The query with words that nothing has put right; None if there is nothing to put right."""
         index = self._store.fulltext_search
         changes: dict[Phrase, Phrase] = {}
         for phrase in (phrase for need in query.needs for phrase in need if not phrase.is_prefix):
             tokens = index.tokens(phrase.text)
-            unknown = [token for token in tokens if not words.count(token)]
+            unknown = [token for token in tokens if not index.has(token)]
             better = {token: meant for token in unknown if (meant := suggestion(index, token))}
             if better:
                 text = " ".join(better.get(token, token) for token in tokens)

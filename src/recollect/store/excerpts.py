@@ -29,6 +29,12 @@ class EventCard(NamedTuple):
     payload_bytes: int
 
 
+class Outline(NamedTuple):
+    id: int
+    lane: str
+    kind: str
+
+
 _COLUMNS = ", ".join(EventCard._fields)
 _ORDER = "lane, position, event_uid"
 
@@ -61,26 +67,10 @@ class Excerpts:
         )
         return {(agent, native_id): stream for agent, native_id, stream in rows}
 
-    def around(self, event: EventCard, count: int) -> tuple[list[EventCard], list[EventCard]]:
-        """The events before and after one, in reading order and of its lane."""
-        place = (event.stream, event.lane, event.position, event.event_uid, count)
-        select = f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND lane = ? AND (position, event_uid)"
-        before = self._database.rows(f"{select} < (?, ?) ORDER BY position DESC, event_uid DESC LIMIT ?", place)
-        after = self._database.rows(f"{select} > (?, ?) ORDER BY position, event_uid LIMIT ?", place)
-        return [EventCard(*row) for row in reversed(before)], [EventCard(*row) for row in after]
-
-    def bookends(self, stream: int) -> tuple[EventCard | None, EventCard | None]:
-        """A session's first request, and its last event that says anything."""
-        first = self._database.rows(
-            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND kind = ? ORDER BY {_ORDER} LIMIT 1", (stream, USER_MSG)
-        )
-        last = self._database.rows(
-            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND kind IN ('user_msg', 'assistant_msg', 'completion',"
-            " 'error', 'human_intervention') AND lane NOT IN ('files', 'history')"
-            " ORDER BY lane DESC, position DESC, event_uid DESC LIMIT 1",
-            (stream,),
-        )
-        return (EventCard(*first[0]) if first else None), (EventCard(*last[0]) if last else None)
+    def outline(self, stream: int) -> list[Outline]:
+        """All events of a session in reading order, with no more than is needed to find one's neighbours."""
+        rows = self._database.rows(f"SELECT id, lane, kind FROM events WHERE stream = ? ORDER BY {_ORDER}", (stream,))
+        return [Outline(*row) for row in rows]
 
     def last_request(self, stream: int) -> EventCard | None:
         rows = self._database.rows(

@@ -135,6 +135,12 @@ class FulltextSearch:
             found |= dict(self._rows(sql, some))
         return found
 
+    def has(self, token: str) -> bool:
+        """Whether any event has this word. Quicker than counting them."""
+        match = self._match(Wanted(((Term(token),),)))
+        queries = (f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1" for table in map(table_of, self.months()))
+        return bool(match) and any(self._rows(query, (match,)) for query in queries)
+
     def words_with(self, part: str, limit: int) -> list[str]:
         """Words that have `part` inside, of all months; reads the whole vocabulary."""
         sql = "SELECT term FROM {} WHERE instr(term, ?) LIMIT ?"
@@ -149,15 +155,23 @@ class FulltextSearch:
             self._vocabularies.add(name)
         return name
 
-    def find(self, month: str, wanted: Wanted, weights: Sequence[float], chosen: EventFilter, limit: int) -> Found:
-        """The best of a month's events that fit. Scores of different months are each month's own."""
+    def find(
+        self,
+        month: str,
+        wanted: Wanted,
+        weights: Sequence[float],
+        chosen: EventFilter,
+        limit: int,
+        rows: int = RANKED_ROWS,
+    ) -> Found:
+        """The best of a month's events that fit, out of the newest `rows`. Scores are each month's own."""
         match = self._match(wanted)
         if not match:
             return Found([], False)
-        least = self._least_row(month, match, chosen)
+        least = self._least_row(month, match, chosen, rows)
         return Found(self._ranked(month, match, weights, chosen, least, limit), least > 0)
 
-    def _least_row(self, month: str, match: str, chosen: EventFilter) -> int:
+    def _least_row(self, month: str, match: str, chosen: EventFilter, most: int) -> int:
         """From which row on there are not more than can be ranked; 0 if all can."""
         table = table_of(month)
         if chosen.is_open:
@@ -169,7 +183,7 @@ class FulltextSearch:
                 f" WHERE f.{table} MATCH ? AND {conditions}"
             )
             bindings = [match, *values]
-        rows = self._rows(f"{source} ORDER BY id DESC LIMIT 1 OFFSET {RANKED_ROWS:d}", bindings)
+        rows = self._rows(f"{source} ORDER BY id DESC LIMIT 1 OFFSET {most:d}", bindings)
         return int(rows[0][0]) + 1 if rows else 0
 
     def _ranked(
