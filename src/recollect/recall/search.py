@@ -15,8 +15,7 @@ from recollect.store import Store
 from recollect.store.cards import CardFilter
 from recollect.store.fulltext_search import EventFilter, Found, OutOfTime
 
-ENOUGH = 3  # sessions; fewer with all the words in one event, and those with some of them are shown too
-FEW_WORDS = 3
+ENOUGH = 5  # sessions; fewer with all the words in one event, and those with some of them are shown too
 SECONDS = 0.8  # after which a question to the index is given up
 
 Progress = Callable[[int, int], None]
@@ -101,31 +100,24 @@ class _Search:
         if meant is not None:
             needs = [need for need in meant.needs if any(index.tokens(phrase.text) for phrase in need)]
             found = self._with_all(ranking, needs, query)
-        if len(needs) > 1 and len(found.scores) < self._enough(needs):
+        if len(needs) > 1 and len(found.scores) < min(ENOUGH, self._options.limit):
             found = self._with_some(ranking, needs, query, found)
         if found.is_partial:
             self._notes.append("very many events match: only the newest were ranked")
         return found, meant
-
-    def _enough(self, needs: Needs) -> int:
-        """How many sessions with everything spare a look at those with a part: many words in one event are telling."""
-        return min(self._options.limit, ENOUGH if len(needs) <= FEW_WORDS else 1)
 
     def _with_all(self, ranking: Ranking, needs: Needs, query: Query) -> Ranked:
         found = ranking.all_of(needs, query.excluded)
         return grouped(found, self._hits.roots({event.stream for event in found.events}))
 
     def _with_some(self, ranking: Ranking, needs: Needs, query: Query, found: Ranked) -> Ranked:
-        """Sessions that have some of the words, after those that have all in one event."""
+        """Sessions by what they have of the words; an event that has them all counts twice."""
         by_need = ranking.any_of(needs, query.excluded)
         streams = {event.stream for some in by_need for event in some.events}
         others = combined(by_need, self._hits.roots(streams))
-        top = max(others.scores.values(), default=0.0)
         for session, events in others.events.items():
-            if session in found.scores:
-                found.scores[session] = top + found.scores[session]
-            else:
-                found.events[session], found.scores[session] = events, others.scores[session]
+            found.events.setdefault(session, events)
+            found.scores[session] = found.scores.get(session, 0.0) + others.scores[session]
         return found
 
     def _newest(self, query: Query, chosen: EventFilter) -> Ranked:

@@ -91,6 +91,7 @@ class FulltextSearch:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._vocabularies: set[str] = set()
+        self._end: float | None = None
 
     @cached_property
     def _tokenize(self) -> Callable[[str], Iterable[Any]]:
@@ -111,12 +112,8 @@ class FulltextSearch:
         return dict(self._database.rows("SELECT month, events FROM fulltext_months WHERE events > 0"))
 
     def limit_time(self, seconds: float | None) -> None:
-        """Have all questions from now on end with OutOfTime after so long; None lifts the limit."""
-        if seconds is None:
-            self._database.connection.set_progress_handler(None)
-            return
-        end = time.monotonic() + seconds
-        self._database.connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS_BETWEEN_LOOKS)
+        """Have all questions to the index from now on end with OutOfTime after so long; None lifts the limit."""
+        self._end = None if seconds is None else time.monotonic() + seconds
 
     def frequencies(self, tokens: Iterable[str]) -> dict[str, dict[str, int]]:
         """In how many events of each month a word stands: month -> word -> events, without words it has not."""
@@ -223,10 +220,17 @@ class FulltextSearch:
         return [Scored(*row) for row in rows]
 
     def _rows(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        if self._end is None:
+            return self._database.rows(sql, bindings)
+        end = self._end
+        connection = self._database.connection
+        connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS_BETWEEN_LOOKS)
         try:
             return self._database.rows(sql, bindings)
         except apsw.InterruptError:
             raise OutOfTime from None
+        finally:
+            connection.set_progress_handler(None)
 
     def _match(self, wanted: Wanted) -> str:
         """The question in FTS5's own language; empty if it has no word in it."""
