@@ -2,7 +2,9 @@
 
 import re
 import time
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 
 from recollect.clock import rfc3339
 from recollect.kinds import session_uid
@@ -30,21 +32,23 @@ class Hits:
         self._matches = matches
         self._context = context
         self._cards: dict[int, Card] = {}
-        self._roots: dict[int, int] = {}
+        self.root_of: dict[int, int] = {}
         self._texts = Texts(store)
+        self._inexact: set[int] = set()
+        self._lengths: dict[int, int] = {}
         self._surroundings: dict[int, Surroundings] = {}
         self._neighbours: dict[int, EventCard] = {}
 
     def roots(self, streams: Collection[int]) -> dict[int, int]:
         """The session each one is shown under: a sub-agent's root, by any of its streams."""
-        missing = set(streams) - self._roots.keys()
+        missing = set(streams) - self.root_of.keys()
         if missing:
             keys = self._store.excerpts.keys(missing)
             cards = self._store.cards.of(keys.values())
             for stream, key in keys.items():
                 self._cards[stream] = cards.get(key) or _nameless(*key)
             self._name_roots(missing & keys.keys())
-        return self._roots
+        return self.root_of
 
     def _name_roots(self, streams: Collection[int]) -> None:
         """Sub-agents count for their root, be it held any more or not."""
@@ -53,26 +57,35 @@ class Hits:
         for stream in streams:
             root = roots.get(self._cards[stream].root_session_uid)
             number = held.get(root.key) if root else None
-            self._roots[stream] = stream if number is None else number
+            self.root_of[stream] = stream if number is None else number
             if root is not None and number is not None:
                 self._cards[number] = root
+
+    def relative_length(self, session: int) -> float:
+        """A session's events, with those of its sub-agents that were met, against what is usual."""
+        if session not in self._lengths:
+            self._lengths = defaultdict(int)
+            for stream, root in self.root_of.items():
+                self._lengths[root] += self._cards[stream].event_count
+        return self._lengths[session] / self._usual_length
+
+    @cached_property
+    def _usual_length(self) -> float:
+        return self._store.cards.usual_length()
 
     def of(
         self,
         found: Ranked,
         phrases: Sequence[Phrase],
         limit: int,
-        notes: list[str],
         pattern: re.Pattern[str] | None = None,
     ) -> list[SessionHit]:
-        exact = [phrase for phrase in phrases if is_exact(phrase)]
-        inexact = self._verify(found, exact, notes) if exact else set()
         order = sorted(found.scores, key=lambda session: (-found.scores[session], -session))[:limit]
         chosen = {session: found.events[session][: self._matches] for session in order}
         self._texts.read({event.id for events in chosen.values() for event in events})
         pattern = pattern or pattern_of(phrases)
         self._read_surroundings(chosen)
-        return [self._hit(session, found.scores[session], chosen[session], pattern, inexact) for session in order]
+        return [self._hit(session, found.scores[session], chosen[session], pattern) for session in order]
 
     def _read_surroundings(self, chosen: Mapping[int, Sequence[Scored]]) -> None:
         """Have what stands round the chosen events at hand, and the ends of their sessions, with few questions."""
@@ -85,11 +98,14 @@ class Hits:
             wanted |= {*before, *after}
         self._neighbours |= self._store.excerpts.of(wanted)
 
-    def _verify(self, found: Ranked, exact: Sequence[Phrase], notes: list[str]) -> set[int]:
-        """Put events first that have paths, URLs and the like letter by letter; return those seen not to.
+    def verify(self, found: Ranked, phrases: Sequence[Phrase], notes: list[str]) -> None:
+        """Put events first that have paths, URLs and the like letter by letter.
 
         The words of `--no-verify` stand in many places. The best are looked at, until time is up.
         """
+        exact = [phrase for phrase in phrases if is_exact(phrase)]
+        if not exact:
+            return
         events = sorted((event for some in found.events.values() for event in some), key=lambda event: -event.score)
         inexact: set[int] = set()
         seen: set[int] = set()
@@ -101,14 +117,14 @@ class Hits:
             inexact |= {event for event in some if not self._has_all(event, exact)}
             if time.monotonic() > end or len(seen) - len(inexact) >= _VERIFIED_AT_ONCE:
                 break
+        self._inexact |= inexact
         if seen and seen == inexact:
             notes.append("nowhere letter by letter: found by its words")
-            return inexact
+            return
         for session, held in found.events.items():
             found.events[session] = sorted(held, key=lambda event: event.id in inexact or event.id not in seen)
             if found.events[session][0].id in inexact:
                 found.scores[session] *= _INEXACT
-        return inexact
 
     def _has_all(self, event: int, phrases: Sequence[Phrase]) -> bool:
         return event in self._texts and all(is_there(phrase, self._texts[event]) for phrase in phrases)
@@ -122,7 +138,6 @@ class Hits:
         score: float,
         events: Sequence[Scored],
         pattern: re.Pattern[str] | None,
-        inexact: Collection[int],
     ) -> SessionHit:
         card = self._cards[session]
         first, last = (self._told(end) for end in self._surroundings[session].ends)
@@ -134,14 +149,14 @@ class Hits:
             started_at=rfc3339(card.started_ms),
             score=round(score, 4),
             evicted=card.evicted_ms is not None,
-            matches=[self._match(event, pattern, inexact) for event in events if event.id in self._texts],
+            matches=[self._match(event, pattern) for event in events if event.id in self._texts],
             first_request=first,
             ending=last,
             ended_at=rfc3339(card.ended_ms),
             why=f"{len(events)} best of its matches shown",
         )
 
-    def _match(self, event: Scored, pattern: re.Pattern[str] | None, inexact: Collection[int]) -> Match:
+    def _match(self, event: Scored, pattern: re.Pattern[str] | None) -> Match:
         card = self._texts.cards[event.id]
         before, after = self._surroundings[event.stream].around(event.id)
         text = self._texts[event.id]
@@ -155,7 +170,7 @@ class Hits:
             after=[told for other in after if (told := self._told(other))],
             session_uid=self._cards[card.stream].session_uid,
             score=round(event.score, 4),
-            is_exact=event.id not in inexact,
+            is_exact=event.id not in self._inexact,
             why=_why(card, text, pattern),
         )
 

@@ -7,7 +7,7 @@ word: a conversation about something seldom says it all in one breath.
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from recollect.recall.query import Phrase
 from recollect.store.batch import IS_ABANDONED
@@ -16,12 +16,14 @@ from recollect.text import Columns
 
 _WEIGHTS = {"got": 1.0, "said": 2.0, "did": 1.5, "asked": 3.0, "parts": 0.7}
 WEIGHTS = tuple(_WEIGHTS[column] for column in Columns._fields)
-COMMON_SHARE = 0.1  # of all events: a word that stands in more says little
+COMMON_SHARE = 0.1  # of all events: a word that stands in more says little,
+COMMON_EVENTS = 5_000  # and is left out if looking at it takes long
 EVENTS_RANKED = 300  # best ones looked at of a question
 EVENTS_OF_WORD = 1000  # the same for each word by itself
 _NEXT_BEST = 0.25  # how much a session's second best event counts, and so on
 _ABANDONED = 0.6  # what was rewound is still evidence, of what did not work
 _RECENCY = 0.05  # the most that being new adds: enough to break a tie
+_SATURATION, _LENGTH_COUNTS = 1.2, 0.75  # BM25's usual k1 and b, of whole sessions
 _RECENCY_MS = 90 * 86_400_000
 
 Needs = Sequence[Sequence[Phrase]]
@@ -82,23 +84,26 @@ class Ranking:
         return self._find(Wanted(_terms(needs), _terms([excluded])[0]), EVENTS_RANKED, RANKED_ROWS)
 
     def any_of(self, needs: Needs, excluded: Sequence[Phrase]) -> list[Found]:
-        """For each need that is worth it by itself, the events that have it."""
+        """For each need, the events that have it."""
         left_out = _terms([excluded])[0]
-        rows = max(RANKED_ROWS // 2 // max(1, len(needs)), 1000)
-        wanted = [Wanted(_terms([need]), left_out) for need in self._rare(needs)]
-        return [self._find(one, EVENTS_OF_WORD, rows) for one in wanted]
+        rows = max(RANKED_ROWS // 4 // max(1, len(needs)), 1000)
+        return [self._find(Wanted(_terms([need]), left_out), EVENTS_OF_WORD, rows) for need in needs]
 
-    def _rare(self, needs: Needs) -> Needs:
+    def rare(self, needs: Needs) -> Needs:
         """Those worth asking for by themselves; if all are common, all are."""
-        most = COMMON_SHARE * self.words.total
+        most = max(COMMON_SHARE * self.words.total, COMMON_EVENTS)
 
         def is_rare(need: Sequence[Phrase]) -> bool:
-            return any(self.rarest(phrase) <= most for phrase in need)
+            return any(self._rarest(phrase) <= most for phrase in need)
 
         return [need for need in needs if is_rare(need)] or needs
 
-    def rarest(self, phrase: Phrase) -> int:
-        """How many events have the least common word of a phrase."""
+    def rarity(self, need: Sequence[Phrase]) -> float:
+        """How telling a need is: by the least common word of the most common phrase."""
+        having = max(self._rarest(phrase) for phrase in need)
+        return math.log(1 + (self.words.total - having + 0.5) / (having + 0.5))
+
+    def _rarest(self, phrase: Phrase) -> int:
         return min((self.words.count(token) for token in self._index.tokens(phrase.text)), default=0)
 
     def _find(self, wanted: Wanted, limit: int, rows: int) -> Found:
@@ -134,21 +139,31 @@ def grouped(found: Found, session_of: Mapping[int, int]) -> Ranked:
     return ranked
 
 
-def combined(by_need: Sequence[Found], session_of: Mapping[int, int]) -> Ranked:
-    """Sessions by the best place of each word, with as much again for the event that has most of them."""
+def combined(
+    by_need: Sequence[Found],
+    rarities: Sequence[float],
+    session_of: Mapping[int, int],
+    length_of: Callable[[int], float],
+) -> Ranked:
+    """Sessions by the event that has most of the words, and by BM25 of the session as a whole.
+
+    For the latter a word counts by the number of events that have it; `length_of` tells a session's against the usual.
+    """
     ranked = Ranked(is_partial=any(found.is_partial for found in by_need))
     whole: dict[int, Scored] = {}
-    best: dict[int, dict[int, float]] = defaultdict(dict)
+    counts: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for number, found in enumerate(by_need):
         for event in found.events:
-            session = session_of[event.stream]
             known = whole.get(event.id)
             whole[event.id] = event if known is None else known._replace(score=known.score + event.score)
-            best[session][number] = max(best[session].get(number, 0.0), event.score)
+            counts[session_of[event.stream]][number] += 1
     for event in sorted(whole.values(), key=lambda event: -event.score):
         ranked.events.setdefault(session_of[event.stream], []).append(event)
-    for session, scores in best.items():
-        coverage = len(scores) / len(by_need)
-        together = ranked.events[session][0].score
-        ranked.scores[session] = (sum(scores.values()) + together) * coverage
+    for session, having in counts.items():
+        length = 1 - _LENGTH_COUNTS + _LENGTH_COUNTS * length_of(session)
+        overall = sum(
+            rarities[number] * count * (_SATURATION + 1) / (count + _SATURATION * length)
+            for number, count in having.items()
+        )
+        ranked.scores[session] = ranked.events[session][0].score + overall
     return ranked

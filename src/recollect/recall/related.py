@@ -91,7 +91,8 @@ def _alike(store: Store, session_uid: str, limit: int) -> list[Related]:
     ranking = Ranking(store.fulltext_search, EventFilter(excluded_streams=own), now_ms)
     needs = [(Phrase(word),) for word in words]
     by_need = ranking.any_of(needs, ())
-    ranked = combined(by_need, hits.roots({event.stream for some in by_need for event in some.events}))
+    roots = hits.roots({event.stream for some in by_need for event in some.events})
+    ranked = combined(by_need, [ranking.rarity(need) for need in needs], roots, hits.relative_length)
     order = sorted(ranked.scores, key=lambda session: -ranked.scores[session])[: limit + len(own)]
     return [_related(hits.card(session), ranked.scores[session], "uses the same rare words") for session in order]
 

@@ -107,17 +107,20 @@ class _Search:
         return found, meant
 
     def _with_all(self, ranking: Ranking, needs: Needs, query: Query) -> Ranked:
-        found = ranking.all_of(needs, query.excluded)
-        return grouped(found, self._hits.roots({event.stream for event in found.events}))
+        events = ranking.all_of(needs, query.excluded)
+        found = grouped(events, self._hits.roots({event.stream for event in events.events}))
+        self._hits.verify(found, [phrase for need in needs if len(need) == 1 for phrase in need], self._notes)
+        return found
 
     def _with_some(self, ranking: Ranking, needs: Needs, query: Query, found: Ranked) -> Ranked:
-        """Sessions by what they have of the words; an event that has them all counts twice."""
+        """Sessions by what they have of the words, those among them that have all in one event."""
+        needs = ranking.rare(needs)
         by_need = ranking.any_of(needs, query.excluded)
-        streams = {event.stream for some in by_need for event in some.events}
-        others = combined(by_need, self._hits.roots(streams))
+        roots = self._hits.roots({event.stream for some in by_need for event in some.events})
+        others = combined(by_need, [ranking.rarity(need) for need in needs], roots, self._hits.relative_length)
         for session, events in others.events.items():
             found.events.setdefault(session, events)
-            found.scores[session] = found.scores.get(session, 0.0) + others.scores[session]
+            found.scores[session] = max(found.scores.get(session, 0.0), others.scores[session])
         return found
 
     def _newest(self, query: Query, chosen: EventFilter) -> Ranked:
@@ -153,7 +156,7 @@ class _Search:
         if query.is_empty:
             recent = self._hits.recent(self._options.limit, card_filter(query), chosen.excluded_streams)
             return SearchAnswer(query.text, 0.0, recent, None, self._notes)
-        hits = self._hits.of(found, phrases, self._options.limit, self._notes)
+        hits = self._hits.of(found, phrases, self._options.limit)
         hits += digest_hits(self._store, query, self._options.limit - len(hits))
         return SearchAnswer(query.text, 0.0, hits, meant.text if meant else None, self._notes)
 
@@ -166,7 +169,7 @@ class _Search:
         seconds = self._options.scan_seconds
         events = literal_matches(self._store, pattern, seconds, chosen, self._progress, self._notes)
         found = grouped(Found(events, False), self._hits.roots({event.stream for event in events}))
-        hits = self._hits.of(found, [], self._options.limit, self._notes, pattern)
+        hits = self._hits.of(found, [], self._options.limit, pattern)
         return SearchAnswer(text, 0.0, hits, None, self._notes)
 
 

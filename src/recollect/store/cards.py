@@ -22,6 +22,7 @@ class Card(NamedTuple):
     started_ms: int | None
     ended_ms: int | None
     evicted_ms: int | None = None
+    event_count: int = 0
 
     @property
     def key(self) -> SessionKey:
@@ -84,6 +85,10 @@ class Cards:
             (orjson.dumps(sorted(uids)).decode(),),
         )
         return {card.session_uid: card for card in (Card(*row) for row in rows)}
+
+    def usual_length(self) -> float:
+        """How many events a session has on average."""
+        return float(self._database.value("SELECT avg(event_count) FROM sessions") or 1)
 
     def matching(self, wanted: CardFilter) -> list[SessionKey]:
         conditions, bindings = _conditions(wanted)
