@@ -18,7 +18,8 @@ _WEIGHTS = {"got": 1.0, "said": 2.0, "did": 1.5, "asked": 3.0, "parts": 0.7}
 WEIGHTS = tuple(_WEIGHTS[column] for column in Columns._fields)
 COMMON_SHARE = 0.1  # of all events: a word that stands in more says little,
 COMMON_EVENTS = 5_000  # and is left out if looking at it takes long
-EVENTS_RANKED = 300  # best ones looked at of a question
+EVENTS_RANKED = 500  # best ones looked at of a question
+EVENTS_OF_SESSION = 5  # of them, so that one session does not hide the others
 EVENTS_OF_WORD = 1000  # the same for each word by itself
 _NEXT_BEST = 0.25  # how much a session's second best event counts, and so on
 _ABANDONED = 0.6  # what was rewound is still evidence, of what did not work
@@ -81,7 +82,7 @@ class Ranking:
 
     def all_of(self, needs: Needs, excluded: Sequence[Phrase]) -> Found:
         """Events that have everything."""
-        return self._find(Wanted(_terms(needs), _terms([excluded])[0]), EVENTS_RANKED, RANKED_ROWS)
+        return self._find(Wanted(_terms(needs), _terms([excluded])[0]), EVENTS_RANKED, RANKED_ROWS, EVENTS_OF_SESSION)
 
     def any_of(self, needs: Needs, excluded: Sequence[Phrase]) -> list[Found]:
         """For each need, the events that have it."""
@@ -106,13 +107,13 @@ class Ranking:
     def _rarest(self, phrase: Phrase) -> int:
         return min((self.words.count(token) for token in self._index.tokens(phrase.text)), default=0)
 
-    def _find(self, wanted: Wanted, limit: int, rows: int) -> Found:
+    def _find(self, wanted: Wanted, limit: int, rows: int, of_session: int = RANKED_ROWS) -> Found:
         words = self.words
         tokens = [token for need in wanted.needs for term in need for token in self._index.tokens(term.text)]
         events: list[Scored] = []
         is_partial = False
         for month in words.events:
-            found = self._index.find(month, wanted, WEIGHTS, self._chosen, limit, rows)
+            found = self._index.find(month, wanted, WEIGHTS, self._chosen, limit, rows, of_session)
             scale = words.scale(month, tokens)
             events += [self._adjusted(event, scale) for event in found.events]
             is_partial |= found.is_partial

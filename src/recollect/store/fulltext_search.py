@@ -160,13 +160,17 @@ class FulltextSearch:
         chosen: EventFilter,
         limit: int,
         rows: int = RANKED_ROWS,
+        of_session: int = RANKED_ROWS,
     ) -> Found:
-        """The best of a month's events that fit, out of the newest `rows`. Scores are each month's own."""
+        """The best of a month's events that fit, out of the newest `rows`, and so many of each session.
+
+        Scores are each month's own.
+        """
         match = self._match(wanted)
         if not match:
             return Found([], False)
         least = self._least_row(month, match, chosen, rows)
-        return Found(self._ranked(month, match, weights, chosen, least, limit), least > 0)
+        return Found(self._ranked(month, match, weights, chosen, least, (limit, of_session)), least > 0)
 
     def _least_row(self, month: str, match: str, chosen: EventFilter, most: int) -> int:
         """From which row on there are not more than can be ranked; 0 if all can."""
@@ -184,17 +188,21 @@ class FulltextSearch:
         return int(rows[0][0]) + 1 if rows else 0
 
     def _ranked(
-        self, month: str, match: str, weights: Sequence[float], chosen: EventFilter, least: int, limit: int
+        self, month: str, match: str, weights: Sequence[float], chosen: EventFilter, least: int, wanted: tuple[int, int]
     ) -> list[Scored]:
+        """The best events; `wanted` is how many, and how many of one session, so that one does not hide the others."""
         table = table_of(month)
         conditions, values = _conditions(chosen)
         floor = " AND rowid >= ?" if least else ""
+        limit, of_session = wanted
         rows = self._rows(
             f"WITH hit AS MATERIALIZED (SELECT rowid AS id, bm25({table}, {', '.join(map(str, weights))}) AS score"
-            f" FROM {table} WHERE {table} MATCH ?{floor})"
-            " SELECT hit.id, -hit.score, e.stream, e.ts_ms, e.flags, e.kind FROM hit"
-            f" CROSS JOIN events e ON e.id = hit.id WHERE {conditions} ORDER BY hit.score LIMIT ?",
-            [match, *([least] if least else []), *values, limit],
+            f" FROM {table} WHERE {table} MATCH ?{floor}),"
+            " placed AS (SELECT hit.id, hit.score, e.stream, e.ts_ms, e.flags, e.kind,"
+            " row_number() OVER (PARTITION BY e.stream ORDER BY hit.score) AS place"
+            f" FROM hit CROSS JOIN events e ON e.id = hit.id WHERE {conditions})"
+            " SELECT id, -score, stream, ts_ms, flags, kind FROM placed WHERE place <= ? ORDER BY score LIMIT ?",
+            [match, *([least] if least else []), *values, of_session, limit],
         )
         return [Scored(*row) for row in rows]
 
