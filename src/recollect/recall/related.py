@@ -13,6 +13,7 @@ from recollect.store import Store
 from recollect.store.cards import Card, CardFilter
 from recollect.store.fulltext_search import EventFilter
 
+_FEW_EVENTS = 50  # a word that stands in no more is never too common
 _WORDS = 14  # the rarest of a session's requests, by which others like it are found
 
 
@@ -106,7 +107,7 @@ def _telling_words(store: Store, streams: Sequence[int]) -> list[str]:
         for word, count in words.items():
             counts[word] = counts.get(word, 0) + count
     most = COMMON_SHARE * sum(index.months().values())
-    telling = [word for word, count in counts.items() if 1 < count <= max(most, 2) and len(word) > 2]
+    telling = [word for word, count in counts.items() if 1 < count <= max(most, _FEW_EVENTS) and len(word) > 2]
     return sorted(telling, key=lambda word: (counts[word], word))[:_WORDS]
 
 
