@@ -153,9 +153,8 @@ def report(name: str, wanted: Sequence[Item], run: Search) -> float:
         some = [rank for item, rank in ranks if agent in (item.agent, "all")]
         low, high = interval(some)
         recall = statistics.fmean(rank >= 1 / 5 for rank in some)
-        print(
-            f"{name:<24} {agent:<8} n={len(some):<4} MRR {statistics.fmean(some):.3f} [{low:.3f}, {high:.3f}]  recall@5 {recall:.3f}"
-        )
+        found = f"MRR {statistics.fmean(some):.3f} [{low:.3f}, {high:.3f}]  recall@5 {recall:.3f}"
+        print(f"{name:<24} {agent:<8} n={len(some):<4} {found}")
     return statistics.fmean(rank for _, rank in ranks)
 
 
@@ -182,9 +181,8 @@ def main() -> None:
             )
         scores = {name: report(name, wanted, run) for name, run in systems.items()}
         best = max(score for name, score in scores.items() if name != "recollect")
-        print(
-            f"{'ok  ' if scores['recollect'] >= best else 'MISS'} MRR {scores['recollect'] / best:.2f} of the best baseline"
-        )
+        mark = "ok  " if scores["recollect"] >= best else "MISS"
+        print(f"{mark} MRR {scores['recollect'] / best:.2f} of the best baseline")
 
 
 if __name__ == "__main__":

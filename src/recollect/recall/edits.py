@@ -64,9 +64,8 @@ def renames(payload: Mapping[str, Any]) -> list[Change]:
     told = payload.get("input")
     command = told.get("command", told.get("cmd", "")) if isinstance(told, dict) else told
     if isinstance(command, list):
-        command = "\n".join(
-            part for part in command if isinstance(part, str)
-        )  # a shell takes one of them as its script
+        # One of them is a shell's script, so that each may begin with a command.
+        command = "\n".join(part for part in command if isinstance(part, str))
     if not isinstance(command, str) or "mv " not in command:
         return []
     return [change for match in _MOVE.finditer(command) if (change := _move(match[1])) is not None]
