@@ -16,7 +16,7 @@ from recollect.store.cards import CardFilter
 from recollect.store.fulltext_search import EventFilter, Found, OutOfTime
 
 ENOUGH = 5  # sessions; fewer with all the words in one event, and those with some of them are shown too
-SECONDS = 0.8  # after which a question to the index is given up
+SECONDS = 0.8  # of the processor, after which a question to the index is given up
 
 Progress = Callable[[int, int], None]
 

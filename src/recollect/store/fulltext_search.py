@@ -112,8 +112,11 @@ class FulltextSearch:
         return dict(self._database.rows("SELECT month, events FROM fulltext_months WHERE events > 0"))
 
     def limit_time(self, seconds: float | None) -> None:
-        """Have all questions to the index from now on end with OutOfTime after so long; None lifts the limit."""
-        self._end = None if seconds is None else time.monotonic() + seconds
+        """Have all questions to the index from now on end with OutOfTime after so much work; None lifts the limit.
+
+        Time of the processor, for on a busy machine the same question is not to find less.
+        """
+        self._end = None if seconds is None else time.thread_time() + seconds
 
     def frequencies(self, tokens: Iterable[str]) -> dict[str, dict[str, int]]:
         """In how many events of each month a word stands: month -> word -> events, without words it has not."""
@@ -232,7 +235,7 @@ class FulltextSearch:
             return self._database.rows(sql, bindings)
         end = self._end
         connection = self._database.connection
-        connection.set_progress_handler(lambda: time.monotonic() > end, _STEPS_BETWEEN_LOOKS)
+        connection.set_progress_handler(lambda: time.thread_time() > end, _STEPS_BETWEEN_LOOKS)
         try:
             return self._database.rows(sql, bindings)
         except apsw.InterruptError:
