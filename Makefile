@@ -28,6 +28,8 @@ fix: $(STAMP)  ## format, fix what can be fixed, print the generated docs anew
 bench: $(STAMP)  ## ratios against the floor and against peers
 	$(BIN)/python bench/ingest.py
 	$(BIN)/python bench/redact.py
+	$(BIN)/python bench/search.py
+	$(BIN)/python bench/known_item.py
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

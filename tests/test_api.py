@@ -141,7 +141,7 @@ def test_what_the_commands_print_keeps_to_the_schemas(roots: list[str]) -> None:
     assert [text for problem in printed("problems") for text in breaches(SCHEMAS["problem"], problem)] == []
 
 
-@pytest.mark.parametrize("name", ["session", "event", "problem", "sweep", "forget", "ledger"])
+@pytest.mark.parametrize("name", ["session", "event", "problem", "sweep", "forget", "ledger", "search"])
 def test_a_schema_names_its_draft_allows_nothing_else_and_describes_every_field(name: str) -> None:
     schema = SCHEMAS[name]
 

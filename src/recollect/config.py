@@ -5,21 +5,26 @@ Precedence: a flag, then the environment, then config.toml, then the default.
 
 import os
 import re
-import socket
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recollect import failpoints
-from recollect.account import AccountRules
-from recollect.adapters import adapters, get_adapter
 from recollect.distill.rules import ExchangeRules
 from recollect.errors import BadConfig, NotFound, UsageError
 from recollect.redact.userrules import AllowList, RedactionRules, UserRule
 
+if TYPE_CHECKING:
+    from recollect.account import AccountRules
+
 _SECTIONS = ("agents", "capture", "domains", "exchanges", "redact", "tasks")
+
+
+def _default_rules() -> "AccountRules":
+    from recollect.account import AccountRules
+
+    return AccountRules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +36,33 @@ class Settings:
     host: str
     roots: Mapping[str, tuple[Path, ...]]
     domains: Mapping[str, str] = field(default_factory=dict)
-    rules: AccountRules = field(default_factory=AccountRules)
+    rules: "AccountRules" = field(default_factory=_default_rules)
     redaction: RedactionRules = field(default_factory=RedactionRules)
     exclude: tuple[str, ...] = ()  # patterns of folders and repositories whose sessions are not stored
     exchanges: ExchangeRules = field(default_factory=ExchangeRules)
+
+
+def store_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """Where the store is. All that a search needs to know, and quick: it loads no adapter and reads no file."""
+    environment = os.environ if environment is None else environment
+    told = environment.get("RECOLLECT_HOME")
+    return (Path(told).expanduser() if told else _data_folder()).absolute()
+
+
+def current_sessions(environment: Mapping[str, str] | None = None) -> list[str]:
+    """Native ids of the sessions this process runs in, as the agents' environment tells them."""
+    from recollect.adapters.environment import SESSION_VARIABLES
+
+    environment = os.environ if environment is None else environment
+    return [environment[name] for name in SESSION_VARIABLES if environment.get(name)]
 
 
 def load_settings(
     folder: Path | None = None, roots: Sequence[str] = (), environment: Mapping[str, str] | None = None
 ) -> Settings:
     """Read all settings. `roots` are `AGENT=PATH`; they replace that agent's default, and only they are then swept."""
+    import socket
+
     environment = os.environ if environment is None else environment
     failpoints.arm(environment.get("RECOLLECT_FAILPOINT", ""))
     told = folder or (Path(environment["RECOLLECT_HOME"]) if environment.get("RECOLLECT_HOME") else None)
@@ -86,6 +108,8 @@ def _config_folder() -> Path:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
+    import tomllib
+
     try:
         config = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -124,6 +148,8 @@ def _texts(value: Any, name: str, path: Path) -> list[str]:
 
 
 def _configured_roots(agents: Any, path: Path) -> dict[str, list[str]]:
+    from recollect.adapters import adapters
+
     found: dict[str, list[str]] = {}
     for agent, section in _only(agents, adapters(), "agents", path).items():
         told = _only(section, ("roots",), f"agents.{agent}", path)
@@ -133,6 +159,8 @@ def _configured_roots(agents: Any, path: Path) -> dict[str, list[str]]:
 
 
 def _roots(configured: Mapping[str, list[str]], environment: Mapping[str, str]) -> dict[str, tuple[Path, ...]]:
+    from recollect.adapters import adapters
+
     found: dict[str, tuple[Path, ...]] = {}
     for agent, adapter in adapters().items():
         variable = environment.get(adapter.home_variable)
@@ -142,6 +170,8 @@ def _roots(configured: Mapping[str, list[str]], environment: Mapping[str, str]) 
 
 
 def _roots_of_flags(flags: Sequence[str]) -> dict[str, tuple[Path, ...]]:
+    from recollect.adapters import adapters, get_adapter
+
     found: dict[str, tuple[Path, ...]] = {}
     for flag in flags:
         agent, equals, path = flag.partition("=")
@@ -168,7 +198,9 @@ def _exclude(capture: Any, path: Path) -> tuple[str, ...]:
     return tuple(str(Path(pattern).expanduser()) if pattern.startswith("~") else pattern for pattern in patterns)
 
 
-def _rules(tasks: Any, path: Path) -> AccountRules:
+def _rules(tasks: Any, path: Path) -> "AccountRules":
+    from recollect.account import AccountRules
+
     if "patterns" not in _only(tasks, ("patterns",), "tasks", path):
         return AccountRules()
     patterns = _texts(tasks["patterns"], "tasks.patterns", path)

@@ -8,8 +8,9 @@ import orjson
 
 from recollect.clock import rfc3339
 from recollect.config import Settings
+from recollect.distill.analysis import analyze
 from recollect.errors import Busy, NeedsAnswer
-from recollect.removal import remove
+from recollect.removal import drop
 from recollect.repos import name_repos
 from recollect.schema import Session, session_uid
 from recollect.store import Store
@@ -106,9 +107,12 @@ def apply(store: Store, settings: Settings, planned: ForgetPlan, *, keep_forks: 
     with _alone(store):
         names = _Rows(store).with_sub_agents((one.agent, one.native_session_id) for one in planned.sessions)
         store.tombstones.add(_tombstones(store, names, planned.forks))
-        remove(store, names)
+        drop(store, names)
         account_for_changes(store, settings, SweepReport(), lambda stage, done, total: None)
         name_repos(store, settings.domains)
+        analyze(store, lambda done, total: None)  # a root's digest has a line for each of its sub-agents
+        store.remains.scrub()
+        store.tombstones.finish(names)
         store.checkpoint()
     return planned
 

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from recollect.clock import rfc3339
-from recollect.config import Settings, load_settings
+from recollect.config import Settings, current_sessions, load_settings
 from recollect.doctor import PROBLEM, Finding, examine
 from recollect.errors import Ambiguous, BadConfig, NotFound, UsageError
 from recollect.forget import ForgetPlan, Wanted, apply, plan
+from recollect.recall.answers import SearchAnswer, SessionHit
+from recollect.recall.related import Related, TimelineEntry, find_event, related, timeline
+from recollect.recall.search import Options, search
+from recollect.recall.trails import FileEdit, FileVisit, blame, files
 from recollect.schema import KIND_FAMILY, KINDS, Event, Problem, Session
 from recollect.store import Store, open_store
 from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
@@ -374,6 +378,46 @@ class Memory:
         from recollect.store.tallies import Span
 
         return make_stats(self._store, by, Span(since_ms, until_ms, agent, repo))
+
+    def search(self, query: str, **options: Any) -> list[SessionHit]:
+        """Sessions that fit a query, best first; the options are those of `answer`."""
+        return self.answer(query, **options).hits
+
+    def answer(self, query: str, **options: Any) -> SearchAnswer:
+        """A search with all it has to say: `options` are the fields of `recall.search.Options`.
+
+        Unless `exclude` is given, the session this process runs in is left out.
+        """
+        return search(self._store, query, Options(**({"exclude": current_sessions()} | options)))
+
+    def files(self, path: str, limit: int = 50) -> list[FileVisit]:
+        """Sessions that touched or discussed a path, newest first."""
+        return files(self._store, path, limit)
+
+    def blame(self, path: str) -> list[FileEdit]:
+        """The edits that wrote a file, newest first, renames followed."""
+        return blame(self._store, path)
+
+    def timeline(self, **wanted: Any) -> list[TimelineEntry]:
+        """Sessions in the order they began: `since_ms`, `before_ms`, `repo`, `agent`, `limit`."""
+        return timeline(self._store, **wanted)
+
+    def related(self, session: Session, limit: int = 10) -> list[Related]:
+        """Sessions that this one comes from or led to, and those about the same things."""
+        return related(self._store, session.session_uid, limit)
+
+    def window(self, session: Session, at: str, count: int) -> list[TranscriptItem]:
+        """The events round one of a session or its sub-agents; `at` is a seq, or the beginning of an event_uid."""
+        place = find_event(self._store, session.session_uid, at)
+        owner = self.session(place.session_uid)
+        around = [event for event in self.events(owner) if event.lane == place.lane]
+        here = next(number for number, event in enumerate(around) if event.event_uid == place.event_uid)
+        shown = around[max(0, here - count) : here + count + 1]
+        depth = int(owner.session_uid != session.session_uid)
+        return [
+            TranscriptItem(owner, event, payload, depth)
+            for event, payload in zip(shown, self.payloads(owner, shown), strict=True)
+        ]
 
     def problems(self) -> list[Problem]:
         """Lines and files that could not be read, with what is wrong."""

@@ -11,13 +11,6 @@ from recollect.store.ledger import LedgerRecord
 from recollect.store.tombstones import KIND, Name
 
 
-def remove(store: Store, names: Collection[Name]) -> None:
-    """Delete all that is held of sessions that have a tombstone, to the last byte."""
-    drop(store, names)
-    store.remains.scrub()
-    store.tombstones.finish(names)
-
-
 def drop(store: Store, names: Collection[Name]) -> None:
     """Delete what is held of sessions; their bytes may still lie in unused parts of the databases."""
     store.remains.drop(names)

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from recollect.account import AccountRules, account_for
+from recollect.distill.analysis import analyze
+from recollect.recall.index import index_pending
 from recollect.redact.marks import OLDER, OTHER, compare_versions
 from recollect.redact.redactor import Redactor
 from recollect.store import Store
@@ -45,6 +47,9 @@ def rescan(
     report = _rescan(store, redactor, streams, advance, dry_run=dry_run)
     if report.sessions_changed and not dry_run:
         account_for(store, rules, lambda done, total: None)  # their content hashes; a sweep does the rest
+        index_pending(store)
+        analyze(store, lambda done, total: None)
+        store.remains.scrub()
     return report
 
 

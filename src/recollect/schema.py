@@ -9,69 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from recollect.kinds import *  # noqa: F403 - the words belong to the schema too
+
 SCHEMA_VERSION = 1
-
-USER_MSG = "user_msg"
-ASSISTANT_MSG = "assistant_msg"
-THINKING = "thinking"
-TOOL_CALL = "tool_call"
-TOOL_RESULT = "tool_result"
-ERROR = "error"
-TEST_RUN = "test_run"
-EDIT = "edit"
-RETRY = "retry"
-HUMAN_INTERVENTION = "human_intervention"
-DECISION = "decision"
-LIFECYCLE = "lifecycle"
-COMPLETION = "completion"
-OTHER = "other"
-
-KINDS = (
-    USER_MSG,
-    ASSISTANT_MSG,
-    THINKING,
-    TOOL_CALL,
-    TOOL_RESULT,
-    ERROR,
-    TEST_RUN,
-    EDIT,
-    RETRY,
-    HUMAN_INTERVENTION,
-    DECISION,
-    LIFECYCLE,
-    COMPLETION,
-    OTHER,
-)
-
-# Asking for a kind also means what is a more specific case of it.
-KIND_FAMILY: dict[str, tuple[str, ...]] = {
-    TOOL_CALL: (TOOL_CALL, TEST_RUN, EDIT, RETRY),
-    TOOL_RESULT: (TOOL_RESULT, ERROR, DECISION),
-    ASSISTANT_MSG: (ASSISTANT_MSG, COMPLETION),
-}
-
-HUMAN = "human"
-AUTOMATION = "automation"
-SUB_AGENT = "sub-agent"
-WARM_UP = "warm-up"
-PROMPTS_ONLY = "prompts-only"
-SESSION_CLASSES = (HUMAN, AUTOMATION, SUB_AGENT, WARM_UP, PROMPTS_ONLY)
-
-SUCCESS = "success"
-FAIL = "fail"
-ABANDONED = "abandoned"
-UNKNOWN = "unknown"
-OUTCOMES = (SUCCESS, FAIL, ABANDONED, UNKNOWN)
-
-SUMMARY_CHARS = 200
-MAIN_LANE = ""
-FILES_LANE = "files"  # side files of a session, which have no place in its order
-HISTORY_LANE = "history"  # prompts known only from an agent's prompt history
-STAND_IN_LANE = "stand-in"  # a conversation known only from a copy, because the agent's own log is missing
-
-
-def session_uid(agent: str, native_session_id: str) -> str:
-    return f"{agent}:{native_session_id}"
 
 
 def event_uid(agent: str, native_session_id: str, native_id: str, block: int = 0) -> bytes:

@@ -1,4 +1,4 @@
-"""discover -> ingest -> lineage -> account -> distil. One page, for ever."""
+"""discover -> ingest -> lineage -> account -> full text -> distil. One page, for ever."""
 
 import time
 from collections import Counter
@@ -15,6 +15,7 @@ from recollect.discovery import Found, find_changes
 from recollect.lineage import mark_copies
 from recollect.protection import Protection
 from recollect.readers import Failure, Finished, Reading, read_tasks
+from recollect.recall.index import index_pending
 from recollect.removal import finish_forgetting
 from recollect.repos import name_repos
 from recollect.rescan import rescan_unredacted
@@ -66,6 +67,7 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
         _ingest(store, settings, protection, found, report, progress)
         finish_forgetting(store)  # a log may tell only late that it is a sub-agent of what was forgotten
         account_for_changes(store, settings, report, progress)
+        index_pending(store, partial(progress, "indexing"))
         analyze(store, partial(progress, "distilling"))
         store.checkpoint()
     report.sessions, report.sessions_new = (now := store.sessions.count()), now - before
@@ -93,8 +95,7 @@ def _ingest(
             written = store.events.put(batches, store.sources.save)
             report.events_new += written.events_new
             report.events_replaced += written.events_replaced
-        for reading in group:
-            done += _count(store, report, reading)
+        done += sum(_count(store, report, reading) for reading in group)
         progress("reading", min(done, total), total)
 
 

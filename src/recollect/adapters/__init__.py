@@ -5,15 +5,18 @@ Third parties add an agent by the entry point group `recollect.adapters`; see do
 
 from functools import cache
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from recollect.adapters.protocol import Adapter
 from recollect.errors import NotFound
+
+if TYPE_CHECKING:  # a search asks only for the names of variables, and must not pay for the contract
+    from recollect.adapters.protocol import Adapter
 
 BUILT_IN = ("claude", "codex", "grok")
 
 
 @cache
-def adapters() -> dict[str, Adapter]:
+def adapters() -> "dict[str, Adapter]":
     """All installed adapters by agent, those of this package first."""
     from importlib.metadata import entry_points
 
@@ -24,7 +27,7 @@ def adapters() -> dict[str, Adapter]:
     return found
 
 
-def get_adapter(agent: str) -> Adapter:
+def get_adapter(agent: str) -> "Adapter":
     """The adapter of an agent; of this package's own only that one is loaded, which a reader process is glad of."""
     if agent in BUILT_IN:
         adapter: Adapter = import_module(f"recollect.adapters.{agent}").ADAPTER

@@ -3,23 +3,24 @@
 import io
 import sys
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from recollect import __version__
-from recollect.cli import care
+from recollect.cli import care, searching
 from recollect.cli.distilling import COMMANDS as DISTILLING
 from recollect.cli.forgetting import forget
 from recollect.cli.output import json_option, print_json, reports_errors, root_option, usage_errors_as_json
 from recollect.cli.redacting import redact
 from recollect.cli.words import fitted, moment_ms, number, one_line, plural, size
-from recollect.schema import OUTCOMES, SESSION_CLASSES, Session
-from recollect.schema import as_json as to_json
+from recollect.kinds import OUTCOMES, SESSION_CLASSES
 
 if TYPE_CHECKING:
-    from recollect.memory import DistilledTotals, Memory, SourceTotals
+    from recollect.memory import DistilledTotals, Memory, SourceTotals, TranscriptItem
+    from recollect.schema import Event, Problem, Session
 
 SHOWN_SESSIONS = 20
 SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
@@ -99,6 +100,12 @@ def sweep(roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
         _print_sweep(report)
     if report.failures:
         sys.exit(SKIPPED_SOURCES)
+
+
+def to_json(record: "Session | Event | Problem") -> dict[str, Any]:
+    from recollect.schema import as_json  # takes time to load, which a search does not have
+
+    return as_json(record)
 
 
 def _sweep_json(report: Any) -> dict[str, Any]:
@@ -217,7 +224,7 @@ def _no_match(agents: list[str]) -> str:
     return f"No sessions match; agents with sessions: {', '.join(agents)}"
 
 
-def _print_sessions(found: list[Session]) -> None:
+def _print_sessions(found: "list[Session]") -> None:
     from recollect.cli.listing import session_lines
 
     for line in session_lines(found):
@@ -228,10 +235,14 @@ def _print_sessions(found: list[Session]) -> None:
 @click.argument("session")
 @click.option("--kind", metavar="KIND", help="Only events of this kind: user_msg, edit, error …")
 @click.option("--tail", metavar="N", type=click.IntRange(1), help="Only the last N events.")
+@click.option("--at", metavar="SEQ", help="Only round this event: its number, or the beginning of its uid.")
+@click.option("--window", metavar="N", type=click.IntRange(0), default=10, help="With --at: N events each side (10).")
 @click.option("--raw", is_flag=True, help="Every event's full content as stored, one JSON object per line.")
 @json_option
 @reports_errors
-def show(session: str, kind: str | None, tail: int | None, raw: bool, as_json: bool) -> None:
+def show(
+    session: str, kind: str | None, tail: int | None, at: str | None, window: int, raw: bool, as_json: bool
+) -> None:
     """Show one session as it went, its sub-agents in their places.
 
     SESSION is an id, the beginning or end of one (6 characters or more), or a title.
@@ -239,13 +250,16 @@ def show(session: str, kind: str | None, tail: int | None, raw: bool, as_json: b
     \b
     recollect show 3f2a91c4
     recollect show "Fix the failing test" --kind error
+    recollect show 3f2a91c4 --at 120 --window 5
     """
     from recollect.cli.transcript import transcript_lines
     from recollect.memory import open_memory
 
     with open_memory(create=False) as memory:
         found = memory.session(session)
-        items = deque(memory.transcript(found, kind), maxlen=tail) if tail else memory.transcript(found, kind)
+        items: Iterable[TranscriptItem]
+        items = memory.transcript(found, kind) if at is None else memory.window(found, at, window)
+        items = deque(items, maxlen=tail) if tail else items
         if as_json:
             print_json({"session": to_json(found), "events": [_item_json(item) for item in items]})
         elif raw:
@@ -262,6 +276,10 @@ for _command in DISTILLING:
 
 def _item_json(item: Any) -> dict[str, Any]:
     return to_json(item.event) | {"depth": item.depth, "payload": item.payload}
+
+
+for _command in searching.COMMANDS:
+    main.add_command(_command)
 
 
 @main.command()
@@ -310,7 +328,7 @@ def demo(as_json: bool) -> None:
         _print_demo(memory, report, found)
 
 
-def _print_demo(memory: "Memory", report: Any, found: list[Session]) -> None:
+def _print_demo(memory: "Memory", report: Any, found: "list[Session]") -> None:
     from recollect.cli.transcript import transcript_lines
 
     click.echo(click.style("$ recollect sweep", bold=True))

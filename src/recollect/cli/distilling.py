@@ -2,15 +2,13 @@
 
 import sys
 from dataclasses import asdict, fields
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from recollect.cli.output import json_option, print_json, reports_errors
-from recollect.cli.words import duration, fitted, local_time, money, number, one_line, padded, parse_moment, printable
+from recollect.cli.words import duration, fitted, local_time, moment_ms, money, number, one_line, padded, printable
 from recollect.cli.words import width as columns_of
-from recollect.errors import UsageError
 from recollect.schema import SIGNALS
 from recollect.schema import as_json as to_json
 
@@ -85,7 +83,7 @@ def signals(session: str | None, signal: str | None, since: str | None, as_json:
 
     with open_memory(create=False) as memory:
         chosen = memory.session(session) if session else None
-        found = memory.signals(chosen, signal=signal, since_ms=_moment_ms(since))
+        found = memory.signals(chosen, signal=signal, since_ms=moment_ms("--since", since))
     if as_json:
         print_json([to_json(one) for one in found])
         return
@@ -121,22 +119,13 @@ def stats(
     from recollect.memory import open_memory
 
     with open_memory(create=False) as memory:
-        found = memory.stats(by, since_ms=_moment_ms(since), until_ms=_moment_ms(until), **wanted)
+        found = memory.stats(by, since_ms=moment_ms("--since", since), until_ms=moment_ms("--until", until), **wanted)
     if as_json:
         print_json(asdict(found))
     elif as_csv:
         _print_csv(found)
     else:
         _print_stats(found, limit or _SHOWN_LINES)
-
-
-def _moment_ms(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return round(parse_moment(text, datetime.now().astimezone()).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise UsageError(f"No time: {text}", "write 2026-11-01, 7d, 2h, today or yesterday") from None
 
 
 def _print_csv(found: "Stats") -> None:

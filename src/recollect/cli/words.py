@@ -3,10 +3,11 @@
 import json
 import re
 from bisect import bisect_left
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import accumulate
 from unicodedata import east_asian_width
 
+from recollect.clock import parse_moment
 from recollect.errors import UsageError
 
 # Escape sequences of any kind, and control characters but for tab and line end: a log may hold ones that
@@ -96,24 +97,6 @@ def duration(seconds: float | None) -> str:
     if seconds < 3600:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 86_400 else f"{seconds / 86_400:.0f} d"
-
-
-_AGO = re.compile(r"^(\d+)\s*(m|min|h|d|w)$")
-_UNITS = {"m": "minutes", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-
-
-def parse_moment(text: str, now: datetime) -> datetime:
-    """`2026-11-01`, `2026-11-01T10:00`, `7d`, `2h`, `today`, `yesterday`.
-
-    Raises ValueError for anything else, and OverflowError for a time before all calendars.
-    """
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    if text in ("today", "yesterday"):
-        return midnight - timedelta(days=text == "yesterday")
-    if match := _AGO.match(text):
-        return now - timedelta(**{_UNITS[match[2]]: int(match[1])})
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.astimezone()
 
 
 def moment_ms(option: str, text: str | None) -> int | None:

@@ -7,29 +7,35 @@ bulk, which may be read again from the agents' files.
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from recollect.errors import NotFound, StoreDamaged, StoreUnwritable
 from recollect.store import ballast, history, migrations
-from recollect.store.copies import Copies
-from recollect.store.digests import Digests
+from recollect.store.cards import Cards
 from recollect.store.events import Events
-from recollect.store.exclusions import Exclusions
-from recollect.store.holdings import Holdings
-from recollect.store.ledger import LEDGER_NAME, Ledger
-from recollect.store.remains import Remains
+from recollect.store.excerpts import Excerpts
+from recollect.store.fulltext_search import FulltextSearch
 from recollect.store.replacing import finish_replacing
-from recollect.store.restoring import restore_records
-from recollect.store.rewrite import Rewrites
-from recollect.store.salvage import take_over_rows
-from recollect.store.sessions import Sessions
-from recollect.store.sources import Sources
 from recollect.store.sqlite import Database, is_full
-from recollect.store.steps import Steps
-from recollect.store.streams import Streams
-from recollect.store.tallies import Tallies
-from recollect.store.tombstones import TombstoneTable
+
+if TYPE_CHECKING:
+    from recollect.store.copies import Copies
+    from recollect.store.digests import Digests
+    from recollect.store.exclusions import Exclusions
+    from recollect.store.fulltext import Fulltext
+    from recollect.store.holdings import Holdings
+    from recollect.store.ledger import Ledger
+    from recollect.store.remains import Remains
+    from recollect.store.rewrite import Rewrites
+    from recollect.store.sessions import Sessions
+    from recollect.store.sources import Sources
+    from recollect.store.steps import Steps
+    from recollect.store.streams import Streams
+    from recollect.store.tallies import Tallies
+    from recollect.store.tombstones import TombstoneTable
 
 CACHE_NAME = "cache.db"
 MEMORY_NAME = "memory.db"
@@ -45,23 +51,96 @@ class Store:
         self._cache = Database(folder / CACHE_NAME, migrations.CACHE, "NORMAL", read_only=read_only)
         self._memory = Database(folder / MEMORY_NAME, migrations.MEMORY, "FULL", read_only=read_only)
         self.events = Events(self._cache, folder)
-        self.sources = Sources(self._cache)
-        self.streams = Streams(self._cache)
-        self.steps = Steps(self._cache, self.events)
-        self.sessions = Sessions(self._memory)
-        self.ledger = Ledger(folder, read_only=read_only)
-        self.tombstones = TombstoneTable(self._memory, self.ledger)
-        self.exclusions = Exclusions(self._cache, self._memory)
-        self.remains = Remains(self._cache, self._memory, folder)
-        self.copies = Copies(self._memory, self.ledger)
-        self.digests = Digests(self._memory)
-        self.tallies = Tallies(self._memory)
-        self.rewrites = Rewrites(self._cache, self._memory, folder)
+        self.excerpts = Excerpts(self._cache)
+        self.fulltext_search = FulltextSearch(self._cache)
+        self.cards = Cards(self._memory)
         if not read_only and self._memory.is_new:
             self.restore_records()
 
-    @property
-    def holdings(self) -> Holdings:
+    # A search needs none of these, and is to begin at once: they are loaded when they are asked for.
+
+    @cached_property
+    def fulltext(self) -> "Fulltext":
+        from recollect.store.fulltext import Fulltext
+
+        return Fulltext(self._cache)
+
+    @cached_property
+    def sources(self) -> "Sources":
+        from recollect.store.sources import Sources
+
+        return Sources(self._cache)
+
+    @cached_property
+    def streams(self) -> "Streams":
+        from recollect.store.streams import Streams
+
+        return Streams(self._cache)
+
+    @cached_property
+    def steps(self) -> "Steps":
+        from recollect.store.steps import Steps
+
+        return Steps(self._cache, self.events)
+
+    @cached_property
+    def sessions(self) -> "Sessions":
+        from recollect.store.sessions import Sessions
+
+        return Sessions(self._memory)
+
+    @cached_property
+    def ledger(self) -> "Ledger":
+        from recollect.store.ledger import Ledger
+
+        return Ledger(self.folder, read_only=self.read_only)
+
+    @cached_property
+    def tombstones(self) -> "TombstoneTable":
+        from recollect.store.tombstones import TombstoneTable
+
+        return TombstoneTable(self._memory, self.ledger)
+
+    @cached_property
+    def exclusions(self) -> "Exclusions":
+        from recollect.store.exclusions import Exclusions
+
+        return Exclusions(self._cache, self._memory)
+
+    @cached_property
+    def remains(self) -> "Remains":
+        from recollect.store.remains import Remains
+
+        return Remains(self._cache, self._memory, self.folder)
+
+    @cached_property
+    def copies(self) -> "Copies":
+        from recollect.store.copies import Copies
+
+        return Copies(self._memory, self.ledger)
+
+    @cached_property
+    def digests(self) -> "Digests":
+        from recollect.store.digests import Digests
+
+        return Digests(self._memory)
+
+    @cached_property
+    def tallies(self) -> "Tallies":
+        from recollect.store.tallies import Tallies
+
+        return Tallies(self._memory)
+
+    @cached_property
+    def rewrites(self) -> "Rewrites":
+        from recollect.store.rewrite import Rewrites
+
+        return Rewrites(self._cache, self._memory, self.folder)
+
+    @cached_property
+    def holdings(self) -> "Holdings":
+        from recollect.store.holdings import Holdings
+
         return Holdings(self._cache, self.folder)
 
     @property
@@ -70,11 +149,15 @@ class Store:
 
     def restore_records(self) -> Counter[str]:
         """Put what the ledger holds back into memory.db; what is there stays as it is."""
+        from recollect.store.restoring import restore_records
+
         with self._memory.transaction() as connection:
             return restore_records(connection, self.ledger.records())
 
     def take_over_memory(self, old: Database) -> int:
         """Copy what can be read of another memory.db and is not here; returns how many rows."""
+        from recollect.store.salvage import take_over_rows
+
         return take_over_rows(old, self._memory)
 
     def checkpoint(self) -> None:
@@ -199,11 +282,20 @@ def open_database(path: Path) -> Database:
 
 def _refuse_remains(folder: Path) -> None:
     """A store without its main file is not empty: somebody has to know."""
+    from recollect.store.ledger import LEDGER_NAME
+
     left = [name for name in (CACHE_NAME, LEDGER_NAME, history.MARK_NAME) if (folder / name).exists()]
     if left:
         raise StoreDamaged(
             f"{MEMORY_NAME} is missing beside {', '.join(left)}: {folder}", "`recollect doctor --repair` makes it again"
         )
+
+
+def open_for_reading(folder: Path) -> Store:
+    """Open the store only to look something up: waits for no writer. Raises NotFound if there is none."""
+    if not (folder / "memory.db").exists():
+        raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
+    return Store(folder, read_only=True)
 
 
 def _make_private_folder(folder: Path) -> None:

@@ -199,6 +199,12 @@ def drop_digests(connection: apsw.Connection, sessions: Sequence[tuple[str, str]
             connection.execute("DELETE FROM digests WHERE id = ?", (number,))
 
 
+def leave_no_byte(database: Database) -> None:
+    """Have the index of digests written anew, without the words of those that are gone."""
+    with database.transaction() as connection:
+        connection.execute("INSERT INTO digest_text (digest_text) VALUES ('optimize')")
+
+
 def _hash(raw: bytes) -> bytes:
     return blake2b(raw, digest_size=16).digest()
 

@@ -339,6 +339,27 @@ _MEMORY_DISTILLED = (
     ),
 )
 
+_FULLTEXT = (
+    # Up to where a session's stream of payloads is indexed, and the highest seq among them.
+    """CREATE TABLE fulltext_marks (
+        stream INTEGER PRIMARY KEY,
+        generation INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        seq INTEGER NOT NULL
+    )""",
+    # One line for each table `fts_<month>`, which is made when its month has its first event.
+    """CREATE TABLE fulltext_months (
+        month TEXT PRIMARY KEY,
+        events INTEGER NOT NULL,
+        text_bytes INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    # Events that were deleted and may still be in the index: numbers are used again.
+    "CREATE TABLE fulltext_gone (id INTEGER PRIMARY KEY)",
+    """CREATE TRIGGER events_leave_the_index AFTER DELETE ON events BEGIN
+        INSERT OR IGNORE INTO fulltext_gone VALUES (OLD.id);
+    END""",
+)
+
 
 def _run(connection: apsw.Connection, statements: tuple[str, ...]) -> None:
     for statement in statements:
@@ -365,6 +386,10 @@ def m003_cache(connection: apsw.Connection) -> None:
     _run(connection, _HISTORY)
 
 
+def m004_cache(connection: apsw.Connection) -> None:
+    _run(connection, _FULLTEXT)
+
+
 def m003_memory(connection: apsw.Connection) -> None:
     _run(connection, _FORGETTING)
 
@@ -377,5 +402,5 @@ def m005_memory(connection: apsw.Connection) -> None:
     _run(connection, _MEMORY_DISTILLED)
 
 
-CACHE = (m001_cache, m002_cache, m003_cache)
+CACHE = (m001_cache, m002_cache, m003_cache, m004_cache)
 MEMORY = (m001_memory, m002_memory, m003_memory, m004_memory, m005_memory)

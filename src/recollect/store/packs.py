@@ -7,7 +7,6 @@ written by a process that died before its commit, and is cut off before the next
 import hashlib
 import os
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from recollect import failpoints
@@ -50,6 +49,8 @@ def make_durable(paths: Collection[Path]) -> None:
 
     All at once: a file system writes many waiting files with one commit of its journal.
     """
+    from concurrent.futures import ThreadPoolExecutor  # slow to load, and nobody who only reads needs it
+
     places = [*paths, *{folder for path in paths for folder in path.parents[:3]}]
     if places:
         failpoints.hit("before-packs-durable")

@@ -12,12 +12,14 @@ import apsw
 import orjson
 
 from recollect.store import packs
+from recollect.store.digests import drop_digests, leave_no_byte
+from recollect.store.fulltext import Fulltext
 from recollect.store.rewriting import rewrite
 from recollect.store.sqlite import Database
 from recollect.store.tombstones import HIDDEN, Name, event_key, hidden_path
 
 # Tables of cache.db whose rows belong to a stream, and those that know a session by its ids.
-_BY_STREAM = ("events", "frames", "usage", "cost_totals", "stream_sources")
+_BY_STREAM = ("events", "frames", "usage", "cost_totals", "stream_sources", "fulltext_marks")
 _BY_NATIVE_ID = ("infos", "streams")
 # Tables of memory.db that know a session by its ids.
 _IN_MEMORY = ("sessions", "session_sources", "exclusions")
@@ -155,6 +157,7 @@ class Remains:
             for agent, native_id in some:
                 packs.drop_all(self._folder, agent, native_id)
             with self._memory.transaction() as connection:
+                drop_digests(connection, some)
                 for table in _IN_MEMORY:
                     sql = f"DELETE FROM {table} WHERE agent = ? AND native_session_id = ?"
                     connection.executemany(sql, some)
@@ -169,7 +172,9 @@ class Remains:
                     path.unlink()
 
     def scrub(self) -> None:
-        """Leave no byte of deleted rows in either database."""
+        """Leave no byte of deleted rows in either database: words stay in an index until it is written anew."""
+        Fulltext(self._cache).leave_no_byte()
+        leave_no_byte(self._memory)
         rewrite(self._cache)
         rewrite(self._memory)
 

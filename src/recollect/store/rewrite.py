@@ -156,6 +156,7 @@ class Rewrites:
             _write_texts(connection, new)
             if new.payloads is not None:
                 _write_payloads(connection, stream.id, new.payloads, frames)
+                _leave_the_index(connection, stream.id)
             size = stream.stream_bytes if new.payloads is None else new.payloads.size
             pack_bytes = stream.pack_bytes if new.payloads is None else sum(map(len, packed))
             has_changed = bool(new.payloads is not None or new.texts or new.side_texts)
@@ -227,6 +228,12 @@ def _frame_rows(stream: int, payloads: NewPayloads | None) -> tuple[list[tuple[A
             offset += len(frame.content)
         start += frame.length
     return rows, packed
+
+
+def _leave_the_index(connection: apsw.Connection, stream: int) -> None:
+    """Have a session's events indexed anew: their old words must not be found."""
+    connection.execute("INSERT OR IGNORE INTO fulltext_gone SELECT id FROM events WHERE stream = ?", (stream,))
+    connection.execute("DELETE FROM fulltext_marks WHERE stream = ?", (stream,))
 
 
 def _write_payloads(

@@ -9,7 +9,7 @@ import orjson
 from recollect.clock import rfc3339
 from recollect.schema import Cost, Session, SessionSource
 from recollect.store.digests import drop_digests
-from recollect.store.sqlite import Database
+from recollect.store.sqlite import Database, escaped
 
 
 class SessionRow(NamedTuple):
@@ -189,7 +189,7 @@ class Sessions:
             " OR native_session_id LIKE '%' || ?2 ESCAPE '\\' OR session_uid LIKE ?2 || '%' ESCAPE '\\')))"
             " SELECT session_uid, root_session_uid, max(is_exact) FROM matching JOIN sessions USING (session_uid)"
             " GROUP BY agent, native_session_id ORDER BY session_uid",
-            (text, _escaped(text)),
+            (text, escaped(text)),
         )
         return [Match(uid, root, bool(is_exact)) for uid, root, is_exact in rows]
 
@@ -298,12 +298,7 @@ def _conditions(wanted: SessionFilter) -> tuple[str, list[Any]]:
 
 
 def _like(text: str | None) -> str | None:
-    return None if text is None else _escaped(text.strip("/"))
-
-
-def _escaped(text: str) -> str:
-    """Text for LIKE ... ESCAPE, its wildcards taken literally."""
-    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return None if text is None else escaped(text.strip("/"))
 
 
 def _session(values: tuple[Any, ...], sources: list[SessionSource]) -> Session:

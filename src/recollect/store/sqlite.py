@@ -7,6 +7,7 @@ the file drops SQLite's locks on it (measured: the live writer's lock goes from 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +252,7 @@ def _refuse_network_file_system(folder: Path) -> None:
         )
 
 
+@cache
 def file_system_type(folder: Path) -> str | None:
     """The type of the file system that holds `folder`, where the system tells it."""
     try:
@@ -258,10 +260,11 @@ def file_system_type(folder: Path) -> str | None:
     except OSError:
         return None
     best, kind = "", None
+    folder = folder.resolve()
     for line in mounts.splitlines():
         fields, _, rest = line.partition(" - ")
         point = fields.split(" ")[4].encode().decode("unicode_escape", "replace")
-        if len(point) >= len(best) and folder.resolve().is_relative_to(point):
+        if len(point) >= len(best) and folder.is_relative_to(point):
             best, kind = point, rest.split(" ")[0]
     return kind
 
@@ -296,3 +299,8 @@ def _unwritable(path: Path, reason: str) -> RecollectError:
         f"Cannot use the store ({reason}): {path.parent}",
         "free some space or check its permissions; nothing is lost",
     )
+
+
+def escaped(text: str) -> str:
+    """Text for LIKE ... ESCAPE, its wildcards taken literally."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -1,0 +1,189 @@
+"""Known-item retrieval: the title an agent gave a session, as a query, must find that session.
+
+    python bench/known_item.py [--shared ../shared] [--agentsview PATH]
+
+Titles are in no index. Three baselines run beside ours on the same sessions: BM25 over whole sessions, plain
+FTS5 over events, and agentsview's full text where it is installed. A title that several sessions carry is
+answered by any of them. Prints MRR and recall@5 by agent, with an interval from resampling the titles.
+"""
+
+import argparse
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from recollect.memory import open_memory
+from recollect.recall.search import Options, search
+from recollect.recall.texts import Texts
+from recollect.store import Store
+
+LIMIT = 20
+RESAMPLES = 2000
+HOMES = {"claude": ".claude", "codex": ".codex", "grok": ".grok"}
+AGENT_MADE = ("title_2", "title_1")  # the agent's title, its summary; `title_3` is the user's own
+
+Search = Callable[[str], list[str]]  # a query -> session uids, best first
+
+
+@dataclass(frozen=True)
+class Item:
+    """A title and the sessions that carry it."""
+
+    agent: str
+    title: str
+    sessions: frozenset[str]
+
+
+def roots(shared: Path) -> list[str]:
+    """AGENT=PATH of every home in the folder of real sessions."""
+    found = [f"{agent}={shared / 'corpus' / agent}" for agent in HOMES if (shared / "corpus" / agent).is_dir()]
+    for agent, name in HOMES.items():
+        found += [f"{agent}={path / name}" for path in sorted((shared / "genuine").glob(f"{agent}-*"))]
+    return found
+
+
+def items(store: Store) -> list[Item]:
+    """Every title an agent made, with its sessions; a sub-agent's counts for its root."""
+    by_title: dict[tuple[str, str], set[str]] = {}
+    for (agent, native_id), stream in store.streams.names().items():
+        titles = [
+            title
+            for info in store.streams.infos(agent, native_id)
+            for rank in AGENT_MADE
+            if (title := info["last"].get(rank))
+        ]
+        card = store.cards.of([(agent, native_id)]).get((agent, native_id))
+        if card and stream:
+            for title in titles[:1]:
+                by_title.setdefault((agent, title), set()).add(card.root_session_uid)
+    return [Item(agent, title, frozenset(uids)) for (agent, title), uids in sorted(by_title.items())]
+
+
+def ours(store: Store) -> Search:
+    def run(query: str) -> list[str]:
+        return [hit.session_uid for hit in search(store, query, Options(limit=LIMIT, context=0)).hits]
+
+    return run
+
+
+def _documents(store: Store) -> list[tuple[str, str]]:
+    """(root session, text) of every event that is no copy."""
+    texts, found = Texts(store), []
+    for key, stream in store.streams.names().items():
+        card = store.cards.of([key]).get(key)
+        events = [mark.id for mark in store.streams.events(stream) if mark.copy_of is None]
+        texts.read(events)
+        found += [(card.root_session_uid if card else str(key), texts[event]) for event in events if event in texts]
+    return found
+
+
+def _words(query: str) -> str:
+    return " OR ".join(f'"{word}"' for word in re.findall(r"\w+", query))
+
+
+def plain_events(documents: Sequence[tuple[str, str]]) -> Search:
+    """FTS5 as it comes: an event is a row, a session is as good as its best one."""
+    return _plain(documents)
+
+
+def whole_sessions(documents: Sequence[tuple[str, str]]) -> Search:
+    """BM25 with a session as one document."""
+    joined: dict[str, list[str]] = {}
+    for session, text in documents:
+        joined.setdefault(session, []).append(text)
+    return _plain([(session, "\n".join(texts)) for session, texts in joined.items()])
+
+
+def _plain(rows: Sequence[tuple[str, str]]) -> Search:
+    database = apsw.Connection(":memory:")
+    database.execute("CREATE VIRTUAL TABLE t USING fts5(session UNINDEXED, body)")
+    with database:
+        database.executemany("INSERT INTO t VALUES (?, ?)", rows)
+
+    def run(query: str) -> list[str]:
+        found = database.execute("SELECT session FROM t WHERE t MATCH ? ORDER BY rank LIMIT 2000", (_words(query),))
+        return list(dict.fromkeys(session for (session,) in found))[:LIMIT]
+
+    return run
+
+
+def agentsview(program: str, shared: Path, known: Sequence[str], folder: Path) -> Search:
+    """Its full text over messages, of the same homes gathered in one."""
+    for agent, name in HOMES.items():
+        for root in roots(shared):
+            told, _, path = root.partition("=")
+            if told == agent:
+                shutil.copytree(path, folder / name, dirs_exist_ok=True, symlinks=True)
+    environment = {**os.environ, "HOME": str(folder), "AGENTSVIEW_DATA_DIR": str(folder / "av")}
+    subprocess.run([program, "sync"], env=environment, capture_output=True, timeout=300, check=False)
+
+    def run(query: str) -> list[str]:
+        command = [program, "session", "search", "--fts", "--json", "--include-children", "--include-one-shot"]
+        command += ["--include-automated", "--limit", "500", " ".join(re.findall(r"\w+", query))]
+        told = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).stdout
+        text = told.decode("utf-8", "replace")
+        places = {uid: text.find(uid.partition(":")[2].partition("/")[0]) for uid in known}
+        return sorted((uid for uid, place in places.items() if place >= 0), key=lambda uid: places[uid])[:LIMIT]
+
+    return run
+
+
+def reciprocal_rank(item: Item, answer: Sequence[str]) -> float:
+    return next((1 / place for place, uid in enumerate(answer, start=1) if uid in item.sessions), 0.0)
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    chance = random.Random(1)
+    means = sorted(statistics.fmean(chance.choices(values, k=len(values))) for _ in range(RESAMPLES))
+    return means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES)]
+
+
+def report(name: str, wanted: Sequence[Item], run: Search) -> float:
+    ranks = [(item, reciprocal_rank(item, run(item.title))) for item in wanted]
+    for agent in (*dict.fromkeys(item.agent for item in wanted), "all"):
+        some = [rank for item, rank in ranks if agent in (item.agent, "all")]
+        low, high = interval(some)
+        recall = statistics.fmean(rank >= 1 / 5 for rank in some)
+        found = f"MRR {statistics.fmean(some):.3f} [{low:.3f}, {high:.3f}]  recall@5 {recall:.3f}"
+        print(f"{name:<24} {agent:<8} n={len(some):<4} {found}")
+    return statistics.fmean(rank for _, rank in ranks)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    beside = Path(__file__).parent.parent.parent / "shared"
+    parser.add_argument("--shared", type=Path, default=Path(os.environ.get("RECOLLECT_SHARED", beside)))
+    parser.add_argument("--agentsview", default=shutil.which("agentsview"))
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, open_memory(Path(folder) / "store", roots(options.shared)) as memory:
+        memory.sweep()
+        store = memory._store
+        wanted = items(store)
+        documents = _documents(store)
+        systems: dict[str, Search] = {
+            "recollect": ours(store),
+            "BM25 over sessions": whole_sessions(documents),
+            "plain FTS5 over events": plain_events(documents),
+        }
+        if options.agentsview:
+            known = sorted({session for session, _ in documents})
+            systems["agentsview full text"] = agentsview(
+                options.agentsview, options.shared, known, Path(folder) / "home"
+            )
+        scores = {name: report(name, wanted, run) for name, run in systems.items()}
+        best = max(score for name, score in scores.items() if name != "recollect")
+        mark = "ok  " if scores["recollect"] >= best else "MISS"
+        print(f"{mark} MRR {scores['recollect'] / best:.2f} of the best baseline")
+
+
+if __name__ == "__main__":
+    main()

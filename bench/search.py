@@ -1,0 +1,257 @@
+"""How quickly and how surely things are found: needles of nine kinds among many events.
+
+    python bench/search.py [--events 100000] [--keep FOLDER]
+
+Events go through the real store, as a sweep would put them there. Prints each bar with what was measured.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from generate import Words
+from recollect.account import AccountRules, account_for
+from recollect.adapters.protocol import AgentProfile, Checkpoint, Cursor, EventRecord, Record, SessionInfo, Source
+from recollect.ingest import Task, read_batches
+from recollect.recall.index import index_pending
+from recollect.recall.search import Options, search
+from recollect.schema import ASSISTANT_MSG, ERROR, SUMMARY_CHARS, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
+from recollect.store import Store, open_store
+from recollect.store.batch import SourceRow
+
+AGENT = "bench"
+EVENTS_OF_SESSION = 100
+SESSIONS_AT_ONCE = 40
+NEEDLES_OF_KIND = 20
+POOL = 4000
+BEGIN_MS = 1_760_000_000_000
+COLD_RUNS = 21
+KINDS = {USER_MSG: 0.06, ASSISTANT_MSG: 0.14, THINKING: 0.1, TOOL_CALL: 0.33, TOOL_RESULT: 0.35, ERROR: 0.02}
+
+
+@dataclass(frozen=True)
+class Needle:
+    """Something planted once: where it stands, what is asked for it."""
+
+    kind: str
+    event_kind: str
+    text: str
+    query: str
+    session: str
+
+
+def make_needles(chance: random.Random, sessions: int) -> list[Needle]:
+    return [needle for number in range(NEEDLES_OF_KIND) for needle in _needles(chance, sessions, number)]
+
+
+def _needles(chance: random.Random, sessions: int, number: int) -> Iterator[Needle]:
+    def word() -> str:
+        return "".join(chance.choices("bcdfghjklmnpqrstvwz", k=4)) + "".join(chance.choices("aeiou", k=3))
+
+    def plant(kind: str, event_kind: str, text: str, query: str) -> Needle:
+        return Needle(kind, event_kind, text, query, f"session-{chance.randrange(sessions)}")
+
+    name = word()
+    yield plant("word in a message", ASSISTANT_MSG, f"we should call it {name}, as agreed", name)
+    phrase = f"the {word()} is not a {word()}"
+    yield plant("phrase in a tool output", TOOL_RESULT, f"checked 14 items\nresult: {phrase}\ndone", f'"{phrase}"')
+    path = f"src/{word()}/{word()}_test.py"
+    yield plant("path", TOOL_CALL, f"cat /home/dev/code/ledger/{path}", path)
+    url = f"https://example.com/api/{word()}?page=2&token={word()}"
+    yield plant("URL with query string", TOOL_RESULT, f"GET {url} 200 OK", url)
+    command = f"kubectl rollout restart deploy/{word()}"
+    yield plant("command", TOOL_CALL, command, command)
+    flag = f"--no-{word()}"
+    yield plant("flag", TOOL_CALL, f"git commit {flag} -m wip", flag)
+    error = f"TypeError: cannot read {word()} of undefined"
+    yield plant("error text", ERROR, f"Traceback:\n{error}\n    at main", f'"{error}"')
+    han = "".join(chr(chance.randrange(0x4E00, 0x9F00)) for _ in range(6))
+    yield plant("CJK", USER_MSG, f"请把{han}改成一小时,谢谢", han)
+    indonesian = f"perbaiki kesalahan {word()} pada halaman masuk"
+    yield plant("Indonesian", USER_MSG, f"Tolong {indonesian} sekarang juga", indonesian)
+
+
+class Teller:
+    """Tells the events of some sessions."""
+
+    agent = AGENT
+    home = "~/.bench"
+    home_variable = "BENCH_HOME"
+    version = 1
+    profile = AgentProfile("Bench")
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+
+    def discover(self, root: Path) -> Iterator[Source]:
+        return iter(())
+
+    def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:
+        yield from self._records
+        yield Checkpoint(Cursor(), 1, 1)
+
+
+def make_pool(chance: random.Random) -> dict[str, list[str]]:
+    words = Words(chance)
+    files = words.library[:300]
+    prose = [words.prose(220) for _ in range(POOL)]
+    logs = [words.log(files)[:6000] for _ in range(POOL)]
+    calls = [
+        "\n".join(words.code(chance.choice(files), 1 + chance.randrange(6))[1]) or "make test" for _ in range(POOL)
+    ]
+    return {USER_MSG: prose, ASSISTANT_MSG: prose, THINKING: prose, TOOL_CALL: calls, TOOL_RESULT: logs, ERROR: logs}
+
+
+def session_records(
+    name: str, number: int, chance: random.Random, pool: dict[str, list[str]], needles: Sequence[Needle]
+) -> Iterator[Record]:
+    yield SessionInfo(name, cwd=f"/home/dev/code/service-{number % 20}")
+    kinds = chance.choices(list(KINDS), list(KINDS.values()), k=EVENTS_OF_SESSION)
+    places = {chance.randrange(EVENTS_OF_SESSION): needle for needle in needles}
+    for place, kind in enumerate(kinds):
+        needle = places.get(place)
+        kind = needle.event_kind if needle else kind
+        text = chance.choice(pool[kind])
+        text = f"{text}\n{needle.text}" if needle else text
+        told = "output" if kind in (TOOL_RESULT, ERROR) else "input" if kind == TOOL_CALL else "text"
+        payload = {told: {"command": text} if told == "input" else text}
+        at_ms = BEGIN_MS + (number * EVENTS_OF_SESSION + place) * 1000
+        yield EventRecord(name, f"{name}-{place}", place, at_ms, kind, payload, text[:SUMMARY_CHARS])
+
+
+def fill(store: Store, events: int, chance: random.Random, needles: Sequence[Needle]) -> None:
+    pool = make_pool(chance)
+    by_session: dict[str, list[Needle]] = {}
+    for needle in needles:
+        by_session.setdefault(needle.session, []).append(needle)
+    sessions = events // EVENTS_OF_SESSION
+    for start in range(0, sessions, SESSIONS_AT_ONCE):
+        records: list[Record] = []
+        for number in range(start, min(sessions, start + SESSIONS_AT_ONCE)):
+            name = f"session-{number}"
+            records += session_records(name, number, chance, pool, by_session.get(name, ()))
+        row = SourceRow("bench", AGENT, f"/bench/{start}", "log", 1, 1, 1, start + 1, 1, 0, 0, "", "", "{}")
+        source = Source(AGENT, "log", Path("/bench"), Path(row.path))
+        store.events.put(list(read_batches(Teller(records), Task(source, row, False))), store.sources.save)
+    account_for(store, AccountRules(), lambda done, total: None)
+    store.streams.set_dirty([stream.id for stream in store.streams.dirty()], False)
+
+
+def quantile(times: Sequence[float], share: float) -> float:
+    return sorted(times)[min(len(times) - 1, int(share * len(times)))]
+
+
+def bar(name: str, figure: float, most: float, unit: str) -> None:
+    print(f"{'ok  ' if figure <= most else 'MISS'} {name}: {figure:.3g} {unit} (bar {most:g})")
+
+
+def find_needles(store: Store, needles: Sequence[Needle], p50: float, p99: float | None) -> None:
+    search(store, "warm up", Options())
+    times: list[float] = []
+    missed: dict[str, list[str]] = {}
+    for needle in needles:
+        answer = search(store, needle.query, Options())
+        times.append(answer.took_ms)
+        if not answer.hits or answer.hits[0].session_uid != f"{AGENT}:{needle.session}":
+            missed.setdefault(needle.kind, []).append(needle.query)
+    found = len(needles) - sum(map(len, missed.values()))
+    print(
+        f"{'ok  ' if not missed else 'MISS'} found first: {found} of {len(needles)} needles of 9 kinds {missed or ''}"
+    )
+    bar("needles p50", statistics.median(times), p50, "ms")
+    bar("needles p99", quantile(times, 0.99), p99 or 50, "ms")
+
+
+def find_common(store: Store, events: int) -> None:
+    """Words that stand in more than 5 % of all events."""
+    candidates = [
+        "self",
+        "the",
+        "a",
+        "of",
+        "in",
+        "is",
+        "to",
+        "if",
+        "return",
+        "def",
+        "import",
+        "for",
+        "py",
+        "src",
+        "not",
+    ]
+    months = store.fulltext_search.frequencies(candidates).values()
+    counts = {word: sum(month.get(word, 0) for month in months) for word in candidates}
+    common = [word for word, count in counts.items() if count > 0.05 * events]
+    queries = [*common, *(f"{one} {other}" for one, other in pairwise(common))]
+    times = [search(store, query, Options()).took_ms for query in queries * 3]
+    print(f"     common words: {', '.join(f'{word} {counts[word] / events:.0%}' for word in common)}")
+    bar("common words p50", statistics.median(times), 400, "ms")
+    bar("common words p99", quantile(times, 0.99), 400, "ms")
+
+
+def cold(folder: Path, query: str) -> None:
+    """A whole `recollect search` against an interpreter that does nothing, by turns."""
+    code = (
+        "import sys; from recollect.cli import main; sys.argv = ['recollect', 'search', sys.argv[1], '--json']; main()"
+    )
+    environment = {**os.environ, "RECOLLECT_HOME": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
+    environment.pop("PYTHONDONTWRITEBYTECODE")
+    more: list[float] = []
+    for _ in range(COLD_RUNS + 1):
+        bare = _seconds([sys.executable, "-c", "pass"], environment)
+        more.append((_seconds([sys.executable, "-c", code, query, "--json"], environment) - bare) * 1000)
+    bar("cold search beyond bare Python, p50", statistics.median(more[1:]), 100, "ms")
+
+
+def _seconds(command: Sequence[str], environment: dict[str, str]) -> float:
+    begun = time.perf_counter()
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--events", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="fill this folder once, and use it again")
+    options = parser.parse_args()
+    folder = options.keep or Path(tempfile.mkdtemp())
+    chance = random.Random(options.seed)
+    needles = make_needles(chance, options.events // EVENTS_OF_SESSION)
+    is_new = not (folder / "memory.db").exists()
+    with open_store(folder, create=True) as store:
+        if is_new:
+            begun = time.process_time()
+            fill(store, options.events, chance, needles)
+            filled = time.process_time()
+            index_pending(store)
+            store.checkpoint()
+            took, text = time.process_time() - filled, store.fulltext.sizes()["text"]
+            print(
+                f"     stored in {filled - begun:.0f} s, indexed in {took:.1f} s of CPU: {text / took / 1e6:.0f} MB/s"
+            )
+        sizes = store.fulltext.sizes()
+        print(f"     {options.events:,} events, {sizes['text'] / 1e6:.0f} MB of text")
+        bar("index of the text it indexes", sizes["index"] / sizes["text"], 0.6, "")
+        is_large = options.events > 100_000
+        find_needles(store, needles, 20 if is_large else 10, None if not is_large else 200)
+        find_common(store, options.events)
+    cold(folder, needles[0].query)
+    if not options.keep:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

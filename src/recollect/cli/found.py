@@ -1,0 +1,137 @@
+"""What was found, as a person reads it. Loads nothing but what a search has loaded anyway."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import click
+
+from recollect.cli.words import fitted, local_time, one_line, plural
+
+if TYPE_CHECKING:
+    from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
+    from recollect.recall.related import Related, TimelineEntry
+    from recollect.recall.trails import FileEdit, FileVisit
+
+_SPEAKERS = {
+    "user_msg": ("you", "green"),
+    "assistant_msg": ("agent", "cyan"),
+    "completion": ("agent", "cyan"),
+    "thinking": ("thinks", "bright_black"),
+    "tool_call": ("calls", "yellow"),
+    "test_run": ("tests", "yellow"),
+    "edit": ("edits", "yellow"),
+    "retry": ("retries", "magenta"),
+    "tool_result": ("got", "bright_black"),
+    "error": ("error", "red"),
+    "decision": ("decides", "green"),
+    "human_intervention": ("you stop", "red"),
+}
+_UNCUT = 10_000
+_MARGIN = 20
+
+
+def _columns() -> int:
+    return shutil.get_terminal_size((_UNCUT, 24)).columns
+
+
+def _grey(text: str) -> str:
+    return click.style(text, fg="bright_black")
+
+
+def answer_lines(answer: "SearchAnswer", *, explain: bool = False) -> Iterator[str]:
+    """Hits with their matches, then what else there is to say."""
+    for number, hit in enumerate(answer.hits):
+        yield from [""] if number else []
+        yield from _hit_lines(hit, explain)
+    if not answer.hits:
+        yield "Nothing found"
+    if answer.suggestion:
+        yield f"Did you mean: {one_line(answer.suggestion)}"
+    for note in answer.notes:
+        yield _grey(f"note: {one_line(note)}")
+
+
+def _hit_lines(hit: "SessionHit", explain: bool) -> Iterator[str]:
+    name = one_line(hit.session_uid).rsplit(":", 1)[-1][-8:]
+    repo = one_line((hit.repo or "–").rsplit("/", 1)[-1])
+    head = f"{_grey(local_time(hit.ended_at or hit.started_at))}  {hit.agent}  {click.style(name, fg='yellow')}  {repo}"
+    gone = _grey(" [digest only]") if hit.evicted else ""
+    yield f"{head}  {click.style(fitted(one_line(hit.title or '–'), max(20, _columns() - 50)), bold=True)}{gone}"
+    if explain:
+        yield _grey(f"  score {hit.score}: {one_line(hit.why)}")
+    if hit.first_request and not any(match.event_uid == hit.first_request.event_uid for match in hit.matches):
+        yield _line("began", "bright_black", hit.first_request.snippet)
+    for match in hit.matches:
+        yield from _match_lines(match, explain)
+    if hit.ending and not any(match.event_uid == hit.ending.event_uid for match in hit.matches):
+        yield _line("ended", "bright_black", hit.ending.snippet)
+
+
+def _match_lines(match: "Match", explain: bool) -> Iterator[str]:
+    yield from (_glimpse_line(item) for item in match.before)
+    label, colour = _SPEAKERS.get(match.kind, (match.kind, "bright_black"))
+    yield _line(label, colour, match.snippet, f"#{match.seq}")
+    if explain:
+        exact = "" if match.is_exact else ", only by its words"
+        yield _grey(f"{'':{_MARGIN}}score {match.score}, {one_line(match.why)}{exact}, event {match.event_uid}")
+    yield from (_glimpse_line(item) for item in match.after)
+
+
+def _line(label: str, colour: str, text: str, place: str = "") -> str:
+    room = max(20, _columns() - _MARGIN)
+    return f"  {_grey(f'{place:>6}')}  {click.style(f'{label:<8}', fg=colour)}  {fitted(one_line(text), room)}"
+
+
+def _glimpse_line(item: "Glimpse") -> str:
+    label, _ = _SPEAKERS.get(item.kind, (item.kind, ""))
+    room = max(20, _columns() - _MARGIN)
+    return _grey(f"  {'':6}  {label:<8}  {fitted(one_line(item.snippet), room)}")
+
+
+def related_lines(found: "Sequence[Related]") -> Iterator[str]:
+    for other in found:
+        yield f"{_session(other)}  {_grey(other.why)}"
+    if not found:
+        yield "No related sessions"
+
+
+def _session(entry: "Related | TimelineEntry | FileVisit", when: str | None = None) -> str:
+    moment = when if when is not None else getattr(entry, "started_at", None)
+    name = one_line(entry.session_uid).rsplit(":", 1)[-1][-8:]
+    repo = one_line((entry.repo or "–").rsplit("/", 1)[-1])
+    title = fitted(one_line(entry.title or "–"), max(20, _columns() - 60))
+    return f"{_grey(local_time(moment))}  {entry.agent}  {click.style(name, fg='yellow')}  {repo}  {title}"
+
+
+def visit_lines(found: "Sequence[FileVisit]") -> Iterator[str]:
+    for visit in found:
+        counts = (("edit", visit.edits), ("call", visit.calls), ("mention", visit.mentions))
+        told = ", ".join(plural(count, word) for word, count in counts if count)
+        yield f"{_session(visit, visit.last_at)}  {_grey(told)}"
+    if not found:
+        yield "No session touched or discussed that path"
+
+
+def timeline_lines(found: "Sequence[TimelineEntry]") -> Iterator[str]:
+    for day, entries in groupby(found, key=lambda entry: local_time(entry.started_at)[:10]):
+        yield click.style(f"── {day}", bold=True)
+        yield from (_session(entry) for entry in entries)
+    if not found:
+        yield "No sessions in that time"
+
+
+def edit_lines(found: "Sequence[FileEdit]") -> Iterator[str]:
+    """Edits by session and request, newest first."""
+    for (_, _), some in groupby(found, key=lambda edit: (edit.session_uid, edit.request_seq)):
+        edits = list(some)
+        first = edits[0]
+        name = one_line(first.session_uid).rsplit(":", 1)[-1][-8:]
+        request = fitted(one_line(first.request or first.title or "–"), max(20, _columns() - 50))
+        yield f"{_grey(local_time(first.ts))}  {first.agent}  {click.style(name, fg='yellow')}  {request}"
+        for edit in edits:
+            renamed = f" (was {one_line(edit.renamed_from)})" if edit.renamed_from else ""
+            yield _line("edits", "yellow", f"{edit.path}{renamed}", f"#{edit.seq}")
+    if not found:
+        yield "No edit of that file is stored"

@@ -1,0 +1,223 @@
+"""The commands that find things again. They load as little as can be: a search is to feel instant."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recollect.cli.output import json_option, print_json, reports_errors
+from recollect.clock import parse_moment
+from recollect.errors import UsageError
+
+if TYPE_CHECKING:
+    from recollect.memory import Memory
+    from recollect.recall.answers import SearchAnswer
+    from recollect.store import Store
+
+_QUERY = {"ignore_unknown_options": True}  # `--no-verify` is something to look for
+
+
+def _moment_ms(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return round(parse_moment(text, datetime.now().astimezone()).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise UsageError(f"`{option}` is no time: {text}", "write 2026-11-01, 7d, 2h, today or yesterday") from None
+
+
+def _open() -> "Store":
+    from recollect.config import store_folder
+    from recollect.store import open_for_reading
+
+    return open_for_reading(store_folder())
+
+
+def _memory() -> "Memory":
+    from recollect.memory import open_memory
+
+    return open_memory(create=False)
+
+
+def _search_options(command: Callable[..., None]) -> Callable[..., None]:
+    options = (
+        click.argument("query", nargs=-1),
+        click.option("--limit", metavar="N", type=click.IntRange(1, 100), default=10, help="At most N sessions (10)."),
+        click.option(
+            "--context", metavar="N", type=click.IntRange(0, 20), default=2, help="Events shown round a match (2)."
+        ),
+        click.option(
+            "--budget",
+            "budget_tokens",
+            metavar="TOKENS",
+            type=click.IntRange(1),
+            help="The best that fits.",
+        ),
+        click.option(
+            "--exclude", metavar="SESSION", multiple=True, help="Leave this session out (default: the one run from)."
+        ),
+        click.option("--substring", is_flag=True, help="Look for the text as it is, also inside words."),
+        click.option("--regex", is_flag=True, help="Look for a regular expression."),
+        click.option("--explain", is_flag=True, help="Say why each match was found."),
+        json_option,
+        reports_errors,
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command(context_settings=_QUERY)
+@_search_options
+def search(query: tuple[str, ...], as_json: bool, explain: bool, **wanted: Any) -> None:
+    """Find sessions by anything said, done or printed in them.
+
+    \b
+    recollect search jwt expiry
+    recollect search '"connection refused" repo:shop-api since:7d'
+    recollect search src/auth/login.ts is:error
+    recollect search --no-verify
+
+    Filters: agent: repo: branch: file: tool: kind: model: outcome: role: session: group: channel: user: domain:
+    task: since: before: is:error is:decision is:open has:edit. Without a query: recent sessions.
+    """
+    _print(_answer(" ".join(query), **wanted), as_json, explain)
+
+
+@click.command(context_settings=_QUERY)
+@_search_options
+def history(query: tuple[str, ...], as_json: bool, explain: bool, **wanted: Any) -> None:
+    """The same as `search`, by the name chat agents use."""
+    _print(_answer(" ".join(query), **wanted), as_json, explain)
+
+
+def _answer(query: str, *, exclude: tuple[str, ...], substring: bool, regex: bool, **wanted: Any) -> "SearchAnswer":
+    from recollect.config import current_sessions
+    from recollect.recall.search import Options, search
+
+    if substring and regex:
+        raise UsageError("`--substring` and `--regex` are two ways to look", "give one of them")
+    mode = "regex" if regex else "substring" if substring else "words"
+    options = Options(exclude=exclude or current_sessions(), mode=mode, **wanted)
+    with _open() as store:
+        if options.mode == "words":
+            return search(store, query, options)
+        return _with_progress(lambda show: search(store, query, options, progress=show))
+
+
+def _with_progress(run: "Callable[[Callable[[int, int], None]], SearchAnswer]") -> "SearchAnswer":
+    from recollect.cli.progress import progress_line
+
+    show, line = progress_line()
+    try:
+        return run(lambda done, total: show("searching", done, total))
+    finally:
+        line.clear()
+
+
+def _print(answer: "SearchAnswer", as_json: bool, explain: bool) -> None:
+    if as_json:
+        from recollect.recall.answers import as_json as to_json
+
+        print_json(to_json(answer, explain=explain))
+        return
+    from recollect.cli.found import answer_lines
+
+    for line in answer_lines(answer, explain=explain):
+        click.echo(line)
+
+
+@click.command()
+@click.option("--limit", metavar="N", type=click.IntRange(1, 100), default=10, help="At most N sessions (10).")
+@click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
+@click.option("--agent", metavar="NAME", help="Only this agent's sessions.")
+@json_option
+@reports_errors
+def recent(limit: int, repo: str | None, agent: str | None, as_json: bool) -> None:
+    """The sessions that were active last, each with its last request."""
+    from recollect.config import current_sessions
+    from recollect.recall.search import recent_sessions
+
+    with _open() as store:
+        answer = recent_sessions(store, limit, repo=repo, agent=agent, exclude=current_sessions())
+    _print(answer, as_json, explain=False)
+
+
+@click.command()
+@click.argument("session")
+@click.option("--limit", metavar="N", type=click.IntRange(1, 100), default=10, help="At most N sessions (10).")
+@json_option
+@reports_errors
+def related(session: str, limit: int, as_json: bool) -> None:
+    """Sessions that one comes from or led to, and those about the same things."""
+    from recollect.cli.found import related_lines
+
+    with _memory() as memory:
+        _print_rows(memory.related(memory.session(session), limit), related_lines, as_json)
+
+
+@click.command()
+@click.argument("path")
+@click.option("--limit", metavar="N", type=click.IntRange(1), default=20, help="At most N sessions (20).")
+@json_option
+@reports_errors
+def files(path: str, limit: int, as_json: bool) -> None:
+    """Sessions that touched or discussed a file, newest first.
+
+    \b
+    recollect files src/auth/login.ts
+    """
+    from recollect.cli.found import visit_lines
+
+    with _memory() as memory:
+        _print_rows(memory.files(path, limit), visit_lines, as_json)
+
+
+@click.command()
+@click.argument("path")
+@json_option
+@reports_errors
+def blame(path: str, as_json: bool) -> None:
+    """Whose edits wrote a file: sessions and requests, newest first, renames followed."""
+    from recollect.cli.found import edit_lines
+
+    with _memory() as memory:
+        _print_rows(memory.blame(path), edit_lines, as_json)
+
+
+@click.command()
+@click.option("--since", metavar="WHEN", help="Active since: 2026-11-01, 7d, today (default: 7d).")
+@click.option("--before", metavar="WHEN", help="Begun before.")
+@click.option("--day", metavar="DATE", help="Only this day: 2026-11-01, today, yesterday.")
+@click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
+@click.option("--agent", metavar="NAME", help="Only this agent's sessions.")
+@click.option("--limit", metavar="N", type=click.IntRange(1), default=200, help="At most N sessions (200).")
+@json_option
+@reports_errors
+def timeline(since: str | None, before: str | None, day: str | None, as_json: bool, **wanted: Any) -> None:
+    """The sessions of a day, a week or a repository, in the order they began."""
+    from recollect.cli.found import timeline_lines
+
+    since_ms, before_ms = _moment_ms("--since", since), _moment_ms("--before", before)
+    if day is not None:
+        since_ms = _moment_ms("--day", day) or 0
+        before_ms = since_ms + round(timedelta(days=1).total_seconds() * 1000)
+    elif since is None and before is None and not wanted["repo"]:
+        since_ms = _moment_ms("--since", "7d")
+    with _memory() as memory:
+        found = memory.timeline(since_ms=since_ms, before_ms=before_ms, **wanted)
+    _print_rows(found, timeline_lines, as_json)
+
+
+def _print_rows(rows: list[Any], lines: Callable[[list[Any]], Any], as_json: bool) -> None:
+    if as_json:
+        from dataclasses import asdict
+
+        print_json([asdict(row) for row in rows])
+        return
+    for line in lines(rows):
+        click.echo(line)
+
+
+COMMANDS = (search, history, recent, related, files, blame, timeline)

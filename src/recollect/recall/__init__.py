@@ -1,0 +1,1 @@
+"""Finding it again: the query language, the search, and what it shows."""

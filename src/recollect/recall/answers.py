@@ -1,0 +1,140 @@
+"""What a search answers with. Named tuples, for making a dataclass takes time that a search has not."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class Glimpse(NamedTuple):
+    """An event told in a line: what stands around a match, or at a session's ends."""
+
+    event_uid: str
+    seq: int
+    kind: str
+    ts: str | None
+    snippet: str
+
+
+class Match(NamedTuple):
+    """An event that fits, with what stands around it in its lane. It may lie in a sub-agent of the hit's session."""
+
+    event_uid: str
+    seq: int
+    kind: str
+    ts: str | None
+    snippet: str
+    before: list[Glimpse]
+    after: list[Glimpse]
+    session_uid: str
+    score: float
+    is_exact: bool = True  # what was asked for stands there letter by letter, not only its words
+    why: str = ""
+
+
+class SessionHit(NamedTuple):
+    """A session with its best matches. `evicted`: the raw events are gone and its digest was found."""
+
+    session_uid: str
+    title: str | None
+    agent: str
+    repo: str | None
+    started_at: str | None
+    score: float
+    evicted: bool
+    matches: list[Match]
+    first_request: Glimpse | None = None
+    ending: Glimpse | None = None
+    ended_at: str | None = None
+    why: str = ""
+
+
+class SearchAnswer(NamedTuple):
+    """Sessions, best first. `suggestion` is the query as it was probably meant; `notes` say what else was done."""
+
+    query: str
+    took_ms: float
+    hits: list[SessionHit]
+    suggestion: str | None = None
+    notes: Sequence[str] = ()
+
+
+def as_json(answer: SearchAnswer, *, explain: bool = False) -> dict[str, Any]:
+    """An answer as every door prints it; `explain` adds why each thing was found and what was noted."""
+    found: dict[str, Any] = {
+        "query": answer.query,
+        "took_ms": answer.took_ms,
+        "hits": [_hit(hit, explain) for hit in answer.hits],
+        "suggestion": answer.suggestion,
+    }
+    return found | {"notes": list(answer.notes)} if explain else found
+
+
+def _hit(hit: SessionHit, explain: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "session_uid": hit.session_uid,
+        "title": hit.title,
+        "agent": hit.agent,
+        "repo": hit.repo,
+        "started_at": hit.started_at,
+        "score": hit.score,
+        "evicted": hit.evicted,
+        "matches": [_match(match, explain) for match in hit.matches],
+    }
+    if explain:
+        ends = {"first_request": _maybe(hit.first_request), "ending": _maybe(hit.ending)}
+        found |= {"ended_at": hit.ended_at, "why": hit.why, "bookends": ends}
+    return found
+
+
+def _match(match: Match, explain: bool) -> dict[str, Any]:
+    found = _glimpse(match) | {
+        "before": [_glimpse(item) for item in match.before],
+        "after": [_glimpse(item) for item in match.after],
+    }
+    if explain:
+        found |= {"session_uid": match.session_uid, "score": match.score, "is_exact": match.is_exact, "why": match.why}
+    return found
+
+
+def _maybe(item: Glimpse | None) -> dict[str, Any] | None:
+    return None if item is None else _glimpse(item)
+
+
+def _glimpse(item: Glimpse | Match) -> dict[str, Any]:
+    return {
+        "event_uid": item.event_uid,
+        "seq": item.seq,
+        "kind": item.kind,
+        "ts": item.ts,
+        "snippet": item.snippet,
+    }
+
+
+def within_budget(answer: SearchAnswer, tokens: int) -> SearchAnswer:
+    """As much of an answer as an agent can afford: the best first, cut between matches, never inside one."""
+    left = tokens - _cost("")
+    hits: list[SessionHit] = []
+    for hit in answer.hits:
+        head = _cost(hit.session_uid, hit.title or "", hit.repo or "")
+        kept, spent = [], head
+        for match in hit.matches:
+            cost = _cost(match.snippet, *(item.snippet for item in (*match.before, *match.after)))
+            if spent + cost > left:
+                break
+            kept.append(match)
+            spent += cost
+        if not kept and (hit.matches or head > left):
+            break
+        hits.append(hit._replace(matches=kept))
+        left -= spent
+    notes = [*answer.notes]
+    if len(hits) < len(answer.hits):
+        notes.append(f"cut to {tokens} tokens: {len(hits)} of {len(answer.hits)} sessions")
+    return SearchAnswer(answer.query, answer.took_ms, hits, answer.suggestion, notes)
+
+
+_CHARS_OF_TOKEN = 3  # of JSON, where names and marks cost too
+_CHARS_AROUND = 150  # names, times, kinds
+
+
+def _cost(*texts: str) -> int:
+    return sum(len(text) + _CHARS_AROUND for text in texts) // _CHARS_OF_TOKEN

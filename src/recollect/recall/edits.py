@@ -1,0 +1,104 @@
+"""Which files a call changed, whatever the agent calls its tools: by the shape of its input."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+_PATH_KEYS = ("file_path", "path", "target_file", "notebook_path", "filename", "filePath")
+_PATCH_LINE = re.compile(r"^\*\*\* (Add File|Update File|Delete File|Move to): (.+?)\s*$", re.MULTILINE)
+_MOVE = re.compile(r"(?:^|[;&|\n(]\s*|&&\s*)(?:sudo\s+)?(?:git\s+)?mv\s+([^;&|\n]+)")
+
+
+class Change(NamedTuple):
+    """A file that was written, or that was given another name."""
+
+    path: str
+    renamed_from: str | None = None
+
+
+def changes(payload: Mapping[str, Any]) -> list[Change]:
+    """The files an edit's payload says were changed, each once, in the order told."""
+    told = payload.get("input")
+    found = dict.fromkeys(_of_patch(told) if isinstance(told, str) else _of_fields(told or {}))
+    return list(found)
+
+
+def _of_fields(told: Any) -> Iterator[Change]:
+    if not isinstance(told, dict):
+        return
+    listed = told.get("changes")
+    if isinstance(listed, dict):
+        yield from _of_listing(listed)
+    for key in _PATH_KEYS:
+        if isinstance(path := told.get(key), str) and path:
+            yield Change(path)
+            break
+    for value in told.values():
+        if isinstance(value, str) and "*** Begin Patch" in value:
+            yield from _of_patch(value)
+
+
+def _of_listing(listed: Mapping[str, Any]) -> Iterator[Change]:
+    for path, change in listed.items():
+        moved = change.get("move_path") if isinstance(change, dict) else None
+        yield Change(moved, renamed_from=path) if isinstance(moved, str) and moved else Change(path)
+
+
+def _of_patch(patch: str) -> Iterator[Change]:
+    """The files of a patch; `Move to` follows the file it renames."""
+    last: Change | None = None
+    for word, path in _PATCH_LINE.findall(patch):
+        if word == "Move to" and last is not None:
+            last = Change(path, renamed_from=last.path)
+            continue
+        if last is not None:
+            yield last
+        last = Change(path)
+    if last is not None:
+        yield last
+
+
+def renames(payload: Mapping[str, Any]) -> list[Change]:
+    """Files that a shell command gave another name by `mv` or `git mv`."""
+    told = payload.get("input")
+    command = told.get("command", told.get("cmd", "")) if isinstance(told, dict) else told
+    if isinstance(command, list):
+        # One of them is a shell's script, so that each may begin with a command.
+        command = "\n".join(part for part in command if isinstance(part, str))
+    if not isinstance(command, str) or "mv " not in command:
+        return []
+    return [change for match in _MOVE.finditer(command) if (change := _move(match[1])) is not None]
+
+
+def _move(arguments: str) -> Change | None:
+    try:
+        words = [word for word in shlex.split(arguments) if not word.startswith("-")]
+    except ValueError:
+        return None
+    if len(words) != 2:
+        return None
+    source, target = words
+    if target.endswith("/"):
+        target += source.rsplit("/", 1)[-1]
+    return Change(target, renamed_from=source)
+
+
+def absolute(path: str, cwd: str | None) -> str:
+    """A path as told in a session, from its working folder; `.` and `..` taken out."""
+    path = path.removeprefix("file://")
+    if not path.startswith("/") and cwd:
+        path = f"{cwd.rstrip('/')}/{path}"
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == ".." and parts and parts[-1]:
+            parts.pop()
+        elif part not in (".", "..") and (part or not parts):
+            parts.append(part)
+    return "/".join(parts)
+
+
+def is_same(told: str, wanted: str) -> bool:
+    """Whether a whole path is the one asked for, be that whole or any ending of it."""
+    wanted = wanted.removeprefix("./").rstrip("/")
+    return told == wanted or (not wanted.startswith("/") and told.endswith(f"/{wanted}"))

@@ -1,0 +1,68 @@
+"""Bring the full text up to date with what is stored: part of a sweep, cut off anywhere it goes on from there."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+
+import orjson
+
+from recollect.clock import now_ms
+from recollect.store import Store
+from recollect.store.fulltext import Entry, PendingEvent, PendingStream
+from recollect.text import columns_of
+
+BATCH_BYTES = 4 * 1024 * 1024  # of payloads in one transaction: others wait about a tenth of a second
+
+Indexed = tuple[PendingStream, list[Entry]]
+
+
+def index_pending(store: Store, advance: Callable[[int, int], None] = lambda done, total: None) -> int:
+    """Index all events that are not in the full text yet; return how many."""
+    store.fulltext.drop_gone()
+    streams = store.fulltext.pending()
+    places = {stream.id: place for place, stream in enumerate(streams, start=1)}
+    done = 0
+    for batch in _batches(store, streams):
+        store.fulltext.put(_month(), batch)
+        done += sum(len(entries) for _, entries in batch)
+        advance(places[batch[-1][0].id], len(streams))
+    return done
+
+
+def _month() -> str:
+    return f"{datetime.fromtimestamp(now_ms() / 1000, UTC):%Y%m}"
+
+
+def _batches(store: Store, streams: Sequence[PendingStream]) -> Iterator[list[Indexed]]:
+    """Small sessions together, large ones in pieces."""
+    batch: list[Indexed] = []
+    size = 0
+    for stream in streams:
+        for piece in _pieces(store.fulltext.pending_events(stream)):
+            batch.append((stream, _entries(store, stream, piece)))
+            size += sum(event.payload_bytes for event in piece)
+            if size >= BATCH_BYTES:
+                yield batch
+                batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _pieces(events: Sequence[PendingEvent]) -> Iterator[list[PendingEvent]]:
+    piece: list[PendingEvent] = []
+    size = 0
+    for event in events:
+        piece.append(event)
+        size += event.payload_bytes
+        if size >= BATCH_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
+def _entries(store: Store, stream: PendingStream, events: Sequence[PendingEvent]) -> list[Entry]:
+    places = [(event.payload_start, event.payload_bytes) for event in events]
+    payloads = store.events.iter_payloads(stream.agent, stream.native_id, places)
+    return [
+        Entry(event, columns_of(event.kind, orjson.loads(raw))) for event, raw in zip(events, payloads, strict=True)
+    ]

@@ -1,0 +1,172 @@
+"""The query language: words, "phrases", -not, OR, and filters such as `repo:shop-api`. See docs/search.md.
+
+Reading a query never fails. What is no good syntax is looked for as words, and `notes` says so.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+from recollect.clock import parse_moment
+from recollect.kinds import KINDS, OUTCOMES
+
+MOST_WORDS = 64
+MOST_CHARS = 4096
+
+IS_VALUES = ("error", "decision", "open")
+HAS_VALUES = ("edit",)
+ROLES = ("user", "assistant", "tool", "system")
+
+_ITEM = re.compile(
+    r"""(?P<minus>-(?=[^\s-]))?          # -not; two of them begin a flag
+        (?:(?P<name>[a-z]+):(?=\S))?     # a filter's name
+        (?:"(?P<quoted>[^"]*)"(?!\S)|(?P<open>"[^"]*$)|(?P<bare>\S+))""",
+    re.VERBOSE,
+)
+_FLAG = re.compile(r"-[A-Za-z]{1,2}")  # `-v`, `-rf`: nobody excludes so short a word
+
+
+class Phrase(NamedTuple):
+    """Words to look for, in this order and next to each other."""
+
+    text: str
+    is_prefix: bool = False
+    is_quoted: bool = False
+
+
+class Filter(NamedTuple):
+    name: str
+    value: str
+    is_excluded: bool = False
+
+
+class Query(NamedTuple):
+    """A query, read: every one of `needs` has a phrase that must be there; filters of one name are a choice."""
+
+    text: str
+    needs: tuple[tuple[Phrase, ...], ...] = ()
+    excluded: tuple[Phrase, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.needs or self.filters)
+
+    def values(self, name: str, *, is_excluded: bool = False) -> list[str]:
+        return [item.value for item in self.filters if item.name == name and item.is_excluded == is_excluded]
+
+
+def parse_query(text: str, now: datetime) -> Query:
+    """Read a query; `now` is what `since:7d` counts from."""
+    notes: list[str] = []
+    text = _cut(text, notes)
+    items = list(_items(text, now, notes))
+    needs: list[tuple[Phrase, ...]] = []
+    excluded: list[Phrase] = []
+    is_choice = False
+    for place, (item, is_excluded) in enumerate(items):
+        if item == Phrase("OR"):
+            is_choice = bool(needs) and _is_needed(items, place - 1) and _is_needed(items, place + 1)
+            if not is_choice:
+                notes.append("`OR` stands between two words or phrases; looked for as a word")
+                needs.append((item,))
+        elif isinstance(item, Phrase) and is_excluded:
+            excluded.append(item)
+        elif isinstance(item, Phrase):
+            needs, is_choice = _added(needs, item, is_choice), False
+    filters = tuple(item for item, _ in items if isinstance(item, Filter))
+    if excluded and not needs and not filters:
+        notes.append("only exclusions: looked for as words")
+        needs, excluded = [(phrase,) for phrase in excluded], []
+    return Query(text, tuple(needs), tuple(excluded), filters, tuple(notes))
+
+
+def _added(needs: list[tuple[Phrase, ...]], phrase: Phrase, is_choice: bool) -> list[tuple[Phrase, ...]]:
+    if is_choice:
+        return [*needs[:-1], (*needs[-1], phrase)]
+    return needs if (phrase,) in needs else [*needs, (phrase,)]
+
+
+def _is_needed(items: list[tuple[Phrase | Filter, bool]], place: int) -> bool:
+    if not 0 <= place < len(items):
+        return False
+    item, is_excluded = items[place]
+    return isinstance(item, Phrase) and item != Phrase("OR") and not is_excluded
+
+
+def _cut(text: str, notes: list[str]) -> str:
+    text = text.replace("\0", " ")
+    if len(text) > MOST_CHARS:
+        notes.append(f"only the first {MOST_CHARS} characters were looked at")
+        text = text[:MOST_CHARS].rpartition(" ")[0] or text[:MOST_CHARS]
+    return text
+
+
+def _items(text: str, now: datetime, notes: list[str]) -> Iterator[tuple[Phrase | Filter, bool]]:
+    for number, match in enumerate(_ITEM.finditer(text)):
+        if number >= MOST_WORDS:
+            notes.append(f"only the first {MOST_WORDS} words were looked for")
+            return
+        yield _item(match, now, notes)
+
+
+def _item(match: re.Match[str], now: datetime, notes: list[str]) -> tuple[Phrase | Filter, bool]:
+    name, value, whole = match["name"], match["quoted"], match[0]
+    if match["open"]:
+        notes.append("a quotation mark is not closed; the rest was taken as one phrase")
+        value = match["open"][1:]
+    is_quoted = value is not None
+    value = match["bare"] if value is None else value
+    is_excluded = bool(match["minus"]) and not _FLAG.fullmatch(whole)
+    if name in FILTERS:
+        if FILTERS[name](value, now):
+            return Filter(name, value, is_excluded), is_excluded
+        notes.append(f"`{name}:` does not take `{value}`; looked for as words")
+    if name:
+        return Phrase(f"{name}:{value}", is_quoted=is_quoted), is_excluded
+    if is_quoted:
+        return Phrase(value, is_quoted=True), is_excluded
+    return _word(value if is_excluded or not match["minus"] else whole), is_excluded
+
+
+def _word(text: str) -> Phrase:
+    is_prefix = len(text) > 1 and text.endswith("*")
+    return Phrase(text.rstrip("*") if is_prefix else text, is_prefix)
+
+
+def _is_time(value: str, now: datetime) -> bool:
+    try:
+        moment_ms(value, now)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+def moment_ms(value: str, now: datetime) -> int:
+    return round(parse_moment(value, now).timestamp() * 1000)
+
+
+def _one_of(*values: str) -> Callable[[str, datetime], bool]:
+    return lambda value, now: value in values
+
+
+def _anything(value: str, now: datetime) -> bool:
+    return bool(value.strip())
+
+
+# Every filter there is, and whether it takes a value.
+FILTERS: dict[str, Callable[[str, datetime], bool]] = {
+    **dict.fromkeys(
+        ("agent", "repo", "branch", "file", "tool", "model", "session", "group", "channel", "user", "domain", "task"),
+        _anything,
+    ),
+    "kind": _one_of(*KINDS),
+    "outcome": _one_of(*OUTCOMES),
+    "role": _one_of(*ROLES),
+    "since": _is_time,
+    "before": _is_time,
+    "is": _one_of(*IS_VALUES),
+    "has": _one_of(*HAS_VALUES),
+}

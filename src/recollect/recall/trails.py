@@ -1,0 +1,168 @@
+"""What happened to a file: which sessions touched or discussed it, and whose edits wrote it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from recollect.clock import rfc3339
+from recollect.kinds import EDIT, TOOL_CALL
+from recollect.recall.edits import Change, absolute, changes, is_same, renames
+from recollect.recall.hits import Hits
+from recollect.recall.ranking import WEIGHTS
+from recollect.recall.texts import Texts
+from recollect.store import Store
+from recollect.store.excerpts import EventCard
+from recollect.store.fulltext_search import EventFilter, Scored, Term, Wanted
+
+_MOST_EVENTS = 20_000
+_MOST_NAMES = 20  # a file may have been renamed
+
+
+@dataclass(frozen=True, slots=True)
+class FileVisit:
+    """A session (with its sub-agents) and how it met a path."""
+
+    session_uid: str
+    title: str | None
+    agent: str
+    repo: str | None
+    last_at: str | None
+    edits: int
+    calls: int  # other calls that name it
+    mentions: int  # in messages and results
+
+
+@dataclass(frozen=True, slots=True)
+class FileEdit:
+    """An edit that wrote a file, and the request it was made for."""
+
+    session_uid: str
+    title: str | None
+    agent: str
+    ts: str | None
+    event_uid: str
+    seq: int
+    path: str  # as it was called then
+    renamed_from: str | None
+    summary: str
+    request: str | None
+    request_seq: int | None
+
+
+def files(store: Store, path: str, limit: int) -> list[FileVisit]:
+    """Sessions that touched or discussed the path, newest first."""
+    events = _events(store, path, None)
+    hits = Hits(store, 0, 0)
+    roots = hits.roots({event.stream for event in events})
+    by_session: dict[int, list[Scored]] = {}
+    for event in events:
+        by_session.setdefault(roots[event.stream], []).append(event)
+    visits = [_visit(hits, session, some) for session, some in by_session.items()]
+    return sorted(visits, key=lambda visit: (visit.last_at or "", visit.session_uid), reverse=True)[:limit]
+
+
+def _visit(hits: Hits, session: int, events: list[Scored]) -> FileVisit:
+    card = hits.card(session)
+    edits = sum(event.kind == EDIT for event in events)
+    calls = sum(event.kind in (TOOL_CALL, "retry", "test_run") for event in events)
+    last_ms = max((event.ts_ms for event in events if event.ts_ms), default=card.ended_ms)
+    return FileVisit(
+        session_uid=card.session_uid,
+        title=card.title,
+        agent=card.agent,
+        repo=card.repo,
+        last_at=rfc3339(last_ms),
+        edits=edits,
+        calls=calls,
+        mentions=len(events) - edits - calls,
+    )
+
+
+def _events(store: Store, path: str, columns: tuple[str, ...] | None) -> list[Scored]:
+    wanted = Wanted(((Term(path),),), columns=columns)
+    index = store.fulltext_search
+    return [
+        event
+        for month in index.months()
+        for event in index.find(month, wanted, WEIGHTS, EventFilter(), _MOST_EVENTS).events
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    event: EventCard
+    change: Change
+    is_edit: bool
+
+
+def blame(store: Store, path: str) -> list[FileEdit]:
+    """Every edit that went into the file, newest first, those under its earlier names included.
+
+    A rename is followed from the moment it was made: what was done later to another file of the old name is not told.
+    """
+    trail = _Trail(store)
+    steps = trail.steps(path)
+    hits = Hits(store, 0, 0)
+    hits.roots({step.event.stream for step in steps})
+    return [_edit(store, hits, step) for step in steps]
+
+
+def _edit(store: Store, hits: Hits, step: _Step) -> FileEdit:
+    event = step.event
+    request = store.excerpts.request_of(event)
+    card = hits.card(event.stream)
+    return FileEdit(
+        session_uid=card.session_uid,
+        title=card.title,
+        agent=card.agent,
+        ts=rfc3339(event.ts_ms),
+        event_uid=event.event_uid.hex(),
+        seq=event.seq,
+        path=step.change.path,
+        renamed_from=step.change.renamed_from,
+        summary=event.summary,
+        request=request.summary if request else None,
+        request_seq=request.seq if request else None,
+    )
+
+
+class _Trail:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._texts = Texts(store)
+
+    def steps(self, path: str) -> list[_Step]:
+        """The edits of a file and of those it was before, newest first."""
+        found: dict[tuple[int, str], _Step] = {}
+        waiting: list[tuple[str, int | None]] = [(path, None)]
+        for name, until_ms in waiting:  # grows on the way
+            for step in self._named(name):
+                if until_ms is not None and (step.event.ts_ms or 0) > until_ms:
+                    continue
+                if step.is_edit:
+                    found[step.event.id, step.change.path] = step
+                earlier = step.change.renamed_from
+                if earlier and len(waiting) < _MOST_NAMES and earlier not in (name for name, _ in waiting):
+                    waiting.append((earlier, step.event.ts_ms))
+        return sorted(found.values(), key=lambda step: (step.event.ts_ms or 0, step.event.id), reverse=True)
+
+    def _named(self, path: str) -> Iterator[_Step]:
+        """Changes whose file, as it is called afterwards, is this one."""
+        base = path.rstrip("/").rsplit("/", 1)[-1]
+        events = _events(self._store, base, ("did",))
+        by_stream: dict[int, list[EventCard]] = {}
+        for card in self._store.excerpts.of({event.id for event in events}).values():
+            by_stream.setdefault(card.stream, []).append(card)
+        cwds = self._store.cards.cwds(self._store.excerpts.keys(by_stream))
+        for stream, cards in by_stream.items():
+            cards.sort(key=lambda card: card.payload_start)
+            for card, payload in zip(cards, self._texts.payloads(cards), strict=True):
+                is_edit = card.kind == EDIT
+                for change in changes(payload) if is_edit else renames(payload):
+                    whole = _whole(change, cwds.get(stream))
+                    if is_same(whole.path, path) and not self._store.excerpts.has_failed(card):
+                        yield _Step(card, whole, is_edit)
+
+
+def _whole(change: Change, cwd: str | None) -> Change:
+    earlier = absolute(change.renamed_from, cwd) if change.renamed_from else None
+    return Change(absolute(change.path, cwd), earlier)

@@ -1,0 +1,146 @@
+"""Sessions as a search needs them: by many at once, a few columns, and no more work than that."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from recollect.store.sqlite import Database, escaped
+
+SessionKey = tuple[str, str]  # agent, native id
+
+
+class Card(NamedTuple):
+    """What a hit says of its session."""
+
+    agent: str
+    native_session_id: str
+    session_uid: str
+    root_session_uid: str
+    title: str | None
+    repo: str | None
+    started_ms: int | None
+    ended_ms: int | None
+    evicted_ms: int | None = None
+    event_count: int = 0
+
+    @property
+    def key(self) -> SessionKey:
+        return self.agent, self.native_session_id
+
+
+class CardFilter(NamedTuple):
+    """Which sessions count: for each column any of its values, and for `excluded` none of them."""
+
+    chosen: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    excluded: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+# How a column is compared: exactly, by a part, or by any ending of a path.
+_TESTS = {
+    "agent": "agent = ?",
+    "repo": "('/' || repo) LIKE '%/' || ? ESCAPE '\\'",
+    "branch": "git_branch = ?",
+    "model": "model LIKE '%' || ? || '%' ESCAPE '\\'",
+    "outcome": "outcome = ?",
+    "group": '"group" = ?',
+    "channel": "channel = ?",
+    "user": "user_id = ?",
+    "domain": "domain = ?",
+    "task": "task_ref = ? COLLATE NOCASE",
+    "session": "session_uid = ?",
+}
+_BY_PARTS = ("repo", "model")
+_COLUMNS = ", ".join(Card._fields)
+
+
+class Cards:
+    """The rows of memory.db that hits are named by."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, keys: Collection[SessionKey]) -> dict[SessionKey, Card]:
+        """The cards of these sessions; one that is still being read for the first time has none."""
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM json_each(?) k CROSS JOIN sessions s"
+            " ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1",
+            (orjson.dumps(sorted(keys)).decode(),),
+        )
+        return {(row[0], row[1]): Card(*row) for row in rows}
+
+    def cwds(self, keys: Mapping[int, SessionKey]) -> dict[int, str | None]:
+        """The working folder of each session, by its number."""
+        rows = self._database.rows(
+            "SELECT agent, native_session_id, cwd FROM json_each(?) k CROSS JOIN sessions s"
+            " ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1",
+            (orjson.dumps(sorted(keys.values())).decode(),),
+        )
+        told = {(agent, native_id): cwd for agent, native_id, cwd in rows}
+        return {stream: told.get(key) for stream, key in keys.items()}
+
+    def named(self, uids: Collection[str]) -> dict[str, Card]:
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM sessions WHERE session_uid IN (SELECT value FROM json_each(?))",
+            (orjson.dumps(sorted(uids)).decode(),),
+        )
+        return {card.session_uid: card for card in (Card(*row) for row in rows)}
+
+    def usual_length(self) -> float:
+        """How many events a session has on average."""
+        return float(self._database.value("SELECT avg(event_count) FROM sessions") or 1)
+
+    def matching(self, wanted: CardFilter) -> list[SessionKey]:
+        conditions, bindings = _conditions(wanted)
+        rows = self._database.rows(f"SELECT agent, native_session_id FROM sessions WHERE {conditions}", bindings)
+        return [(agent, native_id) for agent, native_id in rows]
+
+    def households(self, uids: Collection[str]) -> list[SessionKey]:
+        """These sessions with all sub-agents below their roots."""
+        rows = self._database.rows(
+            "SELECT agent, native_session_id FROM sessions WHERE session_uid IN (SELECT value FROM json_each(?1))"
+            " OR root_session_uid IN (SELECT value FROM json_each(?1))",
+            (orjson.dumps(sorted(uids)).decode(),),
+        )
+        return [(agent, native_id) for agent, native_id in rows]
+
+    def kin(self, uid: str) -> list[tuple[Card, str]]:
+        """What a session was forked from, its forks, and who spawned it, with a word on each."""
+        columns = ", ".join(f"s.{name}" for name in Card._fields)
+        rows = self._database.rows(
+            f"SELECT {columns}, CASE WHEN s.session_uid = o.base_session_uid THEN 'it was forked from this'"
+            " WHEN s.base_session_uid = o.session_uid THEN 'a fork of it' ELSE 'spawned it' END"
+            " FROM sessions o JOIN sessions s ON s.session_uid IN (o.base_session_uid, o.parent_session_uid)"
+            " OR s.base_session_uid = o.session_uid WHERE o.session_uid = ? ORDER BY s.started_ms, s.session_uid",
+            (uid,),
+        )
+        return [(Card(*row[:-1]), row[-1]) for row in rows]
+
+    def recent(
+        self, limit: int, wanted: CardFilter | None = None, *, since_ms: int | None = None, before_ms: int | None = None
+    ) -> list[Card]:
+        """Sessions that people or scripts began, newest first; active from `since_ms` on, begun before `before_ms`."""
+        conditions, bindings = _conditions(wanted or CardFilter())
+        times = [("ended_ms >= ?", since_ms), ("started_ms < ?", before_ms)]
+        clauses = [conditions, *(test for test, value in times if value is not None)]
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM sessions WHERE parent_session_uid IS NULL AND session_class <> 'warm-up'"
+            f" AND {' AND '.join(clauses)} ORDER BY ended_ms DESC, session_uid LIMIT ?",
+            [*bindings, *(value for _, value in times if value is not None), limit],
+        )
+        return [Card(*row) for row in rows]
+
+
+def _conditions(wanted: CardFilter) -> tuple[str, list[Any]]:
+    clauses: list[str] = []
+    bindings: list[Any] = []
+    for columns, is_chosen in ((wanted.chosen, True), (wanted.excluded, False)):
+        for name, values in columns:
+            tests = " OR ".join([_TESTS[name]] * len(values))
+            clauses.append(f"({tests})" if is_chosen else f"NOT coalesce({tests}, 0)")
+            bindings += _compared(name, values)
+    return " AND ".join(clauses) or "1", bindings
+
+
+def _compared(name: str, values: Sequence[str]) -> Iterable[str]:
+    return (escaped(value.strip("/")) if name in _BY_PARTS else value for value in values)

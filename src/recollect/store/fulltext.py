@@ -1,0 +1,165 @@
+"""The full text of all events: FTS5 tables without content, one for each month of ingest.
+
+The text itself lies in the packs only; the index knows words and where they stand. Months keep the work of
+tidying up after a deletion small. `fulltext_marks` says up to where a session's stream of payloads is indexed:
+new events and replaced ones both lie behind it. `fulltext_gone` is filled by a trigger, so that whoever
+deletes an event need not know of the index.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import apsw
+
+from recollect.store.fulltext_search import TOKENIZER, table_of
+from recollect.store.sqlite import Database
+from recollect.text import Columns
+
+_HASH_BYTES = 64 * 1024 * 1024  # words of one transaction held in memory: 10 % quicker than FTS5's 1 MiB
+_SEGMENTS_TO_MERGE = 8  # twice the default: merging less often saves 10 % of a first import
+
+
+class PendingStream(NamedTuple):
+    """A session with events that are not indexed yet, and up to where they are."""
+
+    id: int
+    agent: str
+    native_id: str
+    generation: int
+    bytes: int
+    seq: int
+
+
+class PendingEvent(NamedTuple):
+    id: int
+    seq: int
+    kind: str
+    payload_start: int
+    payload_bytes: int
+
+
+class Entry(NamedTuple):
+    """One event for the index; `columns` is None for an event without words."""
+
+    event: PendingEvent
+    columns: Columns | None
+
+
+class Fulltext:
+    """Writes the index. `FulltextSearch` reads it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def pending(self) -> list[PendingStream]:
+        """Sessions that hold more than is indexed of them; one read anew by a better adapter starts from nothing."""
+        rows = self._database.rows(
+            "SELECT s.id, s.agent, s.native_id, s.pack_generation,"
+            " iif(m.generation = s.pack_generation, m.bytes, 0), iif(m.generation = s.pack_generation, m.seq, 0)"
+            " FROM streams s LEFT JOIN fulltext_marks m ON m.stream = s.id"
+            " WHERE s.stream_bytes > iif(m.generation = s.pack_generation, m.bytes, 0) ORDER BY s.id"
+        )
+        return [PendingStream(*row) for row in rows]
+
+    def pending_events(self, stream: PendingStream) -> list[PendingEvent]:
+        rows = self._database.rows(
+            "SELECT id, seq, coalesce(base_kind, kind), payload_start, payload_bytes FROM events"
+            " WHERE stream = ? AND payload_start >= ? ORDER BY payload_start",
+            (stream.id, stream.bytes),
+        )
+        return [PendingEvent(*row) for row in rows]
+
+    def put(self, month: str, streams: Sequence[tuple[PendingStream, Sequence[Entry]]]) -> None:
+        """Index these events and move the marks of their sessions, in one transaction."""
+        entries = [entry for _, some in streams for entry in some]
+        replaced = [entry.event.id for stream, some in streams for entry in some if entry.event.seq <= stream.seq]
+        with self._database.transaction() as connection:
+            _drop_gone(connection)
+            _drop(connection, replaced)
+            _insert(connection, month, [entry for entry in entries if entry.columns is not None])
+            connection.executemany(
+                "INSERT INTO fulltext_marks VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+                " seq = iif(generation = excluded.generation, max(seq, excluded.seq), excluded.seq),"
+                " generation = excluded.generation, bytes = excluded.bytes",
+                [_mark(stream, some) for stream, some in streams],
+            )
+
+    def drop_gone(self) -> int:
+        """Take deleted events out of the index; return how many. Their words stay in the file until segments merge."""
+        waiting = int(self._database.value("SELECT count(*) FROM fulltext_gone"))
+        if waiting:
+            with self._database.transaction() as connection:
+                _drop_gone(connection)
+        return waiting
+
+    def leave_no_byte(self) -> None:
+        """Have all months written anew, without the words of events that are gone."""
+        with self._database.transaction() as connection:
+            _drop_gone(connection)
+            for month in _months(connection):
+                connection.execute(f"INSERT INTO {table_of(month)} ({table_of(month)}) VALUES ('optimize')")
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of text that are indexed, and bytes the index takes."""
+        text = self._database.value("SELECT coalesce(sum(text_bytes), 0) FROM fulltext_months")
+        months = [month for (month,) in self._database.rows("SELECT month FROM fulltext_months")]
+        queries = [f"SELECT sum(length(block)) FROM {table_of(month)}_data" for month in months]
+        return {"text": int(text), "index": sum(int(self._database.value(query) or 0) for query in queries)}
+
+
+def _mark(stream: PendingStream, entries: Sequence[Entry]) -> tuple[int, int, int, int]:
+    last = entries[-1].event
+    seq = max(entry.event.seq for entry in entries)
+    return stream.id, stream.generation, last.payload_start + last.payload_bytes, seq
+
+
+def _months(connection: apsw.Connection) -> list[str]:
+    return [month for (month,) in connection.execute("SELECT month FROM fulltext_months ORDER BY month")]
+
+
+def _insert(connection: apsw.Connection, month: str, entries: Sequence[Entry]) -> None:
+    if not entries:
+        return
+    _ensure_month(connection, month)
+    names = ", ".join(Columns._fields)
+    connection.executemany(
+        f"INSERT OR REPLACE INTO {table_of(month)} (rowid, {names}) VALUES (?{', ?' * len(Columns._fields)})",
+        [(entry.event.id, *(entry.columns or ())) for entry in entries],
+    )
+    text_bytes = sum(len(text.encode()) for entry in entries for text in entry.columns or ())
+    connection.execute(
+        "UPDATE fulltext_months SET events = events + ?, text_bytes = text_bytes + ? WHERE month = ?",
+        (len(entries), text_bytes, month),
+    )
+
+
+def _ensure_month(connection: apsw.Connection, month: str) -> None:
+    if month in _months(connection):
+        return
+    connection.execute(
+        f"CREATE VIRTUAL TABLE {table_of(month)} USING fts5({', '.join(Columns._fields)},"
+        f" content = '', contentless_delete = 1, tokenize = '{' '.join(TOKENIZER)}')"
+    )
+    for option, value in (("hashsize", _HASH_BYTES), ("automerge", _SEGMENTS_TO_MERGE)):
+        connection.execute(f"INSERT INTO {table_of(month)} ({table_of(month)}, rank) VALUES (?, ?)", (option, value))
+    connection.execute("INSERT INTO fulltext_months VALUES (?, 0, 0)", (month,))
+
+
+def _drop_gone(connection: apsw.Connection) -> None:
+    gone = [event for (event,) in connection.execute("SELECT id FROM fulltext_gone")]
+    _drop(connection, gone)
+    if gone:
+        connection.execute("DELETE FROM fulltext_gone")
+
+
+def _drop(connection: apsw.Connection, events: Iterable[int]) -> None:
+    """Delete events from whatever month holds them."""
+    wanted = [(event,) for event in events]
+    for month in _months(connection) if wanted else ():
+        held = [row for row in wanted if _holds(connection, month, row)]
+        connection.executemany(f"DELETE FROM {table_of(month)} WHERE rowid = ?", held)
+        connection.execute("UPDATE fulltext_months SET events = events - ? WHERE month = ?", (len(held), month))
+
+
+def _holds(connection: apsw.Connection, month: str, row: tuple[int]) -> bool:
+    return connection.execute(f"SELECT 1 FROM {table_of(month)}_docsize WHERE id = ?", row).get is not None

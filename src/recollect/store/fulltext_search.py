@@ -1,0 +1,322 @@
+"""Asking the full text: which events have these words, how well they fit, which words there are.
+
+Bounds keep every question short. Ranking looks at the newest rows only when a word is very common, for
+bm25() reads the length of each row; and a question that runs out of time is cut off and says so.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import apsw
+
+from recollect.store.batch import IS_ERROR
+from recollect.store.sqlite import Database
+from recollect.text import CJK_RUN, bigrams, identifier_words
+
+TOKENIZER = ("unicode61", "remove_diacritics", "2")
+RANKED_ROWS = 20_000  # of one month: ranking them takes about 50 ms
+_STEPS_BETWEEN_LOOKS = 20_000  # SQLite's steps between two looks at the clock
+_TERMS_AT_ONCE = 400
+
+
+class Term(NamedTuple):
+    """Something to look for: words in this order, the last one perhaps only begun."""
+
+    text: str
+    is_prefix: bool = False
+
+
+class Wanted(NamedTuple):
+    """All of `needs` (each a choice of terms) and none of `excluded`, in these columns (None: in any)."""
+
+    needs: tuple[tuple[Term, ...], ...]
+    excluded: tuple[Term, ...] = ()
+    columns: tuple[str, ...] | None = None
+
+
+class Choice(NamedTuple):
+    """A column of `events` with any of these values, or with none of them."""
+
+    column: str
+    values: tuple[str, ...]
+    is_excluded: bool = False
+
+
+class EventFilter(NamedTuple):
+    """Which events count. `streams` are sessions' numbers in this store; None is any."""
+
+    streams: tuple[int, ...] | None = None
+    excluded_streams: tuple[int, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    since_ms: int | None = None
+    before_ms: int | None = None
+    is_error: bool | None = None
+    has_edit: bool | None = None  # any event of its session is an edit
+    with_copies: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it lets every event through but copies."""
+        return self == EventFilter(with_copies=self.with_copies)
+
+
+class Scored(NamedTuple):
+    """An event that fits, and how well: more is better."""
+
+    id: int
+    score: float
+    stream: int
+    ts_ms: int | None
+    flags: int
+    kind: str
+
+
+class Found(NamedTuple):
+    """Events that fit; `is_partial` if very many do and only the newest were ranked, or time ran out."""
+
+    events: list[Scored]
+    is_partial: bool
+
+
+class OutOfTime(Exception):
+    """The question took longer than allowed."""
+
+
+class FulltextSearch:
+    """Reads the index that `Fulltext` writes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._vocabularies: set[str] = set()
+        self._end: float | None = None
+
+    @cached_property
+    def _tokenize(self) -> Callable[[str], Iterable[Any]]:
+        name, *options = TOKENIZER
+        tokenizer = self._database.connection.fts5_tokenizer(name, options)
+        return lambda text: tokenizer(
+            text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False
+        )
+
+    def tokens(self, text: str) -> list[str]:
+        """The words of a text as the index has them: folded, CJK in pairs."""
+        return [token for tokens in self._tokenize(_grams(text)) for token in tokens]
+
+    def months(self) -> dict[str, int]:
+        """How many events each month of the index holds; nothing in a store that was never indexed."""
+        if not self._database.value("SELECT 1 FROM sqlite_schema WHERE name = 'fulltext_months'"):
+            return {}
+        return dict(self._database.rows("SELECT month, events FROM fulltext_months WHERE events > 0"))
+
+    def limit_time(self, seconds: float | None) -> None:
+        """Have all questions to the index from now on end with OutOfTime after so much work; None lifts the limit.
+
+        Time of the processor, for on a busy machine the same question is not to find less.
+        """
+        self._end = None if seconds is None else time.thread_time() + seconds
+
+    def frequencies(self, tokens: Iterable[str]) -> dict[str, dict[str, int]]:
+        """In how many events of each month a word stands: month -> word -> events, without words it has not."""
+        wanted = sorted(set(tokens))
+        return {month: self._count(month, wanted) for month in self.months()}
+
+    def _count(self, month: str, tokens: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        vocabulary = self._vocabulary(month)
+        for start in range(0, len(tokens), _TERMS_AT_ONCE):
+            some = tokens[start : start + _TERMS_AT_ONCE]
+            # A join, for fts5vocab takes one word at a time: with IN it would read every word there is.
+            marks = ", ".join(["(?)"] * len(some))
+            asked = f"WITH asked (word) AS (VALUES {marks}) SELECT v.term, v.doc FROM asked"
+            sql = f"{asked} CROSS JOIN {vocabulary} v ON v.term = asked.word"
+            found |= dict(self._rows(sql, some))
+        return found
+
+    def has(self, token: str) -> bool:
+        """Whether any event has this word. Quicker than counting them."""
+        match = self._match(Wanted(((Term(token),),)))
+        queries = (f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1" for table in map(table_of, self.months()))
+        return bool(match) and any(self._rows(query, (match,)) for query in queries)
+
+    def words_with(self, part: str, limit: int) -> list[str]:
+        """Words that have `part` inside, of all months; reads the whole vocabulary."""
+        sql = "SELECT term FROM {} WHERE instr(term, ?) LIMIT ?"
+        found = [self._rows(sql.format(self._vocabulary(month)), (part, limit)) for month in self.months()]
+        return sorted({term for rows in found for (term,) in rows})
+
+    def _vocabulary(self, month: str) -> str:
+        """A table of the words of a month, seen by this connection only."""
+        name = f"temp.terms_{table_of(month)}"
+        if name not in self._vocabularies:
+            self._rows(f"CREATE VIRTUAL TABLE {name} USING fts5vocab(main, {table_of(month)}, row)")
+            self._vocabularies.add(name)
+        return name
+
+    def find(
+        self,
+        month: str,
+        wanted: Wanted,
+        weights: Sequence[float],
+        chosen: EventFilter,
+        limit: int,
+        rows: int = RANKED_ROWS,
+        of_session: int = RANKED_ROWS,
+    ) -> Found:
+        """The best of a month's events that fit, out of the newest `rows`, and so many of each session.
+
+        Scores are each month's own.
+        """
+        match = self._match(wanted)
+        if not match:
+            return Found([], False)
+        least = self._least_row(month, match, chosen, rows)
+        return Found(self._ranked(month, match, weights, chosen, least, (limit, of_session)), least > 0)
+
+    def _least_row(self, month: str, match: str, chosen: EventFilter, most: int) -> int:
+        """From which row on there are not more than can be ranked; 0 if all can."""
+        table = table_of(month)
+        if chosen.is_open:
+            source, bindings = f"SELECT rowid AS id FROM {table} WHERE {table} MATCH ?", [match]
+        else:
+            conditions, values = _conditions(chosen)
+            source = (
+                f"SELECT f.rowid AS id FROM {table} f CROSS JOIN events e ON e.id = f.rowid"
+                f" WHERE f.{table} MATCH ? AND {conditions}"
+            )
+            bindings = [match, *values]
+        rows = self._rows(f"{source} ORDER BY id DESC LIMIT 1 OFFSET {most:d}", bindings)
+        return int(rows[0][0]) + 1 if rows else 0
+
+    def _ranked(
+        self, month: str, match: str, weights: Sequence[float], chosen: EventFilter, least: int, wanted: tuple[int, int]
+    ) -> list[Scored]:
+        """The best events; `wanted` is how many, and how many of one session, so that one does not hide the others."""
+        table = table_of(month)
+        conditions, values = _conditions(chosen)
+        floor = " AND rowid >= ?" if least else ""
+        limit, of_session = wanted
+        rows = self._rows(
+            f"WITH hit AS MATERIALIZED (SELECT rowid AS id, bm25({table}, {', '.join(map(str, weights))}) AS score"
+            f" FROM {table} WHERE {table} MATCH ?{floor}),"
+            " placed AS (SELECT hit.id, hit.score, e.stream, e.ts_ms, e.flags, e.kind,"
+            " row_number() OVER (PARTITION BY e.stream ORDER BY hit.score) AS place"
+            f" FROM hit CROSS JOIN events e ON e.id = hit.id WHERE {conditions})"
+            " SELECT id, -score, stream, ts_ms, flags, kind FROM placed WHERE place <= ? ORDER BY score LIMIT ?",
+            [match, *([least] if least else []), *values, of_session, limit],
+        )
+        return [Scored(*row) for row in rows]
+
+    def streams_with(self, wanted: Wanted) -> set[int]:
+        """Sessions of which any event fits."""
+        match = self._match(wanted)
+        sql = (
+            "SELECT DISTINCT e.stream FROM (SELECT rowid AS id FROM {0} WHERE {0} MATCH ?) f"
+            " CROSS JOIN events e ON e.id = f.id"
+        )
+        found = [self._rows(sql.format(table_of(month)), (match,)) for month in (self.months() if match else ())]
+        return {stream for rows in found for (stream,) in rows}
+
+    def newest(self, chosen: EventFilter, limit: int, below: int | None = None) -> list[Scored]:
+        """The events stored last (before the one numbered `below`) that a filter lets through, whatever they say."""
+        conditions, values = _conditions(chosen)
+        before = "" if below is None else f" AND e.id < {below:d}"
+        rows = self._rows(
+            f"SELECT e.id, 0.0, e.stream, e.ts_ms, e.flags, e.kind FROM events e WHERE {conditions}{before}"
+            " ORDER BY e.id DESC LIMIT ?",
+            [*values, limit],
+        )
+        return [Scored(*row) for row in rows]
+
+    def _rows(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        if self._end is None:
+            return self._database.rows(sql, bindings)
+        end = self._end
+        connection = self._database.connection
+        connection.set_progress_handler(lambda: time.thread_time() > end, _STEPS_BETWEEN_LOOKS)
+        try:
+            return self._database.rows(sql, bindings)
+        except apsw.InterruptError:
+            raise OutOfTime from None
+        finally:
+            connection.set_progress_handler(None)
+
+    def _match(self, wanted: Wanted) -> str:
+        """The question in FTS5's own language; empty if it has no word in it."""
+        needs = ["(" + " OR ".join(choice) + ")" for need in wanted.needs if (choice := self._phrases(need))]
+        excluded = self._phrases(wanted.excluded)
+        if not needs:
+            return ""
+        match = " AND ".join(needs)
+        if excluded:
+            match = f"({match}) NOT ({' OR '.join(excluded)})"
+        return f"{{{' '.join(wanted.columns)}}} : ({match})" if wanted.columns else match
+
+    def _phrases(self, terms: Iterable[Term]) -> list[str]:
+        return [phrase for term in terms for phrase in self._spellings(term)]
+
+    def _spellings(self, term: Term) -> list[str]:
+        """The term as a phrase; of a name with humps also its words: they find `snake_case` and longer names."""
+        spellings = [term.text]
+        words = identifier_words(term.text)
+        if len(words) > 1:
+            spellings.append(" ".join(words))
+        return [self._phrase(text, term.is_prefix) for text in spellings if self.tokens(text)]
+
+    def _phrase(self, text: str, is_prefix: bool) -> str:
+        quoted = _grams(text).replace('"', '""').replace("\0", " ")
+        ends_inside = is_prefix or _ends_with_single(text)
+        return f'"{quoted}" *' if ends_inside else f'"{quoted}"'
+
+
+def table_of(month: str) -> str:
+    """The index of a month; its events are its rows."""
+    return f"fts_{int(month):06d}"
+
+
+def _grams(text: str) -> str:
+    """CJK in pairs, as indexed, but for the last letter of a run at the end: there the text may go on."""
+    if text.isascii():
+        return text
+    runs = list(re.finditer(CJK_RUN, text))
+    for run in reversed(runs):
+        pairs = bigrams(run[0])
+        is_open = run.end() == len(text.rstrip()) and len(pairs) > 1
+        text = f"{text[: run.start()]} {' '.join(pairs[:-1] if is_open else pairs)} {text[run.end() :]}"
+    return text
+
+
+def _ends_with_single(text: str) -> bool:
+    """Whether the text ends with one CJK letter by itself, which begins a pair or ends a run."""
+    runs = [] if text.isascii() else re.findall(CJK_RUN, text)
+    return bool(runs) and len(runs[-1]) == 1 and text.rstrip().endswith(runs[-1])
+
+
+_HAS_EDIT = "EXISTS (SELECT 1 FROM events x WHERE x.stream = e.stream AND x.kind = 'edit')"
+
+
+def _conditions(chosen: EventFilter) -> tuple[str, list[Any]]:
+    tests: list[tuple[str, Any]] = [
+        ("e.stream IN (SELECT value FROM json_each(?))", _json(chosen.streams)),
+        ("e.stream NOT IN (SELECT value FROM json_each(?))", _json(chosen.excluded_streams or None)),
+        ("e.ts_ms >= ?", chosen.since_ms),
+        ("e.ts_ms < ?", chosen.before_ms),
+        (f"(e.flags & {IS_ERROR} <> 0) = ?", chosen.is_error),
+        (f"{_HAS_EDIT} = ?", chosen.has_edit),
+    ]
+    clauses = [test for test, value in tests if value is not None]
+    bindings = [value for _, value in tests if value is not None]
+    for column, values, is_excluded in chosen.choices:
+        marks = ", ".join("?" * len(values))
+        test = f"coalesce(e.{column}, '') COLLATE NOCASE IN ({marks})"
+        clauses.append(f"NOT {test}" if is_excluded else test)
+        bindings += values
+    if not chosen.with_copies:
+        clauses.append("e.copy_of IS NULL")
+    return " AND ".join(clauses) or "1", bindings
+
+
+def _json(numbers: Sequence[int] | None) -> str | None:
+    return None if numbers is None else f"[{','.join(map(str, numbers))}]"

@@ -1,0 +1,156 @@
+"""What of an event is looked through when somebody searches: the words of a payload, by who said them.
+
+Pure and quick, since every byte of every log passes here: about 5 µs for a kilobyte.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from recollect import kinds
+
+# Letters of scripts without spaces between words: Han, kana, hangul.
+CJK = (
+    "\u3005\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
+    "\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
+)
+
+# Patterns that are compiled at their first use: `re` keeps them, and most programs need few of them.
+CJK_RUN = f"[{CJK}]+"
+_CJK_LEAD = rb"[\xe3-\xed\xef-\xf0]"  # how the UTF-8 of such a character begins
+_ASCII = bytes(range(128))
+_HUMP = "[a-z0-9][A-Z]"
+# Every byte as `a`, `A` or a space: a name with humps is where `aA` stands.
+_LETTERS = bytes(
+    ord("A" if 65 <= byte <= 90 else "a" if 97 <= byte <= 122 or 48 <= byte <= 57 else " ") for byte in range(256)
+)
+_PARTS = "[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
+_IDENTIFIER_CHARS = 100
+_FENCE = r"recollect-([0-9a-f]{16})(?![0-9a-f])"
+_SKIPPED_KEYS = frozenset({"type", "native", "media"})
+
+
+class Columns(NamedTuple):
+    """The text of one event as the index holds it, in one column by weight; `parts` are the words inside its names.
+
+    Results come first: their words are the most, and those of the first column take the least room.
+    """
+
+    got: str = ""
+    said: str = ""
+    did: str = ""
+    asked: str = ""
+    parts: str = ""
+
+
+_COLUMN_OF = {
+    kinds.USER_MSG: "asked",
+    kinds.DECISION: "asked",
+    kinds.HUMAN_INTERVENTION: "asked",
+    kinds.ASSISTANT_MSG: "said",
+    kinds.COMPLETION: "said",
+    kinds.THINKING: "said",
+    kinds.TOOL_CALL: "did",
+    kinds.TEST_RUN: "did",
+    kinds.EDIT: "did",
+    kinds.RETRY: "did",
+}
+
+
+def column_of(kind: str) -> str:
+    """The column that holds the words of such an event."""
+    return _COLUMN_OF.get(kind, "got")
+
+
+def columns_of(kind: str, payload: Mapping[str, Any]) -> Columns | None:
+    """What is indexed of an event; None if it says nothing.
+
+    Kinds that are found out later (`retry`, `completion`) have the column of the kind they come from.
+    """
+    text = evidence(payload_text(kind, payload))
+    if not text:
+        return None
+    column = column_of(kind)
+    parts = "" if column == "got" else " ".join(_identifier_parts(text))
+    if not text.isascii() and _has_cjk(text):
+        text = spaced(text)
+    return Columns(**{column: text, "parts": parts})
+
+
+def payload_text(kind: str, payload: Mapping[str, Any]) -> str:
+    """All that a payload says, line by line; of an unknown record also what its native fields say."""
+    told = [payload.get(key) for key in ("text", "input", "output")]
+    texts = [value if isinstance(value, str) else "\n".join(_leaves(value)) for value in told if value]
+    if kind == kinds.OTHER and "native" in payload:
+        texts += _leaves(payload["native"])
+    return texts[0] if len(texts) == 1 else "\n".join(texts)
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """The texts in a nested value; a key that is no plain name (a path) is a text too. Not recursive: logs are deep."""
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            waiting += [part for key, part in reversed(item.items()) if key not in _SKIPPED_KEYS]
+            yield from (key for key in item if isinstance(key, str) and not key.isidentifier())
+        elif isinstance(item, list | tuple):
+            waiting += reversed(item)
+
+
+def evidence(text: str) -> str:
+    """The text without what an earlier recall put into it, from one fence marker to its twin or to the end."""
+    if "recollect-" not in text:
+        return text
+    kept, place = [], 0
+    while opening := re.compile(_FENCE).search(text, place):
+        kept.append(text[place : text.rfind("\n", place, opening.start()) + 1 or place])
+        closing = text.rfind(opening[0])
+        if closing == opening.start():
+            return "".join(kept)
+        end = text.find("\n", closing)
+        place = len(text) if end < 0 else end + 1
+    return "".join([*kept, text[place:]])
+
+
+def _identifier_parts(text: str) -> Iterator[str]:
+    """The words inside names such as `parseInvoiceHeader`, each name once.
+
+    A regular expression over the text would take ten times as long.
+    """
+    letters = text.encode("latin-1", "replace").translate(_LETTERS)
+    seen: set[str] = set()
+    hump = letters.find(b"aA")
+    while hump >= 0:
+        start, end = letters.rfind(b" ", 0, hump) + 1, letters.find(b" ", hump)
+        end = len(letters) if end < 0 else end
+        name = text[start:end] if end - start <= _IDENTIFIER_CHARS else ""
+        if name and name not in seen:
+            seen.add(name)
+            yield " ".join(re.findall(_PARTS, name))
+        hump = letters.find(b"aA", end)
+
+
+def identifier_words(word: str) -> list[str]:
+    """`parseInvoiceHeader` -> parse, Invoice, Header; a name without humps is one word."""
+    return re.findall(_PARTS, word) if re.search(_HUMP, word) else [word]
+
+
+def _has_cjk(text: str) -> bool:
+    """Quick for the many texts whose only other letters are an arrow or a dash."""
+    return re.search(_CJK_LEAD, text.encode("utf-8", "replace").translate(None, _ASCII)) is not None
+
+
+def spaced(text: str) -> str:
+    """The text with every run of CJK letters as its pairs, which then count as words."""
+    return re.sub(CJK_RUN, lambda run: f" {' '.join(bigrams(run[0]))} ", text)
+
+
+def bigrams(run: str) -> list[str]:
+    """Each character with the next one, and the last by itself.
+
+    The last keeps two runs apart, and with it every character begins some gram: one character is found by a prefix.
+    """
+    return [run[place : place + 2] for place in range(len(run))]

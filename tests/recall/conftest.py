@@ -1,0 +1,18 @@
+"""A home of the scripted agent, and stores swept from it."""
+
+from pathlib import Path
+
+import pytest
+
+from recollect.adapters import adapters
+from tests.builders import AGENT, Home, ScriptedAdapter
+
+
+@pytest.fixture(autouse=True)
+def scripted_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home")

@@ -1,0 +1,266 @@
+"""The index holds what the payloads say, no more and no less, whatever happens to events."""
+
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recollect.memory import open_memory
+from recollect.recall import index as index_module
+from recollect.recall.index import index_pending
+from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
+from recollect.store import Store, open_store
+from recollect.store.fulltext_search import EventFilter, Term, Wanted
+from recollect.text import CJK_RUN, Columns, column_of, columns_of, evidence, payload_text
+from tests.builders import Home, event, sweep
+from tests.faults.rig import IS_SOAK, scratch
+from tests.store.rows import SESSION, batch, put
+
+EVEN = (1.0,) * len(Columns._fields)
+WORDS = ("alpha", "Beta", "gamma_delta", "café", "naïve", "src/auth/login.ts", "--no-verify", "x", "404", "Straße")
+HAN = ("数据库", "连接", "连接池", "池", "登录失败", "エラー", "한국어", "漢")
+SEPARATORS = (" ", "\n", ", ", "/", "-", "_", ".", "→")
+
+
+def found(store: Store, *terms: Term, columns: tuple[str, ...] | None = None) -> set[int]:
+    """Numbers of the events that have all terms."""
+    wanted = Wanted(tuple((term,) for term in terms), columns=columns)
+    index = store.fulltext_search
+    chosen = EventFilter(with_copies=True)
+    return {hit.id for month in index.months() for hit in index.find(month, wanted, EVEN, chosen, 100_000).events}
+
+
+def fold(text: str) -> str:
+    letters = unicodedata.normalize("NFD", text.lower())
+    return "".join(letter for letter in letters if not unicodedata.combining(letter))
+
+
+def tokens(text: str) -> list[str]:
+    """Words as a slow reader tells them: runs of letters and digits, CJK apart from the rest."""
+    pieces = re.sub(CJK_RUN, " ", fold(text))
+    return re.findall(r"[^\W_]+", pieces)
+
+
+def has_words(text: str, wanted: str) -> bool:
+    """Whether the words of `wanted` stand in the text, in this order and next to each other."""
+    needle, held = tokens(wanted), tokens(text)
+    return any(held[place : place + len(needle)] == needle for place in range(len(held) - len(needle) + 1))
+
+
+texts = st.lists(st.tuples(st.sampled_from((*WORDS, *HAN)), st.sampled_from(SEPARATORS)), min_size=1, max_size=12).map(
+    lambda pieces: "".join(word + separator for word, separator in pieces)
+)
+kinds = st.sampled_from((USER_MSG, ASSISTANT_MSG, THINKING, TOOL_CALL, EDIT, TOOL_RESULT, ERROR))
+
+
+def payload_of(kind: str, text: str) -> dict[str, Any]:
+    if kind in (TOOL_CALL, EDIT):
+        return {"input": {"command": text, "options": {"nested": [text[:5]]}}}
+    return {"output": text} if kind in (TOOL_RESULT, ERROR) else {"text": text}
+
+
+def stored_texts(store: Store) -> dict[int, tuple[str, str]]:
+    """Kind and text of every stored event, read from the payloads."""
+    told = {}
+    for (agent, native_id), stream in store.streams.names().items():
+        rows = store.events.rows(agent, native_id, ("id", "kind", "payload_start", "payload_bytes"))
+        payloads = store.events.iter_payloads(agent, native_id, [(row[2], row[3]) for row in rows])
+        for row, raw in zip(rows, payloads, strict=True):
+            told[row[0]] = (row[1], evidence(payload_text(row[1], orjson.loads(raw))))
+        assert stream
+    return told
+
+
+@settings(max_examples=300 if IS_SOAK else 15, deadline=None)
+@given(
+    st.lists(st.tuples(kinds, texts), min_size=1, max_size=12), st.lists(st.sampled_from((*WORDS, *HAN)), min_size=1)
+)
+def test_what_the_index_finds_is_what_a_scan_of_the_payloads_finds(
+    events: list[tuple[str, str]], queries: list[str]
+) -> None:
+    with scratch() as folder:
+        home = Home(folder / "home")
+        home.write("log", *(_record(number, kind, text) for number, (kind, text) in enumerate(events, start=1)))
+        with sweep(folder / "store", home) as memory:
+            store = memory._store
+            held = stored_texts(store)
+
+            for query in (*WORDS, *HAN, *queries):
+                for column in ("got", "said", "did", "asked"):
+                    expected = {
+                        number
+                        for number, (kind, text) in held.items()
+                        if column_of(kind) == column and _stands_in(text, query)
+                    }
+                    assert found(store, Term(query), columns=(column,)) == expected, (query, column)
+
+
+def _record(number: int, kind: str, text: str) -> Any:
+    record = event("s", number, kind, text)
+    record.payload = payload_of(kind, text)
+    return record
+
+
+def _stands_in(text: str, query: str) -> bool:
+    return query in text if re.fullmatch(CJK_RUN, query) else has_words(text, query)
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("open src/auth/login.ts now", "src/auth/login.ts"),
+        ("GET https://example.com/a/b?page=2&q=x#top", "https://example.com/a/b?page=2&q=x#top"),
+        ("git commit --no-verify -m x", "--no-verify"),
+        ("call parseInvoiceHeader here", "parseInvoiceHeader"),
+        ("call parseInvoiceHeader here", "invoice header"),
+        ("def parse_invoice_header():", "parseInvoiceHeader"),
+        ("in snake_case_name we trust", "snake_case_name"),
+        ("error TS2345: no", "ts2345"),
+        ("commit 4f2a9c1b", "4f2a9c1b"),
+        ("Le CAFÉ est fermé", "cafe ferme"),
+        ("修改parseHeader函数,返回401错误", "401"),
+        ("修改parseHeader函数,返回401错误", "函数"),
+        ("データベース接続エラー", "接続"),
+        ("把连接池改大", "池"),
+        ("한국어 메시지", "국어"),
+    ],
+)
+def test_exact_things_are_found(tmp_path: Path, home: Home, text: str, query: str) -> None:
+    home.write("log", event("s", 1, ASSISTANT_MSG, text), event("s", 2, ASSISTANT_MSG, "something else"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        (hit,) = memory.search(query)
+
+    assert [match.seq for match in hit.matches] == [1]
+
+
+def test_two_runs_of_letters_make_no_third_word(tmp_path: Path, home: Home) -> None:
+    home.write("log", event("s", 1, USER_MSG, "连接, 接池"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert found(memory._store, Term("连接池")) == set()
+
+
+def test_names_are_taken_apart_in_what_agents_write_but_not_in_what_tools_print() -> None:
+    said = columns_of(ASSISTANT_MSG, {"text": "use parseInvoiceHeader"})
+    printed = columns_of(TOOL_RESULT, {"output": "use parseInvoiceHeader"})
+
+    assert said is not None
+    assert said.parts == "parse Invoice Header"
+    assert printed is not None
+    assert printed.parts == ""
+
+
+def test_an_event_that_says_nothing_is_not_indexed() -> None:
+    assert columns_of(USER_MSG, {"text": "", "native": {"id": "x"}}) is None
+
+
+def test_the_keys_of_an_input_that_are_paths_are_searched(tmp_path: Path, home: Home) -> None:
+    record = event("s", 1, EDIT, "edited")
+    record.payload = {"input": {"changes": {"/home/x/src/only_here.py": {"type": "update"}}}}
+    home.write("log", record)
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert memory.search("only_here.py")
+
+
+def test_a_replaced_event_is_found_by_its_new_words_only(tmp_path: Path) -> None:
+    with open_store(tmp_path, create=True) as store:
+        put(store, batch({"a": "oldword grows"}, provisional=True))
+        index_pending(store)
+        put(store, batch({"a": "newword is final"}, offset=9))
+        index_pending(store)
+
+        assert found(store, Term("oldword")) == set()
+        assert len(found(store, Term("newword"))) == 1
+
+
+def test_a_replaced_event_leaves_the_month_it_was_indexed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_store(tmp_path, create=True) as store:
+        monkeypatch.setattr(index_module, "_month", lambda: "202609")
+        put(store, batch({"a": "oldword grows"}, provisional=True))
+        index_pending(store)
+        monkeypatch.setattr(index_module, "_month", lambda: "202610")
+        put(store, batch({"a": "newword is final"}, offset=9))
+        index_pending(store)
+
+        assert found(store, Term("oldword")) == set()
+        assert store.fulltext_search.months() == {"202610": 1}
+
+
+def _delete(store: Store, session: str = SESSION) -> None:
+    with store._cache.transaction() as connection:
+        connection.execute("DELETE FROM events WHERE native_id = ?", (session,))
+
+
+def test_a_deleted_event_is_not_found_even_if_its_number_is_used_again(tmp_path: Path) -> None:
+    with open_store(tmp_path, create=True) as store:
+        put(store, batch({"a": "firstword"}))
+        index_pending(store)
+        _delete(store, "a")
+        put(store, batch({"b": "secondword"}, session="other", offset=9))
+        index_pending(store)
+
+        assert found(store, Term("firstword")) == set()
+        assert len(found(store, Term("secondword"))) == 1
+
+
+def test_no_byte_of_a_deleted_event_stays_when_asked_so(tmp_path: Path) -> None:
+    with open_store(tmp_path, create=True) as store:
+        put(store, batch({f"e{number}": f"zyxwvu{number:03d}quux" for number in range(200)}))
+        index_pending(store)
+        with store._cache.transaction() as connection:
+            connection.execute("DELETE FROM events")
+            connection.execute("DELETE FROM frames")
+        store.fulltext.leave_no_byte()
+        store.checkpoint()
+
+    left = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert re.findall(rb"\d\d\dquux", left) == []
+
+
+def test_indexing_that_is_cut_off_goes_on_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_module, "BATCH_BYTES", 1)
+    with open_store(tmp_path, create=True) as store:
+        put(store, batch({f"e{number}": f"word{number}" for number in range(20)}))
+        calls = 0
+
+        def stop(done: int, total: int) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 5:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            index_pending(store, stop)
+        rest = index_pending(store)
+
+        assert 0 < rest < 20
+        assert [len(found(store, Term(f"word{number}"))) for number in range(20)] == [1] * 20
+        assert index_pending(store) == 0
+
+
+def test_a_second_sweep_indexes_nothing(tmp_path: Path, home: Home) -> None:
+    home.write("log", event("s", 1, text="hello"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert memory._store.fulltext.pending() == []
+
+
+def test_a_store_of_an_older_version_is_indexed_by_its_next_sweep(tmp_path: Path, home: Home) -> None:
+    home.write("log", event("s", 1, text="hello"))
+    with sweep(tmp_path / "store", home) as memory, memory._store._cache.transaction() as connection:
+        connection.execute("DELETE FROM fulltext_marks")
+        for month in memory._store.fulltext_search.months():
+            connection.execute(f"DROP TABLE fts_{month}")
+        connection.execute("DELETE FROM fulltext_months")
+
+    with open_memory(tmp_path / "store", [home.flag]) as memory:
+        assert memory.search("hello") == []
+        memory.sweep()
+        assert memory.search("hello")

@@ -1,0 +1,394 @@
+"""What is found, how it is grouped and shown, and what is left out."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.adapters import adapters
+from recollect.adapters.environment import SESSION_VARIABLES
+from recollect.adapters.protocol import EventRecord, SessionInfo
+from recollect.memory import Memory, open_memory
+from recollect.recall.search import Options, search
+from recollect.schema import (
+    ASSISTANT_MSG,
+    DECISION,
+    EDIT,
+    ERROR,
+    FILES_LANE,
+    LIFECYCLE,
+    TOOL_CALL,
+    TOOL_RESULT,
+    USER_MSG,
+)
+from recollect.store import open_for_reading
+from tests.builders import Home, at_ms, event, sweep
+
+MARK = "recollect-0123456789abcdef"
+
+
+def call(session: str, number: int, kind: str, told: dict[str, Any], **fields: Any) -> EventRecord:
+    record = event(session, number, kind, "a call", **fields)
+    record.payload = told
+    return record
+
+
+def names(memory: Memory, query: str, **options: Any) -> list[str]:
+    """Native ids of the sessions found, best first."""
+    return [hit.session_uid.partition(":")[2] for hit in memory.search(query, **options)]
+
+
+def test_what_a_person_said_ranks_above_what_a_tool_printed(tmp_path: Path, home: Home) -> None:
+    for name, kind in (("printed", TOOL_RESULT), ("called", TOOL_CALL), ("said", ASSISTANT_MSG), ("asked", USER_MSG)):
+        told = {"output": "walrus"} if kind == TOOL_RESULT else {"text": "walrus"}
+        home.write(name, call(name, 1, kind, told), *(event(name, n, ASSISTANT_MSG, "filler") for n in range(2, 9)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert names(memory, "walrus") == ["asked", "said", "called", "printed"]
+
+
+def test_of_two_equal_sessions_the_newer_comes_first(tmp_path: Path, home: Home) -> None:
+    for number, name in enumerate(("old", "new")):
+        home.write(name, event(name, 1, text="walrus", ts_ms=at_ms(1) + number * 20 * 86_400_000))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert names(memory, "walrus") == ["new", "old"]
+
+
+def test_a_match_has_its_neighbours_in_reading_order_and_of_its_lane(tmp_path: Path, home: Home) -> None:
+    records = [event("s", number, ASSISTANT_MSG, f"step {number}") for number in range(1, 8)]
+    records[3] = event("s", 4, ASSISTANT_MSG, "the walrus")
+    side = event("s", 5, TOOL_RESULT, "of a side file", lane=FILES_LANE, native_id="side")
+    home.write("log", *reversed(records), side)
+
+    with sweep(tmp_path / "store", home) as memory:
+        (hit,) = memory.search("walrus", context=2)
+
+    (match,) = hit.matches
+    assert [item.snippet for item in match.before] == ["step 2", "step 3"]
+    assert [item.snippet for item in match.after] == ["step 5", "step 6"]
+
+
+def test_a_hit_tells_how_its_session_began_and_ended(tmp_path: Path, home: Home) -> None:
+    texts = ((USER_MSG, "please begin"), (ASSISTANT_MSG, "the walrus"), (ASSISTANT_MSG, "all done"))
+    home.write("log", *(event("s", number, kind, text) for number, (kind, text) in enumerate(texts, start=1)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        (hit,) = memory.search("walrus")
+
+    assert hit.first_request is not None
+    assert hit.ending is not None
+    assert (hit.first_request.snippet, hit.ending.snippet) == ("please begin", "all done")
+
+
+def test_a_sub_agents_match_is_shown_under_its_root(tmp_path: Path, home: Home) -> None:
+    home.write("root", SessionInfo("root"), event("root", 1, text="delegate it"))
+    home.write("child", SessionInfo("child", parent_native_id="root"), event("child", 1, ASSISTANT_MSG, "a walrus"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        (hit,) = memory.search("walrus")
+
+    assert hit.session_uid == "scripted:root"
+    assert [match.session_uid for match in hit.matches] == ["scripted:root/child"]
+
+
+def test_what_a_fork_copied_is_found_once_where_it_was_first(tmp_path: Path, home: Home) -> None:
+    for number, name in enumerate(("base", "fork")):
+        copied = event(name, 1, text="the walrus", native_id="shared", ts_ms=at_ms(1))
+        own = event(name, 2, ASSISTANT_MSG, f"own words of {name}", ts_ms=at_ms(10 + number))
+        info = SessionInfo(name, base_native_id="base" if name == "fork" else None, born_ms=at_ms(number))
+        home.write(name, info, copied, own)
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert names(memory, "walrus") == ["base"]
+        assert names(memory, "own words fork")[0] == "fork"
+        assert names(memory, "walrus session:fork") == ["fork"]
+
+
+@pytest.mark.parametrize("kind", [TOOL_RESULT, ASSISTANT_MSG, LIFECYCLE])
+def test_our_own_echo_is_no_evidence(tmp_path: Path, home: Home, kind: str) -> None:
+    told = f"before\n<<{MARK}\nthe walrus was decided\n{MARK}>>\nafterwards"
+    home.write("original", event("original", 1, text="the walrus was decided"))
+    home.write("echo", call("echo", 1, kind, {"output" if kind == TOOL_RESULT else "text": told}))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert names(memory, "walrus") == ["original"]
+        assert names(memory, "afterwards") == ["echo"]
+        assert names(memory, "walrus", mode="substring") == ["original"]
+
+
+def test_an_echo_that_was_cut_off_is_no_evidence_either(tmp_path: Path, home: Home) -> None:
+    home.write("echo", call("echo", 1, TOOL_RESULT, {"output": f"before\n{MARK}\nthe walrus and no end"}))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert names(memory, "walrus") == []
+
+
+@pytest.mark.parametrize("variable", SESSION_VARIABLES)
+def test_the_session_it_is_run_from_is_left_out(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    for name in ("here-and-now", "another-one"):
+        home.write(name, event(name, 1, text="walrus"))
+    home.write("child", SessionInfo("child", parent_native_id="here-and-now"), event("child", 1, text="walrus"))
+    monkeypatch.setenv(variable, "here-and-now")
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert names(memory, "walrus") == ["another-one"]
+        assert names(memory, "") == ["another-one"]
+        assert names(memory, "walrus", exclude=["another-one"]) == ["here-and-now"]
+
+
+def test_the_variables_are_those_of_the_profiles() -> None:
+    told = {adapter.profile.session_variable for adapter in adapters().values()} - {None}
+
+    assert told == set(SESSION_VARIABLES)
+
+
+def test_a_word_one_letter_wrong_is_put_right(tmp_path: Path, home: Home) -> None:
+    home.write("log", event("s", 1, text="the walrus sleeps"), event("s", 2, text="something else"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        for wrong in ("walrs", "wallrus", "wakrus", "wlarus"):
+            answer = memory.answer(f"{wrong} sleeps")
+            assert answer.suggestion == "walrus sleeps"
+            assert len(answer.hits) == 1
+
+
+def test_a_word_that_nothing_resembles_suggests_nothing(tmp_path: Path, home: Home) -> None:
+    home.write("log", event("s", 1, text="the walrus sleeps"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        answer = memory.answer("xylophone")
+
+    assert (answer.hits, answer.suggestion) == ([], None)
+
+
+def test_words_spread_over_a_session_find_it(tmp_path: Path, home: Home) -> None:
+    home.write("both", event("both", 1, text="walrus"), event("both", 2, text="penguin"))
+    home.write("one", event("one", 1, text="walrus"), event("one", 2, text="nothing"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert names(memory, "walrus penguin") == ["both", "one"]
+
+
+def test_what_is_there_letter_by_letter_comes_first(tmp_path: Path, home: Home) -> None:
+    for number in range(5):
+        home.write(f"words{number}", event(f"words{number}", 1, text="no verify, no verify, no verify"))
+    home.write("flag", event("flag", 1, TOOL_RESULT, "git commit " + "x " * 200 + "--no-verify"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        answer = memory.answer("--no-verify")
+
+    assert answer.hits[0].session_uid == "scripted:flag"
+    assert [match.is_exact for hit in answer.hits for match in hit.matches] == [True] + [False] * 5
+
+
+def test_filters_choose_events_and_sessions(tmp_path: Path, home: Home) -> None:
+    home.write(
+        "a",
+        SessionInfo("a", cwd="/x/shop", git_remote="https://github.com/acme/shop.git", git_branch="main", model="m-1"),
+        event("a", 1, text="walrus"),
+        call("a", 2, TOOL_CALL, {"input": {"command": "walrus"}}, tool="Bash", call_id="1", role="assistant"),
+        call("a", 3, ERROR, {"output": "walrus"}, tool="Bash", call_id="1", role="tool", is_error=True),
+        call("a", 4, EDIT, {"input": {"file_path": "/x/shop/src/walrus.py"}}, tool="Write", role="assistant"),
+    )
+    home.write("b", SessionInfo("b", cwd="/x/web"), event("b", 1, DECISION, "walrus", ts_ms=at_ms(0) - 9 * 86_400_000))
+
+    with sweep(tmp_path / "store", home) as memory:
+
+        def kinds(query: str) -> set[str]:
+            return {match.kind for hit in memory.search(query) for match in hit.matches}
+
+        for query in ("repo:shop", "repo:acme/shop", "branch:main", "model:m-1", "file:src/walrus.py", "has:edit"):
+            assert names(memory, f"walrus {query}") == ["a"], query
+            assert names(memory, f"walrus -{query}") == ["b"], query
+        assert names(memory, "walrus agent:scripted -session:a") == ["b"]
+        assert names(memory, "walrus agent:nobody") == []
+        assert kinds("walrus is:error") == {ERROR}
+        assert kinds("walrus is:decision") == {DECISION}
+        assert kinds("walrus tool:bash role:tool") == {ERROR}
+        assert kinds("walrus kind:tool_call") == {TOOL_CALL, EDIT}
+        assert names(memory, "walrus before:2026-11-10") == ["b"]
+        assert names(memory, "walrus since:2026-11-10") == ["a"]
+        assert kinds("is:error") == {ERROR}
+
+
+def test_a_session_nobody_knows_is_said(tmp_path: Path, home: Home) -> None:
+    home.write("a", event("a", 1, text="walrus"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        answer = memory.answer("walrus session:nobody-knows")
+
+    assert answer.hits == []
+    assert "nobody-knows" in " ".join(answer.notes)
+
+
+def test_an_empty_query_shows_recent_sessions_with_their_last_request(tmp_path: Path, home: Home) -> None:
+    for number, name in enumerate(("older", "newer")):
+        texts = enumerate(("first", "last request"), start=1)
+        home.write(name, *(event(name, n, text=text, ts_ms=at_ms(100 * number + n)) for n, text in texts))
+
+    with sweep(tmp_path / "store", home) as memory:
+        hits = memory.search("")
+
+    assert [hit.session_uid for hit in hits] == ["scripted:newer", "scripted:older"]
+    assert [match.snippet for hit in hits for match in hit.matches] == ["last request"] * 2
+
+
+def test_pieces_of_words_and_patterns_are_found(tmp_path: Path, home: Home) -> None:
+    home.write("a", event("a", 1, TOOL_RESULT, "the underlying cause => unknown(42)"))
+    home.write("b", event("b", 1, text="nothing"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        for piece in ("erlyin", "underlying cau", "g cause =", "=>", "known(4", "UNDERLY"):
+            assert names(memory, piece, mode="substring") == ["a"], piece
+        for pattern in (r"under\w+ing", r"\(\d+\)", r"[ck]ause =>", "^the"):
+            assert names(memory, pattern, mode="regex") == ["a"], pattern
+        assert names(memory, "Under", mode="regex") == []
+
+
+def test_a_broken_pattern_is_looked_for_as_it_is_written(tmp_path: Path, home: Home) -> None:
+    home.write("a", event("a", 1, text="call(me"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        answer = memory.answer("call(", mode="regex")
+
+    assert len(answer.hits) == 1
+    assert "regular expression" in answer.notes[0]
+
+
+def test_a_budget_cuts_between_matches_and_keeps_the_best(tmp_path: Path, home: Home) -> None:
+    for number in range(8):
+        home.write(f"s{number}", event(f"s{number}", 1, text="walrus " + "word " * 60))
+
+    with sweep(tmp_path / "store", home) as memory:
+        whole = memory.search("walrus")
+        some = memory.answer("walrus", budget_tokens=700)
+        none = memory.answer("walrus", budget_tokens=1)
+
+    assert 0 < len(some.hits) < len(whole)
+    assert some.hits == whole[: len(some.hits)]
+    assert any("700" in note for note in some.notes)
+    assert none.hits == []
+
+
+def test_rewound_words_count_less(tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("kept", "rewound"):
+        home.write(name, event(name, 1, text="walrus", ts_ms=at_ms(1)))
+    with sweep(tmp_path / "store", home) as memory:
+        with memory._store._cache.transaction() as connection:
+            connection.execute("UPDATE events SET flags = flags | 4 WHERE native_id = 'rewound-1'")
+
+        assert names(memory, "walrus") == ["kept", "rewound"]
+
+
+def test_a_very_common_word_is_ranked_among_the_newest_and_said_so(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recollect.recall.ranking.RANKED_ROWS", 10)
+    home.write("log", *(event("s", number, text=f"walrus {number}") for number in range(1, 40)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        answer = memory.answer("walrus", matches=100)
+
+    assert {match.seq for match in answer.hits[0].matches} <= set(range(30, 40))
+    assert any("newest" in note for note in answer.notes)
+
+
+def test_months_of_different_size_are_compared_fairly(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_memory(tmp_path / "store", [home.flag]) as memory:
+        monkeypatch.setattr("recollect.recall.index._month", lambda: "202609")
+        home.write("old", *(event("old", n, ASSISTANT_MSG, f"walrus and {'filler ' * 9}") for n in range(1, 4)),
+                   *(event("old", n, ASSISTANT_MSG, f"other {n}") for n in range(4, 200)))  # fmt: skip
+        memory.sweep()
+        monkeypatch.setattr("recollect.recall.index._month", lambda: "202610")
+        home.write("new", event("new", 1, text="walrus"))
+        memory.sweep()
+
+        assert names(memory, "walrus") == ["new", "old"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_store_is_searched(tmp_path: Path, home: Home) -> None:
+    home.write("log", event("s", 1, text="walrus"))
+    sweep(tmp_path / "store", home).close()
+    for path in (tmp_path / "store").rglob("*"):
+        path.chmod(0o500 if path.is_dir() else 0o400)
+    (tmp_path / "store").chmod(0o500)
+
+    with open_for_reading(tmp_path / "store") as store:
+        assert len(search(store, "walrus").hits) == 1
+
+
+def test_a_store_opened_for_reading_is_searched_and_cannot_be_written(tmp_path: Path, home: Home) -> None:
+    home.write("log", event("s", 1, text="walrus"))
+    sweep(tmp_path / "store", home).close()
+
+    with open_for_reading(tmp_path / "store") as store:
+        assert len(search(store, "walrsu").hits) == 1
+        assert store.read_only
+
+
+def test_it_searches_while_a_sweep_writes(tmp_path: Path, home: Home) -> None:
+    home.write("first", event("first", 1, text="walrus"))
+    with sweep(tmp_path / "store", home) as memory:
+        for number in range(30):
+            records = [event(f"s{number}", place, text=f"walrus {place} " + "words " * 40) for place in range(1, 60)]
+            home.write(f"log{number}", *records)
+        counts: list[int] = []
+        done = threading.Event()
+
+        def ask() -> None:
+            with open_for_reading(tmp_path / "store") as store:
+                while not done.is_set() or not counts:
+                    counts.append(len(search(store, "walrus", Options(limit=100)).hits))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        try:
+            memory.sweep()
+        finally:
+            done.set()
+            asking.join()
+        after = len(memory.search("walrus", limit=100))
+
+    assert min(counts) >= 1
+    assert counts == sorted(counts)
+    assert after == 31
+
+
+def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home) -> None:
+    home.write("log", event("s", 1, text="walrus"))
+    sweep(tmp_path / "store", home).close()
+    code = (
+        "import sys; sys.argv = ['recollect', 'search', 'walrus', '--json']\n"
+        "from recollect.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(*sorted(sys.modules), file=sys.stderr)"
+    )
+
+    environment = {**os.environ, "RECOLLECT_HOME": str(tmp_path / "store")}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    loaded = set(run.stderr.split())
+    heavy = {
+        "msgspec",
+        "platformdirs",
+        "tomllib",
+        "importlib.metadata",
+        "multiprocessing",
+        "concurrent.futures",
+        "socket",
+    }
+
+    assert loaded & heavy == set()
+    assert {name for name in loaded if name.startswith("recollect.")} & {
+        "recollect.memory", "recollect.sweep", "recollect.schema", "recollect.account", "recollect.doctor",
+    } == set()  # fmt: skip

@@ -1,0 +1,112 @@
+"""The commands that find things again, as people and programs meet them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from recollect.adapters.protocol import SessionInfo
+from recollect.cli import main
+from recollect.schema import ASSISTANT_MSG, EDIT, TOOL_CALL
+from tests.builders import Home, event, sweep
+from tests.test_api import SCHEMAS, breaches
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, home: Home) -> Run:
+    """Runs a command on a store with two sessions."""
+    edit = event("edits-1", 3, EDIT, "edited")
+    edit.payload = {"input": {"file_path": "src/a.py", "new_string": "walrus"}}
+    flag = event("edits-1", 2, TOOL_CALL, "git commit")
+    flag.payload = {"input": {"command": "git commit --no-verify"}}
+    home.write("a", SessionInfo("edits-1", cwd="/x/shop"), event("edits-1", 1, text="use a walrus"), flag, edit)
+    home.write("b", event("talks-1", 1, text="no walrus"), event("talks-1", 2, ASSISTANT_MSG, "as you like"))
+    sweep(tmp_path / "store", home).close()
+    return lambda *words: CliRunner().invoke(main, list(words), catch_exceptions=False)
+
+
+def printed(run: Run, *words: str) -> Any:
+    result = run(*words, "--json")
+    assert result.exit_code == 0
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("command", ["search", "history"])
+@pytest.mark.parametrize("query", ["walrus", "", "is:error", "wallrus", '"', "nothing-like-it"])
+def test_the_answer_keeps_to_its_schema(run: Run, command: str, query: str) -> None:
+    answer = printed(run, command, query)
+
+    assert breaches(SCHEMAS["search"], answer) == []
+    assert list(answer) == ["query", "took_ms", "hits", "suggestion"]
+
+
+def test_an_explained_answer_says_why(run: Run) -> None:
+    answer = printed(run, "search", "walrus", "kind:nonsense", "--explain")
+
+    assert "kind:" in answer["notes"][0]
+    assert "walrus" in answer["hits"][0]["matches"][0]["why"]
+    assert answer["hits"][0]["bookends"]["first_request"]
+
+
+def test_a_flag_can_be_looked_for(run: Run) -> None:
+    answer = printed(run, "search", "--no-verify")
+
+    assert [hit["session_uid"] for hit in answer["hits"]] == ["scripted:edits-1"]
+
+
+def test_people_see_sessions_snippets_and_what_was_meant(run: Run) -> None:
+    found, wrong, nothing = run("search", "walrus"), run("search", "wallrus"), run("search", "xylophone")
+
+    assert "use a walrus" in found.output
+    assert "Did you mean: walrus" in wrong.output
+    assert "Nothing found" in nothing.output
+
+
+def test_two_ways_to_look_at_once_are_refused(run: Run) -> None:
+    assert run("search", "x", "--regex", "--substring").exit_code == 2
+
+
+def test_recent_lists_sessions_with_their_last_request(run: Run) -> None:
+    assert "no walrus" in run("recent").output
+    assert [hit["session_uid"] for hit in printed(run, "recent", "--repo", "shop")["hits"]] == ["scripted:edits-1"]
+
+
+def test_blame_files_timeline_and_related_have_both_forms(run: Run) -> None:
+    assert "use a walrus" in run("blame", "src/a.py").output
+    assert [edit["request"] for edit in printed(run, "blame", "src/a.py")] == ["use a walrus"]
+    assert "1 edit" in run("files", "src/a.py").output
+    assert [visit["edits"] for visit in printed(run, "files", "src/a.py")] == [1]
+    assert "2026-11-15" in run("timeline", "--day", "2026-11-15").output
+    assert len(printed(run, "timeline", "--since", "2026-11-01")) == 2
+    assert "talks-1" in run("related", "edits-1").output
+    assert [other["session_uid"] for other in printed(run, "related", "edits-1")] == ["scripted:talks-1"]
+
+
+def test_what_is_not_there_is_said_in_words(run: Run) -> None:
+    assert "No edit" in run("blame", "nowhere.py").output
+    assert "No session" in run("files", "nowhere.py").output
+    assert "No sessions" in run("timeline", "--day", "1999-01-01").output
+    assert run("timeline", "--day", "someday").exit_code == 2
+    assert run("related", "nobody").exit_code == 4
+    assert run("show", "edits-1", "--at", "99").exit_code == 4
+
+
+def test_show_opens_a_window(run: Run) -> None:
+    shown = printed(run, "show", "edits-1", "--at", "2", "--window", "1")
+
+    assert [item["seq"] for item in shown["events"]] == [1, 2, 3]
+    assert [item["seq"] for item in printed(run, "show", "edits-1", "--at", "2", "--window", "0")["events"]] == [2]
+
+
+def test_without_a_store_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "nothing"))
+
+    result = CliRunner().invoke(main, ["search", "x"])
+
+    assert result.exit_code == 4
+    assert "recollect sweep" in result.output

@@ -1,0 +1,197 @@
+"""What happened to a file, and what happened when."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.adapters.protocol import EventRecord, SessionInfo
+from recollect.errors import NotFound
+from recollect.memory import Memory
+from recollect.recall.edits import Change, absolute, changes, is_same, renames
+from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_CALL, TOOL_RESULT
+from tests.builders import Home, at_ms, event, sweep
+
+CWD = "/home/x/shop"
+
+
+def call(session: str, number: int, kind: str, told: dict[str, Any], **fields: Any) -> EventRecord:
+    record = event(session, number, kind, "a call", role="assistant", call_id=f"{session}-{number}", **fields)
+    record.payload = told
+    return record
+
+
+def _edit_input(path: str, style: int, number: int) -> dict[str, Any]:
+    """The same edit as different agents tell it."""
+    inputs: list[Any] = [
+        {"file_path": path, "old_string": "a", "new_string": f"b{number}"},
+        {"changes": {path: {"type": "update", "unified_diff": f"+b{number}", "move_path": None}}},
+        f"*** Begin Patch\n*** Update File: {path}\n@@\n-a\n+b{number}\n*** End Patch",
+        {"input": f"*** Begin Patch\n*** Add File: {path}\n+b{number}\n*** End Patch"},
+        {"target_file": path, "content": f"b{number}"},
+    ]
+    return {"input": inputs[style % len(inputs)]}
+
+
+def _told_path(path: str, number: int) -> str:
+    return f"{CWD}/{path}" if number % 2 else path
+
+
+def test_blame_names_every_edit_of_a_file_and_of_what_it_was_called_before(tmp_path: Path, home: Home) -> None:
+    """Thirty edits in three sessions, two renames on the way, and others that only look alike."""
+    expected: list[tuple[str, str]] = []
+    clock = 0
+    for session, path in (("one", "src/old_name.py"), ("two", "src/middle.py"), ("three", "lib/final.py")):
+        records: list[Any] = [SessionInfo(session, cwd=CWD)]
+        for number in range(1, 11):
+            clock += 10
+            ask = event(session, clock, text=f"request {session} {number}", ts_ms=at_ms(clock))
+            edit = call(session, clock + 1, EDIT, _edit_input(_told_path(path, number), number, clock),
+                        ts_ms=at_ms(clock + 1))  # fmt: skip
+            decoy = call(session, clock + 2, EDIT, _edit_input(f"other/{path}x", number, clock), ts_ms=at_ms(clock + 2))
+            done = event(session, clock + 3, TOOL_RESULT, "ok", call_id=edit.call_id, role="tool")
+            records += [ask, edit, decoy, done]
+            expected.append((session, f"request {session} {number}"))
+        clock += 10
+        if session == "one":
+            told = {"input": {"command": "cd . && git mv src/old_name.py src/middle.py && ls"}}
+            records.append(call(session, clock, TOOL_CALL, told, ts_ms=at_ms(clock)))
+        if session == "two":
+            patch = "*** Begin Patch\n*** Update File: src/middle.py\n*** Move to: lib/final.py\n*** End Patch"
+            records.append(call(session, clock, EDIT, {"input": patch}, ts_ms=at_ms(clock)))
+            expected.append((session, "request two 10"))
+        home.write(session, *records)
+    later = call("late", clock + 50, EDIT, _edit_input("src/old_name.py", 0, 1), ts_ms=at_ms(clock + 50))
+    home.write("late", SessionInfo("late", cwd=CWD), later)
+
+    with sweep(tmp_path / "store", home) as memory:
+        found = memory.blame("lib/final.py")
+
+    told = [(edit.session_uid.partition(":")[2], edit.request) for edit in found]
+    assert told == list(reversed(expected))
+    assert [edit.renamed_from for edit in found if edit.renamed_from] == [f"{CWD}/src/middle.py"]
+
+
+def test_an_edit_that_failed_wrote_nothing(tmp_path: Path, home: Home) -> None:
+    good = call("s", 1, EDIT, _edit_input("a.py", 0, 1))
+    bad = call("s", 3, EDIT, _edit_input("a.py", 0, 2))
+    result = event("s", 4, ERROR, "not found", call_id=bad.call_id, role="tool", is_error=True)
+    home.write("s", SessionInfo("s", cwd=CWD), good, bad, result)
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert [edit.seq for edit in memory.blame("a.py")] == [1]
+
+
+def test_files_of_the_same_name_elsewhere_are_not_meant(tmp_path: Path, home: Home) -> None:
+    home.write(
+        "s",
+        SessionInfo("s", cwd=CWD),
+        call("s", 1, EDIT, _edit_input("src/a.py", 0, 1)),
+        call("s", 2, EDIT, _edit_input("/elsewhere/src/a.py", 0, 2)),
+        call("s", 3, EDIT, _edit_input("src/aa.py", 0, 3)),
+    )
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert [edit.seq for edit in memory.blame(f"{CWD}/src/a.py")] == [1]
+        assert [edit.seq for edit in memory.blame("src/a.py")] == [2, 1]
+
+
+def test_files_counts_how_sessions_met_a_path(tmp_path: Path, home: Home) -> None:
+    home.write("talk", event("talk", 1, ASSISTANT_MSG, "see src/a.py", ts_ms=at_ms(5)))
+    home.write(
+        "work",
+        call("work", 1, TOOL_CALL, {"input": {"path": "src/a.py"}}, ts_ms=at_ms(6)),
+        call("work", 2, EDIT, _edit_input("src/a.py", 0, 1), ts_ms=at_ms(7)),
+    )
+
+    with sweep(tmp_path / "store", home) as memory:
+        visits = memory.files("src/a.py")
+
+    assert [(visit.session_uid, visit.edits, visit.calls, visit.mentions) for visit in visits] == [
+        ("scripted:work", 1, 1, 0),
+        ("scripted:talk", 0, 0, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("mv a.py b.py", [("b.py", "a.py")]),
+        ("git mv -f 'a b.py' c.py", [("c.py", "a b.py")]),
+        ("mv src/a.py lib/", [("lib/a.py", "src/a.py")]),
+        ("make && mv a b; mv c d", [("b", "a"), ("d", "c")]),
+        ("mv a b c", []),
+        ("mv 'a", []),
+        ("echo remove it", []),
+    ],
+)
+def test_renames_by_command(command: str, expected: list[tuple[str, str]]) -> None:
+    assert renames({"input": {"command": command}}) == [Change(*pair) for pair in expected]
+    assert renames({"input": {"command": ["bash", "-lc", command]}}) == [Change(*pair) for pair in expected]
+
+
+def test_shapes_nobody_foresaw_change_nothing() -> None:
+    for told in (None, 7, [], {}, {"changes": []}, {"path": 3}, {"changes": {"a.py": None}}, "no patch"):
+        assert changes({"input": told}) in ([], [Change("a.py")])
+        assert renames({"input": told}) == []
+
+
+def test_paths_are_made_whole() -> None:
+    assert absolute("./src/../a.py", "/x/y") == "/x/y/a.py"
+    assert absolute("file:///x/a.py", None) == "/x/a.py"
+    assert is_same("/x/y/a.py", "y/a.py")
+    assert not is_same("/x/yy/a.py", "y/a.py")
+
+
+def test_the_timeline_is_in_the_order_sessions_began(tmp_path: Path, home: Home) -> None:
+    for name, begin in (("second", 2000), ("first", 1000), ("third", 3000)):
+        home.write(name, SessionInfo(name, cwd=f"/x/{name}"), event(name, 1, ts_ms=at_ms(begin)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        order = [entry.session_uid for entry in memory.timeline()]
+        some = [entry.session_uid for entry in memory.timeline(since_ms=at_ms(1500), before_ms=at_ms(2500))]
+        of_repo = [entry.session_uid for entry in memory.timeline(repo="third")]
+
+    assert order == ["scripted:first", "scripted:second", "scripted:third"]
+    assert some == ["scripted:second"]
+    assert of_repo == ["scripted:third"]
+
+
+@pytest.fixture
+def crowd(tmp_path: Path, home: Home) -> Memory:
+    chance = random.Random(1)
+    for number in range(20):
+        words = " ".join(chance.choices([f"word{n}" for n in range(30)], k=8))
+        subject = "the penguin migration" if number in (3, 11) else "nothing much"
+        home.write(f"session-{number}", event(f"session-{number}", 1, text=f"{subject} {words}"))
+    home.write("the-fork", SessionInfo("the-fork", base_native_id="session-3"), event("the-fork", 1, text="go on"))
+    return sweep(tmp_path / "store", home)
+
+
+def test_related_sessions_are_kin_first_then_about_the_same(crowd: Memory) -> None:
+    found = crowd.related(crowd.session("session-3"), limit=5)
+
+    assert found[0].session_uid == "scripted:the-fork"
+    assert found[1].session_uid == "scripted:session-11"
+    assert "scripted:session-3" not in {other.session_uid for other in found}
+    crowd.close()
+
+
+def test_a_window_is_opened_by_number_or_name(tmp_path: Path, home: Home) -> None:
+    home.write("root", event("root", 1), event("root", 2), event("root", 3), event("root", 4))
+    home.write("child", SessionInfo("child", parent_native_id="root"), event("child", 1), event("child", 2))
+
+    with sweep(tmp_path / "store", home) as memory:
+        root = memory.session("scripted:root")
+        numbered = memory.window(root, "3", 1)
+        (uid,) = [found.event_uid for found in memory.events(memory.session("scripted:root/child")) if found.seq == 2]
+        named = memory.window(root, uid[:12], 1)
+        with pytest.raises(NotFound):
+            memory.window(root, "99", 1)
+
+    assert [item.event.seq for item in numbered] == [2, 3, 4]
+    assert [(item.session.session_uid, item.event.seq) for item in named] == [
+        ("scripted:root/child", 1),
+        ("scripted:root/child", 2),
+    ]
