@@ -19,6 +19,7 @@ _HOMES = {
     "recollect.memory": ("AgentTotals", "Memory", "SourceTotals", "Status", "TranscriptItem", "doctor", "open_memory"),
     "recollect.doctor": ("Finding",),
     "recollect.errors": ("RecollectError",),
+    "recollect.rescan": ("RescanReport",),
     "recollect.schema": ("Cost", "Event", "Problem", "Session", "SessionSource", "as_json"),
     "recollect.sweep": ("SweepReport",),
 }
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from recollect.doctor import Finding
     from recollect.errors import RecollectError
     from recollect.memory import AgentTotals, Memory, SourceTotals, Status, TranscriptItem, doctor, open_memory
+    from recollect.rescan import RescanReport
     from recollect.schema import Cost, Event, Problem, Session, SessionSource, as_json
     from recollect.sweep import SweepReport
 
@@ -39,6 +41,7 @@ __all__ = [
     "Memory",
     "Problem",
     "RecollectError",
+    "RescanReport",
     "Session",
     "SessionSource",
     "SourceTotals",
