@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -13,7 +14,7 @@ import orjson
 from recollect.clock import rfc3339
 from recollect.config import Settings, load_settings
 from recollect.doctor import PROBLEM, Finding, examine
-from recollect.errors import Ambiguous, BadConfig, NotFound, UsageError
+from recollect.errors import Ambiguous, BadConfig, NotFound, StoreTooNew, UsageError
 from recollect.schema import KIND_FAMILY, KINDS, Event, Problem, Session
 from recollect.store import Store, open_store
 from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from recollect.backup import BackupReport, RestoreReport
     from recollect.exports import ExportReport
     from recollect.imports import ImportReport
-    from recollect.repair import RepairReport
+    from recollect.repairs import RepairReport
 
 _EVENT_COLUMNS = (
     "event_uid",
@@ -373,7 +374,10 @@ def doctor(
         return examine(settings)
     from recollect.inspection import inspect
 
-    return [*examine(settings), *inspect(settings, progress or _silent, max_seconds).findings()]
+    findings = examine(settings)
+    with suppress(StoreTooNew):  # which has been told
+        findings += inspect(settings, progress or _silent, max_seconds).findings()
+    return findings
 
 
 def repair(
@@ -388,7 +392,7 @@ def repair(
     `confirm` is told the steps before anything is changed, and raises to stop.
     """
     from recollect.inspection import inspect
-    from recollect.repair import RepairReport, apply, plan
+    from recollect.repairs import RepairReport, apply, plan
 
     settings = load_settings(Path(folder) if folder else None, roots)
     planned = plan(inspect(settings, progress or _silent).faults)

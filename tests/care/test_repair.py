@@ -4,12 +4,13 @@ import os
 import shutil
 from pathlib import Path
 
+import apsw
 import pytest
 
-from recollect.errors import NotConfirmed
+from recollect.errors import NotConfirmed, StoreTooNew
 from recollect.memory import open_memory, repair
-from recollect.repair import RepairReport
-from recollect.store import open_store
+from recollect.repairs import RepairReport
+from recollect.store import checksums, open_store
 from tests.builders import Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, pack_of, problems, tree
 from tests.faults.rig import command, run, run_json
@@ -331,6 +332,22 @@ def test_the_command_tells_what_it_did_as_json(store: Path, home: Home) -> None:
 
     assert told["lost"]
     assert told["steps"]
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_the_store_of_a_newer_version_is_not_touched(store: Path, home: Home, name: str) -> None:
+    connection = apsw.Connection(str(store / name), vfs=checksums.layer())
+    connection.pragma("user_version", 99)
+    connection.pragma("journal_mode", "delete")
+    connection.close()
+    before = tree(store)
+
+    with pytest.raises(StoreTooNew):
+        _repaired(store, home)
+
+    after = {path: content for path, content in tree(store).items() if not path.endswith(("-shm", "-wal"))}
+    assert after == before
+    assert any("newer version" in finding.message for finding in problems(store, home))
 
 
 def test_a_second_repair_finds_nothing_to_do(store: Path, home: Home) -> None:
