@@ -210,7 +210,7 @@ def test_a_restore_that_dies_at_any_step_leaves_the_old_store_or_the_new_one(
     sweep(store, home).close()
     old = hashes(store)
     seen = []
-    for steps in range(40):
+    for steps in range(200):
         folder = shutil.copytree(store, tmp_path / f"try-{steps}")
         left = [steps]
         with monkeypatch.context() as patch, suppress(_Died):
