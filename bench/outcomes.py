@@ -16,8 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from recollect import open_memory  # noqa: E402
 from tests.test_lossless import CORPUS_HOMES, GENUINE_HOMES  # noqa: E402
+
+from recollect import open_memory  # noqa: E402
 
 LABELS = ROOT / "tests" / "data" / "labels" / "outcomes.json"
 LEAST_RIGHT, LEAST_F1, LEAST_GAIN = 0.85, 0.75, 0.20
@@ -47,7 +48,9 @@ def macro_f1(pairs: Pairs) -> float:
 def show(name: str, pairs: Pairs) -> None:
     right = sum(label == told for label, told in pairs) / len(pairs)
     constant = Counter(label for label, _ in pairs).most_common(1)[0][1] / len(pairs)
-    print(f"{name:10} {len(pairs):4} sessions   right {right:.3f}   macro-F1 {macro_f1(pairs):.3f}   constant {constant:.3f}")
+    print(
+        f"{name:10} {len(pairs):4} sessions   right {right:.3f}   macro-F1 {macro_f1(pairs):.3f}   constant {constant:.3f}"
+    )
 
 
 def main() -> None:
