@@ -48,9 +48,8 @@ def macro_f1(pairs: Pairs) -> float:
 def show(name: str, pairs: Pairs) -> None:
     right = sum(label == told for label, told in pairs) / len(pairs)
     constant = Counter(label for label, _ in pairs).most_common(1)[0][1] / len(pairs)
-    print(
-        f"{name:10} {len(pairs):4} sessions   right {right:.3f}   macro-F1 {macro_f1(pairs):.3f}   constant {constant:.3f}"
-    )
+    score = f"right {right:.3f}   macro-F1 {macro_f1(pairs):.3f}   constant {constant:.3f}"
+    print(f"{name:10} {len(pairs):4} sessions   {score}")
 
 
 def main() -> None:

@@ -18,6 +18,7 @@ from recollect.errors import BadBackup, Busy, RecollectError, StoreUnusable, Sto
 from recollect.memory import open_memory, restore
 from recollect.store import open_store
 from recollect.store.locks import sweep_lock
+from recollect.store.tombstones import Tombstone
 from tests.builders import Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree
 from tests.faults.rig import IS_SOAK, as_nobody, command, needs_nobody, needs_root, own, run, run_json
@@ -316,7 +317,7 @@ def test_settings_come_back_only_where_there_are_none(store: Path, tmp_path: Pat
 
 def test_what_must_outlive_a_restore_is_carried_over(store: Path, backup: Path) -> None:
     with open_store(store) as opened:
-        opened.ledger.append("tombstone", {"agent": "scripted", "native_id": "small"})
+        opened.tombstones.add([Tombstone("scripted", "small", b"")])
         opened.ledger.append("note", {"text": "made after the backup"})
 
     restore(backup, store)
