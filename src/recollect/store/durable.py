@@ -10,8 +10,7 @@ def replace_file(path: Path, content: bytes) -> None:
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         try:
-            with open(fd, "wb", closefd=False) as file:
-                file.write(content)
+            write_all(fd, content)
             os.fsync(fd)
         finally:
             os.close(fd)
@@ -29,3 +28,10 @@ def sync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def write_all(fd: int, content: bytes) -> None:
+    """Write all of it, however little the system takes at once."""
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from recollect import failpoints
 from recollect.errors import StoreDamaged
+from recollect.store.durable import write_all
 
 _SYNCS_AT_ONCE = 16
 
@@ -38,7 +39,7 @@ def append(path: Path, known_bytes: int, frames: Sequence[bytes]) -> None:
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _cut_to(fd, path, known_bytes)
-        _write_all(fd, b"".join(frames))
+        write_all(fd, b"".join(frames))
         failpoints.hit("after-pack-append")
     finally:
         os.close(fd)
@@ -68,12 +69,6 @@ def _cut_to(fd: int, path: Path, known_bytes: int) -> None:
     if size > known_bytes:
         os.ftruncate(fd, known_bytes)
     os.lseek(fd, known_bytes, os.SEEK_SET)
-
-
-def _write_all(fd: int, content: bytes) -> None:
-    view = memoryview(content)
-    while view:
-        view = view[os.write(fd, view) :]
 
 
 def _sync(place: Path) -> None:

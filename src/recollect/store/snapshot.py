@@ -33,6 +33,10 @@ def copy_database(database: Database, target: Path, advance: Callable[[int, int]
     with translated(target):
         copy = apsw.Connection(str(target), vfs=checksums.layer())
         try:
+            # Only a file whose header says that pages have room for checksums gets them computed: pages still in
+            # the source's log may have none.
+            copy.reserve_bytes(reserve=checksums.RESERVED_BYTES)
+            copy.execute("CREATE TABLE header (x)")
             with copy.backup("main", database.connection, "main") as backup:
                 while not backup.done:
                     backup.step(_PAGES_AT_ONCE)
