@@ -229,7 +229,7 @@ class EvictionTable:
 
     def loss_counts(self) -> dict[str, int]:
         rows = self._memory.rows("SELECT event, count(*) FROM retention_events GROUP BY event")
-        return {event: count for event, count in rows}
+        return dict(rows)
 
     def last_look_ms(self) -> int | None:
         """When ages were last looked at."""
@@ -324,7 +324,7 @@ def restore_eviction(connection: apsw.Connection, record: LedgerRecord) -> None:
 
 
 def _session_row(told: dict[str, Any]) -> SessionRow:
-    return SessionRow(**{name: told.get(name) for name in SessionRow._fields})
+    return SessionRow._make(told.get(name) for name in SessionRow._fields)
 
 
 def _json(row: dict[str, Any]) -> str:

@@ -105,7 +105,7 @@ class Tiers:
             " iif(d.ingested_ms IS s.ingested_ms, s.analyzed_ms, NULL)"
             " FROM sessions s LEFT JOIN digests d USING (agent, native_session_id)"
         )
-        return {(agent, native_id): [(uid, *rest)] for agent, native_id, uid, *rest in rows}  # type: ignore[misc]
+        return {(agent, native_id): [(uid, *rest)] for agent, native_id, uid, *rest in rows}
 
     def _with_sources(self, host: str) -> set[int]:
         """Sessions that can be read again from files of this machine."""
