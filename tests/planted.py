@@ -118,10 +118,13 @@ KINDS: dict[str, Callable[[Draw], Secret]] = {
     "google-api-key": _token("AIza", WORD, 35),
     "google-oauth": _either(_token("ya29.", WORD, 100, 200), _token("GOCSPX-", WORD, 28)),
     "gcp-service-account": _service_account,
+    "google-refresh": _token("1//0", WORD, 99),
     "azure-secret": lambda draw: (
         f"{_some(draw, ALNUM, 3)}{draw.randrange(10)}Q~{_some(draw, ALNUM + '_~.-', 31)}{_some(draw, ALNUM, 3)}",
         None,
     ),
+    "azure-devops": lambda draw: (f"{_some(draw, ALNUM, 76)}AZDO{_some(draw, ALNUM, 4)}", None),
+    "azure-registry": lambda draw: (f"{_some(draw, ALNUM + '+/', 42)}+ACR{_some(draw, ALNUM, 6)}", None),
     "azure-storage": _lines(
         lambda draw: _base64(draw, 64), "DefaultEndpointsProtocol=https;AccountName=x;AccountKey={};EndpointSuffix=y.net"
     ),
@@ -235,6 +238,7 @@ DECOYS: tuple[Callable[[Draw], str], ...] = (
     lambda draw: f"call_{_some(draw, ALNUM, 24)}",
     lambda draw: f"data:image/png;base64,iVBORw0KGgo{_base64(draw, draw.randint(300, 9000))}",
     lambda draw: f'"signature":"{_base64(draw, draw.randint(200, 900))}"',
+    lambda draw: f'"signature":"1//0{_base64(draw, draw.randint(200, 900))}"',
     lambda draw: f"index {_hash(draw, 7)}..{_hash(draw, 7)} 100644",
     lambda draw: f'ETag: "{_hash(draw, 32)}"',
     lambda draw: f"resolved https://mirror.test/x/-/x-1.2.3.tgz#{_hash(draw, 40)}",

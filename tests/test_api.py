@@ -173,7 +173,8 @@ def test_status_is_made_of_records_and_the_command_prints_them(memory: Memory) -
 
     assert sum(agent.sessions for agent in status.agents) == status.sessions == len(memory.sessions())
     assert status.sources.bad_lines == len(memory.problems())
-    assert set(asdict(status)) == {"folder", "agents", "sessions", "events", "sources", "size_bytes", "distilled"}
+    parts = {"folder", "agents", "sessions", "events", "sources", "size_bytes", "alarms", "distilled"}
+    assert set(asdict(status)) == parts
 
 
 def test_a_filter_nobody_knows_is_refused(memory: Memory) -> None:

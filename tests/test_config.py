@@ -185,3 +185,34 @@ def test_a_settings_file_that_is_a_folder_is_refused(home: Path) -> None:
 
 def test_no_settings_file_is_no_error(home: Path) -> None:
     assert load_settings(environment={"RECOLLECT_HOME": str(home)}).domains == {}
+
+
+def test_rules_of_redaction_are_read(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(
+        "[redact]\nallow = ['x1', '/y+/']\n[redact.rules]\nbadge = 'badge-(\\d{6})'\n"
+    )
+
+    redaction = load_settings(tmp_path, environment={}).redaction
+
+    assert redaction.rules == {"badge": r"badge-(\d{6})"}
+    assert redaction.allow == ("x1", "/y+/")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[redact]\nrules = 'x'",
+        "[redact.rules]\nbadge = 5",
+        "[redact.rules]\nbadge = '('",
+        "[redact.rules]\nBadge = 'x'",
+        "[redact.rules]\nbadge = 'x*'",
+        "[redact]\nallow = 'x'",
+        "[redact]\nallow = ['/(/']",
+        "[redact]\nnonsense = 1",
+    ],
+)
+def test_rules_of_redaction_that_cannot_work_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.toml").write_text(text)
+
+    with pytest.raises(BadConfig):
+        load_settings(tmp_path, environment={})

@@ -4,7 +4,6 @@ import random
 import shutil
 from pathlib import Path
 
-import apsw
 import orjson
 import pytest
 from click.testing import CliRunner
@@ -14,11 +13,13 @@ from recollect.adapters.protocol import BadLine, SessionInfo
 from recollect.cli import main
 from recollect.errors import StoreDamaged
 from recollect.memory import Memory, open_memory, open_redactor
+from recollect.protection import Protection
 from recollect.rescan import RescanReport, rescan_unredacted
 from recollect.schema import TOOL_RESULT
 from recollect.store import packs
 from recollect.store.sqlite import Database
-from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
+from tests.builders import AGENT, Home, ScriptedAdapter, event
+from tests.builders import sweep as sweep_now
 from tests.planted import KINDS, plant
 
 DRAW = random.Random(2026)
@@ -30,6 +31,28 @@ TITLE, BRANCH, REMOTE, BAD, META, STEP = OTHERS
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+
+
+class _NoRules:
+    """As before there were any rules."""
+
+    version = ""
+
+    def text(self, text: str) -> str:
+        return text
+
+    def payloads(self, payloads: list[bytes]) -> dict[int, bytes]:
+        return {}
+
+    def suspects(self, texts: list[str]) -> list[int]:
+        return []
+
+
+def sweep(folder: Path, home: Home) -> Memory:
+    """A store made before there were any rules."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Protection, "redactor", lambda self: _NoRules())
+        return sweep_now(folder, home)
 
 
 @pytest.fixture
@@ -227,18 +250,6 @@ def test_a_missing_pack_is_named_and_nothing_is_lost(tmp_path: Path, home: Home)
         pack.write_bytes(content)
 
         assert memory.rescan().sessions_changed == 2
-
-
-def test_a_store_of_the_version_before_is_taken_along(tmp_path: Path, home: Home) -> None:
-    with sweep(tmp_path / "store", home):
-        pass
-    connection = apsw.Connection(str(tmp_path / "store" / "cache.db"))
-    connection.execute("ALTER TABLE streams DROP COLUMN redacted_with")
-    connection.pragma("user_version", 1)
-    connection.close()
-
-    with open_memory(tmp_path / "store", [home.flag]) as memory:
-        assert memory.rescan().sessions == 3
 
 
 def test_the_command_rescans(tmp_path: Path, home: Home) -> None:

@@ -33,6 +33,7 @@ _HOMES = {
     "recollect.doctor": ("Finding",),
     "recollect.errors": ("RecollectError",),
     "recollect.forget": ("ForgetPlan", "ForgottenSession", "UnreachableCopy"),
+    "recollect.rescan": ("RescanReport",),
     "recollect.schema": (
         "Cost",
         "Digest",
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         repair,
         restore,
     )
+    from recollect.rescan import RescanReport
     from recollect.schema import Cost, Digest, Event, Outcome, Problem, Session, SessionSource, Signal, as_json
     from recollect.stats import StatLine, Stats
     from recollect.sweep import SweepReport
@@ -83,6 +85,7 @@ __all__ = [
     "Outcome",
     "Problem",
     "RecollectError",
+    "RescanReport",
     "Session",
     "SessionSource",
     "Signal",

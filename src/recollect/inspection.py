@@ -19,7 +19,7 @@ from recollect.adapters.protocol import Source
 from recollect.config import Settings
 from recollect.discovery import path_key
 from recollect.doctor import NOTE, OK, PROBLEM, Finding
-from recollect.errors import NotFound, RecollectError
+from recollect.errors import NotFound, RecollectError, StoreTooNew
 from recollect.ingest import Task, read_batches
 from recollect.protection import Protection
 from recollect.redact.redactor import Redactor
@@ -101,7 +101,10 @@ class Inspection:
 
 
 def inspect(settings: Settings, progress: Progress, max_seconds: float | None = None) -> Inspection:
-    """Look at the whole store, as far as the time goes. A store that is not there has no faults."""
+    """Look at the whole store, as far as the time goes. A store that is not there has no faults.
+
+    Raises StoreTooNew for the store of a newer version.
+    """
     run = _Run(progress, max_seconds)
     for name in DATABASES:
         run.look(f"pages of {name}", _pages(settings.folder, name))
@@ -160,6 +163,8 @@ class _Run:
                 self._progress(name, step.done, step.total)
         except apsw.InterruptError:
             pass
+        except StoreTooNew:
+            raise  # that is no damage, and nothing for this version to judge
         except (RecollectError, OSError, apsw.Error) as error:
             self.inspection.faults.append(_unreadable(error))
         whole = f" ({step.done:,} of {step.total:,} were)" if step.total else ""
@@ -197,6 +202,8 @@ def _opening(folder: Path, name: str) -> Look:
     if path.exists():
         try:
             open_database(path).close()
+        except StoreTooNew:
+            raise
         except (RecollectError, OSError, apsw.Error) as error:
             yield Step(1, 1, (Fault(DATABASE, name, str(error)),))
     elif others := [other for other in (*DATABASES, LEDGER_NAME) if (folder / other).exists()]:

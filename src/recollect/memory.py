@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -13,7 +14,7 @@ import orjson
 from recollect.clock import rfc3339
 from recollect.config import Settings, current_sessions, load_settings
 from recollect.doctor import PROBLEM, Finding, examine
-from recollect.errors import Ambiguous, BadConfig, NotFound, UsageError
+from recollect.errors import Ambiguous, BadConfig, NotFound, StoreTooNew, UsageError
 from recollect.forget import ForgetPlan, Wanted, apply, plan
 from recollect.recall.answers import SearchAnswer, SessionHit
 from recollect.recall.related import Related, TimelineEntry, find_event, related, timeline
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from recollect.exports import ExportReport
     from recollect.imports import ImportReport
     from recollect.redact.redactor import Redactor
-    from recollect.repair import RepairReport
+    from recollect.repairs import RepairReport
     from recollect.rescan import RescanReport
     from recollect.schema import Digest, Signal
     from recollect.stats import Stats
@@ -542,7 +543,10 @@ def doctor(
         return examine(settings)
     from recollect.inspection import inspect
 
-    return [*examine(settings), *inspect(settings, progress or _silent, max_seconds).findings()]
+    findings = examine(settings)
+    with suppress(StoreTooNew):  # which has been told
+        findings += inspect(settings, progress or _silent, max_seconds).findings()
+    return findings
 
 
 def repair(
@@ -557,7 +561,7 @@ def repair(
     `confirm` is told the steps before anything is changed, and raises to stop.
     """
     from recollect.inspection import inspect
-    from recollect.repair import RepairReport, apply, plan
+    from recollect.repairs import RepairReport, apply, plan
 
     settings = load_settings(Path(folder) if folder else None, roots)
     planned = plan(inspect(settings, progress or _silent).faults)

@@ -136,30 +136,6 @@ class Event:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-RETRY_LOOP = "retry_loop"
-REPEATED_ERROR = "repeated_error"
-TEST_FLIP = "test_flip"
-EDIT_CHURN = "edit_churn"
-HUMAN_CORRECTION = "human_correction"
-PERMISSION_DENIED = "permission_denied"
-CONTEXT_COMPACTED = "context_compacted"
-COST_SPIKE = "cost_spike"
-LONG_IDLE = "long_idle"
-ABANDONED_TODO = "abandoned_todo"
-SIGNALS = (
-    RETRY_LOOP,
-    REPEATED_ERROR,
-    TEST_FLIP,
-    EDIT_CHURN,
-    HUMAN_CORRECTION,
-    PERMISSION_DENIED,
-    CONTEXT_COMPACTED,
-    COST_SPIKE,
-    LONG_IDLE,
-    ABANDONED_TODO,
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Signal:
     """Something in a session worth noticing. `evidence` are the events that show it, in reading order."""

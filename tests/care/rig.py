@@ -11,7 +11,7 @@ from recollect.schema import as_json
 from tests.builders import Home
 
 # Set when a session is stored, and different each time
-_ARRIVAL = ("discovered_at", "ingested_at", "sources")
+_ARRIVAL = ("discovered_at", "ingested_at", "analyzed_at", "sources")
 
 
 def problems(store: Path, home: Home) -> list[Finding]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from recollect.errors import BadBackup, Busy, RecollectError, StoreUnusable, Sto
 from recollect.memory import open_memory, restore
 from recollect.store import open_store
 from recollect.store.locks import sweep_lock
+from recollect.store.tombstones import Tombstone
 from tests.builders import Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree
 from tests.faults.rig import IS_SOAK, as_nobody, command, needs_nobody, needs_root, own, run, run_json
@@ -189,6 +191,18 @@ class _Died(BaseException):
     pass
 
 
+def _dying(real: Callable[..., Any], left: list[int]) -> Callable[..., Any]:
+    """A step that is not taken any more once as many as are left have been."""
+
+    def step(*arguments: Any, **options: Any) -> Any:
+        if not left[0]:
+            raise _Died
+        left[0] -= 1
+        return real(*arguments, **options)
+
+    return step
+
+
 def test_a_restore_that_dies_at_any_step_leaves_the_old_store_or_the_new_one(
     store: Path, home: Home, backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,28 +210,21 @@ def test_a_restore_that_dies_at_any_step_leaves_the_old_store_or_the_new_one(
     home.write("later", event("later", 1))
     sweep(store, home).close()
     old = hashes(store)
-    real, seen = Path.rename, []
-
-    for steps in range(20):
+    seen = []
+    for steps in range(200):
         folder = shutil.copytree(store, tmp_path / f"try-{steps}")
         left = [steps]
-
-        def rename(self: Path, target: Path, left: list[int] = left) -> Path:
-            if not left[0]:
-                raise _Died
-            left[0] -= 1
-            return real(self, target)
-
-        monkeypatch.setattr(Path, "rename", rename)
-        with suppress(_Died):
+        with monkeypatch.context() as patch, suppress(_Died):
+            for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
+                patch.setattr(Path, name, _dying(getattr(Path, name), left))
             restore(backup, folder)
-        monkeypatch.setattr(Path, "rename", real)
 
         seen.append(hashes(folder))
         assert seen[-1] in (old, new)
         assert problems(folder, home) == []
         if left[0]:
             break
+    assert left[0] > 0  # the last one went through
     assert seen[0] == old
     assert seen[-1] == new
 
@@ -310,7 +317,7 @@ def test_settings_come_back_only_where_there_are_none(store: Path, tmp_path: Pat
 
 def test_what_must_outlive_a_restore_is_carried_over(store: Path, backup: Path) -> None:
     with open_store(store) as opened:
-        opened.ledger.append("tombstone", {"agent": "scripted", "native_id": "small"})
+        opened.tombstones.add([Tombstone("scripted", "small", b"")])
         opened.ledger.append("note", {"text": "made after the backup"})
 
     restore(backup, store)

@@ -4,12 +4,13 @@ import os
 import shutil
 from pathlib import Path
 
+import apsw
 import pytest
 
-from recollect.errors import NeedsAnswer
+from recollect.errors import NeedsAnswer, StoreTooNew
 from recollect.memory import open_memory, repair
-from recollect.repair import RepairReport
-from recollect.store import open_store
+from recollect.repairs import RepairReport
+from recollect.store import checksums, open_store
 from tests.builders import Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, pack_of, problems, tree
 from tests.faults.rig import command, run, run_json
@@ -251,14 +252,16 @@ def test_rows_that_only_memory_has_are_saved_from_a_damaged_one(store: Path, hom
             for table in ("events", "frames", "usage", "stream_sources"):
                 connection.execute(f"DELETE FROM {table} WHERE stream = ?", (stream,))
             connection.execute("DELETE FROM streams WHERE id = ?", (stream,))
+        root = opened.databases[1].value("SELECT rootpage FROM sqlite_schema WHERE name = 'sessions_by_time'")
         opened.checkpoint()
     lose_home(home)
     before = hashes(store)
-    _damage_pages(store / "memory.db", _page_of(store / "memory.db", b"CREATE TABLE history") + 40 % 2)
+    _damage_pages(store / "memory.db", root - 1)
 
-    _repaired(store, home)
+    report = _repaired(store, home)
 
-    assert set(hashes(store)) <= set(before)
+    assert report.set_aside
+    assert hashes(store) == before
 
 
 def test_damaged_lines_of_the_ledger_are_kept_aside_and_the_others_stay(store: Path, home: Home) -> None:
@@ -331,6 +334,22 @@ def test_the_command_tells_what_it_did_as_json(store: Path, home: Home) -> None:
 
     assert told["lost"]
     assert told["steps"]
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_the_store_of_a_newer_version_is_not_touched(store: Path, home: Home, name: str) -> None:
+    connection = apsw.Connection(str(store / name), vfs=checksums.layer())
+    connection.pragma("user_version", 99)
+    connection.pragma("journal_mode", "delete")
+    connection.close()
+    before = tree(store)
+
+    with pytest.raises(StoreTooNew):
+        _repaired(store, home)
+
+    after = {path: content for path, content in tree(store).items() if not path.endswith(("-shm", "-wal"))}
+    assert after == before
+    assert any("newer version" in finding.message for finding in problems(store, home))
 
 
 def test_a_second_repair_finds_nothing_to_do(store: Path, home: Home) -> None:

@@ -16,7 +16,7 @@ import zstandard
 import recollect
 from recollect.errors import BadBackup, UsageError
 from recollect.imports import ImportReport
-from recollect.memory import open_memory
+from recollect.memory import open_memory, repair
 from tests.builders import AGENT, Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree
 from tests.conftest import SHARED, needs_shared
@@ -187,7 +187,7 @@ def test_a_repository_can_be_exported_alone(samples: Path, tmp_path: Path) -> No
 def test_a_session_without_events_keeps_its_row(store: Path, home: Home, tmp_path: Path) -> None:
     lose_home(home)
     shutil.rmtree(store / "packs")
-    recollect.repair(store, [home.flag])
+    repair(store, [home.flag])
     before = held(store)
     assert any(not told[1] for told in before.values())
 

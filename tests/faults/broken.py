@@ -52,7 +52,9 @@ def cursor_after_rows_without_key(patch: pytest.MonkeyPatch) -> None:
                 save(connection, batch)
         return written
 
-    def sort_out(connection: apsw.Connection, rows: list[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], list[Any]]:
+    def sort_out(
+        connection: apsw.Connection, rows: list[tuple[Any, ...]], rules: str
+    ) -> tuple[list[tuple[Any, ...]], list[Any]]:
         return [EventRow._make(row)._replace(event_uid=secrets.token_bytes(16)) for row in rows], []
 
     patch.setattr(Events, "put", put)

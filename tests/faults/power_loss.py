@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from recollect.errors import RecollectError
+from recollect.protection import Protection
+from recollect.redact.userrules import RedactionRules
 from recollect.store import Store, open_store, sqlite
 from recollect.store.sessions import SessionFilter, Sessions
+from tests.conftest import with_key
 from tests.faults.broken import BUGS
 from tests.faults.rig import Held, Struck, examine, sweep
 from tests.faults.tape import Tape, taped
@@ -43,8 +46,8 @@ def sweep_and_grow(store: Path, writers: Writers) -> None:
 def record(folder: Path, seed: int, bug: str | None = None, work: Work = sweep_and_grow) -> Recording:
     """Tape what some work does to a store."""
     writers = Writers(folder / "home", seed, big_share=0.04)
-    store = folder / "store"
-    store.mkdir()
+    store = with_key(folder / "store")
+    Protection(store, RedactionRules()).redactor()  # what it keeps beside the store is no part of the tape
     with pytest.MonkeyPatch.context() as patch, taped(store) as tape:
         _checkpoint_often(patch)
         _note_what_is_acknowledged(patch, tape)
@@ -53,7 +56,7 @@ def record(folder: Path, seed: int, bug: str | None = None, work: Work = sweep_a
         work(store, writers)
     tape.check()
     writers.finish()
-    return Recording(tape, writers, sweep(folder / "clean", *writers.roots))
+    return Recording(tape, writers, sweep(with_key(folder / "clean"), *writers.roots))
 
 
 def _checkpoint_often(patch: pytest.MonkeyPatch) -> None:

@@ -211,32 +211,32 @@ def test_a_document_that_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPa
 
 
 HOSTILE = {
-    "one letter": "a" * 5_000_000,
-    "assignments": "password=abcdefg1 " * 300_000,
-    "openings": "eyJhbGciOi.eyJ" * 300_000,
-    "begin": "-----BEGIN RSA PRIVATE KEY-----\n" * 100_000,
-    "quotes": 'password = "' * 300_000,
-    "backslashes": "password" + "\\" * 3_000_000 + '"=1',
-    "addresses": "://a:b" * 500_000,
-    "percent": "%70" * 1_000_000,
-    "colours": "\x1b[31m" * 500_000,
-    "base64": in_base64("password: " * 200_000),
-    "dashes": "--" * 1_000_000 + "password ",
-    "at signs": "://" + "a:" * 1_000_000 + "@",
-    "words": "pass" * 1_000_000,
+    "one letter": "a" * 2_000_000,
+    "assignments": "password=abcdefg1 " * 100_000,
+    "openings": "eyJhbGciOi.eyJ" * 100_000,
+    "begin": "-----BEGIN RSA PRIVATE KEY-----\n" * 50_000,
+    "quotes": 'password = "' * 100_000,
+    "backslashes": "password" + "\\" * 1_000_000 + '"=1',
+    "addresses": "://a:b" * 200_000,
+    "percent": "%70" * 500_000,
+    "colours": "\x1b[31m" * 200_000,
+    "base64": in_base64("password: " * 100_000),
+    "dashes": "--" * 500_000 + "password ",
+    "at signs": "://" + "a:" * 500_000 + "@",
+    "words": "pass" * 300_000,
 }
 
 
 @BOTH
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_ends_in_time(redactor: Redactor, name: str) -> None:
-    text = HOSTILE[name]
-    begun = time.monotonic()
+def test_hostile_text_takes_no_longer_than_it_may(redactor: Redactor, name: str) -> None:
+    document = orjson.dumps({"text": HOSTILE[name]})
+    may_take = scanners.SECONDS + len(document) * scanners.SECONDS_PER_MB / 1e6
+    begun = time.thread_time()
 
-    redactor.payloads([orjson.dumps({"text": text})])
+    redactor.payloads([document])
 
-    # Scanning is part of it, and a busy machine: what must not happen is minutes.
-    assert time.monotonic() - begun < 30
+    assert time.thread_time() - begun < 4 * may_take  # once in the block, once by itself, and no single step is long
 
 
 def test_a_leaf_of_50_megabytes_is_redacted() -> None:

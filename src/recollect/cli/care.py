@@ -14,7 +14,7 @@ from recollect.errors import NeedsAnswer, UsageError
 
 if TYPE_CHECKING:
     from recollect.doctor import Finding
-    from recollect.repair import RepairReport
+    from recollect.repairs import RepairReport
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 

@@ -9,8 +9,7 @@ import click
 from recollect.cli.output import json_option, print_json, reports_errors
 from recollect.cli.words import duration, fitted, local_time, moment_ms, money, number, one_line, padded, printable
 from recollect.cli.words import width as columns_of
-from recollect.schema import SIGNALS
-from recollect.schema import as_json as to_json
+from recollect.kinds import SIGNALS
 
 if TYPE_CHECKING:
     from recollect.stats import StatLine, Stats
@@ -34,6 +33,7 @@ def digest(session: str, as_json: bool) -> None:
     recollect digest 3f2a91c4
     """
     from recollect.memory import open_memory
+    from recollect.schema import as_json as to_json
 
     with open_memory(create=False) as memory:
         found = memory.digest(memory.session(session))
@@ -80,6 +80,7 @@ def exchanges(session: str, as_json: bool) -> None:
 def signals(session: str | None, signal: str | None, since: str | None, as_json: bool) -> None:
     """List what is worth noticing in one session or in all: loops, repeated errors, corrections …"""
     from recollect.memory import open_memory
+    from recollect.schema import as_json as to_json
 
     with open_memory(create=False) as memory:
         chosen = memory.session(session) if session else None

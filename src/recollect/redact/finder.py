@@ -227,6 +227,8 @@ def _is_odd(value: bytes) -> bool:
 def _test_token(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
     group = "s" if "s" in match.re.groupindex else 0
     body = data[match.end("opener") : match.end()] if rule.openers else match[0]
+    if rule.lead is not None:
+        body = data[max(0, match.start() - rule.lead.least) : match.end()]
     if rule.needs_digit and not any(48 <= byte <= 57 for byte in body):
         return None
     return match.span(group) if values.is_token(body) else None

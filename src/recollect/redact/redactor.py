@@ -24,6 +24,8 @@ from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanne
 from recollect.redact.unfolding import SIGNS
 from recollect.redact.userrules import AllowList, RedactionRules, UserRule
 
+IsSuspect = Callable[[bytes, int, int], bool]  # block, number of the expression, place
+
 HYPERSCAN = "hyperscan"
 AHO_CORASICK = "ahocorasick"
 
@@ -108,35 +110,33 @@ class Redactor:
                 found[number] = changed
         return found
 
-    def _suspects(self, items: Sequence[bytes], is_suspect: Callable[[bytes, int, int], bool]) -> list[int]:
+    def _suspects(self, items: Sequence[bytes], is_suspect: IsSuspect, clock: Clock | None = None) -> list[int]:
         """The items in which a rule may apply."""
         if self._finder.always_parses:
             return list(range(len(items)))
         found: list[int] = []
         for start, end in _blocks(items):
-            found += sorted(self._suspects_of(items, start, end, is_suspect))
+            some = items[start:end]
+            found += sorted(start + number for number in self._suspects_of(some, is_suspect, clock))
         return found
 
-    def _suspects_of(
-        self, items: Sequence[bytes], start: int, end: int, is_suspect: Callable[[bytes, int, int], bool]
-    ) -> set[int]:
-        some = items[start:end]
+    def _suspects_of(self, some: Sequence[bytes], is_suspect: IsSuspect, clock: Clock | None) -> set[int]:
         block = some[0] if len(some) == 1 else _SEPARATOR.join(some)
         ends = list(accumulate(map(len(_SEPARATOR).__add__, map(len, some))))
         try:
-            places = self._places(block, Clock(len(block)), is_exact=False)
+            places = self._places(block, clock or Clock(len(block)), is_exact=False)
         except (TooManyPlaces, OutOfTime):  # each is then looked at by itself
-            return set(range(start, end))
+            return set(range(len(some)))
         found: set[int] = set()
         for number, place in places:
-            item = start + bisect_right(ends, place)
+            item = bisect_right(ends, place)
             if item not in found and is_suspect(block, number, place):
                 found.add(item)
         for sign in SIGNS:
             place = block.find(sign)
             while place >= 0:
                 number = bisect_right(ends, place)
-                found.add(start + number)
+                found.add(number)
                 place = block.find(sign, ends[number])
         return found
 
@@ -155,7 +155,7 @@ class Redactor:
         """A value with every leaf redacted. All leaves are scanned at once to see which need to be looked at."""
         leaves = [leaf for leaf in _leaves(value) if isinstance(leaf, str) and len(leaf) >= _LEAST_BYTES]
         encoded = [leaf.encode("utf-8", "surrogatepass") for leaf in leaves]
-        suspects = {leaves[number] for number in self._suspects(encoded, _always)}
+        suspects = {leaves[number] for number in self._suspects(encoded, _always, clock)}
         return self._walk(value, clock, suspects)
 
     def _walk(self, value: Any, clock: Clock, suspects: set[str]) -> Any:

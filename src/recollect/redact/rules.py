@@ -126,9 +126,9 @@ _TOKENS = (
     _token("discord-webhook", "Discord webhook addresses", "discord.com/api/webhooks/ discordapp.com/api/webhooks/", "[A-Za-z0-9_/-]", 60, 140),
     _token("stripe", "Stripe keys (`sk_live_`, `rk_live_`, `sk_test_`, `rk_test_`)", "sk_live_ rk_live_ sk_test_ rk_test_ sk_prod_ rk_prod_", _ALNUM, 10, 250),
     _token("webhook-secret", "Webhook signing secrets (`whsec_`)", "whsec_", "[A-Za-z0-9+/=]", 24, 100),
-    _token("google-api-key", "Google API keys (`AIza…`)", "AIza", _WORD, 35),
+    _token("google-api-key", "Google API keys (`AIza…`)", "AIza", _WORD, 35, end="(?![+/])"),
     _token("google-oauth", "Google OAuth tokens and client secrets (`ya29.`, `GOCSPX-`)", "ya29. GOCSPX-", _DOTTED, 20, 2000),
-    _token("google-refresh-token", "Google refresh tokens (`1//0…`)", "1//0", _WORD, 36, 200, guarded=True, needs_digit=True),
+    _token("google-refresh-token", "Google refresh tokens (`1//0…`)", "1//0", _WORD, 36, 200, guarded=True, needs_digit=True, end="(?![A-Za-z0-9_+/=-])"),
     _token("npm-token", "npm tokens (`npm_`)", "npm_", _ALNUM, 36, 80),
     _token("pypi-token", "PyPI tokens (`pypi-AgE…`)", "pypi-AgE", _WORD, 40, 2000),
     _token("sendgrid", "SendGrid keys (`SG.`)", "SG.", _WORD, 16, 32, end=rf"\.{_WORD}{{32,64}}"),
@@ -151,9 +151,9 @@ _TOKENS = (
         36,
         lead=Lead("[A-Za-z0-9_~.-]", 3, 3),
     ),
-    _token("azure-devops", "Azure DevOps tokens (`…AZDO…`)", "AZDO", _ALNUM, 4, lead=Lead(_ALNUM, 76, 76)),
-    _token("azure-registry", "Azure container registry passwords (`…+ACR…`)", "+ACR", _ALNUM, 6, lead=Lead(_BASE64, 42, 42)),
-    _token("azure-storage-key", "Azure storage and database keys (`…+ASt…`, `…ACDb…`)", "+ASt ACDb", _BASE64, 6, lead=Lead(_BASE64, 76, 76), end="={0,2}"),
+    _token("azure-devops", "Azure DevOps tokens (`…AZDO…`)", "AZDO", _ALNUM, 4, lead=Lead(_ALNUM, 76, 76), end="(?![+/=])"),
+    _token("azure-registry", "Azure container registry passwords (`…+ACR…`)", "+ACR", _ALNUM, 6, lead=Lead(_BASE64, 42, 42), end="(?![+/=])"),
+    _token("azure-storage-key", "Azure storage and database keys (`…+ASt…`, `…ACDb…`)", "+ASt ACDb", _BASE64, 6, lead=Lead(_BASE64, 76, 76), end="=="),
     _token("alibaba-key-id", "Alibaba Cloud access key ids (`LTAI…`)", "LTAI", _ALNUM, 16, 26, guarded=True, needs_digit=True),
     _token("digitalocean", "DigitalOcean tokens (`dop_v1_`, `doo_v1_`, `dor_v1_`)", "dop_v1_ doo_v1_ dor_v1_", _HEX, 64),
     _token("heroku", "Heroku keys (`HRKU-`)", "HRKU-", _WORD, 36, 80),
@@ -212,8 +212,8 @@ _TOKENS = (
 
 # The digits of a user id in base64 give themselves away: each group of three has a narrow shape.
 _DIGITS_IN_BASE64 = "[MNO][DTjz][AEIMQUYcgk][w-z0-5]"
-# So does text: no byte of ASCII has its highest bit set.
-_TEXT_IN_BASE64 = "[A-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
+# So does text: no byte of ASCII has its highest bit set, and few are control characters.
+_TEXT_IN_BASE64 = "[CDI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
 
 QUOTE = r"(?:\\{0,16}[\"'`]|&quot;|&#0?39;|&#x27;)"
 _SPACE = r"(?:[ \t]|\\{1,16}t){0,3}"
@@ -311,8 +311,8 @@ _STRUCTURES = (
         "`Authorization` headers, bearer tokens, and basic credentials",
         STRUCTURE,
         ("authorization", "bearer", "basic"),
-        rf"{_QUOTE_OR_CODE}?{_SPACE_OR_CODE}(?:[:=]|%3[adAD])?{_SPACE_OR_CODE}{_QUOTE_OR_CODE}?"
-        r"(?:(?:bearer|basic|token|apikey|key|digest)(?:[ +]|%20){1,3})?[A-Za-z0-9._~+/%=-]{12}",
+        rf"(?:{_QUOTE_OR_CODE}?{_SPACE_OR_CODE}(?:[:=]|%3[adAD]){_SPACE_OR_CODE}{_QUOTE_OR_CODE}?"
+        r"(?:(?:bearer|basic|token|apikey|key)(?:[ +]|%20){1,3})?|(?:[ +]|%20){1,3})[A-Za-z0-9._~+/%=-]{12}",
         rf"(?:(?<=n){QUOTE}?{_SPACE}[:=]{_SPACE}{QUOTE}?(?:(?:bearer|basic|token|apikey|key)[ ]{{1,3}})?|[ ]{{1,3}})"
         r"(?P<s>[A-Za-z0-9._~+/=-]{12,4000})",
         120,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 MOST_PLACES = 400_000  # in one scan; no real text of that size comes near
 SECONDS = 2.0  # of processor time, for a text of any usual size
-SECONDS_PER_MB = 1.0  # for larger ones
+SECONDS_PER_MB = 0.5  # for larger ones
 _PLACES_PER_CHECK = 1024
 _STRETCH_BYTES = 256 * 1024
 _BEFORE_SIGN, _AFTER_SIGN = 80, 160

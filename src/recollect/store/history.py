@@ -143,4 +143,7 @@ def forget_history(folder: Path, names: Sequence[str]) -> None:
     for name in names:
         _last_path(folder / name).unlink(missing_ok=True)
     kept = {name: mark for name, mark in read_mark(folder).items() if name not in names}
-    write_mark(folder, kept)
+    if kept:
+        write_mark(folder, kept)
+    else:
+        (folder / MARK_NAME).unlink(missing_ok=True)

@@ -57,6 +57,9 @@ def _carry_over(folder: Path, unpacked: Path) -> None:
 
 def _finish(folder: Path) -> Path | None:
     ready = folder / READY_NAME
+    if not (ready / _NOTE).exists():  # all was moved, and the process died with its last step to do
+        ready.rmdir()
+        return None
     told = orjson.loads((ready / _NOTE).read_bytes())
     aside = folder / told["aside"]
     for name in (*_PARTS, *told["parts"]):

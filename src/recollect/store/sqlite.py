@@ -51,9 +51,9 @@ class Database:
         self.is_new = False
         self.connection = connect(path, read_only=read_only)
         self._inode = path.stat().st_ino
-        self._verify_pages()
         if read_only or not self._is_new():
             self._check_version()  # before anything is changed in a file that may be somebody else's
+        self._verify_pages()
         if not read_only:
             self._prepare(synchronous)
             self._check_version()
