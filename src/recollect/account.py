@@ -24,6 +24,7 @@ from recollect.schema import (
     WARM_UP,
 )
 from recollect.store import Store
+from recollect.store.evictions import Base
 from recollect.store.sessions import SessionRow, SourceOfSession
 from recollect.store.streams import EventMark, StreamName, UsageMark
 
@@ -49,6 +50,7 @@ class AccountRules:
 def account_for(store: Store, rules: AccountRules, advance: Callable[[int, int], None]) -> None:
     """Bring the row of every dirty session up to date. They stay dirty, for their repositories are named next."""
     kinship = Kinship(store)
+    _mark_copies_of_evicted(store, kinship)
     dirty = _with_relatives(store, kinship)
     for start in range(0, len(dirty), _ROWS_AT_ONCE):
         streams = dirty[start : start + _ROWS_AT_ONCE]
@@ -66,6 +68,16 @@ def _with_relatives(store: Store, kinship: "Kinship") -> list[StreamName]:
     if related:
         store.streams.set_dirty(related, True)
     return store.streams.dirty()
+
+
+def _mark_copies_of_evicted(store: Store, kinship: "Kinship") -> None:
+    """What a fork has copied from a session whose events are gone was counted there."""
+    evicted = store.evictions.names()
+    for stream in store.streams.dirty() if evicted else ():
+        told = kinship.relations(stream.agent, stream.native_id)
+        for owner in {told.parent, told.base} - {None, stream.native_id}:
+            if (stream.agent, owner) in evicted:
+                store.evictions.mark_copies(stream.id, stream.agent, str(owner))
 
 
 @dataclass(slots=True)
@@ -112,16 +124,70 @@ class _Account(NamedTuple):
 
 def _account(store: Store, kinship: Kinship, rules: AccountRules, stream: StreamName) -> _Account | None:
     events = store.streams.events(stream.id)
-    if not events:
+    base = store.evictions.base(stream.agent, stream.native_id, stream.id)
+    if not events and base is None:
         return None
     marks = derive(events)
+    if base is not None:  # an import may bring back what was dropped: it is counted already
+        events = [event for event in events if not base.keys.hold(event.event_uid, event.payload_hash)]
     facts = _facts(store.streams.infos(stream.agent, stream.native_id))
     own = [event for event in events if event.copy_of is None] or events
     told = store.streams.sources(stream.id)
     sources = [SourceOfSession(mark.host, mark.path, mark.size, mark.gone_ms) for mark in told]
     money = _money(store, kinship, stream, own)
     row = _session_row(kinship, rules, stream, facts, events, own, marks, money, sources)
+    if base is not None:
+        row = _extended(base, row, facts)
     return _Account(row, sources, changes(events, marks))
+
+
+def _extended(base: Base, row: SessionRow, facts: _Facts) -> SessionRow:
+    """The row of a session that was evicted once: as it was then, and what it did since."""
+    old = base.row
+    started, ended = _least(old.started_ms, row.started_ms), _most(old.ended_ms, row.ended_ms)
+    absent = [name for name in SessionRow._fields if name != "usd" and getattr(row, name) is None]
+    row = row._replace(**{name: getattr(old, name) for name in absent})
+    return row._replace(
+        **({} if base.is_usage_held else _spent(old, row)),
+        outcome=old.outcome,
+        title=facts.title or old.title or row.title,
+        task_ref=old.task_ref or row.task_ref,
+        started_ms=started,
+        ended_ms=ended,
+        updated_ms=_most(old.updated_ms, row.updated_ms),
+        wall_clock_ms=ended - started if started is not None and ended is not None else None,
+        turns=old.turns + row.turns,
+        retries=old.retries + row.retries,
+        message_count=old.message_count + row.message_count,
+        event_count=old.event_count + row.event_count,
+        content_hash=_joined_hash(old.content_hash, row) if row.event_count else old.content_hash,
+        discovered_ms=_least(old.discovered_ms, row.discovered_ms),
+        ingested_ms=row.ingested_ms if row.event_count else old.ingested_ms,
+    )
+
+
+def _spent(old: SessionRow, row: SessionRow) -> dict[str, Any]:
+    """Tokens and money where it is not known whether all responses are held: never less than they were."""
+    names = [name for name in SessionRow._fields if name.endswith("_tokens")]
+    is_more = (row.usd or 0.0) >= (old.usd or 0.0)
+    usd, is_estimate = (row.usd, row.usd_is_estimate) if is_more else (old.usd, bool(old.usd_is_estimate))
+    return {name: max(getattr(old, name), getattr(row, name)) for name in names} | {
+        "usd": usd,
+        "usd_is_estimate": is_estimate,
+    }
+
+
+def _joined_hash(old: str | None, row: SessionRow) -> str:
+    """Of what is held and what was: the old one cannot be made again."""
+    return blake2b(f"{old}{row.content_hash}".encode(), digest_size=16).hexdigest()
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((value for value in (one, other) if value is not None), default=None)
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return max((value for value in (one, other) if value is not None), default=None)
 
 
 def _session_row(

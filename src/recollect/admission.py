@@ -1,4 +1,4 @@
-"""What may be stored of what was read: neither what was forgotten nor what the user keeps out.
+"""What may be stored of what was read: not what was forgotten or evicted, nor what the user keeps out.
 
 Nothing is stored first and deleted later. Where a session worked may stand in another file than what was said in
 it, so batches of a session whose place is not known yet wait until everything has been read; those of
@@ -19,6 +19,7 @@ from recollect.readers import Reading
 from recollect.repos import Checkouts
 from recollect.store import Store
 from recollect.store.batch import Batch
+from recollect.store.evictions import Evicted
 from recollect.store.exclusions import Exclusion
 from recollect.store.omission import leave_out, sessions_of, without_text
 from recollect.store.tombstones import Name, Tombstones, without_forgotten
@@ -73,6 +74,7 @@ class _Gate:
             self._facts_beside[task.source.path.parent].append(task)
         self._exclude = exclude_of(store, exclude)
         self._tombstones = Tombstones(store.tombstones, store.sources)
+        self._evicted = Evicted(store.evictions)
         self._excluded = set(store.exclusions.all())
         self._verdicts: dict[Name, str] = {(row.agent, row.native_id): row.rule for row in self._excluded}
         self._sources = {(row.host, row.agent, row.path) for row in self._excluded}
@@ -184,7 +186,7 @@ class _Gate:
         return reading._replace(task=task._replace(row=self._tombstones.concealed(task.row)))
 
     def _admitted_part(self, batch: Batch) -> Batch:
-        batch = without_forgotten(batch, self._tombstones)
+        batch = self._evicted.without(without_forgotten(batch, self._tombstones))
         agent = batch.source.agent
         rules = {name: rule for name in sessions_of(batch) if (rule := self._verdict((agent, name)))}
         if rules:

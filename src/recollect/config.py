@@ -17,14 +17,21 @@ from recollect.redact.userrules import AllowList, RedactionRules, UserRule
 
 if TYPE_CHECKING:
     from recollect.account import AccountRules
+    from recollect.retention import Limits
 
-_SECTIONS = ("agents", "capture", "domains", "exchanges", "redact", "tasks")
+_SECTIONS = ("agents", "capture", "domains", "exchanges", "notify", "redact", "retention", "tasks")
 
 
 def _default_rules() -> "AccountRules":
     from recollect.account import AccountRules
 
     return AccountRules()
+
+
+def _default_limits() -> "Limits":
+    from recollect.retention import Limits
+
+    return Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class Settings:
     redaction: RedactionRules = field(default_factory=RedactionRules)
     exclude: tuple[str, ...] = ()  # patterns of folders and repositories whose sessions are not stored
     exchanges: ExchangeRules = field(default_factory=ExchangeRules)
+    limits: "Limits" = field(default_factory=_default_limits)
+    notify: tuple[str, ...] = ()  # the command that is told of losses and warnings
 
 
 def store_folder(environment: Mapping[str, str] | None = None) -> Path:
@@ -80,6 +89,8 @@ def load_settings(
         exclude=_exclude(config.get("capture", {}), config_path),
         redaction=_redaction(config.get("redact", {}), config_path),
         exchanges=_exchange_rules(config.get("exchanges", {}), config_path),
+        limits=_limits(config.get("retention", {}), config_path),
+        notify=_notify(config.get("notify", {}), config_path),
     )
 
 
@@ -234,3 +245,54 @@ def _exchange_rules(exchanges: Any, path: Path) -> ExchangeRules:
         if type(value) is int and value < 1:
             raise BadConfig(f"Too small in {path}: exchanges.{name}", "write 1 or more")
     return ExchangeRules(**told)
+
+
+def _limits(retention: Any, path: Path) -> "Limits":
+    from recollect.retention import CADENCES, Limits
+
+    known = {item.name: item.default for item in fields(Limits)}
+    told = dict(_only(retention, known, "retention", path))
+    for name in [name for name in told if name.endswith("_cap")]:
+        told[name] = _size(told[name], f"retention.{name}", path)
+    for name, value in told.items():
+        if type(value) is not type(known[name]):
+            wanted = "true or false" if isinstance(known[name], bool) else f"something like {known[name]!r}"
+            raise BadConfig(f"Wrong kind of value in {path}: retention.{name}", f"write {wanted}")
+        if type(value) is int and value < 1:
+            raise BadConfig(f"Too small in {path}: retention.{name}", "write 1 or more, for else nothing could be kept")
+    limits = Limits(**told)
+    if limits.cadence not in CADENCES:
+        raise BadConfig(f"No such cadence in {path}: {limits.cadence}", f"known: {', '.join(CADENCES)}")
+    if limits.raw_soft_cap > limits.raw_hard_cap:
+        raise BadConfig(
+            f"retention.raw_soft_cap is above raw_hard_cap in {path}", "the soft cap is where eviction begins: lower it"
+        )
+    return limits
+
+
+def _size(value: Any, name: str, path: Path) -> Any:
+    """Bytes, given as a number or as a text with a unit."""
+    from recollect.retention import parse_size
+
+    if not isinstance(value, str):
+        return value
+    try:
+        return parse_size(value)
+    except ValueError:
+        raise BadConfig(
+            f"Not a size in {path}: {name} = {value!r}", 'write "4GiB", "500MB" or a number of bytes'
+        ) from None
+
+
+def _notify(notify: Any, path: Path) -> tuple[str, ...]:
+    import shlex
+
+    command = _only(notify, ("command",), "notify", path).get("command", [])
+    if not isinstance(command, str):
+        return tuple(_texts(command, "notify.command", path))
+    try:
+        return tuple(shlex.split(command))
+    except ValueError as error:
+        raise BadConfig(
+            f"Not a command in {path} ({error}): notify.command", "write ['program', 'argument']"
+        ) from error

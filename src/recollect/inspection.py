@@ -28,6 +28,7 @@ from recollect.store import CACHE_NAME, DATABASES, Store, open_database, open_st
 from recollect.store.batch import IS_PROVISIONAL, Batch, EventRow
 from recollect.store.checksums import iter_damaged_pages
 from recollect.store.events import second_uid
+from recollect.store.evictions import Evicted
 from recollect.store.frames import HeldStream
 from recollect.store.history import MARK_NAME, read_mark
 from recollect.store.holdings import Holdings
@@ -293,7 +294,7 @@ def _sources(store: Store, settings: Settings) -> Look:
     redactor = Protection(store.folder, settings.redaction).redactor() if found else None
     for number, (source, known) in enumerate(found, start=1):
         if redactor is not None:
-            yield Step(number, len(found), tuple(_source_faults(store.holdings, source, known, redactor)))
+            yield Step(number, len(found), tuple(_source_faults(store, source, known, redactor)))
 
 
 def _known_sources(store: Store, settings: Settings) -> Iterator[tuple[Source, KnownSource]]:
@@ -306,17 +307,17 @@ def _known_sources(store: Store, settings: Settings) -> Iterator[tuple[Source, K
                     yield source, before
 
 
-def _source_faults(holdings: Holdings, source: Source, known: KnownSource, redactor: Redactor) -> Iterator[Fault]:
+def _source_faults(store: Store, source: Source, known: KnownSource, redactor: Redactor) -> Iterator[Fault]:
     adapter = adapters()[source.agent]
     if source.is_rewritten or known.row.reader != adapter.version:
         return  # such a file is compared as a whole by every sweep; an older reading is replaced by the next one
     row = known.row._replace(offset=0, line=0, head="", tail="", state="{}")
-    changed = 0
+    changed, evicted = 0, Evicted(store.evictions)
     try:
         for batch in read_batches(adapter, Task(source, row, has_cursor=False), redactor):
             if batch.source.offset > known.row.offset:
                 break  # what was added since is for the next sweep
-            changed += sum(_changed(holdings, batch))
+            changed += sum(_changed(store.holdings, evicted.without(batch)))
     except (RecollectError, OSError):
         return  # the next sweep says so
     if changed:

@@ -4,11 +4,14 @@ The order is: what is analysed and old, what is analysed and longest so; over th
 are analysed; and only when nothing else is left what no digest tells of yet.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 GIGABYTE = 1024**3
 _DAY_MS = 86_400_000
+
+CADENCES = {"daily": 1, "weekly": 7, "on-hook": 1}  # days between sweeps, at most
 
 AGE = "age"
 SOFT_CAP = "soft cap"
@@ -26,6 +29,12 @@ class Limits:
     raw_max_age_days: int = 45
     evict_last_copy: bool = False
     distilled_cap: int = GIGABYTE
+    cadence: str = "daily"
+
+    @property
+    def usual_gap_ms(self) -> int:
+        """How long after one sweep the next is due."""
+        return CADENCES[self.cadence] * _DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,25 @@ class Plan:
         return [eviction for eviction in self.evictions if eviction.reason in (LAST_COPY, DATA_LOSS)]
 
 
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?B|B)", re.IGNORECASE)
+_POWERS = "BKMGT"
+
+
+def parse_size(text: str) -> int:
+    """`4GiB`, `500 MB`, `1.5GB`: bytes. Raises ValueError for anything else."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(text)
+    unit = match[2].upper()
+    step = 1024 if "I" in unit else 1000
+    return round(float(match[1]) * float(step ** _POWERS.index(unit[0])))
+
+
+def is_clock_sane(last_ms: int | None, now_ms: int, limits: Limits) -> bool:
+    """Whether no more than a day passed beyond what lies between two sweeps anyway."""
+    return last_ms is None or now_ms - last_ms <= limits.usual_gap_ms + _DAY_MS
+
+
 def plan(
     held: Sequence[Held], raw_bytes: int, limits: Limits, now_ms: int, *, is_clock_sane: bool, is_all_analyzed: bool
 ) -> Plan:
@@ -79,7 +107,7 @@ def plan(
     """
     planning = _Planning(raw_bytes)
     if is_clock_sane:
-        horizon = now_ms - limits.raw_max_age_days * _DAY_MS
+        horizon = horizon_ms(limits, now_ms)
         planning.take([one for one in _spare(held, limits) if one.active_ms < horizon], AGE, None)
     planning.take(_spare(held, limits), SOFT_CAP, limits.raw_soft_cap)
     if planning.bytes <= limits.raw_hard_cap:
@@ -90,6 +118,11 @@ def plan(
     planning.take(_analyzed(held), HARD_CAP, limits.raw_hard_cap)
     planning.take(sorted(fresh, key=lambda one: (one.active_ms, one.session_uid)), DATA_LOSS, limits.raw_hard_cap)
     return planning.finish(raw_bytes)
+
+
+def horizon_ms(limits: Limits, now_ms: int) -> int:
+    """The moment since which a session must have been active to stay whatever room there is."""
+    return now_ms - limits.raw_max_age_days * _DAY_MS
 
 
 def _analyzed(held: Sequence[Held]) -> list[Held]:

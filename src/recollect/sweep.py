@@ -1,4 +1,4 @@
-"""discover -> ingest -> lineage -> account -> full text -> distil. One page, for ever."""
+"""discover -> ingest -> lineage -> account -> full text -> distil -> retention. One page, for ever."""
 
 import time
 from collections import Counter
@@ -10,6 +10,7 @@ import orjson
 
 from recollect.account import account_for
 from recollect.admission import admit, reconsider
+from recollect.budget import BudgetReport, finish_evictions, keep_within_budget
 from recollect.config import Settings
 from recollect.discovery import Found, find_changes
 from recollect.lineage import mark_copies
@@ -23,8 +24,7 @@ from recollect.store import Store
 from recollect.store.batch import Batch
 from recollect.store.locks import sweep_lock
 
-BATCH_EVENTS = 4000  # in one transaction: under a tenth of a second
-BATCH_BYTES = 16 * 1024 * 1024
+BATCH_EVENTS, BATCH_BYTES = 4000, 16 * 1024 * 1024  # in one transaction: under a tenth of a second
 
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
@@ -47,6 +47,7 @@ class SweepReport:
     seconds: float = 0.0
     skipped: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[str, str]] = field(default_factory=list)
+    budget: BudgetReport = field(default_factory=BudgetReport)
 
 
 def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool = False) -> SweepReport:
@@ -56,6 +57,7 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
     begun = time.monotonic()
     with sweep_lock(store.folder):
         finish_forgetting(store)
+        finish_evictions(store)
         before = store.sessions.count()
         if verify:
             reconsider(store)
@@ -69,6 +71,7 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
         account_for_changes(store, settings, report, progress)
         index_pending(store, partial(progress, "indexing"))
         analyze(store, partial(progress, "distilling"))
+        report.budget = keep_within_budget(store, settings, partial(progress, "evicting"))
         store.checkpoint()
     report.sessions, report.sessions_new = (now := store.sessions.count()), now - before
     report.seconds = round(time.monotonic() - begun, 3)
@@ -132,8 +135,7 @@ def account_for_changes(store: Store, settings: Settings, report: SweepReport, p
     """Make the rows of sessions that changed, or of all if the user's rules did."""
     patterns = [pattern.pattern for pattern in settings.rules.task_patterns]
     rules = orjson.dumps({"tasks": patterns, "domains": sorted(settings.domains.items())}).decode()
-    has_new_rules = store.sessions.rules() != rules
-    if has_new_rules:
+    if has_new_rules := store.sessions.rules() != rules:
         store.streams.set_all_dirty()
     if not store.streams.dirty():
         return

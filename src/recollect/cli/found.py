@@ -27,6 +27,7 @@ _SPEAKERS = {
     "error": ("error", "red"),
     "decision": ("decides", "green"),
     "human_intervention": ("you stop", "red"),
+    "digest": ("digest", "bright_black"),
 }
 _UNCUT = 10_000
 _MARGIN = 20
@@ -72,7 +73,7 @@ def _hit_lines(hit: "SessionHit", explain: bool) -> Iterator[str]:
 def _match_lines(match: "Match", explain: bool) -> Iterator[str]:
     yield from (_glimpse_line(item) for item in match.before)
     label, colour = _SPEAKERS.get(match.kind, (match.kind, "bright_black"))
-    yield _line(label, colour, match.snippet, f"#{match.seq}")
+    yield _line(label, colour, match.snippet, f"#{match.seq}" if match.seq else "")
     if explain:
         exact = "" if match.is_exact else ", only by its words"
         yield _grey(f"{'':{_MARGIN}}score {match.score}, {one_line(match.why)}{exact}, event {match.event_uid}")

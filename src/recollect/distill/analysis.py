@@ -1,7 +1,7 @@
 """Distil every session that changed, and keep the result: the step of a sweep after `account`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import orjson
@@ -95,8 +95,9 @@ class _Work:
         is_tiny = not is_root and session.sealed is None and sum(step.payload_bytes for step in steps) < TINY_BYTES
         wanted = [] if is_tiny else story.wanted()  # for a line the summaries are enough
         payloads = self._store.steps.payloads(session.agent, session.native_session_id, wanted)
+        sealed = None if session.sealed is None else parse_digest(session.sealed.encode())
         distilled = distil(
-            _subject(session),
+            _subject(session) if sealed is None else _since(sealed, _subject(session)),
             session.session_class,
             story,
             Covers(self._count(session, stream), steps[-1].uid, VERSION),
@@ -104,8 +105,8 @@ class _Work:
             self._store.steps.spent(stream),
             self._lines_below(session) if is_root else (),
         )
-        if session.sealed is not None:
-            distilled = merge(parse_digest(session.sealed.encode()), distilled)
+        if sealed is not None:
+            distilled = _extended(sealed, distilled, _subject(session))
         if distilled.line:
             self._lines.setdefault(session.root_session_uid, {})[session.session_uid] = (
                 session.started_ms or 0,
@@ -141,6 +142,19 @@ def _subject(session: Pending) -> Subject:
         started_ms=session.started_ms,
         ended_ms=session.ended_ms,
     )
+
+
+def _since(sealed: Digest, subject: Subject) -> Subject:
+    """What a session used since a digest was sealed: the rest is counted there."""
+    tokens = {name: max(0, count - sealed.tokens.get(name, 0)) for name, count in subject.tokens.items()}
+    usd = None if subject.usd is None else max(0.0, round(subject.usd - (sealed.usd or 0.0), 9))
+    return replace(subject, tokens=tokens, usd=usd)
+
+
+def _extended(sealed: Digest, distilled: Distilled, subject: Subject) -> Distilled:
+    """All that was distilled of a session; its figures are the whole session's."""
+    whole = replace(distilled.digest, tokens=subject.tokens, usd=subject.usd)
+    return merge(sealed, replace(distilled, digest=whole))
 
 
 def _row(session: Pending, distilled: Distilled, *, has_digest: bool) -> DigestRow:

@@ -16,6 +16,7 @@ from recollect.store.cards import CardFilter
 from recollect.store.fulltext_search import EventFilter, Found, OutOfTime
 
 ENOUGH = 5  # sessions; fewer with all the words in one event, and those with some of them are shown too
+_SHARE_OF_DIGESTS = 4  # of the hits shown, one in so many may be a session of which only the digest is left
 SECONDS = 0.8  # of the processor, after which a question to the index is given up
 
 Progress = Callable[[int, int], None]
@@ -157,8 +158,19 @@ class _Search:
             recent = self._hits.recent(self._options.limit, card_filter(query), chosen.excluded_streams)
             return SearchAnswer(query.text, 0.0, recent, None, self._notes)
         hits = self._hits.of(found, phrases, self._options.limit)
-        hits += digest_hits(self._store, query, self._options.limit - len(hits))
+        hits = self._with_evicted(meant._replace(filters=query.filters) if meant else query, chosen, hits)
         return SearchAnswer(query.text, 0.0, hits, meant.text if meant else None, self._notes)
+
+    def _with_evicted(self, query: Query, chosen: EventFilter, hits: list[SessionHit]) -> list[SessionHit]:
+        """Sessions of which only a digest is left have the room that is free, and some of it if none is."""
+        from recollect.recall.digests import digest_hits
+
+        limit = self._options.limit
+        shown = [*self._options.exclude, *(hit.session_uid for hit in hits)]
+        room = max(limit - len(hits), limit // _SHARE_OF_DIGESTS)
+        times = (chosen.since_ms, chosen.before_ms)
+        found = digest_hits(self._store, query, room, self._options.matches, times, shown)
+        return [*hits[: limit - len(found)], *found]
 
     def literal(self, text: str) -> SearchAnswer:
         """Substrings and regular expressions, verified in the payloads."""
@@ -171,8 +183,3 @@ class _Search:
         found = grouped(Found(events, False), self._hits.roots({event.stream for event in events}))
         hits = self._hits.of(found, [], self._options.limit, pattern)
         return SearchAnswer(text, 0.0, hits, None, self._notes)
-
-
-def digest_hits(store: Store, query: Query, limit: int) -> list[SessionHit]:
-    """Sessions whose raw events are gone, found by their digests. There are no digests yet."""
-    return []

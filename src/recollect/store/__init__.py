@@ -24,6 +24,7 @@ from recollect.store.sqlite import Database, is_full
 if TYPE_CHECKING:
     from recollect.store.copies import Copies
     from recollect.store.digests import Digests
+    from recollect.store.evictions import EvictionTable
     from recollect.store.exclusions import Exclusions
     from recollect.store.fulltext import Fulltext
     from recollect.store.holdings import Holdings
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from recollect.store.steps import Steps
     from recollect.store.streams import Streams
     from recollect.store.tallies import Tallies
+    from recollect.store.tiers import Tiers
     from recollect.store.tombstones import TombstoneTable
 
 CACHE_NAME = "cache.db"
@@ -130,6 +132,18 @@ class Store:
         from recollect.store.tallies import Tallies
 
         return Tallies(self._memory)
+
+    @cached_property
+    def evictions(self) -> "EvictionTable":
+        from recollect.store.evictions import EvictionTable
+
+        return EvictionTable(self._cache, self._memory, self.ledger)
+
+    @cached_property
+    def tiers(self) -> "Tiers":
+        from recollect.store.tiers import Tiers
+
+        return Tiers(self._cache, self._memory, self.folder)
 
     @cached_property
     def rewrites(self) -> "Rewrites":

@@ -29,6 +29,14 @@ class Card(NamedTuple):
         return self.agent, self.native_session_id
 
 
+class DigestCard(NamedTuple):
+    """A session of which only the digest is left, as JSON, and how well that fits: the lower the better."""
+
+    card: Card
+    digest: str
+    rank: float
+
+
 class CardFilter(NamedTuple):
     """Which sessions count: for each column any of its values, and for `excluded` none of them."""
 
@@ -94,6 +102,30 @@ class Cards:
         conditions, bindings = _conditions(wanted)
         rows = self._database.rows(f"SELECT agent, native_session_id FROM sessions WHERE {conditions}", bindings)
         return [(agent, native_id) for agent, native_id in rows]
+
+    def has_evicted(self) -> bool:
+        return self._database.value("SELECT 1 FROM sqlite_schema WHERE name = 'evictions'") is not None and (
+            self._database.value("SELECT 1 FROM evictions LIMIT 1") is not None
+        )
+
+    def evicted(
+        self, expression: str, wanted: CardFilter, since_ms: int | None, before_ms: int | None, limit: int
+    ) -> list[DigestCard]:
+        """Sessions without raw detail whose digests fit an expression of FTS5, best first."""
+        conditions, bindings = _conditions(wanted)
+        times = [("s.ended_ms >= ?", since_ms), ("s.started_ms < ?", before_ms)]
+        clauses = [conditions, *(test for test, value in times if value is not None)]
+        columns = ", ".join(f"s.{name}" for name in Card._fields)
+        rows = self._database.rows(
+            "WITH found AS MATERIALIZED (SELECT rowid, rank FROM digest_text WHERE digest_text MATCH ?)"
+            f" SELECT {columns}, d.digest, f.rank FROM found f JOIN digests d ON d.id = f.rowid"
+            " JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
+            " WHERE s.evicted_ms IS NOT NULL"
+            f" AND s.rowid IN (SELECT rowid FROM sessions s WHERE {' AND '.join(clauses)})"
+            " ORDER BY f.rank LIMIT ?",
+            [expression, *bindings, *(value for _, value in times if value is not None), limit],
+        )
+        return [DigestCard(Card(*row[:-2]), *row[-2:]) for row in rows]
 
     def households(self, uids: Collection[str]) -> list[SessionKey]:
         """These sessions with all sub-agents below their roots."""

@@ -11,7 +11,7 @@ from recollect.clock import now_ms, rfc3339
 from recollect.errors import StoreDamaged
 from recollect.schema import Signal
 from recollect.store.sqlite import Database
-from recollect.store.tallies import ActivityRow, UseRow, put_tallies, seal_tallies
+from recollect.store.tallies import ActivityRow, UseRow, put_tallies, seal_tallies, unseal_tallies
 
 
 class Pending(NamedTuple):
@@ -142,12 +142,20 @@ class Digests:
     def seal(self, agent: str, native_id: str) -> bool:
         """Make a digest last beyond its events, which are about to go; later ones extend it. False if there is none."""
         with self._database.transaction() as connection:
-            for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", (agent, native_id))):
-                connection.execute("UPDATE digests SET sealed = digest WHERE id = ?", (number,))
-                connection.execute("UPDATE signals SET is_sealed = 1 WHERE digest = ?", (number,))
-                seal_tallies(connection, number)
-                return True
-        return False
+            return seal_digest(connection, (agent, native_id))
+
+    def read_back(self, agent: str, native_id: str) -> dict[str, Any] | None:
+        """All columns of a session's digest after a look at its hash, and the words it is found by.
+
+        None if it was never distilled; raises StoreDamaged if the digest is not what was written.
+        """
+        self.find(agent, native_id)
+        columns = ", ".join(_LASTING)
+        sql = f"SELECT id, {columns} FROM digests WHERE {_KEY}"
+        for number, *values in self._database.rows(sql, (agent, native_id)):
+            text = self._database.value("SELECT text FROM digest_text WHERE rowid = ?", (number,))
+            return dict(zip(_LASTING, values, strict=True)) | {"text": text or ""}
+        return None
 
     def signals(
         self, session: tuple[str, str] | None = None, signal: str | None = None, since_ms: int | None = None
@@ -199,6 +207,37 @@ def drop_digests(connection: apsw.Connection, sessions: Sequence[tuple[str, str]
             connection.execute("DELETE FROM digests WHERE id = ?", (number,))
 
 
+def seal_digest(connection: apsw.Connection, session: tuple[str, str]) -> bool:
+    """Make a digest last beyond its events; False if there is none."""
+    for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", session)):
+        connection.execute("UPDATE digests SET sealed = digest WHERE id = ?", (number,))
+        connection.execute("UPDATE signals SET is_sealed = 1 WHERE digest = ?", (number,))
+        seal_tallies(connection, number)
+        return True
+    return False
+
+
+def unseal_digest(connection: apsw.Connection, session: tuple[str, str]) -> None:
+    """Have a digest made anew from events that are read again; until then it stays as it is."""
+    for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", session)):
+        connection.execute("UPDATE digests SET sealed = NULL WHERE id = ?", (number,))
+        connection.execute("UPDATE signals SET is_sealed = 0 WHERE digest = ?", (number,))
+        unseal_tallies(connection, number)
+
+
+def restore_digest(connection: apsw.Connection, session: tuple[str, str], told: dict[str, Any]) -> None:
+    """Put a digest back as `read_back` gave it, sealed, if the session has none."""
+    if list(connection.execute(f"SELECT 1 FROM digests WHERE {_KEY}", session)):
+        return
+    names = ("agent", "native_session_id", *_LASTING, "digest_hash", "sealed")
+    digest = told["digest"]
+    values = (*session, *(told[name] for name in _LASTING), digest and _hash(digest.encode()), digest)
+    connection.execute(f"INSERT INTO digests ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", values)
+    if digest is not None:
+        number = connection.last_insert_rowid()
+        connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, told["text"]))
+
+
 def leave_no_byte(database: Database) -> None:
     """Have the index of digests written anew, without the words of those that are gone."""
     with database.transaction() as connection:
@@ -243,6 +282,8 @@ _VALUES = (
     "digest_hash",
     "made_ms",
 )
+# What is written into the ledger of a digest; its hash follows from it.
+_LASTING = tuple(name for name in _VALUES[2:] if name != "digest_hash")
 
 
 def _replace(connection: apsw.Connection, row: DigestRow, number: int | None, at_ms: int) -> None:

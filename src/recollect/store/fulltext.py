@@ -99,6 +99,17 @@ class Fulltext:
             for month in _months(connection):
                 connection.execute(f"INSERT INTO {table_of(month)} ({table_of(month)}) VALUES ('optimize')")
 
+    def leave_no_byte_of_gone(self) -> None:
+        """Have the months written anew that held events which are gone; an emptied one goes as a whole."""
+        with self._database.transaction() as connection:
+            for month in _drop_gone(connection):
+                left = connection.execute(f"SELECT 1 FROM {table_of(month)}_docsize LIMIT 1").get
+                if left is None:
+                    connection.execute(f"DROP TABLE {table_of(month)}")
+                    connection.execute("DELETE FROM fulltext_months WHERE month = ?", (month,))
+                else:
+                    connection.execute(f"INSERT INTO {table_of(month)} ({table_of(month)}) VALUES ('optimize')")
+
     def sizes(self) -> dict[str, int]:
         """Bytes of text that are indexed, and bytes the index takes."""
         text = self._database.value("SELECT coalesce(sum(text_bytes), 0) FROM fulltext_months")
@@ -145,20 +156,25 @@ def _ensure_month(connection: apsw.Connection, month: str) -> None:
     connection.execute("INSERT INTO fulltext_months VALUES (?, 0, 0)", (month,))
 
 
-def _drop_gone(connection: apsw.Connection) -> None:
+def _drop_gone(connection: apsw.Connection) -> list[str]:
+    """Take deleted events out of the index; says which months held any."""
     gone = [event for (event,) in connection.execute("SELECT id FROM fulltext_gone")]
-    _drop(connection, gone)
+    touched = _drop(connection, gone)
     if gone:
         connection.execute("DELETE FROM fulltext_gone")
+    return touched
 
 
-def _drop(connection: apsw.Connection, events: Iterable[int]) -> None:
-    """Delete events from whatever month holds them."""
+def _drop(connection: apsw.Connection, events: Iterable[int]) -> list[str]:
+    """Delete events from whatever month holds them; says which do."""
     wanted = [(event,) for event in events]
+    touched = []
     for month in _months(connection) if wanted else ():
         held = [row for row in wanted if _holds(connection, month, row)]
         connection.executemany(f"DELETE FROM {table_of(month)} WHERE rowid = ?", held)
         connection.execute("UPDATE fulltext_months SET events = events - ? WHERE month = ?", (len(held), month))
+        touched += [month] if held else []
+    return touched
 
 
 def _holds(connection: apsw.Connection, month: str, row: tuple[int]) -> bool:

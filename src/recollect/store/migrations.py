@@ -360,6 +360,44 @@ _FULLTEXT = (
     END""",
 )
 
+_MEMORY_EVICTIONS = (
+    # Sessions whose raw detail was dropped: hashes of their events, so that none comes back, and their row as it was
+    # then, so that a session that grows is never less than it was. `finished_ms` once no byte of it is left.
+    """CREATE TABLE evictions (
+        agent TEXT NOT NULL,
+        native_session_id TEXT NOT NULL,
+        at_ms INTEGER NOT NULL,
+        reason TEXT NOT NULL,
+        bytes INTEGER NOT NULL,
+        event_keys BLOB NOT NULL,
+        base TEXT NOT NULL,
+        finished_ms INTEGER,
+        PRIMARY KEY (agent, native_session_id)
+    )""",
+    # What the user must be told of one by one: last copies that went, and what went without a digest.
+    """CREATE TABLE retention_events (
+        id INTEGER PRIMARY KEY,
+        at_ms INTEGER NOT NULL,
+        event TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        native_session_id TEXT NOT NULL,
+        session_uid TEXT NOT NULL,
+        bytes INTEGER NOT NULL
+    )""",
+    # One line: when a sweep last looked at ages, so that a clock that jumped is noticed.
+    "CREATE TABLE retention_clock (at_ms INTEGER NOT NULL)",
+)
+
+_CACHE_EVICTIONS = (
+    # Streams whose events were dropped and whose usage is still held, with the half of their events' uids that names
+    # the session: copies of them in other sessions are known by it.
+    """CREATE TABLE evicted_streams (
+        stream INTEGER PRIMARY KEY,
+        uid_half BLOB NOT NULL
+    )""",
+    "CREATE INDEX evicted_streams_by_half ON evicted_streams (uid_half)",
+)
+
 
 def _run(connection: apsw.Connection, statements: tuple[str, ...]) -> None:
     for statement in statements:
@@ -402,5 +440,13 @@ def m005_memory(connection: apsw.Connection) -> None:
     _run(connection, _MEMORY_DISTILLED)
 
 
-CACHE = (m001_cache, m002_cache, m003_cache, m004_cache)
-MEMORY = (m001_memory, m002_memory, m003_memory, m004_memory, m005_memory)
+def m005_cache(connection: apsw.Connection) -> None:
+    _run(connection, _CACHE_EVICTIONS)
+
+
+def m006_memory(connection: apsw.Connection) -> None:
+    _run(connection, _MEMORY_EVICTIONS)
+
+
+CACHE = (m001_cache, m002_cache, m003_cache, m004_cache, m005_cache)
+MEMORY = (m001_memory, m002_memory, m003_memory, m004_memory, m005_memory, m006_memory)

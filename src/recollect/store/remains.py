@@ -19,10 +19,10 @@ from recollect.store.sqlite import Database
 from recollect.store.tombstones import HIDDEN, Name, event_key, hidden_path
 
 # Tables of cache.db whose rows belong to a stream, and those that know a session by its ids.
-_BY_STREAM = ("events", "frames", "usage", "cost_totals", "stream_sources", "fulltext_marks")
+_BY_STREAM = ("events", "frames", "usage", "cost_totals", "stream_sources", "fulltext_marks", "evicted_streams")
 _BY_NATIVE_ID = ("infos", "streams")
 # Tables of memory.db that know a session by its ids.
-_IN_MEMORY = ("sessions", "session_sources", "exclusions")
+_IN_MEMORY = ("sessions", "session_sources", "exclusions", "evictions", "retention_events")
 # Folders of small files that name a session, in whatever words their writers chose.
 _FOLDERS = ("spool", "logs")
 

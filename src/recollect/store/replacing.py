@@ -13,7 +13,6 @@ from recollect.store import history
 from recollect.store.durable import replace_file, sync
 from recollect.store.ledger import LEDGER_NAME, Ledger
 from recollect.store.locks import sweep_lock, write_lock
-from recollect.store.restoring import OUTLIVES_RESTORE
 
 READY_NAME = "replacement"
 UNPACKING_NAME = ".unpacking"
@@ -46,6 +45,8 @@ def finish_replacing(folder: Path) -> None:
 
 def _carry_over(folder: Path, unpacked: Path) -> None:
     """What was forgotten stays forgotten, whatever the backup holds: such records outlive it."""
+    from recollect.store.restoring import OUTLIVES_RESTORE  # what it knows of is more than a search has to load
+
     new = Ledger(unpacked)
     known = {(record.kind, str(record.data)) for record in new.records()}
     for record in Ledger(folder).records():

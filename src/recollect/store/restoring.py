@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable
 import apsw
 
 from recollect.store.copies import restore_copy
+from recollect.store.evictions import KIND as EVICTION
+from recollect.store.evictions import restore_eviction
 from recollect.store.ledger import LedgerRecord
 from recollect.store.tombstones import KIND, restore_tombstone
 
 Restorer = Callable[[apsw.Connection, LedgerRecord], None]
 
-RESTORERS: dict[str, Restorer] = {"copy": restore_copy, KIND: restore_tombstone}
+RESTORERS: dict[str, Restorer] = {"copy": restore_copy, KIND: restore_tombstone, EVICTION: restore_eviction}
 
 # What was true whatever older state a store is put back to: it is carried over into a restored one.
 OUTLIVES_RESTORE = frozenset({KIND, "copy"})

@@ -210,7 +210,9 @@ class Sessions:
                 )
 
     def drop(self, sessions: Sequence[tuple[str, str]]) -> None:
-        """Delete the rows of sessions (agent, native id) that turned out to be none."""
+        """Delete the rows of sessions (agent, native id) that turned out to be none; not of evicted ones."""
+        evicted = set(self._database.rows("SELECT agent, native_session_id FROM sessions WHERE evicted_ms IS NOT NULL"))
+        sessions = [session for session in sessions if session not in evicted]
         if sessions:
             with self._database.transaction() as connection:
                 drop_digests(connection, sessions)

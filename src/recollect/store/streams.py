@@ -223,10 +223,12 @@ class Streams:
             )
 
     def copy_links(self) -> set[tuple[int, int]]:
-        """(session, session it has copies from), for all sessions: copies are few."""
+        """(session, session it has copies from, be its own events held or not), for all sessions: copies are few."""
         rows = self._database.iter_rows(
             "SELECT DISTINCT e.stream, o.stream FROM events e JOIN events o ON o.event_uid = e.copy_of"
-            " WHERE e.copy_of IS NOT NULL"
+            " WHERE e.copy_of IS NOT NULL UNION"
+            " SELECT DISTINCT e.stream, v.stream FROM events e JOIN evicted_streams v"
+            " ON v.uid_half = substr(e.copy_of, 1, 8) AND v.stream <> e.stream WHERE e.copy_of IS NOT NULL"
         )
         return {(stream, owner) for stream, owner in rows}
 

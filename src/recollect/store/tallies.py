@@ -170,6 +170,15 @@ def drop_tallies(connection: apsw.Connection, digest: int) -> None:
 
 def seal_tallies(connection: apsw.Connection, digest: int) -> None:
     """Make what was counted so far last beyond the events it was counted from, added to what already does."""
+    _move_tallies(connection, digest, 0, 1)
+
+
+def unseal_tallies(connection: apsw.Connection, digest: int) -> None:
+    """Have what was counted replaced by the next count: all events are held again."""
+    _move_tallies(connection, digest, 1, 0)
+
+
+def _move_tallies(connection: apsw.Connection, digest: int, is_sealed: int, becomes: int) -> None:
     keys = {"activity": ("hour", "model"), "tool_use": ("day", "name"), "command_use": ("day", "name")}
     sums = {
         "activity": ActivityRow._fields[2:],
@@ -181,11 +190,11 @@ def seal_tallies(connection: apsw.Connection, digest: int) -> None:
         columns = ", ".join((*key, *sums[table]))
         connection.execute(
             f"INSERT INTO {table} (digest, is_sealed, {columns})"
-            f" SELECT digest, 1, {columns} FROM {table} WHERE digest = ? AND NOT is_sealed"
+            f" SELECT digest, {becomes:d}, {columns} FROM {table} WHERE digest = ? AND is_sealed = ?"
             f" ON CONFLICT (digest, is_sealed, {', '.join(key)}) DO UPDATE SET {added}",
-            (digest,),
+            (digest, is_sealed),
         )
-        connection.execute(f"DELETE FROM {table} WHERE digest = ? AND NOT is_sealed", (digest,))
+        connection.execute(f"DELETE FROM {table} WHERE digest = ? AND is_sealed = ?", (digest, is_sealed))
 
 
 def _added(name: str) -> str:

@@ -1,0 +1,225 @@
+"""Keeping the store within its budget: measure, plan, drop, measure again. Runs at the end of every sweep.
+
+Whatever goes, its digest was read back first, and the note that it goes is on the disk before the first byte is
+deleted. So whatever stops this, the next sweep goes on with it.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from recollect.clock import now_ms, rfc3339
+from recollect.config import Settings
+from recollect.errors import Busy, StoreDamaged, StoreUnwritable
+from recollect.notify import Notice, tell
+from recollect.retention import DATA_LOSS, LAST_COPY, Eviction, Held, Plan, horizon_ms, is_clock_sane, plan
+from recollect.store import Store, ballast, evictions
+from recollect.store.tiers import HeldSession
+
+_AT_ONCE = 50  # others wait to write meanwhile
+_DAY_MS = 86_400_000
+_FORECAST_DAYS = 30  # how far back the growth is measured
+_LOSSES = {LAST_COPY: evictions.LAST_COPY_EVICTED, DATA_LOSS: evictions.DATA_LOSS}
+
+Advance = Callable[[int, int], None]  # done, total
+
+
+@dataclass(slots=True)
+class BudgetReport:
+    """What keeping within the budget did. `losses` are sessions that cannot be had again, with what they were."""
+
+    raw_bytes: int = 0
+    distilled_bytes: int = 0
+    sessions_evicted: int = 0
+    bytes_evicted: int = 0
+    data_loss: int = 0
+    last_copies_evicted: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How the tiers stand. `last_copies_go_at` is when the hard cap will take last copies if work goes on like this."""
+
+    raw_bytes: int
+    distilled_bytes: int
+    last_copy_bytes: int
+    growth_bytes_per_day: int
+    last_copies_go_at: str | None
+    losses: dict[str, int]
+    plan: Plan
+
+
+def keep_within_budget(store: Store, settings: Settings, advance: Advance, *, at_ms: int | None = None) -> BudgetReport:
+    """Drop raw detail until Tier 1 fits; warn if Tier 2 does not. The sweep's lock must be held."""
+    work = _Work(store, settings, now_ms() if at_ms is None else at_ms)
+    if work.has_work():
+        with ballast.more_room(store.folder, work.report.raw_bytes):
+            work.run(advance)
+    work.look_at_tier_2()
+    tell(settings.notify, work.notices)
+    store.evictions.set_last_look(work.at_ms)
+    return work.report
+
+
+def finish_evictions(store: Store) -> None:
+    """Go on with what was stopped. Must be done before anything is read, for what comes then is new."""
+    left = store.evictions.unfinished()
+    if left:
+        store.evictions.drop_raw(sorted(left))
+        _leave_nothing(store, left)
+
+
+def look_ahead(store: Store, settings: Settings, at_ms: int | None = None) -> Outlook:
+    """What would go now, and how things will come. Changes nothing."""
+    limits, moment = settings.limits, now_ms() if at_ms is None else at_ms
+    held = store.tiers.held(settings.host, moment)
+    raw = store.tiers.raw_bytes()
+    is_sane = is_clock_sane(store.evictions.last_look_ms(), moment, limits)
+    planned = plan([_held(one) for one in held], raw, limits, moment, is_clock_sane=is_sane, is_all_analyzed=True)
+    last = sum(one.bytes for one in held if one.is_last_copy)
+    growth = _growth(held, moment)
+    return Outlook(
+        raw_bytes=raw,
+        distilled_bytes=store.tiers.distilled_bytes(),
+        last_copy_bytes=last,
+        growth_bytes_per_day=growth,
+        last_copies_go_at=_date(limits.raw_hard_cap - last, growth, moment) if last else None,
+        losses=store.evictions.loss_counts(),
+        plan=planned,
+    )
+
+
+def _growth(held: Sequence[HeldSession], at_ms: int) -> int:
+    """Bytes a day that came in over the last weeks."""
+    recent = [one for one in held if one.discovered_ms >= at_ms - _FORECAST_DAYS * _DAY_MS]
+    begun = min((one.discovered_ms for one in recent), default=at_ms)
+    return round(sum(one.bytes for one in recent) / max(1.0, (at_ms - begun) / _DAY_MS))
+
+
+def _date(room: int, growth: int, at_ms: int) -> str | None:
+    """When room will be used up, if that is within some years."""
+    days = room / growth if growth else 10_000
+    return rfc3339(at_ms + round(max(0.0, days) * _DAY_MS)) if days < 1000 else None
+
+
+class _Work:
+    """One run over the budget."""
+
+    def __init__(self, store: Store, settings: Settings, at_ms: int) -> None:
+        self._store = store
+        self._limits = settings.limits
+        self._host = settings.host
+        self.at_ms = at_ms
+        self._is_clock_sane = is_clock_sane(store.evictions.last_look_ms(), at_ms, settings.limits)
+        self._kept: set[str] = set()  # sessions whose digest cannot be read back
+        self._dropped: set[evictions.Name] = set()
+        self.notices: list[Notice] = []
+        self.report = BudgetReport(raw_bytes=store.tiers.raw_bytes())
+
+    def has_work(self) -> bool:
+        is_over = self.report.raw_bytes > self._limits.raw_soft_cap
+        return is_over or (self._is_clock_sane and self._store.tiers.has_older(horizon_ms(self._limits, self.at_ms)))
+
+    def run(self, advance: Advance) -> None:
+        """Plan and drop until the plan is empty: what the index gives back is only known afterwards."""
+        is_all_analyzed = False
+        while True:
+            planned = self._plan(is_all_analyzed)
+            gone = self._apply(planned, advance)
+            if planned.analyze_first:
+                self._analyze()
+                is_all_analyzed = True
+            elif not gone:
+                break
+        _leave_nothing(self._store, self._dropped)
+        self.report.raw_bytes = self._store.tiers.raw_bytes()
+
+    def _plan(self, is_all_analyzed: bool) -> Plan:
+        held = [one for one in self._store.tiers.held(self._host, self.at_ms) if one.session_uid not in self._kept]
+        return plan(
+            [_held(one) for one in held],
+            self._store.tiers.raw_bytes(),
+            self._limits,
+            self.at_ms,
+            is_clock_sane=self._is_clock_sane,
+            is_all_analyzed=is_all_analyzed,
+        )
+
+    def _analyze(self) -> None:
+        from recollect.distill.analysis import analyze
+
+        analyze(self._store, lambda done, total: None)
+
+    def _apply(self, planned: Plan, advance: Advance) -> int:
+        """Drop what the plan says; return how many sessions went."""
+        gone = 0
+        for start in range(0, len(planned.evictions), _AT_ONCE):
+            some = planned.evictions[start : start + _AT_ONCE]
+            prepared = [one for eviction in some if (one := self._prepared(eviction)) is not None]
+            if prepared:
+                self._drop(prepared)
+            gone += len(prepared)
+            advance(start + len(some), len(planned.evictions))
+        if gone:
+            self._store.evictions.leave_no_word()
+        return gone
+
+    def _prepared(self, eviction: Eviction) -> evictions.Eviction | None:
+        """An eviction with the digest read back; None if that fails, for then raw is all there is."""
+        held = eviction.held
+        try:
+            digest = self._store.digests.read_back(held.agent, held.native_id)
+        except StoreDamaged:
+            digest = None
+        loss = _LOSSES.get(eviction.reason)
+        if digest is None and loss != evictions.DATA_LOSS:
+            self._kept.add(held.session_uid)
+            self.report.warnings.append(f"Kept, for its digest cannot be read back: {held.session_uid}")
+            return None
+        return evictions.Eviction(held.agent, held.native_id, eviction.reason, held.bytes, digest, loss)
+
+    def _drop(self, some: list[evictions.Eviction]) -> None:
+        names = evictions.names_of(some)
+        self._store.evictions.add(some, self.at_ms)
+        self._store.evictions.drop_raw(names)
+        self._dropped |= set(names)
+        self.report.sessions_evicted += len(some)
+        self.report.bytes_evicted += sum(one.bytes for one in some)
+        self.report.data_loss += sum(one.loss == evictions.DATA_LOSS for one in some)
+        self.report.last_copies_evicted += sum(one.loss == evictions.LAST_COPY_EVICTED for one in some)
+        self.notices += [
+            Notice(one.loss, rfc3339(self.at_ms), ":".join(one.name), one.bytes) for one in some if one.loss
+        ]
+
+    def look_at_tier_2(self) -> None:
+        """Digests are never dropped: when they outgrow their cap somebody has to know."""
+        size, cap = self._store.tiers.distilled_bytes(), self._limits.distilled_cap
+        self.report.distilled_bytes = size
+        if size > cap:
+            self.report.warnings.append(
+                f"Digests take {size:,} bytes, more than retention.distilled_cap ({cap:,}); nothing of them is dropped"
+            )
+            self.notices.append(Notice("distilled_over_cap", rfc3339(self.at_ms), None, size))
+
+
+def _held(one: HeldSession) -> Held:
+    return Held(
+        one.agent,
+        one.native_id,
+        one.session_uid,
+        one.bytes,
+        one.active_ms,
+        one.analyzed_ms,
+        one.is_last_copy,
+        one.has_forks,
+    )
+
+
+def _leave_nothing(store: Store, names: set[evictions.Name]) -> None:
+    """See to it that no byte of these sessions' raw detail is left. For lack of room, or readers, it has to wait."""
+    if names:
+        store.evictions.leave_no_word()
+        with suppress(StoreUnwritable, Busy):
+            store.evictions.leave_no_byte()
+            store.evictions.finish(names)

@@ -1,0 +1,136 @@
+"""How large the two tiers are, and which sessions make up the first."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from recollect.store.ledger import LEDGER_NAME
+from recollect.store.sqlite import Database
+
+_ROW_BYTES = 500  # about what an event takes beside its words
+_SESSIONS_OF_A_LOG = 32  # a file that tells of more is a history of prompts, which brings no session back
+
+
+class HeldSession(NamedTuple):
+    """A session with raw detail. `analyzed_ms` is None unless its digest tells of all that is held."""
+
+    agent: str
+    native_id: str
+    session_uid: str
+    bytes: int
+    active_ms: int
+    analyzed_ms: int | None
+    is_last_copy: bool
+    has_forks: bool
+    discovered_ms: int
+
+
+class _Stream(NamedTuple):
+    id: int
+    agent: str
+    native_id: str
+    next_seq: int
+    stream_bytes: int
+    pack_bytes: int
+    discovered_ms: int
+
+    @property
+    def weight(self) -> int:
+        return self.stream_bytes + self.next_seq * _ROW_BYTES
+
+
+class Tiers:
+    """The tiers of a store as things with a size."""
+
+    def __init__(self, cache: Database, memory: Database, folder: Path) -> None:
+        self._cache = cache
+        self._memory = memory
+        self._folder = folder
+
+    def raw_bytes(self) -> int:
+        """Tier 1: packs, and the pages of cache.db that are in use."""
+        return self._packed_bytes() + _used_bytes(self._cache)
+
+    def _packed_bytes(self) -> int:
+        return int(self._cache.value("SELECT coalesce(sum(pack_bytes), 0) FROM streams"))
+
+    def distilled_bytes(self) -> int:
+        """Tier 2: the pages of memory.db that are in use, and the ledger."""
+        ledger = self._folder / LEDGER_NAME
+        return _used_bytes(self._memory) + (ledger.stat().st_size if ledger.exists() else 0)
+
+    def has_older(self, horizon_ms: int) -> bool:
+        """Whether any session with raw detail may have been idle since before a moment."""
+        return (
+            self._memory.value(
+                "SELECT 1 FROM sessions WHERE max(coalesce(ended_ms, 0), coalesce(ingested_ms, 0)) < ?"
+                " AND (evicted_ms IS NULL OR ingested_ms > evicted_ms) LIMIT 1",
+                (horizon_ms,),
+            )
+            is not None
+        )
+
+    def held(self, host: str, now_ms: int) -> list[HeldSession]:
+        """Every session with raw detail; what the database takes is shared out among them by their size."""
+        streams = list(self._streams())
+        per_weight = _used_bytes(self._cache) / (sum(stream.weight for stream in streams) or 1)
+        rows = self._rows()
+        safe, forked = self._with_sources(host), self._forked()
+        return [
+            HeldSession(
+                stream.agent,
+                stream.native_id,
+                uid,
+                stream.pack_bytes + round(stream.weight * per_weight),
+                max(min(ended_ms or 0, now_ms), min(ingested_ms or 0, now_ms)),
+                analyzed_ms,
+                stream.id not in safe,
+                stream.id in forked,
+                stream.discovered_ms,
+            )
+            for stream in streams
+            for uid, ended_ms, ingested_ms, analyzed_ms in rows.get((stream.agent, stream.native_id), ())
+        ]
+
+    def _streams(self) -> Iterator[_Stream]:
+        columns = ", ".join(_Stream._fields)
+        for row in self._cache.iter_rows(
+            f"SELECT {columns} FROM streams s WHERE EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
+        ):
+            yield _Stream(*row)
+
+    def _rows(self) -> dict[tuple[str, str], list[tuple[str, int | None, int | None, int | None]]]:
+        rows = self._memory.iter_rows(
+            "SELECT s.agent, s.native_session_id, s.session_uid, s.ended_ms, s.ingested_ms,"
+            " iif(d.ingested_ms IS s.ingested_ms, s.analyzed_ms, NULL)"
+            " FROM sessions s LEFT JOIN digests d USING (agent, native_session_id)"
+        )
+        return {(agent, native_id): [(uid, *rest)] for agent, native_id, uid, *rest in rows}
+
+    def _with_sources(self, host: str) -> set[int]:
+        """Sessions that can be read again from files of this machine."""
+        rows = self._cache.iter_rows(
+            "WITH logs AS MATERIALIZED (SELECT t.source FROM stream_sources t JOIN sources s ON s.id = t.source"
+            " WHERE s.host = ? AND s.gone_ms IS NULL GROUP BY t.source HAVING count(*) <= ?)"
+            " SELECT DISTINCT t.stream FROM stream_sources t JOIN logs USING (source)",
+            (host, _SESSIONS_OF_A_LOG),
+        )
+        return {stream for (stream,) in rows}
+
+    def _forked(self) -> set[int]:
+        """Sessions from which others that are held are made, by reference or by copying."""
+        rows = self._cache.iter_rows(
+            "SELECT b.id FROM infos i JOIN streams b ON b.agent = i.agent AND b.native_id = i.base_native_id"
+            " JOIN streams s ON s.agent = i.agent AND s.native_id = i.native_id AND s.id <> b.id"
+            " WHERE i.base_native_id IS NOT NULL AND EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
+            " UNION SELECT o.stream FROM events e JOIN events o ON o.event_uid = e.copy_of"
+            " WHERE e.copy_of IS NOT NULL AND o.stream <> e.stream"
+        )
+        return {stream for (stream,) in rows}
+
+
+def _used_bytes(database: Database) -> int:
+    pages, free, size = (
+        int(database.value(f"PRAGMA {name}")) for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size

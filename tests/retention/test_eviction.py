@@ -1,0 +1,220 @@
+"""What stays of a session whose raw detail went, what comes back, and what never does."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from recollect.adapters.protocol import EventRecord, SessionInfo, Usage
+from tests.builders import AGENT, Home
+from tests.retention.rig import (
+    bytes_of,
+    evict_all,
+    grow,
+    limit,
+    opened,
+    rare_word,
+    raw_names,
+    row,
+    talk,
+    topic,
+    write,
+)
+
+
+def test_an_evicted_session_keeps_its_row_and_its_digest(tmp_path: Path, home: Home) -> None:
+    write(home, "aa")
+    memory = opened(tmp_path / "store", home)
+    memory.sweep()
+    (before,) = memory.sessions()
+    digest = memory.digest(before)
+
+    evict_all(memory)
+
+    (after,) = memory.sessions()
+    assert raw_names(memory) == set()
+    assert row(after) == row(before)
+    assert after.evicted_at is not None
+    assert memory.digest(after) == digest
+    assert memory.events(after) == []
+
+
+def test_nothing_evicted_comes_back_whatever_makes_the_file_be_read_again(tmp_path: Path, home: Home) -> None:
+    path = write(home, "aa")
+    memory = opened(tmp_path / "store", home)
+    memory.sweep()
+    (before,) = memory.sessions()
+    evict_all(memory)
+
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])  # shorter than its cursor
+    memory.sweep()
+    path.write_bytes(content)
+    memory.sweep(verify=True)
+    path.rename(path.with_name("moved.jsonl"))
+    memory.sweep()
+    shutil.copy(path.with_name("moved.jsonl"), path.with_name("copy.jsonl"))
+    memory.sweep()
+
+    (after,) = memory.sessions()
+    assert raw_names(memory) == set()
+    assert row(after) == row(before)
+
+
+def test_nothing_evicted_comes_back_when_the_cache_is_lost(tmp_path: Path, home: Home) -> None:
+    write(home, "aa")
+    with opened(tmp_path / "store", home) as memory:
+        memory.sweep()
+        (before,) = memory.sessions()
+        evict_all(memory)
+    for file in (tmp_path / "store").glob("cache.db*"):
+        file.unlink()
+
+    with opened(tmp_path / "store", home) as memory:
+        memory.sweep()
+
+        (after,) = memory.sessions()
+        assert raw_names(memory) == set()
+        assert row(after) == row(before)
+
+
+def test_a_session_that_grows_after_its_eviction_is_old_and_new_together(tmp_path: Path, home: Home) -> None:
+    write(home, "aa", turns=2)
+    write(home, "bb", turns=2)
+    memory = opened(tmp_path / "store", home)
+    memory.sweep()
+    evict_all(memory)
+    grow(home, "aa", 2, 3)
+    write(home, "whole", turns=5)
+
+    memory.sweep()
+
+    grown, whole = memory.session("aa"), memory.session("whole")
+    assert len(memory.events(grown)) == 12
+    assert (grown.event_count, grown.message_count) == (whole.event_count, whole.message_count)
+    assert grown.cost == whole.cost
+    told, other = memory.digest(grown), memory.digest(whole)
+    assert told.covers.event_count == other.covers.event_count
+    assert (told.request_count, told.tokens, told.usd) == (other.request_count, other.tokens, other.usd)
+    by_agent = memory.stats("agent").lines[0]
+    assert by_agent.turns == 2 + 5 + 5
+    assert by_agent.input_tokens == sum(one.cost.input_tokens for one in memory.sessions())
+    assert by_agent.usd == pytest.approx(sum(one.cost.usd or 0 for one in memory.sessions()))
+
+
+def test_growth_and_eviction_in_turn_lose_nothing(tmp_path: Path, home: Home) -> None:
+    write(home, "aa", turns=1)
+    memory = opened(tmp_path / "store", home)
+    memory.sweep()
+    for turn in range(1, 6):
+        evict_all(memory)
+        grow(home, "aa", turn)
+        memory.sweep()
+
+    (after,) = memory.sessions()
+    assert after.event_count == 24
+    assert after.cost.turns == 6
+    assert after.cost.input_tokens == 6000
+    assert memory.digest(after).request_count == 6
+    assert memory.stats("agent").lines[0].turns == 6
+
+
+def test_growth_after_the_cache_was_lost_adds_up_too(tmp_path: Path, home: Home) -> None:
+    write(home, "aa", turns=2)
+    with opened(tmp_path / "store", home) as memory:
+        memory.sweep()
+        evict_all(memory)
+    for file in (tmp_path / "store").glob("cache.db*"):
+        file.unlink()
+    grow(home, "aa", 2)
+
+    with opened(tmp_path / "store", home) as memory:
+        memory.sweep()
+
+        (after,) = memory.sessions()
+        assert (after.event_count, after.cost.turns, after.cost.input_tokens) == (12, 3, 3000)
+        assert len(memory.events(after)) == 4
+
+
+def test_the_ledger_alone_brings_an_evicted_session_back_as_it_was_told(tmp_path: Path, home: Home) -> None:
+    path = write(home, "aa")
+    with opened(tmp_path / "store", home) as memory:
+        memory.sweep()
+        (before,) = memory.sessions()
+        digest = memory.digest(before)
+        evict_all(memory)
+    for file in [*(tmp_path / "store").glob("*.db*"), *(tmp_path / "store").glob("high*")]:
+        file.unlink()
+    path.unlink()
+
+    with opened(tmp_path / "store", home) as memory:
+        (after,) = memory.sessions()
+        assert row(after) == row(before)
+        assert memory.digest(after) == digest
+        home.write("other", SessionInfo("other"), *talk("other", 1))
+        write(home, "aa")
+        memory.sweep()
+        assert raw_names(memory) == {"other"}
+
+
+def test_a_fork_of_an_evicted_session_is_whole_and_paid_once(tmp_path: Path, home: Home) -> None:
+    write(home, "base", turns=3)
+    memory = opened(tmp_path / "store", home)
+    memory.sweep()
+    evict_all(memory)
+    copied = [_as_copied(record) for record in talk("base", 3)]
+    home.write("fork", SessionInfo("fork", base_native_id="base"), *copied, *talk("fork", 1, 10))
+
+    memory.sweep()
+
+    fork = memory.session("fork")
+    assert len(memory.events(fork)) == 16
+    assert fork.cost.input_tokens == 1000
+    assert fork.cost.turns == 1
+    assert raw_names(memory) == {"fork"}
+
+
+def _as_copied(record: EventRecord | Usage) -> EventRecord | Usage:
+    if isinstance(record, Usage):
+        return dataclasses.replace(record, native_session_id="fork")
+    return structs.replace(record, native_session_id="fork")
+
+
+def test_a_store_far_over_its_cap_ends_below_it_and_is_still_searched(tmp_path: Path, home: Home) -> None:
+    names = [f"session{number:02}" for number in range(25)]
+    for name in names:
+        write(home, name, turns=4, words=1500)
+    store = tmp_path / "store"
+    with opened(store, home) as memory:
+        memory.sweep()
+        full = memory._store.tiers.raw_bytes()
+        limit(memory, raw_hard_cap=full // 3, raw_soft_cap=full // 4)
+
+        report = memory.sweep()
+
+        assert memory._store.tiers.raw_bytes() <= full // 4
+        assert report.budget.sessions_evicted > 0
+        assert report.budget.data_loss == report.budget.last_copies_evicted == 0
+        evicted = set(names) - raw_names(memory)
+        for name in sorted(evicted):
+            (hit, *_) = memory.search(topic(name))
+            assert (hit.session_uid, hit.evicted) == (f"{AGENT}:{name}", True)
+    content = bytes_of(store)
+    words = [rare_word(name, turn) for name in evicted for turn in range(4)]
+    quoted = [word for word in words if word[1:].encode() in content]
+    assert quoted == []
+
+
+def test_forgetting_an_evicted_session_leaves_no_byte_of_it(tmp_path: Path, home: Home) -> None:
+    write(home, "forgettable")
+    write(home, "other")
+    store = tmp_path / "store"
+    with opened(store, home) as memory:
+        memory.sweep()
+        evict_all(memory)
+        memory.forget(memory.plan_forgetting("forgettable"))
+        memory.sweep()
+        assert [session.native_session_id for session in memory.sessions()] == ["other"]
+    assert topic("forgettable")[6:].encode() not in bytes_of(store)
