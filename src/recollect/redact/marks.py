@@ -5,7 +5,7 @@ import re
 from hashlib import blake2b
 from pathlib import Path
 
-from recollect.errors import StoreDamaged
+from recollect.errors import StoreDamaged, StoreUnwritable
 
 KEY_FILE = "redaction.key"
 KEY_BYTES = 32
@@ -31,9 +31,15 @@ def key_id(key: bytes) -> str:
 def load_key(folder: Path) -> bytes:
     """The store's key, made at the first call; processes that make it at the same time get the same one."""
     path = folder / KEY_FILE
-    if not path.exists():
-        _make_key(path)
-    key = path.read_bytes()
+    try:
+        if not path.exists():
+            _make_key(path)
+        key = path.read_bytes()
+    except OSError as error:
+        raise StoreUnwritable(
+            f"Cannot make or read the key of redaction ({error.strerror}): {path}",
+            "free some space or check its permissions; nothing is stored without it",
+        ) from error
     if len(key) != KEY_BYTES:
         raise StoreDamaged(
             f"Key of redaction is damaged ({len(key)} bytes instead of {KEY_BYTES}): {path}",

@@ -38,6 +38,7 @@ _NAMES = (
 _IDENTIFIER = re.compile(_NAMES)
 _NUMBERED = re.compile(rb"(?:" + _NAMES + rb")\d{1,2}|[a-z]+(?:_[a-z]+\d{0,2})+")
 _NUMBER = re.compile(rb"[+-]?\d[\d_.,:eExX+/-]*[A-Za-z%]{0,3}|0[xX][0-9a-fA-F]+")
+_FIELD = re.compile(rb"[A-Za-z_]+=\W{0,3}")  # another name that is given next to nothing
 _UUID = re.compile(rb"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HEX = re.compile(rb"(?i)[0-9a-f]+")
 _AWS_SECRET = re.compile(rb"[A-Za-z0-9/+]{40}")
@@ -112,6 +113,7 @@ def _is_other(value: bytes) -> bool:
     return (  # what most values are comes first
         (_IDENTIFIER.fullmatch(value) is not None and not is_scrambled(value))
         or _NUMBER.fullmatch(value) is not None
+        or _FIELD.fullmatch(value) is not None
         or value.startswith((b"${", b"$(", b"{{", b"[REDACTED:"))
         or _TEMPLATE.fullmatch(value) is not None
         or (_REFERENCE.match(value) is not None and entropy(value) < 4.5)
