@@ -13,6 +13,7 @@ import orjson
 from recollect.adapters import adapters
 from recollect.adapters.protocol import Adapter, SettingAdvice
 from recollect.admission import exclude_of
+from recollect.budget import look_ahead
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
 from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
@@ -110,6 +111,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
             yield from found
             if all(finding.level == OK for finding in found):
                 yield from _kept_out(store, settings)
+                yield from _retention(store, settings)
 
 
 def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:
@@ -128,6 +130,23 @@ def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:
         yield Finding(
             PROBLEM, "store", message, "`recollect sweep` finishes it; it needs free space and no other reader"
         )
+
+
+def _retention(store: Store, settings: Settings) -> Iterator[Finding]:
+    """What went and cannot be had again, what is about to, and what could not be dropped to the end."""
+    outlook = look_ahead(store, settings)
+    advice = "raise retention.raw_hard_cap, or free what fills it (`recollect retention --explain`)"
+    for event, count in outlook.losses.items():
+        yield Finding(NOTE, "retention", f"{event}: {count} of the sessions that were dropped are nowhere else", advice)
+    if outlook.last_copies_go_at:
+        message = f"The last copies of sessions will go from about {outlook.last_copies_go_at[:10]} on"
+        yield Finding(NOTE, "retention", message, advice)
+    if outlook.distilled_bytes > settings.limits.distilled_cap:
+        message = f"Digests take {outlook.distilled_bytes:,} bytes, more than retention.distilled_cap"
+        yield Finding(NOTE, "retention", message, "raise it, or forget what is no longer needed: `recollect forget`")
+    if left := len(store.evictions.unfinished()):
+        message = f"Dropping was not finished: bytes of {left} sessions may still be in the store's files"
+        yield Finding(NOTE, "store", message, "`recollect sweep` finishes it; it needs free space and no other reader")
 
 
 def _permissions(folder: Path) -> Iterator[Finding]:

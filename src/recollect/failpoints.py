@@ -21,8 +21,6 @@ NAMES = (
     "after-cache-commit",
     "before-memory-commit",
     "after-memory-commit",
-    "before-pack-unlink",
-    "after-pack-unlink",
     "before-cache-checkpoint",
     "after-cache-checkpoint",
     "before-memory-checkpoint",

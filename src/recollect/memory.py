@@ -29,12 +29,14 @@ from recollect.sweep import Progress, SweepReport, sweep
 
 if TYPE_CHECKING:
     from recollect.backup import BackupReport, RestoreReport
+    from recollect.budget import BudgetReport, Outlook
     from recollect.distill.exchanges import Exchange
     from recollect.exports import ExportReport
     from recollect.imports import ImportReport
     from recollect.redact.redactor import Redactor
     from recollect.repairs import RepairReport
     from recollect.rescan import RescanReport
+    from recollect.schedule import Schedule
     from recollect.schema import Digest, Signal
     from recollect.stats import Stats
 
@@ -112,6 +114,17 @@ class DistilledTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class RetentionStatus:
+    """How the budget stands. `losses` counts what cannot be had again; `last_copies_go_at` is a forecast."""
+
+    raw_bytes: int
+    raw_hard_cap: int
+    sessions_evicted: int
+    losses: dict[str, int]
+    last_copies_go_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """What the store holds. `alarms` say, in words, which of its databases has less than it had."""
 
@@ -123,6 +136,7 @@ class Status:
     size_bytes: dict[str, int]
     alarms: list[str]
     distilled: DistilledTotals
+    retention: RetentionStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +233,40 @@ class Memory:
                 raw_tokens=saved.raw_tokens,
                 kept_tokens=saved.kept_tokens,
             ),
+            retention=self._retention(),
         )
+
+    def _retention(self) -> RetentionStatus:
+        outlook = self.outlook()
+        return RetentionStatus(
+            raw_bytes=outlook.raw_bytes,
+            raw_hard_cap=self.settings.limits.raw_hard_cap,
+            sessions_evicted=len(self._store.evictions.names()),
+            losses=outlook.losses,
+            last_copies_go_at=outlook.last_copies_go_at,
+        )
+
+    def outlook(self) -> "Outlook":
+        """What would be dropped now to keep within the budget, and how it will come. Changes nothing."""
+        from recollect.budget import look_ahead
+
+        return look_ahead(self._store, self.settings)
+
+    def keep_within_budget(self) -> "BudgetReport":
+        """Drop raw detail until the store fits its budget, as each sweep does. Raises Busy during a sweep."""
+        from recollect.budget import finish_evictions, keep_within_budget
+
+        with sweep_lock(self._store.folder):
+            finish_evictions(self._store)
+            report = keep_within_budget(self._store, self.settings, lambda done, total: None)
+            self._store.checkpoint()
+        return report
+
+    def rehydrate(self, session: Session, progress: Progress | None = None) -> SweepReport:
+        """Bring back the raw detail of an evicted session from its source; raises NotFound if that is gone."""
+        from recollect.rehydration import rehydrate
+
+        return rehydrate(self._store, self.settings, session, progress or _silent)
 
     def sessions(
         self,
@@ -503,6 +550,31 @@ def open_memory(folder: str | PathLike[str] | None = None, roots: Sequence[str] 
     """
     settings = load_settings(Path(folder) if folder else None, roots)
     return Memory(settings, open_store(settings.folder, create=create))
+
+
+def make_room(folder: str | PathLike[str] | None = None) -> None:
+    """Give up the ballast of a store whose disk is full, so that it can be written, be it only to delete."""
+    from recollect.store import ballast
+    from recollect.store.sqlite import is_full
+
+    place = load_settings(Path(folder) if folder else None).folder
+    if place.exists() and is_full(place):
+        ballast.drop(place)
+
+
+def own_schedule() -> "Schedule":
+    """What would have sweeps run by themselves on this machine."""
+    import sys
+
+    from platformdirs import user_config_path
+
+    from recollect.schedule import Host, plan_schedule
+
+    settings = load_settings()
+    host = Host(sys.platform, Path.home(), user_config_path(), Path("/run/systemd/system").exists())
+    is_moved = settings.config_path.parent == settings.folder
+    variables = {"RECOLLECT_HOME": str(settings.folder)} if is_moved else {}
+    return plan_schedule(host, settings.limits.cadence, (sys.executable, "-m", "recollect.cli", "sweep"), variables)
 
 
 def open_redactor(settings: Settings) -> "Redactor":

@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from recollect.adapters.protocol import EventRecord, SessionInfo, Usage
 from recollect.memory import Memory, open_memory
 from recollect.retention import Limits
@@ -54,8 +56,16 @@ def write(home: Home, name: str, turns: int = 4, words: int = 200) -> Path:
     return home.write(name, info, *talk(name, turns, words=words))
 
 
-def grow(home: Home, name: str, first: int, turns: int = 1) -> None:
-    home.append(name, *talk(name, turns, first))
+def grow(home: Home, file: str, first: int, turns: int = 1, name: str | None = None) -> None:
+    """More turns of a session, written to a file that is named like it unless `name` is given."""
+    home.append(file, *talk(name or file, turns, first))
+
+
+def as_copied(record: EventRecord | Usage, session: str) -> EventRecord | Usage:
+    """The record as an agent writes it into a fork."""
+    if isinstance(record, Usage):
+        return dataclasses.replace(record, native_session_id=session)
+    return structs.replace(record, native_session_id=session)
 
 
 def opened(store: Path, home: Home, limits: Limits = GENEROUS, **fields: Any) -> Memory:

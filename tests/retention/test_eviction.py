@@ -1,15 +1,14 @@
 """What stays of a session whose raw detail went, what comes back, and what never does."""
 
-import dataclasses
 import shutil
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 
-from recollect.adapters.protocol import EventRecord, SessionInfo, Usage
+from recollect.adapters.protocol import SessionInfo
 from tests.builders import AGENT, Home
 from tests.retention.rig import (
+    as_copied,
     bytes_of,
     evict_all,
     grow,
@@ -164,7 +163,7 @@ def test_a_fork_of_an_evicted_session_is_whole_and_paid_once(tmp_path: Path, hom
     memory = opened(tmp_path / "store", home)
     memory.sweep()
     evict_all(memory)
-    copied = [_as_copied(record) for record in talk("base", 3)]
+    copied = [as_copied(record, "fork") for record in talk("base", 3)]
     home.write("fork", SessionInfo("fork", base_native_id="base"), *copied, *talk("fork", 1, 10))
 
     memory.sweep()
@@ -174,12 +173,6 @@ def test_a_fork_of_an_evicted_session_is_whole_and_paid_once(tmp_path: Path, hom
     assert fork.cost.input_tokens == 1000
     assert fork.cost.turns == 1
     assert raw_names(memory) == {"fork"}
-
-
-def _as_copied(record: EventRecord | Usage) -> EventRecord | Usage:
-    if isinstance(record, Usage):
-        return dataclasses.replace(record, native_session_id="fork")
-    return structs.replace(record, native_session_id="fork")
 
 
 def test_a_store_far_over_its_cap_ends_below_it_and_is_still_searched(tmp_path: Path, home: Home) -> None:

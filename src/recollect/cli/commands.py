@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect import __version__
-from recollect.cli import care, searching
+from recollect.cli import care, retaining, searching
 from recollect.cli.distilling import COMMANDS as DISTILLING
 from recollect.cli.forgetting import forget
 from recollect.cli.output import json_option, print_json, reports_errors, root_option, usage_errors_as_json
@@ -125,6 +125,7 @@ def _print_sweep(report: Any) -> None:
         click.echo(f"{plural(report.sources_gone, 'file')} gone since the last sweep; what was read from them stays")
     if report.bad_lines:
         click.echo(f"Skipped {plural(report.bad_lines, 'line')} that cannot be read: `recollect problems` lists them")
+    retaining.print_budget(report.budget)
     for path, reason in report.failures:
         click.echo(f"Skipped {one_line(path)}: {one_line(reason)}", err=True)
     if report.sessions:
@@ -152,6 +153,7 @@ def status(as_json: bool) -> None:
     click.echo(f"{'store':<8} {held} for {read} of logs: {found.folder}")
     _print_distilled(found.distilled)
     _print_source_notes(found.sources)
+    retaining.print_retention_status(found.retention)
     for alarm in found.alarms:
         click.echo(f"{click.style('alarm', fg='red'):<8} {one_line(alarm)}: `recollect doctor --repair`")
 
@@ -260,14 +262,17 @@ def show(
         items: Iterable[TranscriptItem]
         items = memory.transcript(found, kind) if at is None else memory.window(found, at, window)
         items = deque(items, maxlen=tail) if tail else items
+        digest = retaining.find_digest_of_evicted(memory, found)
         if as_json:
-            print_json({"session": to_json(found), "events": [_item_json(item) for item in items]})
+            told = {"session": to_json(found), "events": [_item_json(item) for item in items]}
+            print_json(told | ({"digest": digest} if digest else {}))
         elif raw:
             for item in items:
                 print_json(_item_json(item), is_line=True)
         else:
             for line in transcript_lines(found, items, "No events of that kind" if kind else "No events"):
                 click.echo(line)
+            retaining.print_evicted(memory, found)
 
 
 for _command in DISTILLING:
@@ -342,5 +347,5 @@ def _print_demo(memory: "Memory", report: Any, found: "list[Session]") -> None:
     click.echo(click.style("\nNow yours: recollect sweep", bold=True))
 
 
-for command in care.COMMANDS:
+for command in (*retaining.COMMANDS, *care.COMMANDS):
     main.add_command(command)

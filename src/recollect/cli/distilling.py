@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect.cli.output import json_option, print_json, reports_errors
+from recollect.cli.retaining import print_evicted
 from recollect.cli.words import duration, fitted, local_time, moment_ms, money, number, one_line, padded, printable
 from recollect.cli.words import width as columns_of
 from recollect.kinds import SIGNALS
@@ -57,7 +58,10 @@ def exchanges(session: str, as_json: bool) -> None:
     from recollect.memory import open_memory
 
     with open_memory(create=False) as memory:
-        found = memory.exchanges(memory.session(session))
+        chosen = memory.session(session)
+        found = memory.exchanges(chosen)
+        if not as_json:
+            print_evicted(memory, chosen)
     if as_json:
         print_json([asdict(exchange) for exchange in found])
         return
@@ -67,7 +71,7 @@ def exchanges(session: str, as_json: bool) -> None:
         head = f"── {exchange.number}{part}{marks} · {number(exchange.tokens)} of {number(exchange.raw_tokens)} tokens"
         click.echo(click.style(head, fg="bright_black"))
         click.echo(printable(exchange.body))
-    if not found:
+    if not found and chosen.evicted_at is None:
         click.echo("No exchanges: nothing was asked or said")
 
 

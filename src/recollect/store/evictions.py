@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
-from recollect import failpoints
 from recollect.clock import now_ms
 from recollect.schema import name_half
 from recollect.store import packs
@@ -174,13 +173,11 @@ class EvictionTable:
         with self._cache.transaction() as connection:
             for name in names:
                 _drop_stream(connection, name, self.keys(name))
-        failpoints.hit("before-pack-unlink")
         for agent, native_id in names:
             if not self._cache.value(
                 "SELECT pack_bytes FROM streams WHERE agent = ? AND native_id = ?", (agent, native_id)
             ):
                 packs.drop_all(self._cache.path.parent, agent, native_id)
-        failpoints.hit("after-pack-unlink")
 
     def unfinished(self) -> set[Name]:
         """Sessions whose eviction may have stopped half-way."""

@@ -117,6 +117,16 @@ class Tiers:
         )
         return {stream for (stream,) in rows}
 
+    def logs(self, name: tuple[str, str], host: str) -> list[str]:
+        """Files of this machine from which a session can be read again, as far as is known."""
+        rows = self._cache.rows(
+            "SELECT s.path FROM streams r JOIN stream_sources t ON t.stream = r.id JOIN sources s ON s.id = t.source"
+            " WHERE r.agent = ? AND r.native_id = ? AND s.host = ? AND s.gone_ms IS NULL"
+            " AND (SELECT count(*) FROM stream_sources WHERE source = s.id) <= ? ORDER BY s.path",
+            (*name, host, _SESSIONS_OF_A_LOG),
+        )
+        return [path for (path,) in rows]
+
     def _forked(self) -> set[int]:
         """Sessions from which others that are held are made, by reference or by copying."""
         rows = self._cache.iter_rows(

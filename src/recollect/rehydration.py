@@ -1,0 +1,37 @@
+"""Bringing an evicted session's raw detail back from the agent's own file."""
+
+import os
+
+from recollect.budget import finish_evictions
+from recollect.config import Settings
+from recollect.errors import NotFound
+from recollect.schema import Session
+from recollect.store import Store
+from recollect.store.locks import sweep_lock
+from recollect.sweep import Progress, SweepReport, sweep
+
+
+def rehydrate(store: Store, settings: Settings, session: Session, progress: Progress) -> SweepReport:
+    """Read an evicted session again; raises NotFound if it is not evicted, or if its file is gone.
+
+    Whatever stops it, the next sweep either leaves the session evicted or reads it whole.
+    """
+    name = (session.agent, session.native_session_id)
+    if name not in store.evictions.names():
+        raise NotFound(f"Not evicted, so there is nothing to bring back: {session.session_uid}", "`recollect show` it")
+    with sweep_lock(store.folder):
+        finish_evictions(store)
+        paths = [path for path in store.tiers.logs(name, settings.host) if os.access(path, os.R_OK)]
+        if not paths:
+            raise NotFound(
+                f"The agent's own file is gone, and with it the raw detail: {session.session_uid}",
+                "`recollect digest` shows what is kept of it",
+            )
+        store.evictions.lift(name)
+    report = sweep(store, settings, progress)
+    if not store.events.rows(*name, ("seq",)):
+        raise NotFound(
+            f"The sweep did not read it: {paths[0]}",
+            "it lies in no folder that is swept (`--root`), or it did not fit into the budget (`recollect retention`)",
+        )
+    return report
