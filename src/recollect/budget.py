@@ -18,6 +18,7 @@ from recollect.store.tiers import HeldSession
 
 _AT_ONCE = 50  # others wait to write meanwhile
 _DAY_MS = 86_400_000
+_LOOK_MS = 3_600_000
 _FORECAST_DAYS = 30  # how far back the growth is measured
 _LOSSES = {LAST_COPY: evictions.LAST_COPY_EVICTED, DATA_LOSS: evictions.DATA_LOSS}
 
@@ -58,7 +59,9 @@ def keep_within_budget(store: Store, settings: Settings, advance: Advance, *, at
             work.run(advance)
     work.look_at_tier_2()
     tell(settings.notify, work.notices)
-    store.evictions.set_last_look(work.at_ms)
+    last = store.evictions.last_look_ms()
+    if last is None or abs(work.at_ms - last) >= _LOOK_MS:  # a sweep that finds nothing new writes nothing
+        store.evictions.set_last_look(work.at_ms)
     return work.report
 
 
