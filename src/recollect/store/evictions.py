@@ -184,6 +184,11 @@ class EvictionTable:
         rows = self._memory.rows("SELECT agent, native_session_id FROM evictions WHERE finished_ms IS NULL")
         return {(agent, native_id) for agent, native_id in rows}
 
+    def unfinished_since_ms(self) -> int | None:
+        """When the oldest of them was begun; None if there are none."""
+        found = self._memory.value("SELECT min(at_ms) FROM evictions WHERE finished_ms IS NULL")
+        return None if found is None else int(found)
+
     def leave_no_word(self) -> None:
         """Have the words of what was dropped gone from the index, and the room they took given back."""
         Fulltext(self._cache).leave_no_byte_of_gone()
