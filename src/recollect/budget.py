@@ -17,8 +17,9 @@ from recollect.store import Store, ballast, evictions
 from recollect.store.tiers import HeldSession
 
 _AT_ONCE = 50  # others wait to write meanwhile
-_DAY_MS = 86_400_000
-_LOOK_MS = 3_600_000
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+_SMALL_BYTES = 256 * 1024 * 1024  # a database of this size is written anew in a second or two
 _FORECAST_DAYS = 30  # how far back the growth is measured
 _LOSSES = {LAST_COPY: evictions.LAST_COPY_EVICTED, DATA_LOSS: evictions.DATA_LOSS}
 
@@ -59,9 +60,7 @@ def keep_within_budget(store: Store, settings: Settings, advance: Advance, *, at
             work.run(advance)
     work.look_at_tier_2()
     tell(settings.notify, work.notices)
-    last = store.evictions.last_look_ms()
-    if last is None or abs(work.at_ms - last) >= _LOOK_MS:  # a sweep that finds nothing new writes nothing
-        store.evictions.set_last_look(work.at_ms)
+    work.note_time()
     return work.report
 
 
@@ -70,7 +69,7 @@ def finish_evictions(store: Store) -> None:
     left = store.evictions.unfinished()
     if left:
         store.evictions.drop_raw(sorted(left))
-        _leave_nothing(store, left)
+        _leave_nothing(store, now_ms())
 
 
 def look_ahead(store: Store, settings: Settings, at_ms: int | None = None) -> Outlook:
@@ -116,7 +115,6 @@ class _Work:
         self.at_ms = at_ms
         self._is_clock_sane = is_clock_sane(store.evictions.last_look_ms(), at_ms, settings.limits)
         self._kept: set[str] = set()  # sessions whose digest cannot be read back
-        self._dropped: set[evictions.Name] = set()
         self.notices: list[Notice] = []
         self.report = BudgetReport(raw_bytes=store.tiers.raw_bytes())
 
@@ -135,7 +133,7 @@ class _Work:
                 is_all_analyzed = True
             elif not gone:
                 break
-        _leave_nothing(self._store, self._dropped)
+        _leave_nothing(self._store, self.at_ms)
         self.report.raw_bytes = self._store.tiers.raw_bytes()
 
     def _plan(self, is_all_analyzed: bool) -> Plan:
@@ -186,7 +184,6 @@ class _Work:
         names = evictions.names_of(some)
         self._store.evictions.add(some, self.at_ms)
         self._store.evictions.drop_raw(names)
-        self._dropped |= set(names)
         self.report.sessions_evicted += len(some)
         self.report.bytes_evicted += sum(one.bytes for one in some)
         self.report.data_loss += sum(one.loss == evictions.DATA_LOSS for one in some)
@@ -194,6 +191,12 @@ class _Work:
         self.notices += [
             Notice(one.loss, rfc3339(self.at_ms), ":".join(one.name), one.bytes) for one in some if one.loss
         ]
+
+    def note_time(self) -> None:
+        """Note when ages were looked at; to the hour, for a sweep that finds nothing new is to write nothing."""
+        last = self._store.evictions.last_look_ms()
+        if last is None or abs(self.at_ms - last) > _HOUR_MS:
+            self._store.evictions.set_last_look(self.at_ms)
 
     def look_at_tier_2(self) -> None:
         """Digests are never dropped: when they outgrow their cap somebody has to know."""
@@ -219,10 +222,18 @@ def _held(one: HeldSession) -> Held:
     )
 
 
-def _leave_nothing(store: Store, names: set[evictions.Name]) -> None:
-    """See to it that no byte of these sessions' raw detail is left. For lack of room, or readers, it has to wait."""
-    if names:
-        store.evictions.leave_no_word()
+def _leave_nothing(store: Store, at_ms: int) -> None:
+    """See to it that no byte of what was dropped is left. For lack of room, or readers, the last of it has to wait.
+
+    Words leave the index at once. What SQLite leaves behind in unused parts of pages (a few words of ten thousand)
+    needs all of cache.db written anew: a large one is, but once a day.
+    """
+    begun_ms = store.evictions.unfinished_since_ms()
+    if begun_ms is None:
+        return
+    names = store.evictions.unfinished()
+    store.evictions.leave_no_word()
+    if store.tiers.cache_bytes() <= _SMALL_BYTES or begun_ms <= at_ms - _DAY_MS:
         with suppress(StoreUnwritable, Busy):
             store.evictions.leave_no_byte()
             store.evictions.finish(names)

@@ -14,6 +14,7 @@ from recollect.adapters import adapters
 from recollect.adapters.protocol import Adapter, SettingAdvice
 from recollect.admission import exclude_of
 from recollect.budget import look_ahead
+from recollect.clock import now_ms
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
 from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
@@ -23,6 +24,7 @@ from recollect.store.sqlite import file_system_type
 OK = "ok"
 NOTE = "note"
 PROBLEM = "problem"
+_OVERDUE_MS = 2 * 86_400_000  # what is dropped is gone to the last byte within a day
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,9 @@ def _retention(store: Store, settings: Settings) -> Iterator[Finding]:
     if outlook.distilled_bytes > settings.limits.distilled_cap:
         message = f"Digests take {outlook.distilled_bytes:,} bytes, more than retention.distilled_cap"
         yield Finding(NOTE, "retention", message, "raise it, or forget what is no longer needed: `recollect forget`")
-    if left := len(store.evictions.unfinished()):
+    begun_ms = store.evictions.unfinished_since_ms()
+    if begun_ms is not None and begun_ms < now_ms() - _OVERDUE_MS:
+        left = len(store.evictions.unfinished())
         message = f"Dropping was not finished: bytes of {left} sessions may still be in the store's files"
         yield Finding(NOTE, "store", message, "`recollect sweep` finishes it; it needs free space and no other reader")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,11 +180,18 @@ def _rescan_rest(store: Store, redactor: Redactor, dry_run: bool) -> None:
     """Rows of sessions, and what was read from sources that no session came of."""
     sides = _side_texts(redactor, store.rewrites.side_texts(None))
     sessions = [row for row in (_session(redactor, *told) for told in store.rewrites.sessions()) if row is not None]
-    if dry_run or not (sides or sessions):
+    if dry_run:
         return
-    store.rewrites.write_side_texts(sides)
-    store.rewrites.write_sessions(sessions)
-    store.rewrites.drop([])
+    if store.evictions.rewrite_texts(partial(_document, redactor), redactor.text):
+        store.remains.scrub()
+    if sides or sessions:
+        store.rewrites.write_side_texts(sides)
+        store.rewrites.write_sessions(sessions)
+        store.rewrites.drop([])
+
+
+def _document(redactor: Redactor, content: bytes) -> bytes:
+    return redactor.payloads([content]).get(0, content)
 
 
 def _session(redactor: Redactor, agent: str, native_id: str, *told: str | None) -> tuple[Any, ...] | None:

@@ -211,3 +211,27 @@ def test_forgetting_an_evicted_session_leaves_no_byte_of_it(tmp_path: Path, home
         memory.sweep()
         assert [session.native_session_id for session in memory.sessions()] == ["other"]
     assert topic("forgettable")[6:].encode() not in bytes_of(store)
+
+
+def test_newer_rules_of_redaction_reach_what_is_kept_of_an_evicted_session(tmp_path: Path, home: Home) -> None:
+    write(home, "aa")
+    store = tmp_path / "store"
+    with opened(store, home) as memory:
+        memory.sweep()
+        evict_all(memory)
+    secret = topic("aa")
+    assert secret.encode() in bytes_of(store)
+    (store / "config.toml").write_text(f"[redact.rules]\nown = '{secret}'")
+
+    with opened(store, home) as memory:
+        memory.rescan()
+
+        (session,) = memory.sessions()
+        digest = memory.digest(session)
+        assert secret not in (session.title or "") + str(digest)
+        assert digest.request_count == 4
+        assert memory.search("fine part")[0].evicted
+        memory.sweep(verify=True)
+        assert raw_names(memory) == set()
+    (store / "config.toml").unlink()  # the rule itself
+    assert secret[6:].encode() not in bytes_of(store)

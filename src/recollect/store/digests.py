@@ -1,6 +1,6 @@
 """Tier 2: digests with their full text, and signals. Durable, small, never dropped by itself."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -236,6 +236,25 @@ def restore_digest(connection: apsw.Connection, session: tuple[str, str], told: 
     if digest is not None:
         number = connection.last_insert_rowid()
         connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, told["text"]))
+
+
+def rewrite_digest(
+    connection: apsw.Connection, session: tuple[str, str], told: dict[str, Any], changed_text: Callable[[str], str]
+) -> None:
+    """Write the texts of a sealed digest anew, as `read_back` gave them and newer rules of redaction left them."""
+    digest = told["digest"]
+    for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", session)):
+        connection.execute(
+            "UPDATE digests SET digest = ?1, digest_hash = ?2, sealed = ?1, line = ?3 WHERE id = ?4",
+            (digest, digest and _hash(digest.encode()), told["line"], number),
+        )
+        connection.execute("DELETE FROM digest_text WHERE rowid = ?", (number,))
+        if digest is not None:
+            connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, told["text"]))
+        details = list(connection.execute("SELECT id, detail FROM signals WHERE digest = ?", (number,)))
+        connection.executemany(
+            "UPDATE signals SET detail = ? WHERE id = ?", [(changed_text(detail), signal) for signal, detail in details]
+        )
 
 
 def leave_no_byte(database: Database) -> None:

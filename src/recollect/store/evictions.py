@@ -9,7 +9,7 @@ from array import array
 from base64 import b64decode, b64encode
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from sys import byteorder
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from recollect.clock import now_ms
 from recollect.schema import name_half
 from recollect.store import packs
 from recollect.store.batch import IS_PROVISIONAL, Batch, EventRow, StreamBatch
-from recollect.store.digests import restore_digest, seal_digest, unseal_digest
+from recollect.store.digests import Digests, restore_digest, rewrite_digest, seal_digest, unseal_digest
 from recollect.store.events import second_uid
 from recollect.store.fulltext import Fulltext
 from recollect.store.ledger import Ledger, LedgerRecord
@@ -184,6 +184,11 @@ class EvictionTable:
         rows = self._memory.rows("SELECT agent, native_session_id FROM evictions WHERE finished_ms IS NULL")
         return {(agent, native_id) for agent, native_id in rows}
 
+    def unfinished_since_ms(self) -> int | None:
+        """When the oldest of them was begun; None if there are none."""
+        found = self._memory.value("SELECT min(at_ms) FROM evictions WHERE finished_ms IS NULL")
+        return None if found is None else int(found)
+
     def leave_no_word(self) -> None:
         """Have the words of what was dropped gone from the index, and the room they took given back."""
         Fulltext(self._cache).leave_no_byte_of_gone()
@@ -216,6 +221,40 @@ class EvictionTable:
             connection.execute(f"DELETE FROM evictions WHERE {_KEY}", name)
             connection.execute(f"UPDATE sessions SET evicted_ms = NULL, analyzed_ms = NULL WHERE {_KEY}", name)
         self._ledger.rewrite(lambda record: record.kind != KIND or _name(record) != name)
+
+    def rewrite_texts(self, changed: Callable[[bytes], bytes], changed_text: Callable[[str], str]) -> int:
+        """Put what is kept of evicted sessions through newer rules of redaction; return how many changed.
+
+        `changed` takes documents of JSON. Nobody else can: what they were made from is gone.
+        """
+        count = 0
+        for name in sorted(self.names()):
+            digest, row = self._digest(name), self._base(name)
+            new_row = orjson.loads(changed(orjson.dumps(row)))
+            new = None if digest is None else _redacted(digest, changed, changed_text)
+            if (new_row, new) != (row, digest):
+                self._rewrite_texts(name, new_row, new, changed_text)
+                count += 1
+        return count
+
+    def _digest(self, name: Name) -> dict[str, Any] | None:
+        return Digests(self._memory).read_back(*name)
+
+    def _base(self, name: Name) -> dict[str, Any]:
+        told: dict[str, Any] = orjson.loads(self._memory.value(f"SELECT base FROM evictions WHERE {_KEY}", name))
+        return told
+
+    def _rewrite_texts(
+        self, name: Name, row: dict[str, Any], digest: dict[str, Any] | None, changed_text: Callable[[str], str]
+    ) -> None:
+        reason, size, at_ms = self._memory.rows(f"SELECT reason, bytes, at_ms FROM evictions WHERE {_KEY}", name)[0]
+        data = _data(Eviction(*name, reason, size, digest), at_ms + 1, self._packed_keys(name), row)
+        self._ledger.append(KIND, data)
+        with self._memory.transaction() as connection:
+            connection.execute(f"UPDATE evictions SET at_ms = ?, base = ? WHERE {_KEY}", (at_ms + 1, _json(row), *name))
+            if digest is not None:
+                rewrite_digest(connection, name, digest, changed_text)
+        self._ledger.rewrite(lambda record: not _is_older(record, {name}, at_ms + 1))
 
     def losses(self, limit: int | None = None) -> list[RetentionEvent]:
         """What went and cannot be had again, newest first."""
@@ -252,6 +291,14 @@ class EvictionTable:
         if copies:
             with self._cache.transaction() as connection:
                 connection.executemany("UPDATE events SET copy_of = ? WHERE id = ?", copies)
+
+
+def _redacted(
+    digest: dict[str, Any], changed: Callable[[bytes], bytes], changed_text: Callable[[str], str]
+) -> dict[str, Any]:
+    text = digest["digest"]
+    new = None if text is None else changed(text.encode()).decode()
+    return digest | {"digest": new, "line": changed_text(digest["line"]), "text": changed_text(digest["text"])}
 
 
 _FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"

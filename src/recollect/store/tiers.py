@@ -49,7 +49,10 @@ class Tiers:
 
     def raw_bytes(self) -> int:
         """Tier 1: packs, and the pages of cache.db that are in use."""
-        return self._packed_bytes() + _used_bytes(self._cache)
+        return self._packed_bytes() + self.cache_bytes()
+
+    def cache_bytes(self) -> int:
+        return _used_bytes(self._cache)
 
     def _packed_bytes(self) -> int:
         return int(self._cache.value("SELECT coalesce(sum(pack_bytes), 0) FROM streams"))
@@ -73,7 +76,7 @@ class Tiers:
     def held(self, host: str, now_ms: int) -> list[HeldSession]:
         """Every session with raw detail; what the database takes is shared out among them by their size."""
         streams = list(self._streams())
-        per_weight = _used_bytes(self._cache) / (sum(stream.weight for stream in streams) or 1)
+        per_weight = self.cache_bytes() / (sum(stream.weight for stream in streams) or 1)
         rows = self._rows()
         safe, forked = self._with_sources(host), self._forked()
         return [

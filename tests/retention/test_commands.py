@@ -1,0 +1,144 @@
+"""The commands of the budget, and what the others say of an evicted session."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from recollect.cli import main
+from tests.builders import AGENT, Home
+from tests.retention.rig import evict_all, opened, raw_names, topic, write
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+def told(*words: str) -> Any:
+    result = run(*words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.fixture
+def store(tmp_path: Path, home: Home) -> Path:
+    for name in ("session-aa", "session-bb"):
+        write(home, name)
+    with opened(tmp_path / "store", home) as memory:
+        memory.sweep()
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def evicted(store: Path, home: Home) -> Path:
+    with opened(store, home) as memory:
+        evict_all(memory)
+    return store
+
+
+def test_retention_says_what_would_go_and_changes_nothing(store: Path, home: Home) -> None:
+    (store / "config.toml").write_text("[retention]\nraw_soft_cap = 1")
+
+    shown = run("retention", "--dry-run").output
+    explained = run("retention", "--explain").output
+    listed = told("retention", "--dry-run")["evictions"]
+
+    assert "2 sessions would go" in shown
+    assert f"{AGENT}:session-aa" in shown
+    assert "soft cap:" in explained
+    assert {one["session_uid"] for one in listed} == {f"{AGENT}:session-aa", f"{AGENT}:session-bb"}
+    with opened(store, home) as memory:
+        assert len(raw_names(memory)) == 2
+
+
+def test_retention_drops_what_does_not_fit(store: Path, home: Home) -> None:
+    assert "Nothing to drop" in run("retention").output
+    (store / "config.toml").write_text("[retention]\nraw_soft_cap = 1")
+
+    report = told("retention")
+
+    assert report["sessions_evicted"] == 2
+    with opened(store, home) as memory:
+        assert raw_names(memory) == set()
+
+
+def test_show_and_exchanges_of_an_evicted_session_tell_its_digest(evicted: Path) -> None:
+    for command in ("show", "exchanges"):
+        shown = run(command, "session-aa")
+        assert shown.exit_code == 0, shown.output
+        assert "was dropped to keep within the budget" in shown.output
+        assert topic("session-aa") in shown.output
+    assert told("show", "session-aa")["digest"]["request_count"] == 4
+    assert told("exchanges", "session-aa") == []
+
+
+def test_a_search_finds_an_evicted_session_by_its_digest(evicted: Path) -> None:
+    (hit,) = told("search", topic("session-aa"))["hits"]
+
+    assert (hit["session_uid"], hit["evicted"]) == (f"{AGENT}:session-aa", True)
+    assert topic("session-aa") in hit["matches"][0]["snippet"]
+    assert "[digest only]" in run("search", topic("session-aa")).output
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("agent:nobody", 0),
+        (f"agent:{AGENT}", 1),
+        ("kind:error", 0),
+        ("before:2001-01-01", 0),
+        ("-fine", 0),
+        ("session:session-bb", 0),
+        ("session:session-aa", 1),
+    ],
+)
+def test_filters_hold_for_digests_too(evicted: Path, query: str, count: int) -> None:
+    assert len(told("search", f"{topic('session-aa')} {query}")["hits"]) == count
+
+
+def test_a_session_that_is_left_out_is_not_found_by_its_digest(evicted: Path) -> None:
+    assert told("search", topic("session-aa"), "--exclude", "session-aa")["hits"] == []
+
+
+def test_status_tells_how_the_budget_stands(evicted: Path) -> None:
+    found = told("status")["retention"]
+
+    assert found["sessions_evicted"] == 2
+    assert found["losses"] == {}
+    assert "2 sessions kept as digests only" in run("status").output
+
+
+def test_a_sweep_says_what_it_dropped(store: Path, home: Home) -> None:
+    (store / "config.toml").write_text("[retention]\nraw_soft_cap = 1")
+
+    shown = run("sweep", "--root", home.flag)
+
+    assert "Dropped the raw detail of 2 sessions" in shown.output
+
+
+def test_rehydrate_reads_the_session_again(evicted: Path, home: Home) -> None:
+    found = told("rehydrate", "session-aa", "--root", home.flag)
+
+    assert found == {"session_uid": f"{AGENT}:session-aa", "events": 16}
+
+
+def test_rehydrate_says_in_one_line_that_the_file_is_gone(evicted: Path, home: Home) -> None:
+    (home.folder / "session-aa.jsonl").unlink()
+
+    result = run("rehydrate", "session-aa", "--root", home.flag)
+
+    assert result.exit_code == 4
+    assert "The agent's own file is gone" in result.output
+
+
+def test_a_schedule_is_shown_before_it_is_asked_for(store: Path) -> None:
+    shown = run("schedule", "--print")
+    assert shown.exit_code == 0
+    assert "sweep" in shown.output
+    assert told("schedule", "--print")["is_done"] is False
+
+    asked = run("schedule")
+    assert asked.exit_code == 1
+    assert "--yes" in asked.output

@@ -1,0 +1,107 @@
+"""What is installed so that sweeps run by themselves, for each system, and that it goes again."""
+
+import plistlib
+import stat
+from pathlib import Path
+
+import pytest
+
+from recollect.errors import StoreUnwritable, UsageError
+from recollect.schedule import CRON, LAUNCHD, SYSTEMD, Host, Schedule, install, plan_schedule, remove
+
+COMMAND = ("/opt/my tools/python", "-m", "recollect.cli", "sweep")
+VARIABLES = {"RECOLLECT_HOME": "/data/50% full"}
+
+
+def planned(tmp_path: Path, platform: str = "linux", *, systemd: bool = False, cadence: str = "daily") -> Schedule:
+    host = Host(platform, tmp_path, tmp_path / ".config", systemd)
+    return plan_schedule(host, cadence, COMMAND, VARIABLES)
+
+
+def test_a_line_of_a_crontab_is_quoted_for_it(tmp_path: Path) -> None:
+    found = planned(tmp_path)
+
+    assert found.kind == CRON
+    line = found.cron_line or ""
+    assert line.startswith("17 3 * * * RECOLLECT_HOME='/data/50\\% full' '/opt/my tools/python' -m recollect.cli sweep")
+    assert planned(tmp_path, cadence="weekly").cron_line != line
+
+
+def test_a_timer_of_systemd_runs_what_was_missed(tmp_path: Path) -> None:
+    found = planned(tmp_path, systemd=True, cadence="weekly")
+
+    assert found.kind == SYSTEMD
+    service, timer = found.files.values()
+    assert 'ExecStart="/opt/my tools/python" "-m" "recollect.cli" "sweep"' in service
+    assert 'Environment="RECOLLECT_HOME=/data/50%% full"' in service
+    assert "OnCalendar=weekly" in timer
+    assert "Persistent=true" in timer
+
+
+def test_an_agent_of_launchd_is_a_property_list(tmp_path: Path) -> None:
+    found = planned(tmp_path, "darwin")
+
+    assert found.kind == LAUNCHD
+    ((path, content),) = found.files.items()
+    told = plistlib.loads(content.encode())
+    assert path.name == f"{told['Label']}.plist"
+    assert told["ProgramArguments"] == list(COMMAND)
+    assert told["EnvironmentVariables"] == VARIABLES
+
+
+def test_what_agents_begin_needs_no_clock(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="on-hook"):
+        planned(tmp_path, cadence="on-hook")
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A crontab and a systemctl of our own, which do as the real ones do."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    table, log = tmp_path / "table", tmp_path / "log"
+    scripts = {
+        "crontab": f'if [ "$1" = -l ]; then cat "{table}" 2>/dev/null || exit 1; else cat > "{table}"; fi',
+        "systemctl": f'echo "$@" >> "{log}"',
+    }
+    for name, script in scripts.items():
+        path = folder / name
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return tmp_path
+
+
+def test_our_line_of_the_crontab_comes_once_and_goes_alone(programs: Path) -> None:
+    (programs / "table").write_text("0 1 * * * backup\n")
+    found = planned(programs)
+
+    install(found)
+    install(planned(programs, cadence="weekly"))
+    assert len((programs / "table").read_text().splitlines()) == 2
+    assert remove(found) is True
+
+    assert (programs / "table").read_text() == "0 1 * * * backup\n"
+    assert remove(found) is False
+
+
+def test_units_are_written_switched_on_and_taken_away(programs: Path) -> None:
+    found = planned(programs, systemd=True)
+
+    install(found)
+    assert all(path.read_text() == content for path, content in found.files.items())
+    assert "enable --now recollect.timer" in (programs / "log").read_text()
+    assert remove(found) is True
+
+    assert not any(path.exists() for path in found.files)
+    assert "disable --now recollect.timer" in (programs / "log").read_text()
+    assert remove(found) is False
+
+
+def test_a_scheduler_that_is_not_there_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(StoreUnwritable, match="crontab"):
+        install(planned(tmp_path))
+    with pytest.raises(StoreUnwritable, match="systemctl"):
+        install(planned(tmp_path, systemd=True))
