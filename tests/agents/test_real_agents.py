@@ -257,7 +257,7 @@ def _content(memory: Memory) -> dict[str, tuple[Session, list[Event], list[str]]
     """Everything told of each session but for what says when, how far and in which order it was read."""
     return {
         session.session_uid: (
-            replace(session, discovered_at=None, ingested_at=None, sources=()),
+            replace(session, discovered_at=None, ingested_at=None, analyzed_at=None, sources=()),
             [replace(event, seq=0, payload_ref=None) for event in memory.events(session)],
             [json.dumps(payload) for payload in memory.payloads(session, memory.events(session))],
         )
