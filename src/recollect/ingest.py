@@ -44,6 +44,7 @@ from recollect.store.batch import (
     compress,
 )
 from recollect.store.events import merge_infos, second_uid
+from recollect.text import columns_of
 
 
 class Task(NamedTuple):
@@ -183,7 +184,7 @@ class _Builder:
 _NO_FACTS = frozenset({"native_session_id", "title", "title_rank"})
 _INFO_FIELDS = tuple(item.name for item in dataclasses.fields(SessionInfo) if item.name not in _NO_FACTS)
 _place = EventRow._fields.index
-_FLAGS, _SUMMARY = _place("flags"), _place("summary")
+_LANE, _KIND, _FLAGS, _SUMMARY = _place("lane"), _place("kind"), _place("flags"), _place("summary")
 _COPY_KEY, _RETRY_KEY = _place("copy_key"), _place("retry_key")
 _NATIVE_ID, _TOOL, _CALL_ID = _place("native_id"), _place("tool"), _place("call_id")
 _METADATA = -1  # the last of a row, and of its second half
@@ -205,6 +206,7 @@ class _Stream:
         self._heads: list[tuple[Any, ...]] = []
         self._tails: list[tuple[Any, ...]] = []
         self._payloads: list[bytes] = []
+        self._texts: list[tuple[str, ...] | None] = []
         self._first_blocks: dict[str, bytes] = {}
         self._last: tuple[str, int, bytes] = ("", 0, b"")
 
@@ -216,7 +218,7 @@ class _Stream:
         self._last = (native_id, block, uid)
         if block == 0:
             self._first_blocks[native_id] = uid
-        payload = encode(event.payload)
+        payload, content = encoded(event.payload)
         number = self._numbers.get(uid)
         if number is not None and not self._heads[number][_FLAGS] & IS_PROVISIONAL:
             if event.is_provisional or payload == self._payloads[number]:
@@ -252,18 +254,15 @@ class _Stream:
             self._reader,
             encode(event.metadata).decode() if event.metadata else None,
         )
-        self._keep(number, uid, head, tail, payload)
-
-    def _keep(
-        self, number: int | None, uid: bytes, head: tuple[Any, ...], tail: tuple[Any, ...], payload: bytes
-    ) -> None:
-        if number is not None:
+        if number is None:
+            self._numbers[uid] = number = len(self._heads)
+            self._heads.append(head)
+            self._tails.append(tail)
+            self._payloads.append(payload)
+            self._texts.append(_words(event.kind, content))
+        else:
             self._heads[number], self._tails[number], self._payloads[number] = head, tail, payload
-            return
-        self._numbers[uid] = len(self._heads)
-        self._heads.append(head)
-        self._tails.append(tail)
-        self._payloads.append(payload)
+            self._texts[number] = _words(event.kind, content)
 
     def _hash(self, payload: bytes) -> bytes:
         """The hash of a payload as it will be stored."""
@@ -292,12 +291,15 @@ class _Stream:
         for head, tail, payload in zip(self._heads, self._tails, self._payloads, strict=True):
             rows.append((*head, start, len(payload), _hash(payload), *tail))
             start += len(payload)
-        return StreamBatch(self._native_id, rows, compress(b"".join(self._payloads)))
+        # Prompts of a history go again when their session is read: they are indexed only if that does not happen.
+        texts = [] if self._heads[0][_LANE] == HISTORY_LANE else self._texts
+        return StreamBatch(self._native_id, rows, compress(b"".join(self._payloads)), texts)
 
     def _redact(self) -> None:
         for number, content in self._redactor.payloads(self._payloads).items():
             secrets = self._redactor.secrets_of(self._payloads[number])
             self._payloads[number] = content
+            self._texts[number] = _words(self._heads[number][_KIND], orjson.loads(content))
             self._heads[number] = _without_secrets(self._redactor, self._heads[number], secrets)
         names = [
             f"{head[_SUMMARY]}\n{head[_NATIVE_ID]}\n{head[_TOOL]}\n{head[_CALL_ID]}\n{tail[_METADATA]}"
@@ -334,12 +336,26 @@ def _flags(event: EventRecord) -> int:
     return flags | IS_PROVISIONAL if event.is_provisional else flags
 
 
+def _words(kind: str, content: Any) -> tuple[str, ...] | None:
+    columns = columns_of(kind, content)
+    return None if columns is None else tuple(columns)
+
+
 def encode(value: Any) -> bytes:
     """JSON bytes; what orjson refuses (lone surrogates, numbers over 64 bits) is replaced, never lost whole."""
+    return encoded(value)[0]
+
+
+def encoded(value: Any) -> tuple[bytes, Any]:
+    """JSON bytes, and what they hold: the value itself, but for what had to be replaced."""
     try:
-        return orjson.dumps(value)
+        return orjson.dumps(value), value
     except TypeError:
-        pass
+        raw = _encode_loosely(value)
+        return raw, orjson.loads(raw)
+
+
+def _encode_loosely(value: Any) -> bytes:
     try:
         text = json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):

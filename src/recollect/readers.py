@@ -20,6 +20,7 @@ from recollect.errors import RecollectError
 from recollect.ingest import Task, read_batches, unsettled
 from recollect.protection import Protection
 from recollect.redact.redactor import Redactor
+from recollect.schema import HISTORY_LANE
 from recollect.store.batch import Batch
 
 WORKER_BYTES = 8 * 1024 * 1024  # below this much to read, starting processes costs more than it gains
@@ -44,7 +45,12 @@ def read_tasks(tasks: list[Task], protection: Protection) -> Iterator[Reading]:
     """Read all sources, with processes if there is much to read; batches of one source stay in order."""
     if sum(task.row.size - task.row.offset for task in tasks) < WORKER_BYTES or _processors() == 1:
         return _read_here(tasks, protection)
-    return _read_in_processes(sorted(tasks, key=lambda task: -task.row.size), protection)
+    return _read_in_processes(sorted(tasks, key=_turn), protection)
+
+
+def _turn(task: Task) -> tuple[bool, int]:
+    """Large files first, so that no process is left with one at the end; histories last (see `Source`)."""
+    return task.source.kind == HISTORY_LANE, -task.row.size
 
 
 def _processors() -> int:

@@ -182,10 +182,10 @@ def test_a_replaced_event_is_found_by_its_new_words_only(tmp_path: Path) -> None
 
 def test_a_replaced_event_leaves_the_month_it_was_indexed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(tmp_path, create=True) as store:
-        monkeypatch.setattr(index_module, "_month", lambda: "202609")
+        monkeypatch.setattr("recollect.store.fulltext._month", lambda: "202609")
         put(store, batch({"a": "oldword grows"}, provisional=True))
         index_pending(store)
-        monkeypatch.setattr(index_module, "_month", lambda: "202610")
+        monkeypatch.setattr("recollect.store.fulltext._month", lambda: "202610")
         put(store, batch({"a": "newword is final"}, offset=9))
         index_pending(store)
 
@@ -252,13 +252,52 @@ def test_a_second_sweep_indexes_nothing(tmp_path: Path, home: Home) -> None:
         assert memory._store.fulltext.pending() == []
 
 
-def test_a_store_of_an_older_version_is_indexed_by_its_next_sweep(tmp_path: Path, home: Home) -> None:
-    home.write("log", event("s", 1, text="hello"))
-    with sweep(tmp_path / "store", home) as memory, memory._store._cache.transaction() as connection:
+def _forget_index(store: Store) -> None:
+    with store._cache.transaction() as connection:
         connection.execute("DELETE FROM fulltext_marks")
-        for month in memory._store.fulltext_search.months():
+        for month in store.fulltext_search.months():
             connection.execute(f"DROP TABLE fts_{month}")
         connection.execute("DELETE FROM fulltext_months")
+
+
+def _instances(store: Store) -> list[tuple[Any, ...]]:
+    """Every word of the index with its event, column and place."""
+    (month,) = store.fulltext_search.months()
+    with store._cache.transaction() as connection:
+        connection.execute(f"CREATE VIRTUAL TABLE temp.words USING fts5vocab(main, fts_{month}, instance)")
+        rows = sorted(connection.execute("SELECT * FROM temp.words"))
+        connection.execute("DROP TABLE temp.words")
+    return rows
+
+
+@pytest.mark.parametrize("text", ["plain words", "ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2, "连接池"])
+def test_words_handed_over_with_events_are_those_of_their_payloads(tmp_path: Path, home: Home, text: str) -> None:
+    home.write("log", event("s", 1, text=text), event("s", 2, TOOL_RESULT, text=f"printed parseThing {text}"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        handed_over = _instances(memory._store)
+        _forget_index(memory._store)
+        index_pending(memory._store)
+
+        assert handed_over == _instances(memory._store)
+
+
+def test_new_events_are_indexed_as_they_are_stored(tmp_path: Path, home: Home) -> None:
+    home.write("log", event("s", 1, text="hello"))
+    with sweep(tmp_path / "store", home) as memory:
+        home.write("log", event("s", 1, text="hello"), event("s", 2, text="again"))
+        unpacked: list[object] = []
+        memory._store.fulltext.pending_events = unpacked.append  # type: ignore[method-assign]
+        memory.sweep()
+
+        assert memory.search("again")
+        assert unpacked == []
+
+
+def test_a_store_of_an_older_version_is_indexed_by_its_next_sweep(tmp_path: Path, home: Home) -> None:
+    home.write("log", event("s", 1, text="hello"))
+    with sweep(tmp_path / "store", home) as memory:
+        _forget_index(memory._store)
 
     with open_memory(tmp_path / "store", [home.flag]) as memory:
         assert memory.search("hello") == []

@@ -16,9 +16,9 @@ from recollect.adapters.files import iter_files
 from recollect.adapters.jsonl import KEPT_BAD_BYTES, LineReader, salvage
 from recollect.adapters.protocol import AgentProfile, BadLine, Cursor, Record, Skipped, Source
 
-ROLLOUT, DOCUMENT, TITLES, PROMPTS = "rollout", "document", "titles", "prompts"
+ROLLOUT, DOCUMENT, TITLES, HISTORY = "rollout", "document", "titles", "history"
 _FOLDERS = ("sessions", "archived_sessions")
-_SIDE_FILES = {"session_index.jsonl": TITLES, "history.jsonl": PROMPTS}
+_SIDE_FILES = {"session_index.jsonl": TITLES, "history.jsonl": HISTORY}
 _NAME = re.compile(r"rollout-.*?([0-9a-f]{8}-[0-9a-f-]{27})(?:_([0-9a-f-]{8,64}))?\.jsonl?")
 
 
@@ -50,7 +50,7 @@ class CodexAdapter:
             return read_document(source, cursor, _state(source, {}))
         if source.kind == TITLES:
             return read_titles(source, cursor)
-        if source.kind == PROMPTS:
+        if source.kind == HISTORY:
             return read_prompts(source, cursor)
         return _read_rollout(source, cursor)
 

@@ -19,7 +19,8 @@ STATE_LIMIT_BYTES = 64 * 1024
 class Source:
     """One file that holds a session, a part of one, or facts about several.
 
-    `kind` is the adapter's own word for what the file is. `is_rewritten` files are replaced as a whole
+    `kind` is the adapter's own word for what the file is; `history` is a prompt history, read after the sessions whose
+    prompts it repeats. `is_rewritten` files are replaced as a whole
     by the agent: they have no offset and are read again whenever their content hash changes.
     """
 

@@ -1,11 +1,9 @@
 """Bring the full text up to date with what is stored: part of a sweep, cut off anywhere it goes on from there."""
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 
 import orjson
 
-from recollect.clock import now_ms
 from recollect.store import Store
 from recollect.store.fulltext import Entry, PendingEvent, PendingStream
 from recollect.text import columns_of
@@ -22,14 +20,12 @@ def index_pending(store: Store, advance: Callable[[int, int], None] = lambda don
     places = {stream.id: place for place, stream in enumerate(streams, start=1)}
     done = 0
     for batch in _batches(store, streams):
-        store.fulltext.put(_month(), batch)
+        store.fulltext.put(batch)
         done += sum(len(entries) for _, entries in batch)
         advance(places[batch[-1][0].id], len(streams))
+    if streams:
+        store.fulltext.settle(streams)
     return done
-
-
-def _month() -> str:
-    return f"{datetime.fromtimestamp(now_ms() / 1000, UTC):%Y%m}"
 
 
 def _batches(store: Store, streams: Sequence[PendingStream]) -> Iterator[list[Indexed]]:

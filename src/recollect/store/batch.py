@@ -4,7 +4,7 @@ Readers run in processes of their own and do all the costly work; the writer add
 the stream's number, the next seq, and where in the stream the payloads begin.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -66,12 +66,28 @@ class Frame(NamedTuple):
 class StreamBatch:
     """New events of one session.
 
-    Rows have EventRow's fields but are plain tuples: named ones take five times as long to hand over.
+    Rows have EventRow's fields but are plain tuples: named ones take five times as long to hand over. So have `texts`
+    those of the full text's columns, one for each row or none at all: then the index unpacks the payloads itself.
     """
 
     native_id: str
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     frames: list[Frame] = field(default_factory=list)
+    texts: list[tuple[str, ...] | None] = field(default_factory=list)
+
+
+class Fresh(NamedTuple):
+    """New events of one session whose words are at hand as they are stored: nobody has to unpack them again.
+
+    They have consecutive numbers from `first_event` on; `bytes` and `seq` are the session's with them.
+    """
+
+    stream: int
+    generation: int
+    first_event: int
+    texts: Sequence[tuple[str, ...] | None]  # with Columns' fields
+    bytes: int
+    seq: int
 
 
 class SourceRow(NamedTuple):

@@ -17,11 +17,15 @@ from recollect.store.batch import (
     Batch,
     EventRow,
     Frame,
+    Fresh,
     StreamBatch,
     compress,
     decompress,
 )
 from recollect.store.sqlite import Database
+
+SaveSource = Callable[[apsw.Connection, Batch], int]
+Index = Callable[[apsw.Connection, Fresh], None]
 
 INLINE_BYTES = 32 * 1024  # a frame up to this size lies in the database: thousands of tiny packs cost more
 
@@ -38,6 +42,7 @@ class Stream(NamedTuple):
     pack_generation: int
     pack_bytes: int
     redacted_with: str | None
+    indexed_bytes: int
 
 
 class Stored(NamedTuple):
@@ -63,8 +68,11 @@ class Events:
         self._folder = folder
         self._grown: set[Path] = set()  # packs with bytes that are not on the disk yet
 
-    def put(self, batches: Sequence[Batch], save_source: Callable[[apsw.Connection, Batch], int]) -> Written:
-        """Store batches with their cursors in one transaction; their payloads are durable before it commits."""
+    def put(self, batches: Sequence[Batch], save_source: SaveSource, index: Index | None = None) -> Written:
+        """Store batches with their cursors in one transaction; their payloads are durable before it commits.
+
+        `index` takes the words that came with new events; those of others stay pending.
+        """
         begun_ms = now_ms()
         written = Written(0, 0)
         self._grown.clear()
@@ -73,7 +81,7 @@ class Events:
                 source = save_source(connection, batch)
                 for stream_batch in batch.streams:
                     stream = _ensure_stream(connection, batch, stream_batch.native_id, begun_ms)
-                    new, replaced = self._put_stream(connection, batch, stream, stream_batch)
+                    new, replaced = self._put_stream(connection, batch, stream, stream_batch, index)
                     connection.execute("INSERT OR IGNORE INTO stream_sources VALUES (?, ?)", (stream.id, source))
                     written = Written(written.events_new + new, written.events_replaced + replaced)
                 _put_usage(connection, batch, begun_ms)
@@ -82,7 +90,7 @@ class Events:
         return written
 
     def _put_stream(
-        self, connection: apsw.Connection, batch: Batch, stream: Stream, told: StreamBatch
+        self, connection: apsw.Connection, batch: Batch, stream: Stream, told: StreamBatch, index: Index | None
     ) -> tuple[int, int]:
         fresh, replacing = told.rows, list[tuple[Any, ...]]()
         if stream.next_seq > 1:
@@ -96,6 +104,8 @@ class Events:
         self._append(connection, batch.source.agent, told.native_id, stream, frames)
         insert = _INSERT_EVENTS.format(stream=stream.id, seq=stream.next_seq, start=stream.stream_bytes)
         connection.executemany(insert, rows[: len(fresh)])
+        if index and told.texts and len(fresh) == len(told.rows) and stream.indexed_bytes == stream.stream_bytes:
+            index(connection, _fresh(stream, told, connection.last_insert_rowid()))
         if replacing:
             replace = _REPLACE_EVENT.format(start=stream.stream_bytes)
             connection.executemany(replace, ((*row[2:], row[1]) for row in rows[len(fresh) :]))
@@ -216,16 +226,27 @@ def _unpacked(raw: bytes) -> bytes:
         return b""
 
 
+def _fresh(stream: Stream, told: StreamBatch, last_event: int) -> Fresh:
+    """All events of a batch, which were just inserted one after another."""
+    count, size = len(told.rows), sum(frame.length for frame in told.frames)
+    first, seq = last_event - count + 1, stream.next_seq + count - 1
+    return Fresh(stream.id, stream.pack_generation, first, told.texts, stream.stream_bytes + size, seq)
+
+
 def _ensure_stream(connection: apsw.Connection, batch: Batch, native_id: str, at_ms: int) -> Stream:
     agent, rules = batch.source.agent, batch.redacted_with
-    select = f"SELECT {', '.join(Stream._fields)} FROM streams WHERE agent = ? AND native_id = ?"
+    select = (
+        "SELECT s.id, next_seq, stream_bytes, pack_generation, pack_bytes, redacted_with,"
+        " iif(generation = pack_generation, bytes, 0)"
+        " FROM streams s LEFT JOIN fulltext_marks m ON m.stream = s.id WHERE agent = ? AND native_id = ?"
+    )
     for row in connection.execute(select, (agent, native_id)):
         return Stream(*row)
     connection.execute(
         "INSERT INTO streams (agent, native_id, discovered_ms, redacted_with) VALUES (?, ?, ?, ?)",
         (agent, native_id, at_ms, rules or None),
     )
-    return Stream(connection.last_insert_rowid(), 1, 0, 1, 0, rules)
+    return Stream(connection.last_insert_rowid(), 1, 0, 1, 0, rules, 0)
 
 
 # What only the writer knows stands in the text of a statement, so that it takes rows as a reader made them.

@@ -7,10 +7,13 @@ deletes an event need not know of the index.
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import apsw
 
+from recollect.clock import now_ms
+from recollect.store.batch import Fresh
 from recollect.store.fulltext_search import TOKENIZER, table_of
 from recollect.store.sqlite import Database
 from recollect.text import Columns
@@ -28,6 +31,7 @@ class PendingStream(NamedTuple):
     generation: int
     bytes: int
     seq: int
+    all_bytes: int
 
 
 class PendingEvent(NamedTuple):
@@ -55,7 +59,8 @@ class Fulltext:
         """Sessions that hold more than is indexed of them; one read anew by a better adapter starts from nothing."""
         rows = self._database.rows(
             "SELECT s.id, s.agent, s.native_id, s.pack_generation,"
-            " iif(m.generation = s.pack_generation, m.bytes, 0), iif(m.generation = s.pack_generation, m.seq, 0)"
+            " iif(m.generation = s.pack_generation, m.bytes, 0), iif(m.generation = s.pack_generation, m.seq, 0),"
+            " s.stream_bytes"
             " FROM streams s LEFT JOIN fulltext_marks m ON m.stream = s.id"
             " WHERE s.stream_bytes > iif(m.generation = s.pack_generation, m.bytes, 0) ORDER BY s.id"
         )
@@ -69,20 +74,28 @@ class Fulltext:
         )
         return [PendingEvent(*row) for row in rows]
 
-    def put(self, month: str, streams: Sequence[tuple[PendingStream, Sequence[Entry]]]) -> None:
+    def add(self, connection: apsw.Connection, fresh: Fresh) -> None:
+        """Index events within the transaction that stores them, and move the mark of their session."""
+        _drop_gone(connection)  # the new ones may have the numbers of deleted ones
+        numbered = enumerate(fresh.texts, start=fresh.first_event)
+        _insert(connection, _month(), [(event, *text) for event, text in numbered if text is not None])
+        _move_marks(connection, [(fresh.stream, fresh.generation, fresh.bytes, fresh.seq)])
+
+    def put(self, streams: Sequence[tuple[PendingStream, Sequence[Entry]]]) -> None:
         """Index these events and move the marks of their sessions, in one transaction."""
         entries = [entry for _, some in streams for entry in some]
         replaced = [entry.event.id for stream, some in streams for entry in some if entry.event.seq <= stream.seq]
         with self._database.transaction() as connection:
             _drop_gone(connection)
             _drop(connection, replaced)
-            _insert(connection, month, [entry for entry in entries if entry.columns is not None])
-            connection.executemany(
-                "INSERT INTO fulltext_marks VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
-                " seq = iif(generation = excluded.generation, max(seq, excluded.seq), excluded.seq),"
-                " generation = excluded.generation, bytes = excluded.bytes",
-                [_mark(stream, some) for stream, some in streams],
-            )
+            rows = [(entry.event.id, *entry.columns) for entry in entries if entry.columns is not None]
+            _insert(connection, _month(), rows)
+            _move_marks(connection, [_mark(stream, some) for stream, some in streams])
+
+    def settle(self, streams: Sequence[PendingStream]) -> None:
+        """Move the marks of sessions that are indexed whole to their ends: events there may have been deleted."""
+        with self._database.transaction() as connection:
+            _move_marks(connection, [(some.id, some.generation, some.all_bytes, some.seq) for some in streams])
 
     def drop_gone(self) -> int:
         """Take deleted events out of the index; return how many. Their words stay in the file until segments merge."""
@@ -118,6 +131,19 @@ class Fulltext:
         return {"text": int(text), "index": sum(int(self._database.value(query) or 0) for query in queries)}
 
 
+def _month() -> str:
+    return f"{datetime.fromtimestamp(now_ms() / 1000, UTC):%Y%m}"
+
+
+def _move_marks(connection: apsw.Connection, marks: Sequence[tuple[int, int, int, int]]) -> None:
+    connection.executemany(
+        "INSERT INTO fulltext_marks VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+        " seq = iif(generation = excluded.generation, max(seq, excluded.seq), excluded.seq),"
+        " generation = excluded.generation, bytes = excluded.bytes",
+        marks,
+    )
+
+
 def _mark(stream: PendingStream, entries: Sequence[Entry]) -> tuple[int, int, int, int]:
     last = entries[-1].event
     seq = max(entry.event.seq for entry in entries)
@@ -128,20 +154,23 @@ def _months(connection: apsw.Connection) -> list[str]:
     return [month for (month,) in connection.execute("SELECT month FROM fulltext_months ORDER BY month")]
 
 
-def _insert(connection: apsw.Connection, month: str, entries: Sequence[Entry]) -> None:
-    if not entries:
+def _insert(connection: apsw.Connection, month: str, rows: Sequence[tuple[int | str, ...]]) -> None:
+    """Index rows of an event's number and its text in each column."""
+    if not rows:
         return
     _ensure_month(connection, month)
     names = ", ".join(Columns._fields)
     connection.executemany(
-        f"INSERT OR REPLACE INTO {table_of(month)} (rowid, {names}) VALUES (?{', ?' * len(Columns._fields)})",
-        [(entry.event.id, *(entry.columns or ())) for entry in entries],
+        f"INSERT OR REPLACE INTO {table_of(month)} (rowid, {names}) VALUES (?{', ?' * len(Columns._fields)})", rows
     )
-    text_bytes = sum(len(text.encode()) for entry in entries for text in entry.columns or ())
     connection.execute(
         "UPDATE fulltext_months SET events = events + ?, text_bytes = text_bytes + ? WHERE month = ?",
-        (len(entries), text_bytes, month),
+        (len(rows), sum(_size(text) for row in rows for text in row if isinstance(text, str)), month),
     )
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _ensure_month(connection: apsw.Connection, month: str) -> None:
