@@ -18,14 +18,14 @@ from recollect.rescan import RescanReport, rescan_unredacted
 from recollect.schema import TOOL_RESULT
 from recollect.store import packs
 from recollect.store.sqlite import Database
-from tests.builders import AGENT, Home, ScriptedAdapter, event
+from tests.builders import AGENT, Home, ScriptedAdapter, event, usage
 from tests.builders import sweep as sweep_now
 from tests.planted import KINDS, plant
 
 DRAW = random.Random(2026)
 SECRETS = {kind: plant(DRAW, kind) for kind in KINDS}
-OTHERS = [plant(DRAW, kind).secret for kind in ("github", "gitlab", "npm", "xai", "groq", "pypi")]
-TITLE, BRANCH, REMOTE, BAD, META, STEP = OTHERS
+OTHERS = [plant(DRAW, kind).secret for kind in ("github", "gitlab", "npm", "xai", "groq", "pypi", "linear", "shopify")]
+TITLE, BRANCH, REMOTE, BAD, META, STEP, FILE, PROVIDER = OTHERS
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +40,8 @@ class _NoRules:
 
     def text(self, text: str) -> str:
         return text
+
+    functional = text
 
     def payloads(self, payloads: list[bytes]) -> dict[int, bytes]:
         return {}
@@ -66,9 +68,11 @@ def home(tmp_path: Path) -> Home:
         SessionInfo("s1", git_remote=f"https://u:{REMOTE}@git.test/o/shop.git"),
         *events,
         event("s1", 900, TOOL_RESULT, noise, tool="Bash", call_id="c1", metadata={"note": f"with {META}"}),
+        usage("s1", "u1", provider=PROVIDER),
         BadLine(9, 9000, "not JSON", f'{{"cut": "{BAD}'.encode()),
     )
-    home.write("s2", SessionInfo("s2", cwd="/home/x/shop", title="harmless"), event("s2", 1, text="nothing to see"))
+    told = SessionInfo("s2", cwd="/home/x/shop", title="harmless"), event("s2", 1, text="nothing to see")
+    home.write(f"s2-{FILE}", *told)
     growing = [event("s3", 1, text=f"grows {STEP}", is_provisional=True), None, event("s3", 1, text="grown")]
     home.write("s3", SessionInfo("s3", cwd="/home/x/shop"), *growing)
     return home
@@ -183,7 +187,7 @@ def test_a_sweep_afterwards_reads_nothing_again_and_keeps_the_marks(tmp_path: Pa
 
         report = memory.sweep()
 
-        assert report.events_new == report.events_replaced == 0
+        assert report.events_new == report.events_replaced == report.sources_changed == report.sources_gone == 0
         assert "[REDACTED:" in (memory.session("s1").title or "")
         assert _found(memory) == {}
 

@@ -160,17 +160,22 @@ def _texts(redactor: Redactor, events: Sequence[HeldEvent]) -> list[tuple[Any, .
 def _side_texts(redactor: Redactor, texts: Iterable[SideText]) -> list[SideText]:
     """Those that change, as they become."""
     found = []
-    for side in texts:
+    sides = list(texts)
+    for number in redactor.suspects([_decoded(side.text) for side in sides]):
+        side = sides[number]
         new = _side_text(redactor, side)
         if new != side.text:
             found.append(side._replace(text=new))
     return found
 
 
+def _decoded(text: str | bytes) -> str:
+    return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+
+
 def _side_text(redactor: Redactor, side: SideText) -> str | bytes:
     if isinstance(side.text, bytes):
-        text = side.text.decode("utf-8", "surrogateescape")
-        return redactor.text(text).encode("utf-8", "surrogateescape")
+        return redactor.text(_decoded(side.text)).encode("utf-8", "surrogateescape")
     if side.column in ("info", "state"):
         return redactor.payloads([side.text.encode()]).get(0, side.text.encode()).decode()
     return redactor.text(side.text)
@@ -180,14 +185,24 @@ def _rescan_rest(store: Store, redactor: Redactor, dry_run: bool) -> None:
     """Rows of sessions, and what was read from sources that no session came of."""
     sides = _side_texts(redactor, store.rewrites.side_texts(None))
     sessions = [row for row in (_session(redactor, *told) for told in store.rewrites.sessions()) if row is not None]
+    paths = _renamed_paths(redactor, store.rewrites.paths())
     if dry_run:
         return
+    if paths:
+        store.rewrites.rename_paths(paths)
+        store.remains.scrub()
     if store.evictions.rewrite_texts(partial(_document, redactor), redactor.text):
         store.remains.scrub()
     if sides or sessions:
         store.rewrites.write_side_texts(sides)
         store.rewrites.write_sessions(sessions)
         store.rewrites.drop([])
+
+
+def _renamed_paths(redactor: Redactor, paths: Sequence[str]) -> list[tuple[str, str]]:
+    suspects = [paths[number] for number in redactor.suspects(paths)]
+    renamed = ((redactor.functional(path), path) for path in suspects)
+    return [(new, old) for new, old in renamed if new != old]
 
 
 def _document(redactor: Redactor, content: bytes) -> bytes:

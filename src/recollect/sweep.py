@@ -61,10 +61,10 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
         before = store.sessions.count()
         if verify:
             reconsider(store)
-        found = find_changes(store, settings.host, settings.roots, verify=verify)
+        protection = Protection(store.folder, settings.redaction)
+        found = find_changes(store, settings.host, settings.roots, protection, verify=verify)
         report = SweepReport(sources=found.sources, sources_gone=len(found.gone))
         _note_files(store, found)
-        protection = Protection(store.folder, settings.redaction)
         rescan_unredacted(store, protection.redactor, partial(progress, "redacting"))
         _ingest(store, settings, protection, found, report, progress)
         finish_forgetting(store)  # a log may tell only late that it is a sub-agent of what was forgotten

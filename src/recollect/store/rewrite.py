@@ -22,6 +22,7 @@ EVENT_TEXTS = ("summary", "metadata")
 EVENT_NAMES = ("lane", "native_id", "role", "tool", "call_id", "status", "model", "provider", "content_type")
 SESSION_TEXTS = ("title", "instructions", "metadata")
 SESSION_NAMES = ("repo", "domain", "cwd", "git_root", "git_remote", "git_branch", "model", "provider", "task_ref")
+_PATHS_IN_MEMORY = ("session_sources", "exclusions")
 
 
 class HeldStream(NamedTuple):
@@ -126,6 +127,29 @@ class Rewrites:
             yield SideText("problems", "reason", (problem,), reason)
             yield SideText("problems", "raw", (problem,), raw)
         yield from self._infos(stream)
+        if stream is not None:
+            yield from self._usage(stream)
+
+    def _usage(self, stream: HeldStream) -> Iterator[SideText]:
+        for column in ("model", "provider", "usage_id"):
+            sql = f"SELECT DISTINCT {column} FROM usage WHERE stream = ? AND {column} IS NOT NULL"
+            for (text,) in self._cache.rows(sql, (stream.id,)):
+                yield SideText("usage", column, (stream.id, text), text)
+
+    def paths(self) -> list[str]:
+        """The path of every file that is known in either database."""
+        found = {path for (path,) in self._cache.rows("SELECT path FROM sources")}
+        for table in _PATHS_IN_MEMORY:
+            found |= {path for (path,) in self._memory.rows(f"SELECT path FROM {table}")}
+        return sorted(found)
+
+    def rename_paths(self, renamed: Sequence[tuple[str, str]]) -> None:
+        """Have files known under other paths: (new, old) of each."""
+        with self._cache.transaction() as connection:
+            connection.executemany("UPDATE OR REPLACE sources SET path = ? WHERE path = ?", renamed)
+        with self._memory.transaction() as connection:
+            for table in _PATHS_IN_MEMORY:
+                connection.executemany(f"UPDATE OR REPLACE {table} SET path = ? WHERE path = ?", renamed)
 
     def _infos(self, stream: HeldStream | None) -> Iterator[SideText]:
         of, key = "(agent, native_id) NOT IN (SELECT agent, native_id FROM streams)", []
@@ -246,12 +270,15 @@ def _write_payloads(
     )
 
 
-_ROW = {"infos": "agent = ? AND native_id = ? AND source = ?"}
+def _row(side: SideText) -> str:
+    if side.table == "usage":
+        return f"stream = ? AND {side.column} = ?"
+    return "agent = ? AND native_id = ? AND source = ?" if side.table == "infos" else "id = ?"
 
 
 def _write_texts(connection: apsw.Connection, new: NewStream) -> None:
     updates = ", ".join(f"{name} = ?" for name in (*EVENT_TEXTS, *EVENT_NAMES))
     connection.executemany(f"UPDATE events SET {updates} WHERE id = ?", new.texts)
     for side in new.side_texts:
-        where = _ROW.get(side.table, "id = ?")
-        connection.execute(f"UPDATE {side.table} SET {side.column} = ? WHERE {where}", (side.text, *side.row))
+        sql = f"UPDATE {side.table} SET {side.column} = ? WHERE {_row(side)}"
+        connection.execute(sql, (side.text, *side.row))
