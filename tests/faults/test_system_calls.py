@@ -9,11 +9,20 @@ import pytest
 
 from tests.faults.rig import command, needs_strace, run, sweep
 from tests.faults.work import Writers
+from tests.logs import session_id
 
 pytestmark = needs_strace
 
+SESSION = session_id(1)
+
 # Commands that must only read. One that takes `--root` is told the homes by it.
-COMMANDS = (["sweep"], ["sessions"], ["status"], ["problems"])
+COMMANDS = (
+    *(["sweep"], ["sessions"], ["status"], ["problems"], ["stats"], ["doctor"]),
+    ["search", "message padded"],
+    *(["show", SESSION], ["digest", SESSION], ["exchanges", SESSION], ["related", SESSION]),
+    ["forget", SESSION, "--dry-run"],
+    ["retention", "--dry-run"],
+)
 MANY = [1500, 1500, 10, 1500, 10, 10]  # enough that it is worth starting reader processes
 FEW = [5] * 6
 
@@ -108,7 +117,7 @@ def _homes(folder: Path, counts: list[int]) -> Writers:
 
 
 def _words(words: list[str], writers: Writers) -> list[str]:
-    return command(*words, *(writers.root_flags if words[0] == "sweep" else []))
+    return command(*words, *(writers.root_flags if words[0] in ("sweep", "doctor") else []))
 
 
 @pytest.mark.parametrize("counts", [FEW, MANY], ids=["alone", "with readers"])
