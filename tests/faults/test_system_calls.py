@@ -17,7 +17,7 @@ SESSION = session_id(1)
 
 # Commands that must only read. One that takes `--root` is told the homes by it.
 COMMANDS = (
-    *(["sweep"], ["sessions"], ["status"], ["problems"], ["stats"], ["doctor"]),
+    *(["sweep"], ["sessions"], ["status"], ["problems"], ["stats"]),
     ["search", "message padded"],
     *(["show", SESSION], ["digest", SESSION], ["exchanges", SESSION], ["related", SESSION]),
     ["forget", SESSION, "--dry-run"],
@@ -117,7 +117,7 @@ def _homes(folder: Path, counts: list[int]) -> Writers:
 
 
 def _words(words: list[str], writers: Writers) -> list[str]:
-    return command(*words, *(writers.root_flags if words[0] in ("sweep", "doctor") else []))
+    return command(*words, *(writers.root_flags if words[0] == "sweep" else []))
 
 
 @pytest.mark.parametrize("counts", [FEW, MANY], ids=["alone", "with readers"])
