@@ -8,6 +8,7 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
+from recollect import rescan
 from recollect.adapters import adapters
 from recollect.adapters.protocol import BadLine, SessionInfo
 from recollect.cli import main
@@ -20,6 +21,7 @@ from recollect.store import packs
 from recollect.store.sqlite import Database
 from tests.builders import AGENT, Home, ScriptedAdapter, event, usage
 from tests.builders import sweep as sweep_now
+from tests.forget.traces import left_in
 from tests.planted import KINDS, plant
 
 DRAW = random.Random(2026)
@@ -290,3 +292,28 @@ def test_a_call_that_says_nothing_or_too_much_is_refused(arguments: list[str]) -
 
     assert result.exit_code == 2
     assert orjson.loads(result.stdout)["error"]["code"] == "usage"
+
+
+@pytest.mark.parametrize("step", ["account_for", "index_pending", "analyze"])
+def test_no_word_is_left_when_it_was_stopped_after_the_texts_were_replaced(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise Stopped
+
+    word = "zqxjkvbpwyfgm"
+    home.write("s4", SessionInfo("s4"), *(event("s4", number, text=f"use {word} {number}") for number in range(1, 6)))
+    store = tmp_path / "store"
+    sweep_now(store, home).close()
+    (store / "config.toml").write_text(f"[redact.rules]\nown = '{word}'")
+    with monkeypatch.context() as patched, open_memory(store, [home.flag]) as memory:
+        patched.setattr(rescan, step, stop)
+        with pytest.raises(Stopped):
+            memory.rescan()
+
+    with open_memory(store, [home.flag]) as memory:
+        memory.sweep()
+        memory.rescan()
+
+    (store / "config.toml").unlink()
+    assert left_in(store, [word]) == set()

@@ -14,6 +14,7 @@ from recollect.redact.redactor import Redactor
 from recollect.store import Store
 from recollect.store.rewrite import (
     SESSION_TEXTS,
+    UNFINISHED,
     HeldEvent,
     HeldStream,
     NewPayloads,
@@ -46,11 +47,13 @@ def rescan(
     if not dry_run:
         _drop_leftovers(store)
     report = _rescan(store, redactor, streams, advance, dry_run=dry_run)
-    if report.sessions_changed and not dry_run:
+    was_stopped = any(stream.redacted_with == UNFINISHED for stream in streams)  # the last time
+    if (report.sessions_changed or was_stopped) and not dry_run:
         account_for(store, rules, lambda done, total: None)  # their content hashes; a sweep does the rest
         index_pending(store)
         analyze(store, lambda done, total: None)
         store.remains.scrub()
+        store.rewrites.finish(streams, redactor.version)
     return report
 
 
@@ -60,7 +63,10 @@ def rescan_unredacted(store: Store, make_redactor: Callable[[], Redactor], advan
     if not store.rewrites.has_unredacted():
         return RescanReport()
     streams = [stream for stream in store.rewrites.streams() if stream.redacted_with is None]
-    return _rescan(store, make_redactor(), streams, advance, dry_run=False)
+    redactor = make_redactor()
+    report = _rescan(store, redactor, streams, advance, dry_run=False)
+    store.rewrites.finish(streams, redactor.version)
+    return report
 
 
 def _drop_leftovers(store: Store) -> None:
@@ -101,9 +107,10 @@ def _rescan_some(
         report.sessions_changed += 1
         report.events_changed += events
         if not dry_run:
-            old += store.rewrites.replace(stream, redactor.version, new)
+            old += store.rewrites.replace(stream, new)
     if not dry_run:
-        store.rewrites.mark(unchanged, redactor.version)
+        settled = [stream for stream in unchanged if stream.redacted_with != UNFINISHED]
+        store.rewrites.mark(settled, redactor.version)
         if len(unchanged) < len(streams):
             store.rewrites.drop(old)
 

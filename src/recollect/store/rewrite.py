@@ -22,6 +22,8 @@ EVENT_TEXTS = ("summary", "metadata")
 EVENT_NAMES = ("lane", "native_id", "role", "tool", "call_id", "status", "model", "provider", "content_type")
 SESSION_TEXTS = ("title", "instructions", "metadata")
 SESSION_NAMES = ("repo", "domain", "cwd", "git_root", "git_remote", "git_branch", "model", "provider", "task_ref")
+# Stands for the version of the rules in a session whose old text is not yet gone from every byte.
+UNFINISHED = "unfinished"
 _PATHS_IN_MEMORY = ("session_sources", "exclusions")
 
 
@@ -160,8 +162,8 @@ class Rewrites:
         ):
             yield SideText("infos", "info", (agent, native_id, source), info)
 
-    def replace(self, stream: HeldStream, version: str, new: NewStream) -> list[Path]:
-        """Write a session's new texts; returns packs to `drop` after the next checkpoint.
+    def replace(self, stream: HeldStream, new: NewStream) -> list[Path]:
+        """Write a session's new texts; returns packs to `drop` after the next checkpoint. `finish` ends it.
 
         Nothing is written if the session has grown meanwhile: it is then looked at again another time.
         """
@@ -187,7 +189,7 @@ class Rewrites:
             connection.execute(
                 "UPDATE streams SET stream_bytes = ?, pack_generation = ?, pack_bytes = ?, redacted_with = ?,"
                 " is_dirty = max(is_dirty, ?) WHERE id = ?",
-                (size, generation, pack_bytes, version, has_changed, stream.id),
+                (size, generation, pack_bytes, UNFINISHED, has_changed, stream.id),
             )
         old = packs.pack_path(self._folder, stream.agent, stream.native_id, stream.pack_generation)
         return [old] if new.payloads is not None else []
@@ -198,6 +200,14 @@ class Rewrites:
             for stream in streams:
                 if _is_same(connection, stream):
                     connection.execute("UPDATE streams SET redacted_with = ? WHERE id = ?", (version, stream.id))
+
+    def finish(self, streams: Sequence[HeldStream], version: str) -> None:
+        """Note the rules of those that were replaced: nothing is left of what they were."""
+        with self._cache.transaction() as connection:
+            connection.executemany(
+                "UPDATE streams SET redacted_with = ? WHERE id = ? AND redacted_with = ?",
+                [(version, stream.id, UNFINISHED) for stream in streams],
+            )
 
     def write_side_texts(self, texts: Sequence[SideText]) -> None:
         with self._cache.transaction() as connection:
