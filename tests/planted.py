@@ -13,6 +13,7 @@ LETTERS = string.ascii_letters
 ALNUM = string.ascii_letters + string.digits
 WORD = ALNUM + "_-"
 HEX = "0123456789abcdef"
+LOWER = string.ascii_lowercase + string.digits
 BASE32 = string.ascii_uppercase + "234567"
 NAMES = ("amber", "basalt", "cedar", "dune", "estuary", "fjord", "glacier", "heron", "isthmus", "jasmine", "lagoon")
 SCHEMES = ("postgres", "postgresql", "mysql", "mongodb+srv", "redis", "rediss", "amqp", "postgresql+psycopg", "mariadb")
@@ -190,6 +191,48 @@ KINDS: dict[str, Callable[[Draw], Secret]] = {
     "grafana": _token("glsa_", ALNUM, 41),
     "mailgun": _token("key-", HEX, 32),
     "tailscale": _token("tskey-auth-", ALNUM, 30),
+    "gitlab-others": _either(*(_token(prefix, WORD, 20, 26) for prefix in ("glptt-", "glsoat-", "glcbt-64_", "glimt-", "glft-", "glagent-", "gloas-", "glffct-"))),
+    "gitlab-runner": _token("GR1348941", WORD, 20),
+    "perplexity": _token("pplx-", ALNUM, 48),
+    "cerebras": _token("csk-", LOWER, 48),
+    "replicate": _token("r8_", ALNUM, 37),
+    "sk-key": _either(_token("sk-", HEX, 32), _token("sk-", ALNUM, 48)),
+    "discord-webhook": lambda draw: (f"https://discord.com/api/webhooks/{_some(draw, '123456789', 18, 19)}/{_some(draw, WORD, 68)}", None),
+    "azure-storage-key": lambda draw: (f"{_some(draw, ALNUM + '+/', 76)}+ASt{_some(draw, ALNUM, 6)}==", None),
+    "alibaba": _token("LTAI5t", ALNUM, 18),
+    "heroku": _token("HRKU-AA", WORD, 58),
+    "netlify": _token("nfp_", ALNUM, 36),
+    "fly-io": _either(_token("fm2_", ALNUM + "+/", 200, 600), _token("fo1_", WORD, 43)),
+    "cloudflare-ca": lambda draw: (f"v1.0-{_some(draw, HEX, 24)}-{_some(draw, HEX, 146)}", None),
+    "terraform-cloud": lambda draw: (f"{_some(draw, ALNUM, 14)}.atlasv1.{_some(draw, WORD, 67)}", None),
+    "doppler": _either(_token("dp.pt.", ALNUM, 43), _token("dp.st.dev.", ALNUM, 43)),
+    "pulumi": _token("pul-", HEX, 40),
+    "sentry": _either(_token("sntryu_", HEX, 64), _token("sntrys_eyJ", ALNUM, 100, 160)),
+    "new-relic": _either(_token("NRAK-", string.ascii_uppercase + string.digits, 27), _token("NRJS-", HEX, 19), _token("NRII-", WORD, 32)),
+    "notion": lambda draw: (f"ntn_{_some(draw, string.digits, 11)}{_some(draw, ALNUM, 35)}", None),
+    "figma": _token("figd_", WORD, 40),
+    "airtable": lambda draw: (f"pat{_some(draw, ALNUM, 14)}.{_some(draw, HEX, 64)}", None),
+    "atlassian": _either(lambda draw: (f"ATATT3xFfGF0{_some(draw, WORD, 170)}={_some(draw, HEX.upper(), 8)}", None), _token("ATBB", ALNUM, 32)),
+    "square": _either(_token("sq0atp-", WORD, 22), _token("sq0csp-", WORD, 43)),
+    "postman": lambda draw: (f"PMAK-{_some(draw, HEX, 24)}-{_some(draw, HEX, 34)}", None),
+    "planetscale": _either(_token("pscale_tkn_", WORD, 43), _token("pscale_pw_", WORD, 43)),
+    "supabase": _either(_token("sbp_", HEX, 40), lambda draw: (f"sb_secret_{_some(draw, WORD, 22)}_{_some(draw, ALNUM, 8)}", None)),
+    "rubygems": _token("rubygems_", HEX, 48),
+    "crates-io": _token("cio", ALNUM, 32),
+    "nvidia": _token("nvapi-", WORD, 64),
+    "sourcegraph": _either(_token("sgp_", HEX, 40), lambda draw: (f"sgp_{_some(draw, HEX, 16)}_{_some(draw, HEX, 40)}", None)),
+    "brevo": lambda draw: (f"xkeysib-{_some(draw, HEX, 64)}-{_some(draw, ALNUM, 16)}", None),
+    "dynatrace": lambda draw: (f"dt0c01.{_some(draw, BASE32, 24)}.{_some(draw, BASE32, 64)}", None),
+    "onepassword": _token("ops_eyJ", ALNUM, 300, 700),
+    "contentful": _token("CFPAT-", WORD, 43),
+    "age-key": _token("AGE-SECRET-KEY-1", "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L", 58),
+    "connection-key": _lines(lambda draw: _base64(draw, 32), "Endpoint=sb://x.test/;SharedAccessKeyName=root;SharedAccessKey={}"),
+    "shared-address": _lines(
+        lambda draw: _base64(draw, 32).replace("+", "%2B").replace("/", "%2F").replace("=", "%3D"),
+        "https://x.blob.core.windows.net/box/a.zip?sv=2024-11-04&sr=b&sig={}&se=2027-01-01",
+    ),
+    "environment-key": _lines(lambda draw: _some(draw, ALNUM, 32, 48), "MAPS_KEY={}", 'export SIGNUP_KEY="{}"'),
+    "ssh-password": _lines(password, "sshpass -p '{}' ssh root@host"),
 }  # fmt: skip
 
 # Lines for secrets that are known by their own look; `{}` is followed by each thing that ends a token.

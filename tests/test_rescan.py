@@ -8,6 +8,7 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
+from recollect import rescan
 from recollect.adapters import adapters
 from recollect.adapters.protocol import BadLine, SessionInfo
 from recollect.cli import main
@@ -18,14 +19,15 @@ from recollect.rescan import RescanReport, rescan_unredacted
 from recollect.schema import TOOL_RESULT
 from recollect.store import packs
 from recollect.store.sqlite import Database
-from tests.builders import AGENT, Home, ScriptedAdapter, event
+from tests.builders import AGENT, Home, ScriptedAdapter, event, usage
 from tests.builders import sweep as sweep_now
+from tests.forget.traces import left_in
 from tests.planted import KINDS, plant
 
 DRAW = random.Random(2026)
 SECRETS = {kind: plant(DRAW, kind) for kind in KINDS}
-OTHERS = [plant(DRAW, kind).secret for kind in ("github", "gitlab", "npm", "xai", "groq", "pypi")]
-TITLE, BRANCH, REMOTE, BAD, META, STEP = OTHERS
+OTHERS = [plant(DRAW, kind).secret for kind in ("github", "gitlab", "npm", "xai", "groq", "pypi", "linear", "shopify")]
+TITLE, BRANCH, REMOTE, BAD, META, STEP, FILE, PROVIDER = OTHERS
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +42,8 @@ class _NoRules:
 
     def text(self, text: str) -> str:
         return text
+
+    functional = text
 
     def payloads(self, payloads: list[bytes]) -> dict[int, bytes]:
         return {}
@@ -66,9 +70,11 @@ def home(tmp_path: Path) -> Home:
         SessionInfo("s1", git_remote=f"https://u:{REMOTE}@git.test/o/shop.git"),
         *events,
         event("s1", 900, TOOL_RESULT, noise, tool="Bash", call_id="c1", metadata={"note": f"with {META}"}),
+        usage("s1", "u1", provider=PROVIDER),
         BadLine(9, 9000, "not JSON", f'{{"cut": "{BAD}'.encode()),
     )
-    home.write("s2", SessionInfo("s2", cwd="/home/x/shop", title="harmless"), event("s2", 1, text="nothing to see"))
+    told = SessionInfo("s2", cwd="/home/x/shop", title="harmless"), event("s2", 1, text="nothing to see")
+    home.write(f"s2-{FILE}", *told)
     growing = [event("s3", 1, text=f"grows {STEP}", is_provisional=True), None, event("s3", 1, text="grown")]
     home.write("s3", SessionInfo("s3", cwd="/home/x/shop"), *growing)
     return home
@@ -183,7 +189,7 @@ def test_a_sweep_afterwards_reads_nothing_again_and_keeps_the_marks(tmp_path: Pa
 
         report = memory.sweep()
 
-        assert report.events_new == report.events_replaced == 0
+        assert report.events_new == report.events_replaced == report.sources_changed == report.sources_gone == 0
         assert "[REDACTED:" in (memory.session("s1").title or "")
         assert _found(memory) == {}
 
@@ -286,3 +292,28 @@ def test_a_call_that_says_nothing_or_too_much_is_refused(arguments: list[str]) -
 
     assert result.exit_code == 2
     assert orjson.loads(result.stdout)["error"]["code"] == "usage"
+
+
+@pytest.mark.parametrize("step", ["account_for", "index_pending", "analyze"])
+def test_no_word_is_left_when_it_was_stopped_after_the_texts_were_replaced(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise Stopped
+
+    word = "zqxjkvbpwyfgm"
+    home.write("s4", SessionInfo("s4"), *(event("s4", number, text=f"use {word} {number}") for number in range(1, 6)))
+    store = tmp_path / "store"
+    sweep_now(store, home).close()
+    (store / "config.toml").write_text(f"[redact.rules]\nown = '{word}'")
+    with monkeypatch.context() as patched, open_memory(store, [home.flag]) as memory:
+        patched.setattr(rescan, step, stop)
+        with pytest.raises(Stopped):
+            memory.rescan()
+
+    with open_memory(store, [home.flag]) as memory:
+        memory.sweep()
+        memory.rescan()
+
+    (store / "config.toml").unlink()
+    assert left_in(store, [word]) == set()

@@ -7,7 +7,7 @@ big files are not kept meanwhile but read again.
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ from recollect.exclusion import IGNORE_FILE, REPO_SETTINGS, Exclude
 from recollect.ingest import Task
 from recollect.readers import Reading
 from recollect.repos import Checkouts
+from recollect.schema import session_uid
 from recollect.store import Store
 from recollect.store.batch import Batch
 from recollect.store.evictions import Evicted
 from recollect.store.exclusions import Exclusion
 from recollect.store.omission import leave_out, sessions_of, without_text
+from recollect.store.tombstones import SKIPPED as FORGOTTEN
 from recollect.store.tombstones import Name, Tombstones, without_forgotten
 
 SKIPPED = "excluded"  # what the sweep's report counts left-out events as
@@ -33,11 +35,15 @@ _DEEPEST = 32  # logs may name two sessions as each other's parent
 
 Place = tuple[str, ...]  # host, agent and path of a source
 Read = Callable[[list[Task]], Iterator[Reading]]
+LeftOut = dict[str, set[str]]  # why, and which sessions
 
 
-def admit(store: Store, exclude: Sequence[str], tasks: list[Task], read: Read) -> Iterator[Reading]:
-    """Read all sources and yield what may be stored, the batches of each source in order."""
-    gate = _Gate(store, exclude, tasks, read)
+def admit(store: Store, exclude: Sequence[str], tasks: list[Task], read: Read, left_out: LeftOut) -> Iterator[Reading]:
+    """Read all sources and yield what may be stored, the batches of each source in order.
+
+    Sessions that are kept out are added to `left_out`.
+    """
+    gate = _Gate(store, exclude, tasks, read, left_out)
     yield from gate.pass_on(read(tasks))
     yield from gate.release()
     yield from gate.pass_on(read(gate.to_read_again))
@@ -64,9 +70,10 @@ def _is_gone(rule: str) -> bool:
 class _Gate:
     """Judges batches as they come. A verdict is the rule that keeps a session out, `_KEPT`, or None: not known."""
 
-    def __init__(self, store: Store, exclude: Sequence[str], tasks: list[Task], read: Read) -> None:
+    def __init__(self, store: Store, exclude: Sequence[str], tasks: list[Task], read: Read, left_out: LeftOut) -> None:
         self._store = store
         self._read = read
+        self._left_out = left_out
         self._facts_beside: dict[Path, list[Task]] = defaultdict(list)
         facts = [task for task in tasks if task.source.is_rewritten and task.row.size <= FACTS_BYTES]
         self._facts = {task.row.path for task in facts}
@@ -186,14 +193,22 @@ class _Gate:
         return reading._replace(task=task._replace(row=self._tombstones.concealed(task.row)))
 
     def _admitted_part(self, batch: Batch) -> Batch:
-        batch = self._evicted.without(without_forgotten(batch, self._tombstones))
         agent = batch.source.agent
+        told = sessions_of(batch)
+        batch = self._evicted.without(without_forgotten(batch, self._tombstones))
+        if self._tombstones.concern(agent):
+            self._tell(FORGOTTEN, agent, [name for name in told if self._tombstones.hold(agent, name)])
         rules = {name: rule for name in sessions_of(batch) if (rule := self._verdict((agent, name)))}
+        self._tell(SKIPPED, agent, rules)
         if rules:
             self._note(batch, rules)
         elif batch.source[:3] in self._sources:
             batch.problems = without_text(batch.problems)
         return leave_out(batch, rules, SKIPPED)
+
+    def _tell(self, why: str, agent: str, names: Collection[str]) -> None:
+        if names:
+            self._left_out.setdefault(why, set()).update(session_uid(agent, name) for name in names)
 
     def _note(self, batch: Batch, rules: dict[str, str]) -> None:
         """Remember who was left out before anything else of the batch is stored."""

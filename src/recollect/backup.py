@@ -23,8 +23,10 @@ from recollect.bundle import (
 )
 from recollect.config import Settings
 from recollect.errors import BadBackup, StoreDamaged, StoreUnwritable
+from recollect.removal import finish_forgetting
 from recollect.store import DATABASES, Store, open_database, open_store
 from recollect.store.ledger import LEDGER_NAME
+from recollect.store.locks import sweep_lock
 from recollect.store.packs import pack_path
 from recollect.store.replacing import UNPACKING_NAME, finish_replacing, replace_store
 from recollect.store.snapshot import copy_database, frozen
@@ -177,8 +179,9 @@ def _place_settings(unpacked: Path, settings: Settings) -> None:
 
 
 def _settle(folder: Path, aside: Path | None) -> None:
-    with open_store(folder) as store:
+    with open_store(folder) as store, sweep_lock(folder):
         store.restore_records()
+        finish_forgetting(store)  # what was forgotten since is in the backup
         store.accept_as_is()
         if aside is not None:
             store.copies.note_copy("set aside", aside)

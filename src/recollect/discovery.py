@@ -1,7 +1,7 @@
 """Which sources there are now, compared with what was read before."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,8 @@ from recollect.adapters.jsonl import LineReader
 from recollect.adapters.protocol import Adapter, Cursor, Source
 from recollect.errors import SourceUnreadable
 from recollect.ingest import Task
+from recollect.protection import Protection
+from recollect.redact.redactor import Redactor
 from recollect.store import Store
 from recollect.store.batch import SourceRow
 from recollect.store.sources import KnownSource, Sources
@@ -29,23 +31,49 @@ class Found:
     outdated: list[int] = field(default_factory=list)  # an older adapter read them, and they can be read again whole
 
 
-def find_changes(store: Store, host: str, roots: Mapping[str, tuple[Path, ...]], *, verify: bool) -> Found:
+def find_changes(
+    store: Store, host: str, roots: Mapping[str, tuple[Path, ...]], protection: Protection, *, verify: bool
+) -> Found:
     """Walk all roots. A file whose size, times and inode are as before is not opened, unless `verify`."""
     found = Found()
+    names = SourceNames(protection)
     for agent, paths in roots.items():
-        comparison = _Comparison(get_adapter(agent), store.sources, host, found, verify=verify)
+        comparison = _Comparison(get_adapter(agent), store.sources, host, names, found, verify=verify)
         for root in dict.fromkeys(path.resolve() for path in paths):
             comparison.walk(root)
     return found
 
 
+class SourceNames:
+    """The names under which files are known: their paths, without the secrets that may stand in them."""
+
+    def __init__(self, protection: Protection) -> None:
+        self._protection = protection
+
+    @cached_property
+    def _redactor(self) -> Redactor:  # made for the first path that is not known: most sweeps find none
+        return self._protection.redactor()
+
+    def find(self, path: Path, known: Mapping[str, KnownSource]) -> str:
+        key = path_key(path)
+        return key if key in known else self._redactor.functional(key)
+
+    def find_root(self, root: Path, known: Iterable[str]) -> str:
+        """What the names of files below a root begin with."""
+        below = path_key(root).rstrip("/") + "/"
+        return below if any(path.startswith(below) for path in known) else self._redactor.functional(below)
+
+
 class _Comparison:
     """One agent's files beside what is known of them."""
 
-    def __init__(self, adapter: Adapter, sources: Sources, host: str, found: Found, *, verify: bool) -> None:
+    def __init__(
+        self, adapter: Adapter, sources: Sources, host: str, names: SourceNames, found: Found, *, verify: bool
+    ) -> None:
         self._adapter = adapter
         self._sources = sources
         self._host = host
+        self._names = names
         self._found = found
         self._verify = verify
         self._known = sources.known(host, adapter.agent)
@@ -72,7 +100,7 @@ class _Comparison:
 
     def _files(self, root: Path) -> Iterator[tuple[str, Source, os.stat_result]]:
         for source in self._adapter.discover(root):
-            path = path_key(source.path)
+            path = self._names.find(source.path, self._known)
             if path in self._seen:
                 continue  # a root below another root
             try:
@@ -88,7 +116,7 @@ class _Comparison:
 
     def _missing(self, root: Path) -> dict[tuple[int, int, str], KnownSource]:
         """Sources below a root that are not where they were, by what a file keeps when it is moved."""
-        below = path_key(root).rstrip("/") + "/"
+        below = self._names.find_root(root, self._known)
         names = (path for path in self._known if path not in self._seen and path.startswith(below))
         rows = ((self._known[path].row, self._known[path]) for path in names)
         return {(row.inode, row.mtime_ns, _name(row.path)): source for row, source in rows}

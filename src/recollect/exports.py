@@ -86,12 +86,14 @@ class _ExportWriter:
         self.sessions = self.events = self.damaged = 0
 
     def add(self, session: Session) -> None:
-        stream = self._store.holdings.find(session.agent, session.native_session_id)
+        stream = self._store.holdings.find(*_name(session))
         told: dict[str, Any] = {"session": as_json(session)}
-        told["row"] = self._store.sessions.raw(session.agent, session.native_session_id)
+        told["row"] = self._store.sessions.raw(*_name(session))
         told |= (
             self._content(session, stream) if stream else {"pack": None, "sources": [], "usage": [], "cost_totals": []}
         )
+        is_distilled_only = told["pack"] is None  # else the digest is made again from the events
+        told["digest"] = self._store.digests.read_back(*_name(session)) if is_distilled_only else None
         self._files[SESSIONS].put_line(told)
         self.sessions += 1
 
@@ -135,6 +137,10 @@ class _ExportWriter:
     def close(self) -> None:
         for file in self._files.values():
             file.close()
+
+
+def _name(session: Session) -> tuple[str, str]:
+    return session.agent, session.native_session_id
 
 
 class _HashedFile:

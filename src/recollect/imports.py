@@ -7,7 +7,7 @@ what is held already stays as it is, so importing twice adds nothing.
 import dataclasses
 import os
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import groupby
@@ -21,6 +21,8 @@ from recollect.bundle import MANIFEST, Manifest, Progress, compared, drop_left_o
 from recollect.config import Settings
 from recollect.errors import BadBackup, Busy, StoreUnwritable
 from recollect.exports import EVENTS, FORM, SAME_NAMES, SESSIONS, VERSION
+from recollect.protection import Protection, protected_json
+from recollect.redact.redactor import Redactor
 from recollect.store import Store
 from recollect.store.adopting import AdoptedSource, Adoption, adopt
 from recollect.store.batch import (
@@ -111,7 +113,7 @@ def _import(store: Store, settings: Settings, path: Path, folder: Path, progress
         events += len(rows)
         new += adopt(store, _adoption(told, rows, folder), tombstones).events_new
         progress("importing", done, len(sessions))
-    _put_rows_without_events(store, sessions.values())
+    _put_without_events(store, Protection(store.folder, settings.redaction), tombstones, sessions)
     is_settled = _settle(store, settings, progress)
     return ImportReport(
         path=str(path),
@@ -169,11 +171,27 @@ def _read_exactly(reader: zstandard.ZstdDecompressionReader, size: int) -> bytes
     return b"".join(pieces)
 
 
-def _put_rows_without_events(store: Store, sessions: Iterable[dict[str, Any]]) -> None:
-    """Sessions whose events were dropped before the export have only their row."""
+def _put_without_events(
+    store: Store, protection: Protection, tombstones: Tombstones, sessions: dict[tuple[str, str], dict[str, Any]]
+) -> None:
+    """Sessions whose events were dropped before the export have only their row and their digest."""
     known = {(session.agent, session.native_session_id) for session in store.sessions.find(SessionFilter())}
-    rows = [told["row"] for told in sessions if told["pack"] is None and _key(told["session"]) not in known]
-    store.sessions.put_raw(rows)
+    bare = {key: told for key, told in sessions.items() if told["pack"] is None and key not in known}
+    wanted = {key: told for key, told in bare.items() if not tombstones.hold(*key)}
+    if not wanted:
+        return
+    redactor = protection.redactor()
+    store.sessions.put_raw([_redacted(redactor, told["row"]) for told in wanted.values()])
+    digests = {key: told["digest"] for key, told in wanted.items() if told.get("digest")}
+    store.digests.put_back({key: _redacted(redactor, digest) for key, digest in digests.items()})
+
+
+def _redacted(redactor: Redactor, told: dict[str, Any]) -> dict[str, Any]:
+    """A row as it may be stored: an export may come from a store with fewer rules."""
+    # A digest is JSON inside of a field, and is looked through as such.
+    inner = {"digest": orjson.loads(told["digest"])} if told.get("digest") else {}
+    found: dict[str, Any] = orjson.loads(protected_json(redactor, [orjson.dumps(told | inner)])[0])
+    return found | {name: orjson.dumps(found[name]).decode() for name in inner}
 
 
 def _settle(store: Store, settings: Settings, progress: Progress) -> bool:

@@ -169,7 +169,7 @@ class _Builder:
             source=source._replace(offset=cursor.offset, line=cursor.line),
             streams=[stream.finish() for stream in self._streams.values()],
             infos={native_id: info.decode() for native_id, info in zip(self._infos, infos, strict=True)},
-            usage=self._usage,
+            usage=self._protected_usage(),
             cost_totals=self._cost_totals,
             problems=self._problems,
             skipped=self._skipped,
@@ -180,13 +180,20 @@ class _Builder:
         self._clear()
         return batch
 
+    def _protected_usage(self) -> list[tuple[Any, ...]]:
+        for number in self._redactor.suspects([f"{row[1]}\n{row[3]}\n{row[4]}" for row in self._usage]):
+            session, *told = self._usage[number]
+            self._usage[number] = (session, *protected_names(self._redactor, tuple(told)))
+        return self._usage
+
 
 _NO_FACTS = frozenset({"native_session_id", "title", "title_rank"})
 _INFO_FIELDS = tuple(item.name for item in dataclasses.fields(SessionInfo) if item.name not in _NO_FACTS)
 _place = EventRow._fields.index
 _LANE, _KIND, _FLAGS, _SUMMARY = _place("lane"), _place("kind"), _place("flags"), _place("summary")
 _COPY_KEY, _RETRY_KEY = _place("copy_key"), _place("retry_key")
-_NATIVE_ID, _TOOL, _CALL_ID = _place("native_id"), _place("tool"), _place("call_id")
+_NATIVE_ID, _TOOL, _CALL_ID, _STATUS = (_place(name) for name in ("native_id", "tool", "call_id", "status"))
+_MODEL, _PROVIDER = 0, 1  # of the second half of a row
 _METADATA = -1  # the last of a row, and of its second half
 
 
@@ -302,7 +309,8 @@ class _Stream:
             self._texts[number] = _words(self._heads[number][_KIND], orjson.loads(content))
             self._heads[number] = _without_secrets(self._redactor, self._heads[number], secrets)
         names = [
-            f"{head[_SUMMARY]}\n{head[_NATIVE_ID]}\n{head[_TOOL]}\n{head[_CALL_ID]}\n{tail[_METADATA]}"
+            f"{head[_SUMMARY]}\n{head[_NATIVE_ID]}\n{head[_TOOL]}\n{head[_CALL_ID]}\n{head[_STATUS]}"
+            f"\n{tail[_MODEL]}\n{tail[_PROVIDER]}\n{tail[_METADATA]}"
             for head, tail in zip(self._heads, self._tails, strict=True)
         ]
         for number in self._redactor.suspects(names):

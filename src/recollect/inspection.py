@@ -17,7 +17,7 @@ from recollect.account import content_hash
 from recollect.adapters import adapters
 from recollect.adapters.protocol import Source
 from recollect.config import Settings
-from recollect.discovery import path_key
+from recollect.discovery import SourceNames
 from recollect.doctor import NOTE, OK, PROBLEM, Finding
 from recollect.errors import NotFound, RecollectError, StoreTooNew
 from recollect.ingest import Task, read_batches
@@ -298,11 +298,12 @@ def _sources(store: Store, settings: Settings) -> Look:
 
 
 def _known_sources(store: Store, settings: Settings) -> Iterator[tuple[Source, KnownSource]]:
+    names = SourceNames(Protection(store.folder, settings.redaction))
     for agent, roots in settings.roots.items():
         known = store.sources.known(settings.host, agent)
         for root in dict.fromkeys(root.resolve() for root in roots):
             for source in adapters()[agent].discover(root) if root.exists() else ():
-                before = known.get(path_key(source.path))
+                before = known.get(names.find(source.path, known))
                 if before is not None and before.failure is None:
                     yield source, before
 

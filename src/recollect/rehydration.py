@@ -5,6 +5,7 @@ import os
 from recollect.budget import finish_evictions
 from recollect.config import Settings
 from recollect.errors import NotFound
+from recollect.redact.marks import OPENING
 from recollect.schema import Session
 from recollect.store import Store
 from recollect.store.locks import sweep_lock
@@ -21,7 +22,7 @@ def rehydrate(store: Store, settings: Settings, session: Session, progress: Prog
         raise NotFound(f"Not evicted, so there is nothing to bring back: {session.session_uid}", "`recollect show` it")
     with sweep_lock(store.folder):
         finish_evictions(store)
-        paths = [path for path in store.tiers.logs(name, settings.host) if os.access(path, os.R_OK)]
+        paths = [path for path in store.tiers.logs(name, settings.host) if _may_be_read(path)]
         if not paths:
             raise NotFound(
                 f"The agent's own file is gone, and with it the raw detail: {session.session_uid}",
@@ -35,3 +36,8 @@ def rehydrate(store: Store, settings: Settings, session: Session, progress: Prog
             "it lies in no folder that is swept (`--root`), or it did not fit into the budget (`recollect retention`)",
         )
     return report
+
+
+def _may_be_read(path: str) -> bool:
+    """Whether a file is there; of a path that held a secret only the sweep can say."""
+    return OPENING.decode() in path or os.access(path, os.R_OK)

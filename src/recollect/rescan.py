@@ -14,6 +14,7 @@ from recollect.redact.redactor import Redactor
 from recollect.store import Store
 from recollect.store.rewrite import (
     SESSION_TEXTS,
+    UNFINISHED,
     HeldEvent,
     HeldStream,
     NewPayloads,
@@ -46,11 +47,13 @@ def rescan(
     if not dry_run:
         _drop_leftovers(store)
     report = _rescan(store, redactor, streams, advance, dry_run=dry_run)
-    if report.sessions_changed and not dry_run:
+    was_stopped = any(stream.redacted_with == UNFINISHED for stream in streams)  # the last time
+    if (report.sessions_changed or was_stopped) and not dry_run:
         account_for(store, rules, lambda done, total: None)  # their content hashes; a sweep does the rest
         index_pending(store)
         analyze(store, lambda done, total: None)
         store.remains.scrub()
+        store.rewrites.finish(streams, redactor.version)
     return report
 
 
@@ -60,7 +63,10 @@ def rescan_unredacted(store: Store, make_redactor: Callable[[], Redactor], advan
     if not store.rewrites.has_unredacted():
         return RescanReport()
     streams = [stream for stream in store.rewrites.streams() if stream.redacted_with is None]
-    return _rescan(store, make_redactor(), streams, advance, dry_run=False)
+    redactor = make_redactor()
+    report = _rescan(store, redactor, streams, advance, dry_run=False)
+    store.rewrites.finish(streams, redactor.version)
+    return report
 
 
 def _drop_leftovers(store: Store) -> None:
@@ -101,9 +107,10 @@ def _rescan_some(
         report.sessions_changed += 1
         report.events_changed += events
         if not dry_run:
-            old += store.rewrites.replace(stream, redactor.version, new)
+            old += store.rewrites.replace(stream, new)
     if not dry_run:
-        store.rewrites.mark(unchanged, redactor.version)
+        settled = [stream for stream in unchanged if stream.redacted_with != UNFINISHED]
+        store.rewrites.mark(settled, redactor.version)
         if len(unchanged) < len(streams):
             store.rewrites.drop(old)
 
@@ -160,17 +167,22 @@ def _texts(redactor: Redactor, events: Sequence[HeldEvent]) -> list[tuple[Any, .
 def _side_texts(redactor: Redactor, texts: Iterable[SideText]) -> list[SideText]:
     """Those that change, as they become."""
     found = []
-    for side in texts:
+    sides = list(texts)
+    for number in redactor.suspects([_decoded(side.text) for side in sides]):
+        side = sides[number]
         new = _side_text(redactor, side)
         if new != side.text:
             found.append(side._replace(text=new))
     return found
 
 
+def _decoded(text: str | bytes) -> str:
+    return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+
+
 def _side_text(redactor: Redactor, side: SideText) -> str | bytes:
     if isinstance(side.text, bytes):
-        text = side.text.decode("utf-8", "surrogateescape")
-        return redactor.text(text).encode("utf-8", "surrogateescape")
+        return redactor.text(_decoded(side.text)).encode("utf-8", "surrogateescape")
     if side.column in ("info", "state"):
         return redactor.payloads([side.text.encode()]).get(0, side.text.encode()).decode()
     return redactor.text(side.text)
@@ -180,14 +192,24 @@ def _rescan_rest(store: Store, redactor: Redactor, dry_run: bool) -> None:
     """Rows of sessions, and what was read from sources that no session came of."""
     sides = _side_texts(redactor, store.rewrites.side_texts(None))
     sessions = [row for row in (_session(redactor, *told) for told in store.rewrites.sessions()) if row is not None]
+    paths = _renamed_paths(redactor, store.rewrites.paths())
     if dry_run:
         return
+    if paths:
+        store.rewrites.rename_paths(paths)
+        store.remains.scrub()
     if store.evictions.rewrite_texts(partial(_document, redactor), redactor.text):
         store.remains.scrub()
     if sides or sessions:
         store.rewrites.write_side_texts(sides)
         store.rewrites.write_sessions(sessions)
         store.rewrites.drop([])
+
+
+def _renamed_paths(redactor: Redactor, paths: Sequence[str]) -> list[tuple[str, str]]:
+    suspects = [paths[number] for number in redactor.suspects(paths)]
+    renamed = ((redactor.functional(path), path) for path in suspects)
+    return [(new, old) for new, old in renamed if new != old]
 
 
 def _document(redactor: Redactor, content: bytes) -> bytes:

@@ -9,7 +9,7 @@ from functools import partial
 import orjson
 
 from recollect.account import account_for
-from recollect.admission import admit, reconsider
+from recollect.admission import LeftOut, admit, reconsider
 from recollect.budget import BudgetReport, finish_evictions, keep_within_budget
 from recollect.config import Settings
 from recollect.discovery import Found, find_changes
@@ -46,6 +46,7 @@ class SweepReport:
     bad_lines: int = 0
     seconds: float = 0.0
     skipped: Counter[str] = field(default_factory=Counter)
+    left_out: LeftOut = field(default_factory=dict)
     failures: list[tuple[str, str]] = field(default_factory=list)
     budget: BudgetReport = field(default_factory=BudgetReport)
 
@@ -61,10 +62,10 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
         before = store.sessions.count()
         if verify:
             reconsider(store)
-        found = find_changes(store, settings.host, settings.roots, verify=verify)
+        protection = Protection(store.folder, settings.redaction)
+        found = find_changes(store, settings.host, settings.roots, protection, verify=verify)
         report = SweepReport(sources=found.sources, sources_gone=len(found.gone))
         _note_files(store, found)
-        protection = Protection(store.folder, settings.redaction)
         rescan_unredacted(store, protection.redactor, partial(progress, "redacting"))
         _ingest(store, settings, protection, found, report, progress)
         finish_forgetting(store)  # a log may tell only late that it is a sub-agent of what was forgotten
@@ -83,8 +84,7 @@ def _note_files(store: Store, found: Found) -> None:
         store.sources.move(source, host, path)
     store.sources.mark_gone(found.gone)
     store.sources.mark_back(found.back)
-    if found.outdated:
-        store.streams.drop_outdated(found.outdated)
+    store.streams.drop_outdated(found.outdated)
 
 
 def _ingest(
@@ -92,7 +92,7 @@ def _ingest(
 ) -> None:
     done, total = 0, sum(task.row.size - task.row.offset for task in found.tasks)
     read = partial(read_tasks, protection=protection)
-    for group in _grouped(admit(store, settings.exclude, found.tasks, read)):
+    for group in _grouped(admit(store, settings.exclude, found.tasks, read, report.left_out)):
         batches = [reading for reading in group if isinstance(reading, Batch)]
         if batches:
             written = store.events.put(batches, store.sources.save, store.fulltext.add)

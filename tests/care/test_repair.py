@@ -14,6 +14,7 @@ from recollect.store import checksums, open_store
 from tests.builders import Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, pack_of, problems, tree
 from tests.faults.rig import command, run, run_json
+from tests.retention.rig import evict_all, opened, row, topic, write
 from tests.store.rows import noise
 
 DATABASES = ("cache.db", "memory.db")
@@ -228,6 +229,29 @@ def test_memory_is_made_again_from_cache_and_ledger_when_all_sources_are_gone(st
         assert opened.copies.copies() == copies
     assert report.records_restored == {"copy": 1}
     assert held(store) == before
+
+
+def test_digests_are_made_again_from_cache_and_ledger_when_all_sources_are_gone(tmp_path: Path) -> None:
+    home, store = Home(tmp_path / "logs"), tmp_path / "distilled"
+    write(home, "evicted")
+    with opened(store, home) as memory:
+        memory.sweep()
+        evict_all(memory)
+        write(home, "held")
+        memory.sweep()
+        before = {session.session_uid: memory.digest(session) for session in memory.sessions()}
+        rows = memory.sessions()
+    lose_home(home)
+    for path in store.glob("memory.db*"):
+        path.unlink()
+
+    report = _repaired(store, home)
+
+    with open_memory(store) as memory:
+        assert {session.session_uid: memory.digest(session) for session in memory.sessions()} == before
+        assert [row(session) for session in memory.sessions()] == [row(session) for session in rows]
+        assert [hit.session_uid for hit in memory.search(topic("evicted"))] == ["scripted:evicted"]
+    assert report.lost == []
 
 
 def test_a_sweep_before_the_repair_loses_nothing_of_the_ledger(store: Path, home: Home) -> None:

@@ -14,6 +14,7 @@ import pytest
 import zstandard
 
 import recollect
+from recollect.adapters.protocol import SessionInfo
 from recollect.errors import BadBackup, UsageError
 from recollect.imports import ImportReport
 from recollect.memory import open_memory, repair
@@ -21,6 +22,8 @@ from tests.builders import AGENT, Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree
 from tests.conftest import SHARED, needs_shared
 from tests.faults.rig import IS_SOAK, command, run_json
+from tests.forget.traces import left_in
+from tests.retention.rig import bytes_of, evict_all, opened, talk, write
 from tests.test_api import SCHEMAS, breaches
 
 SAMPLES = Path(recollect.__file__).parent / "samples"
@@ -319,3 +322,39 @@ def test_the_commands_speak_json(store: Path, tmp_path: Path) -> None:
     done = run_json(command("import", "--json", str(tmp_path / "export")), tmp_path / "other")
 
     assert made["events"] == done["events_new"] > 0
+
+
+def test_a_session_that_has_only_its_digest_comes_with_it(tmp_path: Path, home: Home) -> None:
+    write(home, "evicted")
+    with opened(tmp_path / "one", home) as memory:
+        memory.sweep()
+        evict_all(memory)
+        digest = memory.digest(memory.session("evicted"))
+        memory.export(tmp_path / "export")
+
+    with open_memory(tmp_path / "other") as memory:
+        memory.import_sessions(tmp_path / "export")
+
+        assert memory.digest(memory.session("evicted")) == digest
+
+
+@pytest.mark.parametrize("is_evicted", [False, True])
+def test_what_another_store_allowed_is_redacted_here(tmp_path: Path, home: Home, is_evicted: bool) -> None:
+    token = "ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0iL3oR6"
+    told = SessionInfo("talkative", title=f"try {token}", title_rank=3), *talk("talkative", 2)
+    home.write("talkative", *told, event("talkative", 90, text=f"use {token}"))
+    with_rules = tmp_path / "one"
+    with_rules.mkdir()
+    (with_rules / "config.toml").write_text(f'[redact]\nallow = ["{token}"]')
+    with opened(with_rules, home) as memory:
+        memory.sweep()
+        if is_evicted:
+            evict_all(memory)
+        memory.export(tmp_path / "export")
+    assert token.encode() in bytes_of(tmp_path / "export")
+
+    with open_memory(tmp_path / "other") as memory:
+        memory.import_sessions(tmp_path / "export")
+
+        assert "[REDACTED:github-token:" in (memory.session("talkative").title or "")
+    assert left_in(tmp_path / "other", [f"0000{token}"]) == set()  # it looks for a word less four letters

@@ -92,7 +92,8 @@ def _kill_after(process: subprocess.Popen[bytes], seconds: float) -> bool:
 class Case:
     """A command to be struck, the store it is run on (none, or a copy of one that is there already), and the judge.
 
-    After each fault `judge` is given the store, the sessions, what a clean store holds, and the bug to be found.
+    In its words `{store}` stands for that store. After each fault `judge` is given the store, the sessions, what a
+    clean store holds, and the bug to be found.
     """
 
     name: str
@@ -107,8 +108,11 @@ class Case:
             shutil.copytree(self.template, store)
         return store
 
+    def command(self, store: Path) -> list[str]:
+        return command(*(word.format(store=store) for word in self.words), bug=self.bug)
 
-# The commands that are struck. One that is added here is put through every rig.
+
+# Sweeps; the other commands that are struck are in `cases.py`.
 
 MakeCase = Callable[[Path, str | None], Case]
 
@@ -131,7 +135,7 @@ def second_sweep(folder: Path, bug: str | None) -> Case:
     return Case("second sweep", ["sweep", *writers.root_flags], writers, folder / "template", bug)
 
 
-CASES: tuple[MakeCase, ...] = (first_sweep, second_sweep)
+SWEEPS: tuple[MakeCase, ...] = (first_sweep, second_sweep)
 
 
 # At failpoints
@@ -157,7 +161,7 @@ def strike_failpoints(
 def _kill_at(folder: Path, case: Case, failpoint: str, clean: Held | None) -> Struck:
     folder.mkdir()
     store = case.prepare(folder / "store")
-    done = run(["env", f"RECOLLECT_FAILPOINT={failpoint}", *command(*case.words, bug=case.bug)], store)
+    done = run(["env", f"RECOLLECT_FAILPOINT={failpoint}", *case.command(store)], store)
     if clean is None:
         case.writers.write([3] * 6)
         case.writers.finish()
@@ -232,4 +236,4 @@ def _points(folder: Path, case: Case, calls: Sequence[str]) -> list[Point]:
 
 def _traced(case: Case, store: Path, log: Path, inject: list[str]) -> subprocess.CompletedProcess[str]:
     tracing = ["strace", "-f", "-qq", "-y", "-o", str(log), "-e", f"trace={','.join(WRITES)}", *inject]
-    return run([*tracing, *command(*case.words, bug=case.bug)], store)
+    return run([*tracing, *case.command(store)], store)

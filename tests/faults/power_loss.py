@@ -14,6 +14,7 @@ from recollect.errors import RecollectError
 from recollect.protection import Protection
 from recollect.redact.userrules import RedactionRules
 from recollect.store import Store, open_store, sqlite
+from recollect.store.digests import Digests
 from recollect.store.sessions import SessionFilter, Sessions
 from tests.conftest import with_key
 from tests.faults.broken import BUGS
@@ -66,14 +67,25 @@ def _checkpoint_often(patch: pytest.MonkeyPatch) -> None:
 
 
 def _note_what_is_acknowledged(patch: pytest.MonkeyPatch, tape: Tape) -> None:
-    """Once a session's row is put, it must be there whatever happens."""
-    put = Sessions.put
+    """Once a session's row or its digest is put, it must be there whatever happens."""
+    put, put_digests = Sessions.put, Digests.put
 
     def noted(self: Sessions, rows: Any) -> None:
         put(self, rows)
         tape.acknowledge({row.session_uid: row.event_count for row, _ in rows})
 
+    def noted_digests(self: Digests, rows: Any) -> int:
+        listed = list(rows)
+        kept_back = put_digests(self, listed)
+        tape.acknowledge({_digest_of(f"{row.agent}:{row.native_session_id}"): row.event_count for row in listed})
+        return kept_back
+
     patch.setattr(Sessions, "put", noted)
+    patch.setattr(Digests, "put", noted_digests)
+
+
+def _digest_of(session_uid: str) -> str:
+    return f"digest of {session_uid}"
 
 
 def cut_power(recording: Recording, chance: random.Random, disks: int) -> Struck:
@@ -98,7 +110,11 @@ def _look(store: Path, recording: Recording, cut: int) -> list[str]:
 
 
 def _missing(store: Store, acknowledged: list[dict[str, int]]) -> list[str]:
-    held = {session.session_uid: session.event_count for session in store.sessions.find(SessionFilter())}
+    held: dict[str, int] = {}
+    for session in store.sessions.find(SessionFilter()):
+        held[session.session_uid] = session.event_count
+        if digest := store.digests.read_back(session.agent, session.native_session_id):
+            held[_digest_of(session.session_uid)] = digest["event_count"]
     told = {uid: count for row in acknowledged for uid, count in row.items()}
     return [f"acknowledged and missing: {uid}" for uid, count in told.items() if held.get(uid, -1) < count]
 

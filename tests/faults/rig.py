@@ -20,6 +20,7 @@ import pytest
 from recollect import Event, Problem, Session
 from recollect.errors import RecollectError
 from recollect.memory import Memory, doctor, open_memory
+from recollect.schema import Digest
 from recollect.sweep import SweepReport
 from tests.faults.work import Writers, texts_on_disk
 from tests.logs import AgentLog
@@ -43,6 +44,7 @@ class Held:
     events: list[Event]
     payloads: list[dict[str, Any]]
     problems: list[Problem]
+    digests: dict[str, Digest]
 
     @property
     def texts(self) -> list[str]:
@@ -78,7 +80,8 @@ def _held(memory: Memory, report: SweepReport) -> Held:
         found = memory.events(session)
         events += found
         payloads += memory.payloads(session, found)
-    return Held(report, sessions, events, payloads, memory.problems())
+    digests = {session.session_uid: memory.digest(session) for session in sessions if session.event_count}
+    return Held(report, sessions, events, payloads, memory.problems(), digests)
 
 
 def sweep_file(folder: Path, log: AgentLog, content: bytes) -> Held:
@@ -179,6 +182,8 @@ def _unsound(store: Path, held: Held, clean: Held | None) -> Iterator[str]:
     yield from (f"doctor: {finding.message}" for finding in doctor(store, []) if finding.level == "problem")
     if clean is not None and held.hashes != clean.hashes:
         yield "other content hashes than a clean store"
+    if clean is not None and held.digests != clean.digests:
+        yield "other digests than a clean store"
 
 
 class Flip(NamedTuple):

@@ -5,29 +5,36 @@ from pathlib import Path
 import pytest
 
 from recollect.failpoints import NAMES
-from tests.faults.crashes import CASES, EIO, ENOSPC, KILL, MakeCase, strike_calls, strike_failpoints
+from tests.faults.cases import CASES
+from tests.faults.crashes import EIO, ENOSPC, KILL, SWEEPS, MakeCase, strike_calls, strike_failpoints
 from tests.faults.rig import IS_SOAK, needs_strace, sweep
 
-POINTS, TIMES = (1_000_000, 1_000_000) if IS_SOAK else (3, 2)
+POINTS, OTHER_POINTS, TIMES = (1_000_000, 1_000_000, 1_000_000) if IS_SOAK else (3, 2, 2)
+FAULTS = (KILL, EIO, ENOSPC)
+STRUCK = [(make, fault) for make in (*SWEEPS, *(CASES if IS_SOAK else ())) for fault in FAULTS]
+STRUCK += [] if IS_SOAK else [(make, KILL) for make in CASES]
+
+
+def _named(value: object) -> str:
+    return getattr(value, "__name__", str(value))
 
 
 @needs_strace
-@pytest.mark.parametrize("fault", [KILL, EIO, ENOSPC])
-@pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(("make", "fault"), STRUCK, ids=_named)
 def test_a_command_struck_at_any_write_is_made_good_by_the_next_sweep(
     tmp_path: Path, make: MakeCase, fault: str
 ) -> None:
     case = make(tmp_path, None)
     clean = sweep(tmp_path / "clean", *case.writers.roots)
 
-    struck = strike_calls(tmp_path, case, fault, POINTS, clean)
+    struck = strike_calls(tmp_path, case, fault, POINTS if make in SWEEPS else OTHER_POINTS, clean)
 
     print(f"{case.name}, {fault}: struck {struck.faults} times")
     assert struck.findings == []
     assert struck.faults > 0
 
 
-@pytest.mark.parametrize("make", CASES, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", (*SWEEPS, *CASES) if IS_SOAK else SWEEPS, ids=_named)
 def test_a_command_killed_at_any_failpoint_is_made_good_by_the_next(tmp_path: Path, make: MakeCase) -> None:
     case = make(tmp_path, None)
     clean = sweep(tmp_path / "clean", *case.writers.roots)

@@ -9,11 +9,20 @@ import pytest
 
 from tests.faults.rig import command, needs_strace, run, sweep
 from tests.faults.work import Writers
+from tests.logs import session_id
 
 pytestmark = needs_strace
 
+SESSION = session_id(1)
+
 # Commands that must only read. One that takes `--root` is told the homes by it.
-COMMANDS = (["sweep"], ["sessions"], ["status"], ["problems"])
+COMMANDS = (
+    *(["sweep"], ["sessions"], ["status"], ["problems"], ["stats"]),
+    ["search", "message padded"],
+    *(["show", SESSION], ["digest", SESSION], ["exchanges", SESSION], ["related", SESSION]),
+    ["forget", SESSION, "--dry-run"],
+    ["retention", "--dry-run"],
+)
 MANY = [1500, 1500, 10, 1500, 10, 10]  # enough that it is worth starting reader processes
 FEW = [5] * 6
 

@@ -1,5 +1,6 @@
 """Places that are kept out of the store: by setting, by a file in the repository, for every agent's kind of log."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -8,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from recollect.adapters.protocol import BadLine, SessionInfo
+from recollect.cli import main
 from recollect.errors import BadConfig
 from recollect.memory import Memory, doctor, open_memory
 from tests.builders import Home, event
-from tests.forget.traces import left_in, native_ids
+from tests.forget.traces import forget, left_in, native_ids
 from tests.logs import AGENT_LOGS, CODEX, CWD, GROK, AgentLog, line, lines, session_id, tell_places
 
 
@@ -359,3 +362,21 @@ def test_a_forgotten_session_of_an_excluded_place_leaves_no_trace(store: Path, h
     sweep(store, home).close()
 
     assert left_in(store, ["xxxxearly says", "xxxxwordofpath"]) == set()
+
+
+def test_a_sweep_says_how_many_sessions_it_left_out(store: Path, home: Home) -> None:
+    home.write("kept", *session("kept", "/work/open"))
+    home.write("forgotten", *session("forgotten", "/work/open"))
+    with sweep(store, home) as memory:
+        forget(memory, "forgotten")
+    exclude(store, "/work/secret")
+    home.write("first", *session("first", "/work/secret"), None, event("first", 2))
+    home.write("second", *session("second", "/work/secret/x"))
+    sweeping = ["sweep", "--verify", "--root", home.flag]
+    environment = {"RECOLLECT_HOME": str(store)}
+
+    shown = CliRunner().invoke(main, sweeping, env=environment).stdout
+    told = json.loads(CliRunner().invoke(main, [*sweeping, "--json"], env=environment).stdout)
+
+    assert "Left out 2 excluded sessions\nLeft out 1 forgotten session\n" in shown
+    assert told["left_out"] == {"excluded": 2, "forgotten": 1}

@@ -25,6 +25,7 @@ KEY = bytes(range(32))
 EXAMPLES = 100_000 if os.environ.get("RECOLLECT_SOAK") else 2_000
 MARK = re.compile(r"\[REDACTED:[a-z0-9-]+:[0-9a-f]{8}\]")
 
+TOKEN = "ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0iL3oR6"
 FAST = Redactor(RedactionRules(), KEY, HYPERSCAN)
 PLAIN = Redactor(RedactionRules(), KEY, AHO_CORASICK)
 BOTH = pytest.mark.parametrize("redactor", [FAST, PLAIN], ids=[HYPERSCAN, AHO_CORASICK])
@@ -84,6 +85,16 @@ def test_a_batch_of_documents_is_redacted_as_each_leaf_would_be(texts: list[str]
     ]
     assert changed == PLAIN.payloads(documents)
     assert {n: leaf for n, leaf in enumerate(map(FAST.text, leaves)) if leaf != leaves[n]} == FAST.texts(leaves)
+
+
+@BOTH
+@pytest.mark.parametrize("before", [chr(code) for code in (*range(32), 127)], ids=ascii)
+def test_a_control_character_before_hides_nothing_from_a_batch(redactor: Redactor, before: str) -> None:
+    hidden = [before + in_base64(f"password = '{TOKEN}'"), before + TOKEN]
+
+    changed = redactor.payloads([orjson.dumps({"text": text}) for text in hidden])
+
+    assert sorted(changed) == [0, 1]
 
 
 @BOTH

@@ -111,7 +111,8 @@ def to_json(record: "Session | Event | Problem") -> dict[str, Any]:
 
 
 def _sweep_json(report: Any) -> dict[str, Any]:
-    return asdict(report) | {"skipped": dict(sorted(report.skipped.items()))}
+    counted = {why: len(sessions) for why, sessions in sorted(report.left_out.items())}
+    return asdict(report) | {"skipped": dict(sorted(report.skipped.items())), "left_out": counted}
 
 
 def _print_sweep(report: Any) -> None:
@@ -127,6 +128,8 @@ def _print_sweep(report: Any) -> None:
         click.echo(f"{plural(report.sources_gone, 'file')} gone since the last sweep; what was read from them stays")
     if report.bad_lines:
         click.echo(f"Skipped {plural(report.bad_lines, 'line')} that cannot be read: `recollect problems` lists them")
+    for why, sessions in sorted(report.left_out.items()):
+        click.echo(f"Left out {plural(len(sessions), f'{why} session')}")
     retaining.print_budget(report.budget)
     for path, reason in report.failures:
         click.echo(f"Skipped {one_line(path)}: {one_line(reason)}", err=True)

@@ -10,7 +10,7 @@ the text itself, and in that text as a JSON string. So it names no byte that JSO
 
 from dataclasses import dataclass
 
-VERSION = 1  # of this list; a store says which one it was redacted with
+VERSION = 2  # of this list; a store says which one it was redacted with
 
 PREFIX = "prefix"  # an opener that nothing else has
 STRUCTURE = "structure"  # known by the text around it
@@ -158,15 +158,15 @@ _TOKENS = (
     _token("digitalocean", "DigitalOcean tokens (`dop_v1_`, `doo_v1_`, `dor_v1_`)", "dop_v1_ doo_v1_ dor_v1_", _HEX, 64),
     _token("heroku", "Heroku keys (`HRKU-`)", "HRKU-", _WORD, 36, 80),
     _token("netlify", "Netlify tokens (`nfp_` …)", "nfp_ nfc_ nfo_ nfu_", _ALNUM, 36, 60, guarded=True, needs_digit=True),
-    _token("fly-io", "Fly.io tokens (`fm1_`, `fm2_`, `fo1_`)", "fm1r_ fm1a_ fm2_ fo1_", "[A-Za-z0-9+/_=-]", 40, 2000, guarded=True),
+    _token("fly-io", "Fly.io tokens (`fm1_`, `fm2_`, `fo1_`)", "fm1r_ fm1a_ fm2_ fo1_", "[A-Za-z0-9+/_=%-]", 40, 2000, guarded=True),
     _token("cloudflare-ca", "Cloudflare origin CA keys (`v1.0-`)", "v1.0-", "[0-9a-f-]", 140, 200),
     _token("vault", "HashiCorp Vault tokens (`hvs.`, `hvb.`, `hvr.`)", "hvs. hvb. hvr.", _WORD, 24, 400, guarded=True),
     _token("terraform-cloud", "Terraform Cloud tokens (`….atlasv1.…`)", ".atlasv1.", _WORD, 60, 80, lead=Lead(_ALNUM, 14, 14)),
     _token("databricks", "Databricks tokens (`dapi`)", "dapi", _HEX, 32, guarded=True),
     _token("doppler", "Doppler tokens (`dp.pt.`, `dp.st.` …)", "dp.pt. dp.st. dp.ct. dp.sa. dp.scim.", _DOTTED, 40, 80, guarded=True),
     _token("pulumi", "Pulumi tokens (`pul-`)", "pul-", _HEX, 40, guarded=True),
-    _token("grafana", "Grafana tokens (`glsa_`, `glc_`)", "glsa_ glc_", "[A-Za-z0-9+/_=]", 32, 400, guarded=True),
-    _token("sentry", "Sentry tokens (`sntrys_`, `sntryu_`)", "sntrys_ sntryu_", "[A-Za-z0-9+/_=-]", 40, 400),
+    _token("grafana", "Grafana tokens (`glsa_`, `glc_`)", "glsa_ glc_", "[A-Za-z0-9+/_=%]", 32, 400, guarded=True),
+    _token("sentry", "Sentry tokens (`sntrys_`, `sntryu_`)", "sntrys_ sntryu_", "[A-Za-z0-9+/_=%-]", 40, 400),
     _token("new-relic", "New Relic keys (`NRAK-`, `NRII-`, `NRJS-`)", "NRAK- NRII- NRJS-", _WORD, 19, 40),
     _token("linear", "Linear keys (`lin_api_`, `lin_oauth_`)", "lin_api_ lin_oauth_", _ALNUM, 32, 80),
     _token("notion", "Notion tokens (`ntn_`)", "ntn_", _ALNUM, 40, 60, guarded=True),
@@ -345,7 +345,7 @@ _BASE64_TEXT = Rule(
     "Any of these inside base64 that decodes to text",
     HIDDEN,
     (),
-    rf"(?:^|[^A-Za-z0-9+/_-]|\\[nrt])(?:{_TEXT_IN_BASE64}){{5}}",
+    rf"(?:^|[^A-Za-z0-9+/_-]|\\[nrtbf])(?:{_TEXT_IN_BASE64}){{5}}",
     r"[A-Za-z0-9+/_-]{20,}={0,2}",
     20,
     test="base64",

@@ -51,10 +51,15 @@ class Adoption:
 def adopt(store: Store, adoption: Adoption, tombstones: Tombstones) -> Written:
     """Store what is new of a session, all of it or nothing; the next account makes its row; nothing forgotten."""
     sources = adoption.sources or [AdoptedSource(_unknown_source(adoption))]
+    tombstones.inherit(adoption.agent, [(adoption.native_id, source.info) for source in sources if source.info])
+    if tombstones.hold(adoption.agent, adoption.native_id):
+        return Written(0, 0)
     told = {(source.row.host, source.row.path): source for source in sources}
     return store.events.put(
         [without_forgotten(batch, tombstones) for batch in _batches(adoption, sources)],
-        lambda connection, batch: _save(connection, batch, told[batch.source.host, batch.source.path]),
+        lambda connection, batch: _save(
+            connection, batch, adoption.native_id, told[batch.source.host, batch.source.path]
+        ),
     )
 
 
@@ -98,7 +103,7 @@ def _unknown_source(adoption: Adoption) -> SourceRow:
     return SourceRow("unknown", adoption.agent, adoption.native_id, "unknown", 0, 0, 0, 0, 0, 0, 0, "", "", "{}")
 
 
-def _save(connection: apsw.Connection, batch: Batch, told: AdoptedSource) -> int:
+def _save(connection: apsw.Connection, batch: Batch, native_id: str, told: AdoptedSource) -> int:
     """The number of a source that is taken over; one that is known keeps its cursor and what it tells."""
     row = batch.source
     columns = (*SourceRow._fields, "read_ms", "gone_ms")
@@ -108,7 +113,7 @@ def _save(connection: apsw.Connection, batch: Batch, told: AdoptedSource) -> int
     )
     sql = "SELECT id FROM sources WHERE host = ? AND agent = ? AND path = ?"
     source = int(connection.execute(sql, (row.host, row.agent, row.path)).get)
-    _save_info(connection, batch, source, told.info)
+    _save_info(connection, (row.agent, native_id), source, told.info)
     for line, offset, *rest in told.problems:
         connection.execute(
             "INSERT INTO problems (source, line, offset, reason, raw, found_ms) SELECT ?1, ?2, ?3, ?4, ?5, ?6"
@@ -118,18 +123,17 @@ def _save(connection: apsw.Connection, batch: Batch, told: AdoptedSource) -> int
     return source
 
 
-def _save_info(connection: apsw.Connection, batch: Batch, source: int, info: str | None) -> None:
+def _save_info(connection: apsw.Connection, name: tuple[str, str], source: int, info: str | None) -> None:
     if info is None:
         return
-    native_id = batch.streams[0].native_id
     first = orjson.loads(info)["first"]
     connection.execute(
         "INSERT OR IGNORE INTO infos VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (batch.source.agent, native_id, source, *(first.get(name) for name in _LINKS), info),
+        (*name, source, *(first.get(name) for name in _LINKS), info),
     )
     if connection.changes():
         sql = "UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?"
-        connection.execute(sql, (batch.source.agent, native_id))
+        connection.execute(sql, name)
 
 
 def adopted_sources(

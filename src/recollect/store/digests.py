@@ -157,6 +157,12 @@ class Digests:
             return dict(zip(_LASTING, values, strict=True)) | {"text": text or ""}
         return None
 
+    def put_back(self, told: dict[tuple[str, str], dict[str, Any]]) -> None:
+        """Store digests as `read_back` gave them, of sessions that have none here."""
+        with self._database.transaction() as connection:
+            for session, digest in told.items():
+                restore_digest(connection, session, digest)
+
     def signals(
         self, session: tuple[str, str] | None = None, signal: str | None = None, since_ms: int | None = None
     ) -> list[Signal]:

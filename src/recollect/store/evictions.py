@@ -28,6 +28,7 @@ from recollect.store.omission import leave_out_events
 from recollect.store.rewriting import rewrite
 from recollect.store.sessions import SessionRow
 from recollect.store.sqlite import Database
+from recollect.store.tombstones import event_key
 
 KIND = "eviction"  # of the ledger's lines
 SKIPPED = "evicted"  # what the sweep's report counts left-out events as
@@ -154,15 +155,16 @@ class EvictionTable:
 
     def _held_keys(self, name: Name) -> set[bytes]:
         found: set[bytes] = set()
-        for uid, payload_hash, flags, copy_key in self._cache.iter_rows(
-            "SELECT event_uid, payload_hash, flags, copy_key FROM events WHERE stream ="
-            " (SELECT id FROM streams WHERE agent = ? AND native_id = ?)",
+        for uid, payload_hash, flags, copy_key, kind, summary in self._cache.iter_rows(
+            "SELECT event_uid, payload_hash, flags, copy_key, coalesce(base_kind, kind), summary FROM events"
+            " WHERE stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?)",
             name,
         ):
             uid = second_uid(uid, payload_hash) if flags & IS_PROVISIONAL else uid
             found.add(uid[_KEY_BYTES:])
             if copy_key is not None:
                 found.add(copy_key.to_bytes(_KEY_BYTES, "big", signed=True))
+                found.add(event_key(copy_key, kind, summary))  # a tombstone recognises copies by it
         return found
 
     def drop_raw(self, names: Collection[Name]) -> None:

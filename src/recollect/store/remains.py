@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
+from recollect.schema import name_half
 from recollect.store import packs
 from recollect.store.digests import drop_digests, leave_no_byte
 from recollect.store.fulltext import Fulltext
 from recollect.store.rewriting import rewrite
 from recollect.store.sqlite import Database
-from recollect.store.tombstones import HIDDEN, Name, event_key, hidden_path
+from recollect.store.tombstones import HIDDEN, KEY_BYTES, Name, event_key, hidden_path
 
 # Tables of cache.db whose rows belong to a stream, and those that know a session by its ids.
 _BY_STREAM = ("events", "frames", "usage", "cost_totals", "stream_sources", "fulltext_marks", "evicted_streams")
@@ -26,6 +27,9 @@ _IN_MEMORY = ("sessions", "session_sources", "exclusions", "evictions", "retenti
 # Folders of small files that name a session, in whatever words their writers chose.
 _FOLDERS = ("spool", "logs")
 
+# An event_uid begins with what is made from its session's name.
+_COPIED = "copy_of IS NOT NULL AND substr(copy_of, 1, 8) = ?"
+_NAMED = "agent = ? AND native_session_id = ?"
 _AT_ONCE = 50  # others wait to write meanwhile
 
 
@@ -85,6 +89,25 @@ class Remains:
 
     def sharing(self, names: Collection[Name]) -> dict[Name, int]:
         """Other sessions that hold records of these, and how many: forks, resumed copies, originals."""
+        found = self._sharing_events(names)
+        for name in names:
+            for other, count in self._sharing_with_evicted(name).items():
+                if other not in names:
+                    found[other] = max(count, found.get(other, 0))
+        return found
+
+    def _sharing_with_evicted(self, name: Name) -> dict[Name, int]:
+        """Sessions with records of one whose raw detail was dropped: they were marked as its copies."""
+        if not self._memory.value(f"SELECT 1 FROM evictions WHERE {_NAMED}", name):
+            return {}
+        rows = self._cache.rows(
+            "SELECT s.agent, s.native_id, count(*) FROM events e JOIN streams s ON s.id = e.stream"
+            f" WHERE {_COPIED} AND s.agent = ? GROUP BY s.id",
+            (name_half(*name), name[0]),
+        )
+        return {(agent, native_id): count for agent, native_id, count in rows}
+
+    def _sharing_events(self, names: Collection[Name]) -> dict[Name, int]:
         chosen = self._streams(names)
         rows = self._cache.rows(
             "SELECT s.agent, s.native_id, count(DISTINCT o.id) FROM events e"
@@ -98,12 +121,14 @@ class Remains:
         return {(agent, native_id): count for agent, native_id, count in rows}
 
     def event_keys(self, name: Name) -> bytes:
-        """Hashes by which copies of a session's records are recognised."""
+        """Hashes by which copies of a session's records are recognised, those it was evicted with among them."""
+        evicted = self._memory.value(f"SELECT event_keys FROM evictions WHERE {_NAMED}", name) or b""
+        keys = {evicted[start : start + KEY_BYTES] for start in range(0, len(evicted), KEY_BYTES)}
         rows = self._cache.iter_rows(
             "SELECT copy_key, coalesce(base_kind, kind), summary FROM events WHERE stream = ? AND copy_key IS NOT NULL",
             (self._stream(name),),
         )
-        return b"".join(sorted({event_key(*row) for row in rows}))
+        return b"".join(sorted(keys | {event_key(*row) for row in rows}))
 
     def names(self) -> list[Name]:
         """Every session that anything is held of."""
@@ -112,13 +137,18 @@ class Remains:
         return sorted({(agent, native_id) for agent, native_id in (*rows, *more)})
 
     def texts(self, name: Name) -> Iterator[str]:
-        """What is held of a session beside its payloads: what events are called, and what its sources say of it."""
-        agent, native_id = name
-        for sql, bindings in (
-            ("SELECT summary || ' ' || coalesce(metadata, '') FROM events WHERE stream = ?", (self._stream(name),)),
-            ("SELECT info FROM infos WHERE agent = ? AND native_id = ?", (agent, native_id)),
+        """What is held of a session beside its payloads: of its events, sources, row and digest."""
+        for database, sql, bindings in (
+            (
+                self._cache,
+                "SELECT summary || ' ' || coalesce(metadata, '') FROM events WHERE stream = ?",
+                (self._stream(name),),
+            ),
+            (self._cache, "SELECT info FROM infos WHERE agent = ? AND native_id = ?", name),
+            (self._memory, f"SELECT json_quote(title) FROM sessions WHERE {_NAMED}", name),
+            (self._memory, f"SELECT digest FROM digests WHERE {_NAMED} AND digest IS NOT NULL", name),
         ):
-            for (text,) in self._cache.iter_rows(sql, bindings):
+            for (text,) in database.iter_rows(sql, bindings):
                 yield text
 
     def copies(self) -> list[Copy]:
@@ -185,7 +215,7 @@ class Remains:
 def _drop_from_cache(connection: apsw.Connection, names: Sequence[Name]) -> None:
     streams = [row[0] for name in names for row in connection.execute(_FIND_STREAM, name)]
     sources = _sources_of(connection, streams, names)
-    _release_copies(connection, streams)
+    _release_copies(connection, streams, names)
     _touch_relatives(connection, names)
     chosen = _json(streams)
     for table in _BY_STREAM:
@@ -206,8 +236,12 @@ def _sources_of(connection: apsw.Connection, streams: list[int], names: Sequence
     return sorted(found)
 
 
-def _release_copies(connection: apsw.Connection, streams: list[int]) -> None:
+def _release_copies(connection: apsw.Connection, streams: list[int], names: Sequence[Name]) -> None:
     """Copies of what goes are originals now, or somebody else's copies: their sessions are judged anew."""
+    halves = [(name_half(*name),) for name in names]  # of one that was evicted there are no events to compare with
+    marked = f"UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM events WHERE {_COPIED})"
+    connection.executemany(marked, halves)
+    connection.executemany(f"UPDATE events SET copy_of = NULL WHERE {_COPIED}", halves)
     copies = (
         "copy_of IS NOT NULL AND copy_of IN"
         " (SELECT event_uid FROM events WHERE stream IN (SELECT value FROM json_each(?)))"

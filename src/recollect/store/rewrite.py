@@ -22,6 +22,9 @@ EVENT_TEXTS = ("summary", "metadata")
 EVENT_NAMES = ("lane", "native_id", "role", "tool", "call_id", "status", "model", "provider", "content_type")
 SESSION_TEXTS = ("title", "instructions", "metadata")
 SESSION_NAMES = ("repo", "domain", "cwd", "git_root", "git_remote", "git_branch", "model", "provider", "task_ref")
+# Stands for the version of the rules in a session whose old text is not yet gone from every byte.
+UNFINISHED = "unfinished"
+_PATHS_IN_MEMORY = ("session_sources", "exclusions")
 
 
 class HeldStream(NamedTuple):
@@ -126,6 +129,29 @@ class Rewrites:
             yield SideText("problems", "reason", (problem,), reason)
             yield SideText("problems", "raw", (problem,), raw)
         yield from self._infos(stream)
+        if stream is not None:
+            yield from self._usage(stream)
+
+    def _usage(self, stream: HeldStream) -> Iterator[SideText]:
+        for column in ("model", "provider", "usage_id"):
+            sql = f"SELECT DISTINCT {column} FROM usage WHERE stream = ? AND {column} IS NOT NULL"
+            for (text,) in self._cache.rows(sql, (stream.id,)):
+                yield SideText("usage", column, (stream.id, text), text)
+
+    def paths(self) -> list[str]:
+        """The path of every file that is known in either database."""
+        found = {path for (path,) in self._cache.rows("SELECT path FROM sources")}
+        for table in _PATHS_IN_MEMORY:
+            found |= {path for (path,) in self._memory.rows(f"SELECT path FROM {table}")}
+        return sorted(found)
+
+    def rename_paths(self, renamed: Sequence[tuple[str, str]]) -> None:
+        """Have files known under other paths: (new, old) of each."""
+        with self._cache.transaction() as connection:
+            connection.executemany("UPDATE OR REPLACE sources SET path = ? WHERE path = ?", renamed)
+        with self._memory.transaction() as connection:
+            for table in _PATHS_IN_MEMORY:
+                connection.executemany(f"UPDATE OR REPLACE {table} SET path = ? WHERE path = ?", renamed)
 
     def _infos(self, stream: HeldStream | None) -> Iterator[SideText]:
         of, key = "(agent, native_id) NOT IN (SELECT agent, native_id FROM streams)", []
@@ -136,8 +162,8 @@ class Rewrites:
         ):
             yield SideText("infos", "info", (agent, native_id, source), info)
 
-    def replace(self, stream: HeldStream, version: str, new: NewStream) -> list[Path]:
-        """Write a session's new texts; returns packs to `drop` after the next checkpoint.
+    def replace(self, stream: HeldStream, new: NewStream) -> list[Path]:
+        """Write a session's new texts; returns packs to `drop` after the next checkpoint. `finish` ends it.
 
         Nothing is written if the session has grown meanwhile: it is then looked at again another time.
         """
@@ -163,7 +189,7 @@ class Rewrites:
             connection.execute(
                 "UPDATE streams SET stream_bytes = ?, pack_generation = ?, pack_bytes = ?, redacted_with = ?,"
                 " is_dirty = max(is_dirty, ?) WHERE id = ?",
-                (size, generation, pack_bytes, version, has_changed, stream.id),
+                (size, generation, pack_bytes, UNFINISHED, has_changed, stream.id),
             )
         old = packs.pack_path(self._folder, stream.agent, stream.native_id, stream.pack_generation)
         return [old] if new.payloads is not None else []
@@ -174,6 +200,14 @@ class Rewrites:
             for stream in streams:
                 if _is_same(connection, stream):
                     connection.execute("UPDATE streams SET redacted_with = ? WHERE id = ?", (version, stream.id))
+
+    def finish(self, streams: Sequence[HeldStream], version: str) -> None:
+        """Note the rules of those that were replaced: nothing is left of what they were."""
+        with self._cache.transaction() as connection:
+            connection.executemany(
+                "UPDATE streams SET redacted_with = ? WHERE id = ? AND redacted_with = ?",
+                [(version, stream.id, UNFINISHED) for stream in streams],
+            )
 
     def write_side_texts(self, texts: Sequence[SideText]) -> None:
         with self._cache.transaction() as connection:
@@ -246,12 +280,15 @@ def _write_payloads(
     )
 
 
-_ROW = {"infos": "agent = ? AND native_id = ? AND source = ?"}
+def _row(side: SideText) -> str:
+    if side.table == "usage":
+        return f"stream = ? AND {side.column} = ?"
+    return "agent = ? AND native_id = ? AND source = ?" if side.table == "infos" else "id = ?"
 
 
 def _write_texts(connection: apsw.Connection, new: NewStream) -> None:
     updates = ", ".join(f"{name} = ?" for name in (*EVENT_TEXTS, *EVENT_NAMES))
     connection.executemany(f"UPDATE events SET {updates} WHERE id = ?", new.texts)
     for side in new.side_texts:
-        where = _ROW.get(side.table, "id = ?")
-        connection.execute(f"UPDATE {side.table} SET {side.column} = ? WHERE {where}", (side.text, *side.row))
+        sql = f"UPDATE {side.table} SET {side.column} = ? WHERE {_row(side)}"
+        connection.execute(sql, (side.text, *side.row))

@@ -307,6 +307,8 @@ class Streams:
         A session that another source tells of too keeps its events: that one may be gone and the only copy.
         If the process dies on the way nothing is lost, for the sources still count as outdated.
         """
+        if not sources:
+            return
         with self._database.transaction() as connection:
             for table in ("infos", "problems"):
                 connection.execute(

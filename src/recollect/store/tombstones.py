@@ -30,7 +30,7 @@ HIDDEN = "forgotten:"  # begins what is remembered instead of a path
 
 Name = tuple[str, str]  # agent, native id
 
-_KEY_BYTES = 8
+KEY_BYTES = 8
 _COPY_KEY = EventRow._fields.index("copy_key")
 _KIND = EventRow._fields.index("kind")
 _SUMMARY = EventRow._fields.index("summary")
@@ -51,7 +51,7 @@ class Tombstone(NamedTuple):
 
 def event_key(copy_key: int, kind: str, summary: str) -> bytes:
     """A hash of what a copy of a record has in common with it."""
-    return blake2b(f"{copy_key}\x1f{kind}\x1f{summary}".encode("utf-8", "replace"), digest_size=_KEY_BYTES).digest()
+    return blake2b(f"{copy_key}\x1f{kind}\x1f{summary}".encode("utf-8", "replace"), digest_size=KEY_BYTES).digest()
 
 
 def hidden_path(path: str) -> str:

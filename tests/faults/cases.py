@@ -1,0 +1,166 @@
+"""The commands that are struck beside sweeps. One that is added here is put through every rig.
+
+Each has a judge of its own: what it was about to do is done wholly or not at all, and doing it again does the rest.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from recollect.errors import RecollectError
+from recollect.memory import doctor, open_memory, restore
+from tests.faults.crashes import Case, MakeCase
+from tests.faults.rig import Held, command, examine, run, sweep
+from tests.faults.work import Writers, texts_on_disk
+from tests.forget.traces import left_in
+from tests.logs import session_id
+
+_CHOSEN = session_id(3)  # of an agent that gives every session a folder of its own
+_CROWDED = "[retention]\nraw_soft_cap = 1\nraw_hard_cap = 1\n"
+
+
+def _swept(folder: Path, seed: int, settings: str = "") -> Writers:
+    """Sessions, some with payloads in packs, and the store of them."""
+    writers = Writers(folder / "home", seed, big_share=0.1)
+    writers.write([6] * 6)
+    writers.finish()
+    sweep(folder / "template", *writers.roots)
+    (folder / "template" / "config.toml").write_text(settings)
+    return writers
+
+
+def _problems(store: Path) -> Iterator[str]:
+    return (f"doctor: {finding.message}" for finding in doctor(store, []) if finding.level == "problem")
+
+
+def _words_of(writers: Writers, session: str) -> list[str]:
+    """A word of every message of a session that stands nowhere else."""
+    (path,) = (path for path in writers.home.rglob("*.jsonl") if session in str(path))
+    return [text.split()[2][:60] for text in texts_on_disk(path.parent)]
+
+
+# Forgetting
+
+
+def forgetting(folder: Path, bug: str | None) -> Case:
+    words = ["forget", _CHOSEN, "--yes"]
+    return Case("forget", words, _swept(folder, 31), folder / "template", bug, _judge_forgetting)
+
+
+def _judge_forgetting(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether the session is whole, or gone to the last byte."""
+    try:
+        held = sweep(store, *writers.roots)
+    except RecollectError as error:
+        return [f"unusable: {error.message}"]
+    assert clean is not None
+    is_gone = not any(_CHOSEN in uid for uid in held.hashes)
+    expected = {uid: told for uid, told in clean.hashes.items() if not (is_gone and _CHOSEN in uid)}
+    findings = [] if held.hashes == expected else ["other content hashes than a clean store"]
+    left = left_in(store, _words_of(writers, _CHOSEN)) if is_gone else set()
+    return [*findings, *(f"not forgotten: {word}" for word in left), *_problems(store)]
+
+
+# Newer rules
+
+
+def rescanning(folder: Path, bug: str | None) -> Case:
+    writers = _swept(folder, 32)
+    word = min(_words_of(writers, _CHOSEN), key=len)  # one that is short enough to be indexed
+    (folder / "template" / "config.toml").write_text(f"[redact.rules]\nown = '{word}'\n")
+    return Case("rescan", ["redact", "--rescan"], writers, folder / "template", bug, _judge_rescan)
+
+
+def _judge_rescan(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether the next one leaves nothing of what the new rule is about, and everything else as it was."""
+    done = run(command("redact", "--rescan"), store)
+    held = sweep(store, *writers.roots)
+    rule = (store / "config.toml").read_text()
+    (store / "config.toml").unlink()
+    word = rule.split("'")[1]
+    left = left_in(store, [word])
+    findings = [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
+    findings += [f"left: {len(left)} secrets"] if left else []
+    if len(held.texts) != texts_on_disk(writers.home).total():
+        findings.append("messages are lost")
+    return [*findings, *_problems(store)]
+
+
+# Evicting
+
+
+def evicting(folder: Path, bug: str | None) -> Case:
+    words = ["retention"]
+    return Case("retention", words, _swept(folder, 33, _CROWDED), folder / "template", bug, _judge_eviction)
+
+
+def _judge_eviction(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether the next sweep leaves every session its row and its digest, and nothing of its raw detail."""
+    assert clean is not None
+    with open_memory(store, writers.roots) as memory:
+        memory.sweep()
+        sessions = memory.sessions()
+        digests = {session.session_uid: memory.digest(session) for session in sessions}
+        raw = [session.session_uid for session in sessions if memory.events(session)]
+        losses = memory.status().retention.losses
+    findings = [f"not evicted: {uid}" for uid in raw] + [f"lost: {name}" for name in losses]
+    if {uid: digest.covers for uid, digest in digests.items()} != {
+        uid: digest.covers for uid, digest in clean.digests.items()
+    }:
+        findings.append("other digests than a clean store")
+    return [*findings, *_problems(store)]
+
+
+# Copies of the store
+
+
+def backing_up(folder: Path, bug: str | None) -> Case:
+    words = ["backup", "{store}.backup"]
+    return Case("backup", words, _swept(folder, 34), folder / "template", bug, _judge_backup)
+
+
+def _judge_backup(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether the store is as it was; the backup, if it has its name, gives it back; and another one can be made."""
+    findings = examine(store, writers, clean, bug)
+    backup, second = Path(f"{store}.backup"), Path(f"{store}.second")
+    done = run(command("backup", str(second)), store)
+    if done.returncode:
+        findings.append(f"no second backup: {done.stderr}")
+    for path in (backup, second):
+        with suppress(FileNotFoundError):
+            findings += _differing(path, store.with_name(f"restored-{path.suffix}"), clean)
+    return findings
+
+
+def _differing(backup: Path, target: Path, clean: Held | None) -> Sequence[str]:
+    if not backup.exists():
+        return []
+    restore(backup, target)
+    with open_memory(target) as memory:
+        hashes = {session.session_uid: session.content_hash for session in memory.sessions()}
+    return [] if clean is None or hashes == clean.hashes else [f"{backup.name} holds something else"]
+
+
+def restoring(folder: Path, bug: str | None) -> Case:
+    writers = _swept(folder, 35)
+    with open_memory(folder / "template") as memory:
+        memory.backup(folder / "backup.tar.zst")
+    writers.write([3] * 6)
+    writers.finish()
+    sweep(folder / "template", *writers.roots)
+    words = ["restore", str(folder / "backup.tar.zst"), "--yes"]
+    return Case("restore", words, writers, folder / "template", bug, _judge_restore)
+
+
+def _judge_restore(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether it is the old store or the one of the backup, and no mixture; a sweep makes either complete."""
+    try:
+        with open_memory(store) as memory:
+            counts = {session.event_count for session in memory.sessions()}
+    except RecollectError as error:
+        return [f"unusable: {error.message}"]
+    mixed = [f"a mixture: sessions with {sorted(counts)} events"] if len(counts) > 1 else []
+    return mixed + examine(store, writers, clean, bug)
+
+
+CASES: tuple[MakeCase, ...] = (forgetting, rescanning, evicting, backing_up, restoring)
