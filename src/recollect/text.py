@@ -15,6 +15,12 @@ CJK = (
     "\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
 )
 
+# Escape sequences of any kind, and control characters but for tab and line end: a log may hold ones that
+# retitle the window or write to the clipboard.
+TERMINAL_CONTROL = (
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[\s\S]|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+
 # Patterns that are compiled at their first use: `re` keeps them, and most programs need few of them.
 CJK_RUN = f"[{CJK}]+"
 _CJK_LEAD = rb"[\xe3-\xed\xef-\xf0]"  # how the UTF-8 of such a character begins

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from recollect.schema import SUMMARY_CHARS, TEST_RUN, TOOL_CALL
+from recollect.text import TERMINAL_CONTROL
 
 # A runner counts as such only where a command may start: after a separator, `sudo`, an assignment, a launcher.
 _LAUNCHERS = (
@@ -33,6 +34,8 @@ _RUNNERS = (
 _TEST_WORD = re.compile(r"test|spec|check|tox|nox|nose|mocha|ava|karma|cypress|bats|busted|verify| t\b")
 _TEST_COMMAND = re.compile(rf"(?:^|[;&|(\n]\s*|&&\s*){_LAUNCHERS}(?:{'|'.join(_RUNNERS)})")
 
+_TERMINAL_CONTROL = re.compile(TERMINAL_CONTROL)
+
 
 def is_test_command(command: str) -> bool:
     """Whether a shell command runs a test suite."""
@@ -45,10 +48,10 @@ def shell_kind(command: str) -> str:
 
 
 def summarise(text: str) -> str:
-    """One line of at most SUMMARY_CHARS characters, without control characters."""
+    """One line of at most SUMMARY_CHARS characters, without colours and control characters."""
     line = " ".join(text[: SUMMARY_CHARS + 40].split())
     if not line.isprintable():
-        line = "".join(char for char in line if char.isprintable())
+        line = "".join(char for char in _TERMINAL_CONTROL.sub("", line) if char.isprintable())
     return line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1].rstrip() + "…"
 
 

@@ -28,10 +28,26 @@ SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
 
 
 _AS_JSON = "recollect.as_json"
+_SECTIONS = {
+    "Read": ("sweep", "status", "sessions", "show", "problems", "demo"),
+    "Find again": ("search", "history", "recent", "related", "files", "blame", "timeline"),
+    "Understand": ("digest", "exchanges", "signals", "stats"),
+    "Keep private": ("forget", "redact"),
+    "Keep small and whole": (
+        "retention",
+        "rehydrate",
+        "schedule",
+        "doctor",
+        "backup",
+        "restore",
+        "export",
+        "import",
+    ),
+}
 
 
 class _Commands(click.Group):
-    """Lists commands in the order they are written, and says what is wrong with a call in JSON if it asks for JSON."""
+    """Lists commands by what they are for, and says what is wrong with a call in JSON if it asks for JSON."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -49,6 +65,12 @@ class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        room = formatter.width - 6 - max(map(len, self.commands))
+        for title, names in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(room)) for name in names])
+
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="recollect")
@@ -58,8 +80,10 @@ def main(context: click.Context) -> None:
 
     \b
     recollect sweep                 read all sessions that are new
-    recollect sessions --since 7d   what happened this week
-    recollect show 3f2a91           one session, readable
+    recollect search "pool timeout" find it again: words, paths, commands, errors
+    recollect recent                where you left off
+    recollect digest 3f2a91         what one session was about, and what is open
+    recollect show 3f2a91           the whole of it, readable
 
     Your agents' files are only read. RECOLLECT_HOME moves the store.
     """

@@ -9,13 +9,9 @@ from unicodedata import east_asian_width
 
 from recollect.clock import parse_moment
 from recollect.errors import UsageError
+from recollect.text import TERMINAL_CONTROL
 
-# Escape sequences of any kind, and control characters but for tab and line end: a log may hold ones that
-# retitle the window or write to the clipboard.
-_HARMFUL = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]",
-    re.DOTALL,
-)
+_HARMFUL = re.compile(TERMINAL_CONTROL)
 # Characters that hide text, end a line or turn its direction.
 _INVISIBLE = "\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff"
 _UNSEEN = re.compile(f"[{_INVISIBLE}]")

@@ -6,11 +6,11 @@ from typing import Any
 
 import orjson
 
+from recollect.text import TERMINAL_CONTROL
+
 # Escape sequences, control characters, and characters that hide text or turn its direction.
 _CONTROL = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-    "|[\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e0fff]",
-    re.DOTALL,
+    f"{TERMINAL_CONTROL}|[\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 # Any character that makes a text unclean: to look for one of them is far quicker than the pattern above.
 _UNCLEAN = re.compile(
