@@ -253,7 +253,7 @@ def test_a_second_sweep_indexes_nothing(tmp_path: Path, home: Home) -> None:
 
 
 def test_a_store_of_an_older_version_is_indexed_by_its_next_sweep(tmp_path: Path, home: Home) -> None:
-    home.write("log", event("s", 1, text="hello"))
+    home.write("log", event("s", 1, TOOL_RESULT, "hello"))
     with sweep(tmp_path / "store", home) as memory, memory._store._cache.transaction() as connection:
         connection.execute("DELETE FROM fulltext_marks")
         for month in memory._store.fulltext_search.months():
