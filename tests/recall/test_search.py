@@ -364,9 +364,13 @@ def test_it_searches_while_a_sweep_writes(tmp_path: Path, home: Home) -> None:
     assert after == 31
 
 
-def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home) -> None:
+@pytest.mark.parametrize(
+    "variable",
+    ["RECOLLECT_HOME", pytest.param("XDG_DATA_HOME", marks=pytest.mark.skipif(sys.platform != "linux", reason="XDG"))],
+)
+def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home, variable: str) -> None:
     home.write("log", event("s", 1, text="walrus"))
-    sweep(tmp_path / "store", home).close()
+    sweep(tmp_path / "recollect", home).close()
     code = (
         "import sys; sys.argv = ['recollect', 'search', 'walrus', '--json']\n"
         "from recollect.cli import main\n"
@@ -375,9 +379,13 @@ def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home) -> 
         "print(*sorted(sys.modules), file=sys.stderr)"
     )
 
-    environment = {**os.environ, "RECOLLECT_HOME": str(tmp_path / "store")}
+    told = tmp_path / "recollect" if variable == "RECOLLECT_HOME" else tmp_path
+    environment = {name: value for name, value in os.environ.items() if name != "RECOLLECT_HOME"} | {
+        variable: str(told)
+    }
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     loaded = set(run.stderr.split())
+    found = run.stdout.count('"session_uid"')
     heavy = {
         "msgspec",
         "platformdirs",
@@ -386,9 +394,15 @@ def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home) -> 
         "multiprocessing",
         "concurrent.futures",
         "socket",
+        "secrets",
+        "shutil",
+        "subprocess",
+        "tempfile",
     }
 
+    assert found == 1
     assert loaded & heavy == set()
     assert {name for name in loaded if name.startswith("recollect.")} & {
         "recollect.memory", "recollect.sweep", "recollect.schema", "recollect.account", "recollect.doctor",
+        "recollect.redact.userrules", "recollect.distill.rules", "recollect.recall.scan", "recollect.recall.patterns",
     } == set()  # fmt: skip
