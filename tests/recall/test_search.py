@@ -176,6 +176,18 @@ def test_words_spread_over_a_session_find_it(tmp_path: Path, home: Home) -> None
         assert names(memory, "walrus penguin") == ["both", "one"]
 
 
+def test_the_one_with_the_rarest_word_comes_first_however_long_it_is(tmp_path: Path, home: Home) -> None:
+    for number in range(20):
+        home.write(
+            f"most{number}", event(f"most{number}", 1, text=f"repair the fault other{number} on the page of entry")
+        )
+    home.write("all", event("all", 1, text=f"{'words ' * 90} repair the fault kdlwooi on the page of entry"))
+    home.write("rest", *(event("rest", number, ASSISTANT_MSG, "nothing of it") for number in range(1, 300)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert names(memory, "repair fault kdlwooi page entry")[0] == "all"
+
+
 def test_what_is_there_letter_by_letter_comes_first(tmp_path: Path, home: Home) -> None:
     for number in range(5):
         home.write(f"words{number}", event(f"words{number}", 1, text="no verify, no verify, no verify"))

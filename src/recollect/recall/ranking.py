@@ -173,5 +173,7 @@ def combined(
             rarities[number] * count * (_SATURATION + 1) / (count + _SATURATION * length)
             for number, count in having.items()
         )
-        ranked.scores[session] = ranked.events[session][0].score + overall
+        # What a session lacks, rare words above all, it loses: else short events with most of the words win.
+        covered = sum(rarities[number] for number in having) / sum(rarities)
+        ranked.scores[session] = (ranked.events[session][0].score + overall) * covered
     return ranked
