@@ -289,6 +289,20 @@ def test_a_budget_cuts_between_matches_and_keeps_the_best(tmp_path: Path, home: 
     assert none.hits == []
 
 
+def test_what_stands_around_goes_before_a_match_does(tmp_path: Path, home: Home) -> None:
+    texts = [f"word{number} " * 30 for number in range(7)]
+    texts[3] = "the walrus"
+    home.write("s", *(event("s", number, text=text) for number, text in enumerate(texts, start=1)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        (whole,) = memory.search("walrus", budget_tokens=2000)
+        (bare,) = memory.search("walrus", budget_tokens=350)
+
+    assert len(whole.matches[0].before) == 2
+    assert [match.snippet for match in bare.matches] == ["the walrus"]
+    assert bare.matches[0].before == []
+
+
 def test_rewound_words_count_less(tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("kept", "rewound"):
         home.write(name, event(name, 1, text="walrus", ts_ms=at_ms(1)))

@@ -72,7 +72,7 @@ def _hit_lines(hit: "SessionHit", explain: bool) -> Iterator[str]:
         yield _line("began", "bright_black", began.snippet)
     for match in hit.matches:
         yield from _match_lines(match, explain)
-    if ending and ending.event_uid not in shown:
+    if ending and ending != began and ending.event_uid not in shown:
         yield _line("ended", "bright_black", ending.snippet)
     yield from (_line("open", "magenta", end) for end in hit.open_ends)
 
