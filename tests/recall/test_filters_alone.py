@@ -62,3 +62,11 @@ def test_a_recent_session_tells_its_outcome_and_what_it_left_open(tmp_path: Path
     assert hit.outcome is not None
     assert any("migrate the database" in end for end in hit.open_ends)
     assert found.outcome is None
+
+
+def test_signs_without_a_word_are_told_how_to_be_found(memory: Memory) -> None:
+    with memory:
+        answer = memory.answer("💥 ***")
+
+    assert answer.hits == []
+    assert any("--substring" in note for note in answer.notes)

@@ -157,6 +157,8 @@ class _Search:
 
     def _newest(self, query: Query, chosen: EventFilter) -> Ranked:
         """No word in the query: the last events that the filters let through, of the sessions active last."""
+        if not query.filters:
+            self._notes.append("there is no word in it to look up; `--substring` finds signs too")
         if not query.filters or _is_of_sessions(query):
             return Ranked()
         events: list[Scored] = []
