@@ -1,10 +1,12 @@
 """Pieces of text and regular expressions: where they are found, what narrows them down, what ends them."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from recollect.adapters.protocol import SessionInfo
+from recollect.errors import RecollectError
 from recollect.memory import Memory
 from recollect.recall import scan
 from recollect.schema import TOOL_RESULT
@@ -47,6 +49,13 @@ def test_an_expression_that_never_ends_is_stopped_and_said_so(
 
     assert answer.hits == []
     assert any("takes too long" in note for note in answer.notes)
+
+
+def test_without_a_process_to_match_it_is_one_clear_error(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+
+    with memory, pytest.raises(RecollectError, match="No such file"):
+        memory.answer("under.ying", mode="regex")
 
 
 def test_what_was_found_before_an_expression_was_stopped_is_shown(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, cast
 
+from recollect.errors import RecollectError
 from recollect.recall import pattern_process
 from recollect.recall.hits import Place
 from recollect.recall.pattern_process import LENGTH, NOWHERE, PLACE
@@ -37,7 +38,13 @@ class _PatternProcess:
     def __init__(self, pattern: str) -> None:
         # Neither the user's site packages nor our own are needed: it starts in a few milliseconds.
         command = [sys.executable, "-I", "-S", pattern_process.__file__]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except OSError as error:
+            raise RecollectError(
+                f"Cannot start the process that matches expressions ({error.strerror}): {sys.executable}",
+                "`--substring` needs none",
+            ) from error
         self._asked, self._answers = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
         self._tell(pattern)
 
