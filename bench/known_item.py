@@ -6,7 +6,7 @@ Titles are in no index here: they are taken out of ours. Three baselines run bes
 whole sessions, plain FTS5 over events, and agentsview's full text where it is installed. A title that several sessions
 carry, of whatever agent, is answered by any of them. A summary counts for the session that its leaf is in, be it told
 in the file of another one; those of which no leaf is at hand are of sessions that nobody has. Prints MRR and recall@5
-by agent, with an interval from resampling the titles.
+by agent, and of all titles, each counted once, with intervals from resampling the titles.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import shutil
 import statistics
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -184,15 +184,28 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES)]
 
 
-def report(name: str, wanted: Sequence[Item], run: Search) -> float:
+def report(name: str, wanted: Sequence[Item], run: Search) -> list[float]:
+    """Print how well a search does by agent; return the rank of each title, which all together count once."""
     ranks = [(item, reciprocal_rank(item, run(item.title))) for item in wanted]
-    for agent in (*dict.fromkeys(item.agent for item in wanted), "all"):
-        some = [rank for item, rank in ranks if agent in (item.agent, "all")]
+    once = {item.title: rank for item, rank in ranks}
+    by_agent = {
+        agent: [rank for item, rank in ranks if item.agent == agent] for agent in {item.agent for item in wanted}
+    }
+    for agent, some in (*sorted(by_agent.items()), ("all", list(once.values()))):
         low, high = interval(some)
         recall = statistics.fmean(rank >= 1 / 5 for rank in some)
         found = f"MRR {statistics.fmean(some):.3f} [{low:.3f}, {high:.3f}]  recall@5 {recall:.3f}"
         print(f"{name:<24} {agent:<8} n={len(some):<4} {found}")
-    return statistics.fmean(rank for _, rank in ranks)
+    return list(once.values())
+
+
+def compare(ours: Sequence[float], others: Mapping[str, Sequence[float]]) -> None:
+    """Against the best of the others, title by title."""
+    best = max(others, key=lambda name: statistics.fmean(others[name]))
+    more = [mine - theirs for mine, theirs in zip(ours, others[best], strict=True)]
+    low, high = interval(more)
+    ratio = statistics.fmean(ours) / statistics.fmean(others[best])
+    print(f"{'ok  ' if ratio >= 1 else 'MISS'} MRR {ratio:.2f} of {best}; title by title [{low:+.3f}, {high:+.3f}]")
 
 
 def main() -> None:
@@ -217,10 +230,8 @@ def main() -> None:
             systems["agentsview full text"] = agentsview(
                 options.agentsview, options.shared, known, Path(folder) / "home"
             )
-        scores = {name: report(name, wanted, run) for name, run in systems.items()}
-        best = max(score for name, score in scores.items() if name != "recollect")
-        mark = "ok  " if scores["recollect"] >= best else "MISS"
-        print(f"{mark} MRR {scores['recollect'] / best:.2f} of the best baseline")
+        ranks = {name: report(name, wanted, run) for name, run in systems.items()}
+        compare(ranks.pop("recollect"), ranks)
 
 
 if __name__ == "__main__":
