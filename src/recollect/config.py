@@ -5,18 +5,19 @@ Precedence: a flag, then the environment, then config.toml, then the default.
 
 import os
 import re
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recollect import failpoints
-from recollect.distill.rules import ExchangeRules
 from recollect.errors import BadConfig, NotFound, UsageError
-from recollect.redact.userrules import AllowList, RedactionRules, UserRule
 
 if TYPE_CHECKING:
     from recollect.account import AccountRules
+    from recollect.distill.rules import ExchangeRules
+    from recollect.redact.userrules import RedactionRules
     from recollect.retention import Limits
 
 _SECTIONS = ("agents", "capture", "domains", "exchanges", "notify", "redact", "retention", "tasks")
@@ -26,6 +27,18 @@ def _default_rules() -> "AccountRules":
     from recollect.account import AccountRules
 
     return AccountRules()
+
+
+def _default_redaction() -> "RedactionRules":
+    from recollect.redact.userrules import RedactionRules
+
+    return RedactionRules()
+
+
+def _default_exchanges() -> "ExchangeRules":
+    from recollect.distill.rules import ExchangeRules
+
+    return ExchangeRules()
 
 
 def _default_limits() -> "Limits":
@@ -44,9 +57,9 @@ class Settings:
     roots: Mapping[str, tuple[Path, ...]]
     domains: Mapping[str, str] = field(default_factory=dict)
     rules: "AccountRules" = field(default_factory=_default_rules)
-    redaction: RedactionRules = field(default_factory=RedactionRules)
+    redaction: "RedactionRules" = field(default_factory=_default_redaction)
     exclude: tuple[str, ...] = ()  # patterns of folders and repositories whose sessions are not stored
-    exchanges: ExchangeRules = field(default_factory=ExchangeRules)
+    exchanges: "ExchangeRules" = field(default_factory=_default_exchanges)
     limits: "Limits" = field(default_factory=_default_limits)
     notify: tuple[str, ...] = ()  # the command that is told of losses and warnings
 
@@ -55,7 +68,7 @@ def store_folder(environment: Mapping[str, str] | None = None) -> Path:
     """Where the store is. All that a search needs to know, and quick: it loads no adapter and reads no file."""
     environment = os.environ if environment is None else environment
     told = environment.get("RECOLLECT_HOME")
-    return (Path(told).expanduser() if told else _data_folder()).absolute()
+    return (Path(told).expanduser() if told else _data_folder(environment)).absolute()
 
 
 def current_sessions(environment: Mapping[str, str] | None = None) -> list[str]:
@@ -80,7 +93,7 @@ def load_settings(
     config = _read(config_path)
     configured = _configured_roots(config.get("agents", {}), config_path)
     return Settings(
-        folder=home or _data_folder().absolute(),
+        folder=home or _data_folder(environment).absolute(),
         config_path=config_path,
         host=socket.gethostname() or "localhost",
         roots=_roots_of_flags(roots) if roots else _roots(configured, environment),
@@ -106,7 +119,11 @@ def has_colour() -> bool:
     return not os.environ.get("NO_COLOR")
 
 
-def _data_folder() -> Path:
+def _data_folder(environment: Mapping[str, str]) -> Path:
+    if sys.platform == "linux":
+        # As platformdirs has it, which takes a search longer to load than all else here.
+        told = environment.get("XDG_DATA_HOME", "").strip()
+        return Path(told or "~/.local/share").expanduser() / "recollect"
     from platformdirs import user_data_path
 
     return user_data_path("recollect", appauthor=False)
@@ -223,7 +240,9 @@ def _rules(tasks: Any, path: Path) -> "AccountRules":
         ) from error
 
 
-def _redaction(redact: Any, path: Path) -> RedactionRules:
+def _redaction(redact: Any, path: Path) -> "RedactionRules":
+    from recollect.redact.userrules import AllowList, RedactionRules, UserRule
+
     section = _only(redact, ("rules", "allow"), "redact", path)
     rules = _section(section.get("rules", {}), "redact.rules", path)
     for name, pattern in rules.items():
@@ -235,7 +254,9 @@ def _redaction(redact: Any, path: Path) -> RedactionRules:
     return RedactionRules(rules, allow)
 
 
-def _exchange_rules(exchanges: Any, path: Path) -> ExchangeRules:
+def _exchange_rules(exchanges: Any, path: Path) -> "ExchangeRules":
+    from recollect.distill.rules import ExchangeRules
+
     known = {item.name: item.default for item in fields(ExchangeRules)}
     told = _only(exchanges, known, "exchanges", path)
     for name, value in told.items():

@@ -26,7 +26,14 @@ from tests.faults.rig import (
 from tests.logs import CLAUDE, claude_user, lines, session_id
 
 DATABASES = ("memory.db", "cache.db")
-FORMS = [["sessions"], ["status"], ["show", session_id()], ["problems"]]
+FORMS = [
+    ["sessions"],
+    ["status"],
+    ["show", session_id()],
+    ["problems"],
+    ["search", "hello"],
+    ["recent"],
+]
 
 
 @pytest.fixture

@@ -295,7 +295,7 @@ def test_new_events_are_indexed_as_they_are_stored(tmp_path: Path, home: Home) -
 
 
 def test_a_store_of_an_older_version_is_indexed_by_its_next_sweep(tmp_path: Path, home: Home) -> None:
-    home.write("log", event("s", 1, text="hello"))
+    home.write("log", event("s", 1, TOOL_RESULT, "hello"))
     with sweep(tmp_path / "store", home) as memory:
         _forget_index(memory._store)
 

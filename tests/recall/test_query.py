@@ -63,7 +63,7 @@ def test_exclusions_prefixes_and_filters() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('"never closed', [["never closed"]]),
+        ('"never closed', [["never"], ["closed"]]),
         ("kind:nonsense", [["kind:nonsense"]]),
         ("since:someday", [["since:someday"]]),
         ("is:funny", [["is:funny"]]),

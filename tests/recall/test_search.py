@@ -176,6 +176,18 @@ def test_words_spread_over_a_session_find_it(tmp_path: Path, home: Home) -> None
         assert names(memory, "walrus penguin") == ["both", "one"]
 
 
+def test_the_one_with_the_rarest_word_comes_first_however_long_it_is(tmp_path: Path, home: Home) -> None:
+    for number in range(20):
+        home.write(
+            f"most{number}", event(f"most{number}", 1, text=f"repair the fault other{number} on the page of entry")
+        )
+    home.write("all", event("all", 1, text=f"{'words ' * 90} repair the fault kdlwooi on the page of entry"))
+    home.write("rest", *(event("rest", number, ASSISTANT_MSG, "nothing of it") for number in range(1, 300)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert names(memory, "repair fault kdlwooi page entry")[0] == "all"
+
+
 def test_what_is_there_letter_by_letter_comes_first(tmp_path: Path, home: Home) -> None:
     for number in range(5):
         home.write(f"words{number}", event(f"words{number}", 1, text="no verify, no verify, no verify"))
@@ -277,6 +289,20 @@ def test_a_budget_cuts_between_matches_and_keeps_the_best(tmp_path: Path, home: 
     assert none.hits == []
 
 
+def test_what_stands_around_goes_before_a_match_does(tmp_path: Path, home: Home) -> None:
+    texts = [f"word{number} " * 30 for number in range(7)]
+    texts[3] = "the walrus"
+    home.write("s", *(event("s", number, text=text) for number, text in enumerate(texts, start=1)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        (whole,) = memory.search("walrus", budget_tokens=2000)
+        (bare,) = memory.search("walrus", budget_tokens=350)
+
+    assert len(whole.matches[0].before) == 2
+    assert [match.snippet for match in bare.matches] == ["the walrus"]
+    assert bare.matches[0].before == []
+
+
 def test_rewound_words_count_less(tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("kept", "rewound"):
         home.write(name, event(name, 1, text="walrus", ts_ms=at_ms(1)))
@@ -364,9 +390,13 @@ def test_it_searches_while_a_sweep_writes(tmp_path: Path, home: Home) -> None:
     assert after == 31
 
 
-def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home) -> None:
+@pytest.mark.parametrize(
+    "variable",
+    ["RECOLLECT_HOME", pytest.param("XDG_DATA_HOME", marks=pytest.mark.skipif(sys.platform != "linux", reason="XDG"))],
+)
+def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home, variable: str) -> None:
     home.write("log", event("s", 1, text="walrus"))
-    sweep(tmp_path / "store", home).close()
+    sweep(tmp_path / "recollect", home).close()
     code = (
         "import sys; sys.argv = ['recollect', 'search', 'walrus', '--json']\n"
         "from recollect.cli import main\n"
@@ -375,9 +405,13 @@ def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home) -> 
         "print(*sorted(sys.modules), file=sys.stderr)"
     )
 
-    environment = {**os.environ, "RECOLLECT_HOME": str(tmp_path / "store")}
+    told = tmp_path / "recollect" if variable == "RECOLLECT_HOME" else tmp_path
+    environment = {name: value for name, value in os.environ.items() if name != "RECOLLECT_HOME"} | {
+        variable: str(told)
+    }
     run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     loaded = set(run.stderr.split())
+    found = run.stdout.count('"session_uid"')
     heavy = {
         "msgspec",
         "platformdirs",
@@ -386,9 +420,15 @@ def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home) -> 
         "multiprocessing",
         "concurrent.futures",
         "socket",
+        "secrets",
+        "shutil",
+        "subprocess",
+        "tempfile",
     }
 
+    assert found == 1
     assert loaded & heavy == set()
     assert {name for name in loaded if name.startswith("recollect.")} & {
         "recollect.memory", "recollect.sweep", "recollect.schema", "recollect.account", "recollect.doctor",
+        "recollect.redact.userrules", "recollect.distill.rules", "recollect.recall.scan", "recollect.recall.patterns",
     } == set()  # fmt: skip

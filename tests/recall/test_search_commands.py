@@ -67,6 +67,23 @@ def test_people_see_sessions_snippets_and_what_was_meant(run: Run) -> None:
     assert "Nothing found" in nothing.output
 
 
+def test_what_was_looked_for_is_bold_on_a_terminal(run: Run) -> None:
+    told = CliRunner().invoke(main, ["search", "Wálrus"], color=True).output
+
+    assert "use a \x1b[1mwalrus\x1b[0m" in told
+
+
+def test_a_title_that_is_the_first_request_is_told_once(run: Run) -> None:
+    assert run("search", "--no-verify", "--context", "0").output.count("use a walrus") == 1
+
+
+def test_a_budget_that_nothing_fits_into_is_not_nothing_found(run: Run) -> None:
+    told = run("search", "walrus", "--budget", "1").output
+
+    assert "Nothing fits into the budget" in told
+    assert "0 of 2 sessions" in told
+
+
 def test_two_ways_to_look_at_once_are_refused(run: Run) -> None:
     assert run("search", "x", "--regex", "--substring").exit_code == 2
 

@@ -1,5 +1,6 @@
 """What was found, as a person reads it. Loads nothing but what a search has loaded anyway."""
 
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recollect.cli.words import fitted, local_time, one_line, plural
+from recollect.recall.snippets import folded
 
 if TYPE_CHECKING:
     from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
@@ -28,6 +30,7 @@ _SPEAKERS = {
     "decision": ("decides", "green"),
     "human_intervention": ("you stop", "red"),
     "digest": ("digest", "bright_black"),
+    "lifecycle": ("system", "bright_black"),
 }
 _UNCUT = 10_000
 _MARGIN = 20
@@ -47,7 +50,7 @@ def answer_lines(answer: "SearchAnswer", *, explain: bool = False) -> Iterator[s
         yield from [""] if number else []
         yield from _hit_lines(hit, explain)
     if not answer.hits:
-        yield "Nothing found"
+        yield "Nothing fits into the budget" if answer.is_cut else "Nothing found"
     if answer.suggestion:
         yield f"Did you mean: {one_line(answer.suggestion)}"
     for note in answer.notes:
@@ -58,31 +61,51 @@ def _hit_lines(hit: "SessionHit", explain: bool) -> Iterator[str]:
     name = one_line(hit.session_uid).rsplit(":", 1)[-1][-8:]
     repo = one_line((hit.repo or "–").rsplit("/", 1)[-1])
     head = f"{_grey(local_time(hit.ended_at or hit.started_at))}  {hit.agent}  {click.style(name, fg='yellow')}  {repo}"
+    title, shown = _title(hit), {match.event_uid for match in hit.matches}
     gone = _grey(" [digest only]") if hit.evicted else ""
-    yield f"{head}  {click.style(fitted(one_line(hit.title or '–'), max(20, _columns() - 50)), bold=True)}{gone}"
+    outcome = _grey(f" [{hit.outcome}]") if hit.outcome else ""
+    yield f"{head}  {click.style(fitted(title, max(20, _columns() - 50)), bold=True)}{gone}{outcome}"
     if explain:
         yield _grey(f"  score {hit.score}: {one_line(hit.why)}")
-    if hit.first_request and not any(match.event_uid == hit.first_request.event_uid for match in hit.matches):
-        yield _line("began", "bright_black", hit.first_request.snippet)
+    began, ending = hit.first_request, hit.ending
+    if began and began.event_uid not in shown and not one_line(began.snippet).startswith(title):
+        yield _line("began", "bright_black", began.snippet)
     for match in hit.matches:
         yield from _match_lines(match, explain)
-    if hit.ending and not any(match.event_uid == hit.ending.event_uid for match in hit.matches):
-        yield _line("ended", "bright_black", hit.ending.snippet)
+    if ending and ending != began and ending.event_uid not in shown:
+        yield _line("ended", "bright_black", ending.snippet)
+    yield from (_line("open", "magenta", end) for end in hit.open_ends)
+
+
+def _title(hit: "SessionHit") -> str:
+    """What a session is called; if that is how its first request begins, more of the request."""
+    title = one_line(hit.title or "–")
+    began = one_line(hit.first_request.snippet) if hit.first_request else ""
+    return began if began.startswith(title) else title
 
 
 def _match_lines(match: "Match", explain: bool) -> Iterator[str]:
     yield from (_glimpse_line(item) for item in match.before)
     label, colour = _SPEAKERS.get(match.kind, (match.kind, "bright_black"))
-    yield _line(label, colour, match.snippet, f"#{match.seq}" if match.seq else "")
+    yield _line(label, colour, match.snippet, f"#{match.seq}" if match.seq else "", match.words)
     if explain:
         exact = "" if match.is_exact else ", only by its words"
         yield _grey(f"{'':{_MARGIN}}score {match.score}, {one_line(match.why)}{exact}, event {match.event_uid}")
     yield from (_glimpse_line(item) for item in match.after)
 
 
-def _line(label: str, colour: str, text: str, place: str = "") -> str:
-    room = max(20, _columns() - _MARGIN)
-    return f"  {_grey(f'{place:>6}')}  {click.style(f'{label:<8}', fg=colour)}  {fitted(one_line(text), room)}"
+def _line(label: str, colour: str, text: str, place: str = "", words: "Sequence[str]" = ()) -> str:
+    told = _marked(fitted(one_line(text), max(20, _columns() - _MARGIN)), words)
+    return f"  {_grey(f'{place:>6}')}  {click.style(f'{label:<8}', fg=colour)}  {told}"
+
+
+def _marked(text: str, words: "Sequence[str]") -> str:
+    """The text with what was looked for in bold."""
+    pattern = "|".join(re.escape(one_line(word)) for word in sorted(words, key=len, reverse=True))
+    places = [match.span() for match in re.finditer(pattern, folded(text))] if pattern else []
+    for start, end in reversed(places):
+        text = f"{text[:start]}{click.style(text[start:end], bold=True)}{text[end:]}"
+    return text
 
 
 def _glimpse_line(item: "Glimpse") -> str:
@@ -93,24 +116,23 @@ def _glimpse_line(item: "Glimpse") -> str:
 
 def related_lines(found: "Sequence[Related]") -> Iterator[str]:
     for other in found:
-        yield f"{_session(other)}  {_grey(other.why)}"
+        yield f"{_session(other, local_time(other.started_at))}  {_grey(one_line(other.why))}"
     if not found:
         yield "No related sessions"
 
 
-def _session(entry: "Related | TimelineEntry | FileVisit", when: str | None = None) -> str:
-    moment = when if when is not None else getattr(entry, "started_at", None)
+def _session(entry: "Related | TimelineEntry | FileVisit", when: str) -> str:
     name = one_line(entry.session_uid).rsplit(":", 1)[-1][-8:]
     repo = one_line((entry.repo or "–").rsplit("/", 1)[-1])
     title = fitted(one_line(entry.title or "–"), max(20, _columns() - 60))
-    return f"{_grey(local_time(moment))}  {entry.agent}  {click.style(name, fg='yellow')}  {repo}  {title}"
+    return f"{_grey(when)}  {entry.agent}  {click.style(name, fg='yellow')}  {repo}  {title}"
 
 
 def visit_lines(found: "Sequence[FileVisit]") -> Iterator[str]:
     for visit in found:
         counts = (("edit", visit.edits), ("call", visit.calls), ("mention", visit.mentions))
         told = ", ".join(plural(count, word) for word, count in counts if count)
-        yield f"{_session(visit, visit.last_at)}  {_grey(told)}"
+        yield f"{_session(visit, local_time(visit.last_at))}  {_grey(told)}"
     if not found:
         yield "No session touched or discussed that path"
 
@@ -118,7 +140,7 @@ def visit_lines(found: "Sequence[FileVisit]") -> Iterator[str]:
 def timeline_lines(found: "Sequence[TimelineEntry]") -> Iterator[str]:
     for day, entries in groupby(found, key=lambda entry: local_time(entry.started_at)[:10]):
         yield click.style(f"── {day}", bold=True)
-        yield from (_session(entry) for entry in entries)
+        yield from (_session(entry, local_time(entry.started_at)[11:]) for entry in entries)
     if not found:
         yield "No sessions in that time"
 

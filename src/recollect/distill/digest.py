@@ -15,8 +15,9 @@ from recollect.distill.texts import excerpt, payload_text, sentences, shortened
 from recollect.distill.todos import Todo
 from recollect.schema import Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
 from recollect.store.steps import Step
+from recollect.text import spaced
 
-VERSION = 1  # of the distiller: digests of another one are made again
+VERSION = 2  # of the distiller: digests of another one are made again
 
 FIRST_REQUEST_CHARS = 400
 REQUEST_CHARS = 200
@@ -345,4 +346,4 @@ def searchable(digest: Digest) -> str:
     ]
     names = [tally.name for tally in (*digest.files, *digest.commands)]
     said = [part for quote in quotes if quote for part in (quote.text, quote.note or "")]
-    return "\n".join(part for part in (digest.title or "", *said, *names, *digest.sub_agents) if part)
+    return spaced("\n".join(part for part in (digest.title or "", *said, *names, *digest.sub_agents) if part))

@@ -28,6 +28,7 @@ class Match(NamedTuple):
     score: float
     is_exact: bool = True  # what was asked for stands there letter by letter, not only its words
     why: str = ""
+    words: tuple[str, ...] = ()  # what of its text was looked for, small and without accents
 
 
 class SessionHit(NamedTuple):
@@ -45,6 +46,8 @@ class SessionHit(NamedTuple):
     ending: Glimpse | None = None
     ended_at: str | None = None
     why: str = ""
+    outcome: str | None = None  # of a recent session
+    open_ends: tuple[str, ...] = ()  # of a recent session: what it left to do
 
 
 class SearchAnswer(NamedTuple):
@@ -55,6 +58,7 @@ class SearchAnswer(NamedTuple):
     hits: list[SessionHit]
     suggestion: str | None = None
     notes: Sequence[str] = ()
+    is_cut: bool = False  # more was found than the budget allows
 
 
 def as_json(answer: SearchAnswer, *, explain: bool = False) -> dict[str, Any]:
@@ -79,6 +83,8 @@ def _hit(hit: SessionHit, explain: bool) -> dict[str, Any]:
         "evicted": hit.evicted,
         "matches": [_match(match, explain) for match in hit.matches],
     }
+    if hit.outcome is not None:
+        found |= {"outcome": hit.outcome, "open_ends": list(hit.open_ends)}
     if explain:
         ends = {"first_request": _maybe(hit.first_request), "ending": _maybe(hit.ending)}
         found |= {"ended_at": hit.ended_at, "why": hit.why, "bookends": ends}
@@ -114,22 +120,32 @@ def within_budget(answer: SearchAnswer, tokens: int) -> SearchAnswer:
     left = tokens - _cost("")
     hits: list[SessionHit] = []
     for hit in answer.hits:
-        head = _cost(hit.session_uid, hit.title or "", hit.repo or "")
-        kept, spent = [], head
-        for match in hit.matches:
-            cost = _cost(match.snippet, *(item.snippet for item in (*match.before, *match.after)))
-            if spent + cost > left:
-                break
-            kept.append(match)
-            spent += cost
-        if not kept and (hit.matches or head > left):
+        left -= _cost(hit.session_uid, hit.title or "", hit.repo or "")
+        kept, left = _affordable(hit.matches, left)
+        if left < 0 or (hit.matches and not kept):
             break
         hits.append(hit._replace(matches=kept))
-        left -= spent
-    notes = [*answer.notes]
-    if len(hits) < len(answer.hits):
-        notes.append(f"cut to {tokens} tokens: {len(hits)} of {len(answer.hits)} sessions")
-    return SearchAnswer(answer.query, answer.took_ms, hits, answer.suggestion, notes)
+    if len(hits) == len(answer.hits):
+        return answer._replace(hits=hits)
+    note = f"cut to {tokens} tokens: {len(hits)} of {len(answer.hits)} sessions"
+    return answer._replace(hits=hits, notes=[*answer.notes, note], is_cut=True)
+
+
+def _affordable(matches: Sequence[Match], left: int) -> tuple[list[Match], int]:
+    """The best matches for so many tokens, and what is left of these; what stands around them goes first."""
+    kept: list[Match] = []
+    for match in matches:
+        alone = match._replace(before=[], after=[])
+        some = next((told for told in (match, alone) if _cost_of(told) <= left), None)
+        if some is None:
+            break
+        kept.append(some)
+        left -= _cost_of(some)
+    return kept, left
+
+
+def _cost_of(match: Match) -> int:
+    return _cost(match.snippet, *(item.snippet for item in (*match.before, *match.after)))
 
 
 _CHARS_OF_TOKEN = 3  # of JSON, where names and marks cost too

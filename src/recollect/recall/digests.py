@@ -1,6 +1,5 @@
-"""Sessions whose raw events are gone, found by the words of their digests."""
+"""Sessions found by the words of their digests: titles, requests, answers. Of some nothing else is left."""
 
-import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -9,14 +8,20 @@ import orjson
 from recollect.clock import rfc3339
 from recollect.recall.answers import Match, SessionHit
 from recollect.recall.query import Phrase, Query
+from recollect.recall.ranking import terms
 from recollect.recall.scope import card_filter
 from recollect.recall.snippets import folded, pattern_of, snippet
 from recollect.store import Store
-from recollect.store.cards import DigestCard
+from recollect.store.cards import Card, DigestCard, SessionKey
+from recollect.store.fulltext_search import Wanted
 
 # Filters that only events can answer.
 _OF_EVENTS = ("kind", "tool", "role", "is", "has")
-_WORD = re.compile(r"\w")
+_MOST_OPEN_ENDS = 3
+_OPEN_LISTS = (("todos", "to do"), ("questions", "asked"), ("next_steps", "next"))
+_OPEN_QUOTES = (("failing_tests", "tests fail"), ("interruption", "interrupted"))
+
+Times = tuple[int | None, int | None]  # active since, begun before
 
 
 def digest_hits(
@@ -24,24 +29,34 @@ def digest_hits(
     query: Query,
     limit: int,
     matches: int = 3,
-    times: tuple[int | None, int | None] = (None, None),
+    times: Times = (None, None),
     left_out: Collection[str] = (),
 ) -> list[SessionHit]:
-    """Sessions in which all words of a query stand in the digest, best first.
+    """Sessions without raw detail in which all words of a query stand in the digest, best first.
 
     `times` bound when a session was active; `left_out` are ids of sessions that are shown already or not wanted.
     """
-    if limit < 1 or any(query.values(name) for name in _OF_EVENTS):
+    if limit < 1 or not store.cards.has_evicted():
         return []
-    expression = _expression(query)
-    if not expression or not store.cards.has_evicted():
-        return []
-    wanted = card_filter(query)
-    found = store.cards.evicted(expression, wanted, *times, limit=limit + len(left_out))
+    found = _matching(store, query, times, limit + len(left_out), is_evicted=True)
     sessions = set(query.values("session"))
     phrases = [phrase for need in query.needs for phrase in need]
     kept = [one for one in found if _is_chosen(one, sessions, left_out)]
     return [_hit(one, phrases, matches) for one in kept[:limit]]
+
+
+def held_by_digest(store: Store, query: Query, limit: int, times: Times) -> dict[SessionKey, float]:
+    """Sessions whose title, requests and answers have all words of a query, and how well they fit."""
+    found = _matching(store, query, times, limit, is_evicted=False)
+    return {one.card.key: -one.rank for one in found}
+
+
+def _matching(store: Store, query: Query, times: Times, limit: int, *, is_evicted: bool) -> list[DigestCard]:
+    of_events = [item for item in query.filters if item.name in _OF_EVENTS and item.value != "open"]
+    expression = _expression(store, query)
+    if not expression or of_events:
+        return []
+    return store.cards.by_digest(expression, card_filter(query), *times, limit=limit, is_evicted=is_evicted)
 
 
 def _is_chosen(found: DigestCard, sessions: Collection[str], left_out: Collection[str]) -> bool:
@@ -50,24 +65,20 @@ def _is_chosen(found: DigestCard, sessions: Collection[str], left_out: Collectio
     return is_wanted and not names & set(left_out)
 
 
-def _expression(query: Query) -> str:
+def _expression(store: Store, query: Query) -> str:
     """The query in the words of FTS5; files are names like others in a digest."""
-    needs = [_choice(need) for need in query.needs]
-    needs += [_choice([Phrase(path)]) for path in query.values("file")]
-    needs = [need for need in needs if need]
-    excluded = _choice([*query.excluded, *(Phrase(path) for path in query.values("file", is_excluded=True))])
-    if not needs:
-        return ""
-    return " AND ".join(needs) if not excluded else f"({' AND '.join(needs)}) NOT {excluded}"
+    needs = [*query.needs, *((Phrase(path),) for path in query.values("file"))]
+    excluded = [*query.excluded, *(Phrase(path) for path in query.values("file", is_excluded=True))]
+    return store.fulltext_search.expression(Wanted(terms(needs), terms([excluded])[0]))
 
 
-def _choice(phrases: Collection[Phrase]) -> str:
-    quoted = [
-        '"' + phrase.text.replace('"', '""') + '"' + (" *" if phrase.is_prefix else "")
-        for phrase in phrases
-        if _WORD.search(phrase.text)
-    ]
-    return f"({' OR '.join(quoted)})" if quoted else ""
+def open_ends(store: Store, card: Card) -> tuple[str, ...]:
+    """What a session left to do, in a line each; nothing if it has no digest yet."""
+    told = store.cards.digest(card.key)
+    left = orjson.loads(told)["open"] if told else {}
+    ends = [f"{label}: {quote['text']}" for name, label in _OPEN_LISTS for quote in left.get(name, ())]
+    ends += [f"{label}: {left[name]['text']}" for name, label in _OPEN_QUOTES if left.get(name)]
+    return tuple(ends[:_MOST_OPEN_ENDS])
 
 
 def _hit(found: DigestCard, phrases: list[Phrase], matches: int) -> SessionHit:

@@ -9,18 +9,23 @@ from functools import cached_property
 from recollect.clock import rfc3339
 from recollect.kinds import session_uid
 from recollect.recall.answers import Glimpse, Match, SessionHit
+from recollect.recall.digests import open_ends
 from recollect.recall.query import Phrase
 from recollect.recall.ranking import Ranked
-from recollect.recall.snippets import folded, is_exact, is_there, pattern_of, snippet
+from recollect.recall.snippets import folded, is_exact, is_there, pattern_of, snippet, snippet_at
 from recollect.recall.surroundings import Surroundings
 from recollect.recall.texts import Texts
 from recollect.store import Store
 from recollect.store.cards import Card, CardFilter
 from recollect.store.excerpts import EventCard
-from recollect.store.fulltext_search import Scored
+from recollect.store.fulltext_search import EventFilter, Scored
+
+Place = tuple[int, int]  # where in a text something begins and ends
 
 VERIFY_SECONDS = 0.15
 _VERIFIED_AT_ONCE = 50
+_MOST_WORDS = 8
+_CHARS_OF_WORDS = 100_000  # of a long text, in which they are looked for
 _INEXACT = 0.1  # what an event counts for whose words are there, but not as they were written
 
 
@@ -35,6 +40,7 @@ class Hits:
         self.root_of: dict[int, int] = {}
         self._texts = Texts(store)
         self._inexact: set[int] = set()
+        self._places: Mapping[int, Place] = {}
         self._lengths: dict[int, int] = {}
         self._surroundings: dict[int, Surroundings] = {}
         self._neighbours: dict[int, EventCard] = {}
@@ -78,14 +84,15 @@ class Hits:
         found: Ranked,
         phrases: Sequence[Phrase],
         limit: int,
-        pattern: re.Pattern[str] | None = None,
+        places: Mapping[int, Place] | None = None,
     ) -> list[SessionHit]:
-        order = sorted(found.scores, key=lambda session: (-found.scores[session], -session))[:limit]
-        chosen = {session: found.events[session][: self._matches] for session in order}
+        """The best sessions. `places` tells where in an event's text that was found which is no phrase."""
+        order = sorted(found.scores, key=lambda session: (-found.scores[session], -_last_ms(found, session), -session))
+        chosen = {session: found.events[session][: self._matches] for session in order[:limit]}
         self._texts.read({event.id for events in chosen.values() for event in events})
-        pattern = pattern or pattern_of(phrases)
+        pattern, self._places = pattern_of(phrases), places or {}
         self._read_surroundings(chosen)
-        return [self._hit(session, found.scores[session], chosen[session], pattern) for session in order]
+        return [self._hit(session, found.scores[session], chosen[session], pattern) for session in chosen]
 
     def _read_surroundings(self, chosen: Mapping[int, Sequence[Scored]]) -> None:
         """Have what stands round the chosen events at hand, and the ends of their sessions, with few questions."""
@@ -159,36 +166,43 @@ class Hits:
     def _match(self, event: Scored, pattern: re.Pattern[str] | None) -> Match:
         card = self._texts.cards[event.id]
         before, after = self._surroundings[event.stream].around(event.id)
-        text = self._texts[event.id]
+        text, place = self._texts[event.id], self._places.get(event.id)
+        words = (folded(text[slice(*place)]),) if place else _words(text, pattern)
         return Match(
             event_uid=card.event_uid.hex(),
             seq=card.seq,
             kind=card.kind,
             ts=rfc3339(card.ts_ms),
-            snippet=snippet(text, pattern),
+            snippet=snippet_at(text, place[0]) if place else snippet(text, pattern),
             before=[told for other in before if (told := self._told(other))],
             after=[told for other in after if (told := self._told(other))],
             session_uid=self._cards[card.stream].session_uid,
             score=round(event.score, 4),
             is_exact=event.id not in self._inexact,
-            why=_why(card, text, pattern),
+            why=f"{card.kind}: {', '.join(words)}" if words else card.kind,
+            words=words,
         )
 
     def _told(self, event: int | None) -> Glimpse | None:
         card = self._neighbours.get(event) if event is not None else None
         return _glimpse(card) if card else None
 
-    def recent(self, limit: int, wanted: CardFilter, excluded_streams: Collection[int]) -> list[SessionHit]:
-        """The sessions that were active last, each with its last request."""
-        cards = self._store.cards.recent(limit + len(excluded_streams), wanted)
+    def begun_with(self, session: int) -> Scored | None:
+        """The request to show a session by; None if it has none, or is called by one that it took over."""
+        first, own = (self._store.excerpts.first_request(session, is_own=is_own) for is_own in (False, True))
+        if first is None or own is None:
+            return None
+        is_foreign = first.id != own.id and first.summary.startswith(self._cards[session].title or first.summary)
+        return None if is_foreign else Scored(own.id, 0.0, session, own.ts_ms, own.flags, own.kind)
+
+    def recent(self, limit: int, wanted: CardFilter, chosen: EventFilter) -> list[SessionHit]:
+        """The sessions that were active last, each with its last request, how it ended and what it left to do."""
+        left_out = chosen.excluded_streams
+        times = {"since_ms": chosen.since_ms, "before_ms": chosen.before_ms}
+        cards = self._store.cards.recent(limit + len(left_out), wanted, **times)
         streams = self._store.excerpts.streams({card.key for card in cards})
-        hits = []
-        for card in cards:
-            stream = streams.get(card.key)
-            if stream in excluded_streams:
-                continue
-            hits.append(self._recent_hit(card, stream))
-        return hits[:limit]
+        shown = [card for card in cards if streams.get(card.key) not in left_out]
+        return [self._recent_hit(card, streams.get(card.key)) for card in shown[:limit]]
 
     def _recent_hit(self, card: Card, stream: int | None) -> SessionHit:
         ends = Surroundings(self._store.excerpts.outline(stream), 0).ends if stream is not None else (None, None)
@@ -196,10 +210,7 @@ class Hits:
         request = self._store.excerpts.last_request(stream) if stream is not None else None
         matches = []
         if request is not None:
-            told = _glimpse(request)
-            matches.append(
-                Match(told.event_uid, told.seq, told.kind, told.ts, told.snippet, [], [], card.session_uid, 0.0)
-            )
+            matches.append(Match(*_glimpse(request), [], [], card.session_uid, 0.0))
         return SessionHit(
             session_uid=card.session_uid,
             title=card.title,
@@ -213,19 +224,25 @@ class Hits:
             ending=self._told(ends[1]),
             ended_at=rfc3339(card.ended_ms),
             why="recent",
+            outcome=card.outcome,
+            open_ends=open_ends(self._store, card),
         )
 
 
 def _nameless(agent: str, native_id: str) -> Card:
     """A session that a sweep has begun to read and has not accounted for yet."""
     uid = session_uid(agent, native_id)
-    return Card(agent, native_id, uid, uid, None, None, None, None)
+    return Card(agent, native_id, uid, uid, None, None, None, None, None)
 
 
 def _glimpse(card: EventCard) -> Glimpse:
     return Glimpse(card.event_uid.hex(), card.seq, card.kind, rfc3339(card.ts_ms), card.summary)
 
 
-def _why(card: EventCard, text: str, pattern: re.Pattern[str] | None) -> str:
-    words = sorted({match[0] for match in pattern.finditer(folded(text[:100_000]))}) if pattern else []
-    return f"{card.kind}: {', '.join(words[:8])}" if words else card.kind
+def _words(text: str, pattern: re.Pattern[str] | None) -> tuple[str, ...]:
+    found = {match[0] for match in pattern.finditer(folded(text[:_CHARS_OF_WORDS]))} if pattern else set()
+    return tuple(sorted(found)[:_MOST_WORDS])
+
+
+def _last_ms(found: Ranked, session: int) -> int:
+    return max((event.ts_ms or 0 for event in found.events[session]), default=0)

@@ -24,6 +24,7 @@ _ITEM = re.compile(
         (?:"(?P<quoted>[^"]*)"(?!\S)|(?P<open>"[^"]*$)|(?P<bare>\S+))""",
     re.VERBOSE,
 )
+_FILTER = re.compile(r'(?<!\S)(?P<minus>-)?(?P<name>[a-z]+):(?:"(?P<quoted>[^"]*)"|(?P<bare>\S+))(?!\S)')
 _FLAG = re.compile(r"-[A-Za-z]{1,2}")  # `-v`, `-rf`: nobody excludes so short a word
 
 
@@ -83,6 +84,21 @@ def parse_query(text: str, now: datetime) -> Query:
     return Query(text, tuple(needs), tuple(excluded), filters, tuple(notes))
 
 
+def without_filters(text: str, now: datetime) -> tuple[str, tuple[Filter, ...]]:
+    """A text to be found as it is, without the filters in it; if there is nothing else in it, they are the text."""
+    filters: list[Filter] = []
+
+    def taken_out(match: re.Match[str]) -> str:
+        value = match["bare"] if match["quoted"] is None else match["quoted"]
+        if match["name"] not in FILTERS or not FILTERS[match["name"]](value, now):
+            return match[0]
+        filters.append(Filter(match["name"], value, bool(match["minus"])))
+        return ""
+
+    rest = _FILTER.sub(taken_out, text).strip()
+    return (rest, tuple(filters)) if filters and rest else (text, ())
+
+
 def _added(needs: list[tuple[Phrase, ...]], phrase: Phrase, is_choice: bool) -> list[tuple[Phrase, ...]]:
     if is_choice:
         return [*needs[:-1], (*needs[-1], phrase)]
@@ -104,19 +120,22 @@ def _cut(text: str, notes: list[str]) -> str:
     return text
 
 
-def _items(text: str, now: datetime, notes: list[str]) -> Iterator[tuple[Phrase | Filter, bool]]:
+def _items(
+    text: str, now: datetime, notes: list[str], most: int = MOST_WORDS
+) -> Iterator[tuple[Phrase | Filter, bool]]:
     for number, match in enumerate(_ITEM.finditer(text)):
-        if number >= MOST_WORDS:
+        if number >= most:
             notes.append(f"only the first {MOST_WORDS} words were looked for")
+            return
+        if match["open"]:
+            notes.append("a quotation mark is not closed; the rest was looked for as words")
+            yield from _items(match["open"][1:], now, notes, most - number)
             return
         yield _item(match, now, notes)
 
 
 def _item(match: re.Match[str], now: datetime, notes: list[str]) -> tuple[Phrase | Filter, bool]:
     name, value, whole = match["name"], match["quoted"], match[0]
-    if match["open"]:
-        notes.append("a quotation mark is not closed; the rest was taken as one phrase")
-        value = match["open"][1:]
     is_quoted = value is not None
     value = match["bare"] if value is None else value
     is_excluded = bool(match["minus"]) and not _FLAG.fullmatch(whole)

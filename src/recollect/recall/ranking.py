@@ -9,7 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from recollect.recall.query import Phrase
+from recollect.recall.query import MOST_WORDS, Phrase
 from recollect.store.batch import IS_ABANDONED
 from recollect.store.fulltext_search import RANKED_ROWS, EventFilter, Found, FulltextSearch, Scored, Term, Wanted
 from recollect.text import Columns
@@ -82,13 +82,13 @@ class Ranking:
 
     def all_of(self, needs: Needs, excluded: Sequence[Phrase]) -> Found:
         """Events that have everything."""
-        return self._find(Wanted(_terms(needs), _terms([excluded])[0]), EVENTS_RANKED, RANKED_ROWS, EVENTS_OF_SESSION)
+        return self._find(Wanted(terms(needs), terms([excluded])[0]), EVENTS_RANKED, RANKED_ROWS, EVENTS_OF_SESSION)
 
     def any_of(self, needs: Needs, excluded: Sequence[Phrase]) -> list[Found]:
         """For each need, the events that have it."""
-        left_out = _terms([excluded])[0]
+        left_out = terms([excluded])[0]
         rows = max(RANKED_ROWS // 4 // max(1, len(needs)), 1000)
-        return [self._find(Wanted(_terms([need]), left_out), EVENTS_OF_WORD, rows) for need in needs]
+        return [self._find(Wanted(terms([need]), left_out), EVENTS_OF_WORD, rows) for need in needs]
 
     def rare(self, needs: Needs) -> Needs:
         """Those worth asking for by themselves; if all are common, all are."""
@@ -98,6 +98,13 @@ class Ranking:
             return any(self._rarest(phrase) <= most for phrase in need)
 
         return [need for need in needs if is_rare(need)] or needs
+
+    def apart(self, needs: Needs) -> Needs:
+        """The needs, and of what was written as one (`action-taking`) its words too: elsewhere they stand apart."""
+        written = [need[0] for need in needs if len(need) == 1 and not (need[0].is_quoted or need[0].is_prefix)]
+        words = [(Phrase(token),) for phrase in written if len(tokens := self._index.tokens(phrase.text)) > 1
+                 for token in tokens]  # fmt: skip
+        return list(dict.fromkeys([*map(tuple, needs), *words]))[:MOST_WORDS]
 
     def rarity(self, need: Sequence[Phrase]) -> float:
         """How telling a need is: by the least common word of the most common phrase."""
@@ -126,7 +133,7 @@ class Ranking:
         return event._replace(score=event.score * scale * recency * rewound)
 
 
-def _terms(needs: Needs) -> tuple[tuple[Term, ...], ...]:
+def terms(needs: Needs) -> tuple[tuple[Term, ...], ...]:
     return tuple(tuple(Term(phrase.text, phrase.is_prefix) for phrase in need) for need in needs)
 
 
@@ -166,5 +173,7 @@ def combined(
             rarities[number] * count * (_SATURATION + 1) / (count + _SATURATION * length)
             for number, count in having.items()
         )
-        ranked.scores[session] = ranked.events[session][0].score + overall
+        # What a session lacks, rare words above all, it loses: else short events with most of the words win.
+        covered = sum(rarities[number] for number in having) / sum(rarities)
+        ranked.scores[session] = (ranked.events[session][0].score + overall) * covered
     return ranked

@@ -1,5 +1,7 @@
 """From one session to others, and to one place in it."""
 
+import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +16,9 @@ from recollect.store.cards import Card, CardFilter
 from recollect.store.fulltext_search import EventFilter
 
 _FEW_EVENTS = 50  # a word that stands in no more is never too common
-_WORDS = 14  # the rarest of a session's requests, by which others like it are found
+_WORDS_TOLD = 5
+_WORDS = 14  # the most telling of a session, by which others like it are found
+_SHORT = 2  # letters of a word that tells nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def timeline(
 
 
 def related(store: Store, session_uid: str, limit: int) -> list[Related]:
-    """Lineage first (what it was forked from, its forks), then sessions that use the same rare words."""
+    """Lineage first (what it was forked from, its forks), then sessions that share its telling words."""
     kin = [(card, why) for card, why in store.cards.kin(session_uid) if card.session_uid != session_uid]
     found = [_related(card, 1.0, why) for card, why in kin]
     known = {card.session_uid for card, _ in kin} | {session_uid}
@@ -84,7 +88,7 @@ def _related(card: Card, score: float, why: str) -> Related:
 
 def _alike(store: Store, session_uid: str, limit: int) -> list[Related]:
     own = tuple(sorted(store.excerpts.streams(store.cards.households({session_uid})).values()))
-    words = _telling_words(store, own)
+    words = _telling_words(store, session_uid, own)
     if not words:
         return []
     hits = Hits(store, 0, 0)
@@ -95,20 +99,33 @@ def _alike(store: Store, session_uid: str, limit: int) -> list[Related]:
     roots = hits.roots({event.stream for some in by_need for event in some.events})
     ranked = combined(by_need, [ranking.rarity(need) for need in needs], roots, hits.relative_length)
     order = sorted(ranked.scores, key=lambda session: -ranked.scores[session])[: limit + len(own)]
-    return [_related(hits.card(session), ranked.scores[session], "uses the same rare words") for session in order]
+    shared: dict[int, list[str]] = {}
+    for word, some in zip(words, by_need, strict=True):
+        for session in dict.fromkeys(roots[event.stream] for event in some.events):
+            shared.setdefault(session, []).append(word)
+    return [_related(hits.card(session), ranked.scores[session], _why(shared[session])) for session in order]
 
 
-def _telling_words(store: Store, streams: Sequence[int]) -> list[str]:
-    """The rarest words of a session's requests that other events have too."""
+def _why(words: Sequence[str]) -> str:
+    return f"shares {', '.join(words[:_WORDS_TOLD])}"
+
+
+def _telling_words(store: Store, session_uid: str, streams: Sequence[int]) -> list[str]:
+    """Words of a session's digest, or of its requests, that stand there often and elsewhere seldom, but do."""
     index = store.fulltext_search
-    texts = store.excerpts.requests(streams)
-    counts: dict[str, int] = {}
-    for words in index.frequencies({token for text in texts for token in index.tokens(text)}).values():
-        for word, count in words.items():
-            counts[word] = counts.get(word, 0) + count
-    most = COMMON_SHARE * sum(index.months().values())
-    telling = [word for word, count in counts.items() if 1 < count <= max(most, _FEW_EVENTS) and len(word) > 2]
-    return sorted(telling, key=lambda word: (counts[word], word))[:_WORDS]
+    told = store.cards.digest_words(session_uid) or "\n".join(store.excerpts.requests(streams))
+    here = Counter(token for token in index.tokens(told) if len(token) > _SHORT and not token.isdecimal())
+    counts: Counter[str] = Counter()
+    for words in index.frequencies(here).values():
+        counts.update(words)
+    total = sum(index.months().values())
+    most = max(COMMON_SHARE * total, _FEW_EVENTS)
+    weights = {
+        word: (1 + math.log(here[word])) * math.log(1 + total / count)
+        for word, count in counts.items()
+        if 1 < count <= most
+    }
+    return sorted(weights, key=lambda word: (-weights[word], word))[:_WORDS]
 
 
 def find_event(store: Store, session_uid: str, at: str) -> EventPlace:

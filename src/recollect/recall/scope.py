@@ -9,13 +9,13 @@ from recollect.store import Store
 from recollect.store.cards import CardFilter
 from recollect.store.fulltext_search import Choice, EventFilter, Term, Wanted
 
-_OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "group", "channel", "user", "domain", "task")
+OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "group", "channel", "user", "domain", "task")
 
 
 def card_filter(query: Query) -> CardFilter:
     """What the filters say about sessions' rows."""
     chosen, excluded = (
-        [(name, tuple(values)) for name in _OF_SESSIONS if (values := query.values(name, is_excluded=is_excluded))]
+        [(name, tuple(values)) for name in OF_SESSIONS if (values := query.values(name, is_excluded=is_excluded))]
         for is_excluded in (False, True)
     )
     if "open" in query.values("is"):

@@ -1,22 +1,28 @@
 """Find sessions by what was said, done and printed in them. See docs/search.md."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
 from recollect.recall.answers import SearchAnswer, SessionHit, within_budget
+from recollect.recall.digests import digest_hits, held_by_digest
 from recollect.recall.hits import Hits
-from recollect.recall.query import Phrase, Query, parse_query
+from recollect.recall.query import Phrase, Query, parse_query, without_filters
 from recollect.recall.ranking import Needs, Ranked, Ranking, combined, grouped
-from recollect.recall.scope import card_filter, event_filter
+from recollect.recall.scope import OF_SESSIONS, card_filter, event_filter
+from recollect.recall.snippets import is_exact
 from recollect.recall.spelling import suggestion
 from recollect.store import Store
 from recollect.store.cards import CardFilter
-from recollect.store.fulltext_search import EventFilter, Found, OutOfTime
+from recollect.store.fulltext_search import EventFilter, Found, OutOfTime, Scored
 
 ENOUGH = 5  # sessions; fewer with all the words in one event, and those with some of them are shown too
 _SHARE_OF_DIGESTS = 4  # of the hits shown, one in so many may be a session of which only the digest is left
+_BY_DIGEST = 20  # sessions whose digest has all the words
+_WEIGHT_OF_DIGEST = 2.0  # against an event: it tells what the session is about
+_NEWEST = 300  # events, of so many sessions:
+_SESSIONS_AT_ONCE = 100
 SECONDS = 0.8  # of the processor, after which a question to the index is given up
 
 Progress = Callable[[int, int], None]
@@ -57,7 +63,7 @@ def recent_sessions(
     told = (("repo", repo), ("agent", agent))
     wanted = CardFilter(tuple((name, (value,)) for name, value in told if value is not None))
     left_out = event_filter(store, Query(""), datetime.now().astimezone(), exclude, []).excluded_streams
-    hits = Hits(store, 1, 0).recent(limit, wanted, left_out)
+    hits = Hits(store, 1, 0).recent(limit, wanted, EventFilter(excluded_streams=left_out))
     return SearchAnswer("", round((time.perf_counter() - begun) * 1000, 3), hits)
 
 
@@ -91,23 +97,27 @@ class _Search:
         """Sessions for a query, and the query as it was probably meant if it has a word that nothing has."""
         if query.is_empty:
             return Ranked(), None
-        index = self._store.fulltext_search
-        needs = [need for need in query.needs if any(index.tokens(phrase.text) for phrase in need)]
-        if not needs:
+        if not self._needs(query):
             return self._newest(query, chosen), None
-        ranking = Ranking(index, chosen, round(self._now.timestamp() * 1000))
-        found = self._with_all(ranking, needs, query)
-        meant = None if found.scores else self._corrected(query)
-        if meant is not None:
-            needs = [need for need in meant.needs if any(index.tokens(phrase.text) for phrase in need)]
-            found = self._with_all(ranking, needs, query)
+        ranking = Ranking(self._store.fulltext_search, chosen, round(self._now.timestamp() * 1000))
+        found, meant = self._with_all(ranking, query), None
+        by_digest = {} if found.scores and _is_exact(query) else self._by_digest(query, chosen)
+        if not found.scores and not by_digest and (meant := self._corrected(query)):
+            found, by_digest = self._with_all(ranking, meant), self._by_digest(meant, chosen)
+        needs = self._needs(meant or query)
         if len(needs) > 1 and len(found.scores) < min(ENOUGH, self._options.limit):
             found = self._with_some(ranking, needs, query, found)
         if found.is_partial:
             self._notes.append("very many events match: only the newest were ranked")
-        return found, meant
+        return self._with_digests(found, by_digest), meant
 
-    def _with_all(self, ranking: Ranking, needs: Needs, query: Query) -> Ranked:
+    def _needs(self, query: Query) -> Needs:
+        """What of a query has words in it."""
+        index = self._store.fulltext_search
+        return [need for need in query.needs if any(index.tokens(phrase.text) for phrase in need)]
+
+    def _with_all(self, ranking: Ranking, query: Query) -> Ranked:
+        needs = self._needs(query)
         events = ranking.all_of(needs, query.excluded)
         found = grouped(events, self._hits.roots({event.stream for event in events.events}))
         self._hits.verify(found, [phrase for need in needs if len(need) == 1 for phrase in need], self._notes)
@@ -115,7 +125,7 @@ class _Search:
 
     def _with_some(self, ranking: Ranking, needs: Needs, query: Query, found: Ranked) -> Ranked:
         """Sessions by what they have of the words, those among them that have all in one event."""
-        needs = ranking.rare(needs)
+        needs = ranking.rare(ranking.apart(needs))
         by_need = ranking.any_of(needs, query.excluded)
         roots = self._hits.roots({event.stream for some in by_need for event in some.events})
         others = combined(by_need, [ranking.rarity(need) for need in needs], roots, self._hits.relative_length)
@@ -124,14 +134,45 @@ class _Search:
             found.scores[session] = max(found.scores.get(session, 0.0), others.scores[session])
         return found
 
-    def _newest(self, query: Query, chosen: EventFilter) -> Ranked:
-        """No word in the query: what the filters let through, newest first."""
-        if not query.filters:
-            return Ranked()
-        events = self._store.fulltext_search.newest(chosen, 300)
-        found = grouped(Found(events, False), self._hits.roots({event.stream for event in events}))
-        found.scores = {session: float(len(found.scores) - place) for place, session in enumerate(found.scores)}
+    def _by_digest(self, query: Query, chosen: EventFilter) -> dict[int, float]:
+        """Sessions whose digest has all the words, above all in the title, and how well it fits."""
+        found = held_by_digest(self._store, query, _BY_DIGEST, (chosen.since_ms, chosen.before_ms))
+        streams = self._store.excerpts.streams(found.keys())
+        return {
+            stream: found[key]
+            for key, stream in streams.items()
+            if (chosen.streams is None or stream in chosen.streams) and stream not in chosen.excluded_streams
+        }
+
+    def _with_digests(self, found: Ranked, by_digest: Mapping[int, float]) -> Ranked:
+        """What fits by its digest is better for it, and is shown by its first request if no event of it fits."""
+        roots = self._hits.roots(by_digest.keys())
+        for session, score in ((roots[stream], score) for stream, score in by_digest.items()):
+            begun = None if session in found.events else self._hits.begun_with(session)
+            if begun is not None:
+                found.events[session] = [begun]
+            if session in found.events:
+                found.scores[session] = found.scores.get(session, 0.0) + score * _WEIGHT_OF_DIGEST
         return found
+
+    def _newest(self, query: Query, chosen: EventFilter) -> Ranked:
+        """No word in the query: the last events that the filters let through, of the sessions active last."""
+        if not query.filters:
+            self._notes.append("there is no word in it to look up; `--substring` finds signs too")
+        if not query.filters or _is_of_sessions(query):
+            return Ranked()
+        events: list[Scored] = []
+        place, roots = 0, self._hits.root_of
+        while keys := self._store.cards.latest(_SESSIONS_AT_ONCE, place):
+            place += len(keys)
+            streams = set(self._store.excerpts.streams(keys).values())
+            some = tuple(sorted(streams if chosen.streams is None else streams & set(chosen.streams)))
+            events += self._store.fulltext_search.newest(chosen._replace(streams=some), _NEWEST, by_time=True)
+            roots = self._hits.roots({event.stream for event in events})
+            if len({roots[event.stream] for event in events}) >= self._options.limit:
+                break
+        events.sort(key=lambda event: -(event.ts_ms or 0))
+        return grouped(Found(events, False), roots)
 
     def _corrected(self, query: Query) -> Query | None:
         """The query with words that nothing has put right; None if there is nothing to put right."""
@@ -154,8 +195,8 @@ class _Search:
 
     def _shown(self, query: Query, found: Ranked, chosen: EventFilter, meant: Query | None) -> SearchAnswer:
         phrases = [phrase for need in (meant or query).needs for phrase in need]
-        if query.is_empty:
-            recent = self._hits.recent(self._options.limit, card_filter(query), chosen.excluded_streams)
+        if query.is_empty or (not phrases and _is_of_sessions(query)):
+            recent = self._hits.recent(self._options.limit, card_filter(query), chosen)
             return SearchAnswer(query.text, 0.0, recent, None, self._notes)
         hits = self._hits.of(found, phrases, self._options.limit)
         hits = self._with_evicted(meant._replace(filters=query.filters) if meant else query, chosen, hits)
@@ -163,8 +204,6 @@ class _Search:
 
     def _with_evicted(self, query: Query, chosen: EventFilter, hits: list[SessionHit]) -> list[SessionHit]:
         """Sessions of which only a digest is left have the room that is free, and some of it if none is."""
-        from recollect.recall.digests import digest_hits
-
         limit = self._options.limit
         shown = [*self._options.exclude, *(hit.session_uid for hit in hits)]
         room = max(limit - len(hits), limit // _SHARE_OF_DIGESTS)
@@ -174,12 +213,25 @@ class _Search:
 
     def literal(self, text: str) -> SearchAnswer:
         """Substrings and regular expressions, verified in the payloads."""
-        from recollect.recall.scan import compiled, literal_matches
+        from recollect.recall.scan import Scan, read_literal
 
-        chosen = event_filter(self._store, Query(text), self._now, self._options.exclude, self._notes)
-        pattern = compiled(text, self._options.mode == "regex", self._notes)
-        seconds = self._options.scan_seconds
-        events = literal_matches(self._store, pattern, seconds, chosen, self._progress, self._notes)
-        found = grouped(Found(events, False), self._hits.roots({event.stream for event in events}))
-        hits = self._hits.of(found, [], self._options.limit, pattern)
+        wanted, filters = without_filters(text, self._now)
+        query = Query(wanted, filters=filters)
+        chosen = event_filter(self._store, query, self._now, self._options.exclude, self._notes)
+        literal = read_literal(wanted, self._options.mode == "regex", self._notes)
+        scan = Scan(self._store, literal, self._options.scan_seconds, self._progress, self._notes)
+        placed = scan.run(chosen)
+        found = grouped(Found(placed.events, False), self._hits.roots({event.stream for event in placed.events}))
+        hits = self._hits.of(found, [], self._options.limit, placed.places)
         return SearchAnswer(text, 0.0, hits, None, self._notes)
+
+
+def _is_exact(query: Query) -> bool:
+    """Whether anything is to be found as it is written: a digest that only has its words is no better for it."""
+    return any(is_exact(phrase) for need in query.needs for phrase in need)
+
+
+def _is_of_sessions(query: Query) -> bool:
+    """Whether the filters ask for sessions only, whatever is in them."""
+    names = {item.name for item in query.filters if (item.name, item.value) != ("is", "open")}
+    return names <= {*OF_SESSIONS, "since", "before"}

@@ -81,8 +81,7 @@ def _spelling(text: str, is_prefix: bool) -> str:
 def snippet(text: str, pattern: re.Pattern[str] | None) -> str:
     """A line of the text round the place where most of what was looked for stands together."""
     places = list(islice(pattern.finditer(folded(text)), _MOST_PLACES)) if pattern else []
-    start = _best_start(places) if places else 0
-    return _cut(text, start)
+    return snippet_at(text, _best_start(places) if places else 0)
 
 
 def _best_start(places: Sequence[re.Match[str]]) -> int:
@@ -95,7 +94,7 @@ def _best_start(places: Sequence[re.Match[str]]) -> int:
     return best
 
 
-def _cut(text: str, place: int) -> str:
+def snippet_at(text: str, place: int) -> str:
     """A window of the text that begins a little before `place`, at a word's edge, on one line."""
     start = max(0, place - SNIPPET_CHARS // 4)
     if start:

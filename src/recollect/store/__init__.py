@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from recollect.errors import NotFound, StoreDamaged, StoreUnwritable
+from recollect.errors import NotFound, RecollectError, StoreDamaged, StoreUnwritable
 from recollect.store import ballast, history, migrations
 from recollect.store.cards import Cards
 from recollect.store.events import Events
@@ -307,7 +307,13 @@ def _refuse_remains(folder: Path) -> None:
 
 def open_for_reading(folder: Path) -> Store:
     """Open the store only to look something up: waits for no writer. Raises NotFound if there is none."""
-    if not (folder / "memory.db").exists():
+    try:
+        is_there = (folder / MEMORY_NAME).exists()
+    except OSError as error:
+        raise RecollectError(
+            f"Cannot look into the store ({error.strerror}): {folder}", "set RECOLLECT_HOME to a folder you can read"
+        ) from error
+    if not is_there:
         raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
     return Store(folder, read_only=True)
 

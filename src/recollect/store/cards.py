@@ -21,6 +21,7 @@ class Card(NamedTuple):
     repo: str | None
     started_ms: int | None
     ended_ms: int | None
+    outcome: str | None
     evicted_ms: int | None = None
     event_count: int = 0
 
@@ -30,7 +31,7 @@ class Card(NamedTuple):
 
 
 class DigestCard(NamedTuple):
-    """A session of which only the digest is left, as JSON, and how well that fits: the lower the better."""
+    """A session with its digest, as JSON, and how well that fits: the lower the better."""
 
     card: Card
     digest: str
@@ -94,6 +95,30 @@ class Cards:
         )
         return {card.session_uid: card for card in (Card(*row) for row in rows)}
 
+    def latest(self, limit: int, offset: int) -> list[SessionKey]:
+        """Sessions of any kind, those active last first."""
+        sql = "SELECT agent, native_session_id FROM sessions ORDER BY ended_ms DESC, session_uid LIMIT ? OFFSET ?"
+        return [(agent, native_id) for agent, native_id in self._database.rows(sql, (limit, offset))]
+
+    def digest(self, key: SessionKey) -> str | None:
+        """A session's digest as JSON; None if there is none of its own yet, or the store is older than digests."""
+        if not self._has("digests"):
+            return None
+        sql = "SELECT digest FROM digests WHERE agent = ? AND native_session_id = ?"
+        told = self._database.value(sql, key)
+        return None if told is None else str(told)
+
+    def digest_words(self, session_uid: str) -> str:
+        """The text by which a session's digest is found; empty if there is none."""
+        if not self._has("digest_text"):
+            return ""
+        found = self._database.value(
+            "SELECT t.text FROM sessions s JOIN digests d USING (agent, native_session_id)"
+            " JOIN digest_text t ON t.rowid = d.id WHERE s.session_uid = ?",
+            (session_uid,),
+        )
+        return str(found or "")
+
     def usual_length(self) -> float:
         """How many events a session has on average."""
         return float(self._database.value("SELECT avg(event_count) FROM sessions") or 1)
@@ -104,14 +129,25 @@ class Cards:
         return [(agent, native_id) for agent, native_id in rows]
 
     def has_evicted(self) -> bool:
-        return self._database.value("SELECT 1 FROM sqlite_schema WHERE name = 'evictions'") is not None and (
-            self._database.value("SELECT 1 FROM evictions LIMIT 1") is not None
-        )
+        return self._has("evictions") and self._database.value("SELECT 1 FROM evictions LIMIT 1") is not None
 
-    def evicted(
-        self, expression: str, wanted: CardFilter, since_ms: int | None, before_ms: int | None, limit: int
+    def _has(self, table: str) -> bool:
+        """Whether a store, which may be an older one that cannot be written, has a table."""
+        return self._database.value("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)) is not None
+
+    def by_digest(
+        self,
+        expression: str,
+        wanted: CardFilter,
+        since_ms: int | None,
+        before_ms: int | None,
+        limit: int,
+        *,
+        is_evicted: bool,
     ) -> list[DigestCard]:
-        """Sessions without raw detail whose digests fit an expression of FTS5, best first."""
+        """Sessions with or without raw detail whose digests fit an expression of FTS5, best first."""
+        if not self._has("digest_text"):
+            return []
         conditions, bindings = _conditions(wanted)
         times = [("s.ended_ms >= ?", since_ms), ("s.started_ms < ?", before_ms)]
         clauses = [conditions, *(test for test, value in times if value is not None)]
@@ -120,7 +156,7 @@ class Cards:
             "WITH found AS MATERIALIZED (SELECT rowid, rank FROM digest_text WHERE digest_text MATCH ?)"
             f" SELECT {columns}, d.digest, f.rank FROM found f JOIN digests d ON d.id = f.rowid"
             " JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
-            " WHERE s.evicted_ms IS NOT NULL"
+            f" WHERE s.evicted_ms IS {'NOT ' if is_evicted else ''}NULL"
             f" AND s.rowid IN (SELECT rowid FROM sessions s WHERE {' AND '.join(clauses)})"
             " ORDER BY f.rank LIMIT ?",
             [expression, *bindings, *(value for _, value in times if value is not None), limit],

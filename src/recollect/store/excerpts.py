@@ -80,6 +80,15 @@ class Excerpts:
         )
         return EventCard(*rows[0]) if rows else None
 
+    def first_request(self, stream: int, *, is_own: bool = False) -> EventCard | None:
+        """What a session began with; `is_own`: the first that it did not take over from another session."""
+        own = " AND copy_of IS NULL" if is_own else ""
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND kind = ?{own} ORDER BY {_ORDER} LIMIT 1",
+            (stream, USER_MSG),
+        )
+        return EventCard(*rows[0]) if rows else None
+
     def requests(self, streams: Collection[int]) -> list[str]:
         """What was asked for in these sessions, in a line each."""
         rows = self._database.rows(

@@ -137,7 +137,7 @@ class FulltextSearch:
 
     def has(self, token: str) -> bool:
         """Whether any event has this word. Quicker than counting them."""
-        match = self._match(Wanted(((Term(token),),)))
+        match = self.expression(Wanted(((Term(token),),)))
         queries = (f"SELECT 1 FROM {table} WHERE {table} MATCH ? LIMIT 1" for table in map(table_of, self.months()))
         return bool(match) and any(self._rows(query, (match,)) for query in queries)
 
@@ -169,7 +169,7 @@ class FulltextSearch:
 
         Scores are each month's own.
         """
-        match = self._match(wanted)
+        match = self.expression(wanted)
         if not match:
             return Found([], False)
         least = self._least_row(month, match, chosen, rows)
@@ -211,7 +211,7 @@ class FulltextSearch:
 
     def streams_with(self, wanted: Wanted) -> set[int]:
         """Sessions of which any event fits."""
-        match = self._match(wanted)
+        match = self.expression(wanted)
         sql = (
             "SELECT DISTINCT e.stream FROM (SELECT rowid AS id FROM {0} WHERE {0} MATCH ?) f"
             " CROSS JOIN events e ON e.id = f.id"
@@ -219,13 +219,18 @@ class FulltextSearch:
         found = [self._rows(sql.format(table_of(month)), (match,)) for month in (self.months() if match else ())]
         return {stream for rows in found for (stream,) in rows}
 
-    def newest(self, chosen: EventFilter, limit: int, below: int | None = None) -> list[Scored]:
-        """The events stored last (before the one numbered `below`) that a filter lets through, whatever they say."""
+    def newest(
+        self, chosen: EventFilter, limit: int, below: int | None = None, *, by_time: bool = False
+    ) -> list[Scored]:
+        """The events stored last (before the one numbered `below`) that a filter lets through, whatever they say.
+
+        `by_time` those that happened last, which takes a look at all of them.
+        """
         conditions, values = _conditions(chosen)
         before = "" if below is None else f" AND e.id < {below:d}"
         rows = self._rows(
             f"SELECT e.id, 0.0, e.stream, e.ts_ms, e.flags, e.kind FROM events e WHERE {conditions}{before}"
-            " ORDER BY e.id DESC LIMIT ?",
+            f" ORDER BY {'e.ts_ms DESC, ' if by_time else ''}e.id DESC LIMIT ?",
             [*values, limit],
         )
         return [Scored(*row) for row in rows]
@@ -243,7 +248,7 @@ class FulltextSearch:
         finally:
             connection.set_progress_handler(None)
 
-    def _match(self, wanted: Wanted) -> str:
+    def expression(self, wanted: Wanted) -> str:
         """The question in FTS5's own language; empty if it has no word in it."""
         needs = ["(" + " OR ".join(choice) + ")" for need in wanted.needs if (choice := self._phrases(need))]
         excluded = self._phrases(wanted.excluded)

@@ -9,7 +9,6 @@ Two tellers, both alarmed only if the database is *behind* them:
 """
 
 import os
-import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -42,7 +41,7 @@ class Commit(NamedTuple):
 
 def count_commit(connection: apsw.Connection) -> Commit:
     """Number the transaction that is about to be committed."""
-    token = secrets.token_hex(8)
+    token = os.urandom(8).hex()
     sql = "UPDATE history SET commits = commits + 1, token = ? RETURNING commits"
     return Commit(int(connection.execute(sql, (token,)).get), token)
 
@@ -115,7 +114,7 @@ def write_mark(folder: Path, marks: dict[str, Mark]) -> None:
 def add_mark(connection: apsw.Connection, counts: dict[str, int]) -> Mark:
     """Have a database know a new token, in the transaction that is open; the mark names it once it is on the disk."""
     commits = last_commit(connection).number + 1  # this transaction's own
-    mark = Mark(secrets.token_hex(8), commits, counts, now_ms())
+    mark = Mark(os.urandom(8).hex(), commits, counts, now_ms())
     connection.execute("INSERT INTO marks (token, commits) VALUES (?, ?)", (mark.token, commits))
     connection.execute(f"DELETE FROM marks WHERE commits < ? - {_MARKS_KEPT}", (commits,))
     return mark
