@@ -41,8 +41,8 @@ class Limits:
 class Held:
     """A session whose raw detail is held.
 
-    `active_ms` is the later of its last activity and its ingest; `is_last_copy` that the agent's own files are
-    gone; `has_forks` that other held sessions are made from it by reference.
+    `active_ms` is the later of its last activity and its ingest, `ended_ms` its last activity alone; `is_last_copy`
+    that the agent's own files are gone; `has_forks` that other held sessions are made from it by reference.
     """
 
     agent: str
@@ -53,6 +53,7 @@ class Held:
     analyzed_ms: int | None
     is_last_copy: bool = False
     has_forks: bool = False
+    ended_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,11 @@ class Plan:
     bytes_before: int = 0
     bytes_after: int = 0
     analyze_first: bool = False
+
+    @property
+    def first(self) -> list[Eviction]:
+        """What goes before sizes are measured again: nothing that cannot be had again while there is anything else."""
+        return [eviction for eviction in self.evictions if eviction.reason not in (LAST_COPY, DATA_LOSS)] or self.losses
 
     @property
     def losses(self) -> list[Eviction]:
@@ -115,7 +121,7 @@ def plan(
     fresh = [one for one in held if one.analyzed_ms is None]
     if fresh and not is_all_analyzed:
         return planning.finish(raw_bytes, analyze_first=True)
-    planning.take(_analyzed(held), HARD_CAP, limits.raw_hard_cap)
+    planning.take(_by_loss(held), HARD_CAP, limits.raw_hard_cap)
     planning.take(sorted(fresh, key=lambda one: (one.active_ms, one.session_uid)), DATA_LOSS, limits.raw_hard_cap)
     return planning.finish(raw_bytes)
 
@@ -126,9 +132,14 @@ def horizon_ms(limits: Limits, now_ms: int) -> int:
 
 
 def _analyzed(held: Sequence[Held]) -> list[Held]:
-    """Analysed sessions, the longest so first; one with forks after all that have none."""
+    """Analysed sessions, the longest so first; of those analysed together the one with the oldest activity."""
     analyzed = [one for one in held if one.analyzed_ms is not None]
-    return sorted(analyzed, key=lambda one: (one.has_forks, one.analyzed_ms or 0, one.session_uid))
+    return sorted(analyzed, key=lambda one: (one.analyzed_ms or 0, one.ended_ms, one.session_uid))
+
+
+def _by_loss(held: Sequence[Held]) -> list[Held]:
+    """Analysed sessions by what is lost with them: forks can have their base back, nobody has a last copy back."""
+    return sorted(_analyzed(held), key=lambda one: (one.is_last_copy, one.has_forks))
 
 
 def _spare(held: Sequence[Held], limits: Limits) -> Iterator[Held]:

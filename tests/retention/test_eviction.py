@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recollect.adapters.protocol import SessionInfo
-from tests.builders import AGENT, Home
+from tests.builders import AGENT, Home, event
 from tests.retention.rig import (
     as_copied,
     bytes_of,
@@ -198,6 +198,25 @@ def test_a_store_far_over_its_cap_ends_below_it_and_is_still_searched(tmp_path: 
     words = [rare_word(name, turn) for name in evicted for turn in range(4)]
     quoted = [word for word in words if word[1:].encode() in content]
     assert quoted == []
+
+
+def test_a_small_sub_agent_that_grows_after_its_eviction_keeps_the_line_that_says_what_it_was_for(
+    tmp_path: Path, home: Home
+) -> None:
+    write(home, "root")
+    home.write("sub", SessionInfo("sub", parent_native_id="root"), event("sub", 1, text="count the sheep"))
+    with opened(tmp_path / "store", home) as memory:
+        memory.sweep()
+        evict_all(memory)
+        home.append("sub", event("sub", 2, text="and the goats"))
+        grow(home, "root", 4)
+
+        memory.sweep()
+
+        (line,) = memory.digest(memory.session("root")).sub_agents
+        assert "count the sheep" in line
+        ((_, line),) = memory._store.digests.lines(f"{AGENT}:root").values()
+        assert "count the sheep" in line
 
 
 def test_forgetting_an_evicted_session_leaves_no_byte_of_it(tmp_path: Path, home: Home) -> None:
