@@ -12,7 +12,18 @@ from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
 from recollect.errors import Busy, StoreDamaged, StoreUnwritable
 from recollect.notify import Notice, tell
-from recollect.retention import DATA_LOSS, LAST_COPY, Eviction, Held, Plan, horizon_ms, is_clock_sane, plan
+from recollect.retention import (
+    DATA_LOSS,
+    LAST_COPY,
+    Eviction,
+    Held,
+    Plan,
+    Share,
+    find_stays,
+    horizon_ms,
+    is_clock_sane,
+    plan,
+)
 from recollect.store import Store, ballast, evictions
 from recollect.store.tiers import HeldSession
 
@@ -50,6 +61,7 @@ class Outlook:
     last_copies_go_at: str | None
     losses: dict[str, int]
     plan: Plan
+    stays: dict[str, Share]
 
 
 def keep_within_budget(store: Store, settings: Settings, advance: Advance, *, at_ms: int | None = None) -> BudgetReport:
@@ -78,7 +90,8 @@ def look_ahead(store: Store, settings: Settings, at_ms: int | None = None) -> Ou
     held = store.tiers.held(settings.host, moment)
     raw = store.tiers.raw_bytes()
     is_sane = is_clock_sane(store.evictions.last_look_ms(), moment, limits)
-    planned = plan([_held(one) for one in held], raw, limits, moment, is_clock_sane=is_sane, is_all_analyzed=True)
+    candidates = [_held(one) for one in held]
+    planned = plan(candidates, raw, limits, moment, is_clock_sane=is_sane, is_all_analyzed=True)
     last = sum(one.bytes for one in held if one.is_last_copy)
     growth = _growth(held, moment)
     return Outlook(
@@ -89,6 +102,7 @@ def look_ahead(store: Store, settings: Settings, at_ms: int | None = None) -> Ou
         last_copies_go_at=_date(limits.raw_hard_cap - last, growth, moment) if last else None,
         losses=store.evictions.loss_counts(),
         plan=planned,
+        stays=find_stays(candidates, planned),
     )
 
 

@@ -562,8 +562,8 @@ def make_room(folder: str | PathLike[str] | None = None) -> None:
         ballast.drop(place)
 
 
-def own_schedule() -> "Schedule":
-    """What would have sweeps run by themselves on this machine."""
+def own_schedule(*, is_removal: bool = False) -> "Schedule":
+    """What would have sweeps run by themselves on this machine, or did before the cadence was changed."""
     import sys
 
     from platformdirs import user_config_path
@@ -574,7 +574,8 @@ def own_schedule() -> "Schedule":
     host = Host(sys.platform, Path.home(), user_config_path(), Path("/run/systemd/system").exists())
     is_moved = settings.config_path.parent == settings.folder
     variables = {"RECOLLECT_HOME": str(settings.folder)} if is_moved else {}
-    return plan_schedule(host, settings.limits.cadence, (sys.executable, "-m", "recollect.cli", "sweep"), variables)
+    cadence = "daily" if is_removal else settings.limits.cadence
+    return plan_schedule(host, cadence, (sys.executable, "-m", "recollect.cli", "sweep"), variables)
 
 
 def open_redactor(settings: Settings) -> "Redactor":

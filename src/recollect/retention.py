@@ -7,6 +7,7 @@ are analysed; and only when nothing else is left what no digest tells of yet.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 GIGABYTE = 1024**3
 _DAY_MS = 86_400_000
@@ -84,6 +85,13 @@ class Plan:
         return [eviction for eviction in self.evictions if eviction.reason in (LAST_COPY, DATA_LOSS)]
 
 
+class Share(NamedTuple):
+    """Sessions that have something in common, and what they take."""
+
+    sessions: int
+    bytes: int
+
+
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?B|B)", re.IGNORECASE)
 _POWERS = "BKMGT"
 
@@ -147,6 +155,25 @@ def _spare(held: Sequence[Held], limits: Limits) -> Iterator[Held]:
     for one in _analyzed(held):
         if not one.has_forks and (limits.evict_last_copy or not one.is_last_copy):
             yield one
+
+
+def find_stays(held: Sequence[Held], planned: Plan) -> dict[str, Share]:
+    """What would stay and why, the largest share first."""
+    gone = {eviction.held.session_uid for eviction in planned.evictions}
+    shares: dict[str, Share] = {}
+    for one in held:
+        if one.session_uid not in gone:
+            sessions, size = shares.get(why := _why_kept(one), Share(0, 0))
+            shares[why] = Share(sessions + 1, size + one.bytes)
+    return dict(sorted(shares.items(), key=lambda share: -share[1].bytes))
+
+
+def _why_kept(one: Held) -> str:
+    if one.analyzed_ms is None:
+        return "without a digest"
+    if one.has_forks:
+        return "forks are made from them"
+    return "last copies" if one.is_last_copy else "there is room"
 
 
 class _Planning:

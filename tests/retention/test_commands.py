@@ -1,6 +1,7 @@
 """The commands of the budget, and what the others say of an evicted session."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,34 @@ def test_rehydrate_says_in_one_line_that_the_file_is_gone(evicted: Path, home: H
 
     assert result.exit_code == 4
     assert "The agent's own file is gone" in result.output
+
+
+def test_what_stays_is_explained_too(store: Path, home: Home) -> None:
+    (home.folder / "session-aa.jsonl").unlink()
+    run("sweep", "--root", home.flag)
+    (store / "config.toml").write_text("[retention]\nraw_soft_cap = 1")
+
+    explained = run("retention", "--explain").output
+
+    assert "1 session would go" in explained
+    assert re.search(r"1 session \(.*\) would stay: last copies", explained)
+
+
+def test_a_schedule_goes_also_after_the_cadence_was_changed(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{_crontab(store)}:/usr/bin:/bin")
+    (store / "config.toml").write_text('[retention]\ncadence = "on-hook"')
+    assert run("schedule", "--print").exit_code == 2
+
+    assert run("schedule", "--remove").output == "There was none\n"
+
+
+def _crontab(folder: Path) -> Path:
+    """A folder with a crontab that is empty."""
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "crontab").write_text("#!/bin/sh\nexit 0\n")
+    (programs / "crontab").chmod(0o700)
+    return programs
 
 
 def test_a_schedule_is_shown_before_it_is_asked_for(store: Path) -> None:

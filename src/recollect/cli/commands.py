@@ -163,8 +163,9 @@ def _print_distilled(found: "DistilledTotals") -> None:
         return
     click.echo(f"{'digests':<8} {size(found.bytes)} of {plural(found.sessions, 'session')}")
     of_logs, of_said = 1 - found.kept_tokens / found.log_tokens, 1 - found.kept_tokens / found.raw_tokens
-    tokens = f"{number(found.kept_tokens)} of about {number(found.log_tokens)} tokens"
-    click.echo(f"{'filtered':<8} {tokens}: {of_logs:.0%} less than the logs, {of_said:.0%} less than their content")
+    logs = f"{of_logs:.0%} less than the logs ({number(found.log_tokens)})"
+    said = f"{of_said:.0%} less than the texts, calls and results in them"
+    click.echo(f"{'filtered':<8} about {number(found.kept_tokens)} tokens in exchanges: {logs}, {said}")
 
 
 def _print_source_notes(sources: "SourceTotals") -> None:
