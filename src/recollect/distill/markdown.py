@@ -53,14 +53,17 @@ def _cut(title: str, shown: Sequence[Quote], count: int) -> str:
 
 def _facts(digest: Digest) -> Iterator[str]:
     yield f"{_minute(digest.started_at)} to {_minute(digest.ended_at)} UTC"
-    yield f"{digest.active_s // 60} min of work"
+    if digest.active_s:
+        yield f"{-(-digest.active_s // 60)} min of work"
     if digest.models:
         yield inert(", ".join(digest.models))
     used = sum(digest.tokens.get(name, 0) for name in ("input_tokens", "output_tokens", "cache_write_tokens"))
-    yield f"{used:,} tokens and {digest.tokens.get('cache_read_tokens', 0):,} from cache"
+    if used:
+        yield f"{used:,} tokens and {digest.tokens.get('cache_read_tokens', 0):,} from cache"
     if digest.usd is not None:
         yield f"{'~' if digest.usd_is_estimate else ''}${digest.usd:,.2f}"
-    yield f"covers {digest.covers.event_count:,} events"
+    count = digest.covers.event_count
+    yield f"covers {count:,} event{'' if count == 1 else 's'}"
 
 
 def _minute(moment: str | None) -> str:
