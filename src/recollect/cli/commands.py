@@ -271,7 +271,8 @@ def show(
             for item in items:
                 print_json(_item_json(item), is_line=True)
         else:
-            for line in transcript_lines(found, items, "No events of that kind" if kind else "No events"):
+            without = "No events of that kind" if kind else "No events are held" if digest else "No events"
+            for line in transcript_lines(found, items, without):
                 click.echo(line)
             retaining.print_evicted(memory, found)
 

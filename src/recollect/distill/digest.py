@@ -16,7 +16,7 @@ from recollect.distill.todos import Todo
 from recollect.schema import Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
 from recollect.store.steps import Step
 
-VERSION = 1  # of the distiller: digests of another one are made again
+VERSION = 2  # of the distiller: digests of another one are made again
 
 FIRST_REQUEST_CHARS = 400
 REQUEST_CHARS = 200
