@@ -161,6 +161,26 @@ def test_the_ledger_alone_brings_an_evicted_session_back_as_it_was_told(tmp_path
         assert raw_names(memory) == {"other"}
 
 
+def test_what_was_lost_is_still_told_when_only_the_ledger_is_left(tmp_path: Path, home: Home) -> None:
+    path = write(home, "aa")
+    write(home, "other")
+    with opened(tmp_path / "store", home) as memory:
+        memory.sweep()
+        path.unlink()
+        memory.sweep()
+        evict_all(memory, hard=True)
+        losses = memory._store.evictions.losses()
+        assert [loss.event for loss in losses] == ["last_copy_evicted"]
+        path = write(home, "aa", turns=5)  # it is back, grows, and goes once more
+        memory.sweep()
+        evict_all(memory)
+    for file in [*(tmp_path / "store").glob("*.db*"), *(tmp_path / "store").glob("high*")]:
+        file.unlink()
+
+    with opened(tmp_path / "store", home) as memory:
+        assert memory._store.evictions.losses() == losses
+
+
 def test_a_fork_of_an_evicted_session_is_whole_and_paid_once(tmp_path: Path, home: Home) -> None:
     write(home, "base", turns=3)
     memory = opened(tmp_path / "store", home)
