@@ -21,6 +21,7 @@ from recollect.memory import Memory
 from recollect.retention import Limits
 from recollect.schema import Session, event_uid
 from recollect.store import digests
+from recollect.store.evictions import RetentionEvent
 from tests.builders import AGENT, Home, ScriptedAdapter
 from tests.retention.rig import as_copied, grow, limit, opened, talk
 
@@ -57,7 +58,7 @@ class Retention(RuleBasedStateMachine):
         self.sessions: dict[str, Written] = {}
         self.days = 0
         self.has_distiller = True
-        self.told: Counter[str] = Counter()  # losses
+        self.told: Counter[RetentionEvent] = Counter()
         for module in CLOCKS:
             module.now_ms = lambda: now_ms() + self.days * DAY_MS
         adapters()[AGENT] = ScriptedAdapter()
@@ -226,11 +227,9 @@ class Retention(RuleBasedStateMachine):
         self._look()
         assert self._held()[name] == self._uids(name)
 
-    @rule(where=st.sampled_from(CRASHES), nth=st.integers(1, 8), percent=st.integers(0, 60), is_idle=st.booleans())
-    def crash(self, where: str, nth: int, percent: int, is_idle: bool) -> None:
-        """Stopped anywhere in a sweep that drops something, and may have nothing else to do; then opened anew."""
-        if is_idle:
-            self._sweep()
+    @rule(where=st.sampled_from(CRASHES), nth=st.integers(1, 8), percent=st.integers(0, 60))
+    def crash(self, where: str, nth: int, percent: int) -> None:
+        """Stopped anywhere in a sweep that drops something; the store is then opened anew."""
         cap = max(1, self._raw_bytes() * percent // 100)
         failpoints.arm(f"{where}:eio:{nth}")
         try:
@@ -243,6 +242,12 @@ class Retention(RuleBasedStateMachine):
             self.memory.close()
             self.memory = self._open()
         self._sweep()
+
+    @rule(where=st.sampled_from(CRASHES), nth=st.integers(1, 3))
+    def crash_while_dropping(self, where: str, nth: int) -> None:
+        """The same when there is nothing else to do, so that the first commits are those of the eviction."""
+        self._sweep()
+        self.crash(where, nth, 0)
 
     @precondition(lambda self: all(one.files for one in self.sessions.values()))
     @rule()
@@ -271,13 +276,13 @@ class Retention(RuleBasedStateMachine):
 
     def _look_at_losses(self, before: dict[str, Session], report: budget.BudgetReport, is_over: bool) -> None:
         """What cannot be had again goes only over the hard cap, and every piece of it is told."""
-        losses = self.memory._store.evictions.losses()
-        told = Counter(loss.event for loss in losses)
-        new, self.told = told - self.told, told
+        told = Counter(self.memory._store.evictions.losses())
+        losses, self.told = told - self.told, told
+        new = Counter(loss.event for loss in losses)
         assert (new["last_copy_evicted"], new["data_loss"]) == (report.last_copies_evicted, report.data_loss)
         assert is_over or not new
         assert not self.has_distiller or not new["data_loss"]
-        listed = {loss.session_uid for loss in losses[: new.total()]}
+        listed = {loss.session_uid for loss in losses}
         last = {name for name, one in self.sessions.items() if not one.files}
         held = self._held()
         assert {f"{AGENT}:{name}" for name in last & before.keys() - held.keys()} <= listed

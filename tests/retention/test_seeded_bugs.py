@@ -18,7 +18,7 @@ from tests.retention.test_machine import Retention
 
 # The seed is fixed, for a test that fails now and then tells nothing.
 SEARCH = settings(
-    max_examples=60,
+    max_examples=200,
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
