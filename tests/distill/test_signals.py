@@ -246,6 +246,32 @@ def test_words_that_only_go_on_are_no_correction(text: str) -> None:
     assert found(script, schema.HUMAN_CORRECTION) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "is_correction"),
+    [
+        ("use a shorter sleep", True),
+        ("go back to the old parser", True),
+        ("sort the list first", True),
+        ("continue, but leave the tests alone", True),
+        ("go on", False),
+        ("continue", False),
+        ("ok, continue.", False),
+        ("yes", False),
+        ("sorry. push up and make a pr", False),
+        ("продолжай", False),
+        ("继续", False),
+    ],
+)
+def test_words_after_a_stop_set_the_agent_right_unless_they_only_go_on(text: str, is_correction: bool) -> None:
+    script = Script()
+    script.user("Fix the failing test")
+    script.say("I look.")
+    script.stop()
+    script.user(text)
+
+    assert bool(found(script, schema.HUMAN_CORRECTION)) is is_correction
+
+
 def test_the_first_request_corrects_nothing() -> None:
     script = Script()
     script.user("no, it doesn't work")
