@@ -146,7 +146,12 @@ class _Work:
                 self._analyze()
             is_all_analyzed = is_all_analyzed or planned.analyze_first
         _leave_nothing(self._store, self.at_ms)
-        self.report.raw_bytes = self._store.tiers.raw_bytes()
+        size, cap = self._store.tiers.raw_bytes(), self._limits.raw_hard_cap
+        self.report.raw_bytes = size
+        if size > cap:
+            self.report.warnings.append(
+                f"{size:,} bytes are left that cannot be dropped, more than retention.raw_hard_cap ({cap:,}): raise it"
+            )
 
     def _plan(self, is_all_analyzed: bool) -> Plan:
         held = [one for one in self._store.tiers.held(self._host, self.at_ms) if one.session_uid not in self._kept]

@@ -119,6 +119,8 @@ class RetentionStatus:
 
     raw_bytes: int
     raw_hard_cap: int
+    distilled_bytes: int
+    distilled_cap: int
     sessions_evicted: int
     losses: dict[str, int]
     last_copies_go_at: str | None
@@ -241,6 +243,8 @@ class Memory:
         return RetentionStatus(
             raw_bytes=outlook.raw_bytes,
             raw_hard_cap=self.settings.limits.raw_hard_cap,
+            distilled_bytes=outlook.distilled_bytes,
+            distilled_cap=self.settings.limits.distilled_cap,
             sessions_evicted=len(self._store.evictions.names()),
             losses=outlook.losses,
             last_copies_go_at=outlook.last_copies_go_at,

@@ -219,6 +219,14 @@ def test_a_sweep_does_not_fail_for_whom_it_tells(memory: Memory, command: tuple[
     assert keep(memory, distilled_cap=1).warnings
 
 
+def test_a_cap_that_cannot_be_kept_is_told(memory: Memory) -> None:
+    assert keep(memory, raw_soft_cap=1, raw_hard_cap=1 << 30).warnings == []
+
+    (warning,) = keep(memory, raw_soft_cap=1, raw_hard_cap=1).warnings
+
+    assert "raw_hard_cap" in warning
+
+
 def test_a_sweep_with_nothing_to_do_writes_nothing(memory: Memory) -> None:
     memory.sweep()
     before = [database.connection.total_changes() for database in memory._store.databases]

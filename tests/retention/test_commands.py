@@ -111,6 +111,13 @@ def test_status_tells_how_the_budget_stands(evicted: Path) -> None:
     assert "2 sessions kept as digests only" in run("status").output
 
 
+def test_status_says_that_digests_have_outgrown_their_cap(evicted: Path) -> None:
+    assert "distilled_cap" not in run("status").output
+    (evicted / "config.toml").write_text("[retention]\ndistilled_cap = 1")
+
+    assert "more than retention.distilled_cap" in run("status").output
+
+
 def test_a_sweep_says_what_it_dropped(store: Path, home: Home) -> None:
     (store / "config.toml").write_text("[retention]\nraw_soft_cap = 1")
 

@@ -155,7 +155,7 @@ def status(as_json: bool) -> None:
     _print_source_notes(found.sources)
     retaining.print_retention_status(found.retention)
     for alarm in found.alarms:
-        click.echo(f"{click.style('alarm', fg='red'):<8} {one_line(alarm)}: `recollect doctor --repair`")
+        click.echo(f"{click.style('alarm'.ljust(8), fg='red')} {one_line(alarm)}: `recollect doctor --repair`")
 
 
 def _print_distilled(found: "DistilledTotals") -> None:

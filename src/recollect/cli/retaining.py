@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _SHOWN = 20
 _REASON_COLUMNS = 22
 _LOSSES = {
-    "data_loss": "went before a digest of them was made",
-    "last_copy_evicted": "went although your agents' files are gone too; their digests are kept",
+    "data_loss": "went without a digest",
+    "last_copy_evicted": "went whose files your agents have deleted too; digests are kept",
 }
 
 
@@ -101,10 +101,15 @@ def print_evicted(memory: "Memory", session: "Session") -> None:
 def print_retention_status(found: "RetentionStatus") -> None:
     """The lines of `recollect status` about the budget."""
     click.echo(f"{'raw':<8} {size(found.raw_bytes)} of at most {size(found.raw_hard_cap)}")
+    if found.distilled_bytes > found.distilled_cap:
+        told = f"{size(found.distilled_bytes)}, more than retention.distilled_cap ({size(found.distilled_cap)})"
+        click.echo(
+            f"{click.style('kept'.ljust(8), fg='yellow')} what was distilled takes {told}; nothing of it is dropped"
+        )
     if found.sessions_evicted:
         click.echo(f"{'evicted':<8} {plural(found.sessions_evicted, 'session')} kept as digests only")
     for event, count in found.losses.items():
-        click.echo(f"{click.style('lost', fg='red'):<8} {event}: {plural(count, 'session')} {_LOSSES[event]}")
+        click.echo(f"{click.style('lost'.ljust(8), fg='red')} {event}: {plural(count, 'session')} {_LOSSES[event]}")
     if found.last_copies_go_at:
         when = local_time(found.last_copies_go_at)[:10]
         click.echo(f"{'forecast':<8} from about {when} on last copies will go: raise retention.raw_hard_cap")
