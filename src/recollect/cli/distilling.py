@@ -122,7 +122,7 @@ def stats(
 
     \b
     recollect stats --by repo --since 30d
-    recollect stats --by command            which commands fail most
+    recollect stats --by command            how often each command fails
     """
     from recollect.memory import open_memory
 
