@@ -77,7 +77,10 @@ class Plan:
     @property
     def first(self) -> list[Eviction]:
         """What goes before sizes are measured again: nothing that cannot be had again while there is anything else."""
-        return [eviction for eviction in self.evictions if eviction.reason not in (LAST_COPY, DATA_LOSS)] or self.losses
+        for reasons in ((AGE, SOFT_CAP, HARD_CAP), (LAST_COPY,), (DATA_LOSS,)):
+            if some := [eviction for eviction in self.evictions if eviction.reason in reasons]:
+                return some
+        return []
 
     @property
     def losses(self) -> list[Eviction]:

@@ -100,7 +100,10 @@ def test_nothing_is_lost_before_what_else_there_is_has_gone() -> None:
     found = decide(held("spare", 100), held("last", 200, last=True))
     assert taken(found) == [("spare", SOFT_CAP), ("last", LAST_COPY)]
     assert [eviction.held.native_id for eviction in found.first] == ["spare"]
-    assert [eviction.held.native_id for eviction in decide(held("last", 200, last=True)).first] == ["last"]
+    found = decide(held("raw", 200, analyzed=None), held("last", 200, last=True))
+    assert taken(found) == [("last", LAST_COPY), ("raw", DATA_LOSS)]
+    assert [eviction.held.native_id for eviction in found.first] == ["last"]
+    assert [eviction.held.native_id for eviction in decide(held("raw", 200, analyzed=None)).first] == ["raw"]
 
 
 def test_bytes_that_belong_to_no_session_do_not_make_it_take_more_than_there_is() -> None:
