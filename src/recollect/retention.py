@@ -82,11 +82,6 @@ class Plan:
                 return some
         return []
 
-    @property
-    def losses(self) -> list[Eviction]:
-        """Evictions the user must be told of one by one."""
-        return [eviction for eviction in self.evictions if eviction.reason in (LAST_COPY, DATA_LOSS)]
-
 
 class Share(NamedTuple):
     """Sessions that have something in common, and what they take."""
