@@ -30,6 +30,8 @@ bench: $(STAMP)  ## ratios against the floor and against peers
 	$(BIN)/python bench/redact.py
 	$(BIN)/python bench/search.py
 	$(BIN)/python bench/known_item.py
+	$(BIN)/python bench/distil.py
+	$(BIN)/python bench/outcomes.py
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -12,7 +12,18 @@ from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
 from recollect.errors import Busy, StoreDamaged, StoreUnwritable
 from recollect.notify import Notice, tell
-from recollect.retention import DATA_LOSS, LAST_COPY, Eviction, Held, Plan, horizon_ms, is_clock_sane, plan
+from recollect.retention import (
+    DATA_LOSS,
+    LAST_COPY,
+    Eviction,
+    Held,
+    Plan,
+    Share,
+    find_stays,
+    horizon_ms,
+    is_clock_sane,
+    plan,
+)
 from recollect.store import Store, ballast, evictions
 from recollect.store.tiers import HeldSession
 
@@ -50,6 +61,7 @@ class Outlook:
     last_copies_go_at: str | None
     losses: dict[str, int]
     plan: Plan
+    stays: dict[str, Share]
 
 
 def keep_within_budget(store: Store, settings: Settings, advance: Advance, *, at_ms: int | None = None) -> BudgetReport:
@@ -78,7 +90,8 @@ def look_ahead(store: Store, settings: Settings, at_ms: int | None = None) -> Ou
     held = store.tiers.held(settings.host, moment)
     raw = store.tiers.raw_bytes()
     is_sane = is_clock_sane(store.evictions.last_look_ms(), moment, limits)
-    planned = plan([_held(one) for one in held], raw, limits, moment, is_clock_sane=is_sane, is_all_analyzed=True)
+    candidates = [_held(one) for one in held]
+    planned = plan(candidates, raw, limits, moment, is_clock_sane=is_sane, is_all_analyzed=True)
     last = sum(one.bytes for one in held if one.is_last_copy)
     growth = _growth(held, moment)
     return Outlook(
@@ -89,14 +102,14 @@ def look_ahead(store: Store, settings: Settings, at_ms: int | None = None) -> Ou
         last_copies_go_at=_date(limits.raw_hard_cap - last, growth, moment) if last else None,
         losses=store.evictions.loss_counts(),
         plan=planned,
+        stays=find_stays(candidates, planned),
     )
 
 
 def _growth(held: Sequence[HeldSession], at_ms: int) -> int:
-    """Bytes a day that came in over the last weeks."""
-    recent = [one for one in held if one.discovered_ms >= at_ms - _FORECAST_DAYS * _DAY_MS]
-    begun = min((one.discovered_ms for one in recent), default=at_ms)
-    return round(sum(one.bytes for one in recent) / max(1.0, (at_ms - begun) / _DAY_MS))
+    """Bytes a day of what was done in the last weeks: the years that a first sweep reads are no growth."""
+    begun = at_ms - _FORECAST_DAYS * _DAY_MS
+    return round(sum(one.bytes for one in held if one.ended_ms >= begun) / _FORECAST_DAYS)
 
 
 def _date(room: int, growth: int, at_ms: int) -> str | None:
@@ -114,7 +127,8 @@ class _Work:
         self._host = settings.host
         self.at_ms = at_ms
         self._is_clock_sane = is_clock_sane(store.evictions.last_look_ms(), at_ms, settings.limits)
-        self._kept: set[str] = set()  # sessions whose digest cannot be read back
+        self._remade: set[str] = set()  # sessions whose digest could not be read back and was made anew
+        self._kept: set[str] = set()  # those for which that did not help
         self.notices: list[Notice] = []
         self.report = BudgetReport(raw_bytes=store.tiers.raw_bytes())
 
@@ -125,16 +139,19 @@ class _Work:
     def run(self, advance: Advance) -> None:
         """Plan and drop until the plan is empty: what the index gives back is only known afterwards."""
         is_all_analyzed = False
-        while True:
-            planned = self._plan(is_all_analyzed)
-            gone = self._apply(planned, advance)
-            if planned.analyze_first:
+        while (planned := self._plan(is_all_analyzed)).evictions or planned.analyze_first:
+            set_aside = len(self._remade)
+            self._apply(planned.first, advance)
+            if planned.analyze_first or len(self._remade) > set_aside:
                 self._analyze()
-                is_all_analyzed = True
-            elif not gone:
-                break
+            is_all_analyzed = is_all_analyzed or planned.analyze_first
         _leave_nothing(self._store, self.at_ms)
-        self.report.raw_bytes = self._store.tiers.raw_bytes()
+        size, cap = self._store.tiers.raw_bytes(), self._limits.raw_hard_cap
+        self.report.raw_bytes = size
+        if size > cap:
+            self.report.warnings.append(
+                f"{size:,} bytes are left that cannot be dropped, more than retention.raw_hard_cap ({cap:,}): raise it"
+            )
 
     def _plan(self, is_all_analyzed: bool) -> Plan:
         held = [one for one in self._store.tiers.held(self._host, self.at_ms) if one.session_uid not in self._kept]
@@ -152,19 +169,16 @@ class _Work:
 
         analyze(self._store, lambda done, total: None)
 
-    def _apply(self, planned: Plan, advance: Advance) -> int:
-        """Drop what the plan says; return how many sessions went."""
-        gone = 0
-        for start in range(0, len(planned.evictions), _AT_ONCE):
-            some = planned.evictions[start : start + _AT_ONCE]
+    def _apply(self, planned: Sequence[Eviction], advance: Advance) -> None:
+        """Drop these sessions, but for those whose digest cannot be read back."""
+        for start in range(0, len(planned), _AT_ONCE):
+            some = planned[start : start + _AT_ONCE]
             prepared = [one for eviction in some if (one := self._prepared(eviction)) is not None]
             if prepared:
                 self._drop(prepared)
-            gone += len(prepared)
-            advance(start + len(some), len(planned.evictions))
-        if gone:
+            advance(start + len(some), len(planned))
+        if planned:
             self._store.evictions.leave_no_word()
-        return gone
 
     def _prepared(self, eviction: Eviction) -> evictions.Eviction | None:
         """An eviction with the digest read back; None if that fails, for then raw is all there is."""
@@ -175,10 +189,17 @@ class _Work:
             digest = None
         loss = _LOSSES.get(eviction.reason)
         if digest is None and loss != evictions.DATA_LOSS:
-            self._kept.add(held.session_uid)
-            self.report.warnings.append(f"Kept, for its digest cannot be read back: {held.session_uid}")
+            self._set_aside(held)
             return None
         return evictions.Eviction(held.agent, held.native_id, eviction.reason, held.bytes, digest, loss)
+
+    def _set_aside(self, held: Held) -> None:
+        """Have a digest made anew that cannot be read back; if that was in vain, keep the session."""
+        if held.session_uid not in self._remade and self._store.digests.set_outdated(held.agent, held.native_id):
+            self._remade.add(held.session_uid)
+            return
+        self._kept.add(held.session_uid)
+        self.report.warnings.append(f"Kept, for its digest cannot be read back: {held.session_uid}")
 
     def _drop(self, some: list[evictions.Eviction]) -> None:
         names = evictions.names_of(some)
@@ -219,6 +240,7 @@ def _held(one: HeldSession) -> Held:
         one.analyzed_ms,
         one.is_last_copy,
         one.has_forks,
+        one.ended_ms,
     )
 
 

@@ -119,6 +119,8 @@ class RetentionStatus:
 
     raw_bytes: int
     raw_hard_cap: int
+    distilled_bytes: int
+    distilled_cap: int
     sessions_evicted: int
     losses: dict[str, int]
     last_copies_go_at: str | None
@@ -241,6 +243,8 @@ class Memory:
         return RetentionStatus(
             raw_bytes=outlook.raw_bytes,
             raw_hard_cap=self.settings.limits.raw_hard_cap,
+            distilled_bytes=outlook.distilled_bytes,
+            distilled_cap=self.settings.limits.distilled_cap,
             sessions_evicted=len(self._store.evictions.names()),
             losses=outlook.losses,
             last_copies_go_at=outlook.last_copies_go_at,
@@ -562,8 +566,8 @@ def make_room(folder: str | PathLike[str] | None = None) -> None:
         ballast.drop(place)
 
 
-def own_schedule() -> "Schedule":
-    """What would have sweeps run by themselves on this machine."""
+def own_schedule(*, is_removal: bool = False) -> "Schedule":
+    """What would have sweeps run by themselves on this machine, or did before the cadence was changed."""
     import sys
 
     from platformdirs import user_config_path
@@ -574,7 +578,8 @@ def own_schedule() -> "Schedule":
     host = Host(sys.platform, Path.home(), user_config_path(), Path("/run/systemd/system").exists())
     is_moved = settings.config_path.parent == settings.folder
     variables = {"RECOLLECT_HOME": str(settings.folder)} if is_moved else {}
-    return plan_schedule(host, settings.limits.cadence, (sys.executable, "-m", "recollect.cli", "sweep"), variables)
+    cadence = "daily" if is_removal else settings.limits.cadence
+    return plan_schedule(host, cadence, (sys.executable, "-m", "recollect.cli", "sweep"), variables)
 
 
 def open_redactor(settings: Settings) -> "Redactor":

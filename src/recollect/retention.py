@@ -7,6 +7,7 @@ are analysed; and only when nothing else is left what no digest tells of yet.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 GIGABYTE = 1024**3
 _DAY_MS = 86_400_000
@@ -41,8 +42,8 @@ class Limits:
 class Held:
     """A session whose raw detail is held.
 
-    `active_ms` is the later of its last activity and its ingest; `is_last_copy` that the agent's own files are
-    gone; `has_forks` that other held sessions are made from it by reference.
+    `active_ms` is the later of its last activity and its ingest, `ended_ms` its last activity alone; `is_last_copy`
+    that the agent's own files are gone; `has_forks` that other held sessions are made from it by reference.
     """
 
     agent: str
@@ -53,6 +54,7 @@ class Held:
     analyzed_ms: int | None
     is_last_copy: bool = False
     has_forks: bool = False
+    ended_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +75,19 @@ class Plan:
     analyze_first: bool = False
 
     @property
-    def losses(self) -> list[Eviction]:
-        """Evictions the user must be told of one by one."""
-        return [eviction for eviction in self.evictions if eviction.reason in (LAST_COPY, DATA_LOSS)]
+    def first(self) -> list[Eviction]:
+        """What goes before sizes are measured again: nothing that cannot be had again while there is anything else."""
+        for reasons in ((AGE, SOFT_CAP, HARD_CAP), (LAST_COPY,), (DATA_LOSS,)):
+            if some := [eviction for eviction in self.evictions if eviction.reason in reasons]:
+                return some
+        return []
+
+
+class Share(NamedTuple):
+    """Sessions that have something in common, and what they take."""
+
+    sessions: int
+    bytes: int
 
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?B|B)", re.IGNORECASE)
@@ -115,7 +127,7 @@ def plan(
     fresh = [one for one in held if one.analyzed_ms is None]
     if fresh and not is_all_analyzed:
         return planning.finish(raw_bytes, analyze_first=True)
-    planning.take(_analyzed(held), HARD_CAP, limits.raw_hard_cap)
+    planning.take(_by_loss(held), HARD_CAP, limits.raw_hard_cap)
     planning.take(sorted(fresh, key=lambda one: (one.active_ms, one.session_uid)), DATA_LOSS, limits.raw_hard_cap)
     return planning.finish(raw_bytes)
 
@@ -126,9 +138,14 @@ def horizon_ms(limits: Limits, now_ms: int) -> int:
 
 
 def _analyzed(held: Sequence[Held]) -> list[Held]:
-    """Analysed sessions, the longest so first; one with forks after all that have none."""
+    """Analysed sessions, the longest so first; of those analysed together the one with the oldest activity."""
     analyzed = [one for one in held if one.analyzed_ms is not None]
-    return sorted(analyzed, key=lambda one: (one.has_forks, one.analyzed_ms or 0, one.session_uid))
+    return sorted(analyzed, key=lambda one: (one.analyzed_ms or 0, one.ended_ms, one.session_uid))
+
+
+def _by_loss(held: Sequence[Held]) -> list[Held]:
+    """Analysed sessions by what is lost with them: forks can have their base back, nobody has a last copy back."""
+    return sorted(_analyzed(held), key=lambda one: (one.is_last_copy, one.has_forks))
 
 
 def _spare(held: Sequence[Held], limits: Limits) -> Iterator[Held]:
@@ -136,6 +153,25 @@ def _spare(held: Sequence[Held], limits: Limits) -> Iterator[Held]:
     for one in _analyzed(held):
         if not one.has_forks and (limits.evict_last_copy or not one.is_last_copy):
             yield one
+
+
+def find_stays(held: Sequence[Held], planned: Plan) -> dict[str, Share]:
+    """What would stay and why, the largest share first."""
+    gone = {eviction.held.session_uid for eviction in planned.evictions}
+    shares: dict[str, Share] = {}
+    for one in held:
+        if one.session_uid not in gone:
+            sessions, size = shares.get(why := _why_kept(one), Share(0, 0))
+            shares[why] = Share(sessions + 1, size + one.bytes)
+    return dict(sorted(shares.items(), key=lambda share: -share[1].bytes))
+
+
+def _why_kept(one: Held) -> str:
+    if one.analyzed_ms is None:
+        return "without a digest"
+    if one.has_forks:
+        return "forks are made from them"
+    return "last copies" if one.is_last_copy else "there is room"
 
 
 class _Planning:

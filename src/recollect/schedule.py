@@ -39,7 +39,10 @@ class Schedule:
 
 
 def plan_schedule(host: Host, cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:
-    """The schedule for a machine; raises UsageError for a cadence that needs none."""
+    """The schedule for a machine; raises UsageError for a cadence that needs none.
+
+    Its files and names are the same for every cadence.
+    """
     if cadence not in _CALENDAR:
         raise UsageError(
             f"With the cadence `{cadence}` sweeps are begun by your agents, not by a clock",
@@ -60,7 +63,7 @@ def _cron(cadence: str, command: Sequence[str], variables: Mapping[str, str]) ->
 
 def _systemd(host: Host, cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:
     folder = host.config_home / "systemd" / "user"
-    settings = "".join(f"Environment={_unit_word(f'{name}={value}')}\n" for name, value in variables.items())
+    settings = "".join(f"Environment={_unit_text(f'{name}={value}')}\n" for name, value in variables.items())
     service = (
         "[Unit]\nDescription=Recollect reads new sessions\n\n[Service]\nType=oneshot\nNice=10\n"
         f"{settings}ExecStart={' '.join(map(_unit_word, command))}\n"
@@ -78,9 +81,14 @@ def _systemd(host: Host, cadence: str, command: Sequence[str], variables: Mappin
     )
 
 
-def _unit_word(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+def _unit_text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
+
+
+def _unit_word(text: str) -> str:
+    """A word of a command, in which variables would be put in."""
+    return _unit_text(text.replace("$", "$$"))
 
 
 def _launchd(host: Host, cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:
@@ -132,6 +140,8 @@ def _cron_lines() -> list[str]:
         told = subprocess.run(["crontab", "-l"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise StoreUnwritable("There is no `crontab` on this machine", "run `recollect sweep` by a scheduler") from None
+    if told.returncode and "no crontab" not in told.stderr:  # what cannot be read must not be written anew
+        raise StoreUnwritable(f"`crontab -l` failed: {' '.join(told.stderr.split())}", "nothing was changed")
     return told.stdout.splitlines() if told.returncode == 0 else []
 
 
@@ -140,7 +150,10 @@ def _other_cron_lines() -> list[str]:
 
 
 def _set_cron_lines(lines: Sequence[str]) -> None:
-    subprocess.run(["crontab", "-"], input="".join(f"{line}\n" for line in lines), text=True, check=True)
+    table = "".join(f"{line}\n" for line in lines)
+    told = subprocess.run(["crontab", "-"], input=table, text=True, capture_output=True, check=False)
+    if told.returncode:
+        raise StoreUnwritable(f"`crontab -` failed: {' '.join(told.stderr.split())}", "nothing was changed")
 
 
 def _run(command: Sequence[str], *, is_needed: bool = True) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect import schema
-from recollect.distill.digest import FIRST_REQUESTS, LAST_REQUESTS, MOST_FILES, extend, searchable
+from recollect.distill.digest import FIRST_REQUESTS, LAST_REQUESTS, MOST_FILES, MOST_QUOTES, extend, searchable
 from recollect.distill.markdown import inert, render
 from recollect.schema import Digest
 from tests.distill.sessions import Script, distilled
@@ -50,6 +50,23 @@ def test_a_digest_tells_what_was_asked_done_and_left_open() -> None:
     assert [quote.text for quote in found.open.next_steps] == ["Release it", "Shall I push?"]
     assert [quote.text for quote in found.snippets] == ["The root cause is the operator in add()."]
     assert found.open.failing_tests is None
+
+
+def test_what_the_user_said_is_not_crowded_out_by_mere_stops() -> None:
+    script = Script()
+    script.user("Fix the failing test")
+    for _ in range(MOST_QUOTES):
+        script.say("I look.")
+        script.stop()
+        script.user("go on")
+    script.say("I delete the test.")
+    script.user("no, that's not what I asked for")
+    for _ in range(MOST_QUOTES):
+        script.say("I look.")
+        script.stop()
+        script.user("go on")
+
+    assert [quote.text for quote in digest(script).interventions] == ["no, that's not what I asked for"]
 
 
 def test_everything_quoted_is_from_the_event_it_cites() -> None:

@@ -1,5 +1,6 @@
 """Every session of real agents that is at hand: distilled without a crash, within the limits, with true quotes."""
 
+import re
 import statistics
 from pathlib import Path
 
@@ -63,6 +64,13 @@ def test_every_event_a_digest_cites_exists_and_says_so(memory: Memory) -> None:
         for quote in (*digest.requests[1:], *digest.errors, *digest.decisions, *digest.snippets):
             summary = " ".join(events[quote.event_uid].summary.split())
             assert quote.text.rstrip("…")[:40] in summary
+
+
+def test_the_mark_behind_a_quote_on_the_page_is_that_of_one_event(memory: Memory) -> None:
+    for session, digest in _digests(memory):
+        uids = [event.event_uid for event in memory.events(session)]
+        for mark in re.findall(r" `([0-9a-f]{12})`$", render(digest), re.MULTILINE):
+            assert len([uid for uid in uids if uid.endswith(mark)]) == 1
 
 
 def test_counts_are_those_of_the_events(memory: Memory) -> None:

@@ -7,6 +7,7 @@ from recollect.distill.signals import CHURN_ROUNDS, LOOP_ATTEMPTS, REPEATED_TIME
 from recollect.distill.story import IDLE_MS
 from recollect.memory import Memory
 from recollect.schema import Signal
+from recollect.store.steps import Spent
 from tests.conftest import SHARED, needs_shared, swept
 from tests.distill.sessions import MINUTE_MS, Script, abandoned, distilled
 
@@ -155,6 +156,38 @@ def test_many_edits_without_a_failure_are_no_churn() -> None:
     assert found(script, schema.EDIT_CHURN) == []
 
 
+def test_a_file_edited_after_each_complaint_is_churn() -> None:
+    script = Script()
+    script.user("Make the page blue")
+    script.edit("page.css")
+    for _ in range(CHURN_ROUNDS):
+        script.answer("It is blue.")
+        script.user("it doesn't work")
+        script.edit("page.css")
+
+    assert [signal.detail for signal in found(script, schema.EDIT_CHURN)] == ["page.css"]
+
+
+def test_a_file_edited_for_new_requests_is_no_churn_whatever_failed_before() -> None:
+    script = Script()
+    for number in range(CHURN_ROUNDS * 2):
+        script.user(f"Please write chapter {number}")
+        script.edit("book.md")
+        script.run("python boom.py", "exit 1: KeyError", has_failed=True)
+        script.answer("Chapter written; the script fails.")
+
+    assert found(script, schema.EDIT_CHURN) == []
+
+
+def test_an_edit_that_did_not_fit_at_first_is_no_churn() -> None:
+    script = Script()
+    for _ in range(CHURN_ROUNDS * 2):
+        script.edit("calc.py", has_failed=True)
+        script.edit("calc.py")
+
+    assert found(script, schema.EDIT_CHURN) == []
+
+
 def test_failures_before_edits_of_other_files_are_no_churn() -> None:
     script = Script()
     for number in range(CHURN_ROUNDS * 2):
@@ -211,6 +244,32 @@ def test_words_that_only_go_on_are_no_correction(text: str) -> None:
     script.user(text)
 
     assert found(script, schema.HUMAN_CORRECTION) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_correction"),
+    [
+        ("use a shorter sleep", True),
+        ("go back to the old parser", True),
+        ("sort the list first", True),
+        ("continue, but leave the tests alone", True),
+        ("go on", False),
+        ("continue", False),
+        ("ok, continue.", False),
+        ("yes", False),
+        ("sorry. push up and make a pr", False),
+        ("продолжай", False),
+        ("继续", False),
+    ],
+)
+def test_words_after_a_stop_set_the_agent_right_unless_they_only_go_on(text: str, is_correction: bool) -> None:
+    script = Script()
+    script.user("Fix the failing test")
+    script.say("I look.")
+    script.stop()
+    script.user(text)
+
+    assert bool(found(script, schema.HUMAN_CORRECTION)) is is_correction
 
 
 def test_the_first_request_corrects_nothing() -> None:
@@ -326,6 +385,17 @@ def test_a_small_exchange_is_no_spike_however_small_the_others_are() -> None:
 
 def test_a_session_that_is_dear_throughout_has_no_spike() -> None:
     assert found(_spending(*[SPIKE_LEAST_TOKENS] * 6), schema.COST_SPIKE) == []
+
+
+def test_answers_that_were_stamped_anew_when_a_session_was_resumed_make_no_spike() -> None:
+    script = Script()
+    stamped_ms = script.now_ms + 5 * 60 * MINUTE_MS
+    for _ in range(6):
+        script.user("go on")
+        script.answer("Done.", ts_ms=stamped_ms)
+        script.spent.append(Spent(stamped_ms, "some-model", SPIKE_LEAST_TOKENS, 0, 0, 0, 0, None))
+
+    assert found(script, schema.COST_SPIKE) == []
 
 
 def test_a_long_silence_is_told_with_both_its_ends() -> None:

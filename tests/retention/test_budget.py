@@ -10,7 +10,9 @@ import pytest
 
 from recollect import budget
 from recollect.adapters.protocol import SessionInfo
+from recollect.budget import look_ahead
 from recollect.clock import now_ms
+from recollect.distill import analysis
 from recollect.errors import NotFound
 from recollect.memory import Memory, doctor
 from recollect.schema import FILES_LANE, OTHER
@@ -117,15 +119,73 @@ def test_what_cannot_be_digested_goes_last_and_is_told(memory: Memory, home: Hom
     assert raw_names(memory) == set()
 
 
-def test_a_digest_that_cannot_be_read_back_keeps_its_session(memory: Memory) -> None:
+def damage_digest(memory: Memory, name: str) -> None:
     with memory._store.databases[1].transaction() as connection:
-        connection.execute("UPDATE digests SET digest_hash = x'00' WHERE native_session_id = 'aa'")
+        connection.execute("UPDATE digests SET digest = digest || ' ' WHERE native_session_id = ?", (name,))
+
+
+def test_a_digest_that_cannot_be_read_back_is_made_anew_before_its_session_goes(memory: Memory) -> None:
+    digest = memory.digest(memory.session("aa"))
+    damage_digest(memory, "aa")
+
+    report = keep(memory, raw_soft_cap=1)
+
+    assert raw_names(memory) == set()
+    assert (report.sessions_evicted, report.warnings) == (2, [])
+    assert memory.digest(memory.session("aa")) == digest
+
+
+def test_a_digest_that_cannot_be_read_back_and_not_be_made_anew_keeps_its_session(memory: Memory, home: Home) -> None:
+    evict_all(memory)
+    grow(home, "aa", 4)
+    memory.sweep()
+    damage_digest(memory, "aa")
 
     report = keep(memory, raw_soft_cap=1, raw_hard_cap=1)
 
     assert raw_names(memory) == {"aa"}
-    assert (report.sessions_evicted, report.data_loss) == (1, 0)
+    assert (report.sessions_evicted, report.data_loss) == (0, 0)
     assert any(f"{AGENT}:aa" in warning for warning in report.warnings)
+
+
+def test_a_last_copy_stays_if_there_turns_out_to_be_room_without_the_others(memory: Memory, home: Home) -> None:
+    home.write("dull", SessionInfo("dull"), *(event("dull", number, text="again " * 4000) for number in range(40)))
+    write(home, "rich", 40, words=200)  # as large, but all its words stand in the index
+    memory.sweep()
+    (home.folder / "dull.jsonl").unlink()
+    memory.sweep()
+    evict = dataclasses.replace(memory.settings, limits=dataclasses.replace(memory.settings.limits, raw_soft_cap=1))
+    planned = look_ahead(memory._store, evict).plan
+    room = planned.bytes_after - 1  # so that by what is estimated the last copy would have to go
+
+    report = keep(memory, raw_soft_cap=1, raw_hard_cap=room)
+
+    assert report.raw_bytes < room
+    assert raw_names(memory) == {"dull"}
+    assert report.last_copies_evicted == 0
+
+
+def test_old_sessions_that_are_read_today_are_no_growth(tmp_path: Path, home: Home) -> None:
+    home.write("old", SessionInfo("old"), event("old", 1, ts_ms=now_ms() - 90 * DAY_MS))
+    memory = opened(tmp_path / "store", home)
+    memory.sweep()
+
+    assert memory.outlook().growth_bytes_per_day == 0
+
+
+def test_a_digest_does_not_claim_what_was_lost(memory: Memory, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(home, "lost", turns=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(analysis, "analyze", lambda store, advance: analysis.AnalysisReport())
+        evict_all(memory, hard=True)
+    assert memory.status().retention.losses == {"data_loss": 1}
+    assert memory.session("lost").event_count == 8
+
+    grow(home, "lost", 2)
+    memory.sweep()
+
+    assert memory.session("lost").event_count == 12
+    assert memory.digest(memory.session("lost")).covers.event_count == 4
 
 
 def test_a_base_stays_while_its_forks_are_held(memory: Memory, home: Home) -> None:
@@ -157,6 +217,14 @@ def test_a_sweep_does_not_fail_for_whom_it_tells(memory: Memory, command: tuple[
     memory.settings = dataclasses.replace(memory.settings, notify=command)
 
     assert keep(memory, distilled_cap=1).warnings
+
+
+def test_a_cap_that_cannot_be_kept_is_told(memory: Memory) -> None:
+    assert keep(memory, raw_soft_cap=1, raw_hard_cap=1 << 30).warnings == []
+
+    (warning,) = keep(memory, raw_soft_cap=1, raw_hard_cap=1).warnings
+
+    assert "raw_hard_cap" in warning
 
 
 def test_a_sweep_with_nothing_to_do_writes_nothing(memory: Memory) -> None:

@@ -1,6 +1,7 @@
 """The commands of the budget, and what the others say of an evicted session."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,13 @@ def test_status_tells_how_the_budget_stands(evicted: Path) -> None:
     assert "2 sessions kept as digests only" in run("status").output
 
 
+def test_status_says_that_digests_have_outgrown_their_cap(evicted: Path) -> None:
+    assert "distilled_cap" not in run("status").output
+    (evicted / "config.toml").write_text("[retention]\ndistilled_cap = 1")
+
+    assert "more than retention.distilled_cap" in run("status").output
+
+
 def test_a_sweep_says_what_it_dropped(store: Path, home: Home) -> None:
     (store / "config.toml").write_text("[retention]\nraw_soft_cap = 1")
 
@@ -131,6 +139,34 @@ def test_rehydrate_says_in_one_line_that_the_file_is_gone(evicted: Path, home: H
 
     assert result.exit_code == 4
     assert "The agent's own file is gone" in result.output
+
+
+def test_what_stays_is_explained_too(store: Path, home: Home) -> None:
+    (home.folder / "session-aa.jsonl").unlink()
+    run("sweep", "--root", home.flag)
+    (store / "config.toml").write_text("[retention]\nraw_soft_cap = 1")
+
+    explained = run("retention", "--explain").output
+
+    assert "1 session would go" in explained
+    assert re.search(r"1 session \(.*\) would stay: last copies", explained)
+
+
+def test_a_schedule_goes_also_after_the_cadence_was_changed(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{_crontab(store)}:/usr/bin:/bin")
+    (store / "config.toml").write_text('[retention]\ncadence = "on-hook"')
+    assert run("schedule", "--print").exit_code == 2
+
+    assert run("schedule", "--remove").output == "There was none\n"
+
+
+def _crontab(folder: Path) -> Path:
+    """A folder with a crontab that is empty."""
+    programs = folder / "bin"
+    programs.mkdir()
+    (programs / "crontab").write_text("#!/bin/sh\nexit 0\n")
+    (programs / "crontab").chmod(0o700)
+    return programs
 
 
 def test_a_schedule_is_shown_before_it_is_asked_for(store: Path) -> None:

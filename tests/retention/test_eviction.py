@@ -1,12 +1,13 @@
 """What stays of a session whose raw detail went, what comes back, and what never does."""
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 from recollect.adapters.protocol import SessionInfo
-from tests.builders import AGENT, Home
+from tests.builders import AGENT, Home, event
 from tests.retention.rig import (
     as_copied,
     bytes_of,
@@ -21,6 +22,8 @@ from tests.retention.rig import (
     topic,
     write,
 )
+
+IS_SOAK = bool(os.environ.get("RECOLLECT_SOAK"))
 
 
 def test_an_evicted_session_keeps_its_row_and_its_digest(tmp_path: Path, home: Home) -> None:
@@ -158,6 +161,26 @@ def test_the_ledger_alone_brings_an_evicted_session_back_as_it_was_told(tmp_path
         assert raw_names(memory) == {"other"}
 
 
+def test_what_was_lost_is_still_told_when_only_the_ledger_is_left(tmp_path: Path, home: Home) -> None:
+    path = write(home, "aa")
+    write(home, "other")
+    with opened(tmp_path / "store", home) as memory:
+        memory.sweep()
+        path.unlink()
+        memory.sweep()
+        evict_all(memory, hard=True)
+        losses = memory._store.evictions.losses()
+        assert [loss.event for loss in losses] == ["last_copy_evicted"]
+        path = write(home, "aa", turns=5)  # it is back, grows, and goes once more
+        memory.sweep()
+        evict_all(memory)
+    for file in [*(tmp_path / "store").glob("*.db*"), *(tmp_path / "store").glob("high*")]:
+        file.unlink()
+
+    with opened(tmp_path / "store", home) as memory:
+        assert memory._store.evictions.losses() == losses
+
+
 def test_a_fork_of_an_evicted_session_is_whole_and_paid_once(tmp_path: Path, home: Home) -> None:
     write(home, "base", turns=3)
     memory = opened(tmp_path / "store", home)
@@ -175,29 +198,55 @@ def test_a_fork_of_an_evicted_session_is_whole_and_paid_once(tmp_path: Path, hom
     assert raw_names(memory) == {"fork"}
 
 
-def test_a_store_far_over_its_cap_ends_below_it_and_is_still_searched(tmp_path: Path, home: Home) -> None:
-    names = [f"session{number:02}" for number in range(25)]
-    for name in names:
-        write(home, name, turns=4, words=1500)
+def test_a_store_driven_far_over_its_cap_ends_below_it_and_is_still_searched(tmp_path: Path, home: Home) -> None:
+    # Little enough at a time to be read in this process, which alone knows the scripted agent.
+    sessions, turns, words, wanted = (160, 10, 300, 1000) if IS_SOAK else (24, 4, 1500, 60)
+    names = [f"session{number:03}" for number in range(sessions)]
     store = tmp_path / "store"
     with opened(store, home) as memory:
-        memory.sweep()
+        for name in names[: sessions // 2]:
+            write(home, name, turns, words)
+        assert memory.sweep().failures == []
         full = memory._store.tiers.raw_bytes()
-        limit(memory, raw_hard_cap=full // 3, raw_soft_cap=full // 4)
+        limit(memory, raw_hard_cap=full * 2 // 3, raw_soft_cap=full // 2)  # the other half makes it three times that
+        for name in names[sessions // 2 :]:
+            write(home, name, turns, words)
 
         report = memory.sweep()
 
-        assert memory._store.tiers.raw_bytes() <= full // 4
-        assert report.budget.sessions_evicted > 0
+        assert report.failures == []
+        assert memory._store.tiers.raw_bytes() <= full // 2
         assert report.budget.data_loss == report.budget.last_copies_evicted == 0
-        evicted = set(names) - raw_names(memory)
-        for name in sorted(evicted):
+        evicted = sorted(set(names) - raw_names(memory))
+        assert report.budget.sessions_evicted == len(evicted) < len(names)
+        for name in evicted:
             (hit, *_) = memory.search(topic(name))
             assert (hit.session_uid, hit.evicted) == (f"{AGENT}:{name}", True)
+        digests = b"".join(memory._store.digests.find(AGENT, name) or b"" for name in evicted)
     content = bytes_of(store)
-    words = [rare_word(name, turn) for name in evicted for turn in range(4)]
-    quoted = [word for word in words if word[1:].encode() in content]
-    assert quoted == []
+    rare = [rare_word(name, turn).encode() for name in evicted for turn in range(turns)]
+    rare = [word for word in rare if word not in digests]
+    assert len(rare) >= wanted
+    assert [word for word in rare if word[1:] in content] == []
+
+
+def test_a_small_sub_agent_that_grows_after_its_eviction_keeps_the_line_that_says_what_it_was_for(
+    tmp_path: Path, home: Home
+) -> None:
+    write(home, "root")
+    home.write("sub", SessionInfo("sub", parent_native_id="root"), event("sub", 1, text="count the sheep"))
+    with opened(tmp_path / "store", home) as memory:
+        memory.sweep()
+        evict_all(memory)
+        home.append("sub", event("sub", 2, text="and the goats"))
+        grow(home, "root", 4)
+
+        memory.sweep()
+
+        (line,) = memory.digest(memory.session("root")).sub_agents
+        assert "count the sheep" in line
+        ((_, line),) = memory._store.digests.lines(f"{AGENT}:root").values()
+        assert "count the sheep" in line
 
 
 def test_forgetting_an_evicted_session_leaves_no_byte_of_it(tmp_path: Path, home: Home) -> None:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,16 +15,18 @@ from recollect import account, budget, failpoints
 from recollect.adapters import adapters
 from recollect.adapters.protocol import SessionInfo
 from recollect.clock import now_ms
+from recollect.distill import analysis
 from recollect.errors import NotFound, RecollectError
 from recollect.memory import Memory
 from recollect.retention import Limits
-from recollect.schema import event_uid
+from recollect.schema import Session, event_uid
 from recollect.store import digests
+from recollect.store.evictions import RetentionEvent
 from tests.builders import AGENT, Home, ScriptedAdapter
 from tests.retention.rig import as_copied, grow, limit, opened, talk
 
 IS_SOAK = bool(os.environ.get("RECOLLECT_SOAK"))
-EXAMPLES, STEPS = (2000, 50) if IS_SOAK else (40, 50)
+EXAMPLES, STEPS = (2100, 50) if IS_SOAK else (40, 50)
 DAY_MS = 86_400_000
 LIMITS = Limits(raw_soft_cap=1 << 40, raw_hard_cap=1 << 40, raw_max_age_days=5)
 EVENTS_OF_A_TURN = 4
@@ -34,7 +37,7 @@ CRASHES = ("before-memory-commit", "after-memory-commit", "before-cache-commit",
 
 @dataclass
 class Written:
-    """What was written of one session, and what of it was dropped."""
+    """What was written of one session, what of it was dropped, and how much of that no digest tells of."""
 
     turns: int
     files: list[Path]
@@ -42,6 +45,7 @@ class Written:
     copied_turns: int = 0
     gone: set[str] = field(default_factory=set)  # uids of events
     covers: int = 0
+    lost: int = 0
 
 
 class Retention(RuleBasedStateMachine):
@@ -53,6 +57,8 @@ class Retention(RuleBasedStateMachine):
         self.home = Home(self.folder / "home")
         self.sessions: dict[str, Written] = {}
         self.days = 0
+        self.has_distiller = True
+        self.told: Counter[RetentionEvent] = Counter()
         for module in CLOCKS:
             module.now_ms = lambda: now_ms() + self.days * DAY_MS
         adapters()[AGENT] = ScriptedAdapter()
@@ -144,12 +150,12 @@ class Retention(RuleBasedStateMachine):
 
     @rule(percent=st.integers(0, 100))
     def sweep_over_the_soft_cap(self, percent: int) -> None:
-        held = self.memory._store.tiers.raw_bytes()
+        held = self._raw_bytes()
         self._sweep(raw_soft_cap=max(1, held * percent // 100))
 
     @rule(percent=st.integers(0, 100))
     def sweep_over_the_hard_cap(self, percent: int) -> None:
-        cap = max(1, self.memory._store.tiers.raw_bytes() * percent // 100)
+        cap = max(1, self._raw_bytes() * percent // 100)
         self._sweep(raw_soft_cap=cap, raw_hard_cap=cap)
 
     @rule()
@@ -167,6 +173,43 @@ class Retention(RuleBasedStateMachine):
         assert report.sessions_evicted == 0
         assert before.keys() <= self._held().keys()
 
+    @rule(days=st.integers(1, 400))
+    def the_clock_is_put_back(self, days: int) -> None:
+        self.days -= days
+        self._sweep()
+
+    @rule(percent=st.integers(0, 100), is_hard=st.booleans())
+    def sweep_without_digests(self, percent: int, is_hard: bool) -> None:
+        """Whatever keeps digests from being made, what has none goes only over the hard cap."""
+        cap = max(1, self._raw_bytes() * percent // 100)
+        analyze, analysis.analyze = analysis.analyze, lambda store, advance: analysis.AnalysisReport()
+        self.has_distiller = False
+        try:
+            self._sweep(raw_soft_cap=cap, raw_hard_cap=cap if is_hard else LIMITS.raw_hard_cap)
+        finally:
+            analysis.analyze, self.has_distiller = analyze, True
+        self._sweep()
+
+    @rule(number=st.integers(0, 99), percent=st.integers(0, 60))
+    def a_digest_rots(self, number: int, percent: int) -> None:
+        """What cannot be read back is no digest."""
+        self._sweep()
+        name = self._pick(number, with_file=False)
+        if name is None or self.sessions[name].gone:
+            return
+        with self.memory._store.databases[1].transaction() as connection:
+            connection.execute("UPDATE digests SET digest = digest || ' ' WHERE native_session_id = ?", (name,))
+        self._sweep_rotten(name, percent)
+
+    def _sweep_rotten(self, name: str, percent: int) -> None:
+        cap = max(1, self._raw_bytes() * percent // 100)
+        limit(self.memory, raw_soft_cap=cap)
+        self.memory.sweep()
+        limit(self.memory, raw_soft_cap=LIMITS.raw_soft_cap)
+        if name in self._held():
+            self.memory._store.digests.set_outdated(AGENT, name)
+        self._sweep()
+
     @rule(number=st.integers(0, 99))
     def rehydrate(self, number: int) -> None:
         self._sweep()
@@ -180,14 +223,14 @@ class Retention(RuleBasedStateMachine):
             assert not one.files
             return
         assert one.files
-        one.gone = set()
+        one.gone, one.lost = set(), 0
         self._look()
         assert self._held()[name] == self._uids(name)
 
     @rule(where=st.sampled_from(CRASHES), nth=st.integers(1, 8), percent=st.integers(0, 60))
     def crash(self, where: str, nth: int, percent: int) -> None:
         """Stopped anywhere in a sweep that drops something; the store is then opened anew."""
-        cap = max(1, self.memory._store.tiers.raw_bytes() * percent // 100)
+        cap = max(1, self._raw_bytes() * percent // 100)
         failpoints.arm(f"{where}:eio:{nth}")
         try:
             limit(self.memory, raw_soft_cap=cap)
@@ -199,6 +242,12 @@ class Retention(RuleBasedStateMachine):
             self.memory.close()
             self.memory = self._open()
         self._sweep()
+
+    @rule(where=st.sampled_from(CRASHES), nth=st.integers(1, 3))
+    def crash_while_dropping(self, where: str, nth: int) -> None:
+        """The same when there is nothing else to do, so that the first commits are those of the eviction."""
+        self._sweep()
+        self.crash(where, nth, 0)
 
     @precondition(lambda self: all(one.files for one in self.sessions.values()))
     @rule()
@@ -214,26 +263,58 @@ class Retention(RuleBasedStateMachine):
     # What must hold
 
     def _sweep(self, **limits: int) -> budget.BudgetReport:
-        last_copies = {name for name, one in self.sessions.items() if not one.files}
-        held = set(self._held())
+        before = self._rows()
         limit(self.memory, **limits)
         cap = self.memory.settings.limits.raw_hard_cap
         report = self.memory.sweep()
         assert report.failures == []
         limit(self.memory, raw_soft_cap=LIMITS.raw_soft_cap, raw_hard_cap=LIMITS.raw_hard_cap)
-        gone = last_copies & held - set(self._held())
-        assert not gone or cap < LIMITS.raw_hard_cap
-        assert report.budget.last_copies_evicted == len(gone)
-        assert report.budget.data_loss == 0
-        assert self.memory._store.tiers.raw_bytes() <= cap or not self._held()
+        self._look_at_losses(before, report.budget, is_over=cap < LIMITS.raw_hard_cap)
+        assert self._raw_bytes() <= cap or not self._held()
         self._look()
         return report.budget
 
+    def _look_at_losses(self, before: dict[str, Session], report: budget.BudgetReport, is_over: bool) -> None:
+        """What cannot be had again goes only over the hard cap, and every piece of it is told."""
+        told = Counter(self.memory._store.evictions.losses())
+        losses, self.told = told - self.told, told
+        new = Counter(loss.event for loss in losses)
+        assert (new["last_copy_evicted"], new["data_loss"]) == (report.last_copies_evicted, report.data_loss)
+        assert is_over or not new
+        assert not self.has_distiller or not new["data_loss"]
+        listed = {loss.session_uid for loss in losses}
+        last = {name for name, one in self.sessions.items() if not one.files}
+        held = self._held()
+        assert {f"{AGENT}:{name}" for name in last & before.keys() - held.keys()} <= listed
+        if new["last_copy_evicted"] and self.has_distiller:
+            self._look_at_last_copies(before, set(held), last)
+
+    def _look_at_last_copies(self, before: dict[str, Session], held: set[str], last: set[str]) -> None:
+        """They go when nothing else is left, the longest analysed first, and after others those that have forks."""
+        assert held <= last, "a last copy went before what can be read again"
+        bases = {one.base for one in self.sessions.values()}
+        gone = max(before[name].analyzed_at or "" for name in last & before.keys() - held)
+        assert all(gone <= (before[name].analyzed_at or "") for name in held - bases)
+
+    def _raw_bytes(self) -> int:
+        """What Tier 1 takes, measured here: packs, and the pages of the cache that are in use."""
+        packs = sum(path.stat().st_size for path in (self.folder / "store" / "packs").rglob("*.pack"))
+        pages, free, size = (
+            self.memory._store.databases[0].value(f"PRAGMA {name}")
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        return int(packs + (pages - free) * size)
+
+    def _rows(self) -> dict[str, Session]:
+        """Sessions of which raw detail is held."""
+        held = self._held()
+        return {one.native_session_id: one for one in self.memory.sessions() if one.native_session_id in held}
+
     def _held(self) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
-        for session in self.memory.sessions():
-            if events := self.memory.events(session):
-                found[session.native_session_id] = {event.event_uid for event in events}
+        sql = "SELECT s.native_id, e.event_uid FROM events e JOIN streams s ON s.id = e.stream"
+        for name, uid in self.memory._store.databases[0].rows(sql):
+            found.setdefault(name, set()).add(uid.hex())
         return found
 
     def _look(self) -> None:
@@ -243,15 +324,30 @@ class Retention(RuleBasedStateMachine):
             here, written = held.get(name, set()), self._uids(name)
             assert here <= written
             assert not here & one.gone, "an evicted event came back"
-            one.gone |= written - here
+            dropped = written - here - one.gone
+            one.gone |= dropped
             session = rows[name]
             assert session.event_count == len(written)
             assert session.cost.turns == self._own_turns(one)
             assert session.cost.input_tokens == 1000 * self._own_turns(one)
-            digest = self.memory.digest(session)
-            assert digest.covers.event_count >= max(one.covers, len(written))
-            one.covers = digest.covers.event_count
             assert (session.evicted_at is not None) == bool(one.gone)
+            self._look_at_digest(name, one, dropped)
+
+    def _look_at_digest(self, name: str, one: Written, dropped: set[str]) -> None:
+        """No digest ever covers less; what was dropped stands in it, or was told to be lost."""
+        try:
+            covers = self.memory.digest(self.memory.session(name)).covers.event_count
+        except NotFound:
+            covers = 0
+        assert covers >= one.covers
+        one.covers = covers
+        missing = len(one.gone) - one.lost - covers
+        if dropped and missing > 0:
+            assert f"{AGENT}:{name}" in {
+                loss.session_uid for loss in self.memory._store.evictions.losses() if loss.event == "data_loss"
+            }, "raw went before its digest, and nobody was told"
+            one.lost += missing
+        assert covers + one.lost >= len(self._uids(name) if self.has_distiller else one.gone)
 
     def _uids(self, name: str) -> set[str]:
         """Events of a session, by the names that an agent gave them."""

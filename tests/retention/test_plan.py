@@ -13,9 +13,18 @@ NOW_MS = 400 * DAY_MS
 LIMITS = Limits(raw_soft_cap=100, raw_hard_cap=150, raw_max_age_days=45, distilled_cap=1000)
 
 
-def held(name: str, size: int = 10, *, age: int = 1, analyzed: int | None = 0, last: bool = False, forks: bool = False):
-    """A session of `size` bytes, last active `age` days ago and analysed at `analyzed`."""
-    return Held("agent", name, f"agent:{name}", size, NOW_MS - age * DAY_MS, analyzed, last, forks)
+def held(
+    name: str,
+    size: int = 10,
+    *,
+    age: int = 1,
+    analyzed: int | None = 0,
+    last: bool = False,
+    forks: bool = False,
+    ended: int = 0,
+) -> Held:
+    """A session of `size` bytes, last active or read `age` days ago and analysed at `analyzed`."""
+    return Held("agent", name, f"agent:{name}", size, NOW_MS - age * DAY_MS, analyzed, last, forks, ended)
 
 
 def decide(*sessions: Held, limits: Limits = LIMITS, size: int | None = None, sane: bool = True, tried: bool = True):
@@ -72,11 +81,29 @@ def test_over_the_hard_cap_last_copies_go_before_what_no_digest_tells_of() -> No
     ]
 
 
-def test_a_base_stays_for_its_forks_and_goes_last_over_the_hard_cap() -> None:
+def test_a_base_stays_for_its_forks_and_goes_only_over_the_hard_cap() -> None:
     assert taken(decide(held("base", 120, age=90, forks=True))) == []
-    sessions = [held("base", 100, forks=True), held("last", 100, analyzed=9, last=True)]
-    assert taken(decide(*sessions)) == [("last", LAST_COPY)]
     assert taken(decide(held("base", 200, forks=True))) == [("base", HARD_CAP)]
+
+
+def test_a_last_copy_goes_after_everything_that_can_be_read_again() -> None:
+    sessions = [held("last", 100, last=True), held("base", 100, analyzed=9, forks=True)]
+    assert taken(decide(*sessions)) == [("base", HARD_CAP)]
+
+
+def test_of_sessions_analysed_together_the_one_with_the_oldest_activity_goes_first() -> None:
+    sessions = [held("a", 60, ended=7), held("b", 60, ended=5)]
+    assert taken(decide(*sessions)) == [("b", SOFT_CAP)]
+
+
+def test_nothing_is_lost_before_what_else_there_is_has_gone() -> None:
+    found = decide(held("spare", 100), held("last", 200, last=True))
+    assert taken(found) == [("spare", SOFT_CAP), ("last", LAST_COPY)]
+    assert [eviction.held.native_id for eviction in found.first] == ["spare"]
+    found = decide(held("raw", 200, analyzed=None), held("last", 200, last=True))
+    assert taken(found) == [("last", LAST_COPY), ("raw", DATA_LOSS)]
+    assert [eviction.held.native_id for eviction in found.first] == ["last"]
+    assert [eviction.held.native_id for eviction in decide(held("raw", 200, analyzed=None)).first] == ["raw"]
 
 
 def test_bytes_that_belong_to_no_session_do_not_make_it_take_more_than_there_is() -> None:
@@ -117,7 +144,8 @@ def test_promises_hold_for_any_store(sessions: list[Held], sane: bool, tried: bo
         assert (reason == LAST_COPY) <= one.is_last_copy
         assert reason in (LAST_COPY, DATA_LOSS) or last_too or not one.is_last_copy
         assert reason != DATA_LOSS or all(other.analyzed_ms is None for other in left)
-    if found.losses:
+        assert reason != LAST_COPY or all(other.is_last_copy or other.analyzed_ms is None for other in left)
+    if {LAST_COPY, DATA_LOSS} & {eviction.reason for eviction in found.evictions}:
         soft = [eviction for eviction in found.evictions if eviction.reason in (AGE, SOFT_CAP)]
         before = found.bytes_before - sum(eviction.held.bytes for eviction in soft)
         assert before > LIMITS.raw_hard_cap

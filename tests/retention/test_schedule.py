@@ -61,7 +61,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     table, log = tmp_path / "table", tmp_path / "log"
     scripts = {
-        "crontab": f'if [ "$1" = -l ]; then cat "{table}" 2>/dev/null || exit 1; else cat > "{table}"; fi',
+        "crontab": f'if [ "$1" = -l ]; then cat "{table}" 2>/dev/null || {{ echo "no crontab for me" >&2; exit 1; }};'
+        f' else cat > "{table}"; fi',
         "systemctl": f'echo "$@" >> "{log}"',
     }
     for name, script in scripts.items():
@@ -83,6 +84,31 @@ def test_our_line_of_the_crontab_comes_once_and_goes_alone(programs: Path) -> No
 
     assert (programs / "table").read_text() == "0 1 * * * backup\n"
     assert remove(found) is False
+
+
+def test_a_crontab_that_cannot_be_read_is_not_written(programs: Path) -> None:
+    crontab = programs / "bin" / "crontab"
+    crontab.write_text(f'#!/bin/sh\nif [ "$1" = -l ]; then echo busy >&2; exit 1; fi; cat > "{programs / "table"}"\n')
+
+    with pytest.raises(StoreUnwritable, match="busy"):
+        install(planned(programs))
+
+    assert not (programs / "table").exists()
+
+
+def test_a_crontab_that_is_not_accepted_is_one_clear_line(programs: Path) -> None:
+    (programs / "bin" / "crontab").write_text('#!/bin/sh\n[ "$1" = -l ] && exit 0\necho not allowed >&2; exit 1\n')
+
+    with pytest.raises(StoreUnwritable, match="not allowed"):
+        install(planned(programs))
+
+
+def test_a_variable_of_a_unit_is_taken_as_it_is(tmp_path: Path) -> None:
+    host = Host("linux", tmp_path, tmp_path, True)
+    (service, _) = plan_schedule(host, "daily", ("/bin/a$b",), {"RECOLLECT_HOME": "/x/a$b"}).files.values()
+
+    assert 'Environment="RECOLLECT_HOME=/x/a$b"\n' in service
+    assert 'ExecStart="/bin/a$$b"\n' in service
 
 
 def test_units_are_written_switched_on_and_taken_away(programs: Path) -> None:

@@ -184,7 +184,7 @@ def status(as_json: bool) -> None:
     _print_source_notes(found.sources)
     retaining.print_retention_status(found.retention)
     for alarm in found.alarms:
-        click.echo(f"{click.style('alarm', fg='red'):<8} {one_line(alarm)}: `recollect doctor --repair`")
+        click.echo(f"{click.style('alarm'.ljust(8), fg='red')} {one_line(alarm)}: `recollect doctor --repair`")
 
 
 def _print_distilled(found: "DistilledTotals") -> None:
@@ -192,8 +192,9 @@ def _print_distilled(found: "DistilledTotals") -> None:
         return
     click.echo(f"{'digests':<8} {size(found.bytes)} of {plural(found.sessions, 'session')}")
     of_logs, of_said = 1 - found.kept_tokens / found.log_tokens, 1 - found.kept_tokens / found.raw_tokens
-    tokens = f"{number(found.kept_tokens)} of about {number(found.log_tokens)} tokens"
-    click.echo(f"{'filtered':<8} {tokens}: {of_logs:.0%} less than the logs, {of_said:.0%} less than their content")
+    logs = f"{of_logs:.0%} less than the logs ({number(found.log_tokens)})"
+    said = f"{of_said:.0%} less than the texts, calls and results in them"
+    click.echo(f"{'filtered':<8} about {number(found.kept_tokens)} tokens in exchanges: {logs}, {said}")
 
 
 def _print_source_notes(sources: "SourceTotals") -> None:
@@ -299,7 +300,8 @@ def show(
             for item in items:
                 print_json(_item_json(item), is_line=True)
         else:
-            for line in transcript_lines(found, items, "No events of that kind" if kind else "No events"):
+            without = "No events of that kind" if kind else "No events are held" if digest else "No events"
+            for line in transcript_lines(found, items, without):
                 click.echo(line)
             retaining.print_evicted(memory, found)
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _SHADES = " ░▒▓█"
 _NAME_COLUMNS = 40
 _SHOWN_LINES = 30
+_HEADS = ("sessions", "turns", "time", "tokens", "cached", "cost")
+_MODEL_HEADS = ("sessions", "tokens", "cached", "cost")
+_USE_HEADS = ("uses", "failed", "rate", "sessions")
 _BREAKDOWNS = ("day", "week", "month", "repo", "model", "agent", "tool", "command")
 
 
@@ -119,7 +122,7 @@ def stats(
 
     \b
     recollect stats --by repo --since 30d
-    recollect stats --by command            which commands fail most
+    recollect stats --by command            how often each command fails
     """
     from recollect.memory import open_memory
 
@@ -151,15 +154,15 @@ def _print_csv(found: "Stats") -> None:
 
 def _print_stats(found: "Stats", limit: int) -> None:
     is_use = found.by in ("tool", "command")
-    heads = (
-        ("uses", "failed", "rate", "sessions") if is_use else ("sessions", "turns", "time", "tokens", "cached", "cost")
-    )
+    heads = _USE_HEADS if is_use else _HEADS
     # The last periods and the biggest others.
     lines = found.lines[-limit:] if found.by in ("day", "week", "month") else found.lines[:limit]
     cells = [_use_cells(line) if is_use else _cells(line) for line in lines]
     if not is_use:
         cells.append(_cells(found.total))
-    names = [_name(line) for line in lines] + ([] if is_use else ["total"])
+    if found.by == "model":  # turns and time are not a model's
+        heads, cells = _MODEL_HEADS, [(row[0], *row[3:]) for row in cells]
+    names = [_name(line) for line in lines] + ["total"] * (len(cells) - len(lines))
     _print_table(found.by, heads, names, cells)
     if not found.lines:
         click.echo("Nothing yet: `recollect sweep` counts")

@@ -8,18 +8,21 @@ import click
 
 from recollect.cli.output import json_option, print_json, reports_errors, root_option
 from recollect.cli.words import local_time, one_line, plural, printable, size
+from recollect.clock import rfc3339
 from recollect.errors import NeedsAnswer, NotFound
 
 if TYPE_CHECKING:
     from recollect.budget import BudgetReport, Outlook
     from recollect.memory import Memory, RetentionStatus
+    from recollect.retention import Eviction
     from recollect.schedule import Schedule
     from recollect.schema import Session
 
 _SHOWN = 20
+_REASON_COLUMNS = 22
 _LOSSES = {
-    "data_loss": "went before a digest of them was made",
-    "last_copy_evicted": "went although your agents' files are gone too; their digests are kept",
+    "data_loss": "went without a digest",
+    "last_copy_evicted": "went whose files your agents have deleted too; digests are kept",
 }
 
 
@@ -38,15 +41,16 @@ def retention(dry_run: bool, explain: bool, as_json: bool) -> None:
     """
     from recollect.memory import make_room, open_memory
 
+    if dry_run or explain:
+        with open_memory(create=False) as memory:
+            limits, outlook = memory.settings.limits, memory.outlook()
+        if as_json:
+            print_json({"limits": asdict(limits), **_outlook_json(outlook)})
+        else:
+            _print_outlook(outlook, limits, explain)
+        return
     make_room()
     with open_memory(create=False) as memory:
-        if dry_run or explain:
-            limits, outlook = memory.settings.limits, memory.outlook()
-            if as_json:
-                print_json({"limits": asdict(limits), **_outlook_json(outlook)})
-                return
-            _print_outlook(outlook, limits, explain)
-            return
         report = memory.keep_within_budget()
     if as_json:
         print_json(asdict(report))
@@ -97,10 +101,15 @@ def print_evicted(memory: "Memory", session: "Session") -> None:
 def print_retention_status(found: "RetentionStatus") -> None:
     """The lines of `recollect status` about the budget."""
     click.echo(f"{'raw':<8} {size(found.raw_bytes)} of at most {size(found.raw_hard_cap)}")
+    if found.distilled_bytes > found.distilled_cap:
+        told = f"{size(found.distilled_bytes)}, more than retention.distilled_cap ({size(found.distilled_cap)})"
+        click.echo(
+            f"{click.style('kept'.ljust(8), fg='yellow')} what was distilled takes {told}; nothing of it is dropped"
+        )
     if found.sessions_evicted:
         click.echo(f"{'evicted':<8} {plural(found.sessions_evicted, 'session')} kept as digests only")
     for event, count in found.losses.items():
-        click.echo(f"{click.style('lost', fg='red'):<8} {event}: {plural(count, 'session')} {_LOSSES[event]}")
+        click.echo(f"{click.style('lost'.ljust(8), fg='red')} {event}: {plural(count, 'session')} {_LOSSES[event]}")
     if found.last_copies_go_at:
         when = local_time(found.last_copies_go_at)[:10]
         click.echo(f"{'forecast':<8} from about {when} on last copies will go: raise retention.raw_hard_cap")
@@ -123,13 +132,20 @@ def _print_outlook(outlook: "Outlook", limits: Any, explain: bool) -> None:
     if explain:
         _print_rules(outlook, limits)
     for one in planned.evictions[:_SHOWN]:
-        click.echo(f"  {one_line(one.held.session_uid)}  {size(one.held.bytes)}  {one.reason}")
+        click.echo(f"  {_planned_line(one)}")
     if len(planned.evictions) > _SHOWN:
         click.echo(f"  and {plural(len(planned.evictions) - _SHOWN, 'more session')}: --json lists all")
     count = plural(len(planned.evictions), "session")
     click.echo(
         f"{count} would go, {size(planned.bytes_after)} would be left" if planned.evictions else "Nothing would go"
     )
+    for why, share in outlook.stays.items() if explain else ():
+        click.echo(f"{plural(share.sessions, 'session')} ({size(share.bytes)}) would stay: {why}")
+
+
+def _planned_line(one: "Eviction") -> str:
+    last = local_time(rfc3339(one.held.ended_ms) if one.held.ended_ms else None)[:10]
+    return f"{last}  {size(one.held.bytes):>8}  {one.reason:<{_REASON_COLUMNS}}  {one_line(one.held.session_uid)}"
 
 
 def _print_rules(outlook: "Outlook", limits: Any) -> None:
@@ -137,7 +153,8 @@ def _print_rules(outlook: "Outlook", limits: Any) -> None:
     lines = (
         f"age: digested sessions idle for {limits.raw_max_age_days} days go whatever room there is",
         f"soft cap: above {size(limits.raw_soft_cap)} digested sessions go, the longest digested first",
-        f"hard cap: above {size(limits.raw_hard_cap)} what is left goes, sessions without a digest last of all",
+        f"hard cap: above {size(limits.raw_hard_cap)} what is left is digested and goes, last copies after all others",
+        "not analysed: what cannot be digested goes only over the hard cap, when nothing else is left",
         f"last copies ({size(outlook.last_copy_bytes)}), whose files your agents have deleted, {last}",
         f"it grows by about {size(outlook.growth_bytes_per_day)} a day",
     )
@@ -187,7 +204,7 @@ def schedule(is_removal: bool, is_print: bool, yes: bool, as_json: bool) -> None
     from recollect.memory import own_schedule
     from recollect.schedule import install, remove
 
-    planned = own_schedule()
+    planned = own_schedule(is_removal=is_removal)
     if not as_json and not is_removal:
         _print_schedule(planned)
     is_done = False

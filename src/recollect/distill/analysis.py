@@ -107,6 +107,8 @@ class _Work:
         )
         if sealed is not None:
             distilled = _extended(sealed, distilled, _subject(session))
+        elif session.sealed_line:  # all that is left of what a small sub-agent was for
+            distilled = replace(distilled, line=session.sealed_line)
         if distilled.line:
             self._lines.setdefault(session.root_session_uid, {})[session.session_uid] = (
                 session.started_ms or 0,
@@ -116,7 +118,8 @@ class _Work:
 
     def _count(self, session: Pending, stream: int) -> int:
         """The events held; a session's row counts them too, but for one of which a part was dropped."""
-        return session.event_count if session.sealed is None else self._store.steps.count(stream)
+        is_part = session.sealed is not None or session.is_lost
+        return self._store.steps.count(stream) if is_part else session.event_count
 
     def _lines_below(self, session: Pending) -> list[str]:
         """What each sub-agent did, in the order they began."""
@@ -186,7 +189,8 @@ def find_digest(store: Store, session: Session) -> Digest:
     if raw is not None:
         return parse_digest(raw)
     if session.analyzed_at is None:
-        raise NotFound(f"No digest yet: {session.session_uid}", "`recollect sweep` makes it")
+        advice = "`recollect sweep` makes it" if session.evicted_at is None else "`recollect rehydrate` reads it again"
+        raise NotFound(f"No digest yet: {session.session_uid}", advice)
     raise NotFound(
         f"Too small for a digest of its own: {session.session_uid}",
         f"it is a line in that of {session.root_session_uid}",

@@ -238,7 +238,7 @@ def _errors(errors: Iterable[Step]) -> tuple[Quote, ...]:
 
 
 def _interventions(story: Story, corrected: Sequence[tuple[Step, str]]) -> tuple[Quote, ...]:
-    """What the user stopped, refused or set right, in order."""
+    """What the user stopped, refused or set right, in order. Where not all of it fits, a mere stop tells least."""
     told = {step.event_uid: _quote(step, text, "correction") for step, text in corrected}
     notes = {"denied": "refused", "interrupted": "interrupted"}
     for step in story.interventions:
@@ -246,6 +246,8 @@ def _interventions(story: Story, corrected: Sequence[tuple[Step, str]]) -> tuple
         call = story.calls.get(step.call_id or "")
         told.setdefault(step.event_uid, _quote(step, call.summary if call else None, note))
     ordered = [told[reply.step.event_uid] for reply in story.replies if reply.step.event_uid in told]
+    if len(ordered) > MOST_QUOTES:
+        ordered = [quote for quote in ordered if quote.note in ("correction", "refused")] or ordered
     return _ends(ordered, MOST_QUOTES // 2, MOST_QUOTES // 2)
 
 

@@ -9,7 +9,7 @@ from recollect.schema import Digest, OpenEnds, Quote, Tally
 _ACTIVE = re.compile(r"[\\\[\]<`|]")
 _ADDRESS = re.compile(r"(?<=:)//|(?<=www)\.|@(?=\w)")
 _LEADING = re.compile(r"^(\s*\d*)([#>+=~.)-])")
-_UID_CHARS = 12
+_UID_CHARS = 12  # of its end: all events of a session begin alike
 
 
 def render(digest: Digest) -> str:
@@ -52,15 +52,23 @@ def _cut(title: str, shown: Sequence[Quote], count: int) -> str:
 
 
 def _facts(digest: Digest) -> Iterator[str]:
-    yield f"{digest.started_at or '–'} to {digest.ended_at or '–'}"
-    yield f"{digest.active_s // 60} min of work"
+    yield f"{_minute(digest.started_at)} to {_minute(digest.ended_at)} UTC"
+    if digest.active_s:
+        yield f"{-(-digest.active_s // 60)} min of work"
     if digest.models:
         yield inert(", ".join(digest.models))
     used = sum(digest.tokens.get(name, 0) for name in ("input_tokens", "output_tokens", "cache_write_tokens"))
-    yield f"{used:,} tokens and {digest.tokens.get('cache_read_tokens', 0):,} from cache"
+    if used:
+        yield f"{used:,} tokens and {digest.tokens.get('cache_read_tokens', 0):,} from cache"
     if digest.usd is not None:
         yield f"{'~' if digest.usd_is_estimate else ''}${digest.usd:,.2f}"
-    yield f"covers {digest.covers.event_count:,} events"
+    count = digest.covers.event_count
+    yield f"covers {count:,} event{'' if count == 1 else 's'}"
+
+
+def _minute(moment: str | None) -> str:
+    """A moment to the minute; on a page that may be sent around it is no one's local time."""
+    return "–" if moment is None else moment[:16].replace("T", " ")
 
 
 def _outcome(digest: Digest) -> str:
@@ -70,7 +78,7 @@ def _outcome(digest: Digest) -> str:
 
 def _quoted(quote: Quote) -> str:
     note = f" ({inert(quote.note)})" if quote.note else ""
-    return f"- {inert(quote.text)}{note} `{quote.event_uid[:_UID_CHARS]}`"
+    return f"- {inert(quote.text)}{note} `{quote.event_uid[-_UID_CHARS:]}`"
 
 
 def _block(quote: Quote | None) -> Iterator[str]:
@@ -80,7 +88,7 @@ def _block(quote: Quote | None) -> Iterator[str]:
     for line in clean(quote.text).splitlines():
         escaped = _LEADING.sub(r"\1\\\2", _ADDRESS.sub(lambda m: "\\" + m[0], _ACTIVE.sub(lambda m: "\\" + m[0], line)))
         yield f"> {escaped.strip()}".rstrip()
-    yield f"\n`{quote.event_uid[:_UID_CHARS]}`"
+    yield f"\n`{quote.event_uid[-_UID_CHARS:]}`"
 
 
 def _done(digest: Digest) -> Iterator[str]:

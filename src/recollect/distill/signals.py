@@ -9,7 +9,7 @@ from typing import Any
 from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import words
-from recollect.distill.story import Story
+from recollect.distill.story import IDLE_MS, Story
 from recollect.distill.texts import shortened
 from recollect.distill.todos import Todo
 from recollect.schema import Signal
@@ -41,7 +41,7 @@ def find_signals(
         *_retry_loops(story),
         *_repeated_errors(story),
         *_test_flips(story),
-        *_edit_churn(story),
+        *_edit_churn(story, corrected),
         *((schema.HUMAN_CORRECTION, text, 1, [step]) for step, text in corrected),
         *_denials(story),
         *_compactions(story),
@@ -113,26 +113,38 @@ def _test_flips(story: Story) -> Iterator[_Told]:
             yield schema.TEST_FLIP, run.call.summary, 1, [failing.pop(run.family), run.result]
 
 
-def _edit_churn(story: Story) -> Iterator[_Told]:
-    """A file that was edited again after something failed, several times over."""
-    edited = Counter(path for edit in story.edits if not edit.has_failed for path in edit.paths)
+def _edit_churn(story: Story, corrected: Sequence[tuple[Step, str]]) -> Iterator[_Told]:
+    """A file edited again because a run failed or the user said it is wrong, several times over.
+
+    An edit that does not fit says nothing of the file, and what failed before a new request is not its cause.
+    """
+    edits = {edit.call.event_uid: edit for edit in story.edits if not edit.has_failed}
+    edited = Counter(path for edit in edits.values() for path in edit.paths)
     if not edited or max(edited.values()) <= CHURN_ROUNDS:
         return
+    requests = {step.event_uid for step in story.requests}
+    causes = _failed_runs(story) | {step.event_uid for step, _ in corrected}
     rounds: dict[str, list[Step]] = defaultdict(list)
-    failures, seen_at = 0, dict[str, int]()
-    failing = {step.event_uid for step in story.errors}
-    failing |= {run.result.event_uid for run in story.tests if run.has_passed is False and run.result}
-    edits = {edit.call.event_uid: edit for edit in story.edits if not edit.has_failed}
+    count, before_request, seen_at = 0, 0, dict[str, int]()
     for step in story.steps:
-        failures += step.event_uid in failing
+        if step.event_uid in requests:
+            before_request = count
+        count += step.event_uid in causes
         if (edit := edits.get(step.event_uid)) is not None:
             for path in edit.paths:
-                if path in seen_at and failures > seen_at[path]:
+                if path in seen_at and count > max(seen_at[path], before_request):
                     rounds[path].append(step)
-                seen_at[path] = failures
+                seen_at[path] = count
     for path, again in rounds.items():
         if len(again) >= CHURN_ROUNDS:
             yield schema.EDIT_CHURN, path, len(again), again
+
+
+def _failed_runs(story: Story) -> set[bytes]:
+    """Results of tests and commands that failed."""
+    tried = {edit.call.call_id for edit in story.edits}
+    failed = {step.event_uid for step in story.errors if step.call_id not in tried}
+    return failed | {run.result.event_uid for run in story.tests if run.has_passed is False and run.result}
 
 
 def corrections(story: Story) -> Iterator[tuple[Step, str]]:
@@ -196,7 +208,7 @@ def _are_together(story: Story, first: int, second: int) -> bool:
 def _cost_spikes(story: Story, spent: Sequence[Spent]) -> Iterator[_Told]:
     """An exchange that cost several times what the session's others did."""
     requests = sorted((step for step in story.requests if step.ts_ms is not None), key=lambda step: step.ts_ms or 0)
-    if len(requests) < SPIKE_LEAST_EXCHANGES:
+    if len(requests) < SPIKE_LEAST_EXCHANGES or not _is_in_order(story):
         return
     costs = exchange_costs([step.ts_ms or 0 for step in requests], spent)
     if max(costs) < SPIKE_LEAST_TOKENS:
@@ -207,6 +219,20 @@ def _cost_spikes(story: Story, spent: Sequence[Spent]) -> Iterator[_Told]:
             factor = f"{cost / others:.0f} times" if others else "far more than"
             detail = f"{factor} the usual exchange: {requests[index].summary}"
             yield schema.COST_SPIKE, detail, 1, [requests[index]]
+
+
+def _is_in_order(story: Story) -> bool:
+    """Whether times tell which exchange a response belongs to: some agents stamp the answers of a resumed session anew.
+
+    A request that waited for the agent bears the time it was typed at, minutes before its place.
+    """
+    requests = {step.event_uid for step in story.requests}
+    latest_ms = 0
+    for step in story.steps:
+        if step.event_uid in requests and latest_ms - (step.ts_ms or latest_ms) > IDLE_MS:
+            return False
+        latest_ms = max(latest_ms, step.ts_ms or 0)
+    return True
 
 
 def exchange_costs(begun_ms: Sequence[int], spent: Iterable[Spent]) -> list[float]:

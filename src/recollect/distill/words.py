@@ -226,6 +226,14 @@ COMPACTED = re.compile(
 )
 
 
+# The user stopped the agent for reasons of their own, or takes the blame.
+_GOES_ON = re.compile(
+    r"(?:ok(?:ay)?|yes|yep|sure)?\W*(?:go on|go ahead|continue|carry on|keep going|proceed|resume|weiter|mach weiter"
+    r"|продолжай|продолжи|дальше|继续|繼續|続けて|계속|continúa|sigue|continuez?)?\W*$"
+    r"|(?:sorry|oops|my bad|my mistake)\b"
+)
+
+
 def says_thanks(text: str) -> bool:
     """Whether a text is thanks and nothing more: what is left without them must not be a request."""
     lower = text.lower()
@@ -250,6 +258,7 @@ def redirects(text: str) -> bool:
     return (
         len(text) <= REDIRECTION_CHARS
         and not is_request
+        and _GOES_ON.match(lower) is None
         and THANKS.search(lower) is None
         and "seems to work" not in lower
     )

@@ -15,7 +15,11 @@ from recollect.store.tallies import ActivityRow, UseRow, put_tallies, seal_talli
 
 
 class Pending(NamedTuple):
-    """A session whose digest is missing, older than what is known of it, or made by another distiller."""
+    """A session whose digest is missing, older than what is known of it, or made by another distiller.
+
+    `sealed` is the digest, `sealed_line` the line, of what was dropped of it. `is_lost`: a part of it was dropped that
+    neither tells of.
+    """
 
     agent: str
     native_session_id: str
@@ -37,6 +41,8 @@ class Pending(NamedTuple):
     usd: float | None
     usd_is_estimate: int
     sealed: str | None
+    sealed_line: str | None
+    is_lost: int
 
 
 class DigestRow(NamedTuple):
@@ -69,7 +75,12 @@ class Saved(NamedTuple):
     kept_tokens: int
 
 
-_PENDING = ", ".join(f"s.{name}" for name in Pending._fields[:-1])
+_PENDING = ", ".join(f"s.{name}" for name in Pending._fields[:-3])
+_DROPPED = (
+    "d.sealed, iif(s.evicted_ms IS NULL, NULL, nullif(d.line, '')), s.evicted_ms IS NOT NULL AND EXISTS"
+    " (SELECT 1 FROM retention_events e WHERE e.event = 'data_loss' AND e.agent = s.agent"
+    " AND e.native_session_id = s.native_session_id)"
+)
 _KEY = "agent = ? AND native_session_id = ?"
 
 
@@ -82,7 +93,7 @@ class Digests:
     def pending(self, distiller: int) -> list[Pending]:
         """Sessions to distil: the household with the oldest activity first, sub-agents before their root."""
         rows = self._database.rows(
-            f"SELECT {_PENDING}, d.sealed FROM sessions s LEFT JOIN digests d USING (agent, native_session_id)"
+            f"SELECT {_PENDING}, {_DROPPED} FROM sessions s LEFT JOIN digests d USING (agent, native_session_id)"
             " WHERE d.id IS NULL OR d.checked_by <> ? OR d.ingested_ms IS NOT s.ingested_ms"
             " ORDER BY coalesce((SELECT max(r.ended_ms) FROM sessions r WHERE r.session_uid = s.root_session_uid),"
             " s.ended_ms), s.root_session_uid, s.parent_session_uid IS NULL, s.ended_ms, s.session_uid",
@@ -113,6 +124,12 @@ class Digests:
                 f" WHERE {_KEY}",
                 [(distiller, *session) for session in sessions],
             )
+
+    def set_outdated(self, agent: str, native_id: str) -> bool:
+        """Have a digest made anew from its events; False if not all of them are held any more."""
+        with self._database.transaction() as connection:
+            connection.execute(f"UPDATE digests SET checked_by = 0 WHERE {_KEY} AND sealed IS NULL", (agent, native_id))
+            return bool(connection.changes())
 
     def find(self, agent: str, native_id: str) -> bytes | None:
         """A session's digest as JSON, checked against its hash; None if it has none of its own."""

@@ -132,16 +132,33 @@ class EvictionTable:
         renewed = self.names() & {eviction.name for eviction in evictions}
         rows = {eviction.name: self._row(eviction.name) for eviction in evictions}
         keys = {eviction.name: self._all_keys(eviction.name) for eviction in evictions}
-        self._ledger.extend([(KIND, _data(one, at_ms, keys[one.name], rows[one.name])) for one in evictions])
+        self._ledger.extend([(KIND, self._data(one, at_ms, keys[one.name], rows[one.name])) for one in evictions])
         with self._memory.transaction() as connection:
             for one in evictions:
                 seal_digest(connection, one.name)
                 connection.execute(f"UPDATE sessions SET evicted_ms = ? WHERE {_KEY}", (at_ms, *one.name))
                 told = (*one.name, at_ms, one.reason, one.bytes, keys[one.name], _json(rows[one.name]))
                 connection.execute("INSERT OR REPLACE INTO evictions VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", told)
-                _note_loss(connection, one, rows[one.name]["session_uid"], at_ms)
+                if one.loss is not None:
+                    _note_loss(connection, one.name, rows[one.name]["session_uid"], (at_ms, one.loss, one.bytes))
         if renewed:
             self._ledger.rewrite(lambda record: not _is_older(record, renewed, at_ms))
+
+    def _data(self, eviction: Eviction, at_ms: int, keys: bytes, row: dict[str, Any]) -> dict[str, Any]:
+        """What the ledger has of an eviction, with all that was ever lost of the session."""
+        losses = self._memory.rows(f"SELECT at_ms, event, bytes FROM retention_events WHERE {_KEY}", eviction.name)
+        new = [] if eviction.loss is None else [(at_ms, eviction.loss, eviction.bytes)]
+        return {
+            "agent": eviction.agent,
+            "native_session_id": eviction.native_session_id,
+            "at_ms": at_ms,
+            "reason": eviction.reason,
+            "bytes": eviction.bytes,
+            "event_keys": b64encode(keys).decode(),
+            "session": row,
+            "digest": eviction.digest,
+            "losses": [*losses, *new],
+        }
 
     def _row(self, name: Name) -> dict[str, Any]:
         rows = self._memory.rows(f"SELECT {_ROW_COLUMNS}, analyzed_ms FROM sessions WHERE {_KEY}", name)
@@ -250,7 +267,7 @@ class EvictionTable:
         self, name: Name, row: dict[str, Any], digest: dict[str, Any] | None, changed_text: Callable[[str], str]
     ) -> None:
         reason, size, at_ms = self._memory.rows(f"SELECT reason, bytes, at_ms FROM evictions WHERE {_KEY}", name)[0]
-        data = _data(Eviction(*name, reason, size, digest), at_ms + 1, self._packed_keys(name), row)
+        data = self._data(Eviction(*name, reason, size, digest), at_ms + 1, self._packed_keys(name), row)
         self._ledger.append(KIND, data)
         with self._memory.transaction() as connection:
             connection.execute(f"UPDATE evictions SET at_ms = ?, base = ? WHERE {_KEY}", (at_ms + 1, _json(row), *name))
@@ -321,26 +338,15 @@ def _drop_stream(connection: apsw.Connection, name: Name, keys: Keys) -> None:
         )
 
 
-def _note_loss(connection: apsw.Connection, eviction: Eviction, session_uid: str, at_ms: int) -> None:
-    if eviction.loss is not None:
-        connection.execute(
-            "INSERT INTO retention_events (at_ms, event, agent, native_session_id, session_uid, bytes)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
-            (at_ms, eviction.loss, *eviction.name, session_uid, eviction.bytes),
-        )
-
-
-def _data(eviction: Eviction, at_ms: int, keys: bytes, row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "agent": eviction.agent,
-        "native_session_id": eviction.native_session_id,
-        "at_ms": at_ms,
-        "reason": eviction.reason,
-        "bytes": eviction.bytes,
-        "event_keys": b64encode(keys).decode(),
-        "session": row,
-        "digest": eviction.digest,
-    }
+def _note_loss(connection: apsw.Connection, name: Name, session_uid: str, loss: tuple[int, str, int]) -> None:
+    """Note what was lost of a session (when, which event, bytes), once."""
+    at_ms, event, size = loss
+    connection.execute(
+        "INSERT INTO retention_events (at_ms, event, agent, native_session_id, session_uid, bytes)"
+        " SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE NOT EXISTS (SELECT 1 FROM retention_events"
+        " WHERE at_ms = ?1 AND event = ?2 AND agent = ?3 AND native_session_id = ?4)",
+        (at_ms, event, *name, session_uid, size),
+    )
 
 
 def _name(record: LedgerRecord) -> Name:
@@ -361,6 +367,8 @@ def restore_eviction(connection: apsw.Connection, record: LedgerRecord) -> None:
     connection.execute(f"INSERT OR IGNORE INTO sessions ({listed}) VALUES ({marks})", list(row.values()))
     if data["digest"] is not None:
         restore_digest(connection, name, data["digest"])
+    for loss in data.get("losses", ()):
+        _note_loss(connection, name, data["session"]["session_uid"], loss)
     told = (*name, data["at_ms"], data["reason"], data["bytes"], b64decode(data["event_keys"]), _json(data["session"]))
     connection.execute(
         "INSERT INTO evictions VALUES (?, ?, ?, ?, ?, ?, ?, NULL) ON CONFLICT DO UPDATE SET at_ms = excluded.at_ms,"

@@ -22,7 +22,7 @@ class HeldSession(NamedTuple):
     analyzed_ms: int | None
     is_last_copy: bool
     has_forks: bool
-    discovered_ms: int
+    ended_ms: int
 
 
 class _Stream(NamedTuple):
@@ -32,7 +32,6 @@ class _Stream(NamedTuple):
     next_seq: int
     stream_bytes: int
     pack_bytes: int
-    discovered_ms: int
 
     @property
     def weight(self) -> int:
@@ -89,7 +88,7 @@ class Tiers:
                 analyzed_ms,
                 stream.id not in safe,
                 stream.id in forked,
-                stream.discovered_ms,
+                min(ended_ms or 0, now_ms),
             )
             for stream in streams
             for uid, ended_ms, ingested_ms, analyzed_ms in rows.get((stream.agent, stream.native_id), ())
