@@ -713,6 +713,13 @@ def test_a_second_sweep_says_that_nothing_is_new(store: Path, home: Home) -> Non
     assert invoke("sweep", "--root", home.flag).output.startswith("Nothing new in 3 files")
 
 
+def test_help_lists_every_command_once_and_whole() -> None:
+    listed = invoke("--help").output.partition("\nRead:")[2]
+
+    assert sorted(line.split()[0] for line in listed.splitlines() if line.startswith("  ")) == sorted(main.commands)
+    assert "..." not in listed
+
+
 def test_demo_reads_only_its_samples_and_leaves_nothing(tmp_path: Path) -> None:
     result = invoke("demo")
 

@@ -16,7 +16,7 @@ from recollect.cli.distilling import COMMANDS as DISTILLING
 from recollect.cli.forgetting import forget
 from recollect.cli.output import json_option, print_json, reports_errors, root_option, usage_errors_as_json
 from recollect.cli.redacting import redact
-from recollect.cli.words import fitted, moment_ms, number, one_line, plural, size
+from recollect.cli.words import fitted, moment_ms, number, one_line, plural, printable, size
 from recollect.kinds import OUTCOMES, SESSION_CLASSES
 
 if TYPE_CHECKING:
@@ -365,17 +365,27 @@ def demo(as_json: bool) -> None:
 
 
 def _print_demo(memory: "Memory", report: Any, found: "list[Session]") -> None:
+    from recollect.cli.found import answer_lines
     from recollect.cli.transcript import transcript_lines
+    from recollect.distill.markdown import render
 
+    parent = max(found, key=lambda session: len(memory.sub_agents(session)))
+    longest = max(found, key=lambda session: session.event_count)
     click.echo(click.style("$ recollect sweep", bold=True))
     _print_sweep(report)
-    click.echo(click.style("\n$ recollect sessions", bold=True))
+    _print_prompt("sessions")
     _print_sessions(found)
-    chosen = max(found, key=lambda session: len(memory.sub_agents(session)))
-    click.echo(click.style(f"\n$ recollect show {chosen.native_session_id[-8:]}", bold=True))
-    for line in transcript_lines(chosen, memory.transcript(chosen)):
-        click.echo(line)
+    _print_prompt("search AssertionError")
+    click.echo("\n".join(answer_lines(memory.answer("AssertionError", limit=2))))
+    _print_prompt(f"show {parent.native_session_id[-8:]}")
+    click.echo("\n".join(transcript_lines(parent, memory.transcript(parent))))
+    _print_prompt(f"digest {longest.native_session_id[-8:]}")
+    click.echo(printable(render(memory.digest(longest))), nl=False)
     click.echo(click.style("\nNow yours: recollect sweep", bold=True))
+
+
+def _print_prompt(command: str) -> None:
+    click.echo(click.style(f"\n$ recollect {command}", bold=True))
 
 
 for command in (*retaining.COMMANDS, *care.COMMANDS):

@@ -54,7 +54,7 @@ def digest(session: str, as_json: bool) -> None:
 @json_option
 @reports_errors
 def exchanges(session: str, as_json: bool) -> None:
-    """Print a session cut into its requests, each with what followed, without the bulk.
+    """Print a session request by request, without the bulk.
 
     What was said is there in full; a call is its name and arguments with one line of what came back.
     """
@@ -85,7 +85,7 @@ def exchanges(session: str, as_json: bool) -> None:
 @json_option
 @reports_errors
 def signals(session: str | None, signal: str | None, since: str | None, as_json: bool) -> None:
-    """List what is worth noticing in one session or in all: loops, repeated errors, corrections …"""
+    """List what is worth noticing: loops, repeated errors, corrections."""
     from recollect.memory import open_memory
     from recollect.schema import as_json as to_json
 
@@ -116,7 +116,7 @@ def signals(session: str | None, signal: str | None, since: str | None, as_json:
 def stats(
     by: str, since: str | None, until: str | None, limit: int | None, as_csv: bool, as_json: bool, **wanted: Any
 ) -> None:
-    """Tokens, money, time and failures, by day, repo, model, tool or command.
+    """Tokens, money, time and failures, by day, repo, model or tool.
 
     Copies, forks and sub-agents are counted once. Prices with ~ are estimates.
 

@@ -32,7 +32,7 @@ _LOSSES = {
 @json_option
 @reports_errors
 def retention(dry_run: bool, explain: bool, as_json: bool) -> None:
-    """Drop raw detail until the store fits its budget, as every sweep does at its end.
+    """Drop raw detail until the store fits its budget, as sweeps do.
 
     Digests always stay. `[retention]` in the settings has the limits.
 
@@ -168,7 +168,9 @@ def _print_rules(outlook: "Outlook", limits: Any) -> None:
 @json_option
 @reports_errors
 def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
-    """Bring back the raw detail of an evicted session from your agent's own file.
+    """Bring back the raw detail of an evicted session.
+
+    From your agent's own file, if that is still there.
 
     \b
     recollect rehydrate 3f2a91c4
@@ -197,9 +199,9 @@ def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
 @json_option
 @reports_errors
 def schedule(is_removal: bool, is_print: bool, yes: bool, as_json: bool) -> None:
-    """Have sweeps run by themselves, daily or weekly as `retention.cadence` says.
+    """Have sweeps run by themselves, daily or weekly.
 
-    A systemd timer, a launchd agent or a line of your crontab: shown first, and taken away by --remove.
+    As `retention.cadence` says, by a systemd timer, a launchd agent or a line of your crontab: shown first, and taken away by --remove.
     """
     from recollect.memory import own_schedule
     from recollect.schedule import install, remove

@@ -150,7 +150,7 @@ def recent(limit: int, repo: str | None, agent: str | None, as_json: bool) -> No
 @json_option
 @reports_errors
 def related(session: str, limit: int, as_json: bool) -> None:
-    """Sessions that one comes from or led to, and those about the same things."""
+    """Sessions before and after one, and those about the same things."""
     from recollect.cli.found import related_lines
 
     with _memory() as memory:
@@ -179,7 +179,7 @@ def files(path: str, limit: int, as_json: bool) -> None:
 @json_option
 @reports_errors
 def blame(path: str, as_json: bool) -> None:
-    """Whose edits wrote a file: sessions and requests, newest first, renames followed."""
+    """Whose edits wrote a file, newest first, renames followed."""
     from recollect.cli.found import edit_lines
 
     with _memory() as memory:
@@ -196,7 +196,7 @@ def blame(path: str, as_json: bool) -> None:
 @json_option
 @reports_errors
 def timeline(since: str | None, before: str | None, day: str | None, as_json: bool, **wanted: Any) -> None:
-    """The sessions of a day, a week or a repository, in the order they began."""
+    """The sessions of a day, a week or a repository, oldest first."""
     from recollect.cli.found import timeline_lines
 
     since_ms, before_ms = _moment_ms("--since", since), _moment_ms("--before", before)
