@@ -201,7 +201,8 @@ def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
 def schedule(is_removal: bool, is_print: bool, yes: bool, as_json: bool) -> None:
     """Have sweeps run by themselves, daily or weekly.
 
-    As `retention.cadence` says, by a systemd timer, a launchd agent or a line of your crontab: shown first, and taken away by --remove.
+    As `retention.cadence` says, by a systemd timer, a launchd agent or a line of your crontab: shown first, and taken
+    away by --remove.
     """
     from recollect.memory import own_schedule
     from recollect.schedule import install, remove
