@@ -194,6 +194,7 @@ _LANE, _KIND, _FLAGS, _SUMMARY = _place("lane"), _place("kind"), _place("flags")
 _COPY_KEY, _RETRY_KEY = _place("copy_key"), _place("retry_key")
 _NATIVE_ID, _TOOL, _CALL_ID, _STATUS = (_place(name) for name in ("native_id", "tool", "call_id", "status"))
 _MODEL, _PROVIDER = 0, 1  # of the second half of a row
+_HANDED_BYTES = 4 * 1024 * 1024
 _METADATA = -1  # the last of a row, and of its second half
 
 
@@ -214,6 +215,7 @@ class _Stream:
         self._tails: list[tuple[Any, ...]] = []
         self._payloads: list[bytes] = []
         self._texts: list[tuple[str, ...] | None] = []
+        self._has_words = True
         self._first_blocks: dict[str, bytes] = {}
         self._last: tuple[str, int, bytes] = ("", 0, b"")
 
@@ -266,10 +268,17 @@ class _Stream:
             self._heads.append(head)
             self._tails.append(tail)
             self._payloads.append(payload)
-            self._texts.append(_words(event.kind, content))
+            self._texts.append(self._words(event.kind, payload, content))
         else:
             self._heads[number], self._tails[number], self._payloads[number] = head, tail, payload
-            self._texts[number] = _words(event.kind, content)
+            self._texts[number] = self._words(event.kind, payload, content)
+
+    def _words(self, kind: str, payload: bytes, content: Any) -> tuple[str, ...] | None:
+        """What the full text takes of an event; it unpacks by itself what would have to be held here many times."""
+        if len(payload) > _HANDED_BYTES:
+            self._has_words = False
+        columns = columns_of(kind, content) if self._has_words else None
+        return None if columns is None else tuple(columns)
 
     def _hash(self, payload: bytes) -> bytes:
         """The hash of a payload as it will be stored."""
@@ -299,14 +308,14 @@ class _Stream:
             rows.append((*head, start, len(payload), _hash(payload), *tail))
             start += len(payload)
         # Prompts of a history go again when their session is read: they are indexed only if that does not happen.
-        texts = [] if self._heads[0][_LANE] == HISTORY_LANE else self._texts
+        texts = self._texts if self._has_words and self._heads[0][_LANE] != HISTORY_LANE else []
         return StreamBatch(self._native_id, rows, compress(b"".join(self._payloads)), texts)
 
     def _redact(self) -> None:
-        for number, content in self._redactor.payloads(self._payloads).items():
-            secrets = self._redactor.secrets_of(self._payloads[number])
+        for number, content, secrets in self._redactor.iter_changed(self._payloads):
             self._payloads[number] = content
-            self._texts[number] = _words(self._heads[number][_KIND], orjson.loads(content))
+            if self._has_words:
+                self._texts[number] = self._words(self._heads[number][_KIND], content, orjson.loads(content))
             self._heads[number] = _without_secrets(self._redactor, self._heads[number], secrets)
         names = [
             f"{head[_SUMMARY]}\n{head[_NATIVE_ID]}\n{head[_TOOL]}\n{head[_CALL_ID]}\n{head[_STATUS]}"
@@ -342,11 +351,6 @@ def _flags(event: EventRecord) -> int:
     if event.is_retry:
         flags |= IS_RETRY | TOLD_RETRY
     return flags | IS_PROVISIONAL if event.is_provisional else flags
-
-
-def _words(kind: str, content: Any) -> tuple[str, ...] | None:
-    columns = columns_of(kind, content)
-    return None if columns is None else tuple(columns)
 
 
 def encode(value: Any) -> bytes:

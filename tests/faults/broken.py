@@ -8,7 +8,7 @@ import dataclasses
 import os
 import secrets
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +24,19 @@ from recollect.adapters.jsonl import fingerprint
 from recollect.cli import main
 from recollect.store import events, packs
 from recollect.store.batch import Batch, EventRow
-from recollect.store.events import Events, Written
+from recollect.store.events import Events, Index, SaveSource, Written
 from recollect.store.sqlite import Database
 
-Save = Callable[[apsw.Connection, Batch], int]
 _put = Events.put
 
 
 def cursor_before_rows(patch: pytest.MonkeyPatch) -> None:
     """The cursor is committed first: what was not stored by then is never read again."""
 
-    def put(self: Events, batches: Sequence[Batch], save: Save) -> Written:
+    def put(self: Events, batches: Sequence[Batch], save: SaveSource, index: Index | None = None) -> Written:
         with self._database.transaction() as connection:
             sources = {id(batch): save(connection, batch) for batch in batches}
-        return _put(self, batches, lambda connection, batch: sources[id(batch)])
+        return _put(self, batches, lambda connection, batch: sources[id(batch)], index)
 
     patch.setattr(Events, "put", put)
 
@@ -45,8 +44,8 @@ def cursor_before_rows(patch: pytest.MonkeyPatch) -> None:
 def cursor_after_rows_without_key(patch: pytest.MonkeyPatch) -> None:
     """The cursor is committed last, and events have no name of their own: what is read again is there twice."""
 
-    def put(self: Events, batches: Sequence[Batch], save: Save) -> Written:
-        written = _put(self, batches, lambda connection, batch: _find_or_add(connection, batch, save))
+    def put(self: Events, batches: Sequence[Batch], save: SaveSource, index: Index | None = None) -> Written:
+        written = _put(self, batches, lambda connection, batch: _find_or_add(connection, batch, save), index)
         with self._database.transaction() as connection:
             for batch in batches:
                 save(connection, batch)
@@ -61,7 +60,7 @@ def cursor_after_rows_without_key(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(events, "_sort_out", sort_out)
 
 
-def _find_or_add(connection: apsw.Connection, batch: Batch, save: Save) -> int:
+def _find_or_add(connection: apsw.Connection, batch: Batch, save: SaveSource) -> int:
     """A source as it is; if there is none, one that was not read yet."""
     row = batch.source
     found = connection.execute("SELECT id FROM sources WHERE (host, agent, path) = (?, ?, ?)", row[:3]).get

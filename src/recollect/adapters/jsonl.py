@@ -84,6 +84,7 @@ class LineReader:
                 break  # the agent is still writing this line
             start = self.offset
             self.offset += len(line)
+            del line  # while the other one is worked on
             self.line += not self._ends_line
             self._ends_line = False
             yield self.line, start, raw

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from recollect.redact import values
-from recollect.redact.finder import EVERYTHING, NAMES, Finder, expressions
+from recollect.redact.finder import EVERYTHING, NAMES, Finder, Span, expressions
 from recollect.redact.marks import UNSCANNABLE, key_id, mark
 from recollect.redact.rules import ANY_KEYWORD, NAME_FIELDS, VALUE_FIELDS, VERSION
 from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanner, OutOfTime, Scanner, TooManyPlaces
@@ -77,20 +77,15 @@ class Redactor:
 
     def payloads(self, payloads: Sequence[bytes]) -> dict[int, bytes]:
         """Those of a batch of JSON documents that change, by their place in it, as they are to be stored."""
-        found = {}
+        return {number: changed for number, changed, _ in self.iter_changed(payloads)}
+
+    def iter_changed(self, payloads: Sequence[bytes]) -> Iterator[tuple[int, bytes, list[str]]]:
+        """The same one by one, each with its secrets as they stood in its leaves."""
         for number in self._suspects(payloads, self._finder.is_hit):
+            self._seen = []
             changed = self._document(payloads[number])
             if changed is not None:
-                found[number] = changed
-        return found
-
-    def secrets_of(self, document: bytes) -> list[str]:
-        """The secrets of a JSON document, each as it stood in its leaf."""
-        counted = self.replaced.copy(), self.unscannable
-        self._seen = []
-        self._document(document)
-        self.replaced, self.unscannable = counted
-        return [secret.decode("utf-8", "replace") for secret in self._seen]
+                yield number, changed, [secret.decode("utf-8", "replace") for secret in self._seen]
 
     def keyed(self, digest: bytes) -> bytes:
         """A hash of something that held a secret, made so that nobody without the key can try secrets on it."""
@@ -156,6 +151,7 @@ class Redactor:
         leaves = [leaf for leaf in _leaves(value) if isinstance(leaf, str) and len(leaf) >= _LEAST_BYTES]
         encoded = [leaf.encode("utf-8", "surrogatepass") for leaf in leaves]
         suspects = {leaves[number] for number in self._suspects(encoded, _always, clock)}
+        del encoded, leaves  # may be large
         return self._walk(value, clock, suspects)
 
     def _walk(self, value: Any, clock: Clock, suspects: set[str]) -> Any:
@@ -208,13 +204,16 @@ class Redactor:
             spans = self._finder.spans(data, kinds, clock)
             if not spans:
                 return text
-            pieces: list[bytes] = []
-            last = 0
-            for span in spans:
-                pieces += (data[last : span.start], self._mark(span.rule, span.secret).encode())
-                last = span.end
-            text = (b"".join(pieces) + data[last:]).decode("utf-8", "surrogatepass")
+            text = self._marked(data, spans).decode("utf-8", "surrogatepass")
         return text
+
+    def _marked(self, data: bytes, spans: Sequence[Span]) -> bytes:
+        pieces: list[bytes | memoryview] = []
+        view, last = memoryview(data), 0  # a view, for the text may be large
+        for span in spans:
+            pieces += (view[last : span.start], self._mark(span.rule, span.secret).encode())
+            last = span.end
+        return b"".join((*pieces, view[last:]))
 
     def _mark(self, rule: str, secret: bytes) -> str:
         self.replaced[rule] += 1
