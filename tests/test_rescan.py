@@ -48,6 +48,9 @@ class _NoRules:
     def payloads(self, payloads: list[bytes]) -> dict[int, bytes]:
         return {}
 
+    def iter_changed(self, payloads: list[bytes]) -> list[tuple[int, bytes, list[str]]]:
+        return []
+
     def suspects(self, texts: list[str]) -> list[int]:
         return []
 
@@ -294,7 +297,7 @@ def test_a_call_that_says_nothing_or_too_much_is_refused(arguments: list[str]) -
     assert orjson.loads(result.stdout)["error"]["code"] == "usage"
 
 
-@pytest.mark.parametrize("step", ["account_for", "index_pending", "analyze"])
+@pytest.mark.parametrize("step", ["account_for", "index_pending", "distil_pending"])
 def test_no_word_is_left_when_it_was_stopped_after_the_texts_were_replaced(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
+from recollect.distill import distil_pending
 from recollect.errors import Busy, StoreDamaged, StoreUnwritable
 from recollect.notify import Notice, tell
 from recollect.retention import (
@@ -165,9 +166,7 @@ class _Work:
         )
 
     def _analyze(self) -> None:
-        from recollect.distill.analysis import analyze
-
-        analyze(self._store, lambda done, total: None)
+        distil_pending(self._store, lambda done, total: None)
 
     def _apply(self, planned: Sequence[Eviction], advance: Advance) -> None:
         """Drop these sessions, but for those whose digest cannot be read back."""

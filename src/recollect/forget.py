@@ -8,7 +8,7 @@ import orjson
 
 from recollect.clock import rfc3339
 from recollect.config import Settings
-from recollect.distill.analysis import analyze
+from recollect.distill import distil_pending
 from recollect.errors import Busy, NeedsAnswer
 from recollect.removal import drop
 from recollect.repos import name_repos
@@ -110,7 +110,7 @@ def apply(store: Store, settings: Settings, planned: ForgetPlan, *, keep_forks: 
         drop(store, names)
         account_for_changes(store, settings, SweepReport(), lambda stage, done, total: None)
         name_repos(store, settings.domains)
-        analyze(store, lambda done, total: None)  # a root's digest has a line for each of its sub-agents
+        distil_pending(store, lambda done, total: None)  # a root's digest has a line for each of its sub-agents
         store.remains.scrub()
         store.tombstones.finish(names)
         store.checkpoint()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.account import AccountRules, account_for
-from recollect.distill.analysis import analyze
+from recollect.distill import distil_pending
 from recollect.recall.index import index_pending
 from recollect.redact.marks import OLDER, OTHER, compare_versions
 from recollect.redact.redactor import Redactor
@@ -51,7 +51,7 @@ def rescan(
     if (report.sessions_changed or was_stopped) and not dry_run:
         account_for(store, rules, lambda done, total: None)  # their content hashes; a sweep does the rest
         index_pending(store)
-        analyze(store, lambda done, total: None)
+        distil_pending(store, lambda done, total: None)
         store.remains.scrub()
         store.rewrites.finish(streams, redactor.version)
     return report

@@ -13,6 +13,7 @@ from recollect.admission import LeftOut, admit, reconsider
 from recollect.budget import BudgetReport, finish_evictions, keep_within_budget
 from recollect.config import Settings
 from recollect.discovery import Found, find_changes
+from recollect.distill import distil_pending
 from recollect.lineage import mark_copies
 from recollect.protection import Protection
 from recollect.readers import Failure, Finished, Reading, read_tasks
@@ -53,8 +54,6 @@ class SweepReport:
 
 def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool = False) -> SweepReport:
     """Bring the store up to date with the agents' files. Raises Busy if another sweep is running."""
-    from recollect.distill.analysis import analyze  # its patterns take time to compile, and only a sweep needs them
-
     begun = time.monotonic()
     with sweep_lock(store.folder):
         finish_forgetting(store)
@@ -71,7 +70,7 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
         finish_forgetting(store)  # a log may tell only late that it is a sub-agent of what was forgotten
         account_for_changes(store, settings, report, progress)
         index_pending(store, partial(progress, "indexing"))
-        analyze(store, partial(progress, "distilling"))
+        distil_pending(store, partial(progress, "distilling"))
         report.budget = keep_within_budget(store, settings, partial(progress, "evicting"))
         store.checkpoint()
     report.sessions, report.sessions_new = (now := store.sessions.count()), now - before

@@ -138,7 +138,8 @@ def test_a_backup_that_is_cut_off_changes_nothing(store: Path, backup: Path, par
 def test_a_backup_with_a_flipped_byte_changes_nothing(store: Path, backup: Path) -> None:
     chance, before, sound = random.Random(), tree(store), backup.read_bytes()
     for _ in range(200 if IS_SOAK else 20):
-        flip(backup, chance.randrange(5, len(sound)), chance.randrange(1, 256))
+        # Before it stands how much memory unpacking takes: with more the same comes out, and is restored.
+        flip(backup, chance.randrange(6, len(sound)), chance.randrange(1, 256))
 
         with pytest.raises(BadBackup):
             restore(backup, store)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from recollect import schema
-from recollect.distill.digest import VERSION, Subject
+from recollect.distill import VERSION
+from recollect.distill.digest import Subject
 from recollect.distill.distiller import Distilled, distil
 from recollect.distill.story import tell
 from recollect.schema import SUMMARY_CHARS, Covers

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect import schema
+from recollect import distill, schema
 from recollect.adapters.protocol import EventRecord, SessionInfo
 from recollect.distill import analysis
 from recollect.distill.analysis import TINY_BYTES, analyze
@@ -71,13 +71,13 @@ def test_another_distiller_makes_all_digests_again(tmp_path: Path, home: Home, m
     home.write("a", *_talk("s1"))
     memory = sweep(tmp_path / "store", home)
     (before,) = memory.sessions()
-    monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
+    monkeypatch.setattr(distill, "VERSION", distill.VERSION + 1)
 
     report = _analyze(memory)
 
     (after,) = memory.sessions()
     assert report.sessions == 1
-    assert memory.digest(after).covers.distiller == analysis.VERSION
+    assert memory.digest(after).covers.distiller == distill.VERSION
     assert after.analyzed_at == before.analyzed_at
     assert _analyze(memory).sessions == 0
 
@@ -117,7 +117,7 @@ def test_a_session_without_events_keeps_its_digest_whatever_distiller_comes(
     (session,) = memory.sessions()
     before = memory.digest(session)
     _drop_events(memory, "s1")
-    monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
+    monkeypatch.setattr(distill, "VERSION", distill.VERSION + 1)
 
     first, second = _analyze(memory), _analyze(memory)
 

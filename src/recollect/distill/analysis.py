@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import msgspec
 import orjson
 
-from recollect.distill.digest import VERSION, Subject, searchable
+from recollect import distill
+from recollect.distill.digest import Subject, searchable
 from recollect.distill.distiller import Distilled, distil, merge
 from recollect.distill.exchanges import Exchange, cut
 from recollect.distill.rules import ExchangeRules
@@ -45,7 +46,7 @@ def analyze(store: Store, advance: Advance) -> AnalysisReport:
     May be stopped at any time: what was written is whole, and the rest is still pending.
     """
     report = AnalysisReport()
-    pending = store.digests.pending(VERSION)
+    pending = store.digests.pending(distill.VERSION)
     if not pending:
         return report
     work = _Work(store)
@@ -100,7 +101,7 @@ class _Work:
             _subject(session) if sealed is None else _since(sealed, _subject(session)),
             session.session_class,
             story,
-            Covers(self._count(session, stream), steps[-1].uid, VERSION),
+            Covers(self._count(session, stream), steps[-1].uid, distill.VERSION),
             payloads,
             self._store.steps.spent(stream),
             self._lines_below(session) if is_root else (),
@@ -129,7 +130,7 @@ class _Work:
     def save(self) -> int:
         """Write what is waiting; return how many digests were kept back."""
         kept_back = self._store.digests.put(self._rows) if self._rows else 0
-        self._store.digests.set_checked(self._empty, VERSION)
+        self._store.digests.set_checked(self._empty, distill.VERSION)
         self._rows, self._empty, self._bytes = [], [], 0
         return kept_back
 
@@ -166,7 +167,7 @@ def _row(session: Pending, distilled: Distilled, *, has_digest: bool) -> DigestR
         agent=session.agent,
         native_session_id=session.native_session_id,
         ingested_ms=session.ingested_ms,
-        distiller=VERSION,
+        distiller=distill.VERSION,
         event_count=digest.covers.event_count,
         last_event_uid=digest.covers.last_event_uid,
         outcome=distilled.outcome.outcome,

@@ -17,8 +17,6 @@ from recollect.schema import Covers, Digest, OpenEnds, Outcome, Quote, RanTests,
 from recollect.store.steps import Step
 from recollect.text import spaced
 
-VERSION = 2  # of the distiller: digests of another one are made again
-
 FIRST_REQUEST_CHARS = 400
 REQUEST_CHARS = 200
 ANSWER_CHARS = 900

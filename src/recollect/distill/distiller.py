@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect import schema
-from recollect.distill.digest import VERSION, Findings, Payloads, Subject, make_digest
+from recollect.distill.digest import Findings, Payloads, Subject, make_digest
 from recollect.distill.outcome import find_ending, judge
 from recollect.distill.signals import corrections, find_signals, weighed
 from recollect.distill.story import HOUR_MS, NO_TIME, Story, settle
@@ -16,8 +16,6 @@ from recollect.pricing import estimate_usd
 from recollect.schema import Covers, Digest, Outcome, Signal
 from recollect.store.steps import Spent
 from recollect.store.tallies import ActivityRow, UseRow
-
-__all__ = ["VERSION", "Distilled", "distil", "merge"]
 
 LINE_CHARS = 300
 BYTES_OF_TOKEN = 4
