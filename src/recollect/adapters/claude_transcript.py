@@ -154,7 +154,8 @@ def read_transcript(source: Source, cursor: Cursor | None) -> Iterator[Record]:
             yield from transcript.rescue(number, offset, raw)
         else:
             yield from transcript.read_line(number, offset, raw, line)
-            del line  # may be large, and what is yielded next is worked on before the next one comes
+            del line
+        del raw  # both may be large, and what is yielded next is worked on before the next line is read
         if reader.is_due:
             yield from transcript.drain_skips()
             yield reader.checkpoint(transcript.memory.dump())

@@ -72,6 +72,7 @@ class LineReader:
         """Yield complete lines; `offset` and `line` are already past the line that is yielded."""
         self._file.seek(self.offset)
         read_line = self._file.readline
+        handed_over: list[bytes] = []
         while line := read_line(LINE_LIMIT_BYTES):
             if line.endswith(b"\n"):
                 raw = line[:-1]
@@ -84,10 +85,11 @@ class LineReader:
                 break  # the agent is still writing this line
             start = self.offset
             self.offset += len(line)
-            del line  # while the other one is worked on
             self.line += not self._ends_line
             self._ends_line = False
-            yield self.line, start, raw
+            handed_over.append(raw)
+            del line, raw  # large ones are not held here too while they are worked on
+            yield self.line, start, handed_over.pop()
 
     def _pass_over(self, line: bytes) -> None:
         """Keep the first bytes of an endless line and count the others, so that memory stays bounded."""

@@ -58,7 +58,6 @@ def _pieces(events: Sequence[PendingEvent]) -> Iterator[list[PendingEvent]]:
 
 def _entries(store: Store, stream: PendingStream, events: Sequence[PendingEvent]) -> list[Entry]:
     places = [(event.payload_start, event.payload_bytes) for event in events]
-    payloads = store.events.iter_payloads(stream.agent, stream.native_id, places)
-    return [
-        Entry(event, columns_of(event.kind, orjson.loads(raw))) for event, raw in zip(events, payloads, strict=True)
-    ]
+    # Parsed as they come: a large one is not held beside what is made of it.
+    contents = map(orjson.loads, store.events.iter_payloads(stream.agent, stream.native_id, places))
+    return [Entry(event, columns_of(event.kind, content)) for event, content in zip(events, contents, strict=True)]

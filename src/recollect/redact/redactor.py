@@ -199,13 +199,13 @@ class Redactor:
         """The text after so many rounds as find something: a mark may uncover what stood beside a secret."""
         if len(text) < _LEAST_BYTES:
             return text
+        data, has_changed = text.encode("utf-8", "surrogatepass"), False
         for _ in range(_MOST_ROUNDS):
-            data = text.encode("utf-8", "surrogatepass")
             spans = self._finder.spans(data, kinds, clock)
             if not spans:
-                return text
-            text = self._marked(data, spans).decode("utf-8", "surrogatepass")
-        return text
+                break
+            data, has_changed = self._marked(data, spans), True
+        return data.decode("utf-8", "surrogatepass") if has_changed else text
 
     def _marked(self, data: bytes, spans: Sequence[Span]) -> bytes:
         pieces: list[bytes | memoryview] = []
