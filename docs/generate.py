@@ -9,7 +9,7 @@ import apsw
 import click
 
 from recollect import schema
-from recollect.cli.commands import main
+from recollect.cli import main
 from recollect.errors import RecollectError
 from recollect.redact.rules import HIDDEN, KEYWORD, PREFIX, RULES, STRUCTURE
 from recollect.store import migrations
@@ -21,7 +21,8 @@ def commands() -> str:
 
 def _commands() -> Iterator[str]:
     with click.Context(main, info_name="recollect", **main.context_settings) as parent:
-        for name, command in main.commands.items():
+        for name in main.list_commands(parent):
+            command = main.get_command(parent, name)
             context = click.Context(command, info_name=name, parent=parent, max_content_width=100, terminal_width=100)
             yield f"## recollect {name}\n"
             yield f"```text\n{command.get_help(context)}\n```\n"

@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import apsw
@@ -17,6 +19,7 @@ from click.testing import CliRunner, Result
 from msgspec import structs
 
 import recollect
+from recollect import cli
 from recollect.adapters import adapters
 from recollect.adapters.protocol import BadLine, EventRecord, SessionInfo
 from recollect.cli import main
@@ -714,9 +717,15 @@ def test_a_second_sweep_says_that_nothing_is_new(store: Path, home: Home) -> Non
 
 
 def test_help_lists_every_command_once_and_whole() -> None:
+    modules = [
+        import_module(f"recollect.cli.{module.name}")
+        for module in iter_modules(cli.__path__)
+        if module.name != "__main__"
+    ]
+    written = [command.name for module in modules for command in getattr(module, "COMMANDS", ())]
     listed = invoke("--help").output.partition("\nRead:")[2]
 
-    assert sorted(line.split()[0] for line in listed.splitlines() if line.startswith("  ")) == sorted(main.commands)
+    assert sorted(line.split()[0] for line in listed.splitlines() if line.startswith("  ")) == sorted(written)
     assert "..." not in listed
 
 

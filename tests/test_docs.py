@@ -21,6 +21,7 @@ import recollect
 from recollect import adapters as adapters_package
 from recollect.adapters import adapters
 from recollect.cli import main
+from recollect.cli.entry import load
 from recollect.config import load_settings
 from recollect.errors import RecollectError
 from recollect.memory import open_memory
@@ -30,6 +31,8 @@ from tests.conftest import REPOSITORY
 DOCS = REPOSITORY / "docs"
 PACKAGE = Path(recollect.__file__).parent
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if "samples" not in path.parts)
+
+COMMANDS = main.list_commands(click.Context(main))
 
 
 def page(name: str) -> str:
@@ -50,12 +53,12 @@ def test_generated_parts_of_the_docs_are_up_to_date(name: str) -> None:
 
 
 def _commands() -> Iterator[tuple[str, click.Parameter]]:
-    for name, command in main.commands.items():
-        for parameter in command.params:
+    for name in COMMANDS:
+        for parameter in load(name).params:
             yield name, parameter
 
 
-@pytest.mark.parametrize("name", list(main.commands))
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_a_section(name: str) -> None:
     assert f"## recollect {name}\n" in page("commands.md")
 
@@ -218,7 +221,7 @@ def test_every_command_of_the_readme_exists() -> None:
     )
 
     assert named
-    assert named - set(main.commands) - {"import"} == set()
+    assert named - set(COMMANDS) - {"import"} == set()
 
 
 def test_every_make_target_of_the_readme_exists() -> None:

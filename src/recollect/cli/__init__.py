@@ -1,5 +1,5 @@
 """The command line: parse, call one function of the library, render."""
 
-from recollect.cli.commands import main
+from recollect.cli.entry import main
 
 __all__ = ["main"]

@@ -1,3 +1,3 @@
-from recollect.cli.commands import main
+from recollect.cli.entry import main
 
 main()

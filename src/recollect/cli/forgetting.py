@@ -163,3 +163,6 @@ def _last_words(planned: "ForgetPlan", dry_run: bool) -> str:
 
 def _plan_json(planned: "ForgetPlan") -> dict[str, Any]:
     return asdict(planned) | {"events": planned.events, "payload_bytes": planned.payload_bytes}
+
+
+COMMANDS = (forget,)

@@ -67,3 +67,6 @@ def _rescan(dry_run: bool, as_json: bool) -> None:
 
 def _rules(replaced: dict[str, int]) -> str:
     return one_line(", ".join(f"{rule} {count}" for rule, count in sorted(replaced.items())))
+
+
+COMMANDS = (redact,)

@@ -1,7 +1,6 @@
-"""The commands. Each parses, calls one function of the library, and prints what came back."""
+"""Reading and looking: `sweep`, `status`, `sessions`, `show`, `problems`, `demo`."""
 
 import gc
-import io
 import sys
 from collections import deque
 from collections.abc import Iterable
@@ -10,12 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect import __version__
-from recollect.cli import care, retaining, searching
-from recollect.cli.distilling import COMMANDS as DISTILLING
-from recollect.cli.forgetting import forget
-from recollect.cli.output import json_option, print_json, reports_errors, root_option, usage_errors_as_json
-from recollect.cli.redacting import redact
+from recollect.cli import retaining
+from recollect.cli.output import json_option, print_json, reports_errors, root_option
 from recollect.cli.words import fitted, moment_ms, number, one_line, plural, printable, size
 from recollect.kinds import OUTCOMES, SESSION_CLASSES
 
@@ -27,76 +22,7 @@ SHOWN_SESSIONS = 20
 SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
 
 
-_AS_JSON = "recollect.as_json"
-_SECTIONS = {
-    "Read": ("sweep", "status", "sessions", "show", "problems", "demo"),
-    "Find again": ("search", "history", "recent", "related", "files", "blame", "timeline"),
-    "Understand": ("digest", "exchanges", "signals", "stats"),
-    "Keep private": ("forget", "redact"),
-    "Keep small and whole": (
-        "retention",
-        "rehydrate",
-        "schedule",
-        "doctor",
-        "backup",
-        "restore",
-        "export",
-        "import",
-    ),
-}
-
-
-class _Commands(click.Group):
-    """Lists commands by what they are for, and says what is wrong with a call in JSON if it asks for JSON."""
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
-        with usage_errors_as_json(as_json):
-            context = super().make_context(info_name, args, parent, **extra)
-        context.meta[_AS_JSON] = as_json
-        return context
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with usage_errors_as_json(ctx.meta[_AS_JSON]):
-            return super().invoke(ctx)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        room = formatter.width - 6 - max(map(len, self.commands))
-        for title, names in _SECTIONS.items():
-            with formatter.section(title):
-                formatter.write_dl([(name, self.commands[name].get_short_help_str(room)) for name in names])
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="recollect")
-@click.pass_context
-def main(context: click.Context) -> None:
-    """Everything your coding agents did, in one local store.
-
-    \b
-    recollect sweep                 read all sessions that are new
-    recollect search "pool timeout" find it again: words, paths, commands, errors
-    recollect recent                where you left off
-    recollect digest 3f2a91         what one session was about, and what is open
-    recollect show 3f2a91           the whole of it, readable
-
-    Your agents' files are only read. RECOLLECT_HOME moves the store.
-    """
-    from recollect.config import has_colour
-
-    if not has_colour():
-        context.color = False
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without `✓` must not end a command
-
-
-@main.command()
+@click.command()
 @root_option
 @click.option("--verify", is_flag=True, help="Open every file, even if it looks unchanged.")
 @json_option
@@ -161,7 +87,7 @@ def _print_sweep(report: Any) -> None:
         click.echo(f"{plural(report.sessions, 'session')} in the store")
 
 
-@main.command()
+@click.command()
 @json_option
 @reports_errors
 def status(as_json: bool) -> None:
@@ -204,7 +130,7 @@ def _print_source_notes(sources: "SourceTotals") -> None:
         click.echo(f"{'problems':<8} {number(problems)}: `recollect problems` lists them")
 
 
-@main.command()
+@click.command()
 @click.option("--agent", metavar="NAME", help="Only this agent's sessions.")
 @click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
 @click.option("--branch", metavar="NAME", help="Only this git branch.")
@@ -263,7 +189,7 @@ def _print_sessions(found: "list[Session]") -> None:
         click.echo(line)
 
 
-@main.command()
+@click.command()
 @click.argument("session")
 @click.option("--kind", metavar="KIND", help="Only events of this kind: user_msg, edit, error …")
 @click.option("--tail", metavar="N", type=click.IntRange(1), help="Only the last N events.")
@@ -306,19 +232,11 @@ def show(
             retaining.print_evicted(memory, found)
 
 
-for _command in DISTILLING:
-    main.add_command(_command)
-
-
 def _item_json(item: Any) -> dict[str, Any]:
     return to_json(item.event) | {"depth": item.depth, "payload": item.payload}
 
 
-for _command in searching.COMMANDS:
-    main.add_command(_command)
-
-
-@main.command()
+@click.command()
 @json_option
 @reports_errors
 def problems(as_json: bool) -> None:
@@ -339,13 +257,7 @@ def problems(as_json: bool) -> None:
         click.echo("No problems: every line of every file was read")
 
 
-main.add_command(forget)
-
-
-main.add_command(redact)
-
-
-@main.command()
+@click.command()
 @json_option
 @reports_errors
 def demo(as_json: bool) -> None:
@@ -388,5 +300,4 @@ def _print_prompt(command: str) -> None:
     click.echo(click.style(f"\n$ recollect {command}", bold=True))
 
 
-for command in (*retaining.COMMANDS, *care.COMMANDS):
-    main.add_command(command)
+COMMANDS = (sweep, status, sessions, show, problems, demo)

@@ -1,0 +1,82 @@
+"""The command `recollect`: each part of it is loaded when it is called, so that a search begins at once."""
+
+import io
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from recollect import __version__
+from recollect.cli.output import usage_errors_as_json
+
+_AS_JSON = "recollect.as_json"
+# What commands are for, and the modules that hold them.
+_SECTIONS = {
+    "Read": dict.fromkeys(("sweep", "status", "sessions", "show", "problems", "demo"), "reading"),
+    "Find again": dict.fromkeys(("search", "history", "recent", "related", "files", "blame", "timeline"), "searching"),
+    "Understand": dict.fromkeys(("digest", "exchanges", "signals", "stats"), "distilling"),
+    "Keep private": {"forget": "forgetting", "redact": "redacting"},
+    "Keep small and whole": dict.fromkeys(("retention", "rehydrate", "schedule"), "retaining")
+    | dict.fromkeys(("doctor", "backup", "restore", "export", "import"), "care"),
+}
+_MODULES = {name: module for names in _SECTIONS.values() for name, module in names.items()}
+
+
+class Commands(click.Group):
+    """Lists commands by what they are for, and says what is wrong with a call in JSON if it asks for JSON."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        as_json = "--json" in (args[: args.index("--")] if "--" in args else args)
+        with usage_errors_as_json(as_json):
+            context = super().make_context(info_name, args, parent, **extra)
+        context.meta[_AS_JSON] = as_json
+        return context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with usage_errors_as_json(ctx.meta[_AS_JSON]):
+            return super().invoke(ctx)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return load(cmd_name) if cmd_name in _MODULES else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        room = formatter.width - 6 - max(map(len, _MODULES))
+        for title, names in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, load(name).get_short_help_str(room)) for name in names])
+
+
+def load(name: str) -> click.Command:
+    """A command by its name."""
+    found: tuple[click.Command, ...] = import_module(f"recollect.cli.{_MODULES[name]}").COMMANDS
+    return next(command for command in found if command.name == name)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="recollect")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Everything your coding agents did, in one local store.
+
+    \b
+    recollect sweep                 read all sessions that are new
+    recollect search "pool timeout" find it again: words, paths, commands, errors
+    recollect recent                where you left off
+    recollect digest 3f2a91         what one session was about, and what is open
+    recollect show 3f2a91           the whole of it, readable
+
+    Your agents' files are only read. RECOLLECT_HOME moves the store.
+    """
+    from recollect.config import has_colour
+
+    if not has_colour():
+        context.color = False
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without `✓` must not end a command
