@@ -18,6 +18,7 @@ from recollect.protection import Protection
 from recollect.rescan import RescanReport, rescan_unredacted
 from recollect.schema import TOOL_RESULT
 from recollect.store import packs
+from recollect.store.remains import Remains
 from recollect.store.sqlite import Database
 from tests.builders import AGENT, Home, ScriptedAdapter, event, usage
 from tests.builders import sweep as sweep_now
@@ -297,20 +298,42 @@ def test_a_call_that_says_nothing_or_too_much_is_refused(arguments: list[str]) -
     assert orjson.loads(result.stdout)["error"]["code"] == "usage"
 
 
+def test_no_word_of_a_path_is_left_when_it_was_stopped_before_the_scrub(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    word = "zqxjkvbpwyfgm"
+    home.write(f"{word}-log", SessionInfo("s4"), event("s4", 1, text="hello"))
+    store = tmp_path / "store"
+    sweep_now(store, home).close()
+    (store / "config.toml").write_text(f"[redact.rules]\nown = '{word}'")
+    with monkeypatch.context() as patched, open_memory(store, [home.flag]) as memory:
+        patched.setattr(Remains, "scrub", _stop)
+        with pytest.raises(Stopped):
+            memory.rescan()
+    assert left_in(store, [word]) == {word}
+
+    with open_memory(store, [home.flag]) as memory:
+        memory.sweep()
+
+    (store / "config.toml").unlink()
+    assert left_in(store, [word]) == set()
+
+
+def _stop(*_: object, **__: object) -> None:
+    raise Stopped
+
+
 @pytest.mark.parametrize("step", ["account_for", "index_pending", "distil_pending"])
 def test_no_word_is_left_when_it_was_stopped_after_the_texts_were_replaced(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    def stop(*_: object, **__: object) -> None:
-        raise Stopped
-
     word = "zqxjkvbpwyfgm"
     home.write("s4", SessionInfo("s4"), *(event("s4", number, text=f"use {word} {number}") for number in range(1, 6)))
     store = tmp_path / "store"
     sweep_now(store, home).close()
     (store / "config.toml").write_text(f"[redact.rules]\nown = '{word}'")
     with monkeypatch.context() as patched, open_memory(store, [home.flag]) as memory:
-        patched.setattr(rescan, step, stop)
+        patched.setattr(rescan, step, _stop)
         with pytest.raises(Stopped):
             memory.rescan()
 

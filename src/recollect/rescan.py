@@ -70,7 +70,8 @@ def rescan_unredacted(store: Store, make_redactor: Callable[[], Redactor], advan
 
 
 def _drop_leftovers(store: Store) -> None:
-    """Packs with the old text that an earlier rescan, or one that was killed, did not come to unlink."""
+    """Packs and bytes with the old text that an earlier rescan, or one that was killed, did not come to remove."""
+    store.remains.scrub_if_due()
     if leftovers := store.rewrites.leftovers():
         store.rewrites.drop(leftovers)
 
@@ -195,11 +196,12 @@ def _rescan_rest(store: Store, redactor: Redactor, dry_run: bool) -> None:
     paths = _renamed_paths(redactor, store.rewrites.paths())
     if dry_run:
         return
+    store.remains.owe_scrub()
     if paths:
         store.rewrites.rename_paths(paths)
+    if store.evictions.rewrite_texts(partial(_document, redactor), redactor.text) or paths:
         store.remains.scrub()
-    if store.evictions.rewrite_texts(partial(_document, redactor), redactor.text):
-        store.remains.scrub()
+    store.remains.owe_no_scrub()
     if sides or sessions:
         store.rewrites.write_side_texts(sides)
         store.rewrites.write_sessions(sessions)

@@ -14,6 +14,7 @@ import orjson
 from recollect.schema import name_half
 from recollect.store import packs
 from recollect.store.digests import drop_digests, leave_no_byte
+from recollect.store.durable import replace_file
 from recollect.store.fulltext import Fulltext
 from recollect.store.rewriting import rewrite
 from recollect.store.sqlite import Database
@@ -26,6 +27,8 @@ _BY_NATIVE_ID = ("infos", "streams")
 _IN_MEMORY = ("sessions", "session_sources", "exclusions", "evictions", "retention_events")
 # Folders of small files that name a session, in whatever words their writers chose.
 _FOLDERS = ("spool", "logs")
+
+_SCRUB_DUE = "scrub.due"
 
 # An event_uid begins with what is made from its session's name.
 _COPIED = "copy_of IS NOT NULL AND substr(copy_of, 1, 8) = ?"
@@ -207,6 +210,18 @@ class Remains:
         leave_no_byte(self._memory)
         rewrite(self._cache)
         rewrite(self._memory)
+        self.owe_no_scrub()
+
+    def owe_scrub(self) -> None:
+        """Note, before rows are replaced, that a scrub must follow: one who is stopped between leaves it to the next."""
+        replace_file(self._folder / _SCRUB_DUE, b"")
+
+    def owe_no_scrub(self) -> None:
+        (self._folder / _SCRUB_DUE).unlink(missing_ok=True)
+
+    def scrub_if_due(self) -> None:
+        if (self._folder / _SCRUB_DUE).exists():
+            self.scrub()
 
     def _streams(self, names: Iterable[Name]) -> list[int]:
         return [stream for name in names if (stream := self._stream(name)) is not None]
