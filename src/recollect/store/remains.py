@@ -213,7 +213,7 @@ class Remains:
         self.owe_no_scrub()
 
     def owe_scrub(self) -> None:
-        """Note, before rows are replaced, that a scrub must follow: one who is stopped between leaves it to the next."""
+        """Note, before rows are replaced, that a scrub must follow: if this is stopped, the next one does it."""
         replace_file(self._folder / _SCRUB_DUE, b"")
 
     def owe_no_scrub(self) -> None:
