@@ -23,7 +23,7 @@ from tests.care.rig import flip, hashes, held, lose_home, problems, tree
 from tests.conftest import SHARED, needs_shared
 from tests.faults.rig import IS_SOAK, command, run_json
 from tests.forget.traces import left_in
-from tests.retention.rig import bytes_of, evict_all, opened, talk, write
+from tests.retention.rig import bytes_of, evict_all, opened, talk, topic, write
 from tests.test_api import SCHEMAS, breaches
 
 SAMPLES = Path(recollect.__file__).parent / "samples"
@@ -336,6 +336,7 @@ def test_a_session_that_has_only_its_digest_comes_with_it(tmp_path: Path, home: 
         memory.import_sessions(tmp_path / "export")
 
         assert memory.digest(memory.session("evicted")) == digest
+        assert [hit.session_uid for hit in memory.search(topic("evicted"))] == ["scripted:evicted"]
 
 
 @pytest.mark.parametrize("is_evicted", [False, True])

@@ -36,8 +36,6 @@ def digest_hits(
 
     `times` bound when a session was active; `left_out` are ids of sessions that are shown already or not wanted.
     """
-    if limit < 1 or not store.cards.has_evicted():
-        return []
     found = _matching(store, query, times, limit + len(left_out), is_evicted=True)
     sessions = set(query.values("session"))
     phrases = [phrase for need in query.needs for phrase in need]

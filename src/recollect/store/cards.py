@@ -128,9 +128,6 @@ class Cards:
         rows = self._database.rows(f"SELECT agent, native_session_id FROM sessions WHERE {conditions}", bindings)
         return [(agent, native_id) for agent, native_id in rows]
 
-    def has_evicted(self) -> bool:
-        return self._has("evictions") and self._database.value("SELECT 1 FROM evictions LIMIT 1") is not None
-
     def _has(self, table: str) -> bool:
         """Whether a store, which may be an older one that cannot be written, has a table."""
         return self._database.value("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)) is not None
