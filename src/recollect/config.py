@@ -114,6 +114,17 @@ def require_folders(flags: Sequence[str]) -> None:
             raise NotFound(f"No such folder: {path}", "`--root` takes AGENT=PATH, where PATH is the agent's home")
 
 
+def terminal_columns(otherwise: int) -> int:
+    """The width of the terminal, as COLUMNS or it itself tells. `shutil` says the same, after loading compressors."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    try:
+        return os.get_terminal_size(1).columns or otherwise
+    except OSError:
+        return otherwise
+
+
 def has_colour() -> bool:
     """Whether colours may be used on a terminal (https://no-color.org)."""
     return not os.environ.get("NO_COLOR")

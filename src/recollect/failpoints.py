@@ -6,7 +6,6 @@ Nothing happens at them unless one was armed. What is armed strikes once, at the
 import errno
 import os
 import re
-import signal
 from dataclasses import dataclass
 
 from recollect.errors import BadConfig
@@ -28,10 +27,10 @@ NAMES = (
 )
 ACTIONS = ("kill", "eio", "enospc", "pause")
 
-_FORM = re.compile(r"([^:]+):([^:]+)(?::([1-9][0-9]{0,8}))?")
+_FORM = r"([^:]+):([^:]+)(?::([1-9][0-9]{0,8}))?"
 _ERRORS = {"eio": errno.EIO, "enospc": errno.ENOSPC}
 # `pause` stops the process as a terminal does: whoever armed it sees that, looks around, and lets it go on.
-_SIGNALS = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP}
+_SIGNALS = {"kill": "SIGKILL", "pause": "SIGSTOP"}
 
 
 @dataclass(slots=True)
@@ -49,7 +48,9 @@ class _Armed:
 
     def _strike(self) -> None:
         if self.action in _SIGNALS:
-            os.kill(os.getpid(), _SIGNALS[self.action])
+            import signal  # takes a millisecond to load, which a search does not have
+
+            os.kill(os.getpid(), signal.Signals[_SIGNALS[self.action]])
         else:
             number = _ERRORS[self.action]
             raise OSError(number, os.strerror(number))
@@ -71,7 +72,7 @@ def arm(text: str) -> None:
 
 
 def _parse(text: str) -> _Armed:
-    form = _FORM.fullmatch(text)
+    form = re.fullmatch(_FORM, text)
     if form is None:
         raise BadConfig(
             f"RECOLLECT_FAILPOINT cannot be read: {text}", "write name:action, or name:action:nth from 1 on"

@@ -430,5 +430,6 @@ def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home, var
     assert loaded & heavy == set()
     assert {name for name in loaded if name.startswith("recollect.")} & {
         "recollect.memory", "recollect.sweep", "recollect.schema", "recollect.account", "recollect.doctor",
-        "recollect.redact.userrules", "recollect.distill.rules", "recollect.recall.scan", "recollect.recall.patterns",
+        "recollect.cli.reading", "recollect.cli.care", "recollect.redact.userrules", "recollect.distill.rules",
+        "recollect.recall.scan", "recollect.recall.patterns",
     } == set()  # fmt: skip

@@ -1,7 +1,6 @@
 """What was found, as a person reads it. Loads nothing but what a search has loaded anyway."""
 
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recollect.cli.words import fitted, local_time, one_line, plural
+from recollect.config import terminal_columns
 from recollect.recall.snippets import folded
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _MARGIN = 20
 
 
 def _columns() -> int:
-    return shutil.get_terminal_size((_UNCUT, 24)).columns
+    return terminal_columns(_UNCUT)
 
 
 def _grey(text: str) -> str:

@@ -1,12 +1,12 @@
 """Sessions and what they add up to, as a person reads them: a line each."""
 
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
 from recollect.cli.words import fitted, local_time, money, one_line, padded, plural, width
+from recollect.config import terminal_columns
 from recollect.memory import AgentTotals
 from recollect.schema import Session
 
@@ -17,7 +17,7 @@ _ID_CHARS = 8
 
 def session_lines(found: Sequence[Session]) -> Iterator[str]:
     """A line for each session, cut to the terminal; a sub-agent's title is marked."""
-    columns = shutil.get_terminal_size((_UNCUT, 24)).columns
+    columns = terminal_columns(_UNCUT)
     names = short_ids(one_line(session.native_session_id) for session in found)
     repo_columns = 24 if columns >= _NARROW else 12
     cells = [_cells(session, names[one_line(session.native_session_id)], repo_columns) for session in found]

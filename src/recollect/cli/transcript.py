@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -11,6 +10,7 @@ import click
 
 from recollect import schema
 from recollect.cli.words import duration, fitted, local_time, money, one_line, plural, printable
+from recollect.config import terminal_columns
 from recollect.memory import TranscriptItem
 from recollect.schema import Event, Session
 
@@ -97,7 +97,7 @@ def _speaker(item: TranscriptItem) -> tuple[str, str]:
 
 
 def _width(depth: int) -> int:
-    return max(40, min(shutil.get_terminal_size((100, 24)).columns, 140) - _MARGIN - 2 * depth)
+    return max(40, min(terminal_columns(100), 140) - _MARGIN - 2 * depth)
 
 
 def _marks(event: Event) -> str:
