@@ -17,7 +17,6 @@ from recollect.retention import (
     DATA_LOSS,
     LAST_COPY,
     Eviction,
-    Held,
     Plan,
     Share,
     find_stays,
@@ -26,7 +25,7 @@ from recollect.retention import (
     plan,
 )
 from recollect.store import Store, ballast, evictions
-from recollect.store.tiers import HeldSession
+from recollect.store.tiers import Held
 
 _AT_ONCE = 50  # others wait to write meanwhile
 _HOUR_MS = 3_600_000
@@ -91,8 +90,7 @@ def look_ahead(store: Store, settings: Settings, at_ms: int | None = None) -> Ou
     held = store.tiers.held(settings.host, moment)
     raw = store.tiers.raw_bytes()
     is_sane = is_clock_sane(store.evictions.last_look_ms(), moment, limits)
-    candidates = [_held(one) for one in held]
-    planned = plan(candidates, raw, limits, moment, is_clock_sane=is_sane, is_all_analyzed=True)
+    planned = plan(held, raw, limits, moment, is_clock_sane=is_sane, is_all_analyzed=True)
     last = sum(one.bytes for one in held if one.is_last_copy)
     growth = _growth(held, moment)
     return Outlook(
@@ -103,11 +101,11 @@ def look_ahead(store: Store, settings: Settings, at_ms: int | None = None) -> Ou
         last_copies_go_at=_date(limits.raw_hard_cap - last, growth, moment) if last else None,
         losses=store.evictions.loss_counts(),
         plan=planned,
-        stays=find_stays(candidates, planned),
+        stays=find_stays(held, planned),
     )
 
 
-def _growth(held: Sequence[HeldSession], at_ms: int) -> int:
+def _growth(held: Sequence[Held], at_ms: int) -> int:
     """Bytes a day of what was done in the last weeks: the years that a first sweep reads are no growth."""
     begun = at_ms - _FORECAST_DAYS * _DAY_MS
     return round(sum(one.bytes for one in held if one.ended_ms >= begun) / _FORECAST_DAYS)
@@ -144,7 +142,7 @@ class _Work:
             set_aside = len(self._remade)
             self._apply(planned.first, advance)
             if planned.analyze_first or len(self._remade) > set_aside:
-                self._analyze()
+                distil_pending(self._store, lambda done, total: None)
             is_all_analyzed = is_all_analyzed or planned.analyze_first
         _leave_nothing(self._store, self.at_ms)
         size, cap = self._store.tiers.raw_bytes(), self._limits.raw_hard_cap
@@ -157,16 +155,13 @@ class _Work:
     def _plan(self, is_all_analyzed: bool) -> Plan:
         held = [one for one in self._store.tiers.held(self._host, self.at_ms) if one.session_uid not in self._kept]
         return plan(
-            [_held(one) for one in held],
+            held,
             self._store.tiers.raw_bytes(),
             self._limits,
             self.at_ms,
             is_clock_sane=self._is_clock_sane,
             is_all_analyzed=is_all_analyzed,
         )
-
-    def _analyze(self) -> None:
-        distil_pending(self._store, lambda done, total: None)
 
     def _apply(self, planned: Sequence[Eviction], advance: Advance) -> None:
         """Drop these sessions, but for those whose digest cannot be read back."""
@@ -227,20 +222,6 @@ class _Work:
                 f"Digests take {size:,} bytes, more than retention.distilled_cap ({cap:,}); nothing of them is dropped"
             )
             self.notices.append(Notice("distilled_over_cap", rfc3339(self.at_ms), None, size))
-
-
-def _held(one: HeldSession) -> Held:
-    return Held(
-        one.agent,
-        one.native_id,
-        one.session_uid,
-        one.bytes,
-        one.active_ms,
-        one.analyzed_ms,
-        one.is_last_copy,
-        one.has_forks,
-        one.ended_ms,
-    )
 
 
 def _leave_nothing(store: Store, at_ms: int) -> None:

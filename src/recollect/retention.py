@@ -7,7 +7,10 @@ are analysed; and only when nothing else is left what no digest tells of yet.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from recollect.store.tiers import Held
 
 GIGABYTE = 1024**3
 _DAY_MS = 86_400_000
@@ -39,29 +42,10 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A session whose raw detail is held.
-
-    `active_ms` is the later of its last activity and its ingest, `ended_ms` its last activity alone; `is_last_copy`
-    that the agent's own files are gone; `has_forks` that other held sessions are made from it by reference.
-    """
-
-    agent: str
-    native_id: str
-    session_uid: str
-    bytes: int
-    active_ms: int
-    analyzed_ms: int | None
-    is_last_copy: bool = False
-    has_forks: bool = False
-    ended_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Eviction:
     """A session whose raw detail goes, and the rule that says so."""
 
-    held: Held
+    held: "Held"
     reason: str
 
 
@@ -110,7 +94,7 @@ def is_clock_sane(last_ms: int | None, now_ms: int, limits: Limits) -> bool:
 
 
 def plan(
-    held: Sequence[Held], raw_bytes: int, limits: Limits, now_ms: int, *, is_clock_sane: bool, is_all_analyzed: bool
+    held: "Sequence[Held]", raw_bytes: int, limits: Limits, now_ms: int, *, is_clock_sane: bool, is_all_analyzed: bool
 ) -> Plan:
     """Decide what goes so that `raw_bytes` of Tier 1 fit the limits.
 
@@ -137,25 +121,25 @@ def horizon_ms(limits: Limits, now_ms: int) -> int:
     return now_ms - limits.raw_max_age_days * _DAY_MS
 
 
-def _analyzed(held: Sequence[Held]) -> list[Held]:
+def _analyzed(held: "Sequence[Held]") -> "list[Held]":
     """Analysed sessions, the longest so first; of those analysed together the one with the oldest activity."""
     analyzed = [one for one in held if one.analyzed_ms is not None]
     return sorted(analyzed, key=lambda one: (one.analyzed_ms or 0, one.ended_ms, one.session_uid))
 
 
-def _by_loss(held: Sequence[Held]) -> list[Held]:
+def _by_loss(held: "Sequence[Held]") -> "list[Held]":
     """Analysed sessions by what is lost with them: forks can have their base back, nobody has a last copy back."""
     return sorted(_analyzed(held), key=lambda one: (one.is_last_copy, one.has_forks))
 
 
-def _spare(held: Sequence[Held], limits: Limits) -> Iterator[Held]:
+def _spare(held: "Sequence[Held]", limits: Limits) -> "Iterator[Held]":
     """Analysed sessions that can be had again: forks need their base, and last copies only go if the user says so."""
     for one in _analyzed(held):
         if not one.has_forks and (limits.evict_last_copy or not one.is_last_copy):
             yield one
 
 
-def find_stays(held: Sequence[Held], planned: Plan) -> dict[str, Share]:
+def find_stays(held: "Sequence[Held]", planned: Plan) -> dict[str, Share]:
     """What would stay and why, the largest share first."""
     gone = {eviction.held.session_uid for eviction in planned.evictions}
     shares: dict[str, Share] = {}
@@ -166,7 +150,7 @@ def find_stays(held: Sequence[Held], planned: Plan) -> dict[str, Share]:
     return dict(sorted(shares.items(), key=lambda share: -share[1].bytes))
 
 
-def _why_kept(one: Held) -> str:
+def _why_kept(one: "Held") -> str:
     if one.analyzed_ms is None:
         return "without a digest"
     if one.has_forks:
@@ -181,7 +165,7 @@ class _Planning:
         self.bytes = raw_bytes
         self._taken: dict[str, Eviction] = {}
 
-    def take(self, candidates: Sequence[Held] | Iterator[Held], reason: str, down_to: int | None) -> None:
+    def take(self, candidates: "Sequence[Held] | Iterator[Held]", reason: str, down_to: int | None) -> None:
         for one in candidates:
             if down_to is not None and self.bytes <= down_to:
                 return

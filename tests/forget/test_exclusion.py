@@ -58,24 +58,24 @@ def session(name: str, cwd: str | Path | None, **facts: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("pattern", "cwd", "is_out"),
     [
-        ("/work/secret", "/work/secret", True),
-        ("/work/secret/**", "/work/secret", True),
-        ("/work/secret/**", "/work/secret/a/b", True),
-        ("/work/secret", "/work/secret/a/b", True),
-        ("/work/secret/", "/work/secret", True),
-        ("/work/secret", "/work/secrets", False),
-        ("/work/secret", "/else/work/secret", False),
+        ("/srv/secret", "/srv/secret", True),
+        ("/srv/secret/**", "/srv/secret", True),
+        ("/srv/secret/**", "/srv/secret/a/b", True),
+        ("/srv/secret", "/srv/secret/a/b", True),
+        ("/srv/secret/", "/srv/secret", True),
+        ("/srv/secret", "/srv/secrets", False),
+        ("/srv/secret", "/else/srv/secret", False),
         ("/work/*/private", "/work/x/private/y", True),
         ("/work/*/private", "/work/x/y/private", False),
         ("/work/**/private", "/work/x/y/private", True),
         ("/work/**/private", "/work/private", True),
-        ("/work/secret?", "/work/secrets", True),
+        ("/srv/secret?", "/srv/secrets", True),
         ("/work/[x]", "/work/x", False),
         ("/work/[x]", "/work/[x]/y", True),
         ("/work/a.b", "/work/aXb", False),
         ("~/secret", "~/secret/x", True),
-        ("/work/secret", "not a path", False),
-        ("/work/secret", "/work/\0", False),
+        ("/srv/secret", "not a path", False),
+        ("/srv/secret", "/work/\0", False),
     ],
 )
 def test_a_folder_is_left_out_with_all_below_it(store: Path, home: Home, pattern: str, cwd: str, is_out: bool) -> None:
@@ -205,9 +205,9 @@ def test_a_worktree_obeys_the_file_of_its_main_checkout(tmp_path: Path, store: P
 
 
 def test_events_wait_for_a_place_that_is_told_later(store: Path, home: Home) -> None:
-    exclude(store, "/work/secret")
+    exclude(store, "/srv/secret")
     home.write("a-log", event("out", 1, text="outspoken"), None, event("out", 2, text="outspoken"))
-    home.write("b-facts", SessionInfo("out", cwd="/work/secret"), SessionInfo("in", cwd="/work/open"))
+    home.write("b-facts", SessionInfo("out", cwd="/srv/secret"), SessionInfo("in", cwd="/work/open"))
     home.write("c-log", event("in", 1, text="inside"), None, event("nowhere", 1, text="inside"))
     steps: list[set[str]] = []
 
@@ -243,11 +243,11 @@ def test_what_is_too_big_to_wait_is_read_again(
     store: Path, home: Home, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
     monkeypatch.setattr("recollect.admission.WAITING_BYTES", room)
-    exclude(store, "/work/secret")
+    exclude(store, "/srv/secret")
     for name in ("out", "in"):
         records = [record for number in range(1, 9) for record in (event(name, number, text=f"{name} word"), None)]
         home.write(f"a-{name}", *records)
-        home.write(f"b-{name}", SessionInfo(name, cwd="/work/secret" if name == "out" else "/work/open"))
+        home.write(f"b-{name}", SessionInfo(name, cwd="/srv/secret" if name == "out" else "/work/open"))
 
     with sweep(store, home) as memory:
         assert [(found.native_session_id, found.event_count) for found in memory.sessions()] == [("in", 8)]
@@ -292,8 +292,8 @@ def test_prompts_of_an_excluded_session_are_left_out_of_a_history_without_places
 
 
 def test_sub_agents_of_an_excluded_session_are_left_out(store: Path, home: Home) -> None:
-    exclude(store, "/work/secret")
-    home.write("a-top", *session("top", "/work/secret"))
+    exclude(store, "/srv/secret")
+    home.write("a-top", *session("top", "/srv/secret"))
     home.write("b-sub", SessionInfo("sub", parent_native_id="top", cwd="/work/open"), event("sub", 1))
     home.write("c-sub", event("top/inline", 1))
 
@@ -302,8 +302,8 @@ def test_sub_agents_of_an_excluded_session_are_left_out(store: Path, home: Home)
 
 
 def test_a_session_that_moves_elsewhere_stays_left_out(store: Path, home: Home) -> None:
-    exclude(store, "/work/secret")
-    home.write("log", *session("judged", "/work/secret"))
+    exclude(store, "/srv/secret")
+    home.write("log", *session("judged", "/srv/secret"))
     sweep(store, home).close()
     home.append("log", SessionInfo("judged", cwd="/work/open"), event("judged", 2, text="outspoken"))
 
@@ -316,9 +316,9 @@ def test_a_session_that_moves_elsewhere_stays_left_out(store: Path, home: Home) 
 
 
 def test_what_was_stored_before_stays_is_named_and_does_not_grow(store: Path, home: Home) -> None:
-    home.write("log", *session("early", "/work/secret", git_remote="git@github.com:acme/vault.git"))
+    home.write("log", *session("early", "/srv/secret", git_remote="git@github.com:acme/vault.git"))
     sweep(store, home).close()
-    exclude(store, "/work/secret")
+    exclude(store, "/srv/secret")
     home.append("log", event("early", 2))
 
     with sweep(store, home) as memory:
@@ -329,8 +329,8 @@ def test_what_was_stored_before_stays_is_named_and_does_not_grow(store: Path, ho
 
 
 def test_what_is_no_longer_excluded_comes_back_with_verify(store: Path, home: Home) -> None:
-    exclude(store, "/work/secret")
-    home.write("log", *session("judged", "/work/secret"), *session("other", "/work/open"), BadLine(9, 9, "bad", b"raw"))
+    exclude(store, "/srv/secret")
+    home.write("log", *session("judged", "/srv/secret"), *session("other", "/work/open"), BadLine(9, 9, "bad", b"raw"))
     sweep(store, home).close()
     exclude(store, "/work/else")
 
@@ -352,9 +352,9 @@ def test_a_repository_that_was_deleted_with_its_file_stays_left_out(store: Path,
 
 
 def test_a_forgotten_session_of_an_excluded_place_leaves_no_trace(store: Path, home: Home) -> None:
-    home.write("wordofpath/log", *session("early", "/work/secret"))
+    home.write("wordofpath/log", *session("early", "/srv/secret"))
     sweep(store, home).close()
-    exclude(store, "/work/secret")
+    exclude(store, "/srv/secret")
     home.append("wordofpath/log", event("early", 2))
     with sweep(store, home) as memory:
         memory.forget(memory.plan_forgetting("early"))
@@ -369,9 +369,9 @@ def test_a_sweep_says_how_many_sessions_it_left_out(store: Path, home: Home) -> 
     home.write("forgotten", *session("forgotten", "/work/open"))
     with sweep(store, home) as memory:
         forget(memory, "forgotten")
-    exclude(store, "/work/secret")
-    home.write("first", *session("first", "/work/secret"), None, event("first", 2))
-    home.write("second", *session("second", "/work/secret/x"))
+    exclude(store, "/srv/secret")
+    home.write("first", *session("first", "/srv/secret"), None, event("first", 2))
+    home.write("second", *session("second", "/srv/secret/x"))
     sweeping = ["sweep", "--verify", "--root", home.flag]
     environment = {"RECOLLECT_HOME": str(store)}
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.retention import AGE, DATA_LOSS, HARD_CAP, LAST_COPY, SOFT_CAP, Held, Limits, Plan, plan
+from recollect.retention import AGE, DATA_LOSS, HARD_CAP, LAST_COPY, SOFT_CAP, Limits, Plan, plan
+from recollect.store.tiers import Held
 
 DAY_MS = 86_400_000
 NOW_MS = 400 * DAY_MS

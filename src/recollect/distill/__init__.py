@@ -15,7 +15,7 @@ VERSION = 2  # of the distiller: digests of another one are made again
 
 def distil_pending(store: "Store", advance: Callable[[int, int], None]) -> None:
     """Distil what changed, if anything did: otherwise nothing is loaded, for the patterns take time to compile."""
-    if store.digests.pending(VERSION):
+    if store.digests.has_pending(VERSION):
         from recollect.distill.analysis import analyze
 
         analyze(store, advance)

@@ -1,7 +1,12 @@
 """What a search answers with. Named tuples, for making a dataclass takes time that a search has not."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from recollect.clock import rfc3339
+
+if TYPE_CHECKING:
+    from recollect.store.cards import Card
 
 
 class Glimpse(NamedTuple):
@@ -48,6 +53,23 @@ class SessionHit(NamedTuple):
     why: str = ""
     outcome: str | None = None  # of a recent session
     open_ends: tuple[str, ...] = ()  # of a recent session: what it left to do
+
+
+def hit_of(card: "Card", score: float, matches: list[Match], why: str, **told: Any) -> SessionHit:
+    """A hit on the session of a card; `told` is what else there is to say of it."""
+    return SessionHit(
+        session_uid=card.session_uid,
+        title=card.title,
+        agent=card.agent,
+        repo=card.repo,
+        started_at=rfc3339(card.started_ms),
+        score=round(score, 4),
+        evicted=card.evicted_ms is not None,
+        matches=matches,
+        ended_at=rfc3339(card.ended_ms),
+        why=why,
+        **told,
+    )
 
 
 class SearchAnswer(NamedTuple):

@@ -5,8 +5,7 @@ from typing import Any
 
 import orjson
 
-from recollect.clock import rfc3339
-from recollect.recall.answers import Match, SessionHit
+from recollect.recall.answers import Match, SessionHit, hit_of
 from recollect.recall.query import Phrase, Query
 from recollect.recall.ranking import terms
 from recollect.recall.scope import card_filter
@@ -85,21 +84,11 @@ def _hit(found: DigestCard, phrases: list[Phrase], matches: int) -> SessionHit:
     quotes = [quote for quote in _quotes(digest) if pattern is None or pattern.search(folded(quote["text"]))]
     last = digest["covers"]["last_event_uid"]
     told = [(quote.get("event_uid") or last, quote["text"]) for quote in quotes] or [(last, card.title or "")]
-    return SessionHit(
-        session_uid=card.session_uid,
-        title=card.title,
-        agent=card.agent,
-        repo=card.repo,
-        started_at=rfc3339(card.started_ms),
-        score=round(-found.rank, 4),
-        evicted=True,
-        matches=[
-            Match(uid, 0, "digest", None, snippet(text, pattern), [], [], card.session_uid, 0.0, why="digest")
-            for uid, text in dict.fromkeys(told[:matches])
-        ],
-        ended_at=rfc3339(card.ended_ms),
-        why="its digest has all the words",
-    )
+    found_in = [
+        Match(uid, 0, "digest", None, snippet(text, pattern), [], [], card.session_uid, 0.0, why="digest")
+        for uid, text in dict.fromkeys(told[:matches])
+    ]
+    return hit_of(card, -found.rank, found_in, "its digest has all the words")
 
 
 def _quotes(value: Any) -> Iterator[dict[str, Any]]:

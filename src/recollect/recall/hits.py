@@ -8,7 +8,7 @@ from functools import cached_property
 
 from recollect.clock import rfc3339
 from recollect.kinds import session_uid
-from recollect.recall.answers import Glimpse, Match, SessionHit
+from recollect.recall.answers import Glimpse, Match, SessionHit, hit_of
 from recollect.recall.digests import open_ends
 from recollect.recall.query import Phrase
 from recollect.recall.ranking import Ranked
@@ -148,20 +148,9 @@ class Hits:
     ) -> SessionHit:
         card = self._cards[session]
         first, last = (self._told(end) for end in self._surroundings[session].ends)
-        return SessionHit(
-            session_uid=card.session_uid,
-            title=card.title,
-            agent=card.agent,
-            repo=card.repo,
-            started_at=rfc3339(card.started_ms),
-            score=round(score, 4),
-            evicted=card.evicted_ms is not None,
-            matches=[self._match(event, pattern) for event in events if event.id in self._texts],
-            first_request=first,
-            ending=last,
-            ended_at=rfc3339(card.ended_ms),
-            why=f"{len(events)} best of its matches shown",
-        )
+        matches = [self._match(event, pattern) for event in events if event.id in self._texts]
+        why = f"{len(events)} best of its matches shown"
+        return hit_of(card, score, matches, why, first_request=first, ending=last)
 
     def _match(self, event: Scored, pattern: re.Pattern[str] | None) -> Match:
         card = self._texts.cards[event.id]
@@ -211,19 +200,13 @@ class Hits:
         matches = []
         if request is not None:
             matches.append(Match(*_glimpse(request), [], [], card.session_uid, 0.0))
-        return SessionHit(
-            session_uid=card.session_uid,
-            title=card.title,
-            agent=card.agent,
-            repo=card.repo,
-            started_at=rfc3339(card.started_ms),
-            score=0.0,
-            evicted=card.evicted_ms is not None,
-            matches=matches,
+        return hit_of(
+            card,
+            0.0,
+            matches,
+            "recent",
             first_request=self._told(ends[0]),
             ending=self._told(ends[1]),
-            ended_at=rfc3339(card.ended_ms),
-            why="recent",
             outcome=card.outcome,
             open_ends=open_ends(self._store, card),
         )

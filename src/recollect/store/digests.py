@@ -84,6 +84,12 @@ _DROPPED = (
 _KEY = "agent = ? AND native_session_id = ?"
 
 
+_TO_DISTIL = (
+    "FROM sessions s LEFT JOIN digests d USING (agent, native_session_id)"
+    " WHERE d.id IS NULL OR d.checked_by <> ? OR d.ingested_ms IS NOT s.ingested_ms"
+)
+
+
 class Digests:
     """The digests and signals of a store."""
 
@@ -93,13 +99,15 @@ class Digests:
     def pending(self, distiller: int) -> list[Pending]:
         """Sessions to distil: the household with the oldest activity first, sub-agents before their root."""
         rows = self._database.rows(
-            f"SELECT {_PENDING}, {_DROPPED} FROM sessions s LEFT JOIN digests d USING (agent, native_session_id)"
-            " WHERE d.id IS NULL OR d.checked_by <> ? OR d.ingested_ms IS NOT s.ingested_ms"
+            f"SELECT {_PENDING}, {_DROPPED} {_TO_DISTIL}"
             " ORDER BY coalesce((SELECT max(r.ended_ms) FROM sessions r WHERE r.session_uid = s.root_session_uid),"
             " s.ended_ms), s.root_session_uid, s.parent_session_uid IS NULL, s.ended_ms, s.session_uid",
             (distiller,),
         )
         return [Pending(*row) for row in rows]
+
+    def has_pending(self, distiller: int) -> bool:
+        return self._database.value(f"SELECT 1 {_TO_DISTIL} LIMIT 1", (distiller,)) is not None
 
     def put(self, rows: Iterable[DigestRow]) -> int:
         """Store digests with signals, tallies and outcomes in one durable transaction; return how many were kept back.

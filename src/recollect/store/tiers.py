@@ -11,8 +11,12 @@ _ROW_BYTES = 500  # about what an event takes beside its words
 _SESSIONS_OF_A_LOG = 32  # a file that tells of more is a history of prompts, which brings no session back
 
 
-class HeldSession(NamedTuple):
-    """A session with raw detail. `analyzed_ms` is None unless its digest tells of all that is held."""
+class Held(NamedTuple):
+    """A session whose raw detail is held. `analyzed_ms` is None unless its digest tells of all that is held.
+
+    `active_ms` is the later of its last activity and its ingest, `ended_ms` its last activity alone; `is_last_copy`
+    that the agent's own files are gone; `has_forks` that other held sessions are made from it by reference.
+    """
 
     agent: str
     native_id: str
@@ -20,9 +24,9 @@ class HeldSession(NamedTuple):
     bytes: int
     active_ms: int
     analyzed_ms: int | None
-    is_last_copy: bool
-    has_forks: bool
-    ended_ms: int
+    is_last_copy: bool = False
+    has_forks: bool = False
+    ended_ms: int = 0
 
 
 class _Stream(NamedTuple):
@@ -72,14 +76,14 @@ class Tiers:
             is not None
         )
 
-    def held(self, host: str, now_ms: int) -> list[HeldSession]:
+    def held(self, host: str, now_ms: int) -> list[Held]:
         """Every session with raw detail; what the database takes is shared out among them by their size."""
         streams = list(self._streams())
         per_weight = self.cache_bytes() / (sum(stream.weight for stream in streams) or 1)
         rows = self._rows()
         safe, forked = self._with_sources(host), self._forked()
         return [
-            HeldSession(
+            Held(
                 stream.agent,
                 stream.native_id,
                 uid,
