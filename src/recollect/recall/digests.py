@@ -18,6 +18,7 @@ from recollect.store.fulltext_search import Wanted
 _OF_EVENTS = ("kind", "tool", "role", "is", "has")
 _MOST_OPEN_ENDS = 3
 _OPEN_LISTS = (("todos", "to do"), ("questions", "asked"), ("next_steps", "next"))
+_WHY = {"all": "its digest has all the words", "some": "its digest has some of the words"}
 _OPEN_QUOTES = (("failing_tests", "tests fail"), ("interruption", "interrupted"))
 
 Times = tuple[int | None, int | None]  # active since, begun before
@@ -30,16 +31,19 @@ def digest_hits(
     matches: int = 3,
     times: Times = (None, None),
     left_out: Collection[str] = (),
+    *,
+    of_words: str = "all",
 ) -> list[SessionHit]:
-    """Sessions without raw detail in which all words of a query stand in the digest, best first.
+    """Sessions without raw detail in which "all" or "some" words of a query stand in the digest, best first.
 
     `times` bound when a session was active; `left_out` are ids of sessions that are shown already or not wanted.
     """
-    found = _matching(store, query, times, limit + len(left_out), is_evicted=True)
-    sessions = set(query.values("session"))
     phrases = [phrase for need in query.needs for phrase in need]
+    asked = query._replace(needs=(tuple(phrases),)) if of_words == "some" else query
+    found = _matching(store, asked, times, limit + len(left_out), is_evicted=True)
+    sessions = set(query.values("session"))
     kept = [one for one in found if _is_chosen(one, sessions, left_out)]
-    return [_hit(one, phrases, matches) for one in kept[:limit]]
+    return [_hit(one, phrases, matches, _WHY[of_words]) for one in kept[:limit]]
 
 
 def held_by_digest(store: Store, query: Query, limit: int, times: Times) -> dict[SessionKey, float]:
@@ -78,7 +82,7 @@ def open_ends(store: Store, card: Card) -> tuple[str, ...]:
     return tuple(ends[:_MOST_OPEN_ENDS])
 
 
-def _hit(found: DigestCard, phrases: list[Phrase], matches: int) -> SessionHit:
+def _hit(found: DigestCard, phrases: list[Phrase], matches: int, why: str) -> SessionHit:
     card, pattern = found.card, pattern_of(phrases)
     digest = orjson.loads(found.digest)
     quotes = [quote for quote in _quotes(digest) if pattern is None or pattern.search(folded(quote["text"]))]
@@ -88,7 +92,7 @@ def _hit(found: DigestCard, phrases: list[Phrase], matches: int) -> SessionHit:
         Match(uid, 0, "digest", None, snippet(text, pattern), [], [], card.session_uid, 0.0, why="digest")
         for uid, text in dict.fromkeys(told[:matches])
     ]
-    return hit_of(card, -found.rank, found_in, "its digest has all the words")
+    return hit_of(card, -found.rank, found_in, why)
 
 
 def _quotes(value: Any) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Find sessions by what was said, done and printed in them. See docs/search.md."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import NamedTuple
@@ -80,7 +81,7 @@ class _Search:
         query = parse_query(text, self._now)
         self._notes += query.notes
         chosen = event_filter(self._store, query, self._now, self._options.exclude, self._notes)
-        if not self._store.fulltext_search.months() and not query.is_empty:
+        if not query.is_empty and not self._store.fulltext_search.months() and not self._store.cards.has_digests():
             self._notes.append("nothing is indexed yet: `recollect sweep` does it")
         index = self._store.fulltext_search
         index.limit_time(SECONDS)
@@ -102,7 +103,8 @@ class _Search:
         ranking = Ranking(self._store.fulltext_search, chosen, round(self._now.timestamp() * 1000))
         found, meant = self._with_all(ranking, query), None
         by_digest = {} if found.scores and _is_exact(query) else self._by_digest(query, chosen)
-        if not found.scores and not by_digest and (meant := self._corrected(query)):
+        is_found = found.scores or by_digest or self._evicted(query, chosen, 1)
+        if not is_found and (meant := self._corrected(query)):
             found, by_digest = self._with_all(ranking, meant), self._by_digest(meant, chosen)
         needs = self._needs(meant or query)
         if len(needs) > 1 and len(found.scores) < min(ENOUGH, self._options.limit):
@@ -180,8 +182,8 @@ class _Search:
         changes: dict[Phrase, Phrase] = {}
         for phrase in (phrase for need in query.needs for phrase in need if not phrase.is_prefix):
             tokens = index.tokens(phrase.text)
-            unknown = [token for token in tokens if not index.has(token)]
-            better = {token: meant for token in unknown if (meant := suggestion(index, token))}
+            unknown = [token for token in tokens if not index.has(token) and not self._counts([token])]
+            better = {token: meant for token in unknown if (meant := suggestion(self._counts, token))}
             if better:
                 text = " ".join(better.get(token, token) for token in tokens)
                 changes[phrase] = phrase._replace(text=text)
@@ -192,6 +194,13 @@ class _Search:
             text = text.replace(phrase.text, other.text)
         needs = tuple(tuple(changes.get(phrase, phrase) for phrase in need) for need in query.needs)
         return query._replace(text=text, needs=needs)
+
+    def _counts(self, words: Collection[str]) -> Counter[str]:
+        """In how many events and digests each of these words stands."""
+        counted = Counter(self._store.cards.word_counts(words))
+        for found in self._store.fulltext_search.frequencies(words).values():
+            counted.update(found)
+        return counted
 
     def _shown(self, query: Query, found: Ranked, chosen: EventFilter, meant: Query | None) -> SearchAnswer:
         phrases = [phrase for need in (meant or query).needs for phrase in need]
@@ -205,11 +214,18 @@ class _Search:
     def _with_evicted(self, query: Query, chosen: EventFilter, hits: list[SessionHit]) -> list[SessionHit]:
         """Sessions of which only a digest is left have the room that is free, and some of it if none is."""
         limit = self._options.limit
-        shown = [*self._options.exclude, *(hit.session_uid for hit in hits)]
-        room = max(limit - len(hits), limit // _SHARE_OF_DIGESTS)
+        found = self._evicted(query, chosen, max(limit - len(hits), limit // _SHARE_OF_DIGESTS), hits)
+        hits = [*hits[: limit - len(found)], *found]
+        if len(query.needs) > 1 and len(hits) < min(ENOUGH, limit):
+            hits += self._evicted(query, chosen, limit - len(hits), hits, of_words="some")
+        return hits
+
+    def _evicted(
+        self, query: Query, chosen: EventFilter, limit: int, shown: Collection[SessionHit] = (), of_words: str = "all"
+    ) -> list[SessionHit]:
+        left_out = [*self._options.exclude, *(hit.session_uid for hit in shown)]
         times = (chosen.since_ms, chosen.before_ms)
-        found = digest_hits(self._store, query, room, self._options.matches, times, shown)
-        return [*hits[: limit - len(found)], *found]
+        return digest_hits(self._store, query, limit, self._options.matches, times, left_out, of_words=of_words)
 
     def literal(self, text: str) -> SearchAnswer:
         """Substrings and regular expressions, verified in the payloads."""

@@ -1,22 +1,17 @@
 """Words that are one letter away from one that nothing has."""
 
-from collections.abc import Iterator
-
-from recollect.store.fulltext_search import FulltextSearch
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _LEAST_CHARS = 4  # shorter words are one letter away from too many others
 _MOST_CHARS = 40
 
 
-def suggestion(index: FulltextSearch, word: str) -> str | None:
+def suggestion(counts: Callable[[Collection[str]], Mapping[str, int]], word: str) -> str | None:
     """The most common word one letter away: left out, added, changed, or swapped with the next."""
     if not _LEAST_CHARS <= len(word) <= _MOST_CHARS:
         return None
-    found: dict[str, int] = {}
-    for words in index.frequencies(set(_neighbours(word))).values():
-        for other, count in words.items():
-            found[other] = found.get(other, 0) + count
+    found = counts(set(_neighbours(word)))
     return max(found, key=lambda other: (found[other], other), default=None)
 
 

@@ -119,6 +119,20 @@ class Cards:
         )
         return str(found or "")
 
+    def has_digests(self) -> bool:
+        return self._has("digests") and self._database.value("SELECT 1 FROM digests LIMIT 1") is not None
+
+    def word_counts(self, words: Collection[str]) -> dict[str, int]:
+        """In how many digests each of these words stands, without those that stand in none."""
+        if not self._has("digest_text"):
+            return {}
+        self._database.rows(
+            "CREATE VIRTUAL TABLE IF NOT EXISTS temp.digest_words USING fts5vocab(main, digest_text, row)"
+        )
+        # A join, for fts5vocab takes one word at a time: with IN it would read every word there is.
+        sql = "SELECT v.term, v.doc FROM json_each(?) k CROSS JOIN temp.digest_words v ON v.term = k.value"
+        return dict(self._database.rows(sql, (orjson.dumps(sorted(words)).decode(),)))
+
     def usual_length(self) -> float:
         """How many events a session has on average."""
         return float(self._database.value("SELECT avg(event_count) FROM sessions") or 1)

@@ -1,0 +1,61 @@
+"""Sessions of which only the digest is left, found as well as that allows."""
+
+from pathlib import Path
+
+from recollect.memory import Memory
+from tests.builders import Home, event
+from tests.retention.rig import evict_all, opened
+
+
+def evicted(store: Path, home: Home, **requests: str) -> Memory:
+    """A store of sessions with these first requests, the raw detail of which is gone."""
+    for name, text in requests.items():
+        home.write(name, event(name, 1, text=text))
+    memory = opened(store, home)
+    memory.sweep()
+    evict_all(memory)
+    return memory
+
+
+def test_most_of_the_words_find_an_evicted_session_and_it_says_so(tmp_path: Path, home: Home) -> None:
+    with evicted(tmp_path / "store", home, gone="feed the walrus herring", other="paint the shed") as memory:
+        answer = memory.answer("why does the walrus refuse herring")
+
+    hit, *_ = answer.hits
+    assert (hit.session_uid, hit.evicted) == ("scripted:gone", True)
+    assert hit.why == "its digest has some of the words"
+
+
+def test_a_session_with_all_the_words_comes_before_one_with_some(tmp_path: Path, home: Home) -> None:
+    requests = {"some": "walrus walrus walrus", "every": "paint the shed and then the walrus house"}
+    with evicted(tmp_path / "store", home, **requests) as memory:
+        hits = memory.search("walrus house")
+
+    assert [(hit.session_uid, hit.why) for hit in hits] == [
+        ("scripted:every", "its digest has all the words"),
+        ("scripted:some", "its digest has some of the words"),
+    ]
+
+
+def test_a_quoted_phrase_and_an_excluded_word_hold_for_digests_too(tmp_path: Path, home: Home) -> None:
+    with evicted(tmp_path / "store", home, gone="the walrus eats herring") as memory:
+        assert memory.search('"walrus herring"') == []
+        assert memory.search("walrus herring tonight -eats") == []
+
+
+def test_a_word_that_only_a_digest_has_is_not_corrected(tmp_path: Path, home: Home) -> None:
+    with evicted(tmp_path / "store", home, gone="ask walruz about it") as memory:
+        home.write("held", event("held", 1, text="the walrus sleeps"))
+        memory.sweep()
+        answer = memory.answer("walruz")
+
+    assert answer.suggestion is None
+    assert [hit.session_uid for hit in answer.hits] == ["scripted:gone"]
+
+
+def test_a_mistyped_word_that_only_a_digest_has_is_put_right(tmp_path: Path, home: Home) -> None:
+    with evicted(tmp_path / "store", home, gone="ask the walrus about it") as memory:
+        answer = memory.answer("walris")
+
+    assert (answer.suggestion, answer.notes) == ("walrus", [])
+    assert [hit.session_uid for hit in answer.hits] == ["scripted:gone"]
