@@ -39,6 +39,7 @@ SESSIONS_AT_ONCE = 40
 NEEDLES_OF_KIND = 20
 POOL = 4000
 BEGIN_MS = 1_760_000_000_000
+NOT_ON_A_USERS_MACHINE = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED")
 COLD_RUNS = 30
 KINDS = {USER_MSG: 0.06, ASSISTANT_MSG: 0.14, THINKING: 0.1, TOOL_CALL: 0.33, TOOL_RESULT: 0.35, ERROR: 0.02}
 
@@ -147,7 +148,7 @@ def fill(store: Store, events: int, chance: random.Random, needles: Sequence[Nee
             records += session_records(name, number, chance, pool, by_session.get(name, ()))
         row = SourceRow("bench", AGENT, f"/bench/{start}", "log", 1, 1, 1, start + 1, 1, 0, 0, "", "", "{}")
         source = Source(AGENT, "log", Path("/bench"), Path(row.path))
-        store.events.put(list(read_batches(Teller(records), Task(source, row, False), redactor)), store.sources.save)
+        store.intake.put(list(read_batches(Teller(records), Task(source, row, False), redactor)), store.sources.save)
     account_for(store, AccountRules(), lambda done, total: None)
     store.streams.set_dirty([stream.id for stream in store.streams.dirty()], False)
 
@@ -226,21 +227,21 @@ def find_common(store: Store, events: int) -> None:
 
 
 def cold(folder: Path, query: str) -> None:
-    """A whole `recollect search` against an interpreter that does nothing, by turns."""
-    code = (
-        "import sys; from recollect.cli import main; sys.argv = ['recollect', 'search', sys.argv[1], '--json']; main()"
-    )
-    environment = {**os.environ, "RECOLLECT_HOME": str(folder), "PYTHONDONTWRITEBYTECODE": ""}
-    environment.pop("PYTHONDONTWRITEBYTECODE")
-    wall: list[float] = []
-    processor: list[float] = []
+    """A whole `recollect search` against an interpreter that does nothing, and one with its libraries, by turns."""
+    run = "import sys; from recollect.__main__ import run; sys.argv[:1] = ['recollect', 'search']; run()"
+    programs = {"bare": "pass", "libraries": "import apsw, click, orjson, zstandard", "search": run}
+    environment = {name: value for name, value in os.environ.items() if name not in NOT_ON_A_USERS_MACHINE}
+    environment["RECOLLECT_HOME"] = str(folder)
+    took: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
     for _ in range(COLD_RUNS + 1):
-        bare = _seconds([sys.executable, "-c", "pass"], environment)
-        whole = _seconds([sys.executable, "-c", code, query, "--json"], environment)
-        wall.append((whole[0] - bare[0]) * 1000)
-        processor.append((whole[1] - bare[1]) * 1000)
-    bar("cold search beyond bare Python, p50 (CPU)", statistics.median(processor[1:]), 100, "ms")
-    print(f"     by the clock: {statistics.median(wall[1:]):.3g} ms")
+        for name, code in programs.items():
+            took[name].append(_seconds([sys.executable, "-c", code, query, "--json"], environment))
+    bare, *others = ([1000 * statistics.median(kind) for kind in zip(*some[1:], strict=True)] for some in took.values())
+    (library_clock, _), (clock, processor) = (
+        [many - few for many, few in zip(some, bare, strict=True)] for some in others
+    )
+    bar("cold search beyond bare Python, p50", clock, 100, "ms")
+    print(f"     of the processor {processor:.3g} ms; its libraries alone {library_clock:.3g} ms by the clock")
 
 
 def _seconds(command: Sequence[str], environment: dict[str, str]) -> tuple[float, float]:

@@ -28,7 +28,7 @@ from recollect.schema import (
     TOOL_RESULT,
     USER_MSG,
 )
-from recollect.store.batch import IS_ABANDONED, IS_RETRY, TOLD_RETRY
+from recollect.store.flags import IS_ABANDONED, IS_RETRY, TOLD_RETRY
 from recollect.store.streams import EventMark
 
 _NOTHING: dict[str, Any] = dict.fromkeys(EventMark._fields)

@@ -20,8 +20,10 @@ from recollect.clock import rfc3339
 from recollect.schema import Session, as_json
 from recollect.store import Store
 from recollect.store.adopting import AdoptedSource, adopted_sources
-from recollect.store.batch import IS_ERROR, IS_PROVISIONAL, TOLD_RETRY, EventRow, compress
+from recollect.store.batch import EventRow
+from recollect.store.flags import IS_ERROR, IS_PROVISIONAL, TOLD_RETRY
 from recollect.store.frames import HeldStream
+from recollect.store.packs import compress
 
 FORM = "recollect-export"
 VERSION = 1

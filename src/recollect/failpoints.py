@@ -6,7 +6,6 @@ Nothing happens at them unless one was armed. What is armed strikes once, at the
 import errno
 import os
 import re
-from dataclasses import dataclass
 
 from recollect.errors import BadConfig
 
@@ -33,11 +32,11 @@ _ERRORS = {"eio": errno.EIO, "enospc": errno.ENOSPC}
 _SIGNALS = {"kill": "SIGKILL", "pause": "SIGSTOP"}
 
 
-@dataclass(slots=True)
 class _Armed:
-    name: str
-    action: str
-    left: int
+    def __init__(self, name: str, action: str, left: int) -> None:
+        self.name = name
+        self.action = action
+        self.left = left
 
     def reach(self, name: str) -> None:
         if name != self.name:

@@ -25,16 +25,8 @@ from recollect.protection import Protection, protected_json
 from recollect.redact.redactor import Redactor
 from recollect.store import Store
 from recollect.store.adopting import AdoptedSource, Adoption, adopt
-from recollect.store.batch import (
-    IS_ERROR,
-    IS_PROVISIONAL,
-    IS_RETRY,
-    TOLD_RETRY,
-    CostTotalRow,
-    EventRow,
-    SourceRow,
-    UsageRow,
-)
+from recollect.store.batch import CostTotalRow, EventRow, SourceRow, UsageRow
+from recollect.store.flags import IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
 from recollect.store.sessions import SessionFilter
 from recollect.store.tombstones import Tombstones
 from recollect.sweep import sweep

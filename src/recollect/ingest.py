@@ -30,20 +30,10 @@ from recollect.adapters.protocol import (
 from recollect.protection import protected_json, protected_line, protected_names, without_parts
 from recollect.redact.redactor import Redactor
 from recollect.schema import HISTORY_LANE, name_half
-from recollect.store.batch import (
-    IS_ERROR,
-    IS_PROVISIONAL,
-    IS_RETRY,
-    TOLD_RETRY,
-    Batch,
-    CostTotalRow,
-    EventRow,
-    ProblemRow,
-    SourceRow,
-    StreamBatch,
-    compress,
-)
-from recollect.store.events import merge_infos, second_uid
+from recollect.store.batch import Batch, CostTotalRow, EventRow, ProblemRow, SourceRow, StreamBatch
+from recollect.store.flags import IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
+from recollect.store.intake import merge_infos, second_uid
+from recollect.store.packs import compress
 from recollect.text import columns_of
 
 

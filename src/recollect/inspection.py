@@ -25,13 +25,14 @@ from recollect.protection import Protection
 from recollect.redact.redactor import Redactor
 from recollect.schema import HISTORY_LANE, STAND_IN_LANE, Session
 from recollect.store import CACHE_NAME, DATABASES, Store, open_database, open_store
-from recollect.store.batch import IS_PROVISIONAL, Batch, EventRow
+from recollect.store.batch import Batch, EventRow
 from recollect.store.checksums import iter_damaged_pages
-from recollect.store.events import second_uid
 from recollect.store.evictions import Evicted
+from recollect.store.flags import IS_PROVISIONAL
 from recollect.store.frames import HeldStream
 from recollect.store.history import MARK_NAME, read_mark
 from recollect.store.holdings import Holdings
+from recollect.store.intake import second_uid
 from recollect.store.ledger import LEDGER_NAME, Ledger
 from recollect.store.sessions import SessionFilter
 from recollect.store.sources import KnownSource

@@ -22,7 +22,7 @@ from recollect.recall.search import Options, search
 from recollect.recall.trails import FileEdit, FileVisit, blame, files
 from recollect.schema import KIND_FAMILY, KINDS, Event, Problem, Session
 from recollect.store import Store, open_store
-from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
+from recollect.store.flags import IS_ABANDONED, IS_ERROR, IS_RETRY
 from recollect.store.locks import sweep_lock
 from recollect.store.sessions import SessionFilter
 from recollect.sweep import Progress, SweepReport, sweep

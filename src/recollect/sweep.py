@@ -94,7 +94,7 @@ def _ingest(
     for group in _grouped(admit(store, settings.exclude, found.tasks, read, report.left_out)):
         batches = [reading for reading in group if isinstance(reading, Batch)]
         if batches:
-            written = store.events.put(batches, store.sources.save, store.fulltext.add)
+            written = store.intake.put(batches, store.sources.save, store.fulltext.add)
             report.events_new += written.events_new
             report.events_replaced += written.events_replaced
         done += sum(_count(store, report, reading) for reading in group)

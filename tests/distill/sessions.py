@@ -10,7 +10,7 @@ from recollect.distill.digest import Subject
 from recollect.distill.distiller import Distilled, distil
 from recollect.distill.story import tell
 from recollect.schema import SUMMARY_CHARS, Covers
-from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
+from recollect.store.flags import IS_ABANDONED, IS_ERROR, IS_RETRY
 from recollect.store.steps import Spent, Step
 from tests.builders import BEGIN_MS
 

@@ -22,29 +22,29 @@ import recollect.store
 from recollect.adapters import jsonl
 from recollect.adapters.jsonl import fingerprint
 from recollect.cli import main
-from recollect.store import events, packs
+from recollect.store import intake, packs
 from recollect.store.batch import Batch, EventRow
-from recollect.store.events import Events, Index, SaveSource, Written
+from recollect.store.intake import Index, Intake, SaveSource, Written
 from recollect.store.sqlite import Database
 
-_put = Events.put
+_put = Intake.put
 
 
 def cursor_before_rows(patch: pytest.MonkeyPatch) -> None:
     """The cursor is committed first: what was not stored by then is never read again."""
 
-    def put(self: Events, batches: Sequence[Batch], save: SaveSource, index: Index | None = None) -> Written:
+    def put(self: Intake, batches: Sequence[Batch], save: SaveSource, index: Index | None = None) -> Written:
         with self._database.transaction() as connection:
             sources = {id(batch): save(connection, batch) for batch in batches}
         return _put(self, batches, lambda connection, batch: sources[id(batch)], index)
 
-    patch.setattr(Events, "put", put)
+    patch.setattr(Intake, "put", put)
 
 
 def cursor_after_rows_without_key(patch: pytest.MonkeyPatch) -> None:
     """The cursor is committed last, and events have no name of their own: what is read again is there twice."""
 
-    def put(self: Events, batches: Sequence[Batch], save: SaveSource, index: Index | None = None) -> Written:
+    def put(self: Intake, batches: Sequence[Batch], save: SaveSource, index: Index | None = None) -> Written:
         written = _put(self, batches, lambda connection, batch: _find_or_add(connection, batch, save), index)
         with self._database.transaction() as connection:
             for batch in batches:
@@ -56,8 +56,8 @@ def cursor_after_rows_without_key(patch: pytest.MonkeyPatch) -> None:
     ) -> tuple[list[tuple[Any, ...]], list[Any]]:
         return [EventRow._make(row)._replace(event_uid=secrets.token_bytes(16)) for row in rows], []
 
-    patch.setattr(Events, "put", put)
-    patch.setattr(events, "_sort_out", sort_out)
+    patch.setattr(Intake, "put", put)
+    patch.setattr(intake, "_sort_out", sort_out)
 
 
 def _find_or_add(connection: apsw.Connection, batch: Batch, save: SaveSource) -> int:

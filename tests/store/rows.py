@@ -14,7 +14,7 @@ from recollect.redact.userrules import RedactionRules
 from recollect.schema import USER_MSG
 from recollect.store import Store, open_store
 from recollect.store.batch import Batch, SourceRow
-from recollect.store.events import Written
+from recollect.store.intake import Written
 from tests.builders import AGENT, ScriptedAdapter
 
 SESSION = "session-1"
@@ -61,7 +61,7 @@ def noise(size: int, seed: int = 1) -> str:
 
 
 def put(store: Store, *batches: Batch) -> Written:
-    return store.events.put(batches, store.sources.save)
+    return store.intake.put(batches, store.sources.save)
 
 
 def held(store: Store, session: str = SESSION) -> list[tuple[str, str]]:

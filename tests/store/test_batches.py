@@ -46,7 +46,7 @@ def test_an_exception_inside_a_batch_leaves_neither_rows_nor_cursor(store: Store
         return found
 
     with pytest.raises(_Killed):
-        store.events.put([batch({"a": "1"}, offset=100), batch({"b": "2"}, offset=200)], save_then_die)
+        store.intake.put([batch({"a": "1"}, offset=100), batch({"b": "2"}, offset=200)], save_then_die)
 
     assert held(store) == []
     assert offsets(store) == []
@@ -57,7 +57,7 @@ def test_after_a_batch_that_died_the_next_is_stored_whole(store: Store) -> None:
         raise _Killed
 
     with pytest.raises(_Killed):
-        store.events.put([batch({"a": "1"})], die)
+        store.intake.put([batch({"a": "1"})], die)
     put(store, batch({"a": "1"}, offset=5))
 
     assert held(store) == [("a", "1")]

@@ -1,6 +1,5 @@
 """Reading and looking: `sweep`, `status`, `sessions`, `show`, `problems`, `demo`."""
 
-import gc
 import sys
 from collections import deque
 from collections.abc import Iterable
@@ -39,7 +38,6 @@ def sweep(roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
     from recollect.memory import open_memory
 
     require_folders(roots)
-    gc.set_threshold(50_000)  # rows come and go by the million: looking for cycles so often takes a tenth of the time
     show, line = progress_line()
     with open_memory(roots=roots) as memory:
         try:

@@ -124,8 +124,7 @@ def _print(answer: "SearchAnswer", as_json: bool, explain: bool) -> None:
         return
     from recollect.cli.found import answer_lines
 
-    for line in answer_lines(answer, explain=explain):
-        click.echo(line)
+    click.echo("\n".join(answer_lines(answer, explain=explain)))
 
 
 @click.command()

@@ -35,7 +35,7 @@ def harmless_json(text: str) -> str:
 
 def width(text: str) -> int:
     """Columns the text takes on a terminal."""
-    return sum(map(_columns, text))
+    return len(text) if text.isascii() else sum(map(_columns, text))
 
 
 def _columns(char: str) -> int:
@@ -45,10 +45,11 @@ def _columns(char: str) -> int:
 def fitted(text: str, columns: int) -> str:
     """The text, cut with `…` if it is too wide."""
     # No character takes less than a column, so what lies further on never counts: a text may have millions.
-    widths = list(accumulate(map(_columns, text[: columns + 1])))
-    if not widths or widths[-1] <= columns:
+    head = text[: columns + 1]
+    if width(head) <= columns:
         return text
-    return text[: bisect_left(widths, columns)] + "…"
+    room = columns - 1 if head.isascii() else bisect_left(list(accumulate(map(_columns, head))), columns)
+    return head[:room] + "…"
 
 
 def padded(text: str, columns: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from recollect import schema
 from recollect.distill import shell, words
 from recollect.distill.texts import ELLIPSIS, payload_text
-from recollect.store.batch import IS_ABANDONED
+from recollect.store.flags import IS_ABANDONED
 from recollect.store.steps import Step
 
 PAUSE_MS = 5 * 60_000  # a longer silence is not counted as working time

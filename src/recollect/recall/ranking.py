@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
 from recollect.recall.query import MOST_WORDS, Phrase
-from recollect.store.batch import IS_ABANDONED
+from recollect.store.flags import IS_ABANDONED
 from recollect.store.fulltext_search import RANKED_ROWS, EventFilter, Found, FulltextSearch, Scored, Term, Wanted
 from recollect.text import Columns
 

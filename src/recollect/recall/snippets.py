@@ -75,7 +75,9 @@ def _spelling(text: str, is_prefix: bool) -> str:
     if not words:
         return ""
     end = "" if is_prefix else r"(?![^\W_])"
-    return r"(?<![^\W_])" + r"[\W_]+".join(words) + end
+    # Nothing of a word may stand before it. Told after its first letter: `re` finds a letter much sooner than that.
+    first = words[0][0]
+    return rf"{first}(?<![^\W_]{first})" + r"[\W_]+".join([words[0][1:], *words[1:]]) + end
 
 
 def snippet(text: str, pattern: re.Pattern[str] | None) -> str:

@@ -18,7 +18,6 @@ from recollect.store.cards import Cards
 from recollect.store.events import Events
 from recollect.store.excerpts import Excerpts
 from recollect.store.fulltext_search import FulltextSearch
-from recollect.store.replacing import finish_replacing
 from recollect.store.sqlite import Database, is_full
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from recollect.store.exclusions import Exclusions
     from recollect.store.fulltext import Fulltext
     from recollect.store.holdings import Holdings
+    from recollect.store.intake import Intake
     from recollect.store.ledger import Ledger
     from recollect.store.remains import Remains
     from recollect.store.rewrite import Rewrites
@@ -60,6 +60,12 @@ class Store:
             self.restore_records()
 
     # A search needs none of these, and is to begin at once: they are loaded when they are asked for.
+
+    @cached_property
+    def intake(self) -> "Intake":
+        from recollect.store.intake import Intake
+
+        return Intake(self._cache, self.folder)
 
     @cached_property
     def fulltext(self) -> "Fulltext":
@@ -278,6 +284,8 @@ def _size(path: Path) -> int:
 
 def open_store(folder: Path, *, create: bool = False) -> Store:
     """Open the store in `folder`, read-only where it cannot be written; raises NotFound if there is none."""
+    from recollect.store.replacing import finish_replacing  # not needed to look something up
+
     finish_replacing(folder)
     if not (folder / MEMORY_NAME).exists() and not create:
         _refuse_remains(folder)

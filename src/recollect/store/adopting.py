@@ -13,10 +13,11 @@ import orjson
 
 from recollect.clock import now_ms
 from recollect.store import Store
-from recollect.store.batch import Batch, CostTotalRow, EventRow, SourceRow, StreamBatch, UsageRow, compress
-from recollect.store.events import Written
+from recollect.store.batch import Batch, CostTotalRow, EventRow, SourceRow, StreamBatch, UsageRow
 from recollect.store.frames import HeldStream
 from recollect.store.holdings import HeldProblem, HeldSource, Holdings
+from recollect.store.intake import Written
+from recollect.store.packs import compress
 from recollect.store.tombstones import Tombstones, without_forgotten
 
 # Newer than any version of an adapter: such a source is read from its start, and nothing of it is dropped before.
@@ -55,7 +56,7 @@ def adopt(store: Store, adoption: Adoption, tombstones: Tombstones) -> Written:
     if tombstones.hold(adoption.agent, adoption.native_id):
         return Written(0, 0)
     told = {(source.row.host, source.row.path): source for source in sources}
-    return store.events.put(
+    return store.intake.put(
         [without_forgotten(batch, tombstones) for batch in _batches(adoption, sources)],
         lambda connection, batch: _save(
             connection, batch, adoption.native_id, told[batch.source.host, batch.source.path]

@@ -4,24 +4,11 @@ Readers run in processes of their own and do all the costly work; the writer add
 the stream's number, the next seq, and where in the stream the payloads begin.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import zstandard
-
-FRAME_BYTES = 256 * 1024
-COMPRESSION_LEVEL = 1  # level 2 takes 20 % longer and saves 3 %
-
-# Bits of an event's `flags`
-IS_ERROR = 1
-IS_RETRY = 2
-IS_ABANDONED = 4
-IS_PROVISIONAL = 8
-TOLD_RETRY = 16  # the log itself says so; IS_RETRY is then never taken back
-
-_compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
-_decompressor = zstandard.ZstdDecompressor()
+from recollect.store.packs import Frame
 
 
 class EventRow(NamedTuple):
@@ -53,13 +40,6 @@ class EventRow(NamedTuple):
     output_tokens: int | None
     reader: int
     metadata: str | None
-
-
-class Frame(NamedTuple):
-    """A piece of a session's payload stream: its length, and its content compressed."""
-
-    length: int
-    content: bytes
 
 
 @dataclass(slots=True)
@@ -156,14 +136,3 @@ class Batch:
     @property
     def events(self) -> int:
         return sum(len(stream.rows) for stream in self.streams)
-
-
-def compress(stream: bytes) -> list[Frame]:
-    """Cut a piece of a payload stream into compressed frames."""
-    view = memoryview(stream)
-    pieces = (view[start : start + FRAME_BYTES] for start in range(0, len(view), FRAME_BYTES))
-    return [Frame(len(piece), _compressor.compress(piece)) for piece in pieces]
-
-
-def decompress(frames: Iterator[bytes]) -> bytes:
-    return b"".join(_decompressor.decompress(frame) for frame in frames)

@@ -19,10 +19,11 @@ import orjson
 from recollect.clock import now_ms
 from recollect.schema import name_half
 from recollect.store import packs
-from recollect.store.batch import IS_PROVISIONAL, Batch, EventRow, StreamBatch
+from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.digests import Digests, restore_digest, rewrite_digest, seal_digest, unseal_digest
-from recollect.store.events import second_uid
+from recollect.store.flags import IS_PROVISIONAL
 from recollect.store.fulltext import Fulltext
+from recollect.store.intake import second_uid
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.omission import leave_out_events
 from recollect.store.rewriting import rewrite

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from recollect.kinds import USER_MSG
-from recollect.store.batch import IS_ERROR
 from recollect.store.cards import SessionKey
+from recollect.store.flags import IS_ERROR
 from recollect.store.sqlite import Database
 
 

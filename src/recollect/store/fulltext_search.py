@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
-from recollect.store.batch import IS_ERROR
+from recollect.store.flags import IS_ERROR
 from recollect.store.sqlite import Database
 from recollect.text import CJK_RUN, bigrams, identifier_words
 

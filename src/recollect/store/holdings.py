@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recollect.store import packs
-from recollect.store.batch import IS_ABANDONED, IS_RETRY, TOLD_RETRY, CostTotalRow, EventRow, SourceRow, UsageRow
+from recollect.store.batch import CostTotalRow, EventRow, SourceRow, UsageRow
+from recollect.store.flags import IS_ABANDONED, IS_RETRY, TOLD_RETRY
 from recollect.store.frames import HeldStream, SuspectFrames
 from recollect.store.salvage import iter_readable_rows, try_rows
 from recollect.store.sqlite import Database

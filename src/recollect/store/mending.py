@@ -8,10 +8,11 @@ import apsw
 
 from recollect.store import packs
 from recollect.store.adopting import READ_ELSEWHERE
-from recollect.store.batch import EventRow, compress
-from recollect.store.events import INLINE_BYTES
+from recollect.store.batch import EventRow
 from recollect.store.frames import HeldStream
 from recollect.store.holdings import HeldEvent, Holdings
+from recollect.store.intake import INLINE_BYTES
+from recollect.store.packs import compress
 from recollect.store.sqlite import Database
 
 _PIECE_BYTES = 16 * 1024 * 1024

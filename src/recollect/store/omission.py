@@ -4,7 +4,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from recollect.store.batch import Batch, EventRow, ProblemRow, StreamBatch, compress, decompress
+from recollect.store.batch import Batch, EventRow, ProblemRow, StreamBatch
+from recollect.store.packs import compress, decompress
 
 
 def sessions_of(batch: Batch) -> set[str]:

@@ -4,19 +4,47 @@ Only the holder of the write lock appends. The database says how long a pack is:
 written by a process that died before its commit, and is cut off before the next append.
 """
 
-import hashlib
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
+
+import zstandard
 
 from recollect import failpoints
 from recollect.errors import StoreDamaged
 from recollect.store.durable import write_all
 
+FRAME_BYTES = 256 * 1024
+COMPRESSION_LEVEL = 1  # level 2 takes 20 % longer and saves 3 %
 _SYNCS_AT_ONCE = 16
+
+_compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=True)
+_decompressor = zstandard.ZstdDecompressor()
+
+
+class Frame(NamedTuple):
+    """A piece of a session's payload stream: its length, and its content compressed."""
+
+    length: int
+    content: bytes
+
+
+def compress(stream: bytes) -> list[Frame]:
+    """Cut a piece of a payload stream into compressed frames."""
+    view = memoryview(stream)
+    pieces = (view[start : start + FRAME_BYTES] for start in range(0, len(view), FRAME_BYTES))
+    return [Frame(len(piece), _compressor.compress(piece)) for piece in pieces]
+
+
+def decompress(frames: Iterator[bytes]) -> bytes:
+    return b"".join(_decompressor.decompress(frame) for frame in frames)
 
 
 def pack_path(folder: Path, agent: str, native_id: str, generation: int) -> Path:
+    import hashlib  # takes milliseconds to load, and most of what a search shows lies in the database
+
     name = hashlib.blake2b(f"{agent}:{native_id}".encode(), digest_size=16).hexdigest()
     return folder / "packs" / name[:2] / f"{name}.{generation}.pack"
 
@@ -82,9 +110,13 @@ def _sync(place: Path) -> None:
 class PackReader:
     """Reads frames of one pack; the file is opened at the first use."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, find: Callable[[], Path]) -> None:
+        self._find = find
         self._fd: int | None = None
+
+    @cached_property
+    def path(self) -> Path:
+        return self._find()
 
     def read(self, offset: int, length: int) -> bytes:
         if self._fd is None:

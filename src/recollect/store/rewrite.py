@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import apsw
 
 from recollect.store import packs
-from recollect.store.batch import FRAME_BYTES, Frame, compress
-from recollect.store.events import INLINE_BYTES
+from recollect.store.intake import INLINE_BYTES
+from recollect.store.packs import FRAME_BYTES, Frame, compress
 from recollect.store.sqlite import Database
 
 # Texts of an event: of the first two any part may be a secret, the others are names and ids.

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from recollect.schema import FILES_LANE
-from recollect.store.batch import IS_ABANDONED, IS_ERROR, IS_RETRY
 from recollect.store.events import Events
+from recollect.store.flags import IS_ABANDONED, IS_ERROR, IS_RETRY
 from recollect.store.sqlite import Database
 
 

@@ -8,7 +8,7 @@ import orjson
 
 from recollect.schema import FILES_LANE, HISTORY_LANE, LIFECYCLE, STAND_IN_LANE, USER_MSG
 from recollect.store import packs
-from recollect.store.batch import IS_ABANDONED, IS_RETRY
+from recollect.store.flags import IS_ABANDONED, IS_RETRY
 from recollect.store.sqlite import Database
 
 

@@ -1,0 +1,7 @@
+"""Bits of an event's `flags`."""
+
+IS_ERROR = 1
+IS_RETRY = 2
+IS_ABANDONED = 4
+IS_PROVISIONAL = 8
+TOLD_RETRY = 16  # the log itself says so; IS_RETRY is then never taken back
