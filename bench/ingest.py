@@ -26,7 +26,7 @@ from typing import Any
 import generate
 
 MEGABYTE = generate.MEGABYTE
-RECOLLECT = (sys.executable, "-m", "recollect.cli")
+RECOLLECT = (sys.executable, "-m", "recollect")
 SKIPPED_SOURCES = 3  # exit code of a sweep that could not read every file
 FLOOR = """
 import os, sys, orjson

@@ -704,7 +704,7 @@ COST_KEYS = {*TOKENS, "usd", "usd_is_estimate", "wall_clock_s", "turns", "retrie
 
 def _run(store: Path, *arguments: str) -> Any:
     environment = {**os.environ, "RECOLLECT_HOME": str(store)}
-    command = [sys.executable, "-m", "recollect.cli", *arguments]
+    command = [sys.executable, "-m", "recollect", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 

@@ -579,7 +579,7 @@ def own_schedule(*, is_removal: bool = False) -> "Schedule":
     is_moved = settings.config_path.parent == settings.folder
     variables = {"RECOLLECT_HOME": str(settings.folder)} if is_moved else {}
     cadence = "daily" if is_removal else settings.limits.cadence
-    return plan_schedule(host, cadence, (sys.executable, "-m", "recollect.cli", "sweep"), variables)
+    return plan_schedule(host, cadence, (sys.executable, "-m", "recollect", "sweep"), variables)
 
 
 def open_redactor(settings: Settings) -> "Redactor":

@@ -102,7 +102,7 @@ def scratch() -> Iterator[Path]:
 
 def command(*arguments: str, bug: str | None = None) -> list[str]:
     """The command line, or one with a bug of `broken.py` built in."""
-    program = ["-m", "recollect.cli"] if bug is None else [str(Path(__file__).with_name("broken.py")), bug]
+    program = ["-m", "recollect"] if bug is None else [str(Path(__file__).with_name("broken.py")), bug]
     return [sys.executable, "-P", *program, *arguments]
 
 

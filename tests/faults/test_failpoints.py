@@ -11,7 +11,7 @@ from recollect import failpoints
 from recollect.config import load_settings
 from recollect.errors import BadConfig
 from recollect.failpoints import ACTIONS, NAMES
-from tests.faults.rig import command, error_lines, examine, run, sweep
+from tests.faults.rig import command, error_lines, examine, run, run_json, sweep
 from tests.faults.work import Writers
 
 # The commands that come past failpoints. A new command with commits of its own belongs here.
@@ -85,6 +85,33 @@ def test_a_paused_command_goes_on_when_it_is_let(tmp_path: Path, writers: Writer
     assert busy.returncode == 6
     assert paused.returncode == 0
     assert examine(tmp_path / "store", writers) == []
+
+
+def test_a_search_answers_while_a_sweep_stands_in_its_transaction(tmp_path: Path, writers: Writers) -> None:
+    store = tmp_path / "store"
+    sweep(store, *writers.roots)
+    writers.write([3] * 6)
+    writers.finish()
+    failpoint = {"RECOLLECT_FAILPOINT": "before-cache-commit:pause", "RECOLLECT_HOME": str(store)}
+
+    def matches() -> int:
+        told = run_json(command("search", "message", "--json", "--limit", "100"), store)
+        return sum(len(hit["matches"]) for hit in told["hits"])
+
+    before = matches()
+    with subprocess.Popen(
+        command("sweep", *writers.root_flags), env=os.environ | failpoint, stdout=subprocess.DEVNULL
+    ) as paused:
+        _, status = os.waitpid(paused.pid, os.WUNTRACED)
+        try:
+            meanwhile = matches()
+        finally:
+            paused.send_signal(signal.SIGCONT)
+
+    assert os.WIFSTOPPED(status)
+    assert before == meanwhile > 0
+    assert paused.returncode == 0
+    assert examine(store, writers) == []
 
 
 @pytest.mark.parametrize(

@@ -399,8 +399,8 @@ def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home, var
     sweep(tmp_path / "recollect", home).close()
     code = (
         "import sys; sys.argv = ['recollect', 'search', 'walrus', '--json']\n"
-        "from recollect.cli import main\n"
-        "try: main()\n"
+        "from recollect.__main__ import run\n"
+        "try: run()\n"
         "except SystemExit: pass\n"
         "print(*sorted(sys.modules), file=sys.stderr)"
     )
@@ -413,6 +413,7 @@ def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home, var
     loaded = set(run.stderr.split())
     found = run.stdout.count('"session_uid"')
     heavy = {
+        "hashlib",
         "msgspec",
         "platformdirs",
         "tomllib",
@@ -431,5 +432,5 @@ def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home, var
     assert {name for name in loaded if name.startswith("recollect.")} & {
         "recollect.memory", "recollect.sweep", "recollect.schema", "recollect.account", "recollect.doctor",
         "recollect.cli.reading", "recollect.cli.care", "recollect.redact.userrules", "recollect.distill.rules",
-        "recollect.recall.scan", "recollect.recall.patterns",
+        "recollect.recall.scan", "recollect.recall.patterns", "recollect.store.intake", "recollect.store.batch",
     } == set()  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from recollect.errors import StoreUnwritable, UsageError
 from recollect.schedule import CRON, LAUNCHD, SYSTEMD, Host, Schedule, install, plan_schedule, remove
 
-COMMAND = ("/opt/my tools/python", "-m", "recollect.cli", "sweep")
+COMMAND = ("/opt/my tools/python", "-m", "recollect", "sweep")
 VARIABLES = {"RECOLLECT_HOME": "/data/50% full"}
 
 
@@ -23,7 +23,7 @@ def test_a_line_of_a_crontab_is_quoted_for_it(tmp_path: Path) -> None:
 
     assert found.kind == CRON
     line = found.cron_line or ""
-    assert line.startswith("17 3 * * * RECOLLECT_HOME='/data/50\\% full' '/opt/my tools/python' -m recollect.cli sweep")
+    assert line.startswith("17 3 * * * RECOLLECT_HOME='/data/50\\% full' '/opt/my tools/python' -m recollect sweep")
     assert planned(tmp_path, cadence="weekly").cron_line != line
 
 
@@ -32,7 +32,7 @@ def test_a_timer_of_systemd_runs_what_was_missed(tmp_path: Path) -> None:
 
     assert found.kind == SYSTEMD
     service, timer = found.files.values()
-    assert 'ExecStart="/opt/my tools/python" "-m" "recollect.cli" "sweep"' in service
+    assert 'ExecStart="/opt/my tools/python" "-m" "recollect" "sweep"' in service
     assert 'Environment="RECOLLECT_HOME=/data/50%% full"' in service
     assert "OnCalendar=weekly" in timer
     assert "Persistent=true" in timer

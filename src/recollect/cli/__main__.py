@@ -1,3 +1,0 @@
-from recollect.cli.entry import main
-
-main()
