@@ -269,14 +269,7 @@ def _exchange_rules(exchanges: Any, path: Path) -> "ExchangeRules":
     from recollect.distill.rules import ExchangeRules
 
     known = {item.name: item.default for item in fields(ExchangeRules)}
-    told = _only(exchanges, known, "exchanges", path)
-    for name, value in told.items():
-        if type(value) is not type(known[name]):
-            wanted = "true or false" if isinstance(known[name], bool) else f"a number, as {known[name]}"
-            raise BadConfig(f"Wrong kind of value in {path}: exchanges.{name}", f"write {wanted}")
-        if type(value) is int and value < 1:
-            raise BadConfig(f"Too small in {path}: exchanges.{name}", "write 1 or more")
-    return ExchangeRules(**told)
+    return ExchangeRules(**_of_kinds(_only(exchanges, known, "exchanges", path), known, "exchanges", path))
 
 
 def _limits(retention: Any, path: Path) -> "Limits":
@@ -286,13 +279,7 @@ def _limits(retention: Any, path: Path) -> "Limits":
     told = dict(_only(retention, known, "retention", path))
     for name in [name for name in told if name.endswith("_cap")]:
         told[name] = _size(told[name], f"retention.{name}", path)
-    for name, value in told.items():
-        if type(value) is not type(known[name]):
-            wanted = "true or false" if isinstance(known[name], bool) else f"something like {known[name]!r}"
-            raise BadConfig(f"Wrong kind of value in {path}: retention.{name}", f"write {wanted}")
-        if type(value) is int and value < 1:
-            raise BadConfig(f"Too small in {path}: retention.{name}", "write 1 or more, for else nothing could be kept")
-    limits = Limits(**told)
+    limits = Limits(**_of_kinds(told, known, "retention", path))
     if limits.cadence not in CADENCES:
         raise BadConfig(f"No such cadence in {path}: {limits.cadence}", f"known: {', '.join(CADENCES)}")
     if limits.raw_soft_cap > limits.raw_hard_cap:
@@ -300,6 +287,17 @@ def _limits(retention: Any, path: Path) -> "Limits":
             f"retention.raw_soft_cap is above raw_hard_cap in {path}", "the soft cap is where eviction begins: lower it"
         )
     return limits
+
+
+def _of_kinds(told: Mapping[str, Any], known: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
+    """The section, if its values are of the kinds of the defaults; numbers count something: none is below 1."""
+    for key, value in told.items():
+        if type(value) is not type(known[key]):
+            wanted = "true or false" if isinstance(known[key], bool) else f"something like {known[key]!r}"
+            raise BadConfig(f"Wrong kind of value in {path}: {name}.{key}", f"write {wanted}")
+        if type(value) is int and value < 1:
+            raise BadConfig(f"Too small in {path}: {name}.{key}", "write 1 or more")
+    return told
 
 
 def _size(value: Any, name: str, path: Path) -> Any:
