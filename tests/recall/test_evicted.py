@@ -59,3 +59,12 @@ def test_a_mistyped_word_that_only_a_digest_has_is_put_right(tmp_path: Path, hom
 
     assert (answer.suggestion, answer.notes) == ("walrus", [])
     assert [hit.session_uid for hit in answer.hits] == ["scripted:gone"]
+
+
+def test_an_evicted_session_is_still_related_to_others(tmp_path: Path, home: Home) -> None:
+    with evicted(tmp_path / "store", home, gone="feed the walrus herring", other="paint the shed") as memory:
+        home.write("held", event("held", 1, text="count the walrus herring"))
+        memory.sweep()
+        found = memory.related(memory.session("held"))
+
+    assert [(other.session_uid, other.why) for other in found] == [("scripted:gone", "shares herring, walrus, the")]

@@ -178,6 +178,20 @@ def test_related_sessions_are_kin_first_then_about_the_same(crowd: Memory) -> No
     crowd.close()
 
 
+def test_a_related_sub_agent_is_named_by_its_root(tmp_path: Path, home: Home) -> None:
+    long = "the penguin migration " + "and so on " * 500  # enough for a digest of its own
+    for name in ("one", "two"):
+        home.write(name, event(name, 1, text=f"ask somebody, {name}"))
+        sub = f"sub-{name}"
+        home.write(sub, SessionInfo(sub, parent_native_id=name), event(sub, 1, text=long))
+
+    with sweep(tmp_path / "store", home) as memory:
+        found = memory.related(memory.session("scripted:one/sub-one"))
+
+    assert [other.session_uid for other in found] == ["scripted:one", "scripted:two"]
+    assert [other.why.partition(" ")[0] for other in found] == ["spawned", "shares"]
+
+
 def test_a_window_is_opened_by_number_or_name(tmp_path: Path, home: Home) -> None:
     home.write("root", event("root", 1), event("root", 2), event("root", 3), event("root", 4))
     home.write("child", SessionInfo("child", parent_native_id="root"), event("child", 1), event("child", 2))

@@ -4,21 +4,20 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from recollect.clock import rfc3339
 from recollect.errors import NotFound
-from recollect.recall.hits import Hits
-from recollect.recall.query import Phrase
-from recollect.recall.ranking import COMMON_SHARE, Ranking, combined
 from recollect.store import Store
-from recollect.store.cards import Card, CardFilter
-from recollect.store.fulltext_search import EventFilter
+from recollect.store.cards import Card, CardFilter, DigestCard
+from recollect.store.fulltext_search import Term, Wanted
 
-_FEW_EVENTS = 50  # a word that stands in no more is never too common
+_COMMON_SHARE = 0.2  # of all digests: a word that stands in more says little,
+_FEW_DIGESTS = 5  # but not if these are all
 _WORDS_TOLD = 5
-_WORDS = 14  # the most telling of a session, by which others like it are found
+_WORDS = 25  # the most telling of a session, by which others like it are found
 _SHORT = 2  # letters of a word that tells nothing
+_HOUSEHOLD = 5  # sub-agents that may stand for one session
+_NOT_FAR_BEHIND = 0.4  # of the best one's score
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def timeline(
 
 
 def related(store: Store, session_uid: str, limit: int) -> list[Related]:
-    """Lineage first (what it was forked from, its forks), then sessions that share its telling words."""
+    """Lineage first (what it was forked from, its forks), then sessions that are about the same."""
     kin = [(card, why) for card, why in store.cards.kin(session_uid) if card.session_uid != session_uid]
     found = [_related(card, 1.0, why) for card, why in kin]
     known = {card.session_uid for card, _ in kin} | {session_uid}
@@ -87,39 +86,36 @@ def _related(card: Card, score: float, why: str) -> Related:
 
 
 def _alike(store: Store, session_uid: str, limit: int) -> list[Related]:
-    own = tuple(sorted(store.excerpts.streams(store.cards.households({session_uid})).values()))
-    words = _telling_words(store, session_uid, own)
-    if not words:
-        return []
-    hits = Hits(store, 0, 0)
-    now_ms = round(datetime.now().timestamp() * 1000)
-    ranking = Ranking(store.fulltext_search, EventFilter(excluded_streams=own), now_ms)
-    needs = [(Phrase(word),) for word in words]
-    by_need = ranking.any_of(needs, ())
-    roots = hits.roots({event.stream for some in by_need for event in some.events})
-    ranked = combined(by_need, [ranking.rarity(need) for need in needs], roots, hits.relative_length)
-    order = sorted(ranked.scores, key=lambda session: -ranked.scores[session])[: limit + len(own)]
-    shared: dict[int, list[str]] = {}
-    for word, some in zip(words, by_need, strict=True):
-        for session in dict.fromkeys(roots[event.stream] for event in some.events):
-            shared.setdefault(session, []).append(word)
-    return [_related(hits.card(session), ranked.scores[session], _why(shared[session])) for session in order]
+    """Sessions whose digests have the words that tell of this one's, sub-agents by their roots; none far behind."""
+    words = _telling_words(store, session_uid)
+    wanted = Wanted((tuple(Term(word) for word in words),))
+    expression = store.fulltext_search.expression(wanted) if words else ""
+    own = store.cards.named({session_uid})[session_uid].root_session_uid
+    best: dict[str, DigestCard] = {}
+    for found in store.cards.by_digest(expression, CardFilter(), limit=limit * _HOUSEHOLD) if expression else ():
+        best.setdefault(found.card.root_session_uid, found)
+    others = [found for root, found in best.items() if root != own]
+    roots = store.cards.named({found.card.root_session_uid for found in others})
+    return [
+        _related(roots.get(found.card.root_session_uid, found.card), -found.rank, _shared(store, found.card, words))
+        for found in others[:limit]
+        if found.rank <= others[0].rank * _NOT_FAR_BEHIND
+    ]
 
 
-def _why(words: Sequence[str]) -> str:
-    return f"shares {', '.join(words[:_WORDS_TOLD])}"
+def _shared(store: Store, card: Card, words: Sequence[str]) -> str:
+    here = set(store.fulltext_search.tokens(store.cards.digest_words(card.session_uid)))
+    return f"shares {', '.join([word for word in words if word in here][:_WORDS_TOLD])}"
 
 
-def _telling_words(store: Store, session_uid: str, streams: Sequence[int]) -> list[str]:
-    """Words of a session's digest, or of its requests, that stand there often and elsewhere seldom, but do."""
-    index = store.fulltext_search
+def _telling_words(store: Store, session_uid: str) -> list[str]:
+    """Words of a session's digest, or of its requests, that stand there often and in few other digests."""
+    streams = store.excerpts.streams(store.cards.households({session_uid})).values()
     told = store.cards.digest_words(session_uid) or "\n".join(store.excerpts.requests(streams))
-    here = Counter(token for token in index.tokens(told) if len(token) > _SHORT and not token.isdecimal())
-    counts: Counter[str] = Counter()
-    for words in index.frequencies(here).values():
-        counts.update(words)
-    total = sum(index.months().values())
-    most = max(COMMON_SHARE * total, _FEW_EVENTS)
+    tokens = store.fulltext_search.tokens(told)
+    here = Counter(token for token in tokens if len(token) > _SHORT and not token.isdecimal())
+    counts, total = store.cards.word_counts(here), store.cards.digest_count()
+    most = max(_COMMON_SHARE * total, _FEW_DIGESTS)
     weights = {
         word: (1 + math.log(here[word])) * math.log(1 + total / count)
         for word, count in counts.items()

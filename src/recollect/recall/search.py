@@ -81,7 +81,7 @@ class _Search:
         query = parse_query(text, self._now)
         self._notes += query.notes
         chosen = event_filter(self._store, query, self._now, self._options.exclude, self._notes)
-        if not query.is_empty and not self._store.fulltext_search.months() and not self._store.cards.has_digests():
+        if not query.is_empty and not self._store.fulltext_search.months() and not self._store.cards.digest_count():
             self._notes.append("nothing is indexed yet: `recollect sweep` does it")
         index = self._store.fulltext_search
         index.limit_time(SECONDS)

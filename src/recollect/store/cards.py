@@ -59,6 +59,7 @@ _TESTS = {
     "task": "task_ref = ? COLLATE NOCASE",
     "session": "session_uid = ?",
 }
+_EVICTED = {True: "s.evicted_ms IS NOT NULL", False: "s.evicted_ms IS NULL", None: "1"}
 _BY_PARTS = ("repo", "model")
 _COLUMNS = ", ".join(Card._fields)
 
@@ -119,8 +120,8 @@ class Cards:
         )
         return str(found or "")
 
-    def has_digests(self) -> bool:
-        return self._has("digests") and self._database.value("SELECT 1 FROM digests LIMIT 1") is not None
+    def digest_count(self) -> int:
+        return int(self._database.value("SELECT count(*) FROM digests")) if self._has("digests") else 0
 
     def word_counts(self, words: Collection[str]) -> dict[str, int]:
         """In how many digests each of these words stands, without those that stand in none."""
@@ -150,13 +151,13 @@ class Cards:
         self,
         expression: str,
         wanted: CardFilter,
-        since_ms: int | None,
-        before_ms: int | None,
-        limit: int,
+        since_ms: int | None = None,
+        before_ms: int | None = None,
         *,
-        is_evicted: bool,
+        limit: int,
+        is_evicted: bool | None = None,
     ) -> list[DigestCard]:
-        """Sessions with or without raw detail whose digests fit an expression of FTS5, best first."""
+        """Sessions whose digests fit an expression of FTS5, best first; with or without raw detail, or both."""
         if not self._has("digest_text"):
             return []
         conditions, bindings = _conditions(wanted)
@@ -167,7 +168,7 @@ class Cards:
             "WITH found AS MATERIALIZED (SELECT rowid, rank FROM digest_text WHERE digest_text MATCH ?)"
             f" SELECT {columns}, d.digest, f.rank FROM found f JOIN digests d ON d.id = f.rowid"
             " JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
-            f" WHERE s.evicted_ms IS {'NOT ' if is_evicted else ''}NULL"
+            f" WHERE {_EVICTED[is_evicted]}"
             f" AND s.rowid IN (SELECT rowid FROM sessions s WHERE {' AND '.join(clauses)})"
             " ORDER BY f.rank LIMIT ?",
             [expression, *bindings, *(value for _, value in times if value is not None), limit],
