@@ -186,10 +186,11 @@ class Covers:
 
 @dataclass(frozen=True, slots=True)
 class RanTests:
-    """Test runs of a session, and how the last one ended: `passed`, `failed` or None."""
+    """Test runs of a session, and how the last one that ended did: `passed`, `failed` or None."""
 
     runs: int = 0
     failures: int = 0
+    unfinished: int = 0  # timed out, cut off, or not seen to end
     last: str | None = None
     last_run: Quote | None = None
 
@@ -203,6 +204,7 @@ class OpenEnds:
     next_steps: tuple[Quote, ...] = ()
     failing_tests: Quote | None = None
     interruption: Quote | None = None
+    unanswered: tuple[Quote, ...] = ()  # requests after which the agent did nothing more
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect import schema
-from recollect.distill.digest import FIRST_REQUESTS, LAST_REQUESTS, MOST_FILES, MOST_QUOTES, extend, searchable
+from recollect.distill.digest import (
+    FIRST_REQUESTS,
+    LAST_REQUESTS,
+    MOST_FILES,
+    MOST_QUOTES,
+    NOT_THE_END,
+    extend,
+    searchable,
+)
 from recollect.distill.markdown import inert, render
 from recollect.schema import Digest
 from tests.distill.sessions import Script, distilled
@@ -87,6 +95,113 @@ def test_a_commit_that_failed_or_had_nothing_to_commit_is_none() -> None:
     script.run("git commit -m two", "nothing to commit, working tree clean")
 
     assert digest(script).commits == ()
+
+
+def test_requests_nobody_answered_are_open_and_the_last_words_are_not_the_end() -> None:
+    script = Script()
+    script.user("write the report")
+    script.say("I look around.")
+    script.run("ls")
+    script.user("it is still empty")
+    script.user("hello?")
+
+    found = digest(script)
+
+    assert [quote.text for quote in found.open.unanswered] == ["it is still empty", "hello?"]
+    assert found.final_answer is not None
+    assert found.final_answer.note == NOT_THE_END
+    page = render(found)
+    assert "The agent's last words" in page
+    assert "- Not answered: hello?" in page
+
+
+def test_thanks_and_answered_requests_are_not_open() -> None:
+    script = Script()
+    script.user("write the report")
+    script.answer("Done.")
+    script.user("thanks!")
+
+    assert digest(script).open.unanswered == ()
+
+
+def test_a_run_of_tests_that_was_not_seen_to_end_is_told_apart() -> None:
+    script = Script()
+    script.test("3 passed")
+    script.test("command timed out", has_failed=True)
+
+    found = digest(script)
+
+    assert (found.tests.runs, found.tests.failures, found.tests.unfinished) == (2, 0, 1)
+    assert "- Test runs: 2, 0 failed, 1 not seen to end; the last one that ended passed" in render(found)
+
+
+def test_a_log_that_tells_only_when_it_began_has_no_end() -> None:
+    script = Script()
+    script.user("go")
+    script.answer("Done.", ts_ms=None)
+    script.add(schema.LIFECYCLE, "a note")
+
+    found = digest(script)
+
+    assert (found.started_at is None, found.ended_at) == (False, None)
+    assert "its end is not told" in render(found)
+
+
+def test_a_file_told_by_two_paths_is_one() -> None:
+    script = Script()
+    script.edit("calc.py")
+    script.edit("/proj/calc.py")
+
+    found = digest(script)
+
+    assert (found.file_count, [(file.name, file.count) for file in found.files]) == (1, [("calc.py", 2)])
+
+
+def test_a_commit_is_told_by_the_first_line_of_its_message() -> None:
+    body = "- one thing that was done\n- another thing that was done"
+    script = Script()
+    script.run(f"git add . && git commit -m \"$(cat <<'EOF'\nfix: the sum\n\n{body}\nEOF\n)\"")
+
+    found = digest(script)
+
+    assert [quote.text for quote in found.commits] == ["fix: the sum"]
+    assert [(tally.name, tally.count) for tally in found.commands] == [("git commit", 1)]
+
+
+@pytest.mark.parametrize(
+    ("said", "found_out"),
+    [
+        ("Let me look. The root cause is the operator in add().", ["The root cause is the operator in add()."]),
+        ("Found it! The cache is never emptied.", ["Found it! The cache is never emptied."]),
+        ("You're right, the issue is that the parser reads the file twice.", []),
+        ("Wait, the problem is not in the parser after all but elsewhere.", []),
+        ("The issue is here.", []),
+    ],
+)
+def test_a_snippet_is_what_was_found_out(said: str, found_out: list[str]) -> None:
+    script = Script()
+    script.user("why?")
+    script.say(said)
+
+    assert [quote.text for quote in digest(script).snippets] == found_out
+
+
+@pytest.mark.parametrize(
+    ("line", "is_step"),
+    [
+        ("Next.js 15.5.2", False),
+        ("Next: release it", True),
+        ("Next, run the tests", True),
+        ("Next is the parser", True),
+        ("Nextcloud is installed", False),
+    ],
+)
+def test_a_next_step_is_not_whatever_begins_with_next(line: str, is_step: bool) -> None:
+    script = Script()
+    script.user("go")
+    script.answer(f"All of it is there.\n\n- {line}")
+
+    assert [quote.text for quote in digest(script).open.next_steps] == [line] * is_step
 
 
 def test_failing_tests_at_the_end_are_open() -> None:

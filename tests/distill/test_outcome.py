@@ -173,6 +173,35 @@ def test_a_question_back_amid_an_unfinished_list_means_abandoned() -> None:
     assert outcome(script) == ABANDONED
 
 
+def test_where_every_attempt_failed_a_claim_does_not_help() -> None:
+    script = Script()
+    script.user("fix the script")
+    script.run("python boom.py", "exit 1: KeyError", has_failed=True)
+    script.edit("boom.py", has_failed=True)
+    script.answer("Created the fix. Shall I go on?")
+
+    assert outcome(script) == FAIL
+
+
+def test_one_edit_that_went_through_is_work() -> None:
+    script = Script()
+    script.user("fix the script")
+    script.edit("boom.py", has_failed=True)
+    script.edit("boom.py")
+    script.answer("Fixed. Shall I go on?")
+
+    assert outcome(script) == SUCCESS
+
+
+def test_looking_is_no_work() -> None:
+    script = Script()
+    script.user("fix the script")
+    script.run("git log --oneline | head -3")
+    script.answer("Which script do you mean?")
+
+    assert outcome(script) == UNKNOWN
+
+
 def test_an_offer_after_the_work_does_not_undo_it() -> None:
     script = Script()
     script.user("add it")

@@ -179,6 +179,17 @@ def test_a_file_edited_for_new_requests_is_no_churn_whatever_failed_before() -> 
     assert found(script, schema.EDIT_CHURN) == []
 
 
+def test_a_file_edited_once_for_each_new_request_is_no_churn_though_its_test_fails_first() -> None:
+    script = Script()
+    for number in range(CHURN_ROUNDS + 2):
+        script.user(f"Please fix the failing test (round {number})")
+        script.test("exit 1: 1 failed", has_failed=True)
+        script.edit("calc.py")
+        script.test("3 passed")
+
+    assert found(script, schema.EDIT_CHURN) == []
+
+
 def test_an_edit_that_did_not_fit_at_first_is_no_churn() -> None:
     script = Script()
     for _ in range(CHURN_ROUNDS * 2):
@@ -325,6 +336,24 @@ def test_a_call_cut_off_while_running_was_allowed() -> None:
     assert found(script, schema.PERMISSION_DENIED) == []
 
 
+def test_the_stop_that_is_told_of_a_call_and_of_its_turn_is_one_act() -> None:
+    script = Script()
+    script.user("push it")
+    call, _ = script.run("git push", None)
+    script.stop("refused the call", "denied", call)
+    script.add(schema.LIFECYCLE, "hook ran")
+    script.stop("interrupted the agent")
+    script.user("Pull first")
+
+    digest = distilled(script).digest
+
+    assert digest.intervention_count == 1
+    assert [(quote.text, quote.note) for quote in digest.interventions] == [
+        ("ran git push", "refused"),
+        ("Pull first", "correction"),
+    ]
+
+
 def test_a_plan_turned_down_is_no_denial() -> None:
     script = Script()
     call, _ = script.call("proposed a plan: rewrite it", None, tool="ExitPlanMode")
@@ -346,6 +375,17 @@ def test_the_notice_and_the_summary_of_a_compaction_are_one() -> None:
     script.add(schema.LIFECYCLE, "Conversation compacted")
     script.add(schema.LIFECYCLE, "summary of the conversation so far: …")
     script.answer("Done.")
+    script.add(schema.LIFECYCLE, "context compacted")
+
+    assert len(found(script, schema.CONTEXT_COMPACTED)) == 2
+
+
+def test_two_compactions_with_nothing_between_are_two() -> None:
+    script = Script()
+    for _ in range(2):
+        script.add(schema.LIFECYCLE, "auto compact started")
+        script.add(schema.LIFECYCLE, "auto compact completed")
+    script.add(schema.LIFECYCLE, "context compacted: what was said")
     script.add(schema.LIFECYCLE, "context compacted")
 
     assert len(found(script, schema.CONTEXT_COMPACTED)) == 2
@@ -497,7 +537,7 @@ GENUINE = [
     (schema.HUMAN_CORRECTION, "genuine/claude-2.1.325/.claude", "dc106e8e-36fb-42cf-92ef-d26140c5fabf"),
     (schema.RETRY_LOOP, "genuine/claude-2.1.325/.claude", "e002902d-c4ca-42cb-a7e7-daa03ebdb2c7"),
     (schema.REPEATED_ERROR, "genuine/claude-2.1.325/.claude", "77777777-8888-4999-8aaa-bbbbbbbbbbbb"),
-    (schema.EDIT_CHURN, "genuine/claude-2.1.325/.claude", "77777777-8888-4999-8aaa-bbbbbbbbbbbb"),
+    (schema.EDIT_CHURN, "corpus/claude/entireio+cli", "cde341db-b80a-44f5-b0f2-94db2ef7a164"),
     (schema.LONG_IDLE, "corpus/claude/entireio+cli", "130d7b7e-5801-4345-9bd6-f32fd9b8429b"),
     (schema.ABANDONED_TODO, "corpus/claude/entireio+cli", "130d7b7e-5801-4345-9bd6-f32fd9b8429b"),
     (schema.COST_SPIKE, "corpus/claude/obra+episodic-memory", "9a9eadc8-c1f1-493e-a0f1-884aa996b05b"),

@@ -295,7 +295,9 @@ def _verdict(
 ) -> tuple[str, str, str, str]:
     """Kind, role, status and summary of a result."""
     has_failed = block.get("is_error") is True
-    if (has_failed and (outcome.is_refusal or text.startswith(_REFUSED))) or outcome.is_cut_off:
+    if outcome.is_cut_off or (has_failed and _was_running(text)):
+        return HUMAN_INTERVENTION, "user", "denied", "interrupted the call"
+    if has_failed and (outcome.is_refusal or text.startswith(_REFUSED)):
         reason = outcome.feedback or words.find_reason(text)
         return HUMAN_INTERVENTION, "user", "denied", words.describe_refusal(reason)
     if has_failed or outcome.is_failure:
@@ -304,6 +306,11 @@ def _verdict(
     if tool in ASKING or answers:
         return DECISION, "user", "ok", words.describe_answers(answers)
     return TOOL_RESULT, "tool", "ok", words.describe_result(text, media)
+
+
+def _was_running(text: str) -> bool:
+    """Whether a stop came when the tool had begun to print: such a call was allowed, and then cut off."""
+    return text.startswith(INTERRUPTED) and bool(text.partition("]")[2].strip())
 
 
 def _output(content: Any) -> tuple[Any, str, list[dict[str, Any]]]:

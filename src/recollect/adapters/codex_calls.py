@@ -125,6 +125,8 @@ def describe_call(tool: str, arguments: Any) -> tuple[str, str]:
         if isinstance(argv, list) and argv[:1] == ["apply_patch"]:
             return EDIT, text.summarise_edit(text.patched_paths(text.shell_command(argv[1:])))
         command = text.shell_command(argv)
+        if text.is_patch_command(command):
+            return EDIT, text.summarise_edit(text.patched_paths(command))
         return shell_kind(command), text.summarise_command(command)
     if tool == "apply_patch":
         patch = arguments if isinstance(arguments, str) else fields.get("input", fields.get("patch"))

@@ -1,6 +1,7 @@
 """What Codex writes inside its texts: wrapped context, exit codes in prose, inline images."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -159,7 +160,13 @@ def shell_command(argv: Any) -> str:
     return " ".join(words)
 
 
+_PATCH_COMMAND = re.compile(r"(?:cd [^;&|\n]+ && )?apply_patch\s*<<")
 _PATCH_MARKS = ("*** Add File: ", "*** Update File: ", "*** Delete File: ")
+
+
+def is_patch_command(command: str) -> bool:
+    """Whether a shell was only used to hand over a patch: `cd src && apply_patch <<'EOF'`."""
+    return _PATCH_COMMAND.match(command) is not None
 
 
 def patched_paths(patch: str) -> list[str]:

@@ -9,8 +9,9 @@ from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import words
 from recollect.distill.outcome import Ending
-from recollect.distill.signals import CUT_OFF, counted, error_key
-from recollect.distill.story import Story, SuiteRun, Use
+from recollect.distill.shell import commit_message
+from recollect.distill.signals import counted, error_key
+from recollect.distill.story import MOST_COMMITS, Story, SuiteRun, Use
 from recollect.distill.texts import excerpt, payload_text, sentences, shortened
 from recollect.distill.todos import Todo
 from recollect.schema import Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
@@ -28,7 +29,8 @@ MOST_COMMANDS = 10
 MOST_TOOLS = 12
 MOST_QUOTES = 6
 MOST_SUB_AGENTS = 12
-_HEADING_CHARS = 40
+NOT_THE_END = "the session went on without words of the agent"
+_NOTES = (schema.LIFECYCLE, schema.THINKING, schema.OTHER)
 _STEPS_OF_HEADING = 3
 
 Payloads = Mapping[bytes, Mapping[str, Any]]
@@ -71,11 +73,11 @@ def make_digest(subject: Subject, covers: Covers, story: Story, payloads: Payloa
         outcome=findings.outcome,
         requests=_requests(story, payloads),
         request_count=len(story.requests),
-        final_answer=_final_answer(story, payloads),
+        final_answer=_final_answer(story, payloads, findings.ending),
         files=_files(story, subject.cwd),
-        file_count=len({path for edit in story.edits if not edit.has_failed for path in edit.paths}),
+        file_count=len(_edit_counts(story, subject.cwd)),
         commands=_tallies(_by_name(story.commands), MOST_COMMANDS),
-        commits=_commits(story),
+        commits=_commits(story, payloads),
         commit_count=sum(commit.is_made for commit in story.commits),
         tests=_tests(story),
         open=_open_ends(story, findings),
@@ -86,14 +88,14 @@ def make_digest(subject: Subject, covers: Covers, story: Story, payloads: Payloa
         interventions=_interventions(story, findings.corrections),
         intervention_count=len(story.interventions),
         decisions=tuple(_quote(step) for step in story.decisions[-MOST_QUOTES:]),
-        snippets=tuple(_quote(step) for step in story.insights[-MOST_QUOTES:]),
+        snippets=tuple(_quote(*found) for found in _ends(story.insights, MOST_QUOTES // 2, MOST_QUOTES // 2)),
         sub_agents=tuple(findings.sub_agents[:MOST_SUB_AGENTS]),
         models=tuple(findings.models[:MOST_QUOTES]),
         tokens=subject.tokens,
         usd=subject.usd,
         usd_is_estimate=subject.usd_is_estimate,
         started_at=rfc3339(subject.started_ms),
-        ended_at=rfc3339(subject.ended_ms),
+        ended_at=rfc3339(subject.ended_ms) if _tells_its_end(story) else None,
         active_s=sum(story.active_ms.values()) // 1000,
         signals=counted(findings.signals),
     )
@@ -120,9 +122,19 @@ def _ends(items: Sequence[_T], first: int, last: int) -> tuple[_T, ...]:
     return tuple(items) if len(items) <= first + last else (*items[:first], *items[-last:])
 
 
-def _final_answer(story: Story, payloads: Payloads) -> Quote | None:
+def _final_answer(story: Story, payloads: Payloads, ending: Ending) -> Quote | None:
+    """The agent's last words, and a note if the session did not end with them."""
     last = story.last_answer
-    return None if last is None else Quote(excerpt(_text(last, payloads), ANSWER_CHARS), last.uid)
+    if last is None:
+        return None
+    is_end = ending.last is None or ending.last is last or ending.last.kind in (schema.ASSISTANT_MSG, schema.COMPLETION)
+    return Quote(excerpt(_text(last, payloads), ANSWER_CHARS), last.uid, None if is_end else NOT_THE_END)
+
+
+def _tells_its_end(story: Story) -> bool:
+    """Whether the last thing that happened has a time; some logs tell only when they began."""
+    last = next((step for step in reversed(story.steps) if step.kind not in _NOTES), None)
+    return last is None or last.ts_ms is not None
 
 
 def _edit_counts(story: Story, cwd: str | None) -> Counter[str]:
@@ -156,21 +168,34 @@ def _tallies(named: Mapping[str, Tally], limit: int) -> tuple[Tally, ...]:
     return tuple(sorted(named.values(), key=lambda tally: (-tally.count, tally.name))[:limit])
 
 
-def _commits(story: Story) -> tuple[Quote, ...]:
-    made = [commit for commit in story.commits if commit.is_made]
-    return tuple(_quote(commit.call, commit.message or "(message not told)") for commit in made[-MOST_QUOTES:])
+def _commits(story: Story, payloads: Payloads) -> tuple[Quote, ...]:
+    made = [commit for commit in story.commits if commit.is_made][-MOST_COMMITS:]
+    subjects = (_subject_line(payloads.get(commit.call.event_uid, {})) or commit.message for commit in made)
+    return tuple(
+        _quote(commit.call, subject or "(message not told)") for commit, subject in zip(made, subjects, strict=True)
+    )
+
+
+def _subject_line(payload: Mapping[str, Any]) -> str | None:
+    """The first line of a commit's message, from the command as it was called."""
+    told = payload.get("input")
+    command = told.get("command", told.get("cmd")) if isinstance(told, dict) else told
+    if isinstance(command, list):
+        command = " ".join(part for part in command if isinstance(part, str))
+    return commit_message(command) if isinstance(command, str) else None
 
 
 def _tests(story: Story) -> RanTests:
     begun = sum(not _was_refused(run) for run in story.tests)
     runs = [run for run in story.tests if run.has_passed is not None]
     if not runs or runs[-1].result is None:
-        return RanTests(runs=begun)
+        return RanTests(runs=begun, unfinished=begun)
     last = runs[-1]
     told = _quote(last.result or last.call, last.call.summary, note=(last.result or last.call).summary[-LINE_CHARS:])
     return RanTests(
         runs=begun,
         failures=sum(run.has_passed is False for run in runs),
+        unfinished=max(0, begun - len(runs)),
         last="passed" if last.has_passed else "failed",
         last_run=told,
     )
@@ -193,7 +218,21 @@ def _open_ends(story: Story, findings: Findings) -> OpenEnds:
         next_steps=_next_steps(story, said),
         failing_tests=tests.last_run if tests.last == "failed" else None,
         interruption=_quote(ending.last) if ending.last is not None and is_stopped else None,
+        unanswered=_unanswered_requests(story),
     )
+
+
+def _unanswered_requests(story: Story) -> tuple[Quote, ...]:
+    """Requests at the end after which the agent did nothing any more; thanks want no answer."""
+    asked = {step.event_uid for step in story.requests}
+    found: list[Step] = []
+    for step in reversed(story.steps):
+        if step.event_uid in asked:
+            found.append(step)
+        elif step.kind not in _NOTES:
+            break
+    waiting = [step for step in reversed(found) if not words.says_thanks(step.summary)]
+    return tuple(_quote(step) for step in waiting[-MOST_QUOTES:])
 
 
 def _questions(story: Story, said: Sequence[str]) -> tuple[Quote, ...]:
@@ -218,7 +257,7 @@ def _next_steps(story: Story, said: Sequence[str]) -> tuple[Quote, ...]:
     following = 0
     for sentence in said:
         is_next = words.names_next_step(sentence)
-        if is_next and len(sentence) <= _HEADING_CHARS and sentence.rstrip("*").endswith((":", "s", "steps", "Next")):
+        if is_next and words.is_heading(sentence):
             following = _STEPS_OF_HEADING
         elif is_next or following:
             found.append(sentence)
@@ -240,8 +279,9 @@ def _interventions(story: Story, corrected: Sequence[tuple[Step, str]]) -> tuple
     told = {step.event_uid: _quote(step, text, "correction") for step, text in corrected}
     notes = {"denied": "refused", "interrupted": "interrupted"}
     for step in story.interventions:
-        note = "cut off" if CUT_OFF.match(step.summary) else notes.get(step.status or "", "stopped")
         call = story.calls.get(step.call_id or "")
+        is_cut_off = call is not None and words.was_cut_off(step.summary)
+        note = "cut off" if is_cut_off else notes.get(step.status or "", "stopped")
         told.setdefault(step.event_uid, _quote(step, call.summary if call else None, note))
     ordered = [told[reply.step.event_uid] for reply in story.replies if reply.step.event_uid in told]
     if len(ordered) > MOST_QUOTES:
@@ -267,13 +307,13 @@ def extend(old: Digest, new: Digest) -> Digest:
         outcome=new.outcome if _tells_an_end(new) else old.outcome,
         requests=_ends((*old.requests, *new.requests), FIRST_REQUESTS, LAST_REQUESTS),
         request_count=old.request_count + new.request_count,
-        final_answer=new.final_answer or old.final_answer,
+        final_answer=new.final_answer or _no_longer_last(old.final_answer, new),
         files=_joined(old.files, new.files, MOST_FILES),
         file_count=max(
             old.file_count + len({one.name for one in new.files} - {one.name for one in old.files}), new.file_count
         ),
         commands=_joined(old.commands, new.commands, MOST_COMMANDS),
-        commits=(*old.commits, *new.commits)[-MOST_QUOTES:],
+        commits=(*old.commits, *new.commits)[-MOST_COMMITS:],
         commit_count=old.commit_count + new.commit_count,
         tests=_joined_tests(old.tests, new.tests),
         open=_joined_ends(old, new),
@@ -284,7 +324,7 @@ def extend(old: Digest, new: Digest) -> Digest:
         interventions=_ends((*old.interventions, *new.interventions), MOST_QUOTES // 2, MOST_QUOTES // 2),
         intervention_count=old.intervention_count + new.intervention_count,
         decisions=(*old.decisions, *new.decisions)[-MOST_QUOTES:],
-        snippets=(*old.snippets, *new.snippets)[-MOST_QUOTES:],
+        snippets=_ends((*old.snippets, *new.snippets), MOST_QUOTES // 2, MOST_QUOTES // 2),
         sub_agents=tuple(dict.fromkeys((*old.sub_agents, *new.sub_agents)))[:MOST_SUB_AGENTS],
         models=tuple(dict.fromkeys((*new.models, *old.models)))[:MOST_QUOTES],
         tokens={name: max(count, new.tokens.get(name, 0)) for name, count in old.tokens.items()},
@@ -303,6 +343,11 @@ def _tells_an_end(digest: Digest) -> bool:
     return digest.final_answer is not None or digest.request_count > 0 or digest.error_count > 0
 
 
+def _no_longer_last(answer: Quote | None, new: Digest) -> Quote | None:
+    has_gone_on = new.request_count or new.tools or new.error_count or new.intervention_count
+    return replace(answer, note=NOT_THE_END) if answer and has_gone_on else answer
+
+
 def _joined(old: Sequence[Tally], new: Sequence[Tally], limit: int) -> tuple[Tally, ...]:
     found = {tally.name: tally for tally in old}
     for tally in new:
@@ -313,7 +358,8 @@ def _joined(old: Sequence[Tally], new: Sequence[Tally], limit: int) -> tuple[Tal
 
 def _joined_tests(old: RanTests, new: RanTests) -> RanTests:
     latest = new if new.last else old
-    return RanTests(old.runs + new.runs, old.failures + new.failures, latest.last, latest.last_run)
+    unfinished = old.unfinished + new.unfinished
+    return RanTests(old.runs + new.runs, old.failures + new.failures, unfinished, latest.last, latest.last_run)
 
 
 def _joined_ends(old: Digest, new: Digest) -> OpenEnds:
@@ -325,6 +371,7 @@ def _joined_ends(old: Digest, new: Digest) -> OpenEnds:
         next_steps=new.open.next_steps if has_gone_on else old.open.next_steps,
         failing_tests=new.open.failing_tests if new.tests.last else old.open.failing_tests,
         interruption=new.open.interruption if has_gone_on else old.open.interruption,
+        unanswered=new.open.unanswered if has_gone_on else old.open.unanswered,
     )
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from recollect.distill.texts import clean, one_line
-from recollect.schema import Digest, OpenEnds, Quote, Tally
+from recollect.schema import Digest, OpenEnds, Quote, RanTests, Tally
 
 _ACTIVE = re.compile(r"[\\\[\]<`|]")
 _ADDRESS = re.compile(r"(?<=:)//|(?<=www)\.|@(?=\w)")
@@ -23,12 +23,14 @@ def _lines(digest: Digest) -> Iterator[str]:
     yield from _section("Outcome", [_outcome(digest)])
     yield from _section(_cut("Asked", digest.requests, digest.request_count), map(_quoted, digest.requests))
     yield from _section("Done", _done(digest))
-    yield from _section("How it ended", _block(digest.final_answer))
+    is_end = digest.final_answer is None or digest.final_answer.note is None
+    yield from _section("How it ended" if is_end else "The agent's last words", _block(digest.final_answer))
     yield from _section("Open", _open(digest.open))
-    yield from _section("Set right by the user", map(_quoted, digest.interventions))
+    yield from _section("Stopped or set right by the user", map(_quoted, digest.interventions))
     yield from _section("Decided", map(_quoted, digest.decisions))
     yield from _section("Found out", map(_quoted, digest.snippets))
-    yield from _section(_cut("Errors", digest.errors, digest.error_count), map(_quoted, digest.errors))
+    count = f" ({digest.error_count})" if digest.error_count > len(digest.errors) else ""
+    yield from _section(f"Errors{count}", map(_quoted, digest.errors))
     yield from _section("Sub-agents", (f"- {inert(line)}" for line in digest.sub_agents))
     yield from _section("Signals", _signals(digest))
 
@@ -52,9 +54,10 @@ def _cut(title: str, shown: Sequence[Quote], count: int) -> str:
 
 
 def _facts(digest: Digest) -> Iterator[str]:
-    yield f"{_minute(digest.started_at)} to {_minute(digest.ended_at)} UTC"
+    end = f"to {_minute(digest.ended_at)} UTC" if digest.ended_at else "UTC, its end is not told"
+    yield f"{_minute(digest.started_at)} {end}"
     if digest.active_s:
-        yield f"{-(-digest.active_s // 60)} min of work"
+        yield f"{digest.active_s // 60} min of work" if digest.active_s >= 60 else f"{digest.active_s} s of work"
     if digest.models:
         yield inert(", ".join(digest.models))
     used = sum(digest.tokens.get(name, 0) for name in ("input_tokens", "output_tokens", "cache_write_tokens"))
@@ -88,7 +91,8 @@ def _block(quote: Quote | None) -> Iterator[str]:
     for line in clean(quote.text).splitlines():
         escaped = _LEADING.sub(r"\1\\\2", _ADDRESS.sub(lambda m: "\\" + m[0], _ACTIVE.sub(lambda m: "\\" + m[0], line)))
         yield f"> {escaped.strip()}".rstrip()
-    yield f"\n`{quote.event_uid[-_UID_CHARS:]}`"
+    note = f" ({inert(quote.note)})" if quote.note else ""
+    yield f"\n`{quote.event_uid[-_UID_CHARS:]}`{note}"
 
 
 def _done(digest: Digest) -> Iterator[str]:
@@ -98,12 +102,20 @@ def _done(digest: Digest) -> Iterator[str]:
     if digest.commands:
         yield f"- Commands: {', '.join(_times(command) for command in digest.commands)}"
     if digest.tests.runs:
-        last = f"; the last one {digest.tests.last}" if digest.tests.last else ""
-        yield f"- Test runs: {digest.tests.runs}, {digest.tests.failures} failed{last}"
+        yield _tests(digest.tests)
     for commit in digest.commits:
         yield f"- Commit: {_quoted(commit)[2:]}"
+    if digest.commit_count > len(digest.commits):
+        yield f"- and {digest.commit_count - len(digest.commits)} commits before these"
     if digest.tools:
         yield f"- Tools: {', '.join(_times(tool) for tool in digest.tools)}"
+
+
+def _tests(tests: RanTests) -> str:
+    unfinished = f", {tests.unfinished} not seen to end" if tests.unfinished else ""
+    which = "the last one that ended" if tests.unfinished else "the last one"
+    last = f"; {which} {tests.last}" if tests.last else ""
+    return f"- Test runs: {tests.runs}, {tests.failures} failed{unfinished}{last}"
 
 
 def _times(tally: Tally) -> str:
@@ -112,7 +124,12 @@ def _times(tally: Tally) -> str:
 
 
 def _open(ends: OpenEnds) -> Iterator[str]:
-    sorts = (("To do", ends.todos), ("Question", ends.questions), ("Next", ends.next_steps))
+    sorts = (
+        ("Not answered", ends.unanswered),
+        ("To do", ends.todos),
+        ("Question", ends.questions),
+        ("Next", ends.next_steps),
+    )
     for name, quotes in sorts:
         yield from (f"- {name}: {_quoted(quote)[2:]}" for quote in quotes)
     if ends.failing_tests:

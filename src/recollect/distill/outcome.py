@@ -10,7 +10,7 @@ from typing import Any
 
 from recollect import schema
 from recollect.distill import words
-from recollect.distill.shell import command_of
+from recollect.distill.shell import command_of, only_looks
 from recollect.distill.story import CALLS, Story
 from recollect.distill.texts import payload_text
 from recollect.distill.todos import Todo
@@ -31,8 +31,9 @@ class Ending:
     last: Step | None  # the last event that is more than a note
     asked: str  # the last request's text
     answer: str  # the last answer's text, if it is the last thing that happened
-    has_work: bool  # edits or commands after the last request; reading and searching is none
+    has_work: bool  # edits or commands after the last request that did not fail; reading and searching is none
     is_reported_done: bool
+    has_failed: bool  # files were to be changed after the last request, and nothing that was tried succeeded
 
 
 def judge(story: Story, ending: Ending, todos: Sequence[Todo], session_class: str) -> Outcome:
@@ -54,8 +55,23 @@ def find_ending(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> En
             tail.append(step)
     last = tail[0] if tail else request
     answer = _ends(_text(last, payloads)) if last is not None and last.kind in _SPOKEN else ""
-    has_work = any(step.kind in CALLS and (step.kind == schema.EDIT or command_of(step.summary)) for step in tail)
-    return Ending(request, last, _text(request, payloads), answer, has_work, words.says_done(answer))
+    failed = {step.call_id for step in (*story.errors, *story.interventions)}
+    tried = [step for step in tail if step.kind in CALLS and _is_work(step)]
+    has_work = any(step.call_id not in failed for step in tried)
+    return Ending(
+        request,
+        last,
+        _text(request, payloads),
+        answer,
+        has_work,
+        words.says_done(answer),
+        not has_work and any(step.kind == schema.EDIT for step in tried),
+    )
+
+
+def _is_work(call: Step) -> bool:
+    command = command_of(call.summary)
+    return call.kind == schema.EDIT or (command is not None and not only_looks(command))
 
 
 def _text(step: Step | None, payloads: Mapping[bytes, Mapping[str, Any]]) -> str:
@@ -88,7 +104,8 @@ def _by_last_event(ending: Ending) -> Outcome | None:
     if last is None or last.kind in _SPOKEN:
         return None
     if last.kind == schema.HUMAN_INTERVENTION:
-        how = "refused a call" if last.status == "denied" else "interrupted the agent"
+        is_refusal = last.status == "denied" and not words.was_cut_off(last.summary)
+        how = "refused a call" if is_refusal else "interrupted the agent"
         return Outcome(ABANDONED, 0.8, (f"the user {how} and did not go on",))
     if last.kind == schema.ERROR and last.call_id is None:
         return Outcome(FAIL, 0.9, (f"the model service failed: {last.summary[:120]}",))
@@ -107,6 +124,8 @@ def _by_answer(story: Story, ending: Ending, todos: Sequence[Todo]) -> Outcome:
         return Outcome(SUCCESS, 0.9, ("the user's last words are thanks",))
     if _is_bare_call(ending.answer):
         return Outcome(FAIL, 0.5, ("the last answer is a call written out as text",))
+    if ending.has_failed:
+        return Outcome(FAIL, 0.6, ("nothing that was tried after the last request succeeded",))
     for found in (_by_tests(story, ending), _by_words(ending), _by_question(ending, todos), _by_proof(story, ending)):
         if found is not None:
             return found
@@ -162,7 +181,8 @@ def _by_proof(story: Story, ending: Ending) -> Outcome | None:
     reasons = []
     runs = [run for run in story.tests if run.has_passed is not None]
     if runs and runs[-1].has_passed:
-        reasons.append(f"the last test run passed: {runs[-1].call.summary[:100]}")
+        which = "the last test run" if runs[-1] is story.tests[-1] else "the last test run that ended"
+        reasons.append(f"{which} passed: {runs[-1].call.summary[:100]}")
     if any(commit.is_made for commit in story.commits):
         reasons.append("a commit was made")
     if ending.is_reported_done and ending.has_work:

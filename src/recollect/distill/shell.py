@@ -17,6 +17,16 @@ _LAUNCHER = re.compile(
 _SETTING_UP = frozenset(
     {"cd", "export", "source", "set", "echo", "true", "sleep", "pushd", "popd", "unset", "ulimit", "."}
 )
+# Parts of a chain that prepare another one, such as `git add . && git commit`.
+_GETTING_READY = frozenset({"git add", "pwd", "mkdir"})
+_LOOKING = re.compile(
+    r"cat|ls|head|tail|less|more|e?grep|rg|ag|ack|find|fd|wc|pwd|which|type|tree|stat|file|du|df|ps|env|printenv|nl|awk|sed|jq"
+    r"|sort|uniq|cut|tr|diff|cmp|date|whoami|hostname|uname|history|man"
+    r"|git (?:log|status|diff|show|branch|blame|rev-parse|remote|ls-files|grep|reflog|describe)"
+)
+_CHANGING = re.compile(
+    r"(?<![0-9&])>(?!&|\s*/dev/null)|\bsed\s+(?:-\S+\s+)*-\w*i|\s-(?:delete|exec)\b|\btee\b|\bxargs\b"
+)
 # Programs whose first word after the name says what they do.
 _WITH_VERBS = frozenset(
     [
@@ -84,6 +94,10 @@ _WITH_VERBS = frozenset(
 _TWO_VERBS = frozenset(
     {("npm", "run"), ("pnpm", "run"), ("yarn", "run"), ("bun", "run"), ("docker", "compose"), ("mise", "run")}
 )
+_TEST_TASK = re.compile(
+    r"tests?(?:[:_-](?:all|api|backend|browser|ci|client|cov(?:er(?:age)?)?|e2e|fast|frontend|full|go|integration|js|local"
+    r"|once|py|quick|race|run|server|slow|smoke|ts|ui|units?|verbose|watch))*"
+)
 _WORD = re.compile(r"^[\w@:./+-]+$")
 _COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+(?:\S+\s+)?)*commit\b")
 _MESSAGE = re.compile(
@@ -108,23 +122,29 @@ def family(command: str) -> str:
 
     Of a chain the first part counts that is more than getting ready; of one that runs tests, see `test_family`.
     """
-    for part in _parts(command):
-        if name := _named(part):
-            return name
-    return "shell"
+    names = _names(command)
+    return next((name for name in names if name not in _GETTING_READY), names[0] if names else "shell")
+
+
+def only_looks(command: str) -> bool:
+    """Whether a command shows something and changes nothing, as far as its programs tell."""
+    plain = _QUOTED.sub("''", command[:2000])
+    return all(map(_LOOKING.fullmatch, _names(command))) and _CHANGING.search(plain) is None
 
 
 @lru_cache(maxsize=5_000)
 def test_family(command: str) -> str:
     """The family of that part of a command that runs tests."""
-    parts = [name for part in _parts(command) if (name := _named(part))]
+    names = _names(command)
     return next(
-        (name for name in parts if "test" in name or "check" in name or "spec" in name), (parts or ["shell"])[0]
+        (name for name in names if "test" in name or "check" in name or "spec" in name), (names or ["shell"])[0]
     )
 
 
-def _parts(command: str) -> list[str]:
-    return _SEPARATOR.split(_QUOTED.sub("''", command[:2000]))
+def _names(command: str) -> list[str]:
+    """What each part of a chain does, without those that only set up the shell."""
+    parts = _SEPARATOR.split(_QUOTED.sub("''", command[:2000]))
+    return [name for part in parts if (name := _named(part))]
 
 
 def _named(part: str) -> str | None:
@@ -170,8 +190,8 @@ def _without_options(name: str, arguments: list[str]) -> list[str]:
 
 
 def runs_tests(family: str) -> bool:
-    """Whether a family is some runner's task for the tests: `mise run test`, `just test`."""
-    return family.rpartition(" ")[2] in ("test", "tests")
+    """Whether a family is some runner's task for the tests: `mise run test`, `just test`, `npm run test:unit`."""
+    return _TEST_TASK.fullmatch(family.rpartition(" ")[2]) is not None
 
 
 def hides_exit(command: str) -> bool:

@@ -26,7 +26,6 @@ MOST_EVIDENCE = 10
 _DETAIL_CHARS = 160
 
 _VARIABLE = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{7,40}\b|\d+(?:\.\d+)?|(?:/[\w.@+-]+){2,}", re.IGNORECASE)
-CUT_OFF = re.compile(r"^(?:aborted|exit -1|interrupted)", re.IGNORECASE)
 
 
 def find_signals(
@@ -116,23 +115,24 @@ def _test_flips(story: Story) -> Iterator[_Told]:
 def _edit_churn(story: Story, corrected: Sequence[tuple[Step, str]]) -> Iterator[_Told]:
     """A file edited again because a run failed or the user said it is wrong, several times over.
 
-    An edit that does not fit says nothing of the file, and what failed before a new request is not its cause.
+    An edit that does not fit says nothing of the file, and a new request is a new piece of work.
     """
     edits = {edit.call.event_uid: edit for edit in story.edits if not edit.has_failed}
     edited = Counter(path for edit in edits.values() for path in edit.paths)
     if not edited or max(edited.values()) <= CHURN_ROUNDS:
         return
-    requests = {step.event_uid for step in story.requests}
-    causes = _failed_runs(story) | {step.event_uid for step, _ in corrected}
+    complaints = {step.event_uid for step, _ in corrected}
+    anew = {step.event_uid for step in story.requests} - complaints
+    causes = _failed_runs(story) | complaints
     rounds: dict[str, list[Step]] = defaultdict(list)
-    count, before_request, seen_at = 0, 0, dict[str, int]()
+    count, seen_at = 0, dict[str, int]()
     for step in story.steps:
-        if step.event_uid in requests:
-            before_request = count
+        if step.event_uid in anew:
+            seen_at.clear()
         count += step.event_uid in causes
         if (edit := edits.get(step.event_uid)) is not None:
             for path in edit.paths:
-                if path in seen_at and count > max(seen_at[path], before_request):
+                if path in seen_at and count > seen_at[path]:
                     rounds[path].append(step)
                 seen_at[path] = count
     for path, again in rounds.items():
@@ -169,7 +169,7 @@ def refusal_reason(step: Step) -> str | None:
 
 def _denials(story: Story) -> Iterator[_Told]:
     """Calls that the user or a rule refused; a call that was cut off while running was allowed."""
-    refused = [step for step in story.interventions if step.status == "denied" and not CUT_OFF.match(step.summary)]
+    refused = [step for step in story.interventions if step.status == "denied" and not words.was_cut_off(step.summary)]
     refused = [step for step in refused if not _asks_back(story.calls.get(step.call_id or ""))]
     refused += [step for step in story.errors if step.call_id and words.is_refused_by_rule(step.summary)]
     by_call: dict[str, list[Step]] = defaultdict(list)
@@ -186,19 +186,26 @@ def _asks_back(call: Step | None) -> bool:
 
 
 def _compactions(story: Story) -> Iterator[_Told]:
-    """Each time the context was compacted; its notice and its summary are one."""
+    """Each time the context was compacted; its notice and its summary are one, two of a sort are two."""
     group: list[Step] = []
     place = 0
     for step in story.compactions:
         if step.is_abandoned:
             continue
         last, place = place, story.steps.index(step, place)
-        if group and not _are_together(story, last, place):
+        sorts = {_sort(other) for other in group}
+        if group and (_sort(step) in sorts or not _are_together(story, last, place)):
             yield schema.CONTEXT_COMPACTED, group[0].summary, 1, group
             group = []
         group.append(step)
     if group:
         yield schema.CONTEXT_COMPACTED, group[0].summary, 1, group
+
+
+def _sort(step: Step) -> str:
+    """The words of a notice, and the colon if a summary follows them."""
+    found = words.COMPACTED.search(step.summary)
+    return step.summary[: found.end() + 1].lower() if found else ""
 
 
 def _are_together(story: Story, first: int, second: int) -> bool:

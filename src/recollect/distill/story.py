@@ -24,8 +24,10 @@ NO_TIME = -1  # the hour and day of what has no time
 
 _EDITED = re.compile(r"^(?:edited|wrote|created|deleted|changed) (.+)$")
 _TODO_TOOL = re.compile(r"todo|plan$|^task(?:create|update)", re.IGNORECASE)
+_NOTES = frozenset({schema.LIFECYCLE, schema.THINKING, schema.OTHER})
 _KEPT = frozenset({schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.THINKING})
 NATIVE_BYTES = 300  # of a payload that are no words but the agent's own bookkeeping, about
+MOST_COMMITS = 6  # of which the message is looked up
 LINE_BYTES = 120  # of the line that stands for a call or a result, at most
 CALLS = (schema.TOOL_CALL, schema.TEST_RUN, schema.EDIT, schema.RETRY)
 
@@ -90,7 +92,7 @@ class Story:
     questions: list[Step] = field(default_factory=list)
     compactions: list[Step] = field(default_factory=list)
     todo_calls: list[Step] = field(default_factory=list)
-    insights: list[Step] = field(default_factory=list)
+    insights: list[tuple[Step, str]] = field(default_factory=list)  # messages that found something out, and what
     idles: list[tuple[Step, Step]] = field(default_factory=list)
     last_answer: Step | None = None
     tools: dict[tuple[int, str], Use] = field(default_factory=lambda: defaultdict(Use))  # by day and name
@@ -105,6 +107,7 @@ class Story:
         chosen = [step for step in self.requests[:1] if step.summary.endswith(ELLIPSIS)] + self.todo_calls
         chosen += [self.last_answer] if self.last_answer else []  # a summary has lost its lines
         chosen += [run.result for run in self.tests if run.result and _is_doubtful(run)]
+        chosen += [commit.call for commit in self.commits if commit.is_made][-MOST_COMMITS:]
         return list({step.event_uid: step for step in chosen}.values())
 
 
@@ -162,6 +165,7 @@ class _Teller:
         self._has_worked = False
         self._slash: Step | None = None  # a command of the agent's own, which may be the request
         self._is_stopped = False
+        self._stopped_call: Step | None = None  # an intervention that concerned a call, while nothing came after it
         self._handlers = {
             schema.USER_MSG: self._request,
             schema.ASSISTANT_MSG: self._answer,
@@ -192,6 +196,9 @@ class _Teller:
             handler = handlers.get(step.kind)
             if handler is not None:
                 handler(step)
+            if step.kind not in _NOTES:
+                is_of_call = step.kind == schema.HUMAN_INTERVENTION and step.call_id
+                self._stopped_call = step if is_of_call else None
 
     def _request(self, step: Step) -> None:
         self.story.turns[NO_TIME if step.ts_ms is None else step.ts_ms // HOUR_MS] += 1
@@ -207,8 +214,8 @@ class _Teller:
             return
         self._work()
         self.story.last_answer = step
-        if words.has_insight(step.summary):
-            self.story.insights.append(step)
+        if found := words.insight(step.summary):
+            self.story.insights.append((step, found))
 
     def _work(self) -> None:
         self._has_worked, self._is_stopped = True, False
@@ -298,6 +305,9 @@ class _Teller:
             self.story.commands[_day(call), shell.family(command)].failures += 1
 
     def _intervention(self, step: Step) -> None:
+        if self._stopped_call is not None and step.call_id is None:
+            self._is_stopped = True  # one act of the user, told of the call and of the turn
+            return
         self.story.interventions.append(step)
         if not step.is_abandoned:
             self._is_stopped = step.status == "interrupted"

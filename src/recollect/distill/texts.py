@@ -50,8 +50,17 @@ def excerpt(text: str, chars: int) -> str:
     text = clean(text).strip()
     if len(text) <= chars:
         return text
-    head = text[: chars * 2 // 3].rstrip()
-    return f"{head}\n{ELLIPSIS}\n{text[-(chars - len(head) - 3) :].lstrip()}"
+    head = _to_edge(text[: chars * 2 // 3])
+    tail = _to_edge(text[: -(chars - len(head) - 4) : -1])[::-1]
+    return f"{head}\n{ELLIPSIS}\n{tail}"
+
+
+def _to_edge(text: str) -> str:
+    """A cut text without the piece of a line, or else of a word, that it ends in."""
+    for edge, least in (("\n", len(text) * 2 // 3), (" ", len(text) * 2 // 3)):
+        if (place := text.rfind(edge, least)) > 0:
+            return text[:place].strip()
+    return text.strip()
 
 
 def sentences(text: str) -> list[str]:

@@ -7,6 +7,8 @@ Each pattern is meant to be right when it matches rather than to match often: wh
 import re
 from collections.abc import Sequence
 
+from recollect.distill.texts import sentences
+
 HEAD_CHARS = 200  # a user says it at the beginning, or not at all
 
 
@@ -40,6 +42,7 @@ BROKEN = _any(
 )
 
 CORRECTION_BEGINS = _any(
+    r"(?:(?:ok(?:ay)?|uh+|um+|hm+|ah+|oh|well)\b[\s,.!…-]*)+(?:no|nope|nah)\b(?! (?:problem|worries|need|rush|idea))",
     r"(?:no|nope|nah|wait|stop|hold on|hmm,? no|not (?:that|this|what|quite|like))\b"
     r"(?! (?:problem|worries|need|rush|idea))",
     r"(?:nein|falsch|halt|so nicht|non|pas ça|no es eso|eso no)\b|(?:нет|стой|не так|неправильно|не то|верни)\b",
@@ -117,11 +120,18 @@ HEDGE = _any(
 )
 
 NEXT_STEP = _any(
-    r"^(?:next(?: steps?| up)?|remaining(?: work| steps?)?|still (?:to do|open|missing)|to ?do|follow-?ups?)\b",
+    r"^next(?: steps?| up)?(?=\W*$|\s*[:,–—-]|\*|\s+(?:is|are|to|i|we|you|would|comes?)\b)",  # not `Next.js`
+    r"^(?:remaining(?: work| steps?)?|still (?:to do|open|missing)|to ?do|follow-?ups?)\b",
     r"^(?:left to do|not yet done)\b",
     r"\b(?:next step (?:is|would be)|remains? to be|still needs? to|has yet to)\b",
     r"\b(?:you(?:'ll| will)? (?:still )?need to)\b",
     r"^(?:следующ|осталось|дальше)|^(?:nächste|als nächstes|noch offen)|^次(?:は|の|に)|^下一步|^接下来",
+)
+
+_HEADING_CHARS = 40
+_BARE_HEADING = re.compile(
+    r"(?:next(?: steps?| up)?|remaining(?: work| steps?| tasks?)?|still (?:to do|open|missing)|to ?do|follow-?ups?"
+    r"|left to do)\W*"
 )
 
 INSIGHT = _any(
@@ -130,6 +140,12 @@ INSIGHT = _any(
     r"\b(?:found (?:it|the (?:issue|problem|bug|cause))|that'?s why|this (?:fails|failed|happens|happened) because)\b",
     r"причина|проблема в|原因は|原因是|问题(?:是|在于)|문제는",
 )
+
+# What begins so agrees with the user or takes its own words back, and finds nothing out by itself.
+_TAKES_BACK = re.compile(
+    r"(?:ah,? |oh,? )?(?:you(?:'re|’re| are) (?:\w+ )?right|good (?:catch|point)|wait|actually|hmm+)\b"
+)
+_FINDING_WORDS = 6  # that a finding has at least, from the words on that announce it
 
 REFUSED_BY_RULE = _any(
     r"needs? (?:your )?approval|requires? approval|have ?n[o']t granted|not granted",
@@ -221,6 +237,8 @@ NO_VERDICT = _any(
 _FOREIGN = re.compile("[\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 _TEST_TAIL_CHARS = 2500
 
+CUT_OFF = re.compile(r"^(?:aborted|exit -1|interrupted)", re.IGNORECASE)
+
 COMPACTED = re.compile(
     r"^(?:[Cc]ontext|[Cc]onversation) compacted|^auto compact completed|^summary of the conversation so far"
 )
@@ -264,8 +282,19 @@ def redirects(text: str) -> bool:
     )
 
 
-def has_insight(text: str) -> bool:
-    return _finds(INSIGHT, _INSIGHT_HINTS, text)
+def insight(text: str) -> str | None:
+    """What a message has found out, from the sentence on that announces it; None if it tells no finding."""
+    if not _finds(INSIGHT, _INSIGHT_HINTS, text) or _TAKES_BACK.match(text.lower()):
+        return None
+    said = sentences(text)
+    begin = next((place for place, one in enumerate(said) if INSIGHT.search(one.lower())), 0)
+    found = " ".join(said[begin:]).replace("**", "")
+    return found if len(found.split()) >= _FINDING_WORDS or _FOREIGN.search(found) else None
+
+
+def was_cut_off(summary: str) -> bool:
+    """Whether a call was stopped while it ran, and so had been allowed."""
+    return CUT_OFF.match(summary) is not None
 
 
 def says_cannot(text: str) -> bool:
@@ -285,6 +314,12 @@ def hedges(text: str) -> bool:
 
 def names_next_step(text: str) -> bool:
     return _finds(NEXT_STEP, _NEXT_HINTS, text)
+
+
+def is_heading(text: str) -> bool:
+    """Whether words that name a next step only stand above it."""
+    lower = text.lower().rstrip("* ")
+    return (len(lower) <= _HEADING_CHARS and lower.endswith(":")) or _BARE_HEADING.fullmatch(lower) is not None
 
 
 def is_refused_by_rule(text: str) -> bool:

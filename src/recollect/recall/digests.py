@@ -17,7 +17,7 @@ from recollect.store.fulltext_search import Wanted
 # Filters that only events can answer.
 _OF_EVENTS = ("kind", "tool", "role", "is", "has")
 _MOST_OPEN_ENDS = 3
-_OPEN_LISTS = (("todos", "to do"), ("questions", "asked"), ("next_steps", "next"))
+_OPEN_LISTS = (("unanswered", "no answer"), ("todos", "to do"), ("questions", "asked"), ("next_steps", "next"))
 _WHY = {"all": "its digest has all the words", "some": "its digest has some of the words"}
 _OPEN_QUOTES = (("failing_tests", "tests fail"), ("interruption", "interrupted"))
 

@@ -35,8 +35,9 @@ def _of_fields(told: Any) -> Iterator[Change]:
             yield Change(path)
             break
     for value in told.values():
-        if isinstance(value, str) and "*** Begin Patch" in value:
-            yield from _of_patch(value)
+        for text in value if isinstance(value, list) else (value,):
+            if isinstance(text, str) and "*** Begin Patch" in text:
+                yield from _of_patch(text)
 
 
 def _of_listing(listed: Mapping[str, Any]) -> Iterator[Change]:
