@@ -286,9 +286,8 @@ def insight(text: str) -> str | None:
     """What a message has found out, from the sentence on that announces it; None if it tells no finding."""
     if not _finds(INSIGHT, _INSIGHT_HINTS, text) or _TAKES_BACK.match(text.lower()):
         return None
-    said = sentences(text)
-    begin = next((place for place, one in enumerate(said) if INSIGHT.search(one.lower())), 0)
-    found = " ".join(said[begin:]).replace("**", "")
+    announcing = next((one for one in sentences(text) if INSIGHT.search(one.lower())), text)
+    found = text[max(0, text.find(announcing)) :]
     return found if len(found.split()) >= _FINDING_WORDS or _FOREIGN.search(found) else None
 
 
