@@ -178,7 +178,10 @@ class _Gate:
             return inherited
         if facts.get("cwd") is None and facts.get("git_remote") is None:
             return inherited
-        return self._exclude.rule(facts.get("cwd"), facts.get("git_root"), facts.get("git_remote")) or _KEPT
+        rule = self._exclude.rule(facts.get("cwd"), facts.get("git_root"), facts.get("git_remote"))
+        if not rule and above and inherited is None and depth < _DEEPEST and not self._is_waiting_over:
+            return None  # it may have worked elsewhere than the session it belongs to, which decides
+        return rule or _KEPT
 
     def _facts_of(self, name: Name) -> dict[str, Any]:
         facts = self._told.get(name, {})

@@ -9,7 +9,7 @@ import orjson
 from recollect.clock import rfc3339
 from recollect.config import Settings
 from recollect.distill import distil_pending
-from recollect.errors import Busy, NeedsAnswer
+from recollect.errors import Busy, NeedsAnswer, UsageError
 from recollect.removal import drop
 from recollect.repos import name_repos
 from recollect.schema import Session, session_uid
@@ -150,7 +150,7 @@ class _Rows:
         return self._rows[name]
 
     def with_sub_agents(self, names: Iterable[Name]) -> set[Name]:
-        """The sessions and all that they spawned, directly or not."""
+        """The sessions and all that they spawned, directly or not, and forks that hold nothing of their own."""
         found = set(names)
         waiting = list(found)
         while waiting:
@@ -164,7 +164,9 @@ class _Rows:
         spawned = {(agent, child) for child in self._store.streams.spawned(agent, native_id)}
         session = self.find(name)
         parent = session.session_uid if session else session_uid(*name)
-        return spawned | set(self._store.sessions.spawned(parent)) | self._store.remains.named_after(name)
+        remains = self._store.remains
+        named = remains.named_after(name) | remains.empty_forks(name)
+        return spawned | set(self._store.sessions.spawned(parent)) | named
 
     def described(self, name: Name, held: Held, shared_events: int = 0) -> ForgottenSession:
         session = self.find(name)
@@ -185,6 +187,9 @@ def _name(session: Session) -> Name:
 
 
 def _chosen(store: Store, wanted: Wanted, progress: Progress) -> set[Name]:
+    for option, text in (("--match", wanted.match), ("--repo", wanted.repo)):
+        if text is not None and not text.strip():
+            raise UsageError(f"`{option}` is empty, which would fit everything", "say which text or repository")
     if wanted.sessions:
         return {_name(session) for session in wanted.sessions}
     if wanted.repo is None and wanted.before_ms is None:
@@ -210,6 +215,10 @@ def _matching(store: Store, names: Sequence[Name], text: str, progress: Progress
 def _holds(store: Store, name: Name, needle: str) -> bool:
     if any(needle in text.casefold() for text in store.remains.texts(name)):
         return True
-    places = sorted(store.events.rows(*name, ("payload_start", "payload_bytes")))
-    payloads = store.events.iter_payloads(*name, places)
-    return any(needle in payload.decode("utf-8", "replace").casefold() for payload in payloads)
+    # Not payload by payload: what was replaced or dropped since is no event any more, but its bytes are still there.
+    before = b""
+    for content in store.events.iter_content(*name):
+        if needle in (before + content).decode("utf-8", "replace").casefold():
+            return True
+        before = content[-4 * len(needle) :]
+    return False

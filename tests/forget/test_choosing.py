@@ -54,6 +54,32 @@ def test_conditions_choose_sessions_that_meet_all_of_them(memory: Memory) -> Non
         assert chosen(memory, repo="nowhere") == set()
 
 
+@pytest.mark.parametrize("condition", [{"match": ""}, {"match": " \n"}, {"repo": ""}])
+def test_an_empty_text_does_not_choose_everything(memory: Memory, condition: dict[str, str]) -> None:
+    with memory, pytest.raises(UsageError, match="is empty"):
+        chosen(memory, **condition)
+
+
+def test_a_text_that_was_replaced_since_is_found_in_what_is_stored(tmp_path: Path, home: Home) -> None:
+    home.write("log", event("s", 1, text="the old walrus", native_id="todo", is_provisional=True))
+    with sweep(tmp_path / "replaced", home) as memory:
+        home.write("log", event("s", 1, text="something else", native_id="todo"))
+        memory.sweep()
+        assert memory.search("walrus") == []
+
+        assert chosen(memory, match="old WALRUS") == {"s"}
+
+
+def test_a_fork_that_was_never_gone_on_with_goes_with_its_base(memory: Memory, store: Path, home: Home) -> None:
+    fork = SessionInfo("empty-fork", title="Pay the walrus", title_rank=2, base_native_id="new-shop", cwd="/w/shop")
+    home.write("fork", fork)
+    with memory:
+        memory.sweep()
+        memory.forget(memory.plan_forgetting("new-shop"))
+
+    assert left_in(store, ["Pay the walrus"]) == set()
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

@@ -380,3 +380,25 @@ def test_a_sweep_says_how_many_sessions_it_left_out(store: Path, home: Home) -> 
 
     assert "Left out 2 excluded sessions\nLeft out 1 forgotten session\n" in shown
     assert told["left_out"] == {"excluded": 2, "forgotten": 1}
+
+
+@pytest.mark.parametrize(("child", "parent"), [("a", "b"), ("b", "a")])
+def test_the_place_of_the_root_decides_in_whatever_order_logs_are_read(
+    store: Path, home: Home, child: str, parent: str
+) -> None:
+    exclude(store, "/srv/secret")
+    home.write(child, *session("sub", "/tmp/elsewhere", parent_native_id="root"))
+    home.write(parent, *session("root", "/srv/secret"))
+
+    with sweep(store, home) as memory:
+        assert memory.sessions() == []
+    assert left_in(store, ["sub says so", "root says so"]) == set()
+
+
+def test_a_sub_agent_whose_root_nobody_has_is_judged_by_its_own_place(store: Path, home: Home) -> None:
+    exclude(store, "/srv/secret")
+    home.write("kept", *session("kept", "/tmp/elsewhere", parent_native_id="gone"))
+    home.write("out", *session("out", "/srv/secret/deep", parent_native_id="gone"))
+
+    with sweep(store, home) as memory:
+        assert [one.native_session_id for one in memory.sessions()] == ["kept"]

@@ -1,6 +1,7 @@
 """Tier 1 as it is read: events, and the payloads behind them."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +30,30 @@ class Events:
 
     def iter_payloads(self, agent: str, native_id: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         """Yield the payloads at (start, bytes) of a session's stream; each frame is unpacked once if they ascend."""
+        with self._frames(agent, native_id) as frames:
+            if frames is not None:
+                yield from (frames.read(start, length) for start, length in places)
+
+    def iter_content(self, agent: str, native_id: str) -> Iterator[bytes]:
+        """Yield all that is stored of a session's stream, piece by piece, whether or not an event still has it."""
+        with self._frames(agent, native_id) as frames:
+            if frames is not None:
+                yield from frames.all()
+
+    @contextmanager
+    def _frames(self, agent: str, native_id: str) -> Iterator["_Frames | None"]:
         stream = self._database.rows(
             "SELECT id, pack_generation FROM streams WHERE agent = ? AND native_id = ?", (agent, native_id)
         )
         if not stream:
+            yield None
             return
         stream_id, generation = stream[0]
         pack = packs.PackReader(lambda: packs.pack_path(self._folder, agent, native_id, generation))
-        frames = _Frames(self._database, stream_id, pack)
         try:
-            for start, length in places:
-                yield frames.read(start, length)
+            yield _Frames(self._database, stream_id, pack)
         finally:
-            frames.close()
+            pack.close()
 
 
 class _Frames:
@@ -64,6 +76,9 @@ class _Frames:
             content = self._content(*row)
             pieces.append(content[max(0, start - row[0]) : end - row[0]])
         return b"".join(pieces)
+
+    def all(self) -> Iterator[bytes]:
+        return (self._content(*row) for row in self._rows)
 
     def _covering(self, start: int, end: int) -> Iterator[tuple[Any, ...]]:
         low, high = 0, len(self._rows)
@@ -92,9 +107,6 @@ class _Frames:
                 raise StoreDamaged(f"Payloads are damaged: {place}", "`recollect doctor` says what can be done")
             self._cached = (start, content)
         return self._cached[1]
-
-    def close(self) -> None:
-        self._pack.close()
 
 
 def _unpacked(raw: bytes) -> bytes:

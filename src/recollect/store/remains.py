@@ -90,6 +90,16 @@ class Remains:
             found |= {(agent, below) for (below,) in rows}
         return found
 
+    def empty_forks(self, name: Name) -> set[Name]:
+        """Forks of a session that were never gone on with: there is nothing of them but what they took over."""
+        rows = self._cache.rows(
+            "SELECT DISTINCT agent, native_id FROM infos i WHERE agent = ? AND base_native_id = ? AND NOT EXISTS"
+            " (SELECT 1 FROM streams s JOIN events e ON e.stream = s.id"
+            " WHERE s.agent = i.agent AND s.native_id = i.native_id)",
+            name,
+        )
+        return {(agent, native_id) for agent, native_id in rows}
+
     def sharing(self, names: Collection[Name]) -> dict[Name, int]:
         """Other sessions that hold records of these, and how many: forks, resumed copies, originals."""
         found = self._sharing_events(names)
