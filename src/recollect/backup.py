@@ -155,9 +155,8 @@ def restore_backup(settings: Settings, path: Path, progress: Progress) -> Restor
         raise StoreUnwritable(f"Cannot restore ({error.strerror}): {folder}", "nothing was changed") from error
     finally:
         shutil.rmtree(unpacked, ignore_errors=True)
-    _settle(folder, aside)
-    told = (manifest["made_at"], manifest["counts"]["sessions"], manifest["counts"]["events"])
-    return RestoreReport(str(path), str(folder), *told, str(aside) if aside else None)
+    sessions, events = _settle(folder, aside)
+    return RestoreReport(str(path), str(folder), manifest["made_at"], sessions, events, str(aside) if aside else None)
 
 
 def _check_databases(path: Path, unpacked: Path) -> None:
@@ -178,10 +177,12 @@ def _place_settings(unpacked: Path, settings: Settings) -> None:
     told.unlink(missing_ok=True)
 
 
-def _settle(folder: Path, aside: Path | None) -> None:
+def _settle(folder: Path, aside: Path | None) -> tuple[int, int]:
+    """Finish what the store knows better than the backup; how many sessions and events there are then."""
     with open_store(folder) as store, sweep_lock(folder):
         store.restore_records()
         finish_forgetting(store)  # what was forgotten since is in the backup
         store.accept_as_is()
         if aside is not None:
             store.copies.note_copy("set aside", aside)
+        return store.sessions.count(), sum(store.holdings.event_counts().values())

@@ -36,8 +36,8 @@ _BLOCK_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What was new. `different` sessions hold more here than the export tells of; `is_settled` is off while
-    another sweep is running, whose end makes their rows."""
+    """What was new. `different` sessions have grown here, or were redacted by other rules than those of the export;
+    `forgotten` ones stay so. `is_settled` is off while another sweep is running, whose end makes their rows."""
 
     path: str
     sessions: int
@@ -45,6 +45,7 @@ class ImportReport:
     events: int
     events_new: int
     different: int
+    forgotten: int
     is_settled: bool
 
 
@@ -114,6 +115,7 @@ def _import(store: Store, settings: Settings, path: Path, folder: Path, progress
         events=events,
         events_new=new,
         different=_different(store, sessions) if is_settled else 0,
+        forgotten=sum(tombstones.hold(*key) for key in sessions),
         is_settled=is_settled,
     )
 
@@ -198,7 +200,7 @@ def _settle(store: Store, settings: Settings, progress: Progress) -> bool:
 def _different(store: Store, sessions: dict[tuple[str, str], dict[str, Any]]) -> int:
     here = {(found.agent, found.native_session_id): found for found in store.sessions.find(SessionFilter())}
     return sum(
-        key not in here or here[key].content_hash != told["session"]["content_hash"] for key, told in sessions.items()
+        key in here and here[key].content_hash != told["session"]["content_hash"] for key, told in sessions.items()
     )
 
 

@@ -17,7 +17,7 @@ import recollect
 from recollect.adapters.protocol import SessionInfo
 from recollect.errors import BadBackup, UsageError
 from recollect.imports import ImportReport
-from recollect.memory import open_memory, repair
+from recollect.memory import open_memory, repair, restore
 from tests.builders import AGENT, Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree
 from tests.conftest import SHARED, needs_shared
@@ -125,6 +125,22 @@ def test_what_has_grown_since_is_not_overwritten(store: Path, home: Home, tmp_pa
 
     assert held(store) == before
     assert report.different == 1
+
+
+def test_what_was_forgotten_is_told_as_that(store: Path, home: Home, tmp_path: Path) -> None:
+    path = _export(store, tmp_path / "export")
+    backup = tmp_path / "backup.tar.zst"
+    with open_memory(store, [home.flag]) as memory:
+        memory.backup(backup)
+        count = len(memory.sessions())
+        memory.forget(memory.plan_forgetting("small"))
+        left = len(memory.sessions())
+
+    report = _import(path, store)
+    restored = restore(backup, store)
+
+    assert (report.sessions_new, report.different, report.forgotten) == (0, 0, count - left)
+    assert restored.sessions == left < count
 
 
 def test_two_stores_are_merged_by_importing_one_into_the_other(store: Path, home: Home, tmp_path: Path) -> None:

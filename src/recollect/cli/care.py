@@ -206,7 +206,10 @@ def import_(path: str, as_json: bool) -> None:
     new = f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"
     click.echo(f"Imported {plural(report.sessions, 'session')}: {new}")
     if report.different:
-        click.echo(f"{plural(report.different, 'session')} hold more here than the export tells of")
+        found = plural(report.different, "session")
+        click.echo(f"Not as the export tells, because grown here or redacted by other rules: {found}")
+    if report.forgotten:
+        click.echo(f"Forgotten here, which they stay: {plural(report.forgotten, 'session')}")
     if not report.is_settled:
         click.echo("A sweep is running: run `recollect sweep` after it, and they are listed")
 
