@@ -7,8 +7,9 @@ from functools import cached_property
 from pathlib import Path
 
 from recollect.adapters import get_adapter
+from recollect.adapters.files import resolve_root, unreadable_reason
 from recollect.adapters.jsonl import LineReader
-from recollect.adapters.protocol import Adapter, Cursor, Source
+from recollect.adapters.protocol import FOLDER, Adapter, Cursor, Source
 from recollect.errors import SourceUnreadable
 from recollect.ingest import Task
 from recollect.protection import Protection
@@ -28,19 +29,23 @@ class Found:
     gone: list[int] = field(default_factory=list)
     back: list[int] = field(default_factory=list)
     moved: list[tuple[KnownSource, str, str]] = field(default_factory=list)  # to which host and path
+    readable: list[int] = field(default_factory=list)  # folders that could not be read before
     outdated: list[int] = field(default_factory=list)  # an older adapter read them, and they can be read again whole
 
 
 def find_changes(
     store: Store, host: str, roots: Mapping[str, tuple[Path, ...]], protection: Protection, *, verify: bool
 ) -> Found:
-    """Walk all roots. A file whose size, times and inode are as before is not opened, unless `verify`."""
+    """Walk all roots. A file whose size, times and inode are as before is not opened, unless `verify`.
+
+    What cannot be read becomes a task that fails, so that it is reported like a file, and all else goes on.
+    """
     found = Found()
     names = SourceNames(protection)
     for agent, paths in roots.items():
         comparison = _Comparison(get_adapter(agent), store.sources, host, names, found, verify=verify)
-        for root in dict.fromkeys(path.resolve() for path in paths):
-            comparison.walk(root)
+        for path in paths:
+            comparison.walk(path)
     return found
 
 
@@ -79,9 +84,22 @@ class _Comparison:
         self._known = sources.known(host, adapter.agent)
         self._has_hidden = any(path.startswith(HIDDEN) for path in self._known)
         self._seen: set[str] = set()
+        self._walked: set[Path] = set()
+        self._unreadable: set[str] = set()
 
     def walk(self, root: Path) -> None:
-        """Compare the files below a root. One that is new may be a known one that was moved: those come last."""
+        """Compare the files below a root with what is known of them."""
+        try:
+            resolved = resolve_root(root)
+        except OSError as error:
+            self._fail(root, root, unreadable_reason(error))
+            return
+        if resolved not in self._walked:
+            self._walked.add(resolved)
+            self._walk(resolved)
+
+    def _walk(self, root: Path) -> None:
+        """One that is new may be a known one that was moved: those come last."""
         before_walk = len(self._seen)
         new: list[tuple[str, Source, os.stat_result]] = []
         for path, source, info in self._files(root):
@@ -97,18 +115,51 @@ class _Comparison:
         if len(self._seen) > before_walk:  # a folder that is suddenly empty is an unmounted disk, not a clean-up
             gone = (source for source in missing.values() if source.gone_ms is None)
             self._found.gone += [source.id for source in gone if _is_missing(source.row.path)]
+        self._found.readable += self._readable(root)
 
     def _files(self, root: Path) -> Iterator[tuple[str, Source, os.stat_result]]:
-        for source in self._adapter.discover(root):
+        for source in self._discovered(root):
             path = self._names.find(source.path, self._known)
             if path in self._seen:
                 continue  # a root below another root
+            if source.failure:
+                self._fail(root, source.path, source.failure)
+                continue
             try:
                 info = os.lstat(source.path)
             except FileNotFoundError:
                 continue  # deleted since the walk saw it
+            except OSError as error:  # no file of that folder can be looked at
+                self._fail(root, source.path.parent, unreadable_reason(error))
+                continue
             self._seen.add(path)
             yield path, source, info
+
+    def _discovered(self, root: Path) -> Iterator[Source]:
+        try:
+            yield from self._adapter.discover(root)
+        except OSError as error:  # the root itself cannot be looked into
+            self._fail(root, root, unreadable_reason(error))
+
+    def _fail(self, root: Path, folder: Path, reason: str) -> None:
+        """Have a folder reported: once, and not again by later sweeps that find it as it was."""
+        path = self._names.find(folder, self._known)
+        before = self._known.get(path)
+        is_told = before is not None and before.failure == reason and not self._verify
+        if path not in self._unreadable and not is_told:
+            source = Source(self._adapter.agent, FOLDER, root, folder, failure=reason)
+            row = SourceRow(
+                self._host, source.agent, path, FOLDER, 0, -1, 0, 0, self._adapter.version, 0, 0, "", "", "{}"
+            )
+            self._found.tasks.append(Task(source, row, has_cursor=False))
+        self._unreadable.add(path)
+
+    def _readable(self, root: Path) -> list[int]:
+        """Folders at and below a root that could not be read the last time, and now could."""
+        below = self._names.find_root(root, self._known)
+        folders = (source for source in self._known.values() if source.row.kind == FOLDER)
+        paths = ((source.id, source.row.path) for source in folders)
+        return [id for id, path in paths if path not in self._unreadable and f"{path}/".startswith(below)]
 
     def _find_hidden(self, path: str) -> KnownSource | None:
         """A file that told of nothing but forgotten sessions."""
@@ -118,7 +169,7 @@ class _Comparison:
         """Sources below a root that are not where they were, by what a file keeps when it is moved."""
         below = self._names.find_root(root, self._known)
         names = (path for path in self._known if path not in self._seen and path.startswith(below))
-        rows = ((self._known[path].row, self._known[path]) for path in names)
+        rows = ((self._known[path].row, self._known[path]) for path in names if self._known[path].row.kind != FOLDER)
         return {(row.inode, row.mtime_ns, _name(row.path)): source for row, source in rows}
 
     def _compare(self, path: str, source: Source, info: os.stat_result, before: KnownSource) -> None:

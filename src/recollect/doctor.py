@@ -11,7 +11,8 @@ import apsw
 import orjson
 
 from recollect.adapters import adapters
-from recollect.adapters.protocol import Adapter, SettingAdvice
+from recollect.adapters.files import resolve_root
+from recollect.adapters.protocol import Adapter, SettingAdvice, Source
 from recollect.admission import exclude_of
 from recollect.budget import look_ahead
 from recollect.clock import now_ms
@@ -56,8 +57,16 @@ def _homes(settings: Settings) -> Iterator[Finding]:
                 yield Finding(PROBLEM, agent, message, f"look at it with `ls -ld {root}`")
 
 
+def _unreadable(adapter: Adapter, sources: list[Source]) -> Iterator[Finding]:
+    name = adapter.profile.display_name
+    for source in sources:
+        message = f"A folder of {name} {source.failure}: {source.path}"
+        yield Finding(PROBLEM, adapter.agent, message, f"chmod u+rx {source.path}")
+
+
 def _home(adapter: Adapter, root: Path) -> Iterator[Finding]:
     name = adapter.profile.display_name
+    resolved = resolve_root(root)
     if not root.exists():
         yield Finding(
             NOTE, adapter.agent, f"{name} has left nothing here: {root}", f"set {adapter.home_variable} or --root"
@@ -66,10 +75,12 @@ def _home(adapter: Adapter, root: Path) -> Iterator[Finding]:
     if not os.access(root, os.R_OK | os.X_OK):
         yield Finding(PROBLEM, adapter.agent, f"{name}'s folder cannot be read: {root}", f"chmod u+rx {root}")
         return
-    resolved = root.resolve()
-    count = sum(1 for _ in adapter.discover(resolved))
+    sources = list(adapter.discover(resolved))
+    unreadable = [source for source in sources if source.failure]
+    count = len(sources) - len(unreadable)
     link = f" (a link to {resolved})" if resolved != root.absolute() else ""
     yield Finding(OK, adapter.agent, f"{name}: {count} {'file' if count == 1 else 'files'} in {root}{link}")
+    yield from _unreadable(adapter, unreadable)
     for advice in adapter.profile.settings_advice:
         yield from _setting(adapter, resolved, advice)
 

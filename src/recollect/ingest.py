@@ -27,6 +27,7 @@ from recollect.adapters.protocol import (
     Source,
     Usage,
 )
+from recollect.errors import SourceUnreadable
 from recollect.protection import protected_json, protected_line, protected_names, without_parts
 from recollect.redact.redactor import Redactor
 from recollect.schema import HISTORY_LANE, name_half
@@ -50,6 +51,8 @@ def read_batches(adapter: Adapter, task: Task, redactor: Redactor) -> Iterator[B
 
     Only the last batch has the file's signature: until it is stored, the file counts as changed.
     """
+    if task.source.failure:
+        raise SourceUnreadable(task.source.failure)
     builder = _Builder(adapter.agent, adapter.version, redactor)
     waiting: Batch | None = None
     for record in adapter.read(task.source, _cursor(task)):

@@ -83,6 +83,7 @@ def _note_files(store: Store, found: Found) -> None:
         store.sources.move(source, host, path)
     store.sources.mark_gone(found.gone)
     store.sources.mark_back(found.back)
+    store.sources.drop(found.readable)
     store.streams.drop_outdated(found.outdated)
 
 

@@ -1,5 +1,6 @@
 """Files that are not what they seem, that change, move or vanish: nothing private is read, nothing held is lost."""
 
+import json
 import os
 import re
 import stat
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from recollect.adapters import adapters
 from recollect.memory import open_memory
 from tests.faults.rig import (
     NOBODY,
@@ -200,6 +202,67 @@ def test_a_folder_that_cannot_be_entered_marks_nothing_gone(open_folder: Path) -
     closed.chmod(0o700)
     assert before["sessions"] == 2
     assert after["sources_gone"] == 0
+
+
+@needs_nobody
+@pytest.mark.parametrize("mode", [0, 0o600], ids=oct)
+def test_a_folder_that_cannot_be_read_is_told_once_and_read_when_it_can_be(
+    open_folder: Path, log: AgentLog, mode: int
+) -> None:
+    home, store = open_folder / "home", open_folder / "store"
+    log.write(home, log.content(2))
+    closed = log.write(home, log.content(1, SECRET), SECRET).parent
+    while closed.parent.parent != home:
+        closed = closed.parent
+    own(open_folder)
+    closed.chmod(mode)
+    sweeping = as_nobody(command("sweep", "--json", "--root", log.root_flag(home)))
+
+    first, second = run(sweeping, store), run(sweeping, store)
+    problems = run_json(as_nobody(command("problems", "--json")), store)
+    doctor = run(as_nobody(command("doctor", "--root", log.root_flag(home))), store)
+    closed.chmod(0o700)
+    third = run(sweeping, store)
+
+    told = json.loads(first.stdout)
+    assert first.returncode == 3
+    assert [path for path, _ in told["failures"]] == [str(closed)]
+    assert (second.returncode, json.loads(second.stdout)["failures"]) == (0, [])
+    assert [problem["path"] for problem in problems] == [str(closed)]
+    assert str(closed) in doctor.stdout
+    assert doctor.returncode == 1
+    assert third.returncode == 0
+    assert told["events_new"] + json.loads(third.stdout)["events_new"] == 3
+    assert run_json(as_nobody(command("problems", "--json")), store) == []
+
+
+@needs_nobody
+def test_a_home_that_cannot_be_read_does_not_keep_others_from_being_read(
+    open_folder: Path, log: AgentLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for adapter in adapters().values():
+        monkeypatch.delenv(adapter.home_variable, raising=False)
+    store = open_folder / "store"
+    closed, looped = open_folder / "closed", open_folder / "looped"
+    log.write(closed, log.content(2))
+    looped.symlink_to(looped)
+    for other in (CLAUDE, CODEX, GROK):
+        other.write(open_folder / other.agent, other.content(1))
+    own(open_folder)
+    closed.chmod(0)
+    homes = {other.agent: [str(open_folder / other.agent)] for other in (CLAUDE, CODEX, GROK)}
+    homes[log.agent] = [str(closed), str(looped), *homes[log.agent]]
+    store.mkdir()
+    (store / "config.toml").write_text("".join(f"[agents.{name}]\nroots = {told}\n" for name, told in homes.items()))
+    own(store)
+
+    done = run(as_nobody(command("sweep", "--json")), store)
+
+    closed.chmod(0o700)
+    told = json.loads(done.stdout)
+    assert done.returncode == 3
+    assert [path for path, _ in told["failures"]] == [str(closed), str(looped)]
+    assert told["sessions"] == 3
 
 
 # Names

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recollect.adapters import claude_files as files
 from recollect.adapters.claude_transcript import read_transcript
-from recollect.adapters.files import iter_files, open_beneath
+from recollect.adapters.files import iter_files, open_beneath, unreadable_folders
 from recollect.adapters.protocol import AgentProfile, Cursor, Record, SettingAdvice, Source
 from recollect.errors import SourceUnreadable
 
@@ -88,10 +88,12 @@ class ClaudeAdapter:
     def _found(self, root: Path, folder: Path, classify: Callable[[tuple[str, ...]], str | None]) -> Iterator[Source]:
         if folder.is_symlink() and folder != root:
             return
-        for path in iter_files(folder):
+        unreadable: list[OSError] = []
+        for path in iter_files(folder, unreadable):
             kind = classify(path.parts[len(folder.parts) :])
             if kind is not None:
                 yield Source(self.agent, kind, root, path, is_rewritten=kind in REWRITTEN)
+        yield from unreadable_folders(self.agent, root, unreadable)
 
     def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:
         """Yield what a source tells from `cursor` on."""

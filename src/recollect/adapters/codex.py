@@ -12,7 +12,7 @@ from recollect.adapters.codex_document import read_document
 from recollect.adapters.codex_fold import AGENT, MALFORMED, Fold, State
 from recollect.adapters.codex_rollout import Unreadable, read_record
 from recollect.adapters.codex_side import read_prompts, read_titles
-from recollect.adapters.files import iter_files
+from recollect.adapters.files import iter_files, unreadable_folders
 from recollect.adapters.jsonl import KEPT_BAD_BYTES, LineReader, salvage
 from recollect.adapters.protocol import AgentProfile, BadLine, Cursor, Record, Skipped, Source
 
@@ -34,11 +34,13 @@ class CodexAdapter:
     def discover(self, root: Path) -> Iterator[Source]:
         """Rollouts, the list of titles and the prompt history; credentials are not on the list."""
         folders = [root / name for name in _FOLDERS if (root / name).is_dir()]
+        unreadable: list[OSError] = []
         for folder in folders or [root]:
-            for path in iter_files(folder):
+            for path in iter_files(folder, unreadable):
                 if path.name.startswith("rollout-") and path.suffix in (".json", ".jsonl"):
                     is_document = path.suffix == ".json"
                     yield Source(AGENT, DOCUMENT if is_document else ROLLOUT, root, path, is_document)
+        yield from unreadable_folders(AGENT, root, unreadable)
         for name, kind in _SIDE_FILES.items():
             path = root / name
             if path.is_file() and not path.is_symlink():

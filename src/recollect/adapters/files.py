@@ -4,11 +4,13 @@ Below a root no link is followed, and only regular files of the user are read: a
 private key, a FIFO or a device must never be opened for reading (measured: a naive open does both).
 """
 
+import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from recollect.adapters.protocol import FOLDER, Source
 from recollect.errors import SourceUnreadable
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -54,16 +56,48 @@ def _refusal(info: os.stat_result) -> str | None:
     return None
 
 
-def iter_files(folder: Path) -> Iterator[Path]:
-    """Walk below `folder` in name order without following links, not even `folder`; an unreadable one is left out."""
-    if folder.is_symlink():
-        return
+def resolve_root(root: Path) -> Path:
+    """The folder that a root names, links followed; raises OSError if they lead nowhere or out of reach."""
+    resolved = Path(os.path.realpath(root))
     try:
+        is_link = stat.S_ISLNK(os.lstat(resolved).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return resolved
+    if is_link:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(root))
+    return resolved
+
+
+def iter_files(folder: Path, unreadable: list[OSError] | None = None) -> Iterator[Path]:
+    """Walk below `folder` in name order without following links, not even `folder`.
+
+    A folder that cannot be read is left out, and the error that names it added to `unreadable`.
+    """
+    try:
+        if folder.is_symlink():
+            return
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        if not os.access(folder, os.X_OK):  # its names can be read, and nothing else
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        folders = {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        if unreadable is not None:
+            unreadable.append(OSError(error.errno, error.strerror, str(folder)))
         return
     for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            yield from iter_files(Path(entry.path))
+        if entry.name in folders:
+            yield from iter_files(Path(entry.path), unreadable)
         elif not entry.is_symlink():
             yield Path(entry.path)
+
+
+def unreadable_folders(agent: str, root: Path, errors: Iterable[OSError]) -> Iterator[Source]:
+    """What `iter_files` had to leave out, as sources that say why."""
+    for error in errors:
+        yield Source(agent, FOLDER, root, Path(error.filename), failure=unreadable_reason(error))
+
+
+def unreadable_reason(error: OSError) -> str:
+    return f"cannot be read: {error.strerror or error}"

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from recollect.adapters.commands import as_mapping, parse_time_ms, summarise
-from recollect.adapters.files import iter_files
+from recollect.adapters.files import iter_files, unreadable_folders
 from recollect.adapters.grok_chat import read_chat
 from recollect.adapters.grok_facts import provider_of
 from recollect.adapters.grok_lineage import NUMBERS
@@ -69,12 +69,14 @@ class GrokAdapter:
         sessions = root / "sessions"
         is_home = sessions.is_dir() and not sessions.is_symlink()
         folders: dict[Path, set[str]] = defaultdict(set)
-        for path in iter_files(sessions if is_home else root):
+        unreadable: list[OSError] = []
+        for path in iter_files(sessions if is_home else root, unreadable):
             folders[path.parent].add(path.name)
         for folder in sorted(folders):
             depth = len(folder.relative_to(sessions).parts) if is_home else None
             for kind, name in _named(folder, folders[folder], depth):
                 yield Source(AGENT, kind, root, folder / name, kind in _REWRITTEN)
+        yield from unreadable_folders(AGENT, root, unreadable)
 
     def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:
         """Yield what the source tells from the cursor on."""

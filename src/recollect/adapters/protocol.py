@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 STATE_LIMIT_BYTES = 64 * 1024
+FOLDER = "folder"  # the kind of a source that is a whole folder, which cannot be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class Source:
 
     `kind` is the adapter's own word for what the file is; `history` is a prompt history, read after the sessions whose
     prompts it repeats. `is_rewritten` files are replaced as a whole
-    by the agent: they have no offset and are read again whenever their content hash changes.
+    by the agent: they have no offset and are read again whenever their content hash changes. `failure` says why
+    what lies there cannot be read: it is reported, and not opened.
     """
 
     agent: str
@@ -29,6 +31,7 @@ class Source:
     root: Path
     path: Path
     is_rewritten: bool = False
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

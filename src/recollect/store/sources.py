@@ -104,6 +104,13 @@ class Sources:
     def mark_back(self, sources: Iterable[int]) -> None:
         self._mark(sources, None)
 
+    def drop(self, sources: Iterable[int]) -> None:
+        """Strike out what was only known for a failure that is over."""
+        ids = [(source,) for source in sources]
+        if ids:
+            with self._database.transaction() as connection:
+                connection.executemany("DELETE FROM sources WHERE id = ?", ids)
+
     def _mark(self, sources: Iterable[int], gone_ms: int | None) -> None:
         ids = list(sources)
         if not ids:
@@ -135,7 +142,8 @@ class Sources:
 
     def counts(self) -> dict[str, Any]:
         total, failed, gone, size = self._database.rows(
-            "SELECT count(*), count(failure), count(gone_ms), coalesce(sum(size), 0) FROM sources"
+            "SELECT count(*) FILTER (WHERE kind <> 'folder'), count(failure), count(gone_ms), coalesce(sum(size), 0)"
+            " FROM sources"
         )[0]
         bad_lines = self._database.value("SELECT count(*) FROM problems")
         return {
