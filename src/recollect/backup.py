@@ -25,6 +25,7 @@ from recollect.config import Settings
 from recollect.errors import BadBackup, StoreDamaged, StoreUnwritable
 from recollect.removal import finish_forgetting
 from recollect.store import DATABASES, Store, open_database, open_store
+from recollect.store.copies import SET_ASIDE
 from recollect.store.ledger import LEDGER_NAME
 from recollect.store.locks import sweep_lock
 from recollect.store.packs import pack_path
@@ -184,5 +185,5 @@ def _settle(folder: Path, aside: Path | None) -> tuple[int, int]:
         finish_forgetting(store)  # what was forgotten since is in the backup
         store.accept_as_is()
         if aside is not None:
-            store.copies.note_copy("set aside", aside)
+            store.copies.note_copy(SET_ASIDE, aside)
         return store.sessions.count(), sum(store.holdings.event_counts().values())

@@ -5,7 +5,8 @@ end it anywhere, and what was not looked at is told.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +16,15 @@ import apsw
 
 from recollect.account import content_hash
 from recollect.adapters import adapters
-from recollect.adapters.protocol import Source
+from recollect.adapters.files import resolve_root, unreadable_reason
+from recollect.adapters.protocol import FOLDER, Adapter, Source
 from recollect.config import Settings
 from recollect.discovery import SourceNames
 from recollect.doctor import NOTE, OK, PROBLEM, Finding
 from recollect.errors import NotFound, RecollectError, StoreTooNew
 from recollect.ingest import Task, read_batches
 from recollect.protection import Protection
+from recollect.redact.marks import KEY_BYTES, KEY_FILE
 from recollect.redact.redactor import Redactor
 from recollect.schema import HISTORY_LANE, STAND_IN_LANE, Session
 from recollect.store import CACHE_NAME, DATABASES, Store, open_database, open_store
@@ -44,14 +47,21 @@ Progress = Callable[[str, int, int], None]  # what is looked at, done, total
 DATABASE = "database"
 STREAM = "stream"
 LEDGER = "ledger"
+LEDGER_GAP = "ledger gap"
+KEY = "key"
 SESSION = "session"
 BEHIND = "behind"
 LEFTOVER = "leftover"
 SOURCE = "source"
+UNREADABLE = "unreadable"
 
 _NOTES = (LEFTOVER, SOURCE)
 _SHOWN_OF_A_KIND = 20
 _REPAIR = "`recollect doctor --repair` rebuilds what it can, and says what it cannot"
+_ADVICE = {
+    KEY: "put it back from a backup; else `recollect doctor --repair` has a new one made, and secrets get new marks",
+    UNREADABLE: "check the permissions of the store's files and its disk: that is nothing to rebuild",
+}
 _PAGES_A_STEP = 256
 _STAND_INS = (HISTORY_LANE, STAND_IN_LANE)  # dropped once the log itself is held
 
@@ -77,16 +87,18 @@ Look = Iterator[Step]
 
 @dataclass(slots=True)
 class Inspection:
-    """What was found, and what was not looked at for lack of time."""
+    """What was found, and what was not looked at: for lack of time, or because something was in the way."""
 
     faults: list[Fault] = field(default_factory=list)
     looked_at: dict[str, int] = field(default_factory=dict)
     not_looked_at: list[str] = field(default_factory=list)
+    out_of_reach: list[str] = field(default_factory=list)
 
     def findings(self) -> list[Finding]:
         """As doctor tells them; many of a kind are summed up."""
         found = [finding for part in dict.fromkeys(fault.part for fault in self.faults) for finding in self._told(part)]
         found += [Finding(NOTE, "deep", f"Not looked at for lack of time: {name}") for name in self.not_looked_at]
+        found += [Finding(NOTE, "deep", f"Not looked at: {name}") for name in self.out_of_reach]
         if not any(finding.level == PROBLEM for finding in found):
             seen = ", ".join(f"{count:,} {name}" for name, count in self.looked_at.items() if count > 1)
             found.append(Finding(OK, "deep", f"Every byte looked at is as it was stored: {seen}"))
@@ -94,7 +106,7 @@ class Inspection:
 
     def _told(self, part: str) -> Iterator[Finding]:
         faults = [fault for fault in self.faults if fault.part == part]
-        level, advice = (NOTE, None) if part in _NOTES else (PROBLEM, _REPAIR)
+        level, advice = (NOTE, None) if part in _NOTES else (PROBLEM, _ADVICE.get(part, _REPAIR))
         for fault in faults[:_SHOWN_OF_A_KIND]:
             yield Finding(level, "deep", fault.message, advice)
         if len(faults) > _SHOWN_OF_A_KIND:
@@ -127,17 +139,22 @@ def inspect(settings: Settings, progress: Progress, max_seconds: float | None = 
 
 def _look_without_databases(folder: Path, run: "_Run") -> None:
     run.look("lines of the ledger", _ledger(Ledger(folder)))
-    run.inspection.not_looked_at.append("what needs both databases: packs, sessions, sources")
+    run.inspection.out_of_reach.append("what needs both databases: packs, sessions, sources")
 
 
 def _look_at_store(store: Store, settings: Settings, run: "_Run") -> None:
     run.look("alarms", _alarms(store))
     run.look("lines of the ledger", _ledger(store.ledger))
+    run.look("records of the ledger", _ledger_gaps(store))
+    run.look("key of redaction", _key(store))
     for database in store.databases:
         run.look(f"structure of {database.path.name}", _structure(store, database, run))
     run.look("sessions", _streams(store))
     run.look("rows of sessions", _rows(store))
-    run.look("source files", _sources(store, settings))
+    if any(fault.part == KEY for fault in run.inspection.faults):
+        run.inspection.out_of_reach.append("source files, which are compared as they were redacted")
+    else:
+        run.look("source files", _sources(store, settings))
 
 
 class _Run:
@@ -152,7 +169,7 @@ class _Run:
         return self._deadline is None or time.monotonic() < self._deadline
 
     def look(self, name: str, look: Look) -> None:
-        step = Step(0, 0)
+        step, names = Step(0, 0), self.inspection.not_looked_at
         try:
             while self.has_time():
                 following = next(look, None)
@@ -168,13 +185,20 @@ class _Run:
             raise  # that is no damage, and nothing for this version to judge
         except (RecollectError, OSError, apsw.Error) as error:
             self.inspection.faults.append(_unreadable(error))
+            names = self.inspection.out_of_reach
         whole = f" ({step.done:,} of {step.total:,} were)" if step.total else ""
-        self.inspection.not_looked_at.append(name + whole)
+        names.append(name + whole)
 
 
 def _unreadable(error: Exception) -> Fault:
-    """A look that came upon something unreadable; the message has the path of it."""
-    return Fault(DATABASE, next((name for name in DATABASES if name in str(error)), CACHE_NAME), str(error))
+    """A look that came upon something unreadable; the message has the path of it.
+
+    A database is rebuilt for its own errors only: a file that cannot be read beside it says nothing of it.
+    """
+    named = next((name for name in DATABASES if name in str(error)), None)
+    if named is None and isinstance(error, OSError):
+        return Fault(UNREADABLE, str(error.filename), str(error))
+    return Fault(DATABASE, named or CACHE_NAME, str(error))
 
 
 def _pages(folder: Path, name: str) -> Look:
@@ -223,6 +247,23 @@ def _ledger(ledger: Ledger) -> Look:
     damage = ledger.damage()
     count = sum(1 for _ in ledger.records()) + len(damage)
     yield Step(count, count, tuple(Fault(LEDGER, LEDGER_NAME, f"{line}: {ledger.path}") for line in damage))
+
+
+def _ledger_gaps(store: Store) -> Look:
+    """What memory.db has and the ledger has lost: without it, what was forgotten would come back one day."""
+    counts = Counter(kind for kind, _ in store.missing_records())
+    told = (f"The ledger has lost {count:,} × {kind}: {store.ledger.path}" for kind, count in counts.items())
+    yield Step(1, 1, tuple(Fault(LEDGER_GAP, LEDGER_NAME, message) for message in told))
+
+
+def _key(store: Store) -> Look:
+    """Whether the key is there that stored secrets were marked with; to load it would make a new one."""
+    path = store.folder / KEY_FILE
+    versions = store.holdings.rule_versions()
+    faults = [] if path.exists() or not versions else [Fault(KEY, KEY_FILE, f"The key of redaction is missing: {path}")]
+    if path.exists() and path.stat().st_size != KEY_BYTES:
+        faults = [Fault(KEY, KEY_FILE, f"The key of redaction is damaged: {path}")]
+    yield Step(1, 1, tuple(faults))
 
 
 def _structure(store: Store, database: Database, run: "_Run") -> Look:
@@ -291,22 +332,35 @@ def _row_faults(store: Store, session: Session, stream: HeldStream | None) -> It
 
 def _sources(store: Store, settings: Settings) -> Look:
     """Every file that is still there, read again from its start and compared with what is held of it."""
-    found = list(_known_sources(store, settings))
+    unreadable: list[Fault] = []
+    found = list(_known_sources(store, settings, unreadable))
     redactor = Protection(store.folder, settings.redaction).redactor() if found else None
     for number, (source, known) in enumerate(found, start=1):
         if redactor is not None:
             yield Step(number, len(found), tuple(_source_faults(store, source, known, redactor)))
+    yield Step(len(found), len(found), tuple(unreadable))
 
 
-def _known_sources(store: Store, settings: Settings) -> Iterator[tuple[Source, KnownSource]]:
+def _known_sources(store: Store, settings: Settings, unreadable: list[Fault]) -> Iterator[tuple[Source, KnownSource]]:
     names = SourceNames(Protection(store.folder, settings.redaction))
     for agent, roots in settings.roots.items():
         known = store.sources.known(settings.host, agent)
-        for root in dict.fromkeys(root.resolve() for root in roots):
-            for source in adapters()[agent].discover(root) if root.exists() else ():
+        for source in _discovered(adapters()[agent], roots):
+            if source.failure:
+                unreadable.append(Fault(SOURCE, str(source.path), f"Not compared, it {source.failure}: {source.path}"))
+            else:
                 before = known.get(names.find(source.path, known))
                 if before is not None and before.failure is None:
                     yield source, before
+
+
+def _discovered(adapter: Adapter, roots: Iterable[Path]) -> Iterator[Source]:
+    """The files of an agent, and the folders that cannot be read."""
+    for root in roots:
+        try:
+            yield from adapter.discover(resolve_root(root))
+        except OSError as error:
+            yield Source(adapter.agent, FOLDER, root, root, failure=unreadable_reason(error))
 
 
 def _source_faults(store: Store, source: Source, known: KnownSource, redactor: Redactor) -> Iterator[Fault]:

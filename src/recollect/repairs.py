@@ -4,7 +4,8 @@
 folder of its own, sound parts of it are taken over, then a sweep reads the agents' files again.
 """
 
-import shutil
+import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,10 +17,13 @@ import apsw
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
 from recollect.errors import RecollectError
-from recollect.inspection import BEHIND, DATABASE, LEDGER, SESSION, STREAM, Fault
+from recollect.inspection import BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, SESSION, STREAM, Fault
+from recollect.redact.marks import KEY_FILE, load_key
 from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
 from recollect.store.adopting import Adoption, adopt, adopted_sources
 from recollect.store.batch import EventRow
+from recollect.store.copies import KIND as COPY
+from recollect.store.copies import SET_ASIDE, Copy, note_ahead
 from recollect.store.durable import sync
 from recollect.store.frames import HeldStream
 from recollect.store.history import forget_history
@@ -44,6 +48,8 @@ class RepairPlan:
     streams: tuple[tuple[str, str], ...] = ()
     sessions: tuple[tuple[str, str], ...] = ()
     has_ledger_damage: bool = False
+    has_ledger_gap: bool = False
+    has_lost_key: bool = False
     is_behind: bool = False
 
     @property
@@ -55,6 +61,10 @@ class RepairPlan:
             told.append("Set memory.db aside, make its rows again from cache.db, the ledger and what is sound in it")
         if self.has_ledger_damage:
             told.append("Keep a copy of the ledger with its damaged lines, and write it anew without them")
+        if self.has_ledger_gap:
+            told.append("Write the records that the ledger has lost again, from memory.db")
+        if self.has_lost_key:
+            told.append("Make a new key of redaction; `recollect redact --rescan` then marks all secrets with it")
         if self.streams:
             told.append(f"Keep the sound payloads of {len(self.streams):,} sessions, and read their sources again")
         if self.sessions:
@@ -89,6 +99,8 @@ def plan(faults: Iterable[Fault]) -> RepairPlan:
         streams=names(STREAM),
         sessions=names(SESSION),
         has_ledger_damage=bool(names(LEDGER)),
+        has_ledger_gap=bool(names(LEDGER_GAP)),
+        has_lost_key=bool(names(KEY)),
         is_behind=bool(names(BEHIND)),
     )
 
@@ -105,10 +117,10 @@ def apply(settings: Settings, repair: RepairPlan, progress: Progress) -> RepairR
         before = store.sessions.event_counts()
         swept = sweep(store, settings, progress)
         report.events_read_again = swept.events_new
-        report.lost += [*_fewer(store, before), *_still_lost(store, lost)]
+        report.lost += [*_fewer(store, settings, before), *_still_lost(store, lost)]
         store.accept_as_is()
-        if aside.is_used:
-            store.copies.note_copy("set aside", aside.folder)
+        if aside.copy is not None:
+            store.copies.put(aside.copy)
             report.set_aside = str(aside.folder)
     return report
 
@@ -119,21 +131,26 @@ class _Aside:
     def __init__(self, store: Path) -> None:
         self._store = store
         self.folder = store / f"damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+        self.copy: Copy | None = None
 
-    @property
-    def is_used(self) -> bool:
-        return self.folder.exists()
+    def note(self) -> None:
+        """Have the ledger tell of the folder before there is one: whatever stops this, who forgets a session knows."""
+        if self.copy is None:
+            self.copy = note_ahead(Ledger(self._store), SET_ASIDE, self.folder)
 
     def take(self, path: Path) -> None:
-        """Move a file or folder of the store here, under the same name."""
+        """Move a file or folder of the store here, under the same name; if the write lock is held, `note` first."""
         if path.exists():
+            self.note()
             target = self._place(path)
             path.rename(target)
             sync(path.parent)
 
-    def keep_copy(self, path: Path) -> None:
-        if path.exists():
-            shutil.copy2(path, self._place(path))
+    def keep_copy(self, path: Path, content: bytes) -> None:
+        with open(os.open(self._place(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
 
     def _place(self, path: Path) -> Path:
         target = self.folder / path.relative_to(self._store)
@@ -145,17 +162,29 @@ class _Aside:
 
 
 def _set_aside(folder: Path, repair: RepairPlan, aside: _Aside) -> None:
+    ledger = (folder / LEDGER_NAME).read_bytes() if repair.has_ledger_damage else b""  # as it is before the note
+    paths = [path for path in _damaged(folder, repair) if path.exists()]
+    if paths or ledger:
+        aside.note()
     with write_lock(folder):
-        for name in repair.databases:
-            for path in (folder / name, folder / f"{name}-wal", folder / f"{name}-shm"):
-                aside.take(path)
-        if CACHE_NAME in repair.databases:
-            aside.take(folder / "packs")
+        for path in paths:
+            aside.take(path)
     if repair.databases:
         forget_history(folder, repair.databases)
     if repair.has_ledger_damage:
-        aside.keep_copy(folder / LEDGER_NAME)
+        aside.keep_copy(folder / LEDGER_NAME, ledger)
         Ledger(folder).rewrite(lambda record: True, is_repair=True)
+    if repair.has_lost_key:
+        load_key(folder)
+
+
+def _damaged(folder: Path, repair: RepairPlan) -> Iterator[Path]:
+    for name in repair.databases:
+        yield from (folder / name, folder / f"{name}-wal", folder / f"{name}-shm")
+    if CACHE_NAME in repair.databases:
+        yield folder / "packs"
+    if repair.has_lost_key:
+        yield folder / KEY_FILE
 
 
 def _rebuild(
@@ -170,8 +199,11 @@ def _rebuild(
         lost += _mend(store, name, aside)
         progress("mending", number, len(repair.streams))
     if repair.databases or repair.is_behind:
-        report.records_restored = dict(store.restore_records())
+        own = Counter([COPY] if aside.copy else [])
+        report.records_restored = dict(store.restore_records() - own)
         store.streams.set_all_dirty()
+    if missing := store.missing_records():
+        store.ledger.extend(missing)
     wanted = (store.streams.find(*name) for name in repair.sessions)
     store.streams.set_dirty([stream for stream in wanted if stream is not None], True)
     return lost
@@ -262,13 +294,24 @@ def _take_over_memory(store: Store, folder: Path, report: RepairReport) -> None:
         database.close()
 
 
-def _fewer(store: Store, before: dict[tuple[str, str], int]) -> Iterator[str]:
+def _fewer(store: Store, settings: Settings, before: dict[tuple[str, str], int]) -> Iterator[str]:
     """Sessions that had more events. One that has none left keeps its row, which says so."""
     now = store.holdings.event_counts()
     missing = {name: count - now.get(name, 0) for name, count in before.items() if count > now.get(name, 0)}
     store.sessions.set_evicted([name for name in missing if name not in now], now_ms())
-    for (agent, native_id), count in missing.items():
-        yield f"{count:,} of {before[agent, native_id]:,} events are lost, no source has them: {agent}:{native_id}"
+    for name, count in missing.items():
+        yield f"{count:,} of {before[name]:,} events are {_whereabouts(store, settings, name)}"
+
+
+def _whereabouts(store: Store, settings: Settings, name: tuple[str, str]) -> str:
+    """What became of events that were not read again: their file may lie outside of the folders that were read."""
+    agent, native_id = name
+    roots = [os.path.realpath(root) for root in settings.roots.get(agent, ())]
+    session = store.sessions.find_named(*name)
+    for source in session.sources if session else ():
+        if os.path.exists(source.path) and not any(Path(source.path).is_relative_to(root) for root in roots):
+            return f"not held, `recollect sweep --root {agent}=PATH` may read them again: {source.path}"
+    return f"lost, no source has them: {agent}:{native_id}"
 
 
 def _still_lost(store: Store, lost: list[LostEvent]) -> list[str]:

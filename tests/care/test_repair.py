@@ -2,18 +2,22 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
 import pytest
 
+from recollect import repairs
 from recollect.errors import NeedsAnswer, StoreTooNew
 from recollect.memory import open_memory, repair
 from recollect.repairs import RepairReport
 from recollect.store import checksums, open_store
+from recollect.store.ledger import Ledger
 from tests.builders import Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, pack_of, problems, tree
-from tests.faults.rig import command, run, run_json
+from tests.faults.rig import as_nobody, command, needs_nobody, own, run, run_json, scratch
+from tests.logs import CLAUDE
 from tests.retention.rig import evict_all, opened, row, topic, write
 from tests.store.rows import noise
 
@@ -106,6 +110,137 @@ def test_what_was_set_aside_is_remembered_as_a_copy(store: Path, home: Home) -> 
 
     with open_store(store) as opened:
         assert (report.set_aside, "set aside") in {(copy.path, copy.kind) for copy in opened.copies.copies()}
+
+
+def _copies(store: Path) -> set[tuple[str, str]]:
+    """What whoever forgets a session is told to be out of reach."""
+    with open_store(store) as opened:
+        return {(copy.kind, copy.path) for copy in opened.remains.copies()}
+
+
+def test_what_is_set_aside_is_noted_before_it_is_moved(
+    store: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _damage_pages(store / "cache.db", 3)
+    monkeypatch.setattr(repairs, "sweep", _die)
+
+    with pytest.raises(KeyboardInterrupt):
+        _repaired(store, home)
+
+    (aside,) = store.glob("damaged-*")
+    assert str(aside) in {record.data["path"] for record in Ledger(store).records("copy")}
+    assert _copies(store) == {("set aside", str(aside))}
+
+
+def _die(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["damaged-20260101T000000.000000Z", "before-restore-20260101T000000.000000Z"])
+def test_a_folder_of_old_files_in_the_store_is_out_of_reach_though_nobody_noted_it(store: Path, name: str) -> None:
+    (store / name).mkdir()
+
+    assert _copies(store) == {("set aside", str(store / name))}
+
+
+@needs_nobody
+@pytest.mark.parametrize("mode", [0, 0o600], ids=oct)
+def test_sources_that_cannot_be_read_do_not_make_a_sound_store_a_damaged_one(mode: int) -> None:
+    with scratch() as folder:
+        store, home = folder / "store", folder / "home"
+        flag = CLAUDE.root_flag(home)
+        CLAUDE.write(home, CLAUDE.content(2))
+        own(folder)
+        run(as_nobody(command("sweep", "--root", flag)), store)
+        (home / "projects").chmod(mode)
+
+        looked = run_json(as_nobody(command("doctor", "--deep", "--json", "--root", flag)), store)
+        repaired = run(as_nobody(command("doctor", "--repair", "--yes", "--root", flag)), store)
+
+        deep = [finding for finding in looked if finding["subject"] == "deep"]
+        assert {finding["level"] for finding in deep} == {"note", "ok"}
+        assert str(home / "projects") in deep[0]["message"]
+        assert not any("lack of time" in finding["message"] for finding in deep)
+        assert (repaired.returncode, repaired.stderr) == (0, "")
+        assert "Nothing to repair" in repaired.stdout
+        assert list(store.glob("damaged-*")) == []
+
+
+def test_events_that_come_back_after_they_were_given_up_are_held_like_all_others(
+    store: Path, home: Home, tmp_path: Path
+) -> None:
+    before = held(store)
+    _damage_pages(store / "cache.db", *range(1, _pages(store / "cache.db")))
+    (tmp_path / "elsewhere").mkdir()
+
+    report = repair(store, [f"scripted={tmp_path / 'elsewhere'}"])
+    sweep(store, home).close()
+
+    assert len(report.lost) == 3
+    assert all("no source has them" not in line for line in report.lost)
+    assert all(str(home.folder) in line for line in report.lost)
+    assert held(store) == before
+
+
+def _remove(path: Path) -> None:
+    path.unlink()
+
+
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+
+
+@pytest.mark.parametrize("lose", [_remove, _empty, _cut])
+def test_a_ledger_that_has_lost_records_is_written_again_from_memory(
+    store: Path, home: Home, lose: Callable[[Path], None]
+) -> None:
+    with open_memory(store) as memory:
+        memory.backup(store.parent / "one.tar.zst")
+        memory.forget(memory.plan_forgetting("scripted:small"))
+    before = [(record.kind, record.data) for record in Ledger(store).records()]
+    lose(store / "ledger.jsonl")
+
+    noticed = [finding.message for finding in problems(store, home)]
+    _repaired(store, home)
+
+    assert any("The ledger has lost" in message for message in noticed)
+    after = [(record.kind, record.data) for record in Ledger(store).records()]
+    assert sorted(after, key=str) == sorted(before, key=str)
+    assert problems(store, home) == []
+
+
+def test_evictions_that_the_ledger_has_lost_are_written_again_as_they_were(tmp_path: Path) -> None:
+    home, store = Home(tmp_path / "home"), tmp_path / "store"
+    write(home, "one")
+    with opened(store, home) as memory:
+        memory.sweep()
+        evict_all(memory)
+    before = [(record.kind, record.data) for record in Ledger(store).records()]
+    (store / "ledger.jsonl").unlink()
+
+    _repaired(store, home)
+
+    assert before
+    assert [(record.kind, record.data) for record in Ledger(store).records()] == before
+
+
+@pytest.mark.parametrize("lose", [_remove, _empty])
+def test_a_lost_key_of_redaction_is_noticed_and_a_look_makes_no_new_one(
+    store: Path, home: Home, lose: Callable[[Path], None]
+) -> None:
+    lose(store / "redaction.key")
+
+    noticed = [finding.message for finding in problems(store, home)]
+    size = (store / "redaction.key").stat().st_size if (store / "redaction.key").exists() else None
+    _repaired(store, home)
+
+    assert any("redaction.key" in message for message in noticed)
+    assert size != 32
+    assert problems(store, home) == []
 
 
 def test_sessions_without_sources_are_saved_from_a_damaged_cache(store: Path, home: Home) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recollect.errors import NotFound, RecollectError, StoreDamaged, StoreUnwritable
 from recollect.store import ballast, history, migrations
@@ -173,6 +173,12 @@ class Store:
 
         with self._memory.transaction() as connection:
             return restore_records(connection, self.ledger.records())
+
+    def missing_records(self) -> list[tuple[str, dict[str, Any]]]:
+        """What memory.db holds and the ledger should, and does not."""
+        from recollect.store.restoring import missing_records
+
+        return missing_records(self.ledger, (self.tombstones, self.copies, self.evictions))
 
     def take_over_memory(self, old: Database) -> int:
         """Copy what can be read of another memory.db and is not here; returns how many rows."""

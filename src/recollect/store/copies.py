@@ -6,7 +6,7 @@ Recollect cannot reach into them, so it remembers where they were made: whoever 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -14,6 +14,9 @@ from recollect.clock import now_ms
 from recollect.errors import RecollectError
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.sqlite import Database
+
+KIND = "copy"  # of the ledger's lines
+SET_ASIDE = "set aside"
 
 
 class Copy(NamedTuple):
@@ -31,10 +34,12 @@ class Copies:
 
     def note_copy(self, kind: str, path: Path) -> None:
         """Remember a copy; the same path again is the same copy."""
-        copy = Copy(kind, str(path.absolute()), now_ms())
+        self.put(note_ahead(self._ledger, kind, path))
+
+    def put(self, copy: Copy) -> None:
+        """Remember a copy that the ledger has already."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO copies (kind, path, made_ms) VALUES (?, ?, ?)", copy)
-        self._ledger.append("copy", copy._asdict())
 
     @contextmanager
     def noting(self, kind: str, path: Path) -> Iterator[None]:
@@ -59,12 +64,23 @@ class Copies:
         """Strike out a copy that was never finished."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM copies WHERE path = ?", (str(path.absolute()),))
-        self._ledger.rewrite(lambda record: record.kind != "copy" or record.data["path"] != str(path.absolute()))
+        self._ledger.rewrite(lambda record: record.kind != KIND or record.data["path"] != str(path.absolute()))
 
     def copies(self) -> list[Copy]:
         """All that were made, oldest first; some may be gone by now."""
         rows = self._database.rows("SELECT kind, path, made_ms FROM copies ORDER BY made_ms, path")
         return [Copy(*row) for row in rows]
+
+    def records(self) -> list[tuple[str, dict[str, Any]]]:
+        """All of them as lines of the ledger."""
+        return [(KIND, copy._asdict()) for copy in self.copies()]
+
+
+def note_ahead(ledger: Ledger, kind: str, path: Path) -> Copy:
+    """Write down a copy in the ledger alone: memory.db may be what is about to be moved."""
+    copy = Copy(kind, str(path.absolute()), now_ms())
+    ledger.append(KIND, copy._asdict())
+    return copy
 
 
 def restore_copy(connection: apsw.Connection, record: LedgerRecord) -> None:

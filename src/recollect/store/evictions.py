@@ -276,6 +276,16 @@ class EvictionTable:
                 rewrite_digest(connection, name, digest, changed_text)
         self._ledger.rewrite(lambda record: not _is_older(record, {name}, at_ms + 1))
 
+    def records(self) -> list[tuple[str, dict[str, Any]]]:
+        """All of them as lines of the ledger."""
+        rows = self._memory.rows("SELECT agent, native_session_id, reason, bytes, at_ms FROM evictions ORDER BY at_ms")
+        found = []
+        for agent, native_id, reason, size, at_ms in rows:
+            name = (agent, native_id)
+            eviction = Eviction(agent, native_id, reason, size, self._digest(name))
+            found.append((KIND, self._data(eviction, at_ms, self._packed_keys(name), self._base(name))))
+        return found
+
     def losses(self, limit: int | None = None) -> list[RetentionEvent]:
         """What went and cannot be had again, newest first."""
         columns = ", ".join(RetentionEvent._fields)

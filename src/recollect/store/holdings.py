@@ -80,6 +80,11 @@ class Holdings:
         found = self._database.value(sql, (agent, native_id))
         return None if found is None else str(found)
 
+    def rule_versions(self) -> set[str]:
+        """The versions of the rules that any session was redacted with."""
+        rows = self._database.rows("SELECT DISTINCT redacted_with FROM streams WHERE redacted_with IS NOT NULL")
+        return {version for (version,) in rows}
+
     def frames(self, stream: HeldStream) -> SuspectFrames:
         return SuspectFrames(self._database, self._folder, stream)
 

@@ -13,6 +13,7 @@ import orjson
 
 from recollect.schema import name_half
 from recollect.store import packs
+from recollect.store.copies import SET_ASIDE
 from recollect.store.digests import drop_digests, leave_no_byte
 from recollect.store.durable import replace_file
 from recollect.store.fulltext import Fulltext
@@ -27,6 +28,9 @@ _BY_NATIVE_ID = ("infos", "streams")
 _IN_MEMORY = ("sessions", "session_sources", "exclusions", "evictions", "retention_events")
 # Folders of small files that name a session, in whatever words their writers chose.
 _FOLDERS = ("spool", "logs")
+
+# Folders that a repair and a restore move the store's files into.
+_ASIDE = ("damaged-*", "before-restore-*")
 
 _SCRUB_DUE = "scrub.due"
 
@@ -165,10 +169,18 @@ class Remains:
                 yield text
 
     def copies(self) -> list[Copy]:
-        """Backups and exports that were made of this store."""
-        if self._memory.value("SELECT 1 FROM sqlite_schema WHERE name = 'copies'") is None:
-            return []
-        return [Copy(*row) for row in self._memory.rows("SELECT kind, path, made_ms FROM copies ORDER BY made_ms")]
+        """Backups and exports that were made of this store, and what was ever set aside in it, noted or not."""
+        noted: list[Copy] = []
+        if self._memory.value("SELECT 1 FROM sqlite_schema WHERE name = 'copies'") is not None:
+            rows = self._memory.rows("SELECT kind, path, made_ms FROM copies ORDER BY made_ms")
+            noted = [Copy(*row) for row in rows]
+        known = {copy.path for copy in noted}
+        return [*noted, *(copy for copy in self._set_aside() if copy.path not in known)]
+
+    def _set_aside(self) -> Iterator[Copy]:
+        for pattern in _ASIDE:
+            for path in sorted(self._folder.absolute().glob(pattern)):
+                yield Copy(SET_ASIDE, str(path), path.lstat().st_mtime_ns // 1_000_000)
 
     def existing(self, names: Collection[Name]) -> set[Name]:
         """Those of the sessions that something is still held of."""

@@ -109,6 +109,11 @@ class SessionFilter:
 
 _COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
 _READ = _COLUMNS + ', analyzed_ms, evicted_ms, "key", channel, chat_id, user_id, character_id'
+# A repair may have given up events that a source then told again: no eviction keeps them out.
+_TAKE_BACK = (
+    "UPDATE sessions SET evicted_ms = NULL WHERE agent = ?1 AND native_session_id = ?2 AND evicted_ms IS NOT NULL"
+    " AND NOT EXISTS (SELECT 1 FROM evictions WHERE agent = ?1 AND native_session_id = ?2)"
+)
 
 
 class Sessions:
@@ -130,6 +135,7 @@ class Sessions:
                     row,
                 )
                 key = (row.agent, row.native_session_id)
+                connection.execute(_TAKE_BACK, key)
                 connection.execute("DELETE FROM session_sources WHERE agent = ? AND native_session_id = ?", key)
                 connection.executemany(
                     "INSERT INTO session_sources VALUES (?, ?, ?, ?, ?, ?)",

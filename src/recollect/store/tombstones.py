@@ -110,6 +110,14 @@ class TombstoneTable:
         for (keys,) in self._database.iter_rows("SELECT event_keys FROM tombstones WHERE agent = ?", (agent,)):
             yield keys
 
+    def records(self) -> list[tuple[str, dict[str, Any]]]:
+        """All of them as lines of the ledger; which one a fork was kept for is not known any more, nor needed."""
+        forks = defaultdict(list)
+        for agent, fork in sorted(self.kept_forks()):
+            forks[agent].append(fork)
+        rows = self._database.rows("SELECT agent, native_id, event_keys FROM tombstones ORDER BY at_ms")
+        return [(KIND, _data(Tombstone(agent, name, keys, tuple(forks[agent])))) for agent, name, keys in rows]
+
     def kept_forks(self) -> set[Name]:
         return {(agent, name) for agent, name in self._database.rows("SELECT agent, native_id FROM kept_forks")}
 
