@@ -299,12 +299,87 @@ def test_people_are_told_of_wrong_usage_in_words(arguments: list[str]) -> None:
     assert "Error: " in result.stderr
 
 
+NO_UTF8 = os.fsdecode(b"\xffabcdef")
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["show"], ["search"], ["sessions"], ["digest"], ["files"], ["related"], ["rehydrate"], ["blame"]),
+        *(["sessions", "--repo"], ["timeline", "--repo"], ["stats", "--repo"], ["forget", "--repo"]),
+        ["forget", "--dry-run", "--match"],
+    ],
+    ids=" ".join,
+)
+def test_a_text_that_is_no_utf8_is_2_and_quoted(arguments: list[str]) -> None:
+    result = invoke(*arguments, NO_UTF8)
+    told = invoke(*arguments, NO_UTF8, "--json")
+
+    assert (result.exit_code, told.exit_code) == (2, 2)
+    assert result.stderr.splitlines()[0] == r"Error: Not a text in UTF-8: \xffabcdef"
+    assert json.loads(told.stdout)["error"]["code"] == "usage"
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("name", ["x" * 300, "y" * 250], ids=len)
+@pytest.mark.parametrize("word", ["backup", "export", "import", "restore"])
+def test_a_file_name_that_is_too_long_is_told_in_one_sentence(tmp_path: Path, word: str, name: str) -> None:
+    result = invoke(word, str(tmp_path / name), *(["--yes"] if word == "restore" else []))
+
+    assert result.exit_code in (1, 2, 4)
+    assert len(result.stderr.splitlines()) == 2
+
+
+@pytest.mark.usefixtures("store")
+def test_a_file_name_that_is_no_utf8_is_a_name(tmp_path: Path) -> None:
+    folder = str(tmp_path / NO_UTF8)
+
+    written = invoke("export", folder, "--json")
+    taken = invoke("import", folder, "--json")
+    refused = invoke("backup", folder + ".tar.zst", "--json")
+
+    assert (written.exit_code, taken.exit_code) == (0, 0)
+    assert json.loads(taken.stdout)["events_new"] == 0
+    assert (refused.exit_code, json.loads(refused.stdout)["error"]["code"]) == (2, "usage")
+    assert [copy["path"] for copy in in_json("forget", FIRST, "--dry-run")["copies"]] == [f"{tmp_path}/\\xffabcdef"]
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    "arguments", [["sweep", "--root", "claude=~nosuchuser/x"], ["doctor", "--root", "grok=~nosuch"]]
+)
+def test_the_home_of_nobody_is_told_in_one_sentence(arguments: list[str]) -> None:
+    result = invoke(*arguments)
+
+    assert result.exit_code == 1
+    assert "No home folder is known for ~nosuch" in result.output
+
+
+@pytest.mark.parametrize("word", ["status", "search", "recent"])
+@pytest.mark.parametrize("home", ["~nosuchuser/x", "loop", NO_UTF8])
+def test_a_place_that_can_hold_no_store_is_told_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, home: str
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECOLLECT_HOME", home)
+
+    result = invoke(word, *(["x"] if word == "search" else []))
+
+    assert result.exit_code in (1, 2, 4)
+    assert len(result.stderr.splitlines()) == 2
+
+
 @pytest.mark.parametrize("inside", ["", "deeper/still"])
-def test_a_home_that_is_a_file_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: str) -> None:
+@pytest.mark.parametrize("arguments", [["status"], ["search", "x"], ["recent"]], ids=" ".join)
+def test_a_home_that_is_a_file_is_said_to_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: str, arguments: list[str]
+) -> None:
     (tmp_path / "a-file").write_text("")
     monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "a-file" / inside))
 
-    result = invoke("status")
+    result = invoke(*arguments)
 
     assert result.exit_code == 1
     assert result.stderr.splitlines()[0].endswith(f"this is a file: {tmp_path / 'a-file'}")

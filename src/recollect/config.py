@@ -68,7 +68,17 @@ def store_folder(environment: Mapping[str, str] | None = None) -> Path:
     """Where the store is. All that a search needs to know, and quick: it loads no adapter and reads no file."""
     environment = os.environ if environment is None else environment
     told = environment.get("RECOLLECT_HOME")
-    return (Path(told).expanduser() if told else _data_folder(environment)).absolute()
+    return (_expanded(told) if told else _data_folder(environment)).absolute()
+
+
+def _expanded(path: str | Path) -> Path:
+    """A path with `~` and `~user` in full; raises BadConfig if there is no such user, or none with a home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise BadConfig(
+            f"No home folder is known for {Path(path).parts[0]}: {path}", "write the path in full"
+        ) from None
 
 
 def current_sessions(environment: Mapping[str, str] | None = None) -> list[str]:
@@ -88,7 +98,7 @@ def load_settings(
     environment = os.environ if environment is None else environment
     failpoints.arm(environment.get("RECOLLECT_FAILPOINT", ""))
     told = folder or (Path(environment["RECOLLECT_HOME"]) if environment.get("RECOLLECT_HOME") else None)
-    home = told.expanduser().absolute() if told else None
+    home = _expanded(told).absolute() if told else None
     config_path = (home or _config_folder()) / "config.toml"
     config = _read(config_path)
     configured = _configured_roots(config.get("agents", {}), config_path)
@@ -134,7 +144,7 @@ def _data_folder(environment: Mapping[str, str]) -> Path:
     if sys.platform == "linux":
         # As platformdirs has it, which takes a search longer to load than all else here.
         told = environment.get("XDG_DATA_HOME", "").strip()
-        return Path(told or "~/.local/share").expanduser() / "recollect"
+        return _expanded(told or "~/.local/share") / "recollect"
     from platformdirs import user_data_path
 
     return user_data_path("recollect", appauthor=False)
@@ -204,7 +214,7 @@ def _roots(configured: Mapping[str, list[str]], environment: Mapping[str, str]) 
     for agent, adapter in adapters().items():
         variable = environment.get(adapter.home_variable)
         told = [variable] if variable else configured.get(agent, [adapter.home])
-        found[agent] = tuple(Path(root).expanduser().absolute() for root in told)
+        found[agent] = tuple(_expanded(root).absolute() for root in told)
     return found
 
 
@@ -217,7 +227,7 @@ def _roots_of_flags(flags: Sequence[str]) -> dict[str, tuple[Path, ...]]:
         if not equals or not path:
             raise UsageError(f"`--root` takes AGENT=PATH: {flag}", f"agents: {', '.join(adapters())}")
         get_adapter(agent)
-        found[agent] = (*found.get(agent, ()), Path(path).expanduser().absolute())
+        found[agent] = (*found.get(agent, ()), _expanded(path).absolute())
     return found
 
 
@@ -234,7 +244,7 @@ def _exclude(capture: Any, path: Path) -> tuple[str, ...]:
     patterns = _texts(told.get("exclude", []), "capture.exclude", path)
     if not all(pattern.strip("/* ") for pattern in patterns):
         raise BadConfig(f"A pattern leaves out everything: capture.exclude in {path}", "name a folder or a repository")
-    return tuple(str(Path(pattern).expanduser()) if pattern.startswith("~") else pattern for pattern in patterns)
+    return tuple(str(_expanded(pattern)) if pattern.startswith("~") else pattern for pattern in patterns)
 
 
 def _rules(tasks: Any, path: Path) -> "AccountRules":

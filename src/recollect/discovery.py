@@ -16,7 +16,7 @@ from recollect.protection import Protection
 from recollect.redact.redactor import Redactor
 from recollect.store import Store
 from recollect.store.batch import SourceRow
-from recollect.store.sources import KnownSource, Sources
+from recollect.store.sources import KnownSource, Sources, path_key
 from recollect.store.tombstones import HIDDEN, hidden_path
 
 
@@ -242,9 +242,3 @@ def _is_missing(path: str) -> bool:
     except OSError:
         return False
     return False
-
-
-def path_key(path: Path) -> str:
-    """A path as text that a database takes: bytes that are no UTF-8 are written as escapes."""
-    text = str(path)
-    return text if text.isascii() else os.fsencode(text).decode("utf-8", "backslashreplace")

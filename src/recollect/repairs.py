@@ -309,7 +309,7 @@ def _whereabouts(store: Store, settings: Settings, name: tuple[str, str]) -> str
     roots = [os.path.realpath(root) for root in settings.roots.get(agent, ())]
     session = store.sessions.find_named(*name)
     for source in session.sources if session else ():
-        if os.path.exists(source.path) and not any(Path(source.path).is_relative_to(root) for root in roots):
+        if os.access(source.path, os.F_OK) and not any(Path(source.path).is_relative_to(root) for root in roots):
             return f"not held, `recollect sweep --root {agent}=PATH` may read them again: {source.path}"
     return f"lost, no source has them: {agent}:{native_id}"
 

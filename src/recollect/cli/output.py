@@ -1,7 +1,9 @@
 """Where everything is printed, and how errors end a command."""
 
+import errno
+import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -9,16 +11,22 @@ from typing import Any, ParamSpec, TypeVar
 import click
 import orjson
 
-from recollect.cli.words import harmless_json, one_line
+from recollect.cli.words import as_utf8, harmless_json, one_line
 from recollect.errors import RecollectError, UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)  # whatever is asked of it
+
 
 def print_json(value: Any, *, is_line: bool = False) -> None:
     """Print a value, indented or as one line; UTF-8 whatever the terminal takes, since programs read it."""
-    text = orjson.dumps(value, option=None if is_line else orjson.OPT_INDENT_2).decode()
+    try:
+        text = orjson.dumps(value, option=None if is_line else orjson.OPT_INDENT_2).decode()
+    except orjson.JSONEncodeError:  # a file name that is no UTF-8
+        told = json.dumps(value, ensure_ascii=False, indent=None if is_line else 2)
+        text = told.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     click.echo(harmless_json(text).encode())
 
 
@@ -39,6 +47,7 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
+            _refuse_broken_texts(kwargs)
             return command(*args, **kwargs)
         except RecollectError as error:
             sys.exit(fail(error, bool(kwargs.get("as_json"))))
@@ -46,8 +55,23 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
             # The reader of the pipe has gone; the interpreter must not complain about it at exit.
             sys.stderr.close()
             sys.exit(0)
+        except OSError as error:
+            if error.errno not in _NO_PATH:
+                raise
+            message = f"This cannot be a path ({error.strerror}): {error.filename}"
+            sys.exit(fail(UsageError(message, "give another one"), bool(kwargs.get("as_json"))))
 
     return run
+
+
+def _refuse_broken_texts(arguments: Mapping[str, Any]) -> None:
+    """Raise UsageError for a text that is no UTF-8: nothing stored can have it. Names of files may be so."""
+    context = click.get_current_context()
+    paths = {param.name for param in context.command.params if isinstance(param.type, click.Path)} | {"roots"}
+    for name, value in arguments.items():
+        for text in (value if isinstance(value, tuple) else (value,)) if name not in paths else ():
+            if isinstance(text, str) and not text.isascii() and text != as_utf8(text):
+                raise UsageError(f"Not a text in UTF-8: {as_utf8(text)}", "write it with the terminal set to UTF-8")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import click
 
 from recollect.cli.output import json_option, print_json, reports_errors
 from recollect.clock import parse_moment
-from recollect.errors import UsageError
+from recollect.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from recollect.memory import Memory
@@ -28,10 +28,14 @@ def _moment_ms(option: str, text: str | None) -> int | None:
 
 
 def _open() -> "Store":
-    from recollect.config import store_folder
+    from recollect.config import load_settings, store_folder
     from recollect.store import open_for_reading
 
-    return open_for_reading(store_folder())
+    try:
+        return open_for_reading(store_folder())
+    except NotFound:
+        load_settings()  # says if there is nothing because the place cannot be a store
+        raise
 
 
 def _memory() -> "Memory":

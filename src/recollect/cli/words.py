@@ -28,6 +28,11 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
+def as_utf8(text: str) -> str:
+    """An argument or a file name whose bytes may be anything, with `\\xff` for those that are no UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def harmless_json(text: str) -> str:
     """The same JSON, with escapes for the characters a terminal would act on and JSON leaves as they are."""
     return _UNSEEN_IN_JSON.sub(lambda match: json.dumps(match[0])[1:-1], text)

@@ -13,6 +13,7 @@ import apsw
 from recollect.clock import now_ms
 from recollect.errors import RecollectError
 from recollect.store.ledger import Ledger, LedgerRecord
+from recollect.store.sources import path_key
 from recollect.store.sqlite import Database
 
 KIND = "copy"  # of the ledger's lines
@@ -50,7 +51,7 @@ class Copies:
         if self._database.read_only:
             yield
             return
-        was_known = str(path.absolute()) in {copy.path for copy in self.copies()}
+        was_known = path_key(path.absolute()) in {copy.path for copy in self.copies()}
         self.note_copy(kind, path)
         try:
             yield
@@ -63,8 +64,8 @@ class Copies:
     def drop_copy(self, path: Path) -> None:
         """Strike out a copy that was never finished."""
         with self._database.transaction() as connection:
-            connection.execute("DELETE FROM copies WHERE path = ?", (str(path.absolute()),))
-        self._ledger.rewrite(lambda record: record.kind != KIND or record.data["path"] != str(path.absolute()))
+            connection.execute("DELETE FROM copies WHERE path = ?", (path_key(path.absolute()),))
+        self._ledger.rewrite(lambda record: record.kind != KIND or record.data["path"] != path_key(path.absolute()))
 
     def copies(self) -> list[Copy]:
         """All that were made, oldest first; some may be gone by now."""
@@ -78,7 +79,7 @@ class Copies:
 
 def note_ahead(ledger: Ledger, kind: str, path: Path) -> Copy:
     """Write down a copy in the ledger alone: memory.db may be what is about to be moved."""
-    copy = Copy(kind, str(path.absolute()), now_ms())
+    copy = Copy(kind, path_key(path.absolute()), now_ms())
     ledger.append(KIND, copy._asdict())
     return copy
 

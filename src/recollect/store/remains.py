@@ -18,6 +18,7 @@ from recollect.store.digests import drop_digests, leave_no_byte
 from recollect.store.durable import replace_file
 from recollect.store.fulltext import Fulltext
 from recollect.store.rewriting import rewrite
+from recollect.store.sources import path_key
 from recollect.store.sqlite import Database
 from recollect.store.tombstones import HIDDEN, KEY_BYTES, Name, event_key, hidden_path
 
@@ -180,7 +181,7 @@ class Remains:
     def _set_aside(self) -> Iterator[Copy]:
         for pattern in _ASIDE:
             for path in sorted(self._folder.absolute().glob(pattern)):
-                yield Copy(SET_ASIDE, str(path), path.lstat().st_mtime_ns // 1_000_000)
+                yield Copy(SET_ASIDE, path_key(path), path.lstat().st_mtime_ns // 1_000_000)
 
     def existing(self, names: Collection[Name]) -> set[Name]:
         """Those of the sessions that something is still held of."""

@@ -8,7 +8,7 @@ import apsw
 
 from recollect.store import Store, checksums
 from recollect.store.locks import write_lock
-from recollect.store.sqlite import Database, translated
+from recollect.store.sqlite import Database, require_utf8, translated
 
 _PAGES_AT_ONCE = 2000
 
@@ -30,6 +30,7 @@ def frozen(store: Store) -> Iterator[None]:
 
 def copy_database(database: Database, target: Path, advance: Callable[[int, int], None]) -> None:
     """Write the database as it is frozen into a new file, through SQLite: its own file must not be opened otherwise."""
+    require_utf8(target)
     with translated(target):
         copy = apsw.Connection(str(target), vfs=checksums.layer())
         try:

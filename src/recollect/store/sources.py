@@ -1,7 +1,9 @@
 """The files the store was read from: how far, what they looked like then, and what was wrong with them."""
 
+import os
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
@@ -162,3 +164,9 @@ def _make_dirty(connection: apsw.Connection, sources: list[int], at_most: int = 
         " AND (SELECT count(*) FROM stream_sources WHERE source = ?1) <= ?2",
         [(source, at_most) for source in sources],
     )
+
+
+def path_key(path: Path) -> str:
+    """A path as text that a database takes: bytes that are no UTF-8 are written as escapes."""
+    text = str(path)
+    return text if text.isascii() else os.fsencode(text).decode("utf-8", "backslashreplace")

@@ -14,7 +14,7 @@ from typing import Any
 import apsw
 
 from recollect import failpoints
-from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, StoreUnwritable
+from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, StoreUnwritable, UsageError
 from recollect.store import checksums, history
 from recollect.store.locks import write_lock
 
@@ -196,6 +196,7 @@ class Database:
 def connect(path: Path, *, read_only: bool) -> apsw.Connection:
     """A connection whose pages are not checked yet when they are read."""
     _require_safe_sqlite()
+    require_utf8(path)
     _refuse_network_file_system(path.parent)
     with translated(path):
         if read_only:
@@ -207,6 +208,14 @@ def connect(path: Path, *, read_only: bool) -> apsw.Connection:
         connection.set_busy_timeout(20_000)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         return connection
+
+
+def require_utf8(path: Path) -> None:
+    """Raise UsageError for a path that SQLite cannot be told."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"SQLite needs a path in UTF-8: {path}", "choose another one") from None
 
 
 def _connect_read_only(path: Path) -> apsw.Connection:
