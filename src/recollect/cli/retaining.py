@@ -122,6 +122,7 @@ def _outlook_json(outlook: "Outlook") -> dict[str, Any]:
         {"session_uid": one.held.session_uid, "bytes": one.held.bytes, "reason": one.reason}
         for one in planned.evictions
     ]
+    told["stays"] = {why: share._asdict() for why, share in outlook.stays.items()}
     del told["plan"]
     return told
 
