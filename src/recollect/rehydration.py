@@ -15,7 +15,7 @@ from recollect.sweep import Progress, SweepReport, sweep
 def rehydrate(store: Store, settings: Settings, session: Session, progress: Progress) -> SweepReport:
     """Read an evicted session again; raises NotFound if it is not evicted, or if its file is gone.
 
-    Whatever stops it, the next sweep either leaves the session evicted or reads it whole.
+    Whatever stops it, the session is evicted and found by its digest until its events are held again.
     """
     name = (session.agent, session.native_session_id)
     if name not in store.evictions.names():
@@ -28,9 +28,9 @@ def rehydrate(store: Store, settings: Settings, session: Session, progress: Prog
                 f"The agent's own file is gone, and with it the raw detail: {session.session_uid}",
                 "`recollect digest` shows what is kept of it",
             )
-        store.evictions.lift(name)
-    report = sweep(store, settings, progress)
-    if not store.events.rows(*name, ("seq",)):
+    with store.evictions.awaiting(name):
+        report = sweep(store, settings, progress)
+    if name in store.evictions.names():
         raise NotFound(
             f"The sweep did not read it: {paths[0]}",
             "it lies in no folder that is swept (`--root`), or it did not fit into the budget (`recollect retention`)",

@@ -67,6 +67,7 @@ def sweep(store: Store, settings: Settings, progress: Progress, *, verify: bool 
         _note_files(store, found)
         rescan_unredacted(store, protection.redactor, partial(progress, "redacting"))
         _ingest(store, settings, protection, found, report, progress)
+        store.evictions.lift_awaited()
         finish_forgetting(store)  # a log may tell only late that it is a sub-agent of what was forgotten
         account_for_changes(store, settings, report, progress)
         index_pending(store, partial(progress, "indexing"))

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from recollect.memory import Memory
+from recollect.schema import ASSISTANT_MSG
 from tests.builders import Home, event
 from tests.retention.rig import evict_all, opened
 
@@ -68,3 +69,36 @@ def test_an_evicted_session_is_still_related_to_others(tmp_path: Path, home: Hom
         found = memory.related(memory.session("held"))
 
     assert [(other.session_uid, other.why) for other in found] == [("scripted:gone", "shares herring, walrus, the")]
+
+
+def test_a_recent_session_of_which_only_the_digest_is_left_tells_its_last_request_and_its_end(
+    tmp_path: Path, home: Home
+) -> None:
+    home.write(
+        "gone",
+        event("gone", 1, text="feed the walrus"),
+        event("gone", 2, text="and now the seal"),
+        event("gone", 3, ASSISTANT_MSG, "Both are fed", role="assistant"),
+    )
+    with opened(tmp_path / "store", home) as memory:
+        memory.sweep()
+        before = memory.search("")
+        evict_all(memory)
+        (hit,) = memory.search("")
+
+    assert hit.evicted
+    assert [match.snippet for match in hit.matches] == [match.snippet for match in before[0].matches]
+    assert [end.snippet for end in (hit.first_request, hit.ending) if end] == ["feed the walrus", "Both are fed"]
+
+
+def test_a_session_that_went_on_after_its_eviction_began_where_it_began(tmp_path: Path, home: Home) -> None:
+    with evicted(tmp_path / "store", home, gone="feed the walrus herring") as memory:
+        home.append("gone", event("gone", 5, text="and now flibbertigibbets"))
+        memory.sweep()
+        found, recent = memory.search("flibbertigibbets"), memory.search("")
+
+    for hit in (*found, *recent):
+        assert not hit.evicted
+        assert hit.first_request
+        assert hit.first_request.snippet == "feed the walrus herring"
+        assert [match.snippet for match in hit.matches] == ["and now flibbertigibbets"]

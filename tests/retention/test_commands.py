@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from recollect.cli import main
 from tests.builders import AGENT, Home
-from tests.retention.rig import evict_all, opened, raw_names, topic, write
+from tests.retention.rig import evict_all, opened, raw_names, row, topic, write
 
 
 def run(*words: str) -> Result:
@@ -139,6 +139,44 @@ def test_rehydrate_says_in_one_line_that_the_file_is_gone(evicted: Path, home: H
 
     assert result.exit_code == 4
     assert "The agent's own file is gone" in result.output
+
+
+def test_a_session_that_could_not_be_rehydrated_is_evicted_and_found_as_before(evicted: Path, tmp_path: Path) -> None:
+    found, shown, counted = told("search", topic("session-aa")), told("show", "session-aa"), told("stats")
+    elsewhere = Home(tmp_path / "elsewhere")
+    elsewhere.write("other")
+
+    result = run("rehydrate", "session-aa", "--root", elsewhere.flag)
+
+    assert result.exit_code == 4
+    assert "The sweep did not read it" in result.output
+    assert told("search", topic("session-aa"))["hits"] == found["hits"]
+    assert (told("show", "session-aa"), told("stats")) == (shown, counted)
+
+
+def test_what_could_not_be_rehydrated_can_be_later(evicted: Path, home: Home, tmp_path: Path) -> None:
+    elsewhere = Home(tmp_path / "elsewhere")
+    assert run("rehydrate", "session-aa", "--root", elsewhere.flag).exit_code == 4
+
+    assert told("rehydrate", "session-aa", "--root", home.flag)["events"] == 16
+
+
+def test_a_session_is_evicted_until_its_events_are_there(
+    evicted: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped after the file was read."""
+    with opened(evicted, home) as memory:
+        before = memory.session("session-aa")
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(memory._store.evictions, "lift_awaited", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+            memory.rehydrate(before)
+
+    with opened(evicted, home) as memory:
+        memory.sweep()
+        assert row(memory.session("session-aa")) == row(before)
+        memory.rehydrate(memory.session("session-aa"))
+        assert row(memory.session("session-aa")) == row(before)
+        assert len(memory.events(before)) == 16
 
 
 def test_what_stays_is_explained_too(store: Path, home: Home) -> None:

@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
@@ -226,6 +226,22 @@ class Retention(RuleBasedStateMachine):
         one.gone, one.lost = set(), 0
         self._look()
         assert self._held()[name] == self._uids(name)
+
+    @rule(number=st.integers(0, 99))
+    def rehydrate_from_nowhere(self, number: int) -> None:
+        """A file that lies in no folder that is swept is not read, and nothing else changes."""
+        self._sweep()
+        name = self._pick(number, with_file=False)
+        if name is None or not self.sessions[name].gone:
+            return
+        before, self.memory.settings = self.memory.settings, replace(self.memory.settings, roots={})
+        try:
+            self.memory.rehydrate(self.memory.session(name))
+            raise AssertionError("it was not there to be read")
+        except NotFound:
+            self._look()
+        finally:
+            self.memory.settings = before
 
     @rule(where=st.sampled_from(CRASHES), nth=st.integers(1, 8), percent=st.integers(0, 60))
     def crash(self, where: str, nth: int, percent: int) -> None:

@@ -37,7 +37,7 @@ class Match(NamedTuple):
 
 
 class SessionHit(NamedTuple):
-    """A session with its best matches. `evicted`: the raw events are gone and its digest was found."""
+    """A session with its best matches. `evicted`: its raw events are gone, and all that is shown is from its digest."""
 
     session_uid: str
     title: str | None
@@ -64,7 +64,7 @@ def hit_of(card: "Card", score: float, matches: list[Match], why: str, **told: A
         repo=card.repo,
         started_at=rfc3339(card.started_ms),
         score=round(score, 4),
-        evicted=card.evicted_ms is not None,
+        evicted=card.evicted_ms is not None and not any(match.seq for match in matches),
         matches=matches,
         ended_at=rfc3339(card.ended_ms),
         why=why,

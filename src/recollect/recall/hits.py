@@ -5,9 +5,12 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
+from typing import Any
+
+import orjson
 
 from recollect.clock import rfc3339
-from recollect.kinds import session_uid
+from recollect.kinds import ASSISTANT_MSG, USER_MSG, session_uid
 from recollect.recall.answers import Glimpse, Match, SessionHit, hit_of
 from recollect.recall.digests import open_ends
 from recollect.recall.query import Phrase
@@ -148,6 +151,8 @@ class Hits:
     ) -> SessionHit:
         card = self._cards[session]
         first, last = (self._told(end) for end in self._surroundings[session].ends)
+        if card.evicted_ms is not None:  # what is held is how it went on
+            first = self._digested_ends(card)[0] or first
         matches = [self._match(event, pattern) for event in events if event.id in self._texts]
         why = f"{len(events)} best of its matches shown"
         return hit_of(card, score, matches, why, first_request=first, ending=last)
@@ -196,20 +201,29 @@ class Hits:
     def _recent_hit(self, card: Card, stream: int | None) -> SessionHit:
         ends = Surroundings(self._store.excerpts.outline(stream), 0).ends if stream is not None else (None, None)
         self._neighbours |= self._store.excerpts.of({end for end in ends if end is not None})
-        request = self._store.excerpts.last_request(stream) if stream is not None else None
-        matches = []
-        if request is not None:
-            matches.append(Match(*_glimpse(request), [], [], card.session_uid, 0.0))
+        first, ending = map(self._told, ends)
+        last = self._store.excerpts.last_request(stream) if stream is not None else None
+        request = None if last is None else _glimpse(last)
+        if card.evicted_ms is not None:  # what is held, if anything, is how it went on
+            begun, asked, answer = self._digested_ends(card)
+            first, request, ending = begun or first, request or asked, ending or answer
         return hit_of(
             card,
             0.0,
-            matches,
+            [Match(*request, [], [], card.session_uid, 0.0)] if request else [],
             "recent",
-            first_request=self._told(ends[0]),
-            ending=self._told(ends[1]),
+            first_request=first,
+            ending=ending,
             outcome=card.outcome,
             open_ends=open_ends(self._store, card),
         )
+
+    def _digested_ends(self, card: Card) -> tuple[Glimpse | None, Glimpse | None, Glimpse | None]:
+        """The first request, the last one and the last answer, as a session's digest quotes them."""
+        told = self._store.cards.digest(card.key)
+        digest = orjson.loads(told) if told else {}
+        requests = digest.get("requests") or [None]
+        return _quoted(requests[0], USER_MSG), _quoted(requests[-1], USER_MSG), _quoted(digest.get("final_answer"))
 
 
 def _nameless(agent: str, native_id: str) -> Card:
@@ -220,6 +234,11 @@ def _nameless(agent: str, native_id: str) -> Card:
 
 def _glimpse(card: EventCard) -> Glimpse:
     return Glimpse(card.event_uid.hex(), card.seq, card.kind, rfc3339(card.ts_ms), card.summary)
+
+
+def _quoted(quote: dict[str, Any] | None, kind: str = ASSISTANT_MSG) -> Glimpse | None:
+    """What a digest quotes of an event, which has no number any more."""
+    return Glimpse(quote["event_uid"], 0, kind, None, snippet(quote["text"], None)) if quote else None
 
 
 def _words(text: str, pattern: re.Pattern[str] | None) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from array import array
 from base64 import b64decode, b64encode
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from sys import byteorder
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ _KEY_BYTES = 8
 _UID = EventRow._fields.index("event_uid")
 _HASH = EventRow._fields.index("payload_hash")
 _KEY = "agent = ? AND native_session_id = ?"
+_FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
 _ROW_COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
 
 
@@ -107,6 +109,7 @@ class EvictionTable:
         self._cache = cache
         self._memory = memory
         self._ledger = ledger
+        self.awaited: set[Name] = set()  # evicted sessions that may come back
 
     def names(self) -> set[Name]:
         rows = self._memory.rows("SELECT agent, native_session_id FROM evictions")
@@ -225,21 +228,46 @@ class EvictionTable:
                 f"UPDATE evictions SET finished_ms = ? WHERE {_KEY}", [(now_ms(), *name) for name in names]
             )
 
-    def lift(self, name: Name) -> None:
-        """Let a session come back: its sources are to be read again whole, and its digest is made from all of it."""
+    @contextmanager
+    def awaiting(self, name: Name) -> Iterator[None]:
+        """Have a session's sources read again whole, and let in what was dropped of it.
+
+        The eviction stands until something came: whatever keeps the sources from being read costs nothing.
+        """
         with self._cache.transaction() as connection:
-            for (stream,) in list(connection.execute(_FIND_STREAM, name)):
-                connection.execute("DELETE FROM evicted_streams WHERE stream = ?", (stream,))
-                connection.execute(
-                    "UPDATE sources SET size = -1, offset = 0, line = 0, head = '', tail = '', state = '{}'"
-                    " WHERE gone_ms IS NULL AND id IN (SELECT source FROM stream_sources WHERE stream = ?)",
-                    (stream,),
-                )
-        # From here on a sweep reads them: what it finds is left out until the next step is done.
+            connection.execute(
+                "UPDATE sources SET size = -1, offset = 0, line = 0, head = '', tail = '', state = '{}'"
+                f" WHERE gone_ms IS NULL AND id IN (SELECT source FROM stream_sources WHERE stream = ({_FIND_STREAM}))",
+                name,
+            )
+        self.awaited.add(name)
+        try:
+            yield
+        finally:
+            self.awaited.discard(name)
+
+    def lift_awaited(self) -> None:
+        """Have sessions that are back be like all others."""
+        for name in sorted(self.awaited & self.names()):
+            if self._is_back(name):
+                self._lift(name)
+
+    def _is_back(self, name: Name) -> bool:
+        keys = self.keys(name)
+        rows = self._cache.rows(f"SELECT event_uid, payload_hash FROM events WHERE stream = ({_FIND_STREAM})", name)
+        return any(keys.hold(uid, payload_hash) for uid, payload_hash in rows)
+
+    def _lift(self, name: Name) -> None:
+        """Forget that a session was evicted; its row and its digest are to be made from all of it."""
+        with self._cache.transaction() as connection:
+            connection.execute("UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?", name)
         with self._memory.transaction() as connection:
             unseal_digest(connection, name)
             connection.execute(f"DELETE FROM evictions WHERE {_KEY}", name)
             connection.execute(f"UPDATE sessions SET evicted_ms = NULL, analyzed_ms = NULL WHERE {_KEY}", name)
+        # Not before: without this row, but with an eviction, what it used would be counted twice.
+        with self._cache.transaction() as connection:
+            connection.execute(f"DELETE FROM evicted_streams WHERE stream = ({_FIND_STREAM})", name)
         self._ledger.rewrite(lambda record: record.kind != KIND or _name(record) != name)
 
     def rewrite_texts(self, changed: Callable[[bytes], bytes], changed_text: Callable[[str], str]) -> int:
@@ -331,9 +359,6 @@ def _redacted(
     return digest | {"digest": new, "line": changed_text(digest["line"]), "text": changed_text(digest["text"])}
 
 
-_FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
-
-
 def _drop_stream(connection: apsw.Connection, name: Name, keys: Keys) -> None:
     for (stream,) in list(connection.execute(_FIND_STREAM, name)):
         held = list(connection.execute("SELECT event_uid, payload_hash FROM events WHERE stream = ?", (stream,)))
@@ -402,7 +427,7 @@ class Evicted:
     def __init__(self, table: EvictionTable) -> None:
         self._table = table
         self._names: dict[str, set[str]] = defaultdict(set)
-        for agent, native_id in table.names():
+        for agent, native_id in table.names() - table.awaited:
             self._names[agent].add(native_id)
         self._last: tuple[Name, Keys] | None = None
 
