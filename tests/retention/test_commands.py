@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from recollect.cli import main
 from tests.builders import AGENT, Home
-from tests.retention.rig import evict_all, opened, raw_names, row, topic, write
+from tests.retention.rig import evict_all, grow, opened, raw_names, row, topic, write
 
 
 def run(*words: str) -> Result:
@@ -73,6 +73,13 @@ def test_show_and_exchanges_of_an_evicted_session_tell_its_digest(evicted: Path)
         assert topic("session-aa") in shown.output
     assert told("show", "session-aa")["digest"]["request_count"] == 4
     assert told("exchanges", "session-aa") == []
+
+
+def test_exchanges_after_an_eviction_are_numbered_on(evicted: Path, home: Home) -> None:
+    grow(home, "session-aa", 4, turns=2)
+    run("sweep", "--root", home.flag)
+
+    assert [exchange["number"] for exchange in told("exchanges", "session-aa")] == [5, 6]
 
 
 def test_a_search_finds_an_evicted_session_by_its_digest(evicted: Path) -> None:

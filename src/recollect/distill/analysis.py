@@ -199,10 +199,12 @@ def find_digest(store: Store, session: Session) -> Digest:
 
 
 def find_exchanges(store: Store, session: Session, rules: ExchangeRules) -> list[Exchange]:
-    """The exchanges of a session whose events are held; none of another."""
+    """The exchanges of a session whose events are held; those that were dropped before them count."""
     stream = store.streams.find(session.agent, session.native_session_id)
     if stream is None:
         return []
     steps = store.steps.of(stream)
     payloads = store.steps.payloads(session.agent, session.native_session_id, steps)
-    return list(cut(session.session_uid, ((step, payloads[step.event_uid]) for step in steps), rules))
+    told = ((step, payloads[step.event_uid]) for step in steps)
+    dropped = store.digests.dropped_requests(session.agent, session.native_session_id)
+    return list(cut(session.session_uid, told, rules, dropped))

@@ -60,9 +60,10 @@ class _Part:
     tokens: int = 0
 
 
-def cut(session_uid: str, told: Iterable[tuple[Step, Payload]], rules: ExchangeRules) -> Iterator[Exchange]:
-    """The exchanges of a session, from its events in reading order with their payloads."""
-    number = 0
+def cut(
+    session_uid: str, told: Iterable[tuple[Step, Payload]], rules: ExchangeRules, number: int = 0
+) -> Iterator[Exchange]:
+    """The exchanges of a session, from its events in reading order with their payloads; `number` came before them."""
     pieces: list[_Piece] = []
     called: dict[str, Step] = {}
     for step, payload in told:

@@ -154,6 +154,11 @@ class Digests:
             )
         return bytes(raw)
 
+    def dropped_requests(self, agent: str, native_id: str) -> int:
+        """How many requests of a session were dropped, as far as its digest tells."""
+        sql = f"SELECT sealed ->> '$.request_count' FROM digests WHERE {_KEY}"
+        return int(self._database.value(sql, (agent, native_id)) or 0)
+
     def lines(self, root_session_uid: str) -> dict[str, tuple[int, str]]:
         """When each sub-agent of a root began, and its line, by session."""
         rows = self._database.rows(
