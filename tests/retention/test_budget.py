@@ -18,6 +18,7 @@ from recollect.memory import Memory, doctor
 from recollect.schema import FILES_LANE, OTHER
 from tests.builders import AGENT, Home, event
 from tests.retention.rig import (
+    KILOBYTE,
     bytes_of,
     evict_all,
     grow,
@@ -245,9 +246,43 @@ def test_what_is_measured_is_what_lies_on_the_disk(memory: Memory, home: Home) -
     measured = memory._store.tiers.raw_bytes()
 
     assert packs
-    assert measured == pytest.approx(packs + (store / "cache.db").stat().st_size, rel=0.02)
+    assert packs < measured < packs + (store / "cache.db").stat().st_size
+    everything = packs + sum((store / name).stat().st_size for name in ("cache.db", "memory.db"))
+    assert measured + memory._store.tiers.distilled_bytes() == pytest.approx(everything, rel=0.02)
     evict_all(memory)
     assert list(store.rglob("*.pack")) == []
+
+
+def test_what_stays_of_evicted_sessions_is_no_raw_detail(tmp_path: Path, home: Home) -> None:
+    with opened(tmp_path / "many", home) as memory:
+        empty = memory._store.tiers.raw_bytes()
+        for number in range(100):
+            write(home, f"many{number:03}", turns=1, words=5)
+        memory.sweep()
+        evict_all(memory)
+
+        assert memory._store.tiers.raw_bytes() <= empty + 16 * KILOBYTE
+        assert memory._store.tiers.cache_bytes() > empty + 64 * KILOBYTE
+
+
+def test_a_last_copy_is_not_dropped_to_make_room_for_what_cannot_be(tmp_path: Path, home: Home) -> None:
+    """However much is known of sessions that went, a budget that holds the raw detail is kept."""
+    with opened(tmp_path / "many", home) as memory:
+        for number in range(100):
+            write(home, f"many{number:03}", turns=1, words=5)
+        memory.sweep()
+        evict_all(memory)
+        write(home, "last", turns=1, words=5)
+        memory.sweep()
+        (home.folder / "last.jsonl").unlink()
+        memory.sweep()
+        cap = memory._store.tiers.raw_bytes() + 8 * KILOBYTE
+        assert cap < memory._store.tiers.cache_bytes()
+
+        report = keep(memory, raw_soft_cap=cap, raw_hard_cap=cap)
+
+        assert (report.last_copies_evicted, report.warnings) == (0, [])
+        assert raw_names(memory) == {"last"}
 
 
 def test_rehydrating_brings_everything_back(memory: Memory, home: Home) -> None:

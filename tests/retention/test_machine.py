@@ -32,6 +32,7 @@ LIMITS = Limits(raw_soft_cap=1 << 40, raw_hard_cap=1 << 40, raw_max_age_days=5)
 EVENTS_OF_A_TURN = 4
 FORK_BEGINS = 500  # the first turn that a fork has not copied
 CLOCKS = (account, budget, digests)
+STAYS = ["streams", "usage", "cost_totals", "sources", "infos", "stream_sources", "problems", "evicted_streams"]
 CRASHES = ("before-memory-commit", "after-memory-commit", "before-cache-commit", "after-cache-commit")
 
 
@@ -313,13 +314,13 @@ class Retention(RuleBasedStateMachine):
         assert all(gone <= (before[name].analyzed_at or "") for name in held - bases)
 
     def _raw_bytes(self) -> int:
-        """What Tier 1 takes, measured here: packs, and the pages of the cache that are in use."""
+        """What Tier 1 takes, measured here: packs, and the pages of the cache that are in use but for what stays."""
         packs = sum(path.stat().st_size for path in (self.folder / "store" / "packs").rglob("*.pack"))
-        pages, free, size = (
-            self.memory._store.databases[0].value(f"PRAGMA {name}")
-            for name in ("page_count", "freelist_count", "page_size")
-        )
-        return int(packs + (pages - free) * size)
+        cache = self.memory._store.databases[0]
+        pages, free, size = (cache.value(f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size"))
+        tables = dict(cache.rows("SELECT name, tbl_name FROM sqlite_schema"))
+        stays = [bytes for name, bytes in cache.rows("SELECT name, pgsize FROM dbstat") if tables.get(name) in STAYS]
+        return int(packs + (pages - free) * size - sum(stays))
 
     def _rows(self) -> dict[str, Session]:
         """Sessions of which raw detail is held."""

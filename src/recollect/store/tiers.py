@@ -4,10 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import orjson
+
 from recollect.store.ledger import LEDGER_NAME
 from recollect.store.sqlite import Database
 
 _ROW_BYTES = 500  # about what an event takes beside its words
+# What evicting leaves in cache.db: cursors, names, relations, and what was used. It is no raw detail.
+_LASTING = ("streams", "usage", "cost_totals", "sources", "infos", "stream_sources", "problems", "evicted_streams")
 _SESSIONS_OF_A_LOG = 32  # a file that tells of more is a history of prompts, which brings no session back
 
 
@@ -51,19 +55,35 @@ class Tiers:
         self._folder = folder
 
     def raw_bytes(self) -> int:
-        """Tier 1: packs, and the pages of cache.db that are in use."""
-        return self._packed_bytes() + self.cache_bytes()
+        """Tier 1: packs, and the pages of cache.db that hold raw detail: events and the index of their words."""
+        return self._packed_bytes() + self._raw_cache_bytes()
 
     def cache_bytes(self) -> int:
+        """The pages of cache.db that are in use."""
         return _used_bytes(self._cache)
+
+    def _raw_cache_bytes(self) -> int:
+        return max(0, self.cache_bytes() - self._lasting_bytes())
+
+    def _lasting_bytes(self) -> int:
+        """The pages of cache.db that evicting all would leave; about 4 KB for each session."""
+        # A join, for dbstat then reads the pages of these tables only.
+        return int(
+            self._cache.value(
+                "SELECT coalesce(sum(d.pgsize), 0) FROM sqlite_schema s CROSS JOIN dbstat d ON d.name = s.name"
+                " WHERE s.rootpage AND s.tbl_name IN (SELECT value FROM json_each(?)) AND d.aggregate = 1",
+                (orjson.dumps(_LASTING).decode(),),
+            )
+        )
 
     def _packed_bytes(self) -> int:
         return int(self._cache.value("SELECT coalesce(sum(pack_bytes), 0) FROM streams"))
 
     def distilled_bytes(self) -> int:
-        """Tier 2: the pages of memory.db that are in use, and the ledger."""
+        """Tier 2: the pages of memory.db that are in use, the ledger, and what evicting leaves in cache.db."""
         ledger = self._folder / LEDGER_NAME
-        return _used_bytes(self._memory) + (ledger.stat().st_size if ledger.exists() else 0)
+        told = ledger.stat().st_size if ledger.exists() else 0
+        return _used_bytes(self._memory) + told + self._lasting_bytes()
 
     def has_older(self, horizon_ms: int) -> bool:
         """Whether any session with raw detail may have been idle since before a moment."""
@@ -77,9 +97,9 @@ class Tiers:
         )
 
     def held(self, host: str, now_ms: int) -> list[Held]:
-        """Every session with raw detail; what the database takes is shared out among them by their size."""
+        """Every session with raw detail; what that takes in the database is shared out among them by their size."""
         streams = list(self._streams())
-        per_weight = self.cache_bytes() / (sum(stream.weight for stream in streams) or 1)
+        per_weight = self._raw_cache_bytes() / (sum(stream.weight for stream in streams) or 1)
         rows = self._rows()
         safe, forked = self._with_sources(host), self._forked()
         return [
