@@ -1,7 +1,9 @@
 """The commands as people and programs call them."""
 
 import json
+import time
 from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,22 @@ def test_a_digest_is_a_page(memory: Memory) -> None:
 
     assert page.startswith("# ")
     assert "## Outcome" in page
+
+
+def test_a_page_has_the_users_times_and_json_has_utc(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = next(one for one in memory.sessions(roots_only=True) if one.started_at)
+    utc = run("digest", session.session_uid).stdout.splitlines()[2]
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        page, told = run("digest", session.session_uid).stdout, printed("digest", session.session_uid)
+    time.tzset()
+
+    assert session.started_at
+    local = datetime.fromisoformat(session.started_at).astimezone(timezone(timedelta(hours=9)))
+    assert f"{local:%Y-%m-%d %H:%M} JST to " in page
+    assert page.splitlines()[2] != utc
+    assert told["started_at"] == session.started_at
 
 
 def test_exchanges_are_shown_with_what_was_said(memory: Memory) -> None:

@@ -290,7 +290,7 @@ def _print_demo(memory: "Memory", report: Any, found: "list[Session]") -> None:
     _print_prompt(f"show {parent.native_session_id[-8:]}")
     click.echo("\n".join(transcript_lines(parent, memory.transcript(parent))))
     _print_prompt(f"digest {longest.native_session_id[-8:]}")
-    click.echo(printable(render(memory.digest(longest))), nl=False)
+    click.echo(printable(render(memory.digest(longest), None)), nl=False)
     click.echo(click.style("\nNow yours: recollect sweep", bold=True))
 
 

@@ -93,7 +93,7 @@ def print_evicted(memory: "Memory", session: "Session") -> None:
     when = local_time(session.evicted_at)
     click.echo(f"Raw detail up to {when} was dropped to keep within the budget; this is its digest:\n")
     try:
-        click.echo(printable(render(memory.digest(session))), nl=False)
+        click.echo(printable(render(memory.digest(session), None)), nl=False)
     except NotFound as error:
         click.echo(f"{one_line(error.message)}; {one_line(error.hint or '')}")
 

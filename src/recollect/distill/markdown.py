@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, tzinfo
 
 from recollect.distill.texts import clean, one_line
 from recollect.schema import Digest, OpenEnds, Quote, RanTests, Tally
@@ -12,14 +13,14 @@ _LEADING = re.compile(r"^(\s*\d*)([#>+=~.)-])")
 _UID_CHARS = 12  # of its end: all events of a session begin alike
 
 
-def render(digest: Digest) -> str:
-    """The digest as Markdown."""
-    return "\n".join(_lines(digest)).rstrip() + "\n"
+def render(digest: Digest, zone: tzinfo | None = UTC) -> str:
+    """The digest as Markdown, with times in a zone that it names; None is the user's own."""
+    return "\n".join(_lines(digest, zone)).rstrip() + "\n"
 
 
-def _lines(digest: Digest) -> Iterator[str]:
+def _lines(digest: Digest, zone: tzinfo | None) -> Iterator[str]:
     yield f"# {inert(digest.title or digest.session_uid)}\n"
-    yield f"`{one_line(digest.session_uid).replace('`', '')}` · {' · '.join(_facts(digest))}\n"
+    yield f"`{one_line(digest.session_uid).replace('`', '')}` · {' · '.join(_facts(digest, zone))}\n"
     yield from _section("Outcome", [_outcome(digest)])
     yield from _section(_cut("Asked", digest.requests, digest.request_count), map(_quoted, digest.requests))
     yield from _section("Done", _done(digest))
@@ -53,9 +54,9 @@ def _cut(title: str, shown: Sequence[Quote], count: int) -> str:
     return f"{title} ({len(shown)} of {count})" if count > len(shown) else title
 
 
-def _facts(digest: Digest) -> Iterator[str]:
-    end = f"to {_minute(digest.ended_at)} UTC" if digest.ended_at else "UTC, its end is not told"
-    yield f"{_minute(digest.started_at)} {end}"
+def _facts(digest: Digest, zone: tzinfo | None) -> Iterator[str]:
+    end = f" to {_minute(digest.ended_at, zone)}" if digest.ended_at else ", its end is not told"
+    yield f"{_minute(digest.started_at, zone)}{end}"
     if digest.active_s:
         yield f"{digest.active_s // 60} min of work" if digest.active_s >= 60 else f"{digest.active_s} s of work"
     if digest.models:
@@ -69,9 +70,9 @@ def _facts(digest: Digest) -> Iterator[str]:
     yield f"covers {count:,} event{'' if count == 1 else 's'}"
 
 
-def _minute(moment: str | None) -> str:
-    """A moment to the minute; on a page that may be sent around it is no one's local time."""
-    return "–" if moment is None else moment[:16].replace("T", " ")
+def _minute(moment: str | None, zone: tzinfo | None) -> str:
+    """A moment to the minute. The page may be sent around, so it says by which clock."""
+    return "–" if moment is None else f"{datetime.fromisoformat(moment).astimezone(zone):%Y-%m-%d %H:%M %Z}"
 
 
 def _outcome(digest: Digest) -> str:
