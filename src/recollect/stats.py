@@ -1,6 +1,7 @@
 """What sessions add up to: tokens, money, time, failures. Read from the tallies only, so it outlives raw."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from recollect.errors import UsageError
 from recollect.store import Store
@@ -12,7 +13,7 @@ WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 @dataclass(frozen=True, slots=True)
 class StatLine:
-    """One line of a breakdown. What it does not know is None: a tool has no tokens, a day no failures.
+    """One line of a breakdown. What it does not know is None: a tool has no tokens, a model no turns.
 
     `sessions` are those somebody began; their sub-agents are counted beside them, and their tokens, time
     and money with them.
@@ -49,11 +50,12 @@ def make_stats(store: Store, by: str, span: Span) -> Stats:
     """Statistics by day, week, month (in the user's time zone), repo, model, agent, tool or command."""
     if by not in BREAKDOWNS:
         raise UsageError(f"No such breakdown: {by}", f"known: {', '.join(BREAKDOWNS)}")
-    total = store.tallies.stats("total", span)
+    rows = store.tallies.stats(by, span)
+    total = next(iter(store.tallies.stats("total", span)), _NOTHING)
     return Stats(
         by=by,
-        lines=[_line(row) for row in store.tallies.stats(by, span)],
-        total=_line(total[0]) if total else _NOTHING,
+        lines=[_line(row) for row in rows],
+        total=_line(total._replace(**_used(rows)) if by in ("tool", "command") else total),
         heatmap=_heatmap(store.tallies.heatmap(span)),
     )
 
@@ -78,7 +80,12 @@ def _line(row: StatRow) -> StatLine:
     )
 
 
-_NOTHING = _line(StatRow("total", 0, 0, 0, 0, 0, 0, 0, 0, None, 0))
+_NOTHING = StatRow("total", 0, 0, 0, 0, 0, 0, 0, 0, None, 0)
+
+
+def _used(rows: list[StatRow]) -> dict[str, Any]:
+    """How often tools or commands were used, all together."""
+    return {name: sum(getattr(row, name) or 0 for row in rows) for name in ("uses", "failures", "refusals")}
 
 
 def _heatmap(cells: list[tuple[int, int, int]]) -> list[list[int]]:

@@ -73,6 +73,49 @@ def test_money_and_tokens_fall_on_the_days_and_models_they_were_spent(tmp_path: 
     assert memory.stats("day", until_ms=BEGIN_MS + DAY_MS).total.usd == pytest.approx(0.15)
 
 
+def test_the_time_of_an_hour_is_split_over_its_models_by_what_they_wrote(tmp_path: Path, home: Home) -> None:
+    minute_ms = 60_000
+    home.write(
+        "a",
+        *(event("s1", number, role="user", ts_ms=BEGIN_MS + number * minute_ms) for number in range(5)),
+        usage("s1", "u1", model="small", output_tokens=100),
+        usage("s1", "u2", model="big", output_tokens=300),
+        usage("s1", "u3", model="later", ts_ms=BEGIN_MS + DAY_MS, output_tokens=100),
+    )
+
+    memory = sweep(tmp_path / "store", home)
+
+    found = memory.stats("model")
+    assert {line.name: line.active_s for line in found.lines} == {"small": 60, "big": 180, "later": None}
+    assert [line.turns for line in found.lines] == [None] * 3
+    assert (found.total.active_s, found.total.turns) == (240, 5)
+
+
+def test_calls_and_failures_have_a_total(tmp_path: Path, home: Home) -> None:
+    home.write("a", event("s1", 0, role="user"), *_call("s1", 1, "ls", has_failed=True), *_call("s1", 3, "make"))
+    home.write("b", SessionInfo("s2", parent_native_id="s1", root_native_id="s1"), *_call("s2", 5, "ls"))
+
+    found = sweep(tmp_path / "store", home).stats("tool")
+
+    assert (found.total.uses, found.total.failures, found.total.failure_rate) == (3, 1, pytest.approx(1 / 3, abs=1e-4))
+    shown = CliRunner().invoke(main, ["stats", "--by", "tool"]).output.splitlines()
+    assert [line.split() for line in shown[1:3]] == [["shell", "3", "1", "33%", "1"], ["total", "3", "1", "33%", "1"]]
+
+
+@pytest.mark.parametrize("words", [["--agent", "nope"], ["--repo", "nope"], ["--since", "today", "--until", "1d"]])
+def test_a_choice_that_nothing_fits_is_no_empty_store(tmp_path: Path, home: Home, words: list[str]) -> None:
+    home.write("a", event("s1", 0, role="user"))
+    sweep(tmp_path / "store", home).close()
+
+    shown = CliRunner().invoke(main, ["stats", *words]).output
+
+    assert "Nothing fits" in shown
+
+
+def test_one_way_to_print_is_asked_for() -> None:
+    assert CliRunner().invoke(main, ["stats", "--csv", "--json"]).exit_code == 2
+
+
 def _day(ms: int) -> str:
     return f"{datetime.fromtimestamp(ms / 1000).astimezone():%Y-%m-%d}"
 

@@ -10,6 +10,7 @@ from recollect.cli.output import json_option, print_json, reports_errors
 from recollect.cli.retaining import print_evicted
 from recollect.cli.words import duration, fitted, local_time, moment_ms, money, number, one_line, padded, printable
 from recollect.cli.words import width as columns_of
+from recollect.errors import UsageError
 from recollect.kinds import SIGNALS
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ _SHADES = " ░▒▓█"
 _NAME_COLUMNS = 40
 _SHOWN_LINES = 30
 _HEADS = ("sessions", "turns", "time", "tokens", "cached", "cost")
-_MODEL_HEADS = ("sessions", "tokens", "cached", "cost")
+_MODEL_HEADS = ("sessions", "time", "tokens", "cached", "cost")
 _USE_HEADS = ("uses", "failed", "rate", "sessions")
 _BREAKDOWNS = ("day", "week", "month", "repo", "model", "agent", "tool", "command")
 
@@ -46,7 +47,7 @@ def digest(session: str, as_json: bool) -> None:
             return
     from recollect.distill.markdown import render
 
-    click.echo(printable(render(found)), nl=False)
+    click.echo(printable(render(found, None)), nl=False)
 
 
 @click.command()
@@ -126,6 +127,8 @@ def stats(
     """
     from recollect.memory import open_memory
 
+    if as_csv and as_json:
+        raise UsageError("`--csv` and `--json` are two ways to print", "give one of them")
     with open_memory(create=False) as memory:
         found = memory.stats(by, since_ms=moment_ms("--since", since), until_ms=moment_ms("--until", until), **wanted)
     if as_json:
@@ -133,7 +136,8 @@ def stats(
     elif as_csv:
         _print_csv(found)
     else:
-        _print_stats(found, limit or _SHOWN_LINES)
+        is_chosen = any((since, until, *wanted.values()))
+        _print_stats(found, limit or _SHOWN_LINES, is_chosen)
 
 
 def _print_csv(found: "Stats") -> None:
@@ -152,20 +156,18 @@ def _print_csv(found: "Stats") -> None:
         writer.writerow(["" if values[name] is None else values[name] for name in names])
 
 
-def _print_stats(found: "Stats", limit: int) -> None:
+def _print_stats(found: "Stats", limit: int, is_chosen: bool) -> None:
+    """The table and the hours of the week; `is_chosen` if only a part of all was asked for."""
     is_use = found.by in ("tool", "command")
     heads = _USE_HEADS if is_use else _HEADS
     # The last periods and the biggest others.
     lines = found.lines[-limit:] if found.by in ("day", "week", "month") else found.lines[:limit]
-    cells = [_use_cells(line) if is_use else _cells(line) for line in lines]
-    if not is_use:
-        cells.append(_cells(found.total))
-    if found.by == "model":  # turns and time are not a model's
-        heads, cells = _MODEL_HEADS, [(row[0], *row[3:]) for row in cells]
-    names = [_name(line) for line in lines] + ["total"] * (len(cells) - len(lines))
-    _print_table(found.by, heads, names, cells)
+    cells: list[tuple[str, ...]] = [_use_cells(line) if is_use else _cells(line) for line in (*lines, found.total)]
+    if found.by == "model":  # turns are not a model's
+        heads, cells = _MODEL_HEADS, [(row[0], *row[2:]) for row in cells]
+    _print_table(found.by, heads, [*map(_name, lines), "total"], cells)
     if not found.lines:
-        click.echo("Nothing yet: `recollect sweep` counts")
+        click.echo("Nothing fits" if is_chosen else "Nothing yet: `recollect sweep` counts")
     elif len(found.lines) > len(lines):
         click.echo(click.style(f"{len(found.lines) - len(lines)} more: --limit N", fg="bright_black"))
     if not is_use and any(map(any, found.heatmap)):
@@ -190,7 +192,7 @@ def _cells(line: "StatLine") -> tuple[str, ...]:
 
 def _use_cells(line: "StatLine") -> tuple[str, ...]:
     rate = "–" if line.failure_rate is None else f"{line.failure_rate:.0%}"
-    return number(line.uses or 0), number(line.failures or 0), rate, number(line.sessions + line.sub_agents)
+    return number(line.uses or 0), number(line.failures or 0), rate, number(line.sessions)
 
 
 def _print_table(by: str, heads: tuple[str, ...], names: list[str], cells: list[tuple[str, ...]]) -> None:

@@ -72,6 +72,12 @@ _GROUPS = {
     "model": "nullif(a.model, '')",
     "total": "'total'",
 }
+# An hour's work, split over the models that answered in it by how much they wrote.
+_WORK_OF_MODEL = (
+    "(SELECT sum(w.active_ms) FROM activity w WHERE w.digest = a.digest AND w.hour = a.hour AND w.model = '')"
+    " * a.output_tokens / (SELECT nullif(sum(m.output_tokens), 0) FROM activity m"
+    " WHERE m.digest = a.digest AND m.hour = a.hour AND m.model <> '')"
+)
 _USES = {"tool": "tool_use", "command": "command_use"}
 _IS_SUB_AGENT = "s.parent_session_uid IS NOT NULL"
 _HOUR_MS = 3_600_000
@@ -91,12 +97,14 @@ class Tallies:
 
     def _activity(self, by: str, span: Span) -> list[tuple[Any, ...]]:
         where, bindings = _where(span, "a.hour", _HOUR_MS)
-        where += " AND a.model <> ''" if by == "model" else ""
+        turns, work = f"sum(iif({_IS_SUB_AGENT}, 0, a.turns))", "a.active_ms"
+        if by == "model":  # a request is not made to one of them
+            where, turns, work = f"{where} AND a.model <> ''", "NULL", _WORK_OF_MODEL
         order = "1" if by in _PERIODS else "10 DESC, 1"
         return self._database.rows(
             f"SELECT {_GROUPS[by]}, count(DISTINCT iif({_IS_SUB_AGENT}, NULL, d.id)),"
-            f" count(DISTINCT iif({_IS_SUB_AGENT}, d.id, NULL)), sum(iif({_IS_SUB_AGENT}, 0, a.turns)),"
-            " sum(a.active_ms), sum(a.input_tokens), sum(a.output_tokens), sum(a.cache_read_tokens),"
+            f" count(DISTINCT iif({_IS_SUB_AGENT}, d.id, NULL)), {turns},"
+            f" sum({work}), sum(a.input_tokens), sum(a.output_tokens), sum(a.cache_read_tokens),"
             " sum(a.cache_write_tokens), sum(a.usd), max(a.usd IS NOT NULL AND s.usd_is_estimate)"
             f" FROM activity a {_JOIN.format(table='a')}{where} GROUP BY 1 ORDER BY {order}",
             bindings,
