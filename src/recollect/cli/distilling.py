@@ -14,10 +14,15 @@ from recollect.errors import UsageError
 from recollect.kinds import SIGNALS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from recollect.schema import Signal
     from recollect.stats import StatLine, Stats
 
 _SHADES = " ░▒▓█"
-_NAME_COLUMNS = 40
+_TIME_COLUMNS = 16
+_SIGNAL_COLUMNS = max(map(len, SIGNALS))
+_LEAST_COLUMNS = 12  # of a text that is cut, however narrow the terminal is
 _SHOWN_LINES = 30
 _HEADS = ("sessions", "turns", "time", "tokens", "cached", "cost")
 _MODEL_HEADS = ("sessions", "time", "tokens", "cached", "cost")
@@ -96,12 +101,25 @@ def signals(session: str | None, signal: str | None, since: str | None, as_json:
     if as_json:
         print_json([to_json(one) for one in found])
         return
-    for one in found:
-        name = click.style(f"{one.signal:<18}", fg="yellow")
-        place = "" if session else f"{fitted(one_line(one.session_uid), 28)}  "
-        click.echo(f"{local_time(one.ts)}  {name} {place}{one_line(one.detail)} ({number(one.count)})")
+    for line in _signal_lines(found, with_session=chosen is None):
+        click.echo(line)
     if not found:
         click.echo("No signals")
+
+
+def _signal_lines(found: "Sequence[Signal]", *, with_session: bool) -> "Iterator[str]":
+    """A line for each signal, cut to the terminal; its session by the end of the id."""
+    from recollect.cli.listing import line_columns, short_ids
+
+    columns = line_columns()
+    names = short_ids(one_line(one.session_uid) for one in found) if with_session else {}
+    id_columns = max(map(columns_of, names.values()), default=0)
+    for one in found:
+        when, count = f"{local_time(one.ts):<{_TIME_COLUMNS}}", f" ({number(one.count)})"
+        place = f"{padded(names[one_line(one.session_uid)], id_columns)}  " if with_session else ""
+        room = columns - _TIME_COLUMNS - 2 - _SIGNAL_COLUMNS - 1 - columns_of(place) - len(count)
+        name = click.style(f"{one.signal:<{_SIGNAL_COLUMNS}}", fg="yellow")
+        yield f"{when}  {name} {place}{fitted(one_line(one.detail), max(_LEAST_COLUMNS, room))}{count}"
 
 
 @click.command()
@@ -159,23 +177,19 @@ def _print_csv(found: "Stats") -> None:
 def _print_stats(found: "Stats", limit: int, is_chosen: bool) -> None:
     """The table and the hours of the week; `is_chosen` if only a part of all was asked for."""
     is_use = found.by in ("tool", "command")
-    heads = _USE_HEADS if is_use else _HEADS
+    heads: tuple[str, ...] = _USE_HEADS if is_use else _HEADS
     # The last periods and the biggest others.
     lines = found.lines[-limit:] if found.by in ("day", "week", "month") else found.lines[:limit]
-    cells: list[tuple[str, ...]] = [_use_cells(line) if is_use else _cells(line) for line in (*lines, found.total)]
+    cells = [_use_cells(line) if is_use else _cells(line) for line in (*lines, found.total)]
     if found.by == "model":  # turns are not a model's
-        heads, cells = _MODEL_HEADS, [(row[0], *row[2:]) for row in cells]
-    _print_table(found.by, heads, [*map(_name, lines), "total"], cells)
+        heads, cells = _MODEL_HEADS, [row[:1] + row[2:] for row in cells]
+    _print_table(found.by, heads, [*(one_line(line.name or "–") for line in lines), "total"], cells)
     if not found.lines:
         click.echo("Nothing fits" if is_chosen else "Nothing yet: `recollect sweep` counts")
     elif len(found.lines) > len(lines):
         click.echo(click.style(f"{len(found.lines) - len(lines)} more: --limit N", fg="bright_black"))
     if not is_use and any(map(any, found.heatmap)):
         _print_heatmap(found.heatmap)
-
-
-def _name(line: "StatLine") -> str:
-    return fitted(one_line(line.name or "–"), _NAME_COLUMNS)
 
 
 def _cells(line: "StatLine") -> tuple[str, ...]:
@@ -196,10 +210,13 @@ def _use_cells(line: "StatLine") -> tuple[str, ...]:
 
 
 def _print_table(by: str, heads: tuple[str, ...], names: list[str], cells: list[tuple[str, ...]]) -> None:
-    if not names:
-        return
-    first = max(map(columns_of, [by, *names]))
+    """A line for each name, the names cut to the terminal."""
+    from recollect.cli.listing import line_columns
+
     widths = [max(len(head), *(len(row[index]) for row in cells)) for index, head in enumerate(heads)]
+    room = max(_LEAST_COLUMNS, line_columns() - sum(widths) - 2 * len(widths))
+    names = [fitted(name, room) for name in names]
+    first = max(map(columns_of, [by, *names]))
     head = "  ".join(head.rjust(size) for head, size in zip(heads, widths, strict=True))
     click.echo(click.style(f"{padded(by, first)}  {head}", fg="bright_black"))
     for name, row in zip(names, cells, strict=True):

@@ -15,9 +15,14 @@ _NARROW = 100
 _ID_CHARS = 8
 
 
+def line_columns() -> int:
+    """The columns that a line of a list may take."""
+    return terminal_columns(_UNCUT)
+
+
 def session_lines(found: Sequence[Session]) -> Iterator[str]:
     """A line for each session, cut to the terminal; a sub-agent's title is marked."""
-    columns = terminal_columns(_UNCUT)
+    columns = line_columns()
     names = short_ids(one_line(session.native_session_id) for session in found)
     repo_columns = 24 if columns >= _NARROW else 12
     cells = [_cells(session, names[one_line(session.native_session_id)], repo_columns) for session in found]
