@@ -12,6 +12,7 @@ from recollect.memory import Memory
 from recollect.recall.edits import Change, absolute, changes, is_same, renames
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_CALL, TOOL_RESULT
 from tests.builders import Home, at_ms, event, sweep
+from tests.retention.rig import evict_all, opened
 
 CWD = "/home/x/shop"
 
@@ -112,6 +113,74 @@ def test_files_counts_how_sessions_met_a_path(tmp_path: Path, home: Home) -> Non
         ("scripted:work", 1, 1, 0),
         ("scripted:talk", 0, 0, 1),
     ]
+
+
+def test_files_counts_what_was_done_to_that_file_and_no_other(tmp_path: Path, home: Home) -> None:
+    refused = call("work", 4, EDIT, _edit_input("src/a.py", 0, 1))
+    other = _edit_input("src/push_a.py", 0, 1)
+    names_it = {"input": {"file_path": "src/b.py", "new_string": "import src/a.py"}}
+    home.write(
+        "work",
+        SessionInfo("work", cwd=CWD),
+        call("work", 1, EDIT, _edit_input("src/a.py", 2, 1)),
+        call("work", 2, EDIT, other),
+        call("work", 3, EDIT, names_it),
+        refused,
+        event("work", 5, ERROR, "no", call_id=refused.call_id, role="tool", is_error=True),
+    )
+    home.write("other", SessionInfo("other", cwd=CWD), call("other", 1, EDIT, other))
+
+    with sweep(tmp_path / "store", home) as memory:
+        for path in ("a.py", "src/a.py", f"{CWD}/src/a.py", "shop/src/a.py", "./src/a.py"):
+            (visit,) = memory.files(path)
+            assert (visit.session_uid, visit.edits) == ("scripted:work", 1), path
+            assert [hit.session_uid for hit in memory.search(f"file:{path}")] == ["scripted:work"], path
+        (visit,) = memory.files("src/a.py")
+        assert (visit.calls, visit.mentions) == (2, 0)
+        assert memory.files("rc/a.py") == []
+        assert [hit.session_uid for hit in memory.search("-file:a.py")] == ["scripted:other"]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_there"),
+    [
+        ("see a.py.", True),
+        ("x/a.py:12", True),
+        ("x\\a.py", True),
+        ("修改a.py文件", True),
+        ("a.py-12- grep", True),
+        ("'a.py'", True),
+        ("ba.py", False),
+        ("b_a.py", False),
+        ("b-a.py", False),
+        (".a.py", False),
+        ("a.pyc", False),
+        ("a.py.bak", False),
+        ("a.py-old", False),
+    ],
+)
+def test_a_name_is_not_a_part_of_a_longer_one(tmp_path: Path, home: Home, text: str, is_there: bool) -> None:
+    home.write("s", event("s", 1, text=text))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert bool(memory.files("a.py")) == is_there
+
+
+def test_files_of_evicted_sessions_are_told_by_their_digests(tmp_path: Path, home: Home) -> None:
+    edits = [call("gone", number, EDIT, _edit_input("src/a.py", 0, number)) for number in (2, 3)]
+    for edit in edits:
+        edit.summary = "edited src/a.py"
+    home.write("gone", SessionInfo("gone", cwd=CWD), event("gone", 1, text="mend src/a.py"), *edits)
+
+    with opened(tmp_path / "store", home) as memory:
+        memory.sweep()
+        evict_all(memory)
+        (visit,) = memory.files("shop/src/a.py")
+        (mentioned,) = memory.files("src/a.py")
+        assert memory.files("b.py") == []
+
+    assert (visit.session_uid, visit.edits, visit.evicted) == ("scripted:gone", 2, True)
+    assert mentioned.mentions > 0
 
 
 @pytest.mark.parametrize(

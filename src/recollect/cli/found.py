@@ -132,7 +132,8 @@ def visit_lines(found: "Sequence[FileVisit]") -> Iterator[str]:
     for visit in found:
         counts = (("edit", visit.edits), ("call", visit.calls), ("mention", visit.mentions))
         told = ", ".join(plural(count, word) for word, count in counts if count)
-        yield f"{_session(visit, local_time(visit.last_at))}  {_grey(told)}"
+        gone = " [digest only]" if visit.evicted else ""
+        yield f"{_session(visit, local_time(visit.last_at))}  {_grey(told + gone)}"
     if not found:
         yield "No session touched or discussed that path"
 

@@ -8,69 +8,51 @@ import orjson
 from recollect.recall.answers import Match, SessionHit, hit_of
 from recollect.recall.query import Phrase, Query
 from recollect.recall.ranking import terms
-from recollect.recall.scope import card_filter
+from recollect.recall.scope import Scope
 from recollect.recall.snippets import folded, pattern_of, snippet
 from recollect.store import Store
 from recollect.store.cards import Card, DigestCard, SessionKey
 from recollect.store.fulltext_search import Wanted
 
-# Filters that only events can answer.
-_OF_EVENTS = ("kind", "tool", "role", "is", "has")
 _MOST_OPEN_ENDS = 3
 _OPEN_LISTS = (("unanswered", "no answer"), ("todos", "to do"), ("questions", "asked"), ("next_steps", "next"))
 _WHY = {"all": "its digest has all the words", "some": "its digest has some of the words"}
 _OPEN_QUOTES = (("failing_tests", "tests fail"), ("interruption", "interrupted"))
 
-Times = tuple[int | None, int | None]  # active since, begun before
-
 
 def digest_hits(
     store: Store,
     query: Query,
+    scope: Scope,
     limit: int,
     matches: int = 3,
-    times: Times = (None, None),
     left_out: Collection[str] = (),
     *,
     of_words: str = "all",
 ) -> list[SessionHit]:
     """Sessions without raw detail in which "all" or "some" words of a query stand in the digest, best first.
 
-    `times` bound when a session was active; `left_out` are ids of sessions that are shown already or not wanted.
+    `left_out` are ids of sessions that are shown already.
     """
     phrases = [phrase for need in query.needs for phrase in need]
     asked = query._replace(needs=(tuple(phrases),)) if of_words == "some" else query
-    found = _matching(store, asked, times, limit + len(left_out), is_evicted=True)
-    sessions = set(query.values("session"))
-    kept = [one for one in found if _is_chosen(one, sessions, left_out)]
+    found = _matching(store, asked, scope, limit + len(left_out), is_evicted=True)
+    kept = [one for one in found if not {one.card.session_uid, one.card.root_session_uid} & set(left_out)]
     return [_hit(one, phrases, matches, _WHY[of_words]) for one in kept[:limit]]
 
 
-def held_by_digest(store: Store, query: Query, limit: int, times: Times) -> dict[SessionKey, float]:
+def held_by_digest(store: Store, query: Query, limit: int, scope: Scope) -> dict[SessionKey, float]:
     """Sessions whose title, requests and answers have all words of a query, and how well they fit."""
-    found = _matching(store, query, times, limit, is_evicted=False)
+    found = _matching(store, query, scope, limit, is_evicted=False)
     return {one.card.key: -one.rank for one in found}
 
 
-def _matching(store: Store, query: Query, times: Times, limit: int, *, is_evicted: bool) -> list[DigestCard]:
-    of_events = [item for item in query.filters if item.name in _OF_EVENTS and item.value != "open"]
-    expression = _expression(store, query)
-    if not expression or of_events:
+def _matching(store: Store, query: Query, scope: Scope, limit: int, *, is_evicted: bool) -> list[DigestCard]:
+    expression = store.fulltext_search.expression(Wanted(terms(query.needs), terms([query.excluded])[0]))
+    if not expression or query.has_of_events:
         return []
-    return store.cards.by_digest(expression, card_filter(query), *times, limit=limit, is_evicted=is_evicted)
-
-
-def _is_chosen(found: DigestCard, sessions: Collection[str], left_out: Collection[str]) -> bool:
-    names = {found.card.session_uid, found.card.native_session_id, found.card.root_session_uid}
-    is_wanted = not sessions or any(name.startswith(told) or name.endswith(told) for name in names for told in sessions)
-    return is_wanted and not names & set(left_out)
-
-
-def _expression(store: Store, query: Query) -> str:
-    """The query in the words of FTS5; files are names like others in a digest."""
-    needs = [*query.needs, *((Phrase(path),) for path in query.values("file"))]
-    excluded = [*query.excluded, *(Phrase(path) for path in query.values("file", is_excluded=True))]
-    return store.fulltext_search.expression(Wanted(terms(needs), terms([excluded])[0]))
+    times = (scope.events.since_ms, scope.events.before_ms)
+    return store.cards.by_digest(expression, scope.cards, *times, limit=limit, is_evicted=is_evicted)
 
 
 def open_ends(store: Store, card: Card) -> tuple[str, ...]:

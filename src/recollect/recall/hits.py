@@ -15,13 +15,14 @@ from recollect.recall.answers import Glimpse, Match, SessionHit, hit_of
 from recollect.recall.digests import open_ends
 from recollect.recall.query import Phrase
 from recollect.recall.ranking import Ranked
+from recollect.recall.scope import Scope
 from recollect.recall.snippets import folded, is_exact, is_there, pattern_of, snippet, snippet_at
 from recollect.recall.surroundings import Surroundings
 from recollect.recall.texts import Texts
 from recollect.store import Store
-from recollect.store.cards import Card, CardFilter
+from recollect.store.cards import Card
 from recollect.store.excerpts import EventCard
-from recollect.store.fulltext_search import EventFilter, Scored
+from recollect.store.fulltext_search import Scored
 
 Place = tuple[int, int]  # where in a text something begins and ends
 
@@ -189,14 +190,12 @@ class Hits:
         is_foreign = first.id != own.id and first.summary.startswith(self._cards[session].title or first.summary)
         return None if is_foreign else Scored(own.id, 0.0, session, own.ts_ms, own.flags, own.kind)
 
-    def recent(self, limit: int, wanted: CardFilter, chosen: EventFilter) -> list[SessionHit]:
+    def recent(self, limit: int, scope: Scope) -> list[SessionHit]:
         """The sessions that were active last, each with its last request, how it ended and what it left to do."""
-        left_out = chosen.excluded_streams
-        times = {"since_ms": chosen.since_ms, "before_ms": chosen.before_ms}
-        cards = self._store.cards.recent(limit + len(left_out), wanted, **times)
+        times = {"since_ms": scope.events.since_ms, "before_ms": scope.events.before_ms}
+        cards = self._store.cards.recent(limit, scope.cards, **times)
         streams = self._store.excerpts.streams({card.key for card in cards})
-        shown = [card for card in cards if streams.get(card.key) not in left_out]
-        return [self._recent_hit(card, streams.get(card.key)) for card in shown[:limit]]
+        return [self._recent_hit(card, streams.get(card.key)) for card in cards]
 
     def _recent_hit(self, card: Card, stream: int | None) -> SessionHit:
         ends = Surroundings(self._store.excerpts.outline(stream), 0).ends if stream is not None else (None, None)

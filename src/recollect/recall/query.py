@@ -17,14 +17,17 @@ MOST_CHARS = 4096
 IS_VALUES = ("error", "decision", "open")
 HAS_VALUES = ("edit",)
 ROLES = ("user", "assistant", "tool", "system")
+OF_EVENTS = ("kind", "tool", "role", "is")  # filters that only events can answer
+_ENUMERATED = ("kind", "outcome", "role", "is", "has")
 
 _ITEM = re.compile(
     r"""(?P<minus>-(?=[^\s-]))?          # -not; two of them begin a flag
-        (?:(?P<name>[a-z]+):(?=\S))?     # a filter's name
+        (?:(?P<name>[A-Za-z]+):(?=\S))?  # a filter's name
         (?:"(?P<quoted>[^"]*)"(?!\S)|(?P<open>"[^"]*$)|(?P<bare>\S+))""",
     re.VERBOSE,
 )
-_FILTER = re.compile(r'(?<!\S)(?P<minus>-)?(?P<name>[a-z]+):(?:"(?P<quoted>[^"]*)"|(?P<bare>\S+))(?!\S)')
+_FILTER = re.compile(r'(?<!\S)(?P<minus>-)?(?P<name>[A-Za-z]+):(?:"(?P<quoted>[^"]*)"|(?P<bare>\S+))(?!\S)')
+_LIKE_A_FILTER = re.compile(r"[A-Za-z][\w.-]*")  # and not like a URL, a port, a line or a path
 _FLAG = re.compile(r"-[A-Za-z]{1,2}")  # `-v`, `-rf`: nobody excludes so short a word
 
 
@@ -54,6 +57,11 @@ class Query(NamedTuple):
     @property
     def is_empty(self) -> bool:
         return not (self.needs or self.filters)
+
+    @property
+    def has_of_events(self) -> bool:
+        """Whether a filter asks for events, which a digest does not have."""
+        return any(item.name in OF_EVENTS and item.value != "open" for item in self.filters)
 
     def values(self, name: str, *, is_excluded: bool = False) -> list[str]:
         return [item.value for item in self.filters if item.name == name and item.is_excluded == is_excluded]
@@ -90,9 +98,10 @@ def without_filters(text: str, now: datetime) -> tuple[str, tuple[Filter, ...]]:
 
     def taken_out(match: re.Match[str]) -> str:
         value = match["bare"] if match["quoted"] is None else match["quoted"]
-        if match["name"] not in FILTERS or not FILTERS[match["name"]](value, now):
+        found = _filter(match["name"], value, bool(match["minus"]), now)
+        if found is None:
             return match[0]
-        filters.append(Filter(match["name"], value, bool(match["minus"])))
+        filters.append(found)
         return ""
 
     rest = _FILTER.sub(taken_out, text).strip()
@@ -139,15 +148,24 @@ def _item(match: re.Match[str], now: datetime, notes: list[str]) -> tuple[Phrase
     is_quoted = value is not None
     value = match["bare"] if value is None else value
     is_excluded = bool(match["minus"]) and not _FLAG.fullmatch(whole)
-    if name in FILTERS:
-        if FILTERS[name](value, now):
-            return Filter(name, value, is_excluded), is_excluded
-        notes.append(f"`{name}:` does not take `{value}`; looked for as words")
+    if name and (found := _filter(name, value, is_excluded, now)):
+        return found, is_excluded
     if name:
+        if name.lower() in FILTERS:
+            notes.append(f"`{name}:` does not take `{value}`; looked for as words")
+        elif name.islower() and _LIKE_A_FILTER.fullmatch(value):
+            notes.append(f"`{name}:` is no filter; looked for as words")
         return Phrase(f"{name}:{value}", is_quoted=is_quoted), is_excluded
     if is_quoted:
         return Phrase(value, is_quoted=True), is_excluded
     return _word(value if is_excluded or not match["minus"] else whole), is_excluded
+
+
+def _filter(name: str, value: str, is_excluded: bool, now: datetime) -> Filter | None:
+    """A filter, whatever the case of its name and of a value that is one of a few; None if it is none."""
+    name = name.lower()
+    value = value.lower() if name in _ENUMERATED else value
+    return Filter(name, value, is_excluded) if name in FILTERS and FILTERS[name](value, now) else None
 
 
 def _word(text: str) -> Phrase:

@@ -1,18 +1,37 @@
-"""Which events a query's filters let through."""
+"""Which sessions and events a query's filters let through."""
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
+from typing import NamedTuple
 
 from recollect.kinds import DECISION, FAIL, KIND_FAMILY, SUCCESS
 from recollect.recall.query import Query, moment_ms
 from recollect.store import Store
-from recollect.store.cards import CardFilter
-from recollect.store.fulltext_search import Choice, EventFilter, Term, Wanted
+from recollect.store.cards import CardFilter, SessionKey
+from recollect.store.fulltext_search import Choice, EventFilter
 
 OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "group", "channel", "user", "domain", "task")
 
 
-def card_filter(query: Query) -> CardFilter:
+class Scope(NamedTuple):
+    """What the filters say about sessions, be they held or not, and about events."""
+
+    cards: CardFilter
+    events: EventFilter
+
+
+def scope_of(store: Store, query: Query, now: datetime, exclude: Collection[str], notes: list[str]) -> Scope:
+    """What a query's filters ask for, sessions looked up. `exclude` are ids of sessions to leave out."""
+    chosen = _chosen_sessions(store, query, notes, is_excluded=False)
+    excluded = [_households(store, exclude, None), *_chosen_sessions(store, query, None, is_excluded=True)]
+    cards = _card_filter(query)._replace(
+        uids=frozenset(set.intersection(*chosen)) if chosen else None, excluded_uids=frozenset().union(*excluded)
+    )
+    _note_unknown_agents(store, query, notes)
+    return Scope(cards, _event_filter(store, query, now, cards))
+
+
+def _card_filter(query: Query) -> CardFilter:
     """What the filters say about sessions' rows."""
     chosen, excluded = (
         [(name, tuple(values)) for name in OF_SESSIONS if (values := query.values(name, is_excluded=is_excluded))]
@@ -25,20 +44,17 @@ def card_filter(query: Query) -> CardFilter:
     return CardFilter(tuple(chosen), tuple(excluded))
 
 
-def event_filter(store: Store, query: Query, now: datetime, exclude: Collection[str], notes: list[str]) -> EventFilter:
-    """What the filters say about events, their sessions looked up. `exclude` are ids of sessions to leave out."""
-    excluded = _streams(store, [*exclude, *query.values("session", is_excluded=True)], None)
-    excluded |= _touching(store, query.values("file", is_excluded=True))
-    sessions = query.values("session")
+def _event_filter(store: Store, query: Query, now: datetime, cards: CardFilter) -> EventFilter:
+    is_any = cards._replace(excluded_uids=frozenset()) == CardFilter()
+    left_out = [card.key for card in store.cards.named(cards.excluded_uids).values()]
     return EventFilter(
-        streams=_chosen_streams(store, query, notes),
-        excluded_streams=tuple(sorted(excluded)),
+        streams=None if is_any else _streams(store, store.cards.matching(cards)),
+        excluded_streams=_streams(store, left_out),
         choices=tuple(_choices(query)),
         since_ms=_latest(query.values("since") + query.values("before", is_excluded=True), now),
         before_ms=_earliest(query.values("before") + query.values("since", is_excluded=True), now),
         is_error=_told(query, "is", "error"),
-        has_edit=_told(query, "has", "edit"),
-        with_copies=bool(sessions),  # who asks for a fork wants all of it
+        with_copies=bool(query.values("session")),  # who asks for a fork wants all of it
     )
 
 
@@ -70,20 +86,24 @@ def _choices(query: Query) -> Iterable[Choice]:
         yield from (Choice(column, tuple(values), is_excluded) for column, values in told if values)
 
 
-def _chosen_streams(store: Store, query: Query, notes: list[str]) -> tuple[int, ...] | None:
-    """The sessions that all filters about sessions let through; None if there is no such filter."""
-    found: list[set[int]] = []
-    wanted = card_filter(query)
-    if wanted != CardFilter():
-        found.append(set(store.excerpts.streams(store.cards.matching(wanted)).values()))
-    if sessions := query.values("session"):
-        found.append(_streams(store, sessions, notes))
-    if files := query.values("file"):
-        found.append(_touching(store, files))
-    return tuple(sorted(set.intersection(*found))) if found else None
+def _streams(store: Store, keys: Collection[SessionKey]) -> tuple[int, ...]:
+    return tuple(sorted(store.excerpts.streams(keys).values())) if keys else ()
 
 
-def _streams(store: Store, names: Collection[str], notes: list[str] | None) -> set[int]:
+def _chosen_sessions(store: Store, query: Query, notes: list[str] | None, *, is_excluded: bool) -> list[set[str]]:
+    """For each filter about what happened in a session: those that it lets through, with all that belong to them."""
+    found: list[set[str]] = []
+    if names := query.values("session", is_excluded=is_excluded):
+        found.append(_households(store, names, notes))
+    if paths := query.values("file", is_excluded=is_excluded):
+        found.append(store.cards.trees(_touching(store, paths)))
+    if "edit" in query.values("has", is_excluded=is_excluded):
+        held = store.excerpts.keys(store.excerpts.with_edits()).values()
+        found.append(store.cards.trees({*held, *store.cards.evicted_with_edits()}))
+    return found
+
+
+def _households(store: Store, names: Collection[str], notes: list[str] | None) -> set[str]:
     """Sessions by id, beginning or end of one, or title, each with its sub-agents."""
     uids: set[str] = set()
     for name in names:
@@ -91,12 +111,21 @@ def _streams(store: Store, names: Collection[str], notes: list[str] | None) -> s
         uids |= {match.session_uid for match in matches}
         if not matches and notes is not None:
             notes.append(f"no session has the id or title `{name}`")
-    return set(store.excerpts.streams(store.cards.households(uids)).values()) if uids else set()
+    keys = store.cards.households(uids) if uids else []
+    return {card.session_uid for card in store.cards.of(keys).values()} if keys else set()
 
 
-def _touching(store: Store, paths: Collection[str]) -> set[int]:
-    """Sessions with a call that names one of these paths."""
-    if not paths:
-        return set()
-    wanted = Wanted((tuple(Term(path) for path in paths),), columns=("did",))
-    return store.fulltext_search.streams_with(wanted)
+def _touching(store: Store, paths: Collection[str]) -> set[SessionKey]:
+    """Sessions with a call that names one of these paths, held or not."""
+    from recollect.recall.paths import PathMeetings  # takes time to load, which most searches need not spend
+
+    meetings = [PathMeetings(store, path) for path in paths]
+    held = store.excerpts.keys({stream for some in meetings for stream in some.streams()}).values()
+    return {*held, *(one.card.key for some in meetings for one in some.remembered() if one.edits or one.calls)}
+
+
+def _note_unknown_agents(store: Store, query: Query, notes: list[str]) -> None:
+    asked = query.values("agent")
+    known = store.cards.agents() if asked else []
+    there = f"there are: {', '.join(known) or 'none'}"
+    notes += [f"no session is of the agent `{agent}`; {there}" for agent in asked if agent.lower() not in known]

@@ -9,20 +9,18 @@ from typing import NamedTuple
 from recollect.recall.answers import SearchAnswer, SessionHit, within_budget
 from recollect.recall.digests import digest_hits, held_by_digest
 from recollect.recall.hits import Hits
-from recollect.recall.query import Phrase, Query, parse_query, without_filters
+from recollect.recall.query import Filter, Phrase, Query, parse_query, without_filters
 from recollect.recall.ranking import Needs, Ranked, Ranking, combined, grouped
-from recollect.recall.scope import OF_SESSIONS, card_filter, event_filter
+from recollect.recall.scope import OF_SESSIONS, Scope, scope_of
 from recollect.recall.snippets import is_exact
 from recollect.recall.spelling import suggestion
 from recollect.store import Store
-from recollect.store.cards import CardFilter
 from recollect.store.fulltext_search import EventFilter, Found, OutOfTime, Scored
 
 ENOUGH = 5  # sessions; fewer with all the words in one event, and those with some of them are shown too
 _SHARE_OF_DIGESTS = 4  # of the hits shown, one in so many may be a session of which only the digest is left
 _BY_DIGEST = 20  # sessions whose digest has all the words
 _WEIGHT_OF_DIGEST = 2.0  # against an event: it tells what the session is about
-_NEWEST = 300  # events, of so many sessions:
 _SESSIONS_AT_ONCE = 100
 SECONDS = 0.8  # of the processor, after which a question to the index is given up
 
@@ -62,10 +60,11 @@ def recent_sessions(
     """The sessions that were active last, each with its last request."""
     begun = time.perf_counter()
     told = (("repo", repo), ("agent", agent))
-    wanted = CardFilter(tuple((name, (value,)) for name, value in told if value is not None))
-    left_out = event_filter(store, Query(""), datetime.now().astimezone(), exclude, []).excluded_streams
-    hits = Hits(store, 1, 0).recent(limit, wanted, EventFilter(excluded_streams=left_out))
-    return SearchAnswer("", round((time.perf_counter() - begun) * 1000, 3), hits)
+    filters = tuple(Filter(name, value) for name, value in told if value is not None)
+    notes: list[str] = []
+    scope = scope_of(store, Query("", filters=filters), datetime.now().astimezone(), exclude, notes)
+    hits = Hits(store, 1, 0).recent(limit, scope)
+    return SearchAnswer("", round((time.perf_counter() - begun) * 1000, 3), hits, notes=notes)
 
 
 class _Search:
@@ -80,32 +79,40 @@ class _Search:
     def answer(self, text: str) -> SearchAnswer:
         query = parse_query(text, self._now)
         self._notes += query.notes
-        chosen = event_filter(self._store, query, self._now, self._options.exclude, self._notes)
+        scope = scope_of(self._store, query, self._now, self._options.exclude, self._notes)
         if not query.is_empty and not self._store.fulltext_search.months() and not self._store.cards.digest_count():
             self._notes.append("nothing is indexed yet: `recollect sweep` does it")
         index = self._store.fulltext_search
         index.limit_time(SECONDS)
         try:
-            found, meant = self._found(query, chosen)
+            found, meant = self._found(query, scope)
         except OutOfTime:
             self._notes.append(f"gave up after {SECONDS} s: fewer or rarer words are quicker")
             found, meant = Ranked(), None
         finally:
             index.limit_time(None)
-        return self._shown(query, found, chosen, meant)
+        if query.has_of_events:
+            self._say_what_is_gone(scope, "filters of events")
+        return self._shown(query, found, scope, meant)
 
-    def _found(self, query: Query, chosen: EventFilter) -> tuple[Ranked, Query | None]:
+    def _say_what_is_gone(self, scope: Scope, what: str) -> None:
+        times = (scope.events.since_ms, scope.events.before_ms)
+        if gone := self._store.cards.evicted_count(scope.cards, *times):
+            told = "1 session is" if gone == 1 else f"{gone:,} sessions are"
+            self._notes.append(f"{told} left as digests only, which {what} cannot look into")
+
+    def _found(self, query: Query, scope: Scope) -> tuple[Ranked, Query | None]:
         """Sessions for a query, and the query as it was probably meant if it has a word that nothing has."""
         if query.is_empty:
             return Ranked(), None
         if not self._needs(query):
-            return self._newest(query, chosen), None
-        ranking = Ranking(self._store.fulltext_search, chosen, round(self._now.timestamp() * 1000))
+            return self._newest(query, scope.events), None
+        ranking = Ranking(self._store.fulltext_search, scope.events, round(self._now.timestamp() * 1000))
         found, meant = self._with_all(ranking, query), None
-        by_digest = {} if found.scores and _is_exact(query) else self._by_digest(query, chosen)
-        is_found = found.scores or by_digest or self._evicted(query, chosen, 1)
+        by_digest = {} if found.scores and _is_exact(query) else self._by_digest(query, scope)
+        is_found = found.scores or by_digest or self._evicted(query, scope, 1)
         if not is_found and (meant := self._corrected(query)):
-            found, by_digest = self._with_all(ranking, meant), self._by_digest(meant, chosen)
+            found, by_digest = self._with_all(ranking, meant), self._by_digest(meant, scope)
         needs = self._needs(meant or query)
         if len(needs) > 1 and len(found.scores) < min(ENOUGH, self._options.limit):
             found = self._with_some(ranking, needs, query, found)
@@ -136,15 +143,10 @@ class _Search:
             found.scores[session] = max(found.scores.get(session, 0.0), others.scores[session])
         return found
 
-    def _by_digest(self, query: Query, chosen: EventFilter) -> dict[int, float]:
+    def _by_digest(self, query: Query, scope: Scope) -> dict[int, float]:
         """Sessions whose digest has all the words, above all in the title, and how well it fits."""
-        found = held_by_digest(self._store, query, _BY_DIGEST, (chosen.since_ms, chosen.before_ms))
-        streams = self._store.excerpts.streams(found.keys())
-        return {
-            stream: found[key]
-            for key, stream in streams.items()
-            if (chosen.streams is None or stream in chosen.streams) and stream not in chosen.excluded_streams
-        }
+        found = held_by_digest(self._store, query, _BY_DIGEST, scope)
+        return {stream: found[key] for key, stream in self._store.excerpts.streams(found.keys()).items()}
 
     def _with_digests(self, found: Ranked, by_digest: Mapping[int, float]) -> Ranked:
         """What fits by its digest is better for it, and is shown by its first request if no event of it fits."""
@@ -167,11 +169,13 @@ class _Search:
         place, roots = 0, self._hits.root_of
         while keys := self._store.cards.latest(_SESSIONS_AT_ONCE, place):
             place += len(keys)
-            streams = set(self._store.excerpts.streams(keys).values())
+            streams = set(self._store.excerpts.streams(keys.keys()).values())
             some = tuple(sorted(streams if chosen.streams is None else streams & set(chosen.streams)))
-            events += self._store.fulltext_search.newest(chosen._replace(streams=some), _NEWEST, by_time=True)
+            events += self._store.fulltext_search.latest(chosen._replace(streams=some), self._options.matches)
             roots = self._hits.roots({event.stream for event in events})
-            if len({roots[event.stream] for event in events}) >= self._options.limit:
+            # Sessions that ended earlier have no newer events than these.
+            newest = {roots[event.stream] for event in events if (event.ts_ms or 0) >= min(keys.values())}
+            if len(newest) >= self._options.limit:
                 break
         events.sort(key=lambda event: -(event.ts_ms or 0))
         return grouped(Found(events, False), roots)
@@ -202,30 +206,29 @@ class _Search:
             counted.update(found)
         return counted
 
-    def _shown(self, query: Query, found: Ranked, chosen: EventFilter, meant: Query | None) -> SearchAnswer:
+    def _shown(self, query: Query, found: Ranked, scope: Scope, meant: Query | None) -> SearchAnswer:
         phrases = [phrase for need in (meant or query).needs for phrase in need]
         if query.is_empty or (not phrases and _is_of_sessions(query)):
-            recent = self._hits.recent(self._options.limit, card_filter(query), chosen)
+            recent = self._hits.recent(self._options.limit, scope)
             return SearchAnswer(query.text, 0.0, recent, None, self._notes)
         hits = self._hits.of(found, phrases, self._options.limit)
-        hits = self._with_evicted(meant._replace(filters=query.filters) if meant else query, chosen, hits)
+        hits = self._with_evicted(meant._replace(filters=query.filters) if meant else query, scope, hits)
         return SearchAnswer(query.text, 0.0, hits, meant.text if meant else None, self._notes)
 
-    def _with_evicted(self, query: Query, chosen: EventFilter, hits: list[SessionHit]) -> list[SessionHit]:
+    def _with_evicted(self, query: Query, scope: Scope, hits: list[SessionHit]) -> list[SessionHit]:
         """Sessions of which only a digest is left have the room that is free, and some of it if none is."""
         limit = self._options.limit
-        found = self._evicted(query, chosen, max(limit - len(hits), limit // _SHARE_OF_DIGESTS), hits)
+        found = self._evicted(query, scope, max(limit - len(hits), limit // _SHARE_OF_DIGESTS), hits)
         hits = [*hits[: limit - len(found)], *found]
         if len(query.needs) > 1 and len(hits) < min(ENOUGH, limit):
-            hits += self._evicted(query, chosen, limit - len(hits), hits, of_words="some")
+            hits += self._evicted(query, scope, limit - len(hits), hits, of_words="some")
         return hits
 
     def _evicted(
-        self, query: Query, chosen: EventFilter, limit: int, shown: Collection[SessionHit] = (), of_words: str = "all"
+        self, query: Query, scope: Scope, limit: int, shown: Collection[SessionHit] = (), of_words: str = "all"
     ) -> list[SessionHit]:
-        left_out = [*self._options.exclude, *(hit.session_uid for hit in shown)]
-        times = (chosen.since_ms, chosen.before_ms)
-        return digest_hits(self._store, query, limit, self._options.matches, times, left_out, of_words=of_words)
+        left_out = [hit.session_uid for hit in shown]
+        return digest_hits(self._store, query, scope, limit, self._options.matches, left_out, of_words=of_words)
 
     def literal(self, text: str) -> SearchAnswer:
         """Substrings and regular expressions, verified in the payloads."""
@@ -233,10 +236,11 @@ class _Search:
 
         wanted, filters = without_filters(text, self._now)
         query = Query(wanted, filters=filters)
-        chosen = event_filter(self._store, query, self._now, self._options.exclude, self._notes)
+        scope = scope_of(self._store, query, self._now, self._options.exclude, self._notes)
         literal = read_literal(wanted, self._options.mode == "regex", self._notes)
         scan = Scan(self._store, literal, self._options.scan_seconds, self._progress, self._notes)
-        placed = scan.run(chosen)
+        placed = scan.run(scope.events)
+        self._say_what_is_gone(scope, f"`--{self._options.mode}`")
         found = grouped(Found(placed.events, False), self._hits.roots({event.stream for event in placed.events}))
         hits = self._hits.of(found, [], self._options.limit, placed.places)
         return SearchAnswer(text, 0.0, hits, None, self._notes)
@@ -250,4 +254,4 @@ def _is_exact(query: Query) -> bool:
 def _is_of_sessions(query: Query) -> bool:
     """Whether the filters ask for sessions only, whatever is in them."""
     names = {item.name for item in query.filters if (item.name, item.value) != ("is", "open")}
-    return names <= {*OF_SESSIONS, "since", "before"}
+    return names <= {*OF_SESSIONS, "session", "file", "has", "since", "before"}

@@ -1,5 +1,6 @@
 """What happened to a file: which sessions touched or discussed it, and whose edits wrote it."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -7,13 +8,12 @@ from recollect.clock import rfc3339
 from recollect.kinds import EDIT, TOOL_CALL
 from recollect.recall.edits import Change, absolute, changes, is_same, renames
 from recollect.recall.hits import Hits
-from recollect.recall.ranking import WEIGHTS
+from recollect.recall.paths import MENTION, PathMeetings, base_name, events_with
 from recollect.recall.texts import Texts
 from recollect.store import Store
+from recollect.store.cards import Card
 from recollect.store.excerpts import EventCard
-from recollect.store.fulltext_search import EventFilter, Scored, Term, Wanted
 
-_MOST_EVENTS = 20_000
 _MOST_NAMES = 20  # a file may have been renamed
 
 
@@ -26,9 +26,10 @@ class FileVisit:
     agent: str
     repo: str | None
     last_at: str | None
-    edits: int
+    edits: int  # that did not fail
     calls: int  # other calls that name it
     mentions: int  # in messages and results
+    evicted: bool = False  # of its raw detail, or a part of it, only what its digest tells of the path is counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,42 +50,39 @@ class FileEdit:
 
 
 def files(store: Store, path: str, limit: int) -> list[FileVisit]:
-    """Sessions that touched or discussed the path, newest first."""
-    events = _events(store, path, None)
+    """Sessions that touched or discussed the path, newest first; evicted ones by their digests."""
     hits = Hits(store, 0, 0)
-    roots = hits.roots({event.stream for event in events})
-    by_session: dict[int, list[Scored]] = {}
-    for event in events:
-        by_session.setdefault(roots[event.stream], []).append(event)
-    visits = [_visit(hits, session, some) for session, some in by_session.items()]
+    counts: dict[str, Counter[str]] = defaultdict(Counter)  # by session
+    last: dict[str, int] = {}
+    cards: dict[str, Card] = {}
+    paths = PathMeetings(store, path)
+    for event, how in paths.all():
+        card = hits.card(hits.roots({event.stream})[event.stream])
+        cards[card.session_uid] = card
+        counts[card.session_uid][how] += 1
+        last[card.session_uid] = max(last.get(card.session_uid, 0), event.ts_ms or 0)
+    told = list(paths.remembered())
+    roots = store.cards.named({one.card.root_session_uid for one in told})
+    for one in told:
+        card = roots.get(one.card.root_session_uid, one.card)
+        cards[card.session_uid] = card
+        counts[card.session_uid].update({EDIT: one.edits, TOOL_CALL: one.calls, MENTION: one.mentions})
+    visits = [_visit(card, counts[uid], last.get(uid)) for uid, card in cards.items()]
     return sorted(visits, key=lambda visit: (visit.last_at or "", visit.session_uid), reverse=True)[:limit]
 
 
-def _visit(hits: Hits, session: int, events: list[Scored]) -> FileVisit:
-    card = hits.card(session)
-    edits = sum(event.kind == EDIT for event in events)
-    calls = sum(event.kind in (TOOL_CALL, "retry", "test_run") for event in events)
-    last_ms = max((event.ts_ms for event in events if event.ts_ms), default=card.ended_ms)
+def _visit(card: Card, counts: Counter[str], last_ms: int | None) -> FileVisit:
     return FileVisit(
         session_uid=card.session_uid,
         title=card.title,
         agent=card.agent,
         repo=card.repo,
-        last_at=rfc3339(last_ms),
-        edits=edits,
-        calls=calls,
-        mentions=len(events) - edits - calls,
+        last_at=rfc3339(last_ms or card.ended_ms),
+        edits=counts[EDIT],
+        calls=counts[TOOL_CALL],
+        mentions=counts[MENTION],
+        evicted=card.evicted_ms is not None,
     )
-
-
-def _events(store: Store, path: str, columns: tuple[str, ...] | None) -> list[Scored]:
-    wanted = Wanted(((Term(path),),), columns=columns)
-    index = store.fulltext_search
-    return [
-        event
-        for month in index.months()
-        for event in index.find(month, wanted, WEIGHTS, EventFilter(), _MOST_EVENTS).events
-    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +145,7 @@ class _Trail:
 
     def _named(self, path: str) -> Iterator[_Step]:
         """Changes whose file, as it is called afterwards, is this one."""
-        base = path.rstrip("/").rsplit("/", 1)[-1]
-        events = _events(self._store, base, ("did",))
+        events = events_with(self._store, base_name(path), ("did",))
         by_stream: dict[int, list[EventCard]] = {}
         for card in self._store.excerpts.of({event.id for event in events}).values():
             by_stream.setdefault(card.stream, []).append(card)

@@ -39,23 +39,28 @@ class DigestCard(NamedTuple):
 
 
 class CardFilter(NamedTuple):
-    """Which sessions count: for each column any of its values, and for `excluded` none of them."""
+    """Which sessions count: for each column any of its values, and for `excluded` none of them.
+
+    `uids` are the only ones that do, None any; `excluded_uids` do not.
+    """
 
     chosen: tuple[tuple[str, tuple[str, ...]], ...] = ()
     excluded: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    uids: frozenset[str] | None = None
+    excluded_uids: frozenset[str] = frozenset()
 
 
 # How a column is compared: exactly, by a part, or by any ending of a path.
 _TESTS = {
-    "agent": "agent = ?",
+    "agent": "agent = ? COLLATE NOCASE",
     "repo": "('/' || repo) LIKE '%/' || ? ESCAPE '\\'",
-    "branch": "git_branch = ?",
+    "branch": "git_branch = ? COLLATE NOCASE",
     "model": "model LIKE '%' || ? || '%' ESCAPE '\\'",
     "outcome": "outcome = ?",
-    "group": '"group" = ?',
-    "channel": "channel = ?",
-    "user": "user_id = ?",
-    "domain": "domain = ?",
+    "group": '"group" = ? COLLATE NOCASE',
+    "channel": "channel = ? COLLATE NOCASE",
+    "user": "user_id = ? COLLATE NOCASE",
+    "domain": "domain = ? COLLATE NOCASE",
     "task": "task_ref = ? COLLATE NOCASE",
     "session": "session_uid = ?",
 }
@@ -96,10 +101,40 @@ class Cards:
         )
         return {card.session_uid: card for card in (Card(*row) for row in rows)}
 
-    def latest(self, limit: int, offset: int) -> list[SessionKey]:
-        """Sessions of any kind, those active last first."""
-        sql = "SELECT agent, native_session_id FROM sessions ORDER BY ended_ms DESC, session_uid LIMIT ? OFFSET ?"
-        return [(agent, native_id) for agent, native_id in self._database.rows(sql, (limit, offset))]
+    def latest(self, limit: int, offset: int) -> dict[SessionKey, int]:
+        """Sessions of any kind, those active last first, and when that was."""
+        sql = (
+            "SELECT agent, native_session_id, coalesce(ended_ms, 0) FROM sessions"
+            " ORDER BY ended_ms DESC, session_uid LIMIT ? OFFSET ?"
+        )
+        rows = self._database.rows(sql, (limit, offset))
+        return {(agent, native_id): ended_ms for agent, native_id, ended_ms in rows}
+
+    def agents(self) -> list[str]:
+        """The agents there are sessions of."""
+        return [agent for (agent,) in self._database.rows("SELECT DISTINCT agent FROM sessions ORDER BY agent")]
+
+    def evicted_count(self, wanted: CardFilter, since_ms: int | None = None, before_ms: int | None = None) -> int:
+        """How many sessions have no raw detail any more, sub-agents not counted."""
+        conditions, bindings = _conditions(wanted)
+        times = [("ended_ms >= ?", since_ms), ("started_ms < ?", before_ms)]
+        clauses = [conditions, *(test for test, value in times if value is not None)]
+        counted = self._database.value(
+            "SELECT count(*) FROM sessions WHERE evicted_ms IS NOT NULL AND parent_session_uid IS NULL"
+            f" AND {' AND '.join(clauses)}",
+            [*bindings, *(value for _, value in times if value is not None)],
+        )
+        return int(counted)
+
+    def evicted_with_edits(self) -> list[SessionKey]:
+        """Sessions without raw detail whose digests tell of files that they changed."""
+        if not self._has("digests"):
+            return []
+        rows = self._database.rows(
+            "SELECT agent, native_session_id FROM sessions JOIN digests USING (agent, native_session_id)"
+            " WHERE evicted_ms IS NOT NULL AND digest ->> 'file_count' > 0"
+        )
+        return [(agent, native_id) for agent, native_id in rows]
 
     def digest(self, key: SessionKey) -> str | None:
         """A session's digest as JSON; None if there is none of its own yet, or the store is older than digests."""
@@ -184,6 +219,15 @@ class Cards:
         )
         return [(agent, native_id) for agent, native_id in rows]
 
+    def trees(self, keys: Collection[SessionKey]) -> set[str]:
+        """The ids of all sessions that belong together with any of these: its root, and what that spawned."""
+        rows = self._database.rows(
+            "SELECT session_uid FROM sessions WHERE root_session_uid IN (SELECT s.root_session_uid FROM json_each(?) k"
+            " CROSS JOIN sessions s ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1)",
+            (orjson.dumps(sorted(keys)).decode(),),
+        )
+        return {uid for (uid,) in rows}
+
     def kin(self, uid: str) -> list[tuple[Card, str]]:
         """What a session was forked from, its forks, and who spawned it, with a word on each."""
         columns = ", ".join(f"s.{name}" for name in Card._fields)
@@ -199,14 +243,22 @@ class Cards:
     def recent(
         self, limit: int, wanted: CardFilter | None = None, *, since_ms: int | None = None, before_ms: int | None = None
     ) -> list[Card]:
-        """Sessions that people or scripts began, newest first; active from `since_ms` on, begun before `before_ms`."""
-        conditions, bindings = _conditions(wanted or CardFilter())
+        """Sessions that people or scripts began, newest first; active from `since_ms` on, begun before `before_ms`.
+
+        A sub-agent is among them if it was chosen and the session that it belongs to was not.
+        """
+        wanted = wanted or CardFilter()
+        conditions, bindings = _conditions(wanted)
+        is_shown, shown = "parent_session_uid IS NULL", []
+        if wanted.uids is not None:
+            is_shown = f"({is_shown} OR root_session_uid NOT IN (SELECT value FROM json_each(?)))"
+            shown = [_json(wanted.uids)]
         times = [("ended_ms >= ?", since_ms), ("started_ms < ?", before_ms)]
         clauses = [conditions, *(test for test, value in times if value is not None)]
         rows = self._database.rows(
-            f"SELECT {_COLUMNS} FROM sessions WHERE parent_session_uid IS NULL AND session_class <> 'warm-up'"
+            f"SELECT {_COLUMNS} FROM sessions WHERE {is_shown} AND session_class <> 'warm-up'"
             f" AND {' AND '.join(clauses)} ORDER BY ended_ms DESC, session_uid LIMIT ?",
-            [*bindings, *(value for _, value in times if value is not None), limit],
+            [*shown, *bindings, *(value for _, value in times if value is not None), limit],
         )
         return [Card(*row) for row in rows]
 
@@ -219,7 +271,17 @@ def _conditions(wanted: CardFilter) -> tuple[str, list[Any]]:
             tests = " OR ".join([_TESTS[name]] * len(values))
             clauses.append(f"({tests})" if is_chosen else f"NOT coalesce({tests}, 0)")
             bindings += _compared(name, values)
+    if wanted.uids is not None:
+        clauses.append("session_uid IN (SELECT value FROM json_each(?))")
+        bindings.append(_json(wanted.uids))
+    if wanted.excluded_uids:
+        clauses.append("session_uid NOT IN (SELECT value FROM json_each(?))")
+        bindings.append(_json(wanted.excluded_uids))
     return " AND ".join(clauses) or "1", bindings
+
+
+def _json(uids: Iterable[str]) -> str:
+    return orjson.dumps(sorted(uids)).decode()
 
 
 def _compared(name: str, values: Sequence[str]) -> Iterable[str]:

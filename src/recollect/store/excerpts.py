@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.kinds import USER_MSG
+from recollect.kinds import EDIT, USER_MSG
 from recollect.store.cards import SessionKey
 from recollect.store.flags import IS_ERROR
 from recollect.store.sqlite import Database
@@ -106,6 +106,16 @@ class Excerpts:
             bindings = [_json(streams), at.upper() if at.isalnum() else "-"]
         rows = self._database.rows(f"SELECT {_COLUMNS} FROM events WHERE {condition} LIMIT 1", bindings)
         return EventCard(*rows[0]) if rows else None
+
+    def with_edits(self) -> set[int]:
+        """Sessions that changed a file themselves: by an edit that did not fail and was not copied from another."""
+        rows = self._database.rows(
+            "SELECT DISTINCT stream FROM (SELECT stream, max(kind = ?1 AND copy_of IS NULL) AS is_edit,"
+            f" max(flags & {IS_ERROR}) AS has_failed FROM events WHERE kind = ?1 OR flags & {IS_ERROR}"
+            " GROUP BY stream, coalesce(call_id, id)) WHERE is_edit AND NOT has_failed",
+            (EDIT,),
+        )
+        return {stream for (stream,) in rows}
 
     def request_of(self, event: EventCard) -> EventCard | None:
         """The request that an event answers: the last one before it in its lane."""

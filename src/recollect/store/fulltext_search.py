@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from recollect.kinds import HUMAN_INTERVENTION
 from recollect.store.flags import IS_ERROR
 from recollect.store.sqlite import Database
 from recollect.text import CJK_RUN, bigrams, identifier_words
@@ -54,7 +55,6 @@ class EventFilter(NamedTuple):
     since_ms: int | None = None
     before_ms: int | None = None
     is_error: bool | None = None
-    has_edit: bool | None = None  # any event of its session is an edit
     with_copies: bool = False
 
     @property
@@ -209,29 +209,27 @@ class FulltextSearch:
         )
         return [Scored(*row) for row in rows]
 
-    def streams_with(self, wanted: Wanted) -> set[int]:
-        """Sessions of which any event fits."""
-        match = self.expression(wanted)
-        sql = (
-            "SELECT DISTINCT e.stream FROM (SELECT rowid AS id FROM {0} WHERE {0} MATCH ?) f"
-            " CROSS JOIN events e ON e.id = f.id"
-        )
-        found = [self._rows(sql.format(table_of(month)), (match,)) for month in (self.months() if match else ())]
-        return {stream for rows in found for (stream,) in rows}
-
-    def newest(
-        self, chosen: EventFilter, limit: int, below: int | None = None, *, by_time: bool = False
-    ) -> list[Scored]:
-        """The events stored last (before the one numbered `below`) that a filter lets through, whatever they say.
-
-        `by_time` those that happened last, which takes a look at all of them.
-        """
+    def newest(self, chosen: EventFilter, limit: int, below: int | None = None) -> list[Scored]:
+        """The events stored last (before the one numbered `below`) that a filter lets through, whatever they say."""
         conditions, values = _conditions(chosen)
         before = "" if below is None else f" AND e.id < {below:d}"
         rows = self._rows(
             f"SELECT e.id, 0.0, e.stream, e.ts_ms, e.flags, e.kind FROM events e WHERE {conditions}{before}"
-            f" ORDER BY {'e.ts_ms DESC, ' if by_time else ''}e.id DESC LIMIT ?",
+            " ORDER BY e.id DESC LIMIT ?",
             [*values, limit],
+        )
+        return [Scored(*row) for row in rows]
+
+    def latest(self, chosen: EventFilter, of_session: int) -> list[Scored]:
+        """The events of each session that happened last, of those that a filter lets through; the newest first."""
+        conditions, values = _conditions(chosen)
+        rows = self._rows(
+            f"WITH timed AS (SELECT e.id, e.stream, {_TIME} AS ts_ms, e.flags, e.kind FROM events e"
+            f" WHERE {conditions}),"
+            " placed AS (SELECT *, row_number() OVER (PARTITION BY stream ORDER BY ts_ms DESC, id DESC) AS place"
+            " FROM timed) SELECT id, 0.0, stream, ts_ms, flags, kind FROM placed WHERE place <= ?"
+            " ORDER BY ts_ms DESC, id DESC",
+            [*values, of_session],
         )
         return [Scored(*row) for row in rows]
 
@@ -299,17 +297,26 @@ def _ends_with_single(text: str) -> bool:
     return bool(runs) and len(runs[-1]) == 1 and text.rstrip().endswith(runs[-1])
 
 
-_HAS_EDIT = "EXISTS (SELECT 1 FROM events x WHERE x.stream = e.stream AND x.kind = 'edit')"
+# When an event happened. Some logs tell no more than when they began: then the last time told before it, else the first
+# of its session.
+_TIME = (
+    "coalesce(e.ts_ms, (SELECT x.ts_ms FROM events x WHERE x.stream = e.stream AND x.seq < e.seq"
+    " AND x.ts_ms IS NOT NULL ORDER BY x.seq DESC LIMIT 1),"
+    " (SELECT min(x.ts_ms) FROM events x WHERE x.stream = e.stream),"
+    " (SELECT min(i.born_ms) FROM streams s JOIN infos i ON i.agent = s.agent AND i.native_id = s.native_id"
+    " WHERE s.id = e.stream))"
+)
+# What a person refused or stopped did not fail.
+_IS_ERROR = f"(e.flags & {IS_ERROR} <> 0 AND e.kind <> '{HUMAN_INTERVENTION}')"
 
 
 def _conditions(chosen: EventFilter) -> tuple[str, list[Any]]:
     tests: list[tuple[str, Any]] = [
         ("e.stream IN (SELECT value FROM json_each(?))", _json(chosen.streams)),
         ("e.stream NOT IN (SELECT value FROM json_each(?))", _json(chosen.excluded_streams or None)),
-        ("e.ts_ms >= ?", chosen.since_ms),
-        ("e.ts_ms < ?", chosen.before_ms),
-        (f"(e.flags & {IS_ERROR} <> 0) = ?", chosen.is_error),
-        (f"{_HAS_EDIT} = ?", chosen.has_edit),
+        (f"{_TIME} >= ?", chosen.since_ms),
+        (f"{_TIME} < ?", chosen.before_ms),
+        (f"{_IS_ERROR} = ?", chosen.is_error),
     ]
     clauses = [test for test, value in tests if value is not None]
     bindings = [value for _, value in tests if value is not None]
