@@ -459,7 +459,7 @@ class Memory:
         return related(self._store, session.session_uid, limit)
 
     def window(self, session: Session, at: str, count: int) -> list[TranscriptItem]:
-        """The events round one of a session or its sub-agents; `at` is a seq, or the beginning of an event_uid."""
+        """The events round one of a session or its sub-agents; `at` is a seq, or either end of an event_uid."""
         place = find_event(self._store, session.session_uid, at)
         owner = self.session(place.session_uid)
         around = [event for event in self.events(owner) if event.lane == place.lane]

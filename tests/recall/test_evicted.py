@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from recollect.errors import NotFound
 from recollect.memory import Memory
 from recollect.schema import ASSISTANT_MSG
 from tests.builders import Home, event
@@ -102,3 +105,12 @@ def test_a_session_that_went_on_after_its_eviction_began_where_it_began(tmp_path
         assert hit.first_request
         assert hit.first_request.snippet == "feed the walrus herring"
         assert [match.snippet for match in hit.matches] == ["and now flibbertigibbets"]
+
+
+def test_an_event_that_was_dropped_is_said_to_be(tmp_path: Path, home: Home) -> None:
+    with evicted(tmp_path / "store", home, gone="feed the walrus herring") as memory:
+        session = memory.session("gone")
+        cited = memory.digest(session).requests[0].event_uid
+        for at in ("1", cited[-12:]):
+            with pytest.raises(NotFound, match="was dropped"):
+                memory.window(session, at, 1)

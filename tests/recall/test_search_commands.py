@@ -127,3 +127,36 @@ def test_without_a_store_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.
 
     assert result.exit_code == 4
     assert "recollect sweep" in result.output
+
+
+def test_what_a_match_prints_leads_to_it(tmp_path: Path, home: Home) -> None:
+    home.write("root", event("root-000001", 1, text="ask somebody"), event("root-000001", 2, text="something else"))
+    sub = SessionInfo("agent-a1b2c3d4", parent_native_id="root-000001")
+    home.write("sub", sub, event("agent-a1b2c3d4", 1), event("agent-a1b2c3d4", 2, ASSISTANT_MSG, "the walrus"))
+    sweep(tmp_path / "store", home).close()
+
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(main, list(words), catch_exceptions=False)
+
+    told = run("search", "walrus", "--context", "0").stdout
+    answer = json.loads(run("search", "walrus", "--json").stdout)
+    shown = run("show", "a1b2c3d4", "--at", "2", "--window", "0").stdout
+
+    assert "#2  agent     in a1b2c3d4: the walrus" in told
+    assert breaches(SCHEMAS["search"], answer) == []
+    assert answer["hits"][0]["matches"][0]["session_uid"] == "scripted:root-000001/agent-a1b2c3d4"
+    assert "the walrus" in shown
+
+
+def test_an_event_is_opened_by_either_end_of_its_uid(run: Run) -> None:
+    events = json.loads(run("show", "edits-1", "--json").stdout)["events"]
+    uid = events[1]["event_uid"]
+
+    for part in (uid, uid[-12:], uid[-6:], uid[-8:].upper()):
+        assert [
+            found["event_uid"] for found in printed(run, "show", "edits-1", "--at", part, "--window", "0")["events"]
+        ] == [uid]
+    assert run("show", "edits-1", "--at", uid[:16]).exit_code == 5
+    assert run("show", "edits-1", "--at", uid[-3:]).exit_code == 4
+    assert run("show", "edits-1", "--at", "zzzzzz").exit_code == 4
+    assert run("show", "edits-1", "--at", "%%%%%%").exit_code == 4

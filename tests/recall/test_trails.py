@@ -269,7 +269,7 @@ def test_a_window_is_opened_by_number_or_name(tmp_path: Path, home: Home) -> Non
         root = memory.session("scripted:root")
         numbered = memory.window(root, "3", 1)
         (uid,) = [found.event_uid for found in memory.events(memory.session("scripted:root/child")) if found.seq == 2]
-        named = memory.window(root, uid[:12], 1)
+        named = memory.window(root, uid[-12:], 1)
         with pytest.raises(NotFound):
             memory.window(root, "99", 1)
 

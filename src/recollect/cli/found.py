@@ -71,7 +71,8 @@ def _hit_lines(hit: "SessionHit", explain: bool) -> Iterator[str]:
     if began and began.event_uid not in shown and not one_line(began.snippet).startswith(title):
         yield _line("began", "bright_black", began.snippet)
     for match in hit.matches:
-        yield from _match_lines(match, explain)
+        within = "" if match.session_uid == hit.session_uid else f"in {_short(match.session_uid)}: "
+        yield from _match_lines(match, within, explain)
     if ending and ending != began and ending.event_uid not in shown:
         yield _line("ended", "bright_black", ending.snippet)
     yield from (_line("open", "magenta", end) for end in hit.open_ends)
@@ -84,10 +85,15 @@ def _title(hit: "SessionHit") -> str:
     return began if began.startswith(title) else title
 
 
-def _match_lines(match: "Match", explain: bool) -> Iterator[str]:
+def _short(session_uid: str) -> str:
+    """The end of an id, by which commands take a session, also of a sub-agent."""
+    return re.split("[:/]", one_line(session_uid))[-1][-8:]
+
+
+def _match_lines(match: "Match", within: str, explain: bool) -> Iterator[str]:
     yield from (_glimpse_line(item) for item in match.before)
     label, colour = _SPEAKERS.get(match.kind, (match.kind, "bright_black"))
-    yield _line(label, colour, match.snippet, f"#{match.seq}" if match.seq else "", match.words)
+    yield _line(label, colour, f"{within}{match.snippet}", f"#{match.seq}" if match.seq else "", match.words)
     if explain:
         exact = "" if match.is_exact else ", only by its words"
         yield _grey(f"{'':{_MARGIN}}score {match.score}, {one_line(match.why)}{exact}, event {match.event_uid}")

@@ -103,7 +103,7 @@ def _hit(hit: SessionHit, explain: bool) -> dict[str, Any]:
         "started_at": hit.started_at,
         "score": hit.score,
         "evicted": hit.evicted,
-        "matches": [_match(match, explain) for match in hit.matches],
+        "matches": [_match(match, hit.session_uid, explain) for match in hit.matches],
     }
     if hit.outcome is not None:
         found |= {"outcome": hit.outcome, "open_ends": list(hit.open_ends)}
@@ -113,13 +113,15 @@ def _hit(hit: SessionHit, explain: bool) -> dict[str, Any]:
     return found
 
 
-def _match(match: Match, explain: bool) -> dict[str, Any]:
+def _match(match: Match, session_uid: str, explain: bool) -> dict[str, Any]:
     found = _glimpse(match) | {
         "before": [_glimpse(item) for item in match.before],
         "after": [_glimpse(item) for item in match.after],
     }
+    if explain or match.session_uid != session_uid:
+        found["session_uid"] = match.session_uid  # its seq counts there
     if explain:
-        found |= {"session_uid": match.session_uid, "score": match.score, "is_exact": match.is_exact, "why": match.why}
+        found |= {"score": match.score, "is_exact": match.is_exact, "why": match.why}
     return found
 
 

@@ -2,13 +2,14 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from recollect.clock import rfc3339
-from recollect.errors import NotFound
+from recollect.errors import Ambiguous, NotFound
 from recollect.store import Store
 from recollect.store.cards import Card, CardFilter, DigestCard
+from recollect.store.excerpts import EventCard
 from recollect.store.fulltext_search import Term, Wanted
 
 _COMMON_SHARE = 0.2  # of all digests: a word that stands in more says little,
@@ -18,6 +19,9 @@ _WORDS = 25  # the most telling of a session, by which others like it are found
 _SHORT = 2  # letters of a word that tells nothing
 _HOUSEHOLD = 5  # sub-agents that may stand for one session
 _NOT_FAR_BEHIND = 0.4  # of the best one's score
+_LEAST_OF_A_UID = 6
+_MOST_OF_A_SEQ = 11  # digits; digests cite events by twelve of their uid
+_DROPPED = "`recollect digest` tells what is left, `recollect rehydrate` reads it again if its agent still has it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +129,23 @@ def _telling_words(store: Store, session_uid: str) -> list[str]:
 
 
 def find_event(store: Store, session_uid: str, at: str) -> EventPlace:
-    """An event of a session by its seq, or of it or its sub-agents by the beginning of its event_uid."""
+    """An event of a session by its seq, or of it or its sub-agents by the beginning or end of its event_uid."""
     card = store.cards.named({session_uid})[session_uid]
     streams = store.excerpts.streams(store.cards.households({session_uid}))
-    event = store.excerpts.find(streams.values(), streams.get(card.key), at)
-    if event is None:
+    found = _events_at(store, streams.values(), streams.get(card.key), at)
+    if len(found) > 1:
+        raise Ambiguous(f"{len(found)} events of `{session_uid}` begin or end with `{at}`", "give more of the uid")
+    if not found and card.evicted_ms is not None:
+        raise NotFound(f"The raw detail of `{session_uid}` was dropped, and no event of it is held at `{at}`", _DROPPED)
+    if not found:
         raise NotFound(f"No event of `{session_uid}` is numbered or named `{at}`", "`recollect show --json` lists them")
+    (event,) = found
     keys = {stream: key for key, stream in streams.items()}
     owner = store.cards.of([keys[event.stream]])[keys[event.stream]]
     return EventPlace(owner.session_uid, event.event_uid.hex(), event.lane)
+
+
+def _events_at(store: Store, streams: Collection[int], main: int | None, at: str) -> list[EventCard]:
+    is_number = at.isascii() and at.isdecimal() and len(at) <= _MOST_OF_A_SEQ
+    numbered = store.excerpts.numbered(main, int(at)) if is_number and main is not None else []
+    return numbered or (store.excerpts.named(streams, at) if len(at) >= _LEAST_OF_A_UID else [])

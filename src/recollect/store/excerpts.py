@@ -1,6 +1,6 @@
 """Single events and what stands around them, as hits show them."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -97,15 +97,19 @@ class Excerpts:
         )
         return [summary for (summary,) in rows]
 
-    def find(self, streams: Collection[int], main: int | None, at: str) -> EventCard | None:
-        """The event of `main` with this seq, or of any of the sessions whose uid begins so."""
-        bindings: list[Any] = [main, int(at)] if at.isdecimal() and len(at) < 12 else []
-        condition = "stream = ? AND seq = ?"
-        if not bindings:
-            condition = "stream IN (SELECT value FROM json_each(?)) AND hex(event_uid) LIKE ? || '%'"
-            bindings = [_json(streams), at.upper() if at.isalnum() else "-"]
-        rows = self._database.rows(f"SELECT {_COLUMNS} FROM events WHERE {condition} LIMIT 1", bindings)
-        return EventCard(*rows[0]) if rows else None
+    def numbered(self, stream: int, seq: int) -> list[EventCard]:
+        """The event of a session with this seq, if there is one."""
+        return self._chosen("stream = ? AND seq = ?", (stream, seq))
+
+    def named(self, streams: Collection[int], part: str) -> list[EventCard]:
+        """Events of these sessions whose uid begins or ends so."""
+        condition = "stream IN (SELECT value FROM json_each(?1)) AND (hex(event_uid) LIKE ?2 || '%'"
+        is_hex = part.isascii() and part.isalnum()
+        return self._chosen(f"{condition} OR hex(event_uid) LIKE '%' || ?2)", (_json(streams), part)) if is_hex else []
+
+    def _chosen(self, condition: str, bindings: Sequence[Any]) -> list[EventCard]:
+        rows = self._database.rows(f"SELECT {_COLUMNS} FROM events WHERE {condition}", bindings)
+        return [EventCard(*row) for row in rows]
 
     def with_edits(self) -> set[int]:
         """Sessions that changed a file themselves: by an edit that did not fail and was not copied from another."""
