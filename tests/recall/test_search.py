@@ -7,12 +7,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from recollect.adapters import adapters
 from recollect.adapters.environment import SESSION_VARIABLES
 from recollect.adapters.protocol import EventRecord, SessionInfo
+from recollect.distill.tokens import estimate_tokens
 from recollect.memory import Memory, open_memory
+from recollect.recall.answers import as_json
 from recollect.recall.search import Options, search
 from recollect.schema import (
     ASSISTANT_MSG,
@@ -289,6 +292,17 @@ def test_a_budget_cuts_between_matches_and_keeps_the_best(tmp_path: Path, home: 
     assert none.hits == []
 
 
+def test_a_budget_is_used(tmp_path: Path, home: Home) -> None:
+    for number in range(30):
+        home.write(f"s{number}", event(f"s{number}", 1, text=f"walrus {number} слово 单词"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        for tokens in (200, 500, 1500):
+            answer = memory.answer("walrus", budget_tokens=tokens, limit=30)
+            printed = estimate_tokens(orjson.dumps(as_json(answer)).decode())
+            assert tokens * 0.6 < printed < tokens * 1.1, tokens
+
+
 def test_what_stands_around_goes_before_a_match_does(tmp_path: Path, home: Home) -> None:
     texts = [f"word{number} " * 30 for number in range(7)]
     texts[3] = "the walrus"
@@ -296,7 +310,7 @@ def test_what_stands_around_goes_before_a_match_does(tmp_path: Path, home: Home)
 
     with sweep(tmp_path / "store", home) as memory:
         (whole,) = memory.search("walrus", budget_tokens=2000)
-        (bare,) = memory.search("walrus", budget_tokens=350)
+        (bare,) = memory.search("walrus", budget_tokens=200)
 
     assert len(whole.matches[0].before) == 2
     assert [match.snippet for match in bare.matches] == ["the walrus"]

@@ -191,7 +191,7 @@ def _print_sessions(found: "list[Session]") -> None:
 @click.argument("session")
 @click.option("--kind", metavar="KIND", help="Only events of this kind: user_msg, edit, error …")
 @click.option("--tail", metavar="N", type=click.IntRange(1), help="Only the last N events.")
-@click.option("--at", metavar="SEQ", help="Only round this event: its number, or 6 digits or more of either end of its uid.")
+@click.option("--at", metavar="SEQ", help="Only round this event: its number, or either end of its uid.")
 @click.option("--window", metavar="N", type=click.IntRange(0), default=10, help="With --at: N events each side (10).")
 @click.option("--raw", is_flag=True, help="Every event's full content as stored, one JSON object per line.")
 @json_option

@@ -86,14 +86,14 @@ def search(query: tuple[str, ...], as_json: bool, explain: bool, **wanted: Any) 
     Filters: agent: repo: branch: file: tool: kind: model: outcome: role: session: group: channel: user: domain:
     task: since: before: is:error is:decision is:open has:edit. Without a query: recent sessions.
     """
-    _print(_answer(" ".join(query), **wanted), as_json, explain)
+    _print(_answer(" ".join(query), **wanted), as_json, explain, is_line=wanted["budget_tokens"] is not None)
 
 
 @click.command(context_settings=_QUERY)
 @_search_options
 def history(query: tuple[str, ...], as_json: bool, explain: bool, **wanted: Any) -> None:
     """The same as `search`, by the name chat agents use."""
-    _print(_answer(" ".join(query), **wanted), as_json, explain)
+    _print(_answer(" ".join(query), **wanted), as_json, explain, is_line=wanted["budget_tokens"] is not None)
 
 
 def _answer(query: str, *, exclude: tuple[str, ...], substring: bool, regex: bool, **wanted: Any) -> "SearchAnswer":
@@ -120,11 +120,11 @@ def _with_progress(run: "Callable[[Callable[[int, int], None]], SearchAnswer]") 
         line.clear()
 
 
-def _print(answer: "SearchAnswer", as_json: bool, explain: bool) -> None:
+def _print(answer: "SearchAnswer", as_json: bool, explain: bool, *, is_line: bool = False) -> None:
     if as_json:
         from recollect.recall.answers import as_json as to_json
 
-        print_json(to_json(answer, explain=explain))
+        print_json(to_json(answer, explain=explain), is_line=is_line)
         return
     from recollect.cli.found import answer_lines
 

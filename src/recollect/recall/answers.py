@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
+
 from recollect.clock import rfc3339
 
 if TYPE_CHECKING:
@@ -140,12 +142,15 @@ def _glimpse(item: Glimpse | Match) -> dict[str, Any]:
 
 
 def within_budget(answer: SearchAnswer, tokens: int) -> SearchAnswer:
-    """As much of an answer as an agent can afford: the best first, cut between matches, never inside one."""
-    left = tokens - _cost("")
+    """As much of an answer as an agent can afford: the best first, cut between matches, never inside one.
+
+    It costs what it takes as JSON on one line; what `explain` adds comes on top.
+    """
+    left = tokens - _cost(as_json(answer._replace(hits=[])))
     hits: list[SessionHit] = []
     for hit in answer.hits:
-        left -= _cost(hit.session_uid, hit.title or "", hit.repo or "")
-        kept, left = _affordable(hit.matches, left)
+        left -= _cost(_hit(hit._replace(matches=[]), explain=False))
+        kept, left = _affordable(hit, left)
         if left < 0 or (hit.matches and not kept):
             break
         hits.append(hit._replace(matches=kept))
@@ -155,26 +160,23 @@ def within_budget(answer: SearchAnswer, tokens: int) -> SearchAnswer:
     return answer._replace(hits=hits, notes=[*answer.notes, note], is_cut=True)
 
 
-def _affordable(matches: Sequence[Match], left: int) -> tuple[list[Match], int]:
+def _affordable(hit: SessionHit, left: int) -> tuple[list[Match], int]:
     """The best matches for so many tokens, and what is left of these; what stands around them goes first."""
     kept: list[Match] = []
-    for match in matches:
-        alone = match._replace(before=[], after=[])
-        some = next((told for told in (match, alone) if _cost_of(told) <= left), None)
-        if some is None:
+    for match in hit.matches:
+        for told in (match, match._replace(before=[], after=[])):
+            cost = _cost(_match(told, hit.session_uid, explain=False))
+            if cost <= left:
+                kept.append(told)
+                left -= cost
+                break
+        else:
             break
-        kept.append(some)
-        left -= _cost_of(some)
     return kept, left
 
 
-def _cost_of(match: Match) -> int:
-    return _cost(match.snippet, *(item.snippet for item in (*match.before, *match.after)))
+_BYTES_OF_TOKEN = 4  # of UTF-8: about four letters of English or code, one and a third of CJK
 
 
-_CHARS_OF_TOKEN = 3  # of JSON, where names and marks cost too
-_CHARS_AROUND = 150  # names, times, kinds
-
-
-def _cost(*texts: str) -> int:
-    return sum(len(text) + _CHARS_AROUND for text in texts) // _CHARS_OF_TOKEN
+def _cost(told: dict[str, Any]) -> int:
+    return -(-len(orjson.dumps(told)) // _BYTES_OF_TOKEN)
