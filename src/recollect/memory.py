@@ -19,7 +19,7 @@ from recollect.forget import ForgetPlan, Wanted, apply, plan
 from recollect.recall.answers import SearchAnswer, SessionHit
 from recollect.recall.related import Related, TimelineEntry, find_event, related, timeline
 from recollect.recall.search import Options, search
-from recollect.recall.trails import FileEdit, FileVisit, blame, files
+from recollect.recall.trails import FileEdit, FileVisit, blame, evicted_edits, files
 from recollect.schema import KIND_FAMILY, KINDS, Event, Problem, Session
 from recollect.store import Store, open_store
 from recollect.store.flags import IS_ABANDONED, IS_ERROR, IS_RETRY
@@ -449,6 +449,10 @@ class Memory:
     def blame(self, path: str) -> list[FileEdit]:
         """The edits that wrote a file, newest first, renames followed."""
         return blame(self._store, path)
+
+    def evicted_edits(self, path: str) -> int:
+        """How many evicted sessions edited a file by their digests, so that `blame` cannot tell how."""
+        return evicted_edits(self._store, path)
 
     def timeline(self, **wanted: Any) -> list[TimelineEntry]:
         """Sessions in the order they began: `since_ms`, `before_ms`, `repo`, `agent`, `limit`."""

@@ -12,6 +12,7 @@ from recollect.adapters.protocol import SessionInfo
 from recollect.cli import main
 from recollect.schema import ASSISTANT_MSG, EDIT, TOOL_CALL
 from tests.builders import Home, event, sweep
+from tests.retention.rig import evict_all, opened
 from tests.test_api import SCHEMAS, breaches
 
 Run = Callable[..., Result]
@@ -146,6 +147,27 @@ def test_what_a_match_prints_leads_to_it(tmp_path: Path, home: Home) -> None:
     assert breaches(SCHEMAS["search"], answer) == []
     assert answer["hits"][0]["matches"][0]["session_uid"] == "scripted:root-000001/agent-a1b2c3d4"
     assert "the walrus" in shown
+
+
+def test_a_path_that_leads_upwards_is_seen_from_here(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getcwd", lambda: "/x/shop/lib")
+
+    assert [edit["seq"] for edit in printed(run, "blame", "../src/a.py")] == [3]
+    assert printed(run, "blame", "../../src/a.py") == []
+
+
+def test_what_was_dropped_is_said_where_only_data_is_printed(tmp_path: Path, home: Home) -> None:
+    edit = event("gone-01", 2, EDIT, "edited src/a.py")
+    edit.payload = {"input": {"file_path": "src/a.py", "new_string": "walrus"}}
+    home.write("gone", SessionInfo("gone-01", cwd="/x/shop"), event("gone-01", 1, text="mend it"), edit)
+    with opened(tmp_path / "store", home) as memory:
+        memory.sweep()
+        evict_all(memory)
+
+    for words in (("show", "gone-01", "--raw"), ("exchanges", "gone-01", "--json"), ("blame", "src/a.py", "--json")):
+        result = CliRunner().invoke(main, list(words), catch_exceptions=False)
+        assert result.exit_code == 0
+        assert result.stderr.startswith("note: "), words
 
 
 def test_an_event_is_opened_by_either_end_of_its_uid(run: Run) -> None:

@@ -190,6 +190,9 @@ def test_files_of_evicted_sessions_are_told_by_their_digests(tmp_path: Path, hom
         ("git mv -f 'a b.py' c.py", [("c.py", "a b.py")]),
         ("mv src/a.py lib/", [("lib/a.py", "src/a.py")]),
         ("make && mv a b; mv c d", [("b", "a"), ("d", "c")]),
+        ("cd sub && mv b.py c.py", [("sub/c.py", "sub/b.py")]),
+        ("cd /x; cd y\nmv b.py ../c.py", [("/x/y/../c.py", "/x/y/b.py")]),
+        ("cd - && mv a b", [("b", "a")]),
         ("mv a b c", []),
         ("mv 'a", []),
         ("echo remove it", []),
@@ -198,6 +201,43 @@ def test_files_of_evicted_sessions_are_told_by_their_digests(tmp_path: Path, hom
 def test_renames_by_command(command: str, expected: list[tuple[str, str]]) -> None:
     assert renames({"input": {"command": command}}) == [Change(*pair) for pair in expected]
     assert renames({"input": {"command": ["bash", "-lc", command]}}) == [Change(*pair) for pair in expected]
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "earlier"),
+    [
+        ("git mv src/old src/new", "src/new/deep/helper.py", "src/old/deep/helper.py"),
+        ("git mv src/old src/new", f"{CWD}/src/new/helper.py", "src/old/helper.py"),
+        ("mv old packages", "packages/old/helper.py", "old/helper.py"),
+        ("mv a.py lib", "lib/a.py", "a.py"),
+        ("cd sub && mv b.py c.py", "sub/c.py", "sub/b.py"),
+        ("mv src/old src/new", "src/newer/helper.py", None),
+        ("mv src/old src/new", "src/old/helper.py", None),
+    ],
+)
+def test_blame_follows_moves_of_folders_and_into_folders(
+    tmp_path: Path, home: Home, command: str, path: str, earlier: str | None
+) -> None:
+    home.write(
+        "s",
+        SessionInfo("s", cwd=CWD),
+        call("s", 1, EDIT, _edit_input(earlier or "unrelated/helper.py", 0, 1)),
+        call("s", 2, TOOL_CALL, {"input": {"command": command}}),
+        call("s", 3, EDIT, _edit_input(path, 0, 2)),
+    )
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert [edit.seq for edit in memory.blame(path)] == ([3, 1] if earlier else [3])
+
+
+def test_a_path_of_windows_is_found_with_either_slash(tmp_path: Path, home: Home) -> None:
+    told = {"input": {"file_path": "C:\\Users\\me\\src\\winfile.py", "new_string": "x"}}
+    home.write("s", SessionInfo("s", cwd="C:\\Users\\me"), call("s", 1, EDIT, told))
+
+    with sweep(tmp_path / "store", home) as memory:
+        for path in ("winfile.py", "src/winfile.py", "src\\winfile.py", "C:\\Users\\me\\src\\winfile.py"):
+            assert [edit.seq for edit in memory.blame(path)] == [1], path
+            assert [visit.edits for visit in memory.files(path)] == [1], path
 
 
 def test_shapes_nobody_foresaw_change_nothing() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect.cli.output import json_option, print_json, reports_errors
-from recollect.cli.retaining import print_evicted
+from recollect.cli.retaining import note_evicted, print_evicted
 from recollect.cli.words import duration, fitted, local_time, moment_ms, money, number, one_line, padded, printable
 from recollect.cli.words import width as columns_of
 from recollect.errors import UsageError
@@ -72,6 +72,7 @@ def exchanges(session: str, as_json: bool) -> None:
         if not as_json:
             print_evicted(memory, chosen)
     if as_json:
+        note_evicted(chosen)
         print_json([asdict(exchange) for exchange in found])
         return
     for exchange in found:

@@ -223,6 +223,7 @@ def show(
         elif raw:
             for item in items:
                 print_json(_item_json(item), is_line=True)
+            retaining.note_evicted(found)
         else:
             without = "No events of that kind" if kind else "No events are held" if digest else "No events"
             for line in transcript_lines(found, items, without):

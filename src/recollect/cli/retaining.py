@@ -84,6 +84,13 @@ def find_digest_of_evicted(memory: "Memory", session: "Session") -> dict[str, An
         return None  # a line in its root's digest is all there is
 
 
+def note_evicted(session: "Session") -> None:
+    """Say of a session that its raw detail is gone where only data is printed."""
+    if session.evicted_at is not None:
+        left = "`recollect digest` tells what is left, `recollect rehydrate` reads it again"
+        click.echo(f"note: raw detail up to {local_time(session.evicted_at)} was dropped: {left}", err=True)
+
+
 def print_evicted(memory: "Memory", session: "Session") -> None:
     """Say of a session that its raw detail is gone, with the digest that is left."""
     if session.evicted_at is None:

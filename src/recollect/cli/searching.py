@@ -174,7 +174,7 @@ def files(path: str, limit: int, as_json: bool) -> None:
     from recollect.cli.found import visit_lines
 
     with _memory() as memory:
-        _print_rows(memory.files(path, limit), visit_lines, as_json)
+        _print_rows(memory.files(_whole(path), limit), visit_lines, as_json)
 
 
 @click.command()
@@ -186,7 +186,10 @@ def blame(path: str, as_json: bool) -> None:
     from recollect.cli.found import edit_lines
 
     with _memory() as memory:
-        _print_rows(memory.blame(path), edit_lines, as_json)
+        _print_rows(memory.blame(_whole(path)), edit_lines, as_json)
+        if gone := memory.evicted_edits(_whole(path)):
+            told = "1 session that edited it is" if gone == 1 else f"{gone} sessions that edited it are"
+            click.echo(f"note: {told} left as digests only: `recollect files` names them", err=True)
 
 
 @click.command()
@@ -211,6 +214,15 @@ def timeline(since: str | None, before: str | None, day: str | None, as_json: bo
     with _memory() as memory:
         found = memory.timeline(since_ms=since_ms, before_ms=before_ms, **wanted)
     _print_rows(found, timeline_lines, as_json)
+
+
+def _whole(path: str) -> str:
+    """A path as it was told, but for one that leads upwards: that is seen from here."""
+    from pathlib import Path
+
+    from recollect.recall.edits import absolute
+
+    return absolute(path, str(Path.cwd())) if ".." in path.split("/") else path
 
 
 def _print_rows(rows: list[Any], lines: Callable[[list[Any]], Any], as_json: bool) -> None:

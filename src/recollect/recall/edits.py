@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 _PATH_KEYS = ("file_path", "path", "target_file", "notebook_path", "filename", "filePath")
 _PATCH_LINE = re.compile(r"^\*\*\* (Add File|Update File|Delete File|Move to): (.+?)\s*$", re.MULTILINE)
-_MOVE = re.compile(r"(?:^|[;&|\n(]\s*|&&\s*)(?:sudo\s+)?(?:git\s+)?mv\s+([^;&|\n]+)")
+_MOVE = re.compile(r"(?:^|[;&|\n(]\s*|&&\s*)(?:sudo\s+)?(?:(?P<cd>cd)|(?:git\s+)?mv)\s+(?P<words>[^;&|\n]+)")
+_DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 
 
 class Change(NamedTuple):
@@ -61,35 +62,69 @@ def _of_patch(patch: str) -> Iterator[Change]:
 
 
 def renames(payload: Mapping[str, Any]) -> list[Change]:
-    """Files that a shell command gave another name by `mv` or `git mv`."""
+    """Files and folders that a shell command gave another name by `mv` or `git mv`, as seen from where it began."""
     told = payload.get("input")
+    folder = told.get("workdir") if isinstance(told, dict) else None
     command = told.get("command", told.get("cmd", "")) if isinstance(told, dict) else told
     if isinstance(command, list):
         # One of them is a shell's script, so that each may begin with a command.
         command = "\n".join(part for part in command if isinstance(part, str))
     if not isinstance(command, str) or "mv " not in command:
         return []
-    return [change for match in _MOVE.finditer(command) if (change := _move(match[1])) is not None]
+    return list(_moves(command, folder if isinstance(folder, str) and folder else None))
 
 
-def _move(arguments: str) -> Change | None:
+def _moves(command: str, folder: str | None) -> Iterator[Change]:
+    """The moves of a command, each from the folder that it has gone to by then."""
+    for match in _MOVE.finditer(command):
+        words = _words(match["words"])
+        if match["cd"]:
+            folder = _inside(folder, words[0]) if len(words) == 1 else folder
+        elif len(words) == 2:
+            source, target = words
+            if target.endswith("/"):
+                target += source.rsplit("/", 1)[-1]
+            yield Change(_inside(folder, target), renamed_from=_inside(folder, source))
+
+
+def _words(arguments: str) -> list[str]:
     try:
-        words = [word for word in shlex.split(arguments) if not word.startswith("-")]
+        return [word for word in shlex.split(arguments) if not word.startswith("-")]
     except ValueError:
-        return None
-    if len(words) != 2:
-        return None
-    source, target = words
-    if target.endswith("/"):
-        target += source.rsplit("/", 1)[-1]
-    return Change(target, renamed_from=source)
+        return []
+
+
+def _inside(folder: str | None, path: str) -> str:
+    return path if folder is None or path.startswith(("/", "~", "$")) else f"{folder.rstrip('/')}/{path}"
+
+
+def called_before(move: Change, path: str) -> str | None:
+    """What a path was called before a move of it, or of a folder above it; None if it was not moved.
+
+    Where `mv a b` puts `a` depends on whether there was a folder `b`: as the path needs it.
+    """
+    source, target = move.renamed_from or "", move.path
+    for moved in (f"{target}/{source.rsplit('/', 1)[-1]}", target):
+        if is_same(moved, path):
+            return source
+        parts = path.split("/")
+        for place in range(len(parts) - 1, 0, -1):
+            if (folder := "/".join(parts[:place])) and is_same(moved, folder):
+                return "/".join([source, *parts[place:]])
+    return None
+
+
+def slashed(path: str) -> str:
+    """A path with `/` between its folders, also one of Windows."""
+    is_foreign = _DRIVE.match(path) or "/" not in path
+    return path.replace("\\", "/") if is_foreign else path
 
 
 def absolute(path: str, cwd: str | None) -> str:
     """A path as told in a session, from its working folder; `.` and `..` taken out."""
-    path = path.removeprefix("file://")
-    if not path.startswith("/") and cwd:
-        path = f"{cwd.rstrip('/')}/{path}"
+    path = slashed(path.removeprefix("file://"))
+    if not path.startswith("/") and not _DRIVE.match(path) and cwd:
+        path = f"{slashed(cwd).rstrip('/')}/{path}"
     parts: list[str] = []
     for part in path.split("/"):
         if part == ".." and parts and parts[-1]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL
-from recollect.recall.edits import absolute, changes, is_same
+from recollect.recall.edits import absolute, changes, is_same, slashed
 from recollect.recall.ranking import WEIGHTS
 from recollect.recall.texts import Texts
 from recollect.store import Store
@@ -23,6 +23,7 @@ _MOST_EVENTS = 20_000
 _READ_AT_ONCE = 20
 _CALLS = KIND_FAMILY[TOOL_CALL]
 MENTION = "mention"
+_DID = ("did",)
 _SEPARATOR = re.compile(r"[/\\]+")
 
 
@@ -42,9 +43,9 @@ class Remembered(NamedTuple):
     mentions: int
 
 
-def events_with(store: Store, words: str, columns: tuple[str, ...] | None = None) -> list[Scored]:
-    """Events that have these words in this order; whether it is the same path is not known yet."""
-    wanted = Wanted(((Term(words),),), columns=columns)
+def events_with(store: Store, *words: str, columns: tuple[str, ...] | None = None) -> list[Scored]:
+    """Events that have each of these words or phrases; whether it is the same path is not known yet."""
+    wanted = Wanted(tuple((Term(some),) for some in words), columns=columns)
     index = store.fulltext_search
     return [
         event
@@ -69,7 +70,7 @@ class PathMeetings:
     def all(self) -> Iterator[Meeting]:
         """Every event that has to do with the path."""
         # A call may tell the path from its working folder, so that only the name of the file stands in it.
-        found = [*events_with(self._store, base_name(self._path), ("did",)), *events_with(self._store, self._path)]
+        found = [*events_with(self._store, base_name(self._path), columns=_DID), *events_with(self._store, self._path)]
         for cards, cwd in self._by_session(found):
             for card, payload in zip(cards, self._texts.payloads(cards), strict=True):
                 if how := self._how(card, payload, cwd):
@@ -77,7 +78,7 @@ class PathMeetings:
 
     def streams(self) -> Iterator[int]:
         """Sessions with a call that names the path."""
-        for cards, cwd in self._by_session(events_with(self._store, base_name(self._path), ("did",))):
+        for cards, cwd in self._by_session(events_with(self._store, base_name(self._path), columns=_DID)):
             if self._is_called(cards, cwd):
                 yield cards[0].stream
 
@@ -129,7 +130,7 @@ class PathMeetings:
 
     def _is_meant(self, told: str) -> bool:
         """Whether a path is the one asked for, or lies below it."""
-        wanted = self._path.replace("\\", "/").removeprefix("./").rstrip("/")
+        wanted = slashed(self._path).removeprefix("./").rstrip("/")
         below = told.startswith(f"{wanted}/") if wanted.startswith("/") else f"/{wanted}/" in f"/{told}"
         return below or is_same(told, wanted)
 

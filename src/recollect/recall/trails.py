@@ -1,12 +1,13 @@
 """What happened to a file: which sessions touched or discussed it, and whose edits wrote it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from recollect.clock import rfc3339
 from recollect.kinds import EDIT, TOOL_CALL
-from recollect.recall.edits import Change, absolute, changes, is_same, renames
+from recollect.recall.edits import Change, absolute, called_before, changes, is_same, renames, slashed
 from recollect.recall.hits import Hits
 from recollect.recall.paths import MENTION, PathMeetings, base_name, events_with
 from recollect.recall.texts import Texts
@@ -123,6 +124,11 @@ def _edit(store: Store, hits: Hits, step: _Step) -> FileEdit:
     )
 
 
+def evicted_edits(store: Store, path: str) -> int:
+    """How many sessions are known by their digests to have edited the file, their edits not held any more."""
+    return sum(one.edits > 0 for one in PathMeetings(store, path).remembered())
+
+
 class _Trail:
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -131,7 +137,7 @@ class _Trail:
     def steps(self, path: str) -> list[_Step]:
         """The edits of a file and of those it was before, newest first."""
         found: dict[tuple[int, str], _Step] = {}
-        waiting: list[tuple[str, int | None]] = [(path, None)]
+        waiting: list[tuple[str, int | None]] = [(slashed(path), None)]
         for name, until_ms in waiting:  # grows on the way
             for step in self._named(name):
                 if until_ms is not None and (step.event.ts_ms or 0) > until_ms:
@@ -145,7 +151,9 @@ class _Trail:
 
     def _named(self, path: str) -> Iterator[_Step]:
         """Changes whose file, as it is called afterwards, is this one."""
-        events = events_with(self._store, base_name(path), ("did",))
+        events = events_with(self._store, base_name(path), columns=("did",))
+        for folder in path.split("/")[:-1]:
+            events += events_with(self._store, folder, "mv", columns=("did",)) if folder else []
         by_stream: dict[int, list[EventCard]] = {}
         for card in self._store.excerpts.of({event.id for event in events}).values():
             by_stream.setdefault(card.stream, []).append(card)
@@ -153,11 +161,20 @@ class _Trail:
         for stream, cards in by_stream.items():
             cards.sort(key=lambda card: card.payload_start)
             for card, payload in zip(cards, self._texts.payloads(cards), strict=True):
-                is_edit = card.kind == EDIT
-                for change in changes(payload) if is_edit else renames(payload):
-                    whole = _whole(change, cwds.get(stream))
-                    if is_same(whole.path, path) and not self._store.excerpts.has_failed(card):
-                        yield _Step(card, whole, is_edit)
+                found = list(_changes_of(card, payload, path, cwds.get(stream)))
+                if found and not self._store.excerpts.has_failed(card):
+                    yield from found
+
+
+def _changes_of(card: EventCard, payload: Mapping[str, Any], path: str, cwd: str | None) -> Iterator[_Step]:
+    """What a call did to the file that is called so afterwards."""
+    if card.kind == EDIT:
+        whole = [_whole(change, cwd) for change in changes(payload)]
+        yield from (_Step(card, change, is_edit=True) for change in whole if is_same(change.path, path))
+        return
+    for change in renames(payload):
+        if earlier := called_before(_whole(change, cwd), path):
+            yield _Step(card, Change(path, earlier), is_edit=False)
 
 
 def _whole(change: Change, cwd: str | None) -> Change:
