@@ -18,6 +18,8 @@ BASE32 = string.ascii_uppercase + "234567"
 NAMES = ("amber", "basalt", "cedar", "dune", "estuary", "fjord", "glacier", "heron", "isthmus", "jasmine", "lagoon")
 SCHEMES = ("postgres", "postgresql", "mysql", "mongodb+srv", "redis", "rediss", "amqp", "postgresql+psycopg", "mariadb")
 
+QUOTES_AND_BLANKS = "\"'`\\ "
+
 Draw = random.Random
 Secret = tuple[str, str | None]  # the secret, and the line it stands in if it must stand in one
 
@@ -89,6 +91,13 @@ def _database_url(draw: Draw) -> Secret:
     user = "" if scheme.startswith("redis") else draw.choice(["app", "orders_rw", "root", "svc-billing"])
     secret = _some(draw, ALNUM + "-._~!*", 10, 24)
     return secret, f"{scheme}://{user}:{secret}@{draw.choice(['db.internal:5432', 'localhost', '10.1.2.3:6379'])}/app"
+
+
+def _odd_password(draw: Draw) -> Secret:
+    """One with a quote, a backslash, a backtick or a blank in it, as JSON writes it."""
+    secret = f"{_some(draw, ALNUM, 0, 6)}7{draw.choice(QUOTES_AND_BLANKS)}{_some(draw, ALNUM, 12, 16)}Kq8v"
+    name = draw.choice(["password", "dbPassword", "client_secret"])
+    return json.dumps(secret)[1:-1], json.dumps({"user": "app", name: secret})
 
 
 def _basic(draw: Draw) -> Secret:
@@ -233,6 +242,39 @@ KINDS: dict[str, Callable[[Draw], Secret]] = {
     ),
     "environment-key": _lines(lambda draw: _some(draw, ALNUM, 32, 48), "MAPS_KEY={}", 'export SIGNUP_KEY="{}"'),
     "ssh-password": _lines(password, "sshpass -p '{}' ssh root@host"),
+    "arguments": _lines(
+        password,
+        '{"command":["mysql","--password","{}","shop"]}',
+        '{"command": ["sshpass", "-p", "{}", "ssh", "h"]}',
+        "run(['psql', '--db-password', '{}'])",
+    ),
+    "odd-password": _odd_password,
+    "literal": _lines(password, "password = b'{}'", 'PASSWORD = r"{}"', 'password=f"{}"', 'string password = @"{}";'),
+    "call": _lines(
+        password,
+        "define('DB_PASSWORD', '{}');",
+        'os.getenv("DB_PASSWORD", "{}")',
+        "config('DB_PASSWORD', default='{}')",
+    ),
+    "declaration": _lines(
+        password,
+        '#define DB_PASSWORD "{}"',
+        "FROM debian\nENV DB_PASSWORD {}\nRUN true",
+        "ENV DB_PASSWORD '{}'",
+    ),
+    "sql": _lines(password, "CREATE USER shop WITH PASSWORD '{}';", "ALTER USER 'shop'@'%' IDENTIFIED BY '{}';"),
+    "netrc": _lines(
+        password,
+        "machine api.test login shop password {}",
+        "machine api.test\n  login shop\n  password {}\n",
+    ),
+    "block-scalar": _lines(password, "password: |\n  {}\n", "db:\n  password: >-\n    {}\nport: 1"),
+    "name-and-value": _lines(
+        password,
+        '{"name": "DB_PASSWORD", "value": "{}"}',
+        "env:\n- name: DB_PASSWORD\n  value: {}\n",
+        '{\n  "name": "DB_PASSWORD",\n  "value": "{}"\n}',
+    ),
 }  # fmt: skip
 
 # Lines for secrets that are known by their own look; `{}` is followed by each thing that ends a token.
@@ -307,6 +349,17 @@ DECOYS: tuple[Callable[[Draw], str], ...] = (
     lambda draw: "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + _some(draw, ALNUM, 43) + " me@host",
     lambda draw: f"partition_key = 'tenant#{draw.randrange(99)}' sort_key=\"created_at\"",
     lambda draw: "basic functionality, bearer authentication, authorization: required",
+    lambda draw: '{"password": "please enter your password", "secret": "Must have 8 characters, 1 digit!"}',
+    lambda draw: f'fields = ["password", "email{draw.randrange(9)}", "token", "Zip5Code"]; form.add("password", "field{draw.randrange(9)}")',
+    lambda draw: 'TOKEN = r"[a-zA-Z_][a-zA-Z0-9_]*"; password = f"{user}+{os.getpid()}"; secret = rb"(?P<a>[0-9A-F]{2})"',
+    lambda draw: '#define TOKEN_MASK 0xFF00FF00ul\n#define PASSWORD_LENGTH 64\n#define SECRET_KEY load_key2(1)',
+    lambda draw: "ENV PASSWORD_FILE /run/secrets/db2\nENV DB_PASSWORD $DB_PASSWORD\nENV API_TOKEN ${API_TOKEN}",
+    lambda draw: "ALTER USER shop WITH PASSWORD '$1'; unexpected token 'return' in password \"%s\"",
+    lambda draw: "- name: DB_PASSWORD\n  valueFrom:\n    secretKeyRef:\n      name: shop-db2\n      key: password",
+    lambda draw: "password: |\n  Type the one you got on 2026-01-02.\ntoken: >-\n  {{ lookup('env', 'TOKEN') }}",
+    lambda draw: 'os.getenv("DB_PASSWORD", "changeme"), env("API_TOKEN", "your-token-2"), getenv("PGPASSWORD", "")',
+    lambda draw: "login with your password or log in by SSO; login form password field2",
+    lambda draw: '["git", "commit", "--no-verify"], ["mysql", "--password", "$PASSWORD"], ["sshpass", "-p", "$SSH_PASS"]',
 )  # fmt: skip
 
 

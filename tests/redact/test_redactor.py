@@ -5,6 +5,7 @@ import os
 import random
 import re
 import time
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,11 @@ def test_another_key_gives_other_marks() -> None:
         {"value": "f3Kd93kfQ02kd93kD", "name": "SHOP_API_KEY"},
         {"a": {"b": [{"dbPassword": "gX8#kk2!"}]}},
         {"headers": {"X-Api-Key": "f3Kd93kfQ02kd93kD"}},
+        {"command": ["mysql", "--password", "gX8#kk2!", "shop"]},
+        {"command": ["/usr/bin/sshpass", "-p", "gX8#kk2!", "ssh", "h"]},
+        {"arguments": ["tool", "--api-key", "f3Kd93kfQ02kd93kD"]},
+        {"arguments": '{"command":["mysql","--password","gX8#kk2!"]}'},
+        {"arguments": '{"command": ["sshpass", "-p", "gX8#kk2!", "ssh", "h"]}'},
     ],
 )
 def test_the_name_of_a_field_tells_of_what_it_holds(redactor: Redactor, value: Any) -> None:
@@ -144,9 +150,58 @@ def test_the_name_of_a_field_tells_of_what_it_holds(redactor: Redactor, value: A
 
 @BOTH
 @pytest.mark.parametrize(
+    "secret",
+    [
+        'a"Kq8vZx2LmT4w',
+        "it'sKq8vZx2LmT4w",
+        "`Kq8vZx2LmT4w",
+        "\\Kq8vZx2LmT4w",
+        'Kq8vZx"2LmT4w',
+        '"Kq8vZx2LmT4w"',
+        "Zq3vKp9Lm2 Wx8ttY",
+        " Zq3 vKp9Lm2Wx8ttY",
+        "Kq8vZx2LmT4w\\",
+    ],
+)
+@pytest.mark.parametrize("name", ["password", "CLIENT_SECRET"])
+def test_a_secret_field_is_taken_whole_whatever_characters_are_in_it(
+    redactor: Redactor, name: str, secret: str
+) -> None:
+    forms = [
+        {name: secret},
+        {"name": name, "value": secret},
+        ["run", f"--{name.lower()}", secret],
+        {"arguments": json.dumps({"user": "x", name: secret, "n": 1})},
+        {"arguments": json.dumps({"arguments": json.dumps({name: secret})}, indent=2)},
+    ]
+
+    for form in forms:
+        found = json.dumps(redactor.value(form))
+
+        assert MARK.search(found), form
+        assert "2LmT4w" not in found and "8ttY" not in found
+        assert redactor.payloads([orjson.dumps(form)]) == {0: orjson.dumps(redactor.value(form))}
+
+
+@BOTH
+@pytest.mark.parametrize("character", ["%5F", "%5f", "%67"])
+def test_characters_that_need_no_percent_sign_hide_nothing(redactor: Redactor, character: str) -> None:
+    text = TOKEN.replace(urllib.parse.unquote(character), character, 1)
+
+    assert MARK.search(redactor.text(f"GET /x?k={text}&page=2"))
+    assert redactor.payloads([orjson.dumps({"text": text})])
+
+
+@BOTH
+@pytest.mark.parametrize(
     "value",
     [
         {"password": "password"},
+        {"password": "please enter your password"},
+        {"secret": "Must have 8 characters, 1 digit!"},
+        {"password": "'$DB_PASSWORD'"},
+        ["password", "f3Kd93kfQ02kd93kD"],
+        ["mysql", "--password", "--host", "--passwords-file", "gX8#kk2!"],
         {"token_count": "f3Kd93kfQ02kd93kD"},
         {"name": "colour", "value": "f3Kd93kfQ02kd93kD"},
         {"input_tokens": 5, "token": None, "secret": ["a", 1.5, True]},

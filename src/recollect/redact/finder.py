@@ -27,12 +27,17 @@ from recollect.redact.userrules import AllowList, UserRule
 EVERYTHING = frozenset({PREFIX, STRUCTURE, KEYWORD, HIDDEN})
 NAMES = frozenset({PREFIX, STRUCTURE})  # for paths, ids, branches: what is known by its own look
 
+_MOST_BEFORE = 80  # bytes from a call's bracket to the keyword in its first argument
 _DEPTH = 2  # base64 of base64
 _KEY_BYTES = 20_000  # of the largest private key
 _ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]\Z|%[0-7][0-9A-Fa-f]\Z")
 _RANK = {PREFIX: 0, STRUCTURE: 1, KEYWORD: 2, HIDDEN: 3}
 
-_QUOTED = re.compile(rb"(?P<quote>" + QUOTE.encode() + rb")(?P<s>(?:(?!(?P=quote))[^\r\n\x00]){1,512}?)(?P=quote)")
+_MOST_QUOTED = 512
+_LINE_ENDS = re.compile(rb"[\r\n\x00]")
+_CALLED = re.compile(rb"\((?:\s|\\+[nrt])*" + QUOTE.encode() + rb"[\w.-]*\Z")
+_QUOTE_END = re.compile(rb"[\"'`;]\s*\Z")
+_IN_PATTERN = re.compile(rb"[\\\[\](){}]")  # of a regular expression; no sign of it is in most passwords
 _CODE = re.compile(rb"[\w.:>-]+")
 _KEY_END = re.compile(rb"-----END[ A-Z0-9]{0,40}KEY(?: BLOCK)?-----")
 _KEY_LINE = re.compile(rb"[A-Za-z0-9+/]{32}")
@@ -236,13 +241,36 @@ def _test_token(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) 
 
 def _value(data: bytes, match: re.Match[bytes]) -> tuple[bytes, int, int, bool]:
     """The value a name is given: all between its quotes, or up to the first byte that ends a bare word."""
+    start = match.start("s")
     if match["quote"]:
-        quoted = _QUOTED.match(data, match.start("quote"))
-        if quoted:
-            return quoted["s"], *quoted.span("s"), True
-        return match["s"], *match.span("s"), True
+        end = _quoted_end(data, start, match["quote"])
+        end = match.end("s") if end < 0 else end
+        return data[start:end], start, end, True
     value = match["s"].rstrip(b".:")
-    return value, match.start("s"), match.start("s") + len(value), False
+    return value, start, start + len(value), False
+
+
+def _quoted_end(data: bytes, start: int, quote: bytes) -> int:
+    """Where the text between quotes ends; -1 if its line has no closing one."""
+    limit = start + _MOST_QUOTED + len(quote)
+    stop = _LINE_ENDS.search(data, start, limit)
+    limit = stop.start() if stop else limit
+    if quote[-1:] not in b"\"'`":
+        return data.find(quote, start, limit)
+    # Each time a text is put into a JSON string the backslashes before its quotes become twice as many and one more.
+    depth = len(quote) - 1
+    first = place = data.find(quote[-1:], start, limit)
+    while place >= 0:
+        count = _backslashes(data, start, place)
+        if count % (2 * depth + 2) != 2 * depth + 1:
+            return place - min(count, depth)
+        place = data.find(quote[-1:], place + 1, limit)
+    # No escape after all: many languages have strings in which a backslash is only that.
+    return first - min(_backslashes(data, start, first), depth) if first >= 0 else -1
+
+
+def _backslashes(data: bytes, start: int, end: int) -> int:
+    return end - start - len(data[start:end].rstrip(b"\\"))
 
 
 def _test_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
@@ -252,6 +280,8 @@ def _test_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: b
     if len(keyword) <= 4 and not is_json and _is_glued(data, match.start()):
         return None  # `bypass`, `compass`
     value, start, end, is_quoted = _value(data, match)
+    if sign == b"," and not (is_quoted and _is_argument(data, match)):
+        return None
     if (
         sign == b":"
         and keyword.lower() == b"pass"
@@ -265,6 +295,39 @@ def _test_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: b
     if (sign.startswith(b"(") and not is_quoted) or (sign == b">" and following != b"<" and not is_json):
         return None
     if not is_quoted and following in (b"(", b"[") and _CODE.fullmatch(value):
+        return None
+    if _is_made(match["literal"], value) or (sign == b"," and values.is_numbered(value)):
+        return None
+    return (start, end) if values.is_secret(keyword + rest, value, is_quoted=is_quoted) else None
+
+
+def _is_argument(data: bytes, match: re.Match[bytes]) -> bool:
+    """Whether a name is the first argument of a call, in quotes; of the items of a list none is another's value."""
+    before = data[max(0, match.start() - _MOST_BEFORE) : match.start()]
+    return (
+        _CALLED.search(before) is not None
+        and _QUOTE_END.search(data, match.end("rest"), match.start("sign")) is not None
+    )
+
+
+def _is_made(literal: bytes | None, value: bytes) -> bool:
+    """Whether the kind of a literal says that its text is no value: a pattern, or put together from others."""
+    kind = (literal or b"").lower()
+    return (b"r" in kind and _IN_PATTERN.search(value) is not None) or (
+        (b"f" in kind or b"$" in kind) and b"{" in value
+    )
+
+
+def _test_later(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
+    keyword, rest = match["opener"], match["rest"]
+    if values.is_about(keyword, rest) or (len(keyword) <= 4 and not is_json and _is_glued(data, match.start())):
+        return None
+    if match["block"] is not None:
+        return match.span("block") if values.is_secret(keyword + rest, match["block"], is_quoted=False) else None
+    value, start, end, is_quoted = _value(data, match)
+    if is_json and _is_odd(value):
+        return start, end
+    if _is_made(match["literal"], value):
         return None
     return (start, end) if values.is_secret(keyword + rest, value, is_quoted=is_quoted) else None
 
@@ -315,6 +378,7 @@ def _test_base64(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool)
 _TESTS: dict[str, Test] = {
     "token": _test_token,
     "assignment": _test_assignment,
+    "later": _test_later,
     "flag": _test_flag,
     "environment-key": _test_environment_key,
     "url": _test_url,

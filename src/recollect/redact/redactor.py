@@ -19,7 +19,7 @@ import orjson
 from recollect.redact import values
 from recollect.redact.finder import EVERYTHING, NAMES, Finder, Span, expressions
 from recollect.redact.marks import UNSCANNABLE, key_id, mark
-from recollect.redact.rules import ANY_KEYWORD, NAME_FIELDS, VALUE_FIELDS, VERSION
+from recollect.redact.rules import ANY_KEYWORD, FLAG_NAME, NAME_FIELDS, VALUE_FIELDS, VERSION
 from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanner, OutOfTime, Scanner, TooManyPlaces
 from recollect.redact.unfolding import SIGNS
 from recollect.redact.userrules import AllowList, RedactionRules, UserRule
@@ -37,7 +37,8 @@ _MOST_SEEN = 1000
 _SEPARATOR = b"\n\x00\n"
 _NAME = re.compile(rf"(?i)[A-Za-z0-9_. -]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}")
 _FIELD_END = re.compile(rb"[A-Za-z0-9_.-]{0,32}")
-_VALUE_START = re.compile(rb"[^\x00-\x20\"'`\\]{5}")
+_FLAG = re.compile(rf"(?i)--({FLAG_NAME})")
+_SSHPASS = "sshpass"
 _LONG_NUMBER = 1e18
 _STUB = orjson.dumps({"text": UNSCANNABLE})
 
@@ -160,8 +161,18 @@ class Redactor:
         if isinstance(value, dict):
             return self._walk_fields(value, clock, suspects)
         if isinstance(value, list | tuple):
-            return [self._walk(item, clock, suspects) for item in value]
+            return self._walk_items(value, clock, suspects)
         return value
+
+    def _walk_items(self, items: Sequence[Any], clock: Clock, suspects: set[str]) -> list[Any]:
+        found: list[Any] = []
+        for number, item in enumerate(items):
+            new = self._walk(item, clock, suspects)
+            if number and isinstance(item, str) and new == item:
+                name = _flag_name(items[max(0, number - 2) : number])
+                new = self._field(name, item, "command-line-flag") if name else item
+            found.append(new)
+        return found
 
     def _walk_fields(self, fields: dict[Any, Any], clock: Clock, suspects: set[str]) -> dict[Any, Any]:
         found = {}
@@ -175,18 +186,16 @@ class Redactor:
             found[self._walk(told, clock, suspects)] = new
         return found
 
-    def _field(self, name: str, value: str) -> str:
+    def _field(self, name: str, value: str, rule: str = "assignment") -> str:
         """The value of a field, replaced whole if the field's name says that it is a secret."""
         told = name.encode("utf-8", "surrogatepass")
         keyword = values.names_secret(told) if len(value) <= _MOST_VALUE else None
         if keyword is None or not _FIELD_END.fullmatch(told, keyword.end()):
             return value
         data = value.encode("utf-8", "surrogatepass")
-        if not _VALUE_START.match(data):
-            return value
         if not values.is_secret(told[keyword.start() :], data, is_quoted=True) or self._finder.allows(data):
             return value
-        return self._mark("assignment", data)
+        return self._mark(rule, data)
 
     def _guarded(self, text: str, kinds: frozenset[str]) -> str:
         try:
@@ -230,6 +239,17 @@ def _scanner(users: Sequence[UserRule], key: bytes, engine: str | None, folder: 
             if engine == HYPERSCAN:
                 raise
     return AhoCorasickScanner(wanted), AHO_CORASICK
+
+
+def _flag_name(before: Sequence[Any]) -> str | None:
+    """The name of the secret that the arguments before another one announce, if they do."""
+    last = before[-1]
+    if not isinstance(last, str):
+        return None
+    if last == "-p" and isinstance(before[0], str) and before[0].rpartition("/")[2] == _SSHPASS:
+        return "password"
+    flag = _FLAG.fullmatch(last)
+    return flag[1] if flag else None
 
 
 def _blocks(items: Sequence[bytes]) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,7 @@ the text itself, and in that text as a JSON string. So it names no byte that JSO
 
 from dataclasses import dataclass
 
-VERSION = 2  # of this list; a store says which one it was redacted with
+VERSION = 3  # of this list; a store says which one it was redacted with
 
 PREFIX = "prefix"  # an opener that nothing else has
 STRUCTURE = "structure"  # known by the text around it
@@ -217,10 +217,23 @@ _TEXT_IN_BASE64 = "[CDI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589]
 
 QUOTE = r"(?:\\{0,16}[\"'`]|&quot;|&#0?39;|&#x27;)"
 _SPACE = r"(?:[ \t]|\\{1,16}t){0,3}"
+_WIDE_SPACE = r"(?:[ \t]|\\{1,16}t){1,12}"
 _SPACE_OR_CODE = r"(?:[ \t+]|\\{1,16}t|%20){0,3}"
 _QUOTE_OR_CODE = r"(?:\\{0,16}[\"'`]|&quot;|&#0?39;|&#x27;|%2[27]|\\{1,16}u002[27])"
 _PLAIN = r"[^\x00-\x20\"'`<>(){}\[\],;$\\\x7f]"
 _IN_QUOTES = r"[^\x00-\x20\"'`\\]"
+_ANY = r"[^\x00-\x1f]"  # between quotes; quotes and backslashes may be escaped there
+_FIRST = r"[^\x00-\x20,;:)\]}+]"  # after a quote that opens: after one that closes there is mostly one of these
+# Before a quote: the kinds of literals of Python, C, C# (`b'…'`, `rb"…"`, `L"…"`, `@"…"`).
+_LITERAL = r"(?:[bru]|[rf][bf]?|br|fr|u8|L|@\$?|\$@?)"
+_SOME_LITERAL = r"[A-Za-z@$]?[A-Za-z8@$]?"
+# The next line, and what stands before its text: indentation, the sign of a difference, a number.
+_ARROW = r"(?:→|\\{1,16}u2192)"
+_LINE = (
+    r"(?:\r?\n|(?:\\{1,16}r)?\\{1,16}n)"
+    rf"(?:[ \t+-]|\\{{1,16}}t|[0-9]{{1,6}}(?:\t|\\{{1,16}}t|[:|]|{_ARROW})){{0,40}}"
+)
+_LINE_BYTES = r"[\t\r\n 0-9+:|\\nrtu\xe2\x86\x92-]"  # all that it is made of
 
 _KEYS = "api access auth encryption private signing master account session license deploy shared".split()  # noqa: SIM905
 KEYWORDS = (
@@ -232,45 +245,111 @@ ANY_KEYWORD = (
     rf"(?:pass(?:word|wd|phrase|code)?|pwd|secret(?:[_-]?key)?|token|credential|(?:{'|'.join(_KEYS)})[_-]?key)"
 )
 
+_JSON_FIELD = r"\\{0,16}\"[ ]?:[ ]?\\{0,16}\""  # what begins after it is a value for sure
 _TYPE = r"[ ]?:[ ]?[A-Za-z&\[\]|' ]{2,24}[ ]?="  # as in `password: str = "…"`
-_BARE_SIGN = rf"(?:=>|:=|=|:|>|\({_SPACE})"
-_SIGN = rf"(?:{_TYPE}|{_BARE_SIGN})"
+_BARE_SIGN = rf"(?:=>|:=|=|:|>|,|\({_SPACE})"
+_SIGN = rf"(?:{_TYPE}|=>|:=|=|:|>|\({_SPACE})"
 _SIGN_OR_CODE = rf"(?:{_SIGN}|%3[adAD]|\\{{1,16}}u003[adAD])"
 
 _ASSIGNMENT = Rule(
     "assignment",
     "Values given to names such as `password`, `passwd`, `pwd`, `pass`, `passphrase`, `secret`, `token`, `credential`, `api_key`, "
     "`access_key`, `auth_key`, `private_key`, `encryption_key`, `signing_key`, `master_key`: in code, JSON, YAML, XML, `.env` lines, "
-    "connection strings, addresses",
+    "connection strings, addresses, and as the first two arguments of a call (`define('DB_PASSWORD', '…')`, `getenv(…)`)",
     KEYWORD,
     tuple(KEYWORDS),
-    rf"[A-Za-z0-9_.-]{{0,32}}{_QUOTE_OR_CODE}?\]?{_SPACE_OR_CODE}{_SIGN_OR_CODE}{_SPACE_OR_CODE}"
-    rf"(?:{_QUOTE_OR_CODE}{_IN_QUOTES}{{5}}|{_PLAIN}{{6}})",
-    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?\]?{_SPACE}(?P<sign>{_TYPE}(?={_SPACE}{QUOTE})|{_BARE_SIGN}){_SPACE}(?P<quote>{QUOTE}?)"
+    rf"[A-Za-z0-9_.-]{{0,32}}(?:{_QUOTE_OR_CODE}?\]?{_SPACE_OR_CODE}{_SIGN_OR_CODE}{_SPACE_OR_CODE}"
+    rf"(?:{_SOME_LITERAL}{_QUOTE_OR_CODE}{_FIRST}{_ANY}{{4}}|{_PLAIN}{{6}})"
+    rf"|{QUOTE}{_SPACE},{_SPACE}{_SOME_LITERAL}{QUOTE}{_FIRST}{_ANY}{{4}}|{_JSON_FIELD}{_ANY}{{5}})",
+    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?\]?{_SPACE}(?P<sign>{_TYPE}(?={_SPACE}{QUOTE})|{_BARE_SIGN}){_SPACE}"
+    rf"(?P<literal>{_LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)"
     rf"(?P<s>(?:(?!&(?:[A-Za-z_][A-Za-z0-9_.-]*=|[a-z]{{2,4}};|#)){_PLAIN}){{0,512}})",
     150,
     test="assignment",
     is_caseless=True,
 )  # fmt: skip
+_LATER = Rule(
+    "assignment",
+    "Such values in the field or line after: `{\"name\": \"DB_PASSWORD\", \"value\": \"…\"}`, the same in YAML, and block scalars (`password: |`)",
+    KEYWORD,
+    tuple(KEYWORDS),
+    rf"[A-Za-z0-9_.-]{{0,32}}{QUOTE}?{_SPACE}(?::{_SPACE}[|>][0-9+-]{{0,2}}{_LINE_BYTES}{{1,60}}{_PLAIN}{{6}}"
+    rf"|,?{_LINE_BYTES}{{0,60}}{QUOTE}?(?:value|val|default){QUOTE}?{_SPACE}[:=]{_SPACE}(?:{_SOME_LITERAL}{QUOTE}{_ANY}{{5}}|{_PLAIN}{{6}}))",
+    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?{_SPACE}(?:"
+    rf":{_SPACE}[|>][0-9+-]{{0,2}}{_SPACE}{_LINE}(?P<block>{_PLAIN}{{6,512}})(?=[ \t]{{0,8}}(?:[\r\n\\\"]|\Z))"
+    rf"|,?{_SPACE}(?:{_LINE})?{QUOTE}?(?:value|val|default){QUOTE}?{_SPACE}[:=]{_SPACE}"
+    rf"(?P<literal>{_LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}}))",
+    250,
+    test="later",
+    is_caseless=True,
+)  # fmt: skip
+FLAG_NAME = rf"(?:[A-Za-z][A-Za-z0-9_-]{{0,23}})?{ANY_KEYWORD}[A-Za-z0-9_-]{{0,16}}"
+_NEXT_ITEM = rf"{QUOTE}{_SPACE},{_SPACE}(?:{_LINE})?(?={QUOTE})"  # of a list of arguments
+_SOME_NEXT_ITEM = rf"{QUOTE}{_SPACE},{_LINE_BYTES}{{0,60}}"
 _FLAG = Rule(
     "command-line-flag",
-    "Values of command-line flags such as `--password` and `--api-key`",
+    "Values of command-line flags such as `--password` and `--api-key`, also as items of a list of arguments",
     KEYWORD,
     ("--",),
-    rf"(?:[A-Za-z][A-Za-z0-9-]{{0,23}})?{ANY_KEYWORD}[A-Za-z0-9-]{{0,16}}[ ]{{1,3}}{_QUOTE_OR_CODE}?{_IN_QUOTES}{{6}}",
-    rf"(?P<name>(?:[A-Za-z][A-Za-z0-9-]{{0,23}})?{ANY_KEYWORD}[A-Za-z0-9-]{{0,16}})[ ]{{1,3}}(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
-    100,
+    rf"{FLAG_NAME}(?:[ ]{{1,3}}{_QUOTE_OR_CODE}?{_IN_QUOTES}{{6}}|(?:[ ]{{1,3}}|{_SOME_NEXT_ITEM}){QUOTE}{_ANY}{{6}})",
+    rf"(?P<name>{FLAG_NAME})(?:[ ]{{1,3}}|{_NEXT_ITEM})(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
+    160,
     test="flag",
     is_caseless=True,
 )
 _SSHPASS = Rule(
     "command-line-flag",
-    "The password of `sshpass -p`",
+    "The password of `sshpass -p`, in a line or in a list of arguments",
     KEYWORD,
-    ("sshpass -p",),
-    rf"[ ]?{_QUOTE_OR_CODE}?{_IN_QUOTES}{{6}}",
-    rf"[ ]?(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
+    ("sshpass",),
+    rf"(?:[ ]-p[ ]?{_QUOTE_OR_CODE}?{_IN_QUOTES}{{6}}|(?:[ ]-p[ ]?|{_SOME_NEXT_ITEM}{QUOTE}-p{_SOME_NEXT_ITEM}){QUOTE}{_ANY}{{6}})",
+    rf"(?:[ ]-p[ ]?|{_NEXT_ITEM}{QUOTE}-p{_NEXT_ITEM})(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
+    200,
+    test="flag",
+)
+_DEFINE = Rule(
+    "assignment",
+    'Strings of `#define DB_PASSWORD "…"`',
+    KEYWORD,
+    ("define",),
+    rf"[ \t]{{1,3}}[A-Za-z0-9_]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_]{{0,32}}{_WIDE_SPACE}L?{QUOTE}{_ANY}{{6}}",
+    rf"[ \t]{{1,3}}(?P<name>[A-Za-z0-9_]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_]{{0,32}}){_WIDE_SPACE}L?(?P<quote>{QUOTE})(?P<s>{_PLAIN}{{0,512}})",
+    180,
+    test="flag",
+    is_caseless=True,
+)
+_DOCKERFILE = Rule(
+    "assignment",
+    "Values of `ENV DB_PASSWORD …` in a Dockerfile",
+    KEYWORD,
+    ("env ",),
+    rf"[A-Za-z0-9_]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_]{{0,32}}[ ]{{1,3}}(?:{QUOTE}{_ANY}{{6}}|{_PLAIN}{{6}})",
+    rf"(?P<name>[A-Za-z0-9_]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_]{{0,32}})[ ]{{1,3}}(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
+    140,
+    test="flag",
+    is_caseless=True,
+    is_guarded=True,
+)
+_SQL = Rule(
+    "sql-password",
+    "Passwords in SQL: `PASSWORD '…'`, `IDENTIFIED BY '…'`",
+    KEYWORD,
+    ("password", "identified by"),
+    rf"[ ]{{1,3}}{QUOTE}{_ANY}{{6}}",
+    rf"[ ]{{1,3}}(?P<quote>{QUOTE})(?P<s>{_PLAIN}{{0,512}})",
     60,
+    test="flag",
+    is_caseless=True,
+)
+_NETRC = Rule(
+    "netrc",
+    "Passwords in `.netrc` files (`login … password …`)",
+    KEYWORD,
+    ("login",),
+    rf"{_LINE_BYTES}{{1,60}}[^\x00-\x20]{{1,80}}{_LINE_BYTES}{{1,60}}password{_LINE_BYTES}{{1,60}}{_PLAIN}{{6}}",
+    rf"(?:[ \t]{{1,8}}|{_LINE})[^\x00-\x20\\]{{1,80}}(?:[ \t]{{1,8}}|{_LINE})password(?:[ \t]{{1,8}}|{_LINE})"
+    rf"(?P<quote>)(?P<s>{_PLAIN}{{6,512}})",
+    250,
     test="flag",
 )
 _ENV_KEY = Rule(
@@ -351,14 +430,19 @@ _BASE64_TEXT = Rule(
     test="base64",
 )
 
-RULES = (*_TOKENS, *_STRUCTURES, _ASSIGNMENT, _FLAG, _SSHPASS, _ENV_KEY, _BASE64_TEXT)
+RULES = (
+    *(*_TOKENS, *_STRUCTURES, _ASSIGNMENT, _LATER, _FLAG, _SSHPASS, _DEFINE, _DOCKERFILE, _SQL, _NETRC, _ENV_KEY),
+    _BASE64_TEXT,
+)
 
 # Where percent signs may hide one of the above; the signs themselves are everywhere.
 PERCENT = (
-    rf"{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}(?:(?:%2[27]|%5d|%20){{0,3}}%3[ade]|(?:%2[27]|%5d|%20){{1,3}}[=:])"
-    rf"|--[a-z0-9-]{{0,24}}{ANY_KEYWORD}[a-z0-9-]{{0,16}}%20"
+    rf"{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}%(?:2[027c]|3[ade]|5d|0[9ad])"
     r"|_key(?:%3[ad])|%3a%2f%2f|:%2f%2f|%40|%3aaa|q%7e|begin%20|(?:bearer|basic|authorization)(?:%20|%3a|%2[27])"
     r"|hooks\.slack\.com%2f|discord(?:app)?\.com%2fapi|(?:accountkey|sharedaccesskey|sig)%3d|1%2f%2f0|%2bac|%2bas"
+    r"|sshpass%|identified%20by"
+    # Letters, digits and `-._~` need no percent sign; those that have one stand within a token.
+    r"|%(?:2[de]|3[0-9]|[46][1-9a-f]|[57][0-9a]|5f|7e)[a-z0-9_.~%-]{10}"
 )
 
 # A pair {"name": "API_KEY", "value": "…"}, of which the scanner sees the first half.

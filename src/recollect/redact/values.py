@@ -7,6 +7,7 @@ import binascii
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -105,7 +106,7 @@ def is_secret(name: bytes, value: bytes, *, is_quoted: bool) -> bool:
         return False
     if is_strong(name):
         return _is_password(value, is_quoted)
-    return _NUMBERED.fullmatch(value) is None and _is_key(value)
+    return not is_numbered(value) and _is_key(value)
 
 
 def _is_other(value: bytes) -> bool:
@@ -122,10 +123,29 @@ def _is_other(value: bytes) -> bool:
     )
 
 
+def is_numbered(value: bytes) -> bool:
+    """Whether a value is a name with a number at its end, as those of fields and variables are."""
+    return _NUMBERED.fullmatch(value) is not None
+
+
 def _is_password(value: bytes, is_quoted: bool) -> bool:
-    if b" " in value or len(value) < (6 if is_quoted else 8) or entropy(value) < 2.3:
+    if len(value) < (6 if is_quoted else 8) or entropy(value) < 2.3:
         return False
+    if b" " in value:
+        return _is_mostly_drawn(value.split())
     return bool(_DIGIT.search(value) or _SIGN.search(value)) or (len(value) >= 8 and is_scrambled(value))
+
+
+def _is_mostly_drawn(words: Sequence[bytes]) -> bool:
+    """Whether more than half of some words was drawn at random; prose about a password is not, nor one of words."""
+    return 2 * sum(len(word) for word in words if _is_drawn(word)) > sum(map(len, words))
+
+
+def _is_drawn(word: bytes) -> bool:
+    if len(word) < 6 or _is_other(word) or is_numbered(word):
+        return False
+    kinds = sum(kind.search(word) is not None for kind in (_LOWER, _UPPER, _DIGIT, _SIGN))
+    return kinds >= 3 or is_scrambled(word)
 
 
 def _is_key(value: bytes) -> bool:
