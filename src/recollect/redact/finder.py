@@ -70,6 +70,7 @@ def expressions(users: Sequence[UserRule]) -> list[Expression]:
             rule.reach,
             rule.is_caseless,
             None if rule.openers else rule.reach,
+            is_whole=rule.is_whole,
         )
         for rule in RULES
     ]
@@ -279,8 +280,11 @@ def _test_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: b
         return None
     if len(keyword) <= 4 and not is_json and _is_glued(data, match.start()):
         return None  # `bypass`, `compass`
+    if match["block"] is not None:
+        return match.span("block") if values.is_secret(keyword + rest, match["block"], is_quoted=False) else None
     value, start, end, is_quoted = _value(data, match)
-    if sign == b"," and not (is_quoted and _is_argument(data, match)):
+    is_argument = sign.startswith(b",")
+    if is_argument and not (is_quoted and _is_in_call(data, match)):
         return None
     if (
         sign == b":"
@@ -296,12 +300,12 @@ def _test_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: b
         return None
     if not is_quoted and following in (b"(", b"[") and _CODE.fullmatch(value):
         return None
-    if _is_made(match["literal"], value) or (sign == b"," and values.is_numbered(value)):
+    if _is_made(match["literal"], value) or (is_argument and values.is_numbered(value)):
         return None
     return (start, end) if values.is_secret(keyword + rest, value, is_quoted=is_quoted) else None
 
 
-def _is_argument(data: bytes, match: re.Match[bytes]) -> bool:
+def _is_in_call(data: bytes, match: re.Match[bytes]) -> bool:
     """Whether a name is the first argument of a call, in quotes; of the items of a list none is another's value."""
     before = data[max(0, match.start() - _MOST_BEFORE) : match.start()]
     return (
@@ -318,20 +322,6 @@ def _is_made(literal: bytes | None, value: bytes) -> bool:
     )
 
 
-def _test_later(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
-    keyword, rest = match["opener"], match["rest"]
-    if values.is_about(keyword, rest) or (len(keyword) <= 4 and not is_json and _is_glued(data, match.start())):
-        return None
-    if match["block"] is not None:
-        return match.span("block") if values.is_secret(keyword + rest, match["block"], is_quoted=False) else None
-    value, start, end, is_quoted = _value(data, match)
-    if is_json and _is_odd(value):
-        return start, end
-    if _is_made(match["literal"], value):
-        return None
-    return (start, end) if values.is_secret(keyword + rest, value, is_quoted=is_quoted) else None
-
-
 def _test_flag(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
     value, start, end, is_quoted = _value(data, match)
     if is_json and _is_odd(value):
@@ -340,6 +330,14 @@ def _test_flag(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -
     if values.names_secret(name) is None:
         return None
     return (start, end) if values.is_secret(name, value, is_quoted=is_quoted) else None
+
+
+def _test_declaration(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
+    if match["opener"].lower() == b"define " and not match["quote"]:
+        return None  # `#define TOKEN_MASK 0xFF00FF00ul`
+    if not is_json and _is_made(match["literal"], _value(data, match)[0]):
+        return None
+    return _test_flag(rule, data, match, is_json)
 
 
 def _test_environment_key(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
@@ -378,7 +376,7 @@ def _test_base64(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool)
 _TESTS: dict[str, Test] = {
     "token": _test_token,
     "assignment": _test_assignment,
-    "later": _test_later,
+    "declaration": _test_declaration,
     "flag": _test_flag,
     "environment-key": _test_environment_key,
     "url": _test_url,

@@ -48,6 +48,7 @@ class Rule:
     test: str = "token"
     lead: Lead | None = None
     is_caseless: bool = False
+    is_whole: bool = False  # `least` begins with the openers, each followed by what may follow it: that scans faster
     is_guarded: bool = False  # no letter or digit may stand before it
     needs_digit: bool = False
 
@@ -217,13 +218,15 @@ _TEXT_IN_BASE64 = "[CDI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589]
 
 QUOTE = r"(?:\\{0,16}[\"'`]|&quot;|&#0?39;|&#x27;)"
 _SPACE = r"(?:[ \t]|\\{1,16}t){0,3}"
+_SOME_SPACE = r"[ \t\\t]{0,8}"
 _WIDE_SPACE = r"(?:[ \t]|\\{1,16}t){1,12}"
 _SPACE_OR_CODE = r"(?:[ \t+]|\\{1,16}t|%20){0,3}"
 _QUOTE_OR_CODE = r"(?:\\{0,16}[\"'`]|&quot;|&#0?39;|&#x27;|%2[27]|\\{1,16}u002[27])"
 _PLAIN = r"[^\x00-\x20\"'`<>(){}\[\],;$\\\x7f]"
 _IN_QUOTES = r"[^\x00-\x20\"'`\\]"
 _ANY = r"[^\x00-\x1f]"  # between quotes; quotes and backslashes may be escaped there
-_FIRST = r"[^\x00-\x20,;:)\]}+]"  # after a quote that opens: after one that closes there is mostly one of these
+# After a quote that opens; after one that closes there is mostly a sign or a blank.
+_IN_ANY = rf"(?:{_IN_QUOTES}{{5}}|[^\x00-\x20,;:.)\]}}+=]{_ANY}{{4}})"
 # Before a quote: the kinds of literals of Python, C, C# (`b'…'`, `rb"…"`, `L"…"`, `@"…"`).
 _LITERAL = r"(?:[bru]|[rf][bf]?|br|fr|u8|L|@\$?|\$@?)"
 _SOME_LITERAL = r"[A-Za-z@$]?[A-Za-z8@$]?"
@@ -233,6 +236,7 @@ _LINE = (
     r"(?:\r?\n|(?:\\{1,16}r)?\\{1,16}n)"
     rf"(?:[ \t+-]|\\{{1,16}}t|[0-9]{{1,6}}(?:\t|\\{{1,16}}t|[:|]|{_ARROW})){{0,40}}"
 )
+_LINE_END = r"[ \t]{0,8}(?:[\r\n\\\"]|\Z)"
 _LINE_BYTES = r"[\t\r\n 0-9+:|\\nrtu\xe2\x86\x92-]"  # all that it is made of
 
 _KEYS = "api access auth encryption private signing master account session license deploy shared".split()  # noqa: SIM905
@@ -247,40 +251,26 @@ ANY_KEYWORD = (
 
 _JSON_FIELD = r"\\{0,16}\"[ ]?:[ ]?\\{0,16}\""  # what begins after it is a value for sure
 _TYPE = r"[ ]?:[ ]?[A-Za-z&\[\]|' ]{2,24}[ ]?="  # as in `password: str = "…"`
-_BARE_SIGN = rf"(?:=>|:=|=|:|>|,|\({_SPACE})"
+_BARE_SIGN = rf"(?:=>|:=|=|:|>|,{_SPACE}(?:default[ ]?=)?|\({_SPACE})"
 _SIGN = rf"(?:{_TYPE}|=>|:=|=|:|>|\({_SPACE})"
 _SIGN_OR_CODE = rf"(?:{_SIGN}|%3[adAD]|\\{{1,16}}u003[adAD])"
 
 _ASSIGNMENT = Rule(
     "assignment",
     "Values given to names such as `password`, `passwd`, `pwd`, `pass`, `passphrase`, `secret`, `token`, `credential`, `api_key`, "
-    "`access_key`, `auth_key`, `private_key`, `encryption_key`, `signing_key`, `master_key`: in code, JSON, YAML, XML, `.env` lines, "
-    "connection strings, addresses, and as the first two arguments of a call (`define('DB_PASSWORD', '…')`, `getenv(…)`)",
+    "`access_key`, `auth_key`, `private_key`, `encryption_key`, `signing_key`, `master_key`: in code, JSON, YAML (also block scalars), XML, `.env` lines, "
+    "connection strings, addresses, and in calls (`define('DB_PASSWORD', '…')`, `getenv(\"DB_PASSWORD\", \"…\")`)",
     KEYWORD,
     tuple(KEYWORDS),
     rf"[A-Za-z0-9_.-]{{0,32}}(?:{_QUOTE_OR_CODE}?\]?{_SPACE_OR_CODE}{_SIGN_OR_CODE}{_SPACE_OR_CODE}"
-    rf"(?:{_SOME_LITERAL}{_QUOTE_OR_CODE}{_FIRST}{_ANY}{{4}}|{_PLAIN}{{6}})"
-    rf"|{QUOTE}{_SPACE},{_SPACE}{_SOME_LITERAL}{QUOTE}{_FIRST}{_ANY}{{4}}|{_JSON_FIELD}{_ANY}{{5}})",
-    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?\]?{_SPACE}(?P<sign>{_TYPE}(?={_SPACE}{QUOTE})|{_BARE_SIGN}){_SPACE}"
-    rf"(?P<literal>{_LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)"
-    rf"(?P<s>(?:(?!&(?:[A-Za-z_][A-Za-z0-9_.-]*=|[a-z]{{2,4}};|#)){_PLAIN}){{0,512}})",
+    rf"(?:{_SOME_LITERAL}{_QUOTE_OR_CODE}{_IN_ANY}|{_PLAIN}{{6}})"
+    rf"|{QUOTE}{_SPACE},{_SPACE}(?:default[ ]?=[ ]?)?{_SOME_LITERAL}{QUOTE}{_IN_ANY}"
+    rf"|{_JSON_FIELD}{_ANY}{{5}}|{_SOME_SPACE}:{_SOME_SPACE}[|>][0-9+-]{{0,2}}[ \t\r\n\\])",
+    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}})(?:{_SPACE}:{_SPACE}[|>][0-9+-]{{0,2}}{_SPACE}{_LINE}(?P<block>{_PLAIN}{{6,512}})(?={_LINE_END})"
+    rf"|{QUOTE}?\]?{_SPACE}(?P<sign>{_TYPE}(?={_SPACE}{QUOTE})|{_BARE_SIGN}){_SPACE}(?P<literal>{_LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)"
+    rf"(?P<s>(?:(?!&(?:[A-Za-z_][A-Za-z0-9_.-]*=|[a-z]{{2,4}};|#)){_PLAIN}){{0,512}}))",
     150,
     test="assignment",
-    is_caseless=True,
-)  # fmt: skip
-_LATER = Rule(
-    "assignment",
-    "Such values in the field or line after: `{\"name\": \"DB_PASSWORD\", \"value\": \"…\"}`, the same in YAML, and block scalars (`password: |`)",
-    KEYWORD,
-    tuple(KEYWORDS),
-    rf"[A-Za-z0-9_.-]{{0,32}}{QUOTE}?{_SPACE}(?::{_SPACE}[|>][0-9+-]{{0,2}}{_LINE_BYTES}{{1,60}}{_PLAIN}{{6}}"
-    rf"|,?{_LINE_BYTES}{{0,60}}{QUOTE}?(?:value|val|default){QUOTE}?{_SPACE}[:=]{_SPACE}(?:{_SOME_LITERAL}{QUOTE}{_ANY}{{5}}|{_PLAIN}{{6}}))",
-    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?{_SPACE}(?:"
-    rf":{_SPACE}[|>][0-9+-]{{0,2}}{_SPACE}{_LINE}(?P<block>{_PLAIN}{{6,512}})(?=[ \t]{{0,8}}(?:[\r\n\\\"]|\Z))"
-    rf"|,?{_SPACE}(?:{_LINE})?{QUOTE}?(?:value|val|default){QUOTE}?{_SPACE}[:=]{_SPACE}"
-    rf"(?P<literal>{_LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}}))",
-    250,
-    test="later",
     is_caseless=True,
 )  # fmt: skip
 FLAG_NAME = rf"(?:[A-Za-z][A-Za-z0-9_-]{{0,23}})?{ANY_KEYWORD}[A-Za-z0-9_-]{{0,16}}"
@@ -307,29 +297,23 @@ _SSHPASS = Rule(
     200,
     test="flag",
 )
-_DEFINE = Rule(
+_SOME_NAME = rf"[A-Za-z0-9_.-]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}"
+_DECLARATION = Rule(
     "assignment",
-    'Strings of `#define DB_PASSWORD "…"`',
+    "Values of `#define DB_PASSWORD \"…\"`, of `ENV DB_PASSWORD …` in a Dockerfile, and of `name: DB_PASSWORD` followed by `value: …`, "
+    "in JSON, YAML and code",
     KEYWORD,
-    ("define",),
-    rf"[ \t]{{1,3}}[A-Za-z0-9_]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_]{{0,32}}{_WIDE_SPACE}L?{QUOTE}{_ANY}{{6}}",
-    rf"[ \t]{{1,3}}(?P<name>[A-Za-z0-9_]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_]{{0,32}}){_WIDE_SPACE}L?(?P<quote>{QUOTE})(?P<s>{_PLAIN}{{0,512}})",
-    180,
-    test="flag",
+    ("name", "define ", "env "),
+    rf"(?:name[\"'`\\ ]{{0,18}}[:=][\"'`\\ ]{{0,18}}[A-Za-z0-9_.-]{{0,40}}|define [ ]{{0,2}}[A-Za-z0-9_]{{0,40}}|env [A-Za-z0-9_]{{0,40}})"
+    rf"{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}[\"'`\\ \t\r\n,]",
+    rf"(?:(?P<pair>(?<=name){QUOTE}?[ ]?[:=][ ]?{QUOTE}?)|(?<=define )[ ]{{0,2}}|(?<=env ))(?P<name>{_SOME_NAME})"
+    rf"(?(pair){QUOTE}?{_SPACE},?{_SPACE}(?:{_LINE})?{QUOTE}?val(?:ue)?{QUOTE}?{_SPACE}[:=]{_SPACE}|{_WIDE_SPACE})"
+    rf"(?P<literal>{_LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
+    150,
+    test="declaration",
     is_caseless=True,
-)
-_DOCKERFILE = Rule(
-    "assignment",
-    "Values of `ENV DB_PASSWORD …` in a Dockerfile",
-    KEYWORD,
-    ("env ",),
-    rf"[A-Za-z0-9_]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_]{{0,32}}[ ]{{1,3}}(?:{QUOTE}{_ANY}{{6}}|{_PLAIN}{{6}})",
-    rf"(?P<name>[A-Za-z0-9_]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_]{{0,32}})[ ]{{1,3}}(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
-    140,
-    test="flag",
-    is_caseless=True,
-    is_guarded=True,
-)
+    is_whole=True,
+)  # fmt: skip
 _SQL = Rule(
     "sql-password",
     "Passwords in SQL: `PASSWORD '…'`, `IDENTIFIED BY '…'`",
@@ -431,7 +415,7 @@ _BASE64_TEXT = Rule(
 )
 
 RULES = (
-    *(*_TOKENS, *_STRUCTURES, _ASSIGNMENT, _LATER, _FLAG, _SSHPASS, _DEFINE, _DOCKERFILE, _SQL, _NETRC, _ENV_KEY),
+    *(*_TOKENS, *_STRUCTURES, _ASSIGNMENT, _DECLARATION, _FLAG, _SSHPASS, _SQL, _NETRC, _ENV_KEY),
     _BASE64_TEXT,
 )
 

@@ -53,11 +53,12 @@ class Expression(NamedTuple):
     is_caseless: bool = False
     fixed: int | None = None
     sign: bytes = b""  # stands in all that a pattern without openers matches
+    is_whole: bool = False  # the pattern has the openers in it
 
     @property
     def whole(self) -> bytes:
         either = b"|".join(map(re.escape, self.openers))
-        found = b"(?:" + either + b")" + self.pattern if self.openers else self.pattern
+        found = b"(?:" + either + b")" + self.pattern if self.openers and not self.is_whole else self.pattern
         return b"(?i)" + found if self.is_caseless else found
 
 
