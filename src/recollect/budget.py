@@ -129,7 +129,7 @@ class _Work:
         self._remade: set[str] = set()  # sessions whose digest could not be read back and was made anew
         self._kept: set[str] = set()  # those for which that did not help
         self.notices: list[Notice] = []
-        self.report = BudgetReport(raw_bytes=store.tiers.raw_bytes())
+        self.report = BudgetReport(raw_bytes=store.tiers.raw_bytes(enough=settings.limits.raw_soft_cap))
 
     def has_work(self) -> bool:
         is_over = self.report.raw_bytes > self._limits.raw_soft_cap

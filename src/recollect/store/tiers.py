@@ -12,6 +12,7 @@ from recollect.store.sqlite import Database
 _ROW_BYTES = 500  # about what an event takes beside its words
 # What evicting leaves in cache.db: cursors, names, relations, and what was used. It is no raw detail.
 _LASTING = ("streams", "usage", "cost_totals", "sources", "infos", "stream_sources", "problems", "evicted_streams")
+_LASTING_OF_SESSION = 4096
 _SESSIONS_OF_A_LOG = 32  # a file that tells of more is a history of prompts, which brings no session back
 
 
@@ -54,9 +55,13 @@ class Tiers:
         self._memory = memory
         self._folder = folder
 
-    def raw_bytes(self) -> int:
-        """Tier 1: packs, and the pages of cache.db that hold raw detail: events and the index of their words."""
-        return self._packed_bytes() + self._raw_cache_bytes()
+    def raw_bytes(self, enough: int = 0) -> int:
+        """Tier 1: packs, and the pages of cache.db that hold raw detail: events and the index of their words.
+
+        If all of cache.db fits into `enough` that counts, for to tell its pages apart many have to be read.
+        """
+        packed, most = self._packed_bytes(), self.cache_bytes()
+        return packed + (most if packed + most <= enough else self._raw_cache_bytes())
 
     def cache_bytes(self) -> int:
         """The pages of cache.db that are in use."""
@@ -80,10 +85,11 @@ class Tiers:
         return int(self._cache.value("SELECT coalesce(sum(pack_bytes), 0) FROM streams"))
 
     def distilled_bytes(self) -> int:
-        """Tier 2: the pages of memory.db that are in use, the ledger, and what evicting leaves in cache.db."""
+        """Tier 2: the pages of memory.db that are in use, the ledger, and about what evicting leaves in cache.db."""
         ledger = self._folder / LEDGER_NAME
         told = ledger.stat().st_size if ledger.exists() else 0
-        return _used_bytes(self._memory) + told + self._lasting_bytes()
+        lasting = _LASTING_OF_SESSION * int(self._cache.value("SELECT count(*) FROM streams"))
+        return _used_bytes(self._memory) + told + lasting
 
     def has_older(self, horizon_ms: int) -> bool:
         """Whether any session with raw detail may have been idle since before a moment."""
