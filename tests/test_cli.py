@@ -106,6 +106,11 @@ CALLS = [
 ]
 
 
+@pytest.mark.usefixtures("store")
+def test_options_that_contradict_each_other_are_refused() -> None:
+    assert invoke("show", FIRST, "--at", "1", "--kind", "edit").exit_code == 2
+
+
 def test_no_command_that_takes_json_is_left_out_here() -> None:
     context = click.Context(main)
     commands = {name: main.get_command(context, name) for name in main.list_commands(context)}

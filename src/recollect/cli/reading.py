@@ -11,6 +11,7 @@ import click
 from recollect.cli import retaining
 from recollect.cli.output import json_option, print_json, reports_errors, root_option
 from recollect.cli.words import fitted, moment_ms, number, one_line, plural, printable, size
+from recollect.errors import UsageError
 from recollect.kinds import OUTCOMES, SESSION_CLASSES
 
 if TYPE_CHECKING:
@@ -211,6 +212,8 @@ def show(
     from recollect.cli.transcript import transcript_lines
     from recollect.memory import open_memory
 
+    if at is not None and kind is not None:
+        raise UsageError("`--at` shows events of every kind", "leave `--kind` out")
     with open_memory(create=False) as memory:
         found = memory.session(session)
         items: Iterable[TranscriptItem]
