@@ -174,6 +174,7 @@ def test_a_session_is_evicted_until_its_events_are_there(
     """Stopped after the file was read."""
     with opened(evicted, home) as memory:
         before = memory.session("session-aa")
+        digest, stats = memory.digest(before), memory.stats("agent")
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(memory._store.evictions, "lift_awaited", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
             memory.rehydrate(before)
@@ -181,8 +182,10 @@ def test_a_session_is_evicted_until_its_events_are_there(
     with opened(evicted, home) as memory:
         memory.sweep()
         assert row(memory.session("session-aa")) == row(before)
+        assert (memory.digest(before), memory.stats("agent")) == (digest, stats)
         memory.rehydrate(memory.session("session-aa"))
         assert row(memory.session("session-aa")) == row(before)
+        assert (memory.digest(before), memory.stats("agent")) == (digest, stats)
         assert len(memory.events(before)) == 16
 
 
