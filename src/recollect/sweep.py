@@ -128,8 +128,7 @@ def _grouped(readings: Iterable[Reading]) -> Iterator[list[Reading]]:
         if events >= BATCH_EVENTS or size >= BATCH_BYTES:
             yield group
             group, events, size = [], 0, 0
-    if group:
-        yield group
+    yield from [group] if group else []
 
 
 def account_for_changes(store: Store, settings: Settings, report: SweepReport, progress: Progress) -> None:
