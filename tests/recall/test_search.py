@@ -292,6 +292,19 @@ def test_a_budget_cuts_between_matches_and_keeps_the_best(tmp_path: Path, home: 
     assert none.hits == []
 
 
+@pytest.mark.parametrize("query", ["strasse", "Straße", "STRASSE", "lange-strasse", '"strasse 5"', "strass*"])
+def test_a_sharp_s_is_two(tmp_path: Path, home: Home, query: str) -> None:
+    home.write("one", event("one", 1, text="in der Lange-Straße 5"))
+    home.write("two", event("two", 1, text="in der lange-strasse 5"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        answer = memory.answer(query)
+
+    assert {hit.session_uid for hit in answer.hits} == {"scripted:one", "scripted:two"}
+    assert all(match.is_exact and match.words for hit in answer.hits for match in hit.matches)
+    assert answer.suggestion is None
+
+
 def test_a_budget_is_used(tmp_path: Path, home: Home) -> None:
     for number in range(30):
         home.write(f"s{number}", event(f"s{number}", 1, text=f"walrus {number} слово 单词"))

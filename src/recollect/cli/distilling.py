@@ -78,7 +78,8 @@ def exchanges(session: str, as_json: bool) -> None:
     for exchange in found:
         part = f" part {exchange.part} of {exchange.parts}" if exchange.parts > 1 else ""
         marks = " copy" * exchange.is_copy + " rewound" * exchange.is_abandoned
-        head = f"── {exchange.number}{part}{marks} · {number(exchange.tokens)} of {number(exchange.raw_tokens)} tokens"
+        of_raw = f" of {number(exchange.raw_tokens)}" if exchange.tokens < exchange.raw_tokens else ""
+        head = f"── {exchange.number}{part}{marks} · {number(exchange.tokens)}{of_raw} tokens"
         click.echo(click.style(head, fg="bright_black"))
         click.echo(printable(exchange.body))
     if not found and chosen.evicted_at is None:

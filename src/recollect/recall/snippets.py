@@ -52,7 +52,8 @@ def _plain(text: str) -> str:
     import unicodedata
 
     letters = unicodedata.normalize("NFD", text.lower())
-    return _SPACES.sub(" ", "".join(letter for letter in letters if not unicodedata.combining(letter)))
+    letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return _SPACES.sub(" ", letters.replace("ß", "ss"))
 
 
 def pattern_of(phrases: Sequence[Phrase]) -> re.Pattern[str] | None:
@@ -77,7 +78,8 @@ def _spelling(text: str, is_prefix: bool) -> str:
     end = "" if is_prefix else r"(?![^\W_])"
     # Nothing of a word may stand before it. Told after its first letter: `re` finds a letter much sooner than that.
     first = words[0][0]
-    return rf"{first}(?<![^\W_]{first})" + r"[\W_]+".join([words[0][1:], *words[1:]]) + end
+    rest = [word.replace("ß", "ss").replace("ss", "(?:ss|ß)") for word in (words[0][1:], *words[1:])]
+    return rf"{first}(?<![^\W_]{first})" + r"[\W_]+".join(rest) + end
 
 
 def snippet(text: str, pattern: re.Pattern[str] | None) -> str:

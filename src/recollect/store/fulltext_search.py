@@ -261,11 +261,17 @@ class FulltextSearch:
         return [phrase for term in terms for phrase in self._spellings(term)]
 
     def _spellings(self, term: Term) -> list[str]:
-        """The term as a phrase; of a name with humps also its words: they find `snake_case` and longer names."""
+        """The term as a phrase; of a name with humps also its words: they find `snake_case` and longer names.
+
+        `strasse` is `straße` too, which the tokenizer does not know.
+        """
         spellings = [term.text]
         words = identifier_words(term.text)
         if len(words) > 1:
             spellings.append(" ".join(words))
+        lowered = term.text.lower()
+        if "ß" in lowered or "ss" in lowered:
+            spellings.append(lowered.replace("ß", "ss") if "ß" in lowered else lowered.replace("ss", "ß"))
         return [self._phrase(text, term.is_prefix) for text in spellings if self.tokens(text)]
 
     def _phrase(self, text: str, is_prefix: bool) -> str:
