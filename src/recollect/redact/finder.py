@@ -34,6 +34,7 @@ _ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]\Z|%[0-7][0-9A-Fa-f]\Z")
 _RANK = {PREFIX: 0, STRUCTURE: 1, KEYWORD: 2, HIDDEN: 3}
 
 _MOST_QUOTED = 512
+_UNESCAPED = re.compile(rb"[^\"'`&\\\r\n\x00]{0,512}")
 _LINE_ENDS = re.compile(rb"[\r\n\x00]")
 _CALLED = re.compile(rb"\((?:\s|\\+[nrt])*" + QUOTE.encode() + rb"[\w.-]*\Z")
 _QUOTE_END = re.compile(rb"[\"'`;]\s*\Z")
@@ -253,6 +254,9 @@ def _value(data: bytes, match: re.Match[bytes]) -> tuple[bytes, int, int, bool]:
 
 def _quoted_end(data: bytes, start: int, quote: bytes) -> int:
     """Where the text between quotes ends; -1 if its line has no closing one."""
+    plain = _UNESCAPED.match(data, start)  # nearly all are
+    if plain and data.startswith(quote, plain.end()):
+        return plain.end()
     limit = start + _MOST_QUOTED + len(quote)
     stop = _LINE_ENDS.search(data, start, limit)
     limit = stop.start() if stop else limit

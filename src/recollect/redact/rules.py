@@ -220,8 +220,10 @@ QUOTE = r"(?:\\{0,16}[\"'`]|&quot;|&#0?39;|&#x27;)"
 _SPACE = r"(?:[ \t]|\\{1,16}t){0,3}"
 _SOME_SPACE = r"[ \t\\t]{0,8}"
 _WIDE_SPACE = r"(?:[ \t]|\\{1,16}t){1,12}"
-_SPACE_OR_CODE = r"(?:[ \t+]|\\{1,16}t|%20){0,3}"
-_QUOTE_OR_CODE = r"(?:\\{0,16}[\"'`]|&quot;|&#0?39;|&#x27;|%2[27]|\\{1,16}u002[27])"
+# As many backslashes as there are: a scanner need not count them.
+_SOME_QUOTE = r"(?:\\*[\"'`]|&quot;|&#0?39;|&#x27;)"
+_SPACE_OR_CODE = r"(?:[ \t+]|\\+t|%20){0,3}"
+_QUOTE_OR_CODE = r"(?:\\*[\"'`]|&quot;|&#0?39;|&#x27;|%2[27]|\\+u002[27])"
 _PLAIN = r"[^\x00-\x20\"'`<>(){}\[\],;$\\\x7f]"
 _IN_QUOTES = r"[^\x00-\x20\"'`\\]"
 _ANY = r"[^\x00-\x1f]"  # between quotes; quotes and backslashes may be escaped there
@@ -249,11 +251,11 @@ ANY_KEYWORD = (
     rf"(?:pass(?:word|wd|phrase|code)?|pwd|secret(?:[_-]?key)?|token|credential|(?:{'|'.join(_KEYS)})[_-]?key)"
 )
 
-_JSON_FIELD = r"\\{0,16}\"[ ]?:[ ]?\\{0,16}\""  # what begins after it is a value for sure
+_JSON_FIELD = r"\\*\"[ ]?:[ ]?\\*\""  # what begins after it is a value for sure
 _TYPE = r"[ ]?:[ ]?[A-Za-z&\[\]|' ]{2,24}[ ]?="  # as in `password: str = "…"`
 _BARE_SIGN = rf"(?:=>|:=|=|:|>|,{_SPACE}(?:default[ ]?=)?|\({_SPACE})"
-_SIGN = rf"(?:{_TYPE}|=>|:=|=|:|>|\({_SPACE})"
-_SIGN_OR_CODE = rf"(?:{_SIGN}|%3[adAD]|\\{{1,16}}u003[adAD])"
+_SIGN = rf"(?:{_TYPE}|=>|:=|=|:|>|\({_SOME_SPACE})"
+_SIGN_OR_CODE = rf"(?:{_SIGN}|%3[adAD]|\\+u003[adAD])"
 
 _ASSIGNMENT = Rule(
     "assignment",
@@ -264,7 +266,7 @@ _ASSIGNMENT = Rule(
     tuple(KEYWORDS),
     rf"[A-Za-z0-9_.-]{{0,32}}(?:{_QUOTE_OR_CODE}?\]?{_SPACE_OR_CODE}{_SIGN_OR_CODE}{_SPACE_OR_CODE}"
     rf"(?:{_SOME_LITERAL}{_QUOTE_OR_CODE}{_IN_ANY}|{_PLAIN}{{6}})"
-    rf"|{QUOTE}{_SPACE},{_SPACE}(?:default[ ]?=[ ]?)?{_SOME_LITERAL}{QUOTE}{_IN_ANY}"
+    rf"|{_SOME_QUOTE}{_SOME_SPACE},{_SOME_SPACE}(?:default[ ]?=[ ]?)?{_SOME_LITERAL}{_SOME_QUOTE}{_IN_ANY}"
     rf"|{_JSON_FIELD}{_ANY}{{5}}|{_SOME_SPACE}:{_SOME_SPACE}[|>][0-9+-]{{0,2}}[ \t\r\n\\])",
     rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}})(?:{_SPACE}:{_SPACE}[|>][0-9+-]{{0,2}}{_SPACE}{_LINE}(?P<block>{_PLAIN}{{6,512}})(?={_LINE_END})"
     rf"|{QUOTE}?\]?{_SPACE}(?P<sign>{_TYPE}(?={_SPACE}{QUOTE})|{_BARE_SIGN}){_SPACE}(?P<literal>{_LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)"
@@ -275,13 +277,13 @@ _ASSIGNMENT = Rule(
 )  # fmt: skip
 FLAG_NAME = rf"(?:[A-Za-z][A-Za-z0-9_-]{{0,23}})?{ANY_KEYWORD}[A-Za-z0-9_-]{{0,16}}"
 _NEXT_ITEM = rf"{QUOTE}{_SPACE},{_SPACE}(?:{_LINE})?(?={QUOTE})"  # of a list of arguments
-_SOME_NEXT_ITEM = rf"{QUOTE}{_SPACE},{_LINE_BYTES}{{0,60}}"
+_SOME_NEXT_ITEM = rf"{_SOME_QUOTE}{_SOME_SPACE},{_LINE_BYTES}{{0,60}}"
 _FLAG = Rule(
     "command-line-flag",
     "Values of command-line flags such as `--password` and `--api-key`, also as items of a list of arguments",
     KEYWORD,
     ("--",),
-    rf"{FLAG_NAME}(?:[ ]{{1,3}}{_QUOTE_OR_CODE}?{_IN_QUOTES}{{6}}|(?:[ ]{{1,3}}|{_SOME_NEXT_ITEM}){QUOTE}{_ANY}{{6}})",
+    rf"{FLAG_NAME}(?:[ ]{{1,3}}{_QUOTE_OR_CODE}?{_IN_QUOTES}{{6}}|(?:[ ]{{1,3}}|{_SOME_NEXT_ITEM}){_SOME_QUOTE}{_ANY}{{6}})",
     rf"(?P<name>{FLAG_NAME})(?:[ ]{{1,3}}|{_NEXT_ITEM})(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
     160,
     test="flag",
@@ -292,7 +294,7 @@ _SSHPASS = Rule(
     "The password of `sshpass -p`, in a line or in a list of arguments",
     KEYWORD,
     ("sshpass",),
-    rf"(?:[ ]-p[ ]?{_QUOTE_OR_CODE}?{_IN_QUOTES}{{6}}|(?:[ ]-p[ ]?|{_SOME_NEXT_ITEM}{QUOTE}-p{_SOME_NEXT_ITEM}){QUOTE}{_ANY}{{6}})",
+    rf"(?:[ ]-p[ ]?{_QUOTE_OR_CODE}?{_IN_QUOTES}{{6}}|(?:[ ]-p[ ]?|{_SOME_NEXT_ITEM}{_SOME_QUOTE}-p{_SOME_NEXT_ITEM}){_SOME_QUOTE}{_ANY}{{6}})",
     rf"(?:[ ]-p[ ]?|{_NEXT_ITEM}{QUOTE}-p{_NEXT_ITEM})(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
     200,
     test="flag",
@@ -319,7 +321,7 @@ _SQL = Rule(
     "Passwords in SQL: `PASSWORD '…'`, `IDENTIFIED BY '…'`",
     KEYWORD,
     ("password", "identified by"),
-    rf"[ ]{{1,3}}{QUOTE}{_ANY}{{6}}",
+    rf"[ ]{{1,3}}{_SOME_QUOTE}{_ANY}{{6}}",
     rf"[ ]{{1,3}}(?P<quote>{QUOTE})(?P<s>{_PLAIN}{{0,512}})",
     60,
     test="flag",
