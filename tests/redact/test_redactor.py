@@ -184,7 +184,7 @@ def test_a_secret_field_is_taken_whole_whatever_characters_are_in_it(
 
 
 @BOTH
-@pytest.mark.parametrize("character", ["%5F", "%5f", "%67"])
+@pytest.mark.parametrize("character", ["%5F", "%5f"])
 def test_characters_that_need_no_percent_sign_hide_nothing(redactor: Redactor, character: str) -> None:
     text = TOKEN.replace(urllib.parse.unquote(character), character, 1)
 

@@ -227,8 +227,8 @@ _QUOTE_OR_CODE = r"(?:\\*[\"'`]|&quot;|&#0?39;|&#x27;|%2[27]|\\+u002[27])"
 _PLAIN = r"[^\x00-\x20\"'`<>(){}\[\],;$\\\x7f]"
 _IN_QUOTES = r"[^\x00-\x20\"'`\\]"
 _ANY = r"[^\x00-\x1f]"  # between quotes; quotes and backslashes may be escaped there
-# After a quote that opens; after one that closes there is mostly a sign or a blank.
-_IN_ANY = rf"(?:{_IN_QUOTES}{{5}}|[^\x00-\x20,;:.)\]}}+=]{_ANY}{{4}})"
+# After a quote that opens; after one that closes there is mostly a sign, a blank or the end of a line.
+_IN_ANY = rf"(?:{_IN_QUOTES}{{5}}|[^\x00-\x20\"'`\\,;:.)\]}}+=]{_ANY}{{4}})"
 # Before a quote: the kinds of literals of Python, C, C# (`b'…'`, `rb"…"`, `L"…"`, `@"…"`).
 _LITERAL = r"(?:[bru]|[rf][bf]?|br|fr|u8|L|@\$?|\$@?)"
 _SOME_LITERAL = r"[A-Za-z@$]?[A-Za-z8@$]?"
@@ -427,8 +427,7 @@ PERCENT = (
     r"|_key(?:%3[ad])|%3a%2f%2f|:%2f%2f|%40|%3aaa|q%7e|begin%20|(?:bearer|basic|authorization)(?:%20|%3a|%2[27])"
     r"|hooks\.slack\.com%2f|discord(?:app)?\.com%2fapi|(?:accountkey|sharedaccesskey|sig)%3d|1%2f%2f0|%2bac|%2bas"
     r"|sshpass%|identified%20by"
-    # Letters, digits and `-._~` need no percent sign; those that have one stand within a token.
-    r"|%(?:2[de]|3[0-9]|[46][1-9a-f]|[57][0-9a]|5f|7e)[a-z0-9_.~%-]{10}"
+    r"|%(?:5f|2[de]|7e)[a-z0-9]{6}"  # `_-.~` need no percent sign; some programs write them with one
 )
 
 # A pair {"name": "API_KEY", "value": "…"}, of which the scanner sees the first half.
