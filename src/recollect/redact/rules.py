@@ -261,7 +261,7 @@ _ASSIGNMENT = Rule(
     "assignment",
     "Values given to names such as `password`, `passwd`, `pwd`, `pass`, `passphrase`, `secret`, `token`, `credential`, `api_key`, "
     "`access_key`, `auth_key`, `private_key`, `encryption_key`, `signing_key`, `master_key`: in code, JSON, YAML (also block scalars), XML, `.env` lines, "
-    "connection strings, addresses, and in calls (`define('DB_PASSWORD', '…')`, `getenv(\"DB_PASSWORD\", \"…\")`)",
+    "connection strings, addresses, and in calls (`define('DB_PASSWORD', '…')`, a variable's default)",
     KEYWORD,
     tuple(KEYWORDS),
     rf"[A-Za-z0-9_.-]{{0,32}}(?:{_QUOTE_OR_CODE}?\]?{_SPACE_OR_CODE}{_SIGN_OR_CODE}{_SPACE_OR_CODE}"
