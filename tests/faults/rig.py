@@ -80,7 +80,11 @@ def _held(memory: Memory, report: SweepReport) -> Held:
         found = memory.events(session)
         events += found
         payloads += memory.payloads(session, found)
-    digests = {session.session_uid: memory.digest(session) for session in sessions if session.event_count}
+    digests = {
+        session.session_uid: memory.digest(session)
+        for session in sessions
+        if session.event_count and session.parent_session_uid is None
+    }
     return Held(report, sessions, events, payloads, memory.problems(), digests)
 
 
