@@ -14,8 +14,9 @@ from recollect.removal import drop
 from recollect.repos import name_repos
 from recollect.schema import Session, session_uid
 from recollect.store import Store
+from recollect.store.copies import Copy
 from recollect.store.locks import sweep_lock
-from recollect.store.remains import Copy, Held
+from recollect.store.remains import Held
 from recollect.store.sessions import SessionFilter
 from recollect.store.tombstones import Name, Tombstone
 from recollect.sweep import SweepReport, account_for_changes

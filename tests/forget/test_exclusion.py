@@ -65,17 +65,17 @@ def session(name: str, cwd: str | Path | None, **facts: Any) -> list[Any]:
         ("/srv/secret/", "/srv/secret", True),
         ("/srv/secret", "/srv/secrets", False),
         ("/srv/secret", "/else/srv/secret", False),
-        ("/work/*/private", "/work/x/private/y", True),
-        ("/work/*/private", "/work/x/y/private", False),
-        ("/work/**/private", "/work/x/y/private", True),
-        ("/work/**/private", "/work/private", True),
+        ("/srv/*/private", "/srv/x/private/y", True),
+        ("/srv/*/private", "/srv/x/y/private", False),
+        ("/srv/**/private", "/srv/x/y/private", True),
+        ("/srv/**/private", "/srv/private", True),
         ("/srv/secret?", "/srv/secrets", True),
-        ("/work/[x]", "/work/x", False),
-        ("/work/[x]", "/work/[x]/y", True),
-        ("/work/a.b", "/work/aXb", False),
+        ("/srv/[x]", "/srv/x", False),
+        ("/srv/[x]", "/srv/[x]/y", True),
+        ("/srv/a.b", "/srv/aXb", False),
         ("~/secret", "~/secret/x", True),
         ("/srv/secret", "not a path", False),
-        ("/srv/secret", "/work/\0", False),
+        ("/srv/secret", "/srv/\0", False),
     ],
 )
 def test_a_folder_is_left_out_with_all_below_it(store: Path, home: Home, pattern: str, cwd: str, is_out: bool) -> None:
@@ -207,7 +207,7 @@ def test_a_worktree_obeys_the_file_of_its_main_checkout(tmp_path: Path, store: P
 def test_events_wait_for_a_place_that_is_told_later(store: Path, home: Home) -> None:
     exclude(store, "/srv/secret")
     home.write("a-log", event("out", 1, text="outspoken"), None, event("out", 2, text="outspoken"))
-    home.write("b-facts", SessionInfo("out", cwd="/srv/secret"), SessionInfo("in", cwd="/work/open"))
+    home.write("b-facts", SessionInfo("out", cwd="/srv/secret"), SessionInfo("in", cwd="/srv/open"))
     home.write("c-log", event("in", 1, text="inside"), None, event("nowhere", 1, text="inside"))
     steps: list[set[str]] = []
 
@@ -223,7 +223,7 @@ def test_events_wait_for_a_place_that_is_told_later(store: Path, home: Home) -> 
         assert memory.sweep(look).lines_read == 0
 
 
-@pytest.mark.parametrize("cwd", [CWD, "/work/open"])
+@pytest.mark.parametrize("cwd", [CWD, "/srv/open"])
 def test_a_log_whose_place_stands_beside_it_does_not_wait(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, cwd: str
 ) -> None:
@@ -247,7 +247,7 @@ def test_what_is_too_big_to_wait_is_read_again(
     for name in ("out", "in"):
         records = [record for number in range(1, 9) for record in (event(name, number, text=f"{name} word"), None)]
         home.write(f"a-{name}", *records)
-        home.write(f"b-{name}", SessionInfo(name, cwd="/srv/secret" if name == "out" else "/work/open"))
+        home.write(f"b-{name}", SessionInfo(name, cwd="/srv/secret" if name == "out" else "/srv/open"))
 
     with sweep(store, home) as memory:
         assert [(found.native_session_id, found.event_count) for found in memory.sessions()] == [("in", 8)]
@@ -294,7 +294,7 @@ def test_prompts_of_an_excluded_session_are_left_out_of_a_history_without_places
 def test_sub_agents_of_an_excluded_session_are_left_out(store: Path, home: Home) -> None:
     exclude(store, "/srv/secret")
     home.write("a-top", *session("top", "/srv/secret"))
-    home.write("b-sub", SessionInfo("sub", parent_native_id="top", cwd="/work/open"), event("sub", 1))
+    home.write("b-sub", SessionInfo("sub", parent_native_id="top", cwd="/srv/open"), event("sub", 1))
     home.write("c-sub", event("top/inline", 1))
 
     with sweep(store, home) as memory:
@@ -305,7 +305,7 @@ def test_a_session_that_moves_elsewhere_stays_left_out(store: Path, home: Home) 
     exclude(store, "/srv/secret")
     home.write("log", *session("judged", "/srv/secret"))
     sweep(store, home).close()
-    home.append("log", SessionInfo("judged", cwd="/work/open"), event("judged", 2, text="outspoken"))
+    home.append("log", SessionInfo("judged", cwd="/srv/open"), event("judged", 2, text="outspoken"))
 
     with sweep(store, home) as memory:
         assert native_ids(memory) == set()
@@ -330,9 +330,9 @@ def test_what_was_stored_before_stays_is_named_and_does_not_grow(store: Path, ho
 
 def test_what_is_no_longer_excluded_comes_back_with_verify(store: Path, home: Home) -> None:
     exclude(store, "/srv/secret")
-    home.write("log", *session("judged", "/srv/secret"), *session("other", "/work/open"), BadLine(9, 9, "bad", b"raw"))
+    home.write("log", *session("judged", "/srv/secret"), *session("other", "/srv/open"), BadLine(9, 9, "bad", b"raw"))
     sweep(store, home).close()
-    exclude(store, "/work/else")
+    exclude(store, "/srv/else")
 
     sweep(store, home).close()
     with sweep(store, home, verify=True) as memory:
@@ -365,8 +365,8 @@ def test_a_forgotten_session_of_an_excluded_place_leaves_no_trace(store: Path, h
 
 
 def test_a_sweep_says_how_many_sessions_it_left_out(store: Path, home: Home) -> None:
-    home.write("kept", *session("kept", "/work/open"))
-    home.write("forgotten", *session("forgotten", "/work/open"))
+    home.write("kept", *session("kept", "/srv/open"))
+    home.write("forgotten", *session("forgotten", "/srv/open"))
     with sweep(store, home) as memory:
         forget(memory, "forgotten")
     exclude(store, "/srv/secret")

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import words
-from recollect.distill.outcome import Ending
+from recollect.distill.outcome import SPOKEN, Ending
 from recollect.distill.shell import commit_message
 from recollect.distill.signals import counted, error_key
-from recollect.distill.story import MOST_COMMITS, Story, SuiteRun, Use
+from recollect.distill.story import MOST_COMMITS, NOTES, Story, SuiteRun, Use
 from recollect.distill.texts import excerpt, payload_text, sentences, shortened
 from recollect.distill.todos import Todo
 from recollect.schema import Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
@@ -30,7 +30,6 @@ MOST_TOOLS = 12
 MOST_QUOTES = 6
 MOST_SUB_AGENTS = 12
 NOT_THE_END = "the session went on without words of the agent"
-_NOTES = (schema.LIFECYCLE, schema.THINKING, schema.OTHER)
 _STEPS_OF_HEADING = 3
 
 Payloads = Mapping[bytes, Mapping[str, Any]]
@@ -127,13 +126,13 @@ def _final_answer(story: Story, payloads: Payloads, ending: Ending) -> Quote | N
     last = story.last_answer
     if last is None:
         return None
-    is_end = ending.last is None or ending.last is last or ending.last.kind in (schema.ASSISTANT_MSG, schema.COMPLETION)
+    is_end = ending.last is None or ending.last.kind in SPOKEN
     return Quote(excerpt(_text(last, payloads), ANSWER_CHARS), last.uid, None if is_end else NOT_THE_END)
 
 
 def _tells_its_end(story: Story) -> bool:
     """Whether the last thing that happened has a time; some logs tell only when they began."""
-    last = next((step for step in reversed(story.steps) if step.kind not in _NOTES), None)
+    last = next((step for step in reversed(story.steps) if step.kind not in NOTES), None)
     return last is None or last.ts_ms is not None
 
 
@@ -229,7 +228,7 @@ def _unanswered_requests(story: Story) -> tuple[Quote, ...]:
     for step in reversed(story.steps):
         if step.event_uid in asked:
             found.append(step)
-        elif step.kind not in _NOTES:
+        elif step.kind not in NOTES:
             break
     waiting = [step for step in reversed(found) if not words.says_thanks(step.summary)]
     return tuple(_quote(step) for step in waiting[-MOST_QUOTES:])

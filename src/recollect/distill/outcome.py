@@ -11,7 +11,7 @@ from typing import Any
 from recollect import schema
 from recollect.distill import words
 from recollect.distill.shell import command_of, only_looks
-from recollect.distill.story import CALLS, Story
+from recollect.distill.story import CALLS, NOTES, Story
 from recollect.distill.texts import payload_text
 from recollect.distill.todos import Todo
 from recollect.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN, Outcome
@@ -19,8 +19,7 @@ from recollect.store.steps import Step
 
 _ANSWER_CHARS = 500  # of its beginning and of its end, where it says how it went
 _OPENING_CHARS = 150
-_BY_THE_WAY = (schema.LIFECYCLE, schema.THINKING, schema.OTHER)
-_SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
+SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +50,10 @@ def find_ending(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> En
     for step in reversed(story.steps):
         if step is request:
             break
-        if step.kind not in _BY_THE_WAY and not (step.role == "user" and step.kind in (*CALLS, schema.TOOL_RESULT)):
+        if step.kind not in NOTES and not (step.role == "user" and step.kind in (*CALLS, schema.TOOL_RESULT)):
             tail.append(step)
     last = tail[0] if tail else request
-    answer = _ends(_text(last, payloads)) if last is not None and last.kind in _SPOKEN else ""
+    answer = _ends(_text(last, payloads)) if last is not None and last.kind in SPOKEN else ""
     failed = {step.call_id for step in (*story.errors, *story.interventions)}
     tried = [step for step in tail if step.kind in CALLS and _is_work(step)]
     has_work = any(step.call_id not in failed for step in tried)
@@ -101,7 +100,7 @@ def _without_an_answer(story: Story, ending: Ending) -> Outcome:
 def _by_last_event(ending: Ending) -> Outcome | None:
     """The outcome where the session broke off; None if it ended with words of the agent."""
     last = ending.last
-    if last is None or last.kind in _SPOKEN:
+    if last is None or last.kind in SPOKEN:
         return None
     if last.kind == schema.HUMAN_INTERVENTION:
         is_refusal = last.status == "denied" and not words.was_cut_off(last.summary)

@@ -24,7 +24,7 @@ NO_TIME = -1  # the hour and day of what has no time
 
 _EDITED = re.compile(r"^(?:edited|wrote|created|deleted|changed) (.+)$")
 _TODO_TOOL = re.compile(r"todo|plan$|^task(?:create|update)", re.IGNORECASE)
-_NOTES = frozenset({schema.LIFECYCLE, schema.THINKING, schema.OTHER})
+NOTES = frozenset({schema.LIFECYCLE, schema.THINKING, schema.OTHER})
 _KEPT = frozenset({schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.THINKING})
 NATIVE_BYTES = 300  # of a payload that are no words but the agent's own bookkeeping, about
 MOST_COMMITS = 6  # of which the message is looked up
@@ -196,7 +196,7 @@ class _Teller:
             handler = handlers.get(step.kind)
             if handler is not None:
                 handler(step)
-            if step.kind not in _NOTES:
+            if step.kind not in NOTES:
                 is_of_call = step.kind == schema.HUMAN_INTERVENTION and step.call_id
                 self._stopped_call = step if is_of_call else None
 

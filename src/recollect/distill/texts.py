@@ -57,8 +57,8 @@ def excerpt(text: str, chars: int) -> str:
 
 def _to_edge(text: str) -> str:
     """A cut text without the piece of a line, or else of a word, that it ends in."""
-    for edge, least in (("\n", len(text) * 2 // 3), (" ", len(text) * 2 // 3)):
-        if (place := text.rfind(edge, least)) > 0:
+    for edge in ("\n", " "):
+        if (place := text.rfind(edge, len(text) * 2 // 3)) > 0:
             return text[:place].strip()
     return text.strip()
 

@@ -67,9 +67,9 @@ def open_ends(store: Store, card: Card) -> tuple[str, ...]:
 def _hit(found: DigestCard, phrases: list[Phrase], matches: int, why: str) -> SessionHit:
     card, pattern = found.card, pattern_of(phrases)
     digest = orjson.loads(found.digest)
-    quotes = [quote for quote in _quotes(digest) if pattern is None or pattern.search(folded(quote["text"]))]
+    fitting = [quote for quote in quotes(digest) if pattern is None or pattern.search(folded(quote["text"]))]
     last = digest["covers"]["last_event_uid"]
-    told = [(quote.get("event_uid") or last, quote["text"]) for quote in quotes] or [(last, card.title or "")]
+    told = [(quote.get("event_uid") or last, quote["text"]) for quote in fitting] or [(last, card.title or "")]
     found_in = [
         Match(uid, 0, "digest", None, snippet(text, pattern), [], [], card.session_uid, 0.0, why="digest")
         for uid, text in dict.fromkeys(told[:matches])
@@ -77,13 +77,13 @@ def _hit(found: DigestCard, phrases: list[Phrase], matches: int, why: str) -> Se
     return hit_of(card, -found.rank, found_in, why)
 
 
-def _quotes(value: Any) -> Iterator[dict[str, Any]]:
+def quotes(value: Any) -> Iterator[dict[str, Any]]:
     """Every quote of a digest, wherever in it."""
     if isinstance(value, dict):
         if isinstance(value.get("text"), str) and "event_uid" in value:
             yield value
         for inner in value.values():
-            yield from _quotes(inner)
+            yield from quotes(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _quotes(inner)
+            yield from quotes(inner)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL
+from recollect.recall.digests import quotes
 from recollect.recall.edits import absolute, changes, is_same, slashed
 from recollect.recall.ranking import WEIGHTS
 from recollect.recall.texts import Texts
@@ -94,7 +95,8 @@ class PathMeetings:
             files, commands = digest["files"], digest["commands"]
             edits = sum(told["count"] for told in files if self._is_meant(absolute(told["name"], cwds[number])))
             calls = sum(told["count"] for told in commands if self._pattern.search(told["name"]))
-            mentions = sum(self._pattern.search(text) is not None for text in _quoted(digest))
+            told = [quote["text"] for quote in quotes(digest)]
+            mentions = sum(self._pattern.search(text) is not None for text in told)
             if edits or calls or mentions:
                 yield Remembered(one.card, edits, calls, mentions)
 
@@ -145,13 +147,3 @@ def _pattern(path: str) -> re.Pattern[str]:
     before = r"(?<![\w.\-])" if re.match(f"[{CJK}]", path) else rf"(?:(?<![\w.\-])|(?<=[{CJK}]))"
     after = rf"(?:(?![\w~]|-(?!\d)|\.\w)|(?=[{CJK}]))"
     return re.compile(before + r"[/\\]+".join(parts) + after, re.IGNORECASE)
-
-
-def _quoted(value: Any) -> Iterator[str]:
-    """What a digest quotes, wherever in it."""
-    if isinstance(value, dict):
-        if isinstance(value.get("text"), str):
-            yield value["text"]
-        value = list(value.values())
-    for inner in value if isinstance(value, list) else ():
-        yield from _quoted(inner)

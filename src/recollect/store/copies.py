@@ -21,6 +21,8 @@ SET_ASIDE = "set aside"
 
 
 class Copy(NamedTuple):
+    """A backup, an export or what was set aside, which nobody but its owner can change."""
+
     kind: str
     path: str
     made_ms: int

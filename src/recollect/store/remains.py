@@ -13,7 +13,7 @@ import orjson
 
 from recollect.schema import name_half
 from recollect.store import packs
-from recollect.store.copies import SET_ASIDE
+from recollect.store.copies import SET_ASIDE, Copy
 from recollect.store.digests import drop_digests, leave_no_byte
 from recollect.store.durable import replace_file
 from recollect.store.fulltext import Fulltext
@@ -47,14 +47,6 @@ class Held(NamedTuple):
     events: int
     payload_bytes: int
     files: tuple[str, ...]
-
-
-class Copy(NamedTuple):
-    """A backup or export, which nobody but its owner can change."""
-
-    kind: str
-    path: str
-    made_ms: int
 
 
 class Remains:
