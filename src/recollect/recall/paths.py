@@ -55,6 +55,16 @@ def events_with(store: Store, *words: str, columns: tuple[str, ...] | None = Non
     ]
 
 
+def by_session(store: Store, events: Sequence[Scored]) -> Iterator[tuple[list[EventCard], str | None]]:
+    """The events by session, in the order their payloads lie, with the folder they were told from."""
+    by_stream: dict[int, list[EventCard]] = {}
+    for card in store.excerpts.of({event.id for event in events}).values():
+        by_stream.setdefault(card.stream, []).append(card)
+    cwds = store.cards.cwds(store.excerpts.keys(by_stream))
+    for stream, cards in by_stream.items():
+        yield sorted(cards, key=lambda card: card.payload_start), cwds.get(stream)
+
+
 def base_name(path: str) -> str:
     return _SEPARATOR.split(path.rstrip("/\\"))[-1]
 
@@ -72,14 +82,14 @@ class PathMeetings:
         """Every event that has to do with the path."""
         # A call may tell the path from its working folder, so that only the name of the file stands in it.
         found = [*events_with(self._store, base_name(self._path), columns=_DID), *events_with(self._store, self._path)]
-        for cards, cwd in self._by_session(found):
+        for cards, cwd in by_session(self._store, found):
             for card, payload in zip(cards, self._texts.payloads(cards), strict=True):
                 if how := self._how(card, payload, cwd):
                     yield Meeting(card, how)
 
     def streams(self) -> Iterator[int]:
         """Sessions with a call that names the path."""
-        for cards, cwd in self._by_session(events_with(self._store, base_name(self._path), columns=_DID)):
+        for cards, cwd in by_session(self._store, events_with(self._store, base_name(self._path), columns=_DID)):
             if self._is_called(cards, cwd):
                 yield cards[0].stream
 
@@ -99,15 +109,6 @@ class PathMeetings:
             mentions = sum(self._pattern.search(text) is not None for text in told)
             if edits or calls or mentions:
                 yield Remembered(one.card, edits, calls, mentions)
-
-    def _by_session(self, events: Sequence[Scored]) -> Iterator[tuple[list[EventCard], str | None]]:
-        """The events by session, in the order their payloads lie, with the folder they were told from."""
-        by_stream: dict[int, list[EventCard]] = {}
-        for card in self._store.excerpts.of({event.id for event in events}).values():
-            by_stream.setdefault(card.stream, []).append(card)
-        cwds = self._store.cards.cwds(self._store.excerpts.keys(by_stream))
-        for stream, cards in by_stream.items():
-            yield sorted(cards, key=lambda card: card.payload_start), cwds.get(stream)
 
     def _is_called(self, cards: Sequence[EventCard], cwd: str | None) -> bool:
         """Whether any of these calls names the path; most say so in their summaries, and no payload is read."""

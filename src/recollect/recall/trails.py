@@ -9,7 +9,7 @@ from recollect.clock import rfc3339
 from recollect.kinds import EDIT, TOOL_CALL
 from recollect.recall.edits import Change, absolute, called_before, changes, is_same, renames, slashed
 from recollect.recall.hits import Hits
-from recollect.recall.paths import MENTION, PathMeetings, base_name, events_with
+from recollect.recall.paths import MENTION, PathMeetings, base_name, by_session, events_with
 from recollect.recall.texts import Texts
 from recollect.store import Store
 from recollect.store.cards import Card
@@ -154,14 +154,9 @@ class _Trail:
         events = events_with(self._store, base_name(path), columns=("did",))
         for folder in path.split("/")[:-1]:
             events += events_with(self._store, folder, "mv", columns=("did",)) if folder else []
-        by_stream: dict[int, list[EventCard]] = {}
-        for card in self._store.excerpts.of({event.id for event in events}).values():
-            by_stream.setdefault(card.stream, []).append(card)
-        cwds = self._store.cards.cwds(self._store.excerpts.keys(by_stream))
-        for stream, cards in by_stream.items():
-            cards.sort(key=lambda card: card.payload_start)
+        for cards, cwd in by_session(self._store, events):
             for card, payload in zip(cards, self._texts.payloads(cards), strict=True):
-                found = list(_changes_of(card, payload, path, cwds.get(stream)))
+                found = list(_changes_of(card, payload, path, cwd))
                 if found and not self._store.excerpts.has_failed(card):
                     yield from found
 

@@ -116,15 +116,9 @@ class Cards:
 
     def evicted_count(self, wanted: CardFilter, since_ms: int | None = None, before_ms: int | None = None) -> int:
         """How many sessions have no raw detail any more, sub-agents not counted."""
-        conditions, bindings = _conditions(wanted)
-        times = [("ended_ms >= ?", since_ms), ("started_ms < ?", before_ms)]
-        clauses = [conditions, *(test for test, value in times if value is not None)]
-        counted = self._database.value(
-            "SELECT count(*) FROM sessions WHERE evicted_ms IS NOT NULL AND parent_session_uid IS NULL"
-            f" AND {' AND '.join(clauses)}",
-            [*bindings, *(value for _, value in times if value is not None)],
-        )
-        return int(counted)
+        conditions, bindings = _conditions(wanted, since_ms, before_ms)
+        sql = "SELECT count(*) FROM sessions WHERE evicted_ms IS NOT NULL AND parent_session_uid IS NULL AND "
+        return int(self._database.value(sql + conditions, bindings))
 
     def evicted_with_edits(self) -> list[SessionKey]:
         """Sessions without raw detail whose digests tell of files that they changed."""
@@ -195,18 +189,16 @@ class Cards:
         """Sessions whose digests fit an expression of FTS5, best first; with or without raw detail, or both."""
         if not self._has("digest_text"):
             return []
-        conditions, bindings = _conditions(wanted)
-        times = [("s.ended_ms >= ?", since_ms), ("s.started_ms < ?", before_ms)]
-        clauses = [conditions, *(test for test, value in times if value is not None)]
+        conditions, bindings = _conditions(wanted, since_ms, before_ms)
         columns = ", ".join(f"s.{name}" for name in Card._fields)
         rows = self._database.rows(
             "WITH found AS MATERIALIZED (SELECT rowid, rank FROM digest_text WHERE digest_text MATCH ?)"
             f" SELECT {columns}, d.digest, f.rank FROM found f JOIN digests d ON d.id = f.rowid"
             " JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
             f" WHERE {_EVICTED[is_evicted]}"
-            f" AND s.rowid IN (SELECT rowid FROM sessions s WHERE {' AND '.join(clauses)})"
+            f" AND s.rowid IN (SELECT rowid FROM sessions WHERE {conditions})"
             " ORDER BY f.rank LIMIT ?",
-            [expression, *bindings, *(value for _, value in times if value is not None), limit],
+            [expression, *bindings, limit],
         )
         return [DigestCard(Card(*row[:-2]), *row[-2:]) for row in rows]
 
@@ -248,22 +240,21 @@ class Cards:
         A sub-agent is among them if it was chosen and the session that it belongs to was not.
         """
         wanted = wanted or CardFilter()
-        conditions, bindings = _conditions(wanted)
+        conditions, bindings = _conditions(wanted, since_ms, before_ms)
         is_shown, shown = "parent_session_uid IS NULL", []
         if wanted.uids is not None:
             is_shown = f"({is_shown} OR root_session_uid NOT IN (SELECT value FROM json_each(?)))"
             shown = [_json(wanted.uids)]
-        times = [("ended_ms >= ?", since_ms), ("started_ms < ?", before_ms)]
-        clauses = [conditions, *(test for test, value in times if value is not None)]
         rows = self._database.rows(
             f"SELECT {_COLUMNS} FROM sessions WHERE {is_shown} AND session_class <> 'warm-up'"
-            f" AND {' AND '.join(clauses)} ORDER BY ended_ms DESC, session_uid LIMIT ?",
-            [*shown, *bindings, *(value for _, value in times if value is not None), limit],
+            f" AND {conditions} ORDER BY ended_ms DESC, session_uid LIMIT ?",
+            [*shown, *bindings, limit],
         )
         return [Card(*row) for row in rows]
 
 
-def _conditions(wanted: CardFilter) -> tuple[str, list[Any]]:
+def _conditions(wanted: CardFilter, since_ms: int | None = None, before_ms: int | None = None) -> tuple[str, list[Any]]:
+    """What a session must meet, and be active in: since one moment, begun before another."""
     clauses: list[str] = []
     bindings: list[Any] = []
     for columns, is_chosen in ((wanted.chosen, True), (wanted.excluded, False)):
@@ -277,6 +268,10 @@ def _conditions(wanted: CardFilter) -> tuple[str, list[Any]]:
     if wanted.excluded_uids:
         clauses.append("session_uid NOT IN (SELECT value FROM json_each(?))")
         bindings.append(_json(wanted.excluded_uids))
+    for test, moment_ms in (("ended_ms >= ?", since_ms), ("started_ms < ?", before_ms)):
+        if moment_ms is not None:
+            clauses.append(test)
+            bindings.append(moment_ms)
     return " AND ".join(clauses) or "1", bindings
 
 
