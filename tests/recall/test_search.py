@@ -54,6 +54,16 @@ def test_what_a_person_said_ranks_above_what_a_tool_printed(tmp_path: Path, home
         assert names(memory, "walrus") == ["asked", "said", "called", "printed"]
 
 
+def test_who_said_just_this_ranks_above_who_said_it_often_among_other_things(tmp_path: Path, home: Home) -> None:
+    for name in ("often", "again", "still", "twice"):
+        home.write(name, *(event(name, n, text=f"feed the walrus, part {n}") for n in range(1, 6)))
+    home.write("just", event("just", 1, text="Feed the walrus"))
+    home.write("else", *(event("else", n, text=f"something else, part {n}") for n in range(1, 60)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert names(memory, "feed the WALRUS")[0] == "just"
+
+
 def test_of_two_equal_sessions_the_newer_comes_first(tmp_path: Path, home: Home) -> None:
     for number, name in enumerate(("old", "new")):
         home.write(name, event(name, 1, text="walrus", ts_ms=at_ms(1) + number * 20 * 86_400_000))

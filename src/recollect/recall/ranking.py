@@ -22,6 +22,7 @@ EVENTS_RANKED = 500  # best ones looked at of a question
 EVENTS_OF_SESSION = 5  # of them, so that one session does not hide the others
 EVENTS_OF_WORD = 1000  # the same for each word by itself
 _NEXT_BEST = 0.25  # how much a session's second best event counts, and so on
+_WHOLE = 1.5  # what says just this, against what says it among other things
 _ABANDONED = 0.6  # what was rewound is still evidence, of what did not work
 _RECENCY = 0.05  # the most that being new adds: enough to break a tie
 _SATURATION, _LENGTH_COUNTS = 1.2, 0.75  # BM25's usual k1 and b, of whole sessions
@@ -82,7 +83,9 @@ class Ranking:
 
     def all_of(self, needs: Needs, excluded: Sequence[Phrase]) -> Found:
         """Events that have everything."""
-        return self._find(Wanted(terms(needs), terms([excluded])[0]), EVENTS_RANKED, RANKED_ROWS, EVENTS_OF_SESSION)
+        whole = " ".join(need[0].text for need in needs)
+        wanted = Wanted(terms(needs), terms([excluded])[0], whole=whole)
+        return self._find(wanted, EVENTS_RANKED, RANKED_ROWS, EVENTS_OF_SESSION)
 
     def any_of(self, needs: Needs, excluded: Sequence[Phrase]) -> list[Found]:
         """For each need, the events that have it."""
@@ -130,7 +133,8 @@ class Ranking:
         age_ms = max(0, self._now_ms - (event.ts_ms or 0))
         recency = 1 + _RECENCY * math.exp(-age_ms / _RECENCY_MS)
         rewound = _ABANDONED if event.flags & IS_ABANDONED else 1.0
-        return event._replace(score=event.score * scale * recency * rewound)
+        whole = _WHOLE if event.is_whole else 1.0
+        return event._replace(score=event.score * scale * recency * rewound * whole)
 
 
 def terms(needs: Needs) -> tuple[tuple[Term, ...], ...]:

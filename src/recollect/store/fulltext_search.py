@@ -31,11 +31,15 @@ class Term(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """All of `needs` (each a choice of terms) and none of `excluded`, in these columns (None: in any)."""
+    """All of `needs` (each a choice of terms) and none of `excluded`, in these columns (None: in any).
+
+    Events that say `whole` and nothing else are told from others.
+    """
 
     needs: tuple[tuple[Term, ...], ...]
     excluded: tuple[Term, ...] = ()
     columns: tuple[str, ...] | None = None
+    whole: str = ""
 
 
 class Choice(NamedTuple):
@@ -72,6 +76,7 @@ class Scored(NamedTuple):
     ts_ms: int | None
     flags: int
     kind: str
+    is_whole: bool = False
 
 
 class Found(NamedTuple):
@@ -173,7 +178,8 @@ class FulltextSearch:
         if not match:
             return Found([], False)
         least = self._least_row(month, match, chosen, rows)
-        return Found(self._ranked(month, match, weights, chosen, least, (limit, of_session)), least > 0)
+        sizes = (limit, of_session)
+        return Found(self._ranked(month, match, wanted.whole, weights, chosen, least, sizes), least > 0)
 
     def _least_row(self, month: str, match: str, chosen: EventFilter, most: int) -> int:
         """From which row on there are not more than can be ranked; 0 if all can."""
@@ -191,21 +197,30 @@ class FulltextSearch:
         return int(rows[0][0]) + 1 if rows else 0
 
     def _ranked(
-        self, month: str, match: str, weights: Sequence[float], chosen: EventFilter, least: int, wanted: tuple[int, int]
+        self,
+        month: str,
+        match: str,
+        whole: str,
+        weights: Sequence[float],
+        chosen: EventFilter,
+        least: int,
+        sizes: tuple[int, int],
     ) -> list[Scored]:
-        """The best events; `wanted` is how many, and how many of one session, so that one does not hide the others."""
+        """The best events; `sizes` is how many, and how many of one session, so that one does not hide the others."""
         table = table_of(month)
         conditions, values = _conditions(chosen)
         floor = " AND rowid >= ?" if least else ""
-        limit, of_session = wanted
+        limit, of_session = sizes
         rows = self._rows(
             f"WITH hit AS MATERIALIZED (SELECT rowid AS id, bm25({table}, {', '.join(map(str, weights))}) AS score"
             f" FROM {table} WHERE {table} MATCH ?{floor}),"
             " placed AS (SELECT hit.id, hit.score, e.stream, e.ts_ms, e.flags, e.kind,"
+            " e.summary = ? COLLATE NOCASE AS is_whole,"
             " row_number() OVER (PARTITION BY e.stream ORDER BY hit.score) AS place"
             f" FROM hit CROSS JOIN events e ON e.id = hit.id WHERE {conditions})"
-            " SELECT id, -score, stream, ts_ms, flags, kind FROM placed WHERE place <= ? ORDER BY score LIMIT ?",
-            [match, *([least] if least else []), *values, of_session, limit],
+            " SELECT id, -score, stream, ts_ms, flags, kind, is_whole FROM placed"
+            " WHERE place <= ? ORDER BY score LIMIT ?",
+            [match, *([least] if least else []), whole, *values, of_session, limit],
         )
         return [Scored(*row) for row in rows]
 
