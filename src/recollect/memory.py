@@ -442,13 +442,13 @@ class Memory:
         """
         return search(self._store, query, Options(**({"exclude": current_sessions()} | options)))
 
-    def files(self, path: str, limit: int = 50) -> list[FileVisit]:
+    def files(self, path: str, limit: int = 50, repo: str | None = None) -> list[FileVisit]:
         """Sessions that touched or discussed a path, newest first."""
-        return files(self._store, path, limit)
+        return files(self._store, path, limit, repo)
 
-    def blame(self, path: str) -> list[FileEdit]:
+    def blame(self, path: str, limit: int | None = None, repo: str | None = None) -> list[FileEdit]:
         """The edits that wrote a file, newest first, renames followed."""
-        return blame(self._store, path)
+        return blame(self._store, path, limit, repo)
 
     def evicted_edits(self, path: str) -> int:
         """How many evicted sessions edited a file by their digests, so that `blame` cannot tell how."""

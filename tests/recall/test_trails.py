@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from recollect.adapters.protocol import EventRecord, SessionInfo
+from recollect.cli import main
 from recollect.errors import NotFound
 from recollect.memory import Memory
 from recollect.recall.edits import Change, absolute, changes, is_same, renames
@@ -113,6 +115,39 @@ def test_files_counts_how_sessions_met_a_path(tmp_path: Path, home: Home) -> Non
         ("scripted:work", 1, 1, 0),
         ("scripted:talk", 0, 0, 1),
     ]
+
+
+def test_files_and_blame_take_a_repository_and_a_limit(tmp_path: Path, home: Home) -> None:
+    for number, repo in enumerate(("shop", "bank"), start=1):
+        edits = [call(repo, n, EDIT, _edit_input("src/a.py", 0, n), ts_ms=at_ms(number * 10 + n)) for n in (1, 2, 3)]
+        home.write(repo, SessionInfo(repo, cwd=f"/home/x/{repo}", git_root=f"/home/x/{repo}"), *edits)
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert [visit.repo for visit in memory.files("a.py")] == ["/home/x/bank", "/home/x/shop"]
+        assert [visit.repo for visit in memory.files("a.py", repo="SHOP")] == ["/home/x/shop"]
+        assert [visit.repo for visit in memory.files("a.py", repo="op")] == []
+        assert [edit.seq for edit in memory.blame("a.py", repo="shop")] == [3, 2, 1]
+        assert [edit.session_uid for edit in memory.blame("a.py", 4)] == ["scripted:bank"] * 3 + ["scripted:shop"]
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("command", [("files", "a.py"), ("timeline", "--since", "2000-01-01"), ("related", "one")])
+def test_lists_of_sessions_keep_to_the_terminal(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], columns: int
+) -> None:
+    for name in ("one", "two"):
+        words = "penguins walruses narwhals ostriches kingfishers in src/a.py, again and again and again"
+        home.write(name, SessionInfo(name, cwd="/home/x/a-repository-of-a-very-long-name"), event(name, 1, text=words))
+    with sweep(tmp_path / "store", home):
+        pass
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "store"))
+
+    shown = CliRunner().invoke(main, command)
+
+    assert shown.exit_code == 0
+    assert "penguins" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= columns
 
 
 def test_files_counts_what_was_done_to_that_file_and_no_other(tmp_path: Path, home: Home) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect.cli.words import fitted, local_time, one_line, plural
+from recollect.cli.words import fitted, local_time, one_line, padded, plural, width
 from recollect.config import terminal_columns
 from recollect.recall.snippets import folded
 
@@ -34,6 +34,8 @@ _SPEAKERS = {
 }
 _UNCUT = 10_000
 _MARGIN = 20
+_LEAST_TITLE = 20
+_NARROW = 100
 
 
 def _columns() -> int:
@@ -121,33 +123,51 @@ def _glimpse_line(item: "Glimpse") -> str:
 
 
 def related_lines(found: "Sequence[Related]") -> Iterator[str]:
-    for other in found:
-        yield f"{_session(other, local_time(other.started_at))}  {_grey(one_line(other.why))}"
+    yield from _session_lines(found, [(local_time(other.started_at), one_line(other.why)) for other in found])
     if not found:
         yield "No related sessions"
 
 
-def _session(entry: "Related | TimelineEntry | FileVisit", when: str) -> str:
-    name = one_line(entry.session_uid).rsplit(":", 1)[-1][-8:]
-    repo = one_line((entry.repo or "–").rsplit("/", 1)[-1])
-    title = fitted(one_line(entry.title or "–"), max(20, _columns() - 60))
-    return f"{_grey(when)}  {entry.agent}  {click.style(name, fg='yellow')}  {repo}  {title}"
+def _session_lines(
+    entries: "Sequence[Related | TimelineEntry | FileVisit]", told: Sequence[tuple[str, str]]
+) -> Iterator[str]:
+    """In columns, cut to the terminal; `told` is when each was, and a remark that has a line of its own if need be."""
+    columns = _columns()
+    cells = [(entry.agent, _short(entry.session_uid), _repo(entry.repo, columns)) for entry in entries]
+    widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
+    for entry, row, (when, remark) in zip(entries, cells, told, strict=True):
+        agent, name, repo = map(padded, row, widths)
+        room = max(_LEAST_TITLE, columns - width(when) - sum(widths) - 2 * (len(widths) + 1))
+        title = fitted(one_line(entry.title or "–"), room)
+        line = f"{_grey(when)}  {agent}  {click.style(name, fg='yellow')}  {repo}  {title}"
+        beside = bool(remark) and width(title) + 2 + width(remark) <= room
+        yield f"{line}  {_grey(remark)}" if beside else line
+        if remark and not beside:
+            indent = " " * (width(when) + 2)
+            yield _grey(indent + fitted(remark, columns - len(indent)))
+
+
+def _repo(repo: str | None, columns: int) -> str:
+    return fitted(one_line((repo or "–").rsplit("/", 1)[-1]), 24 if columns >= _NARROW else 12)
 
 
 def visit_lines(found: "Sequence[FileVisit]") -> Iterator[str]:
-    for visit in found:
-        counts = (("edit", visit.edits), ("call", visit.calls), ("mention", visit.mentions))
-        told = ", ".join(plural(count, word) for word, count in counts if count)
-        gone = " [digest only]" if visit.evicted else ""
-        yield f"{_session(visit, local_time(visit.last_at))}  {_grey(told + gone)}"
+    yield from _session_lines(found, [(local_time(visit.last_at), _visited(visit)) for visit in found])
     if not found:
         yield "No session touched or discussed that path"
 
 
+def _visited(visit: "FileVisit") -> str:
+    counts = (("edit", visit.edits), ("call", visit.calls), ("mention", visit.mentions))
+    gone = " [digest only]" if visit.evicted else ""
+    return ", ".join(plural(count, word) for word, count in counts if count) + gone
+
+
 def timeline_lines(found: "Sequence[TimelineEntry]") -> Iterator[str]:
-    for day, entries in groupby(found, key=lambda entry: local_time(entry.started_at)[:10]):
+    for day, some in groupby(found, key=lambda entry: local_time(entry.started_at)[:10]):
+        entries = list(some)
         yield click.style(f"── {day}", bold=True)
-        yield from (_session(entry, local_time(entry.started_at)[11:]) for entry in entries)
+        yield from _session_lines(entries, [(local_time(entry.started_at)[11:], "") for entry in entries])
     if not found:
         yield "No sessions in that time"
 

@@ -162,10 +162,11 @@ def related(session: str, limit: int, as_json: bool) -> None:
 
 @click.command()
 @click.argument("path")
+@click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
 @click.option("--limit", metavar="N", type=click.IntRange(1), default=20, help="At most N sessions (20).")
 @json_option
 @reports_errors
-def files(path: str, limit: int, as_json: bool) -> None:
+def files(path: str, repo: str | None, limit: int, as_json: bool) -> None:
     """Sessions that touched or discussed a file, newest first.
 
     \b
@@ -174,19 +175,26 @@ def files(path: str, limit: int, as_json: bool) -> None:
     from recollect.cli.found import visit_lines
 
     with _memory() as memory:
-        _print_rows(memory.files(_whole(path), limit), visit_lines, as_json)
+        found = memory.files(_whole(path), limit + 1, repo)
+    _print_rows(found, visit_lines, as_json, limit)
 
 
 @click.command()
 @click.argument("path")
+@click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
+@click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="At most N edits (50).")
 @json_option
 @reports_errors
-def blame(path: str, as_json: bool) -> None:
-    """Whose edits wrote a file, newest first, renames followed."""
+def blame(path: str, repo: str | None, limit: int, as_json: bool) -> None:
+    """Whose edits wrote a file, newest first, renames followed.
+
+    \b
+    recollect blame src/auth/login.ts --repo shop-api
+    """
     from recollect.cli.found import edit_lines
 
     with _memory() as memory:
-        _print_rows(memory.blame(_whole(path)), edit_lines, as_json)
+        _print_rows(memory.blame(_whole(path), limit + 1, repo), edit_lines, as_json, limit)
         if gone := memory.evicted_edits(_whole(path)):
             told = "1 session that edited it is" if gone == 1 else f"{gone} sessions that edited it are"
             click.echo(f"note: {told} left as digests only: `recollect files` names them", err=True)
@@ -225,14 +233,17 @@ def _whole(path: str) -> str:
     return absolute(path, str(Path.cwd())) if ".." in path.split("/") else path
 
 
-def _print_rows(rows: list[Any], lines: Callable[[list[Any]], Any], as_json: bool) -> None:
+def _print_rows(rows: list[Any], lines: Callable[[list[Any]], Any], as_json: bool, limit: int | None = None) -> None:
+    """Print up to `limit` rows; more of them are asked for to know whether there are more."""
     if as_json:
         from dataclasses import asdict
 
-        print_json([asdict(row) for row in rows])
+        print_json([asdict(row) for row in rows[:limit]])
         return
-    for line in lines(rows):
+    for line in lines(rows[:limit]):
         click.echo(line)
+    if limit is not None and len(rows) > limit:
+        click.echo(click.style("there are more: --limit N, --repo", fg="bright_black"))
 
 
 COMMANDS = (search, history, recent, related, files, blame, timeline)

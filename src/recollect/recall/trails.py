@@ -50,7 +50,7 @@ class FileEdit:
     request_seq: int | None
 
 
-def files(store: Store, path: str, limit: int) -> list[FileVisit]:
+def files(store: Store, path: str, limit: int, repo: str | None = None) -> list[FileVisit]:
     """Sessions that touched or discussed the path, newest first; evicted ones by their digests."""
     hits = Hits(store, 0, 0)
     counts: dict[str, Counter[str]] = defaultdict(Counter)  # by session
@@ -68,7 +68,7 @@ def files(store: Store, path: str, limit: int) -> list[FileVisit]:
         card = roots.get(one.card.root_session_uid, one.card)
         cards[card.session_uid] = card
         counts[card.session_uid].update({EDIT: one.edits, TOOL_CALL: one.calls, MENTION: one.mentions})
-    visits = [_visit(card, counts[uid], last.get(uid)) for uid, card in cards.items()]
+    visits = [_visit(card, counts[uid], last.get(uid)) for uid, card in cards.items() if card.is_of_repo(repo)]
     return sorted(visits, key=lambda visit: (visit.last_at or "", visit.session_uid), reverse=True)[:limit]
 
 
@@ -93,16 +93,16 @@ class _Step:
     is_edit: bool
 
 
-def blame(store: Store, path: str) -> list[FileEdit]:
+def blame(store: Store, path: str, limit: int | None = None, repo: str | None = None) -> list[FileEdit]:
     """Every edit that went into the file, newest first, those under its earlier names included.
 
     A rename is followed from the moment it was made: what was done later to another file of the old name is not told.
     """
-    trail = _Trail(store)
-    steps = trail.steps(path)
+    steps = _Trail(store).steps(path)
     hits = Hits(store, 0, 0)
     hits.roots({step.event.stream for step in steps})
-    return [_edit(store, hits, step) for step in steps]
+    wanted = [step for step in steps if hits.card(step.event.stream).is_of_repo(repo)]
+    return [_edit(store, hits, step) for step in wanted[:limit]]
 
 
 def _edit(store: Store, hits: Hits, step: _Step) -> FileEdit:

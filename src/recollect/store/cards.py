@@ -29,6 +29,10 @@ class Card(NamedTuple):
     def key(self) -> SessionKey:
         return self.agent, self.native_session_id
 
+    def is_of_repo(self, name: str | None) -> bool:
+        """Whether its repository has this name, or one that ends so; None is any."""
+        return name is None or f"/{self.repo or ''}".lower().endswith(f"/{name.strip('/')}".lower())
+
 
 class DigestCard(NamedTuple):
     """A session with its digest, as JSON, and how well that fits: the lower the better."""
