@@ -28,7 +28,7 @@ from recollect.adapters.protocol import (
 )
 from recollect.errors import SourceUnreadable
 from recollect.memory import Memory, open_memory
-from recollect.schema import SUMMARY_CHARS, USER_MSG
+from recollect.schema import QUEUE_ONLY, SUMMARY_CHARS, USER_MSG
 
 AGENT = "scripted"
 BEGIN_MS = 1_794_765_600_000  # 2026-11-15T18:00:00Z
@@ -115,6 +115,16 @@ def event(session: str, number: int, kind: str = USER_MSG, text: str | None = No
     text = f"{kind} {number}" if text is None else text
     told: dict[str, Any] = {"native_id": f"{session}-{number}", "position": number, "ts_ms": at_ms(number)}
     return EventRecord(session, kind=kind, payload={"text": text}, summary=text[:SUMMARY_CHARS], **(told | fields))
+
+
+def without_delivered(events: list[EventRecord]) -> list[EventRecord]:
+    """Events as the store keeps them: a prompt in the queue goes when a record of the session tells it."""
+    told = {(event.native_session_id, event.retry_key) for event in events if event.status != QUEUE_ONLY}
+    return [
+        event
+        for event in events
+        if event.status != QUEUE_ONLY or (event.native_session_id, event.retry_key) not in told
+    ]
 
 
 def usage(session: str, usage_id: str, **fields: Any) -> Usage:

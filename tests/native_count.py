@@ -140,11 +140,30 @@ def _count_transcript(path: Path, count: Count) -> None:
     agent = re.fullmatch(r"agent-(.+)\.jsonl", path.name)
     named = next((value["sessionId"] for _, value in records if value.get("sessionId")), path.stem)
     chains = _sidechains([value for _, value in records])
+    lost = _lost_in_the_queue([value for _, value in records])
     for offset, value in records:
         session = value.get("sessionId") or named
+        if value in lost:
+            key = f"{session}:{value['timestamp']}"
+            count.places.add((session, key))
+            count.types[session, key] = "user"
+            count.add(session, USER, key, value["content"])
         key = value.get("uuid") or f"{session}:{offset}"
         lane = value.get("agentId") or agent[1] if agent else _inline_lane(value, key, chains)
         _count_claude_record(value, f"{session}/{lane}" if lane else session, key, count)
+
+
+def _lost_in_the_queue(values: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Prompts put into the queue whose words stand in no record of a user after that."""
+    lost = []
+    for number, value in enumerate(values):
+        if value.get("type") == "queue-operation" and value.get("operation") == "enqueue" and value.get("content"):
+            later = [one for one in values[number:] if one.get("type") in ("user", "attachment")]
+            words = value["content"].split()[0] if value["content"].startswith("/") else value["content"]
+            written = normal(json.dumps(words, ensure_ascii=False)[1:-1])
+            if not any(written in normal(json.dumps(one, ensure_ascii=False)) for one in later):
+                lost.append(value)
+    return lost
 
 
 def _inline_lane(value: dict[str, Any], key: str, chains: dict[str, str]) -> str | None:

@@ -26,7 +26,7 @@ from recollect.ingest import Task, read_batches
 from recollect.protection import Protection
 from recollect.redact.marks import KEY_BYTES, KEY_FILE
 from recollect.redact.redactor import Redactor
-from recollect.schema import HISTORY_LANE, STAND_IN_LANE, Session
+from recollect.schema import HISTORY_LANE, QUEUE_ONLY, STAND_IN_LANE, Session
 from recollect.store import CACHE_NAME, DATABASES, Store, open_database, open_store
 from recollect.store.batch import Batch, EventRow
 from recollect.store.checksums import iter_damaged_pages
@@ -390,7 +390,7 @@ def _changed(holdings: Holdings, batch: Batch) -> Iterator[bool]:
     for row in rows:
         stored = held.get(row.event_uid)
         if stored is None:
-            yield row.lane not in _STAND_INS
+            yield row.lane not in _STAND_INS and row.status != QUEUE_ONLY
         elif (row.flags | stored.flags) & IS_PROVISIONAL or stored.payload_hash == row.payload_hash:
             yield False
         else:

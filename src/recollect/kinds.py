@@ -61,6 +61,11 @@ FILES_LANE = "files"  # side files of a session, which have no place in its orde
 HISTORY_LANE = "history"  # prompts known only from an agent's prompt history
 STAND_IN_LANE = "stand-in"  # a conversation known only from a copy, because the agent's own log is missing
 
+# The status of a prompt that waited in an agent's queue and that no other record tells: what came of it is not known.
+QUEUE_ONLY = "queue-only"
+# A record that tells such a prompt may bear a somewhat earlier time than the moment it was typed.
+QUEUE_SLACK_MS = 60_000
+
 
 def session_uid(agent: str, native_session_id: str) -> str:
     return f"{agent}:{native_session_id}"

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,13 @@ from recollect.adapters.protocol import (
     Skipped,
     Usage,
 )
+from recollect.schema import QUEUE_ONLY
+from tests.builders import without_delivered
 
 DATA = Path(__file__).parent.parent / "data" / "claude"
 SESSION = "11111111-2222-4333-8444-555555555555"
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+TIME = "2026-11-15T18:32:43.198Z"
 REFUSAL = "The user doesn't want to proceed with this tool use."
 
 
@@ -38,7 +41,7 @@ def record(kind: str, uuid: str, parent: str | None = None, **more: Any) -> dict
         "isSidechain": False,
         "type": kind,
         "uuid": uuid,
-        "timestamp": "2026-11-15T18:32:43.198Z",
+        "timestamp": TIME,
         "cwd": "/home/kim/shop",
         "sessionId": SESSION,
         "version": "2.1.325",
@@ -59,6 +62,11 @@ def answer(uuid: str, *blocks: Any, parent: str | None = None, **more: Any) -> d
         "usage": more.pop("usage", {"input_tokens": 10, "output_tokens": 5}),
     }
     return record("assistant", uuid, parent, message={**about, "content": list(blocks)}, **more)
+
+
+def enqueued(words: Any, time: str = TIME, **more: Any) -> dict[str, Any]:
+    about = {"type": "queue-operation", "operation": "enqueue", "timestamp": time, "sessionId": SESSION}
+    return {**about, "content": words, **more}
 
 
 def text(words: str) -> dict[str, Any]:
@@ -158,6 +166,66 @@ class TestWhatPeopleSay:
         event = only_event(tmp_path, record("attachment", "a1", attachment=queued))
 
         assert (event.kind, event.status, event.payload["text"]) == ("user_msg", "queued", "and the tests too")
+
+    def test_a_prompt_that_only_the_queue_tells_is_kept_where_it_was_typed(self, tmp_path: Path) -> None:
+        left = {"type": "queue-operation", "operation": "remove", "sessionId": SESSION}
+        records = read_lines(
+            tmp_path, prompt("u1", "fix it"), enqueued("merge main first"), left, answer("a1", text("done"))
+        )
+
+        waiting = next(event for event in events(records) if event.status == QUEUE_ONLY)
+
+        assert (waiting.kind, waiting.role, waiting.payload["text"]) == ("user_msg", "user", "merge main first")
+        assert [event.summary for event in sorted(events(records), key=lambda event: event.position)] == [
+            "fix it",
+            "merge main first",
+            "done",
+        ]
+        assert skips(records) == {"queue-operation": 1}
+
+    @pytest.mark.parametrize(
+        ("words", "delivered"),
+        [
+            ("and the tests", lambda: prompt("u1", "and the tests")),
+            ("and the tests", lambda: prompt("u1", [text("<ide_opened_file>x"), text("and the tests ")])),
+            (
+                "and the tests",
+                lambda: record("attachment", "u1", attachment={"type": "queued_command", "prompt": "and the tests"}),
+            ),
+            (
+                "/compact  keep names",
+                lambda: prompt(
+                    "u1",
+                    "<command-name>/compact</command-name>\n<command-message>compact</command-message>\n"
+                    "<command-args>keep names</command-args>",
+                ),
+            ),
+            ("<task-notification>over", lambda: prompt("u1", "<task-notification>over", promptSource="system")),
+        ],
+    )
+    def test_a_queued_prompt_that_a_record_tells_is_one_event(
+        self, tmp_path: Path, words: str, delivered: Callable[[], Any]
+    ) -> None:
+        event = only_event(tmp_path, enqueued(words), {**enqueued(None), "operation": "dequeue"}, delivered())
+
+        assert event.native_id == "u1"
+
+    def test_the_same_words_of_an_hour_ago_do_not_tell_a_queued_prompt(self, tmp_path: Path) -> None:
+        earlier = prompt("u1", "go on", timestamp="2026-11-15T17:00:00.000Z")
+
+        told = events(read_lines(tmp_path, earlier, enqueued("go on", "2026-11-15T18:00:00.000Z")))
+
+        assert [event.status for event in told] == [None, QUEUE_ONLY]
+
+    @pytest.mark.parametrize("words", [None, "", "  ", 7, ["x"], "[Request interrupted by user]"])
+    def test_a_queue_record_without_a_prompt_is_counted(self, tmp_path: Path, words: Any) -> None:
+        records = read_lines(tmp_path, enqueued(words))
+
+        assert events(records) == []
+        assert skips(records)["queue-operation"] == 1
+
+    def test_a_slash_command_left_in_the_queue_is_no_request(self, tmp_path: Path) -> None:
+        assert only_event(tmp_path, enqueued("/exit")).kind == "lifecycle"
 
     def test_a_queued_notice_is_no_request(self, tmp_path: Path) -> None:
         queued = {"type": "queued_command", "prompt": "a task ended", "commandMode": "task-notification"}
@@ -968,7 +1036,7 @@ Told = dict[tuple[str, str, int, bytes], tuple[Any, ...]]
 def told_by(records: Iterable[Record]) -> Told:
     """Everything that must not depend on how a file was cut."""
     told: Told = {}
-    for event in events(records):
+    for event in without_delivered(events(records)):
         # A record written twice keeps its identity; the store keeps the first of each content.
         key = (event.native_session_id, event.native_id, event.block, orjson.dumps(event.payload))
         value = (
@@ -1026,6 +1094,8 @@ def a_long_log() -> bytes:
         result("u3", "t2", "3", "x3", toolUseResult={"agentId": "abc"}),
         {"type": "summary", "summary": "Counting", "leafUuid": "u3"},
         {"type": "cost-state", "totalCostUSD": 1.5, "startTime": 3, "sessionId": SESSION},
+        enqueued("four – ünï 🧠 \u2028"),
+        enqueued("never sent"),
         prompt("u4", "four – ünï 🧠 \u2028", "u3", gitBranch="other"),
         prompt("u4", "again", "u3"),
     ]

@@ -24,6 +24,7 @@ from recollect.adapters.protocol import (
     Source,
 )
 from recollect.schema import KINDS
+from tests.builders import without_delivered
 
 SAMPLES = Path(recollect.__file__).parent / "samples"
 AGENTS = sorted(adapters())
@@ -51,7 +52,7 @@ def last_cursor(records: list[Record]) -> Cursor:
 
 def told(records: list[Record]) -> dict[tuple[str, str, int], dict[str, Any]]:
     """Events by their identity, as they are after the last reading."""
-    events = [record for record in records if isinstance(record, EventRecord)]
+    events = without_delivered([record for record in records if isinstance(record, EventRecord)])
     return {
         (event.native_session_id, event.native_id, event.block): asdict(event) | {"is_provisional": None}
         for event in events

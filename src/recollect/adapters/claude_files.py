@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from recollect.adapters import claude_words as words
-from recollect.adapters.claude_prompts import USER_SHELL
+from recollect.adapters.claude_prompts import SLASH_COMMAND, USER_SHELL
 from recollect.adapters.claude_records import REFUSED, as_id, as_text, plain
 from recollect.adapters.commands import as_mapping, retry_key, summarise
 from recollect.adapters.jsonl import KEPT_BAD_BYTES, LineReader, read_rewritten, salvage
@@ -35,7 +35,6 @@ KEPT_TIMES = 300
 _LAST_MS = 253_402_300_800_000  # the year 10000
 _TODO_FILE = re.compile(r"(?P<session>[0-9A-Za-z-]+?)-agent-(?P<agent>[0-9A-Za-z_-]+)")
 _PASTED = re.compile(r"\[Pasted text #(\d+)[^\]]*\]")
-_SLASH_COMMAND = re.compile(r"/[A-Za-z][\w:-]*(?:\s|$)")
 
 
 class Prompt(msgspec.Struct, gc=False):
@@ -148,7 +147,7 @@ def _as_typed(event: EventRecord, text: str) -> EventRecord:
         event.kind, event.tool, event.payload = TOOL_CALL, USER_SHELL, {"input": arguments}
         event.retry_key = retry_key(USER_SHELL, arguments)
         event.summary = summarise(f"ran {arguments['command']}")
-    elif _SLASH_COMMAND.match(text):
+    elif SLASH_COMMAND.match(text):
         event.kind, event.role = LIFECYCLE, "system"
     return event
 

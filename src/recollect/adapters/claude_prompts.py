@@ -14,6 +14,7 @@ from recollect.adapters.claude_events import (
     Place,
     blocks_of,
     fields_of,
+    prompt_key,
     result_event,
     sort_part,
 )
@@ -34,6 +35,7 @@ from recollect.schema import (
     HUMAN_INTERVENTION,
     LIFECYCLE,
     OTHER,
+    QUEUE_ONLY,
     RETRY,
     TOOL_CALL,
     TOOL_RESULT,
@@ -41,6 +43,9 @@ from recollect.schema import (
 )
 
 USER_SHELL = "shell"
+TIME_CHARS = 40
+_KEY_CHARS = 2000
+SLASH_COMMAND = re.compile(r"/[A-Za-z][\w:-]*(?:\s|$)")
 
 # Text that the harness, not a person, put into a user record.
 _HARNESS = (
@@ -134,11 +139,25 @@ def _prompt(
     if len(blocks) > 1 or parts:
         # Enough to take the text apart again: the lengths of its blocks, and what was no text.
         payload["native"] = {**native, "blocks": [len(one) for one in texts], "parts": parts}
-    return _prompt_event(line, place, payload, texts, index)
-
-
-def _prompt_event(line: Line, place: Place, payload: dict[str, Any], texts: list[str], index: int) -> EventRecord:
     typed = next((text for text in texts if not text.startswith(_BESIDE)), "")
+    event = _prompt_event(line, place, payload, texts, typed, index)
+    if event.kind in (USER_MSG, LIFECYCLE):
+        event.retry_key = _typed_key(typed or text)
+    return event
+
+
+def _typed_key(text: str) -> str:
+    """Equal for a prompt and a slash command as they were queued and as a record of their own tells them."""
+    command = between(text[:_KEY_CHARS], "<command-name>", "</command-name>")
+    if command:
+        text = f"{command} {between(text, '<command-args>', '</command-args>')}"
+    # White space is made equal at the beginning only: a list of all words of a huge text takes many times its size.
+    return prompt_key(" ".join(text[:_KEY_CHARS].split()) + text[_KEY_CHARS:].rstrip())
+
+
+def _prompt_event(
+    line: Line, place: Place, payload: dict[str, Any], texts: list[str], typed: str, index: int
+) -> EventRecord:
     start = typed[:200].lstrip()
     if start.startswith(INTERRUPTED):
         return place.event(
@@ -289,6 +308,20 @@ def queued_event(line: Line, place: Place, memory: Memory, attachment: Attachmen
     if event.kind == USER_MSG:
         event.status = "queued"
     return [event]
+
+
+def waiting_event(line: Line, place: Place, memory: Memory, text: str) -> EventRecord | None:
+    """A prompt as it was put into the queue, for the case that no record of its own tells it."""
+    # Named by its moment, not by its place: an older copy of the log may have begun elsewhere.
+    if isinstance(line.timestamp, str) and len(line.timestamp) <= TIME_CHARS:
+        place.native_id = f"{place.session}:{line.timestamp}"
+    event = _prompt(line, place, memory, [text], {}, 0)
+    if event is None or event.kind not in (USER_MSG, LIFECYCLE):
+        return None
+    if event.kind == USER_MSG and SLASH_COMMAND.match(text):
+        event.kind, event.role = LIFECYCLE, "system"
+    event.status = QUEUE_ONLY
+    return event
 
 
 def hook_event(place: Place, whole: Any) -> list[EventRecord]:

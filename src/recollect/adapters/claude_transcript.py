@@ -8,12 +8,15 @@ from typing import Any
 from recollect.adapters.claude_events import SYNTHETIC, Place, assistant_events, prompt_key
 from recollect.adapters.claude_memory import Memory
 from recollect.adapters.claude_prompts import (
+    TIME_CHARS,
     hook_event,
     other_event,
     queued_event,
     system_events,
     user_events,
+    waiting_event,
 )
+from recollect.adapters.claude_queue import Queue
 from recollect.adapters.claude_records import (
     REFUSED,
     Attachment,
@@ -77,7 +80,6 @@ SKIPPED_TYPES = frozenset(
         "permission-mode",
         "pr-link",
         "progress",
-        "queue-operation",
         "relocated",
         "resume-head-vouch",
         "session-owner",
@@ -136,6 +138,7 @@ SKIPPED_ATTACHMENTS = frozenset(
         "ultra_effort_exit",
     }
 )
+QUEUE = "queue-operation"
 _TITLES = {"custom-title": ("customTitle", 3), "ai-title": ("aiTitle", 2)}
 _NO_SUMMARY = ("Invalid API key", "API Error")
 _BLOCK_ROOM = 256
@@ -157,10 +160,10 @@ def read_transcript(source: Source, cursor: Cursor | None) -> Iterator[Record]:
             del line
         del raw  # both may be large, and what is yielded next is worked on before the next line is read
         if reader.is_due:
-            yield from transcript.drain_skips()
+            yield from transcript.drain()
             yield reader.checkpoint(transcript.memory.dump())
     yield from reader.too_long
-    yield from transcript.drain_skips()
+    yield from transcript.drain()
     yield reader.checkpoint(transcript.memory.dump())
 
 
@@ -174,8 +177,11 @@ class Transcript:
         self._models: dict[str, str] = {}
         self._bases: set[str] = set()
         self._last_answer: tuple[Any, ...] | None = None
+        self._queue = Queue()
 
-    def drain_skips(self) -> Iterator[Skipped]:
+    def drain(self) -> Iterator[Record]:
+        """What is told at a checkpoint only: prompts that no record told, and what was left out."""
+        yield from self._queue.drain()
         for name, count in self.memory.skips.items():
             yield Skipped(name, count)
         self.memory.skips = {}
@@ -215,6 +221,8 @@ class Transcript:
             return self._summary(line)
         if kind == "cost-state":
             return self._cost(line)
+        if kind == QUEUE:
+            return self._enqueue(line, offset, raw, is_lossy)
         return [other_event(self._place(line, offset, is_lossy), raw, kind)]
 
     def _session(self, line: Line) -> str:
@@ -252,6 +260,7 @@ class Transcript:
         events, records = self._told(line, place, raw)
         if events:
             self.memory.remember(place.native_id, place.session)
+            self._queue.settle(events)
         else:
             self.memory.pass_over(as_id(line.uuid), _parent_id(line))
         records += events
@@ -380,6 +389,16 @@ class Transcript:
             return []
         return [SessionInfo(session, title=title, title_rank=1)]
 
+    def _enqueue(self, line: Line, offset: int, raw: bytes, is_lossy: bool) -> list[Record]:
+        told = as_mapping(parse_whole(raw))
+        text = as_text(told.get("content")) if told.get("operation") == "enqueue" else None
+        prompt = waiting_event(line, self._place(line, offset, is_lossy), self.memory, text) if text else None
+        if prompt is None:
+            self.memory.skip(QUEUE)
+        else:
+            self._queue.add(prompt)
+        return _NOTHING
+
     def _cost(self, line: Line) -> list[Record]:
         usd = line.totalCostUSD
         if isinstance(usd, bool) or not isinstance(usd, int | float) or not 0 <= usd < 1e12:
@@ -391,7 +410,6 @@ class Transcript:
 
 _NOTHING: list[Record] = []
 _LANE = frozenset({"user", "assistant", "system", "attachment"})
-TIME_CHARS = 40
 
 
 def _parent_id(line: Line) -> str | None:

@@ -115,7 +115,8 @@ class EventRecord(msgspec.Struct, gc=False):
     is_retry: bool = False
     is_provisional: bool = False
     copy_key: str | None = None
-    retry_key: str | None = None  # equal for two calls that do the same thing; see commands.retry_key
+    retry_key: str | None = None  # equal for two calls that do the same thing (see commands.retry_key), and for
+    # a prompt with status QUEUE_ONLY and the record that tells it: the store then lets the former go
     model: str | None = None
     provider: str | None = None
     content_type: str | None = None

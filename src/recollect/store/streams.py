@@ -6,7 +6,15 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
-from recollect.schema import FILES_LANE, HISTORY_LANE, LIFECYCLE, STAND_IN_LANE, USER_MSG
+from recollect.schema import (
+    FILES_LANE,
+    HISTORY_LANE,
+    LIFECYCLE,
+    QUEUE_ONLY,
+    QUEUE_SLACK_MS,
+    STAND_IN_LANE,
+    USER_MSG,
+)
 from recollect.store import packs
 from recollect.store.flags import IS_ABANDONED, IS_RETRY
 from recollect.store.sqlite import Database
@@ -289,7 +297,8 @@ class Streams:
     def drop_stand_ins(self) -> int:
         """Delete events that only stood in for the log of a session, now that the log itself is held.
 
-        A prompt history stands in for any log; a copy of the model's view stands in for the agent's log.
+        A prompt history stands in for any log; a copy of the model's view stands in for the agent's log; a prompt in
+        an agent's queue stands in for the record that tells it.
         """
         dropped = 0
         with self._database.transaction() as connection:
@@ -299,7 +308,9 @@ class Streams:
                     f" AND EXISTS (SELECT 1 FROM events o WHERE o.stream = events.stream AND o.lane {better})"
                 )
                 dropped += connection.changes()
-        return dropped
+            delivered = [(event,) for event in _delivered(connection)]
+            connection.executemany("DELETE FROM events WHERE id = ?", delivered)
+        return dropped + len(delivered)
 
     def drop_outdated(self, sources: Collection[int]) -> None:
         """Forget what an older version of an adapter told of these sources, which are read again from their start.
@@ -334,6 +345,26 @@ class Streams:
             " AND NOT EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
         )
         return [(agent, native_id) for agent, native_id in rows]
+
+
+def _delivered(connection: apsw.Connection) -> list[int]:
+    """Queued prompts of dirty sessions that another event tells; one with the same words of long before does not."""
+    waiting: list[tuple[Any, ...]] = connection.execute(
+        "SELECT e.id, e.stream, hex(retry_key), ts_ms FROM streams s JOIN events e ON e.stream = s.id"
+        " WHERE s.is_dirty AND status = ? AND retry_key IS NOT NULL",
+        (QUEUE_ONLY,),
+    ).fetchall()
+    if not waiting:
+        return []
+    told = connection.execute(
+        "SELECT stream, hex(retry_key), max(coalesce(ts_ms, 1 << 62)) FROM events"
+        " WHERE stream IN (SELECT value FROM json_each(?)) AND status IS NOT ?"
+        " AND hex(retry_key) IN (SELECT value FROM json_each(?)) GROUP BY 1, 2",
+        (_json({row[1] for row in waiting}), QUEUE_ONLY, orjson.dumps(sorted({row[2] for row in waiting})).decode()),
+    )
+    last: dict[tuple[Any, ...], Any] = {(stream, key): ts_ms for stream, key, ts_ms in told}
+    held = ((event, ts_ms or 0, last.get((stream, key))) for event, stream, key, ts_ms in waiting)
+    return [event for event, ts_ms, told_ms in held if told_ms is not None and told_ms >= ts_ms - QUEUE_SLACK_MS]
 
 
 def _json(numbers: Iterable[int]) -> str:

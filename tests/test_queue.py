@@ -1,0 +1,93 @@
+"""Prompts typed while the agent works: each is held once, whether the log tells it again or not."""
+
+from pathlib import Path
+
+import pytest
+
+from recollect.memory import Memory
+from recollect.schema import QUEUE_ONLY, USER_MSG
+from tests import logs
+from tests.conftest import swept, with_key
+from tests.logs import CLAUDE, claude_answer, claude_user, session_id, timestamp
+
+SESSION = session_id()
+SECRET = "use sk-ant-api03-" + "fH3kP9vQ2m" * 9 + "AA for it"
+
+
+def enqueued(number: int, text: str) -> logs.Record:
+    about = {"type": "queue-operation", "operation": "enqueue", "timestamp": timestamp(number), "sessionId": SESSION}
+    return {**about, "content": text}
+
+
+def left(number: int, operation: str) -> logs.Record:
+    return {"type": "queue-operation", "operation": operation, "timestamp": timestamp(number), "sessionId": SESSION}
+
+
+RECORDS = [
+    claude_user(SESSION, 1, "fix the parser"),
+    enqueued(2, "and its tests"),
+    claude_answer(SESSION, 3, "I am on it"),
+    enqueued(4, SECRET),
+    enqueued(5, "merge main before that"),
+    left(6, "dequeue"),
+    claude_user(SESSION, 7, "and its tests"),
+    left(8, "remove"),
+    claude_user(SESSION, 9, SECRET),
+    left(10, "popAll"),
+    claude_answer(SESSION, 11, "done"),
+]
+
+
+def write(home: Path, records: list[logs.Record]) -> str:
+    CLAUDE.write(home, logs.lines(records), SESSION)
+    return CLAUDE.root_flag(home)
+
+
+def told(memory: Memory) -> list[tuple[str, str | None]]:
+    (session,) = memory.sessions()
+    return [(event.summary, event.status) for event in memory.events(session)]
+
+
+def test_a_log_read_line_by_line_holds_what_one_read_at_once_holds(tmp_path: Path) -> None:
+    stores = [with_key(tmp_path / name) for name in ("at once", "by lines")]
+    with swept(stores[0], write(tmp_path / "home", RECORDS)) as memory:
+        whole, hashes = told(memory), {session.content_hash for session in memory.sessions()}
+
+    for count in range(1, len(RECORDS) + 1):
+        with swept(stores[1], write(tmp_path / "home", RECORDS[:count])) as memory:
+            pieces, grown = told(memory), {session.content_hash for session in memory.sessions()}
+
+    assert (pieces, grown) == (whole, hashes)
+    assert [summary for summary, status in whole if status == QUEUE_ONLY] == ["merge main before that"]
+    assert len(whole) == 6
+
+
+def test_a_prompt_still_in_the_queue_is_found(tmp_path: Path) -> None:
+    with swept(tmp_path / "store", write(tmp_path / "home", RECORDS[:2])) as memory:
+        (session,) = memory.sessions()
+
+        assert told(memory)[-1] == ("and its tests", QUEUE_ONLY)
+        assert session.cost.turns == 2
+        assert [hit.session_uid for hit in memory.search("tests")] == [session.session_uid]
+
+
+@pytest.mark.parametrize("order", [("old", "new"), ("new", "old")])
+def test_an_older_copy_of_the_log_does_not_bring_a_delivered_prompt_back(
+    tmp_path: Path, order: tuple[str, str]
+) -> None:
+    # The copy began later in the session, so that nothing in it stands at the place it has in the whole log.
+    roots = {"old": write(tmp_path / "old", RECORDS[2:5]), "new": write(tmp_path / "new", RECORDS)}
+
+    for number in (1, 2):
+        memory = swept(tmp_path / "store", *(roots[name] for name in order[:number]))
+        summaries = [event.summary for event in memory.events(memory.sessions()[0], USER_MSG)]
+        memory.close()
+
+    assert len(summaries) == len(set(summaries)) == 4
+
+
+def test_reading_again_writes_nothing(tmp_path: Path) -> None:
+    with swept(tmp_path / "store", write(tmp_path / "home", RECORDS)) as memory:
+        report = memory.sweep(verify=True)
+
+    assert (report.events_new, report.events_replaced) == (0, 0)
