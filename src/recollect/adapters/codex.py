@@ -14,12 +14,15 @@ from recollect.adapters.codex_rollout import Unreadable, read_record
 from recollect.adapters.codex_side import read_prompts, read_titles
 from recollect.adapters.files import iter_files, unreadable_folders
 from recollect.adapters.jsonl import KEPT_BAD_BYTES, LineReader, salvage
+from recollect.adapters.packed import PackedLineReader
 from recollect.adapters.protocol import AgentProfile, BadLine, Cursor, Record, Skipped, Source
+from recollect.errors import SourceUnreadable
 
-ROLLOUT, DOCUMENT, TITLES, HISTORY = "rollout", "document", "titles", "history"
+ROLLOUT, PACKED, DOCUMENT, TITLES, HISTORY = "rollout", "packed rollout", "document", "titles", "history"
+_KINDS = {".jsonl": ROLLOUT, ".jsonl.zst": PACKED, ".json": DOCUMENT}
 _FOLDERS = ("sessions", "archived_sessions")
 _SIDE_FILES = {"session_index.jsonl": TITLES, "history.jsonl": HISTORY}
-_NAME = re.compile(r"rollout-.*?([0-9a-f]{8}-[0-9a-f-]{27})(?:_([0-9a-f-]{8,64}))?\.jsonl?")
+_NAME = re.compile(r"rollout-.*?([0-9a-f]{8}-[0-9a-f-]{27})(?:_([0-9a-f-]{8,64}))?\.jsonl?(?:\.zst)?")
 
 
 class CodexAdapter:
@@ -37,9 +40,9 @@ class CodexAdapter:
         unreadable: list[OSError] = []
         for folder in folders or [root]:
             for path in iter_files(folder, unreadable):
-                if path.name.startswith("rollout-") and path.suffix in (".json", ".jsonl"):
-                    is_document = path.suffix == ".json"
-                    yield Source(AGENT, DOCUMENT if is_document else ROLLOUT, root, path, is_document)
+                kind = _kind(path)
+                if kind is not None:
+                    yield Source(AGENT, kind, root, path, is_rewritten=kind != ROLLOUT)
         yield from unreadable_folders(AGENT, root, unreadable)
         for name, kind in _SIDE_FILES.items():
             path = root / name
@@ -57,16 +60,26 @@ class CodexAdapter:
         return _read_rollout(source, cursor)
 
 
+def _kind(path: Path) -> str | None:
+    """What a file is by its name. Codex unpacks a log before it goes on with it: then the plain one has more."""
+    name = path.name
+    if not name.startswith("rollout-"):
+        return None
+    kind = _KINDS.get(name[name.find(".json") :])
+    plain = path.with_suffix("")
+    return None if kind == PACKED and plain.is_file() and not plain.is_symlink() else kind
+
+
 def _state(source: Source, told: dict[str, Any]) -> State:
     if told:
         return msgspec.convert(told, State)
     named = _NAME.fullmatch(source.path.name)
-    thread = named[1] if named else source.path.stem[:128]
+    thread = named[1] if named else Path(source.path.name.removesuffix(".zst")).stem[:128]
     return State(thread=thread, unit=(named and named[2]) or thread, has_name=named is not None)
 
 
 def _read_rollout(source: Source, cursor: Cursor | None) -> Iterator[Record]:
-    reader = LineReader(source, cursor)
+    reader = PackedLineReader(source, cursor) if source.kind == PACKED else LineReader(source, cursor)
     fold = Fold(_state(source, reader.state))
     for number, offset, raw in reader:
         try:
@@ -82,6 +95,9 @@ def _read_rollout(source: Source, cursor: Cursor | None) -> Iterator[Record]:
     yield from _drain_skipped(fold)
     yield from reader.too_long
     yield reader.checkpoint(msgspec.to_builtins(fold.state))
+    if reader.failure:
+        yield reader.checkpoint({})  # with the next one here, what came before the last one is stored
+        raise SourceUnreadable(f"{reader.failure}: {reader.line:,} lines of it could be read")
 
 
 def _read_damaged(fold: Fold, number: int, offset: int, raw: bytes) -> None:

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -21,6 +21,7 @@ from recollect.adapters.protocol import BadLine, Checkpoint, Cursor, Source
 
 BUFFER_BYTES = 1024 * 1024
 FINGERPRINT_BYTES = 256
+FINGERPRINT_CHARS = 16
 LINE_LIMIT_BYTES = 256 * 1024 * 1024
 BATCH_LINES = 1000
 BATCH_BYTES = 4 * 1024 * 1024
@@ -33,19 +34,27 @@ class LineReader:
     """The complete lines of a source from a cursor on, read through one descriptor to its end.
 
     If the file is not the one the cursor was made for, reading starts at 0 with an empty `state`.
+    `failure` says why a file could not be read to its end.
     """
+
+    failure: str | None = None
 
     def __init__(self, source: Source, cursor: Cursor | None) -> None:
         self._fd = open_beneath(source.root, source.path)
+        file = os.fdopen(self._fd, "rb", BUFFER_BYTES)
+        cursor = cursor if cursor is not None and self._continues(cursor) else Cursor()
+        file.seek(cursor.offset)
+        self._begin(file, cursor)
+        # A last line that only lacked its end was taken as it was: what ends it is no new line.
+        self._ends_line = bool(self.offset) and os.pread(self._fd, 1, self.offset - 1) != b"\n"
+
+    def _begin(self, file: BinaryIO, cursor: Cursor) -> None:
         # Closed when nobody holds the reader any more: a checkpoint after the last line still needs it.
-        self._file = os.fdopen(self._fd, "rb", BUFFER_BYTES)
-        if cursor is None or not self._continues(cursor):
-            cursor = Cursor()
+        self._file = file
         self.state: dict[str, Any] = dict(cursor.state)
         self.offset = cursor.offset
         self.line = cursor.line
-        # A last line that only lacked its end was taken as it was: what ends it is no new line.
-        self._ends_line = bool(self.offset) and os.pread(self._fd, 1, self.offset - 1) != b"\n"
+        self._ends_line = False
         self._told = (cursor.line, cursor.offset)
         self._due = (cursor.line + BATCH_LINES, cursor.offset + BATCH_BYTES)
         self.too_long: list[BadLine] = []
@@ -70,7 +79,6 @@ class LineReader:
 
     def __iter__(self) -> Iterator[Line]:
         """Yield complete lines; `offset` and `line` are already past the line that is yielded."""
-        self._file.seek(self.offset)
         read_line = self._file.readline
         handed_over: list[bytes] = []
         while line := read_line(LINE_LIMIT_BYTES):
@@ -112,10 +120,12 @@ class LineReader:
         `at` is for lines read but not settled yet, such as the chunks of a message still open.
         """
         line, offset = at or (self.line, self.offset)
+        return self._checkpoint(Cursor(offset, line, self._head(offset), self._tail(offset), state))
+
+    def _checkpoint(self, cursor: Cursor) -> Checkpoint:
         told_line, told_offset = self._told
         self._told = (self.line, self.offset)
         self._due = (self.line + BATCH_LINES, self.offset + BATCH_BYTES)
-        cursor = Cursor(offset, line, self._head(offset), self._tail(offset), state)
         return Checkpoint(cursor, self.line - told_line, self.offset - told_offset)
 
 
@@ -146,7 +156,7 @@ def read_rewritten(
 
 
 def fingerprint(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=8).hexdigest()
+    return hashlib.blake2b(content, digest_size=FINGERPRINT_CHARS // 2).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
