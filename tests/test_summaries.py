@@ -109,6 +109,17 @@ def test_a_title_of_another_session_is_kept_out_with_the_log_that_tells_it(tmp_p
     assert not holds(tmp_path / "store", TITLE)
 
 
+def test_a_forgotten_sessions_title_goes_from_the_log_that_tells_it(tmp_path: Path) -> None:
+    old_session(tmp_path / "home")
+    new_session(tmp_path / "home", summary(2), summary(7, "Somebody else's"))
+    with swept(tmp_path / "store", CLAUDE.root_flag(tmp_path / "home")) as memory:
+        memory.forget(memory.plan_forgetting(OLD))
+
+    assert titles(swept(tmp_path / "store", CLAUDE.root_flag(tmp_path / "home"))) == {NEW: "what did we do?"}
+    assert not holds(tmp_path / "store", TITLE)
+    assert holds(tmp_path / "store", "Somebody else's")
+
+
 def test_a_title_told_elsewhere_stays_when_its_session_grows(tmp_path: Path) -> None:
     old_session(tmp_path / "home")
     new_session(tmp_path / "home", summary(2))

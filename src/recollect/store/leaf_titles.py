@@ -4,7 +4,7 @@ Every holder of the record is called so, copies included: a fork is called what 
 the order in which files are read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -28,7 +28,7 @@ class _LeafTitle(NamedTuple):
 
 def settle_leaf_titles(database: Database) -> None:
     """Call sessions by the titles that other sessions' logs tell of them; those that get a new one become dirty."""
-    told = list(_told(database))
+    told = list(_told(database.rows(_HOLDERS)))
     if not told or not (found := _best(told, database)):
         return
     with database.transaction() as connection:
@@ -36,8 +36,24 @@ def settle_leaf_titles(database: Database) -> None:
             _name(connection, name, title)
 
 
-def _told(database: Database) -> Iterator[_LeafTitle]:
-    for agent, source, info in database.rows(_HOLDERS):
+def drop_leaf_titles(connection: apsw.Connection, streams: Sequence[int]) -> None:
+    """Take out what logs of others call these sessions, which are about to be deleted."""
+    told = {copy_key_of(one.agent, one.leaf): one for one in _told(connection.execute(_HOLDERS))}
+    held = connection.execute(
+        "SELECT DISTINCT copy_key FROM events WHERE copy_key IN (SELECT value FROM json_each(?))"
+        " AND stream IN (SELECT value FROM json_each(?))",
+        (orjson.dumps(sorted(told)).decode(), orjson.dumps(streams).decode()),
+    )
+    gone = {(told[key].agent, f"{LEAF_TITLE}{told[key].leaf}") for (key,) in held}
+    for agent, source, text in list(connection.execute(_HOLDERS)) if gone else ():
+        info = orjson.loads(text)
+        info["last"] = {name: value for name, value in info["last"].items() if (agent, name) not in gone}
+        sql = "UPDATE infos SET info = ? WHERE agent = ? AND source = ? AND info = ?"
+        connection.execute(sql, (orjson.dumps(info).decode(), agent, source, text))
+
+
+def _told(rows: Iterable[tuple[Any, ...]]) -> Iterator[_LeafTitle]:
+    for agent, source, info in rows:
         for name, title in orjson.loads(info)["last"].items():
             if name.startswith(LEAF_TITLE):
                 yield _LeafTitle(agent, source, name.removeprefix(LEAF_TITLE), title)
