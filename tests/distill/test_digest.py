@@ -132,7 +132,7 @@ def test_a_run_of_tests_that_was_not_seen_to_end_is_told_apart() -> None:
     found = digest(script)
 
     assert (found.tests.runs, found.tests.failures, found.tests.unfinished) == (2, 0, 1)
-    assert "- Test runs: 2, 0 failed, 1 not seen to end; the last one that ended passed" in render(found)
+    assert "- Test runs: 2, 0 failed, 1 without a result; the last one with a result passed" in render(found)
 
 
 def test_a_log_that_tells_only_when_it_began_has_no_end() -> None:
@@ -194,14 +194,36 @@ def test_a_snippet_is_what_was_found_out(said: str, found_out: list[str]) -> Non
         ("Next, run the tests", True),
         ("Next is the parser", True),
         ("Nextcloud is installed", False),
+        ("TODO: write the manual", True),
+        ("**To do** – the manual", True),
+        ("Todo interface with id and text", False),
+        ("**Todo interface** with id and text", False),
     ],
 )
-def test_a_next_step_is_not_whatever_begins_with_next(line: str, is_step: bool) -> None:
+def test_a_next_step_is_not_whatever_begins_with_its_words(line: str, is_step: bool) -> None:
     script = Script()
     script.user("go")
     script.answer(f"All of it is there.\n\n- {line}")
 
-    assert [quote.text for quote in digest(script).open.next_steps] == [line] * is_step
+    assert [quote.text for quote in digest(script).open.next_steps] == [line.removeprefix("**")] * is_step
+
+
+def test_an_edit_with_which_the_log_breaks_off_is_not_told_as_made() -> None:
+    script = Script()
+    script.user("fix it")
+    script.edit("made.py")
+    script.call("edited waiting.py", None, schema.EDIT, tool="Edit")
+
+    assert [file.name for file in distilled(script).digest.files] == ["made.py"]
+
+
+def test_an_edit_without_a_result_is_made_if_the_session_went_on() -> None:
+    script = Script()
+    script.user("fix it")
+    script.call("edited made.py", None, schema.EDIT, tool="Edit")
+    script.answer("Fixed.")
+
+    assert [file.name for file in distilled(script).digest.files] == ["made.py"]
 
 
 def test_failing_tests_at_the_end_are_open() -> None:

@@ -202,6 +202,74 @@ def test_looking_is_no_work() -> None:
     assert outcome(script) == UNKNOWN
 
 
+def test_where_all_commands_failed_a_question_is_no_open_end_but_a_failure() -> None:
+    script = Script()
+    script.user("run the script")
+    script.run("python boom.py", "exit 1: KeyError", has_failed=True)
+    script.run("python helper.py", "exit 2: no such file", has_failed=True)
+    script.answer("Both fail. Should I add a default?")
+
+    assert outcome(script) == FAIL
+
+
+def test_one_failed_command_before_a_question_decides_nothing() -> None:
+    script = Script()
+    script.user("run the script")
+    script.run("python boom.py", "exit 1: KeyError", has_failed=True)
+    script.answer("It raises KeyError. Should I add a default?")
+
+    assert outcome(script) == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("last", "expected"),
+    [
+        ("Two files are missing. Let me check what happened and recreate them:", ABANDONED),
+        ("Good. Now let me run the tests.", ABANDONED),
+        ("I'll start with the parser.", ABANDONED),
+        ("Added the file. Let me know what you think.", SUCCESS),
+        ("Added the file. It lets me know when a build ends.", SUCCESS),
+        ("Added the file: it holds the two rules.", SUCCESS),
+    ],
+)
+def test_words_that_announce_work_are_no_end(last: str, expected: str) -> None:
+    script = Script()
+    script.user("add the file")
+    script.edit("rules.md")
+    script.answer(last)
+
+    assert outcome(script) == expected
+
+
+def test_a_rewound_test_run_proves_nothing() -> None:
+    script = Script()
+    script.user("say hello")
+    script.answer("Hello.")
+    script.user("fix it")
+    script.test("3 passed")
+    script.steps[2:] = [abandoned(step) for step in script.steps[2:]]
+
+    found = distilled(script)
+
+    assert found.outcome.reasons == ("the last request was answered",)
+    assert (found.digest.tests.runs, found.digest.tests.last) == (1, None)
+
+
+def test_a_test_run_before_the_rewind_still_counts() -> None:
+    script = Script()
+    script.user("fix it")
+    script.test("exit 1: 1 failed", has_failed=True)
+    script.answer("It is red.")
+    script.user("again")
+    script.test("3 passed")
+    script.steps[4:] = [abandoned(step) for step in script.steps[4:]]
+
+    found = distilled(script)
+
+    assert found.outcome.outcome == FAIL
+    assert (found.digest.tests.runs, found.digest.tests.last) == (2, "failed")
+
+
 def test_an_offer_after_the_work_does_not_undo_it() -> None:
     script = Script()
     script.user("add it")

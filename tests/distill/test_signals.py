@@ -222,6 +222,10 @@ def test_failures_before_edits_of_other_files_are_no_churn() -> None:
         "違います、戻してください",
         "不对，应该用另一个接口",
         "geht immer noch nicht",
+        "linting is failing now",
+        "something broke streaming",
+        "nothing was written to the file",
+        "Traceback (most recent call last): File run.py, line 3",
     ],
 )
 def test_words_that_set_the_agent_right_are_a_correction(text: str) -> None:
@@ -246,6 +250,9 @@ def test_words_that_set_the_agent_right_are_a_correction(text: str) -> None:
         "why does the parser need two passes?",
         "wonderful, and the other one?",
         "теперь добавь тест",
+        "make sure that nothing is written before the check",
+        "look into the job that is failing since May",
+        "print the traceback (most recent call last) in red",
     ],
 )
 def test_words_that_only_go_on_are_no_correction(text: str) -> None:

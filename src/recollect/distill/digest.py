@@ -187,9 +187,10 @@ def _subject_line(payload: Mapping[str, Any]) -> str | None:
 def _tests(story: Story) -> RanTests:
     begun = sum(not _was_refused(run) for run in story.tests)
     runs = [run for run in story.tests if run.has_passed is not None]
-    if not runs or runs[-1].result is None:
-        return RanTests(runs=begun, unfinished=begun)
-    last = runs[-1]
+    standing = [run for run in runs if not run.call.is_abandoned]
+    if not standing:
+        return RanTests(begun, sum(run.has_passed is False for run in runs), max(0, begun - len(runs)))
+    last = standing[-1]
     told = _quote(last.result or last.call, last.call.summary, note=(last.result or last.call).summary[-LINE_CHARS:])
     return RanTests(
         runs=begun,

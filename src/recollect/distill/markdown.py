@@ -113,8 +113,8 @@ def _done(digest: Digest) -> Iterator[str]:
 
 
 def _tests(tests: RanTests) -> str:
-    unfinished = f", {tests.unfinished} not seen to end" if tests.unfinished else ""
-    which = "the last one that ended" if tests.unfinished else "the last one"
+    unfinished = f", {tests.unfinished} without a result" if tests.unfinished else ""
+    which = "the last one with a result" if tests.unfinished else "the last one"
     last = f"; {which} {tests.last}" if tests.last else ""
     return f"- Test runs: {tests.runs}, {tests.failures} failed{unfinished}{last}"
 

@@ -33,6 +33,7 @@ class Ending:
     has_work: bool  # edits or commands after the last request that did not fail; reading and searching is none
     is_reported_done: bool
     has_failed: bool  # files were to be changed after the last request, and nothing that was tried succeeded
+    has_only_failures: bool  # several things were tried after the last request, and none succeeded
 
 
 def judge(story: Story, ending: Ending, todos: Sequence[Todo], session_class: str) -> Outcome:
@@ -65,6 +66,7 @@ def find_ending(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> En
         has_work,
         words.says_done(answer),
         not has_work and any(step.kind == schema.EDIT for step in tried),
+        not has_work and len(tried) > 1,
     )
 
 
@@ -125,6 +127,8 @@ def _by_answer(story: Story, ending: Ending, todos: Sequence[Todo]) -> Outcome:
         return Outcome(FAIL, 0.5, ("the last answer is a call written out as text",))
     if ending.has_failed:
         return Outcome(FAIL, 0.6, ("nothing that was tried after the last request succeeded",))
+    if words.announces_work(ending.answer):
+        return Outcome(ABANDONED, 0.5, ("the last words announce work that did not follow",))
     for found in (_by_tests(story, ending), _by_words(ending), _by_question(ending, todos), _by_proof(story, ending)):
         if found is not None:
             return found
@@ -138,7 +142,7 @@ def _is_bare_call(answer: str) -> bool:
 
 def _by_tests(story: Story, ending: Ending) -> Outcome | None:
     """Tests that failed when they were last run, unless another suite passed after them."""
-    runs = [run for run in story.tests if run.has_passed is not None]
+    runs = [run for run in story.standing_tests if run.has_passed is not None]
     if not runs or runs[-1].has_passed:
         return None
     is_claimed = ending.is_reported_done and not words.says_cannot(ending.answer)
@@ -170,6 +174,8 @@ def _by_question(ending: Ending, todos: Sequence[Todo]) -> Outcome | None:
     """The agent asked back instead of working, and nobody answered."""
     if ending.has_work or not ending.answer.rstrip().endswith(("?", "？")):
         return None
+    if ending.has_only_failures:
+        return Outcome(FAIL, 0.5, ("all that was tried after the last request failed, and the agent asks what now",))
     if any(todo.is_open for todo in todos):
         return Outcome(ABANDONED, 0.5, ("the agent's last words are a question, and its to-do list is unfinished",))
     return Outcome(UNKNOWN, 0.5, ("the agent's last words are a question",))
@@ -178,11 +184,11 @@ def _by_question(ending: Ending, todos: Sequence[Todo]) -> Outcome | None:
 def _by_proof(story: Story, ending: Ending) -> Outcome | None:
     """Tests that passed, a commit, or the agent's own word after work."""
     reasons = []
-    runs = [run for run in story.tests if run.has_passed is not None]
+    runs = [run for run in story.standing_tests if run.has_passed is not None]
     if runs and runs[-1].has_passed:
-        which = "the last test run" if runs[-1] is story.tests[-1] else "the last test run that ended"
+        which = "the last test run" if runs[-1] is story.standing_tests[-1] else "the last test run that ended"
         reasons.append(f"{which} passed: {runs[-1].call.summary[:100]}")
-    if any(commit.is_made for commit in story.commits):
+    if any(commit.is_made and not commit.call.is_abandoned for commit in story.commits):
         reasons.append("a commit was made")
     if ending.is_reported_done and ending.has_work:
         reasons.append("the last answer reports it as done")

@@ -53,7 +53,7 @@ class Commit:
 class Edit:
     call: Step
     paths: tuple[str, ...]
-    has_failed: bool = False
+    has_failed: bool = False  # refused, cut off, or not seen to end
 
 
 class Reply(NamedTuple):
@@ -102,6 +102,11 @@ class Story:
     all_bytes: int = 0  # of what was said, called and returned, about
     kept_bytes: int = 0  # of it in filtered exchanges
 
+    @property
+    def standing_tests(self) -> list[SuiteRun]:
+        """Test runs that were not rewound: only these tell how it stands."""
+        return [run for run in self.tests if not run.call.is_abandoned]
+
     def wanted(self) -> list[Step]:
         """Events whose payloads are needed: of all others the summary says enough."""
         chosen = [step for step in self.requests[:1] if step.summary.endswith(ELLIPSIS)] + self.todo_calls
@@ -116,6 +121,7 @@ def tell(steps: Sequence[Step]) -> Story:
     own = [step for step in steps if not step.is_copy]
     teller = _Teller(Story([step for step in own or steps if not step.flags & IS_ABANDONED], bool(own)))
     teller.read(own or steps)
+    teller.break_off()
     _weigh(teller.story, own or steps)
     return teller.story
 
@@ -199,6 +205,14 @@ class _Teller:
             if step.kind not in NOTES:
                 is_of_call = step.kind == schema.HUMAN_INTERVENTION and step.call_id
                 self._stopped_call = step if is_of_call else None
+
+    def break_off(self) -> None:
+        """Edits with which the log ends, before anything came of them, are not known to be made."""
+        for step in reversed(self.story.steps):
+            if step.kind not in NOTES and step.kind not in CALLS:
+                return
+            if isinstance(edit := self._waiting.get(step.call_id or ""), Edit):
+                edit.has_failed = True
 
     def _request(self, step: Step) -> None:
         self.story.turns[NO_TIME if step.ts_ms is None else step.ts_ms // HOUR_MS] += 1

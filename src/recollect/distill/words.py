@@ -33,7 +33,10 @@ BROKEN = _any(
     r"\bstill (?:crash|error|hav(?:e|ing) (?:the |an? |this |that )?(?:same|error|issue|problem|bug))",
     r"\b(?:does|do|did|is|are)(?:n't| not) (?:work|fix|help|compile|build|pass|run|working)\b",
     r"\bnot working\b|\bsame (?:error|problem|issue|thing)\b|\b(?:it|that) (?:broke|fails|failed|crashes)\b",
-    r"\bwe (?:still )?fail\b|\bno luck\b|\bit'?s (?:still )?broken\b",
+    r"\bwe (?:still )?fail\b|\bno luck\b|\bit'?s (?:still )?broken\b|\bsomething broke\b",
+    r"\b(?:is|are) failing (?:now|again)\b|\b(?:is|are) now failing\b|\bnow fails?\b|\bnothing happen(?:s|ed)$",
+    r"(?:^|\bbut )nothing (?:was|got|has been) (?:written|created|changed|added|saved|fixed)\b",
+    r"^traceback \(most recent call last\)",
     r"\b(?:geht|funktioniert|klappt) (?:immer noch )?nicht\b|\bimmer noch\b",
     r"\b(?:ne marche|fonctionne) (?:toujours )?pas\b",
     r"\b(?:sigue sin|no) funciona\b|(?:все|всё) (?:ещё|еще|равно)|не (?:работает|помогло|собирается|запускается)",
@@ -121,11 +124,18 @@ HEDGE = _any(
 
 NEXT_STEP = _any(
     r"^next(?: steps?| up)?(?=\W*$|\s*[:,–—-]|\*|\s+(?:is|are|to|i|we|you|would|comes?)\b)",  # not `Next.js`
-    r"^(?:remaining(?: work| steps?)?|still (?:to do|open|missing)|to ?do|follow-?ups?)\b",
+    r"^(?:remaining(?: work| steps?)?|still (?:to do|open|missing)|follow-?ups?)\b",
+    r"^to-? ?dos?(?=\W*$|\*|\s*[:–—-])",  # not the name of something: `Todo interface`
     r"^(?:left to do|not yet done)\b",
     r"\b(?:next step (?:is|would be)|remains? to be|still needs? to|has yet to)\b",
     r"\b(?:you(?:'ll| will)? (?:still )?need to)\b",
     r"^(?:следующ|осталось|дальше)|^(?:nächste|als nächstes|noch offen)|^次(?:は|の|に)|^下一步|^接下来",
+)
+
+# The agent says what it is about to do; `let me know` leaves it to the user.
+ANNOUNCES = _any(
+    r"^(?:(?:ok(?:ay)?|now|next|first|great|good|perfect|so|then|alright)[,.!]? )*(?:let me (?!know\b)|i['’]ll now "
+    r"|i(?:['’]ll| will) (?:start|begin|first) )"
 )
 
 _HEADING_CHARS = 40
@@ -176,6 +186,7 @@ _BROKEN_HINTS = (
     ),
     *("not help", "not comp", "not build", "not pass", "not run", "same ", "broke", "it fail", "that fail", "e fail"),
     *("crashes", "no luck", "nicht", "immer noch", " pas", "no funciona", "sigue sin"),
+    *("failing now", "failing again", "now fail", "nothing ", "traceback ("),
 )
 _CORRECTION_HINTS = (
     *(
@@ -313,6 +324,12 @@ def hedges(text: str) -> bool:
 
 def names_next_step(text: str) -> bool:
     return _finds(NEXT_STEP, _NEXT_HINTS, text)
+
+
+def announces_work(answer: str) -> bool:
+    """Whether an answer ends with what the agent is about to do, which an end of the work does not."""
+    said = sentences(answer)
+    return bool(said) and (said[-1].endswith((":", "：")) or ANNOUNCES.search(said[-1].lower()) is not None)
 
 
 def is_heading(text: str) -> bool:
