@@ -396,6 +396,20 @@ class TestWhatToolsGiveBack:
         assert (event.kind, event.role, event.status, event.is_error) == ("error", "tool", "failed", True)
         assert event.summary == "exit 1: KeyError: 'x'"
 
+    @pytest.mark.parametrize(
+        ("output", "told"),
+        [
+            ("go: cannot find main module\n\tto create one, run:\n\tgo mod init", "go: cannot find main module"),
+            ("lsd: 3: No such file\n" + "├── a.ts\n" * 300 + "└── b.ts", "lsd: 3: No such file"),
+            ("checking\nwarn: slow\npartial output", "partial output"),
+            ("error: first\nerror: the last one", "error: the last one"),
+        ],
+    )
+    def test_an_error_is_told_by_the_line_that_says_so(self, tmp_path: Path, output: str, told: str) -> None:
+        event = self.outcome(tmp_path, f"Exit code 1\n{output}", is_error=True)
+
+        assert event.summary == f"exit 1: {told}"
+
     def test_a_call_the_tool_would_not_take_is_an_error(self, tmp_path: Path) -> None:
         event = self.outcome(tmp_path, "<tool_use_error>File does not exist.</tool_use_error>", is_error=True)
 
@@ -419,6 +433,26 @@ class TestWhatToolsGiveBack:
         event = self.outcome(tmp_path, "half", toolUseResult={"stdout": "half", "interrupted": True})
 
         assert (event.kind, event.status, event.is_error) == ("human_intervention", "denied", True)
+
+    @pytest.mark.parametrize(
+        ("mode", "tool", "told"),
+        [
+            ("bypassPermissions", "Bash", "interrupted the call"),
+            ("bypassPermissions", "ExitPlanMode", "refused the call"),
+            ("default", "Bash", "refused the call"),
+        ],
+    )
+    def test_a_mode_that_asks_nobody_knows_no_refusals(self, tmp_path: Path, mode: str, tool: str, told: str) -> None:
+        *_, event = events(
+            read_lines(
+                tmp_path,
+                prompt("u1", "go", permissionMode=mode),
+                answer("a1", call("t1", tool, command="x")),
+                result("u2", "t1", REFUSAL, "a1", is_error=True),
+            )
+        )
+
+        assert (event.kind, event.status, event.summary) == ("human_intervention", "denied", told)
 
     def test_a_call_refused_by_a_rule_is_an_error_not_a_person(self, tmp_path: Path) -> None:
         event = self.outcome(

@@ -42,6 +42,7 @@ ASKING = frozenset({"AskUserQuestion", "ExitPlanMode"})
 SPAWNING = frozenset({"Task", "Agent"})
 
 INTERRUPTED = "[Request interrupted by user"
+_CUT_OFF = "interrupted the call"
 _REFUSED = ("The user doesn't want to", INTERRUPTED, "User rejected")
 
 _ASSISTANT_FIELDS = (
@@ -284,6 +285,8 @@ def result_event(place: Place, memory: Memory, block: Mapping[str, Any], outcome
     if media:
         payload["media"] = media
     kind, role, status, summary = _verdict(block, tool, text, len(media), outcome)
+    if memory.asks_nobody and tool not in ASKING and summary == words.REFUSED:
+        summary = _CUT_OFF  # nobody was asked who could refuse: the call was running
     is_error = status in ("failed", "denied")
     return place.event(
         index, kind, payload, summary, role=role, tool=tool, call_id=call_id, status=status, is_error=is_error
@@ -296,7 +299,7 @@ def _verdict(
     """Kind, role, status and summary of a result."""
     has_failed = block.get("is_error") is True
     if outcome.is_cut_off or (has_failed and _was_running(text)):
-        return HUMAN_INTERVENTION, "user", "denied", "interrupted the call"
+        return HUMAN_INTERVENTION, "user", "denied", _CUT_OFF
     if has_failed and (outcome.is_refusal or text.startswith(_REFUSED)):
         reason = outcome.feedback or words.find_reason(text)
         return HUMAN_INTERVENTION, "user", "denied", words.describe_refusal(reason)

@@ -29,6 +29,7 @@ class Memory:
         self.first_time: str | None = as_id(state.get("born"))
         self.is_warm_up = state.get("warm_up") is True
         self.has_worked = state.get("worked") is True
+        self.asks_nobody = state.get("asks_nobody") is True  # in its mode the agent asks for no permission
         self.fork: list[str] | None = state.get("fork")
         self.skips: dict[str, int] = {}
         self._warm_ups: dict[str, Any] = dict.fromkeys(state.get("warm_ups") or ())
@@ -47,6 +48,7 @@ class Memory:
             "born": self.first_time,
             "warm_up": self.is_warm_up,
             "worked": self.has_worked,
+            "asks_nobody": self.asks_nobody,
             "fork": self.fork,
             "warm_ups": list(self._warm_ups),
             "skipped": _grouped(self._skipped),

@@ -69,6 +69,8 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # Blocks an editor adds beside what was typed.
 _BESIDE = ("<ide_", "<system-reminder>")
 
+_ASKS_NOBODY = "bypassPermissions"
+
 _USER_FIELDS = (
     "promptId",
     "isMeta",
@@ -96,6 +98,8 @@ def user_events(line: Line, place: Place, memory: Memory) -> list[EventRecord]:
     """A prompt is one event, whatever blocks it has; each tool result is one of its own."""
     native = fields_of(_USER_FIELDS, _user_values(line))
     blocks = blocks_of(message_of(line))
+    if line.permissionMode is not None:
+        memory.asks_nobody = line.permissionMode == _ASKS_NOBODY
     outcome: Outcome | None = None
     events: list[EventRecord] = []
     prompt: list[Any] = []

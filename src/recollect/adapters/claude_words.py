@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from recollect.adapters.commands import as_mapping, summarise
+from recollect.adapters.commands import as_mapping, error_line, summarise
 from recollect.schema import SUMMARY_CHARS
 
-TAIL_CHARS = 600
 _HEAD_CHARS = SUMMARY_CHARS + 100
 _EXIT = "Exit code "
 _TOOL_ERROR = "<tool_use_error>"
+REFUSED = "refused the call"
 _REASON = "the user said:\n"
 _REASON_WITHIN = 2000
 
@@ -95,23 +95,18 @@ def describe_result(text: str, media: int) -> str:
 
 
 def describe_failure(text: str) -> str:
-    """`exit 1: KeyError: 'x'`: the code, and the last line, which is where programs say what went wrong."""
+    """`exit 1: KeyError: 'x'`: the code, and the line that says what went wrong."""
     if text.startswith(_EXIT):
-        code, _, rest = text[len(_EXIT) : _HEAD_CHARS].partition("\n")
-        last = _last_line(text) if rest.strip() else ""
-        return summarise(f"exit {code.strip()}: {last}" if last else f"exit {code.strip()}")
+        code, _, rest = text[len(_EXIT) :].partition("\n")
+        told = error_line(rest)
+        return summarise(f"exit {code.strip()}: {told}" if told else f"exit {code.strip()}")
     if text.startswith(_TOOL_ERROR):
         return summarise("failed: " + text[len(_TOOL_ERROR) : _HEAD_CHARS].partition("</")[0])
-    return summarise(f"failed: {_last_line(text)}")
-
-
-def _last_line(text: str) -> str:
-    lines = text[-TAIL_CHARS:].rstrip().splitlines()
-    return lines[-1] if lines else ""
+    return summarise(f"failed: {error_line(text)}")
 
 
 def describe_refusal(reason: str | None) -> str:
-    return summarise(f"refused: {reason}") if reason else "refused the call"
+    return summarise(f"refused: {reason}") if reason else REFUSED
 
 
 def find_reason(text: str) -> str | None:

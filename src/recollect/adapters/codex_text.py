@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from recollect.adapters.commands import as_mapping, media_reference, summarise
+from recollect.adapters.commands import as_mapping, error_line, media_reference, summarise
 
 HEAD_CHARS = 400
 
@@ -142,8 +142,7 @@ def summarise_outcome(body: str, exit_code: int | None, is_failed: bool) -> str:
         return summarise(body[:HEAD_CHARS]) or "no output"
     if exit_code is None:
         return summarise(body) or "failed"
-    # The last line of a trace names the error.
-    return summarise(f"exit {exit_code}: " + body[-HEAD_CHARS * 2 :].rstrip().rpartition("\n")[2])
+    return summarise(f"exit {exit_code}: {error_line(body)}")
 
 
 def summarise_command(command: str) -> str:

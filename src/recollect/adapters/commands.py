@@ -36,6 +36,13 @@ _TEST_COMMAND = re.compile(rf"(?:^|[;&|(\n]\s*|&&\s*){_LAUNCHERS}(?:{'|'.join(_R
 
 _TERMINAL_CONTROL = re.compile(TERMINAL_CONTROL)
 
+# What is in most lines with which a program says that something went wrong.
+_SAYS_WRONG = re.compile(
+    r"error|exception|fail|fatal|panic|cannot|can't|not found|no such|denied|unknown|invalid|undefined|unable",
+    re.IGNORECASE,
+)
+_ENDS_CHARS = 800  # of an output's beginning and end that are looked through
+
 
 def is_test_command(command: str) -> bool:
     """Whether a shell command runs a test suite."""
@@ -53,6 +60,16 @@ def summarise(text: str) -> str:
     if not line.isprintable():
         line = "".join(char for char in _TERMINAL_CONTROL.sub("", line) if char.isprintable())
     return line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1].rstrip() + "…"
+
+
+def error_line(output: str) -> str:
+    """The line of a failed program's output that says what went wrong.
+
+    Mostly the last one, but hints may follow it, and so may all that the program could still do.
+    """
+    end = output[-_ENDS_CHARS:].rstrip().splitlines()
+    lines = (*reversed(end), *output[:_ENDS_CHARS].splitlines())
+    return next((line for line in lines if _SAYS_WRONG.search(line)), end[-1] if end else "")
 
 
 def retry_key(tool: str, arguments: Any) -> str:

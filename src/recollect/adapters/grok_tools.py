@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw
 
-from recollect.adapters.commands import as_mapping, media_reference, shell_kind, summarise
+from recollect.adapters.commands import as_mapping, error_line, media_reference, shell_kind, summarise
 from recollect.adapters.files import open_beneath
 from recollect.adapters.grok_records import ID_CHARS, Block, Content, Output, Update, loads
 from recollect.errors import SourceUnreadable
@@ -216,8 +216,7 @@ def result_kind(update: Update, output: Any, name: str, tool_kind: Any, raw_vari
 def result_summary(kind: str, output: Any, native: Mapping[str, Any]) -> str:
     text = output if isinstance(output, str) else ""
     if kind == ERROR and "exit_code" in native:
-        last = text[-260:].rstrip().rpartition("\n")[2]
-        return summarise(f"exit {native['exit_code']}: {last}")
+        return summarise(f"exit {native['exit_code']}: {error_line(text)}")
     if kind == ERROR:
         return summarise(f"failed: {text}")
     return summarise(text) or str(native.get("type") or "done")[:80]
