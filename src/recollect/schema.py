@@ -216,44 +216,47 @@ class OpenEnds:
     unanswered: tuple[Quote, ...] = ()  # requests after which the agent did nothing more
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Digest:
     """The lasting account of a session, made without a model. Lists are cut; the counts beside them are not.
 
     Everything quoted carries the `event_uid` it is from. Copies and sub-agents' work are counted in their own sessions.
+    Stored without the fields that have their default.
     """
 
     session_uid: str
     covers: Covers
-    title: str | None
+    title: str | None = None
     outcome: Outcome
-    requests: tuple[Quote, ...]
-    request_count: int
-    final_answer: Quote | None
-    files: tuple[Tally, ...]
-    file_count: int
-    commands: tuple[Tally, ...]
-    commits: tuple[Quote, ...]
-    commit_count: int
-    tests: RanTests
-    open: OpenEnds
-    tools: tuple[Tally, ...]
-    errors: tuple[Quote, ...]
-    error_count: int
-    retries: int
-    interventions: tuple[Quote, ...]
-    intervention_count: int
-    decisions: tuple[Quote, ...]
-    snippets: tuple[Quote, ...]
-    sub_agents: tuple[str, ...]
-    models: tuple[str, ...]
-    tokens: Mapping[str, int]
-    usd: float | None
-    usd_is_estimate: bool
-    started_at: str | None
-    ended_at: str | None
-    active_s: int
-    signals: Mapping[str, int]
+    requests: tuple[Quote, ...] = ()
+    request_count: int = 0
+    final_answer: Quote | None = None
+    files: tuple[Tally, ...] = ()
+    file_count: int = 0
+    commands: tuple[Tally, ...] = ()
+    commits: tuple[Quote, ...] = ()
+    commit_count: int = 0
+    pull_requests: tuple[Quote, ...] = ()  # their addresses, with their titles as notes
+    deleted: tuple[str, ...] = ()
+    tests: RanTests = RanTests()
+    open: OpenEnds = OpenEnds()
+    tools: tuple[Tally, ...] = ()
+    errors: tuple[Quote, ...] = ()
+    error_count: int = 0
+    retries: int = 0
+    interventions: tuple[Quote, ...] = ()
+    intervention_count: int = 0
+    decisions: tuple[Quote, ...] = ()
+    snippets: tuple[Quote, ...] = ()
+    sub_agents: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    tokens: Mapping[str, int] = field(default_factory=dict)
+    usd: float | None = None
+    usd_is_estimate: bool = False
+    started_at: str | None = None
+    ended_at: str | None = None
+    active_s: int = 0
+    signals: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The digest: what it claims, how it grows, and that its page cannot act."""
 
 import re
+from dataclasses import replace
 
-import msgspec
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -19,7 +19,8 @@ from recollect.distill.digest import (
     searchable,
 )
 from recollect.distill.markdown import inert, render
-from recollect.schema import Digest
+from recollect.distill.written import TOKENS, parse_digest, write_digest
+from recollect.schema import Digest, as_json
 from tests.distill.sessions import Script, distilled
 
 
@@ -226,6 +227,35 @@ def test_an_edit_without_a_result_is_made_if_the_session_went_on() -> None:
     assert [file.name for file in distilled(script).digest.files] == ["made.py"]
 
 
+def test_pull_requests_and_deleted_files_are_told() -> None:
+    script = Script()
+    script.user("clean up and open a pull request")
+    script.run("rm /proj/old.py")
+    script.run("rm gone.py", "exit 1: No such file", has_failed=True)
+    script.run('gh pr create --title "Clean up"', "https://git.example/o/r/pull/17")
+
+    found = digest(script)
+
+    assert found.deleted == ("old.py",)
+    assert [(quote.text, quote.note) for quote in found.pull_requests] == [
+        ("https://git.example/o/r/pull/17", "Clean up")
+    ]
+    assert "- Files deleted: old.py" in render(found)
+    assert "- Pull request: https:" in render(found)
+
+
+def test_the_line_of_a_sub_agent_names_what_it_edited() -> None:
+    script = Script()
+    script.user("write the parts")
+    for name in ("a", "b", "c", "d", "e"):
+        script.edit(f"/proj/src/{name}.py")
+    script.answer("Written.")
+
+    line = distilled(script, schema.SUB_AGENT).line
+
+    assert line == "[success] write the parts (edited a.py, b.py, c.py and 2 more) → Written."
+
+
 def test_failing_tests_at_the_end_are_open() -> None:
     script = Script()
     script.test("exit 1: 2 failed", has_failed=True)
@@ -258,17 +288,37 @@ def test_a_huge_session_has_a_small_digest() -> None:
         script.edit("/proj/" + "deep/" * 30 + f"{number}.py")
         script.answer("answer " + "many words " * 500)
 
-    assert len(orjson.dumps(digest(script))) <= 16 * 1024
+    assert len(write_digest(digest(script))) <= 16 * 1024
 
 
 def test_the_same_events_give_the_same_bytes() -> None:
-    assert orjson.dumps(digest(_worked())) == orjson.dumps(digest(_worked()))
+    assert write_digest(digest(_worked())) == write_digest(digest(_worked()))
 
 
 def test_a_digest_is_read_back_as_it_was_written() -> None:
     found = digest(_worked())
+    unused = {name: found.tokens.get(name, 0) for name in TOKENS}
 
-    assert msgspec.json.decode(orjson.dumps(found), type=Digest) == found
+    assert parse_digest(write_digest(found)) == replace(found, tokens=unused)
+
+
+def test_a_digest_with_all_its_fields_is_read_as_well() -> None:
+    found = digest(_worked())
+
+    assert parse_digest(orjson.dumps(found)) == parse_digest(write_digest(found))
+
+
+def test_what_is_empty_takes_no_room_and_is_there_again_when_read() -> None:
+    script = Script()
+    script.user("say hello")
+    found = digest(script)
+
+    told = orjson.loads(write_digest(found))
+
+    assert not {"files", "tests", "commit_count", "snippets", "signals"} & set(told)
+    assert "note" not in told["requests"][0]
+    assert parse_digest(write_digest(found)).files == ()
+    assert as_json(parse_digest(write_digest(found))).keys() == as_json(found).keys()
 
 
 def test_an_empty_session_has_a_digest() -> None:

@@ -4,12 +4,12 @@ import re
 import statistics
 from pathlib import Path
 
-import orjson
 import pytest
 
 from recollect import Memory, Session
 from recollect.distill.analysis import analyze
 from recollect.distill.markdown import render
+from recollect.distill.written import write_digest
 from recollect.errors import NotFound
 from recollect.schema import OUTCOMES, Digest
 from tests.conftest import SHARED, needs_shared, swept
@@ -52,7 +52,7 @@ def test_every_session_is_distilled(memory: Memory) -> None:
 
 
 def test_digests_are_small(memory: Memory) -> None:
-    sizes = [len(orjson.dumps(digest)) for _, digest in _digests(memory)]
+    sizes = [len(write_digest(digest)) for _, digest in _digests(memory)]
 
     assert statistics.median(sizes) <= 8 * 1024
     assert max(sizes) <= 16 * 1024

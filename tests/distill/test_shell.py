@@ -4,6 +4,9 @@ import pytest
 
 from recollect.distill import shell
 
+PULL = "https://git.example/o/r/pull/17"
+MERGE = "https://git.example/o/r/-/merge_requests/3"
+
 
 @pytest.mark.parametrize(
     ("command", "family"),
@@ -62,3 +65,37 @@ def test_the_message_of_a_commit_is_found(command: str, message: str | None) -> 
 
 def test_a_script_of_calls_is_no_command() -> None:
     assert shell.command_of("ran script: await tools.exec()") is None
+
+
+@pytest.mark.parametrize(
+    ("command", "deleted"),
+    [
+        ("rm docs/color.md", ["docs/color.md"]),
+        ("git rm -q a.py b.py && git commit -m 'rm c.py'", ["a.py", "b.py"]),
+        ("cd /proj && rm /proj/a.py b.py", ["/proj/a.py"]),
+        ("rm -f a.py", []),  # succeeds where there is none
+        ("rm a.py; true", []),  # succeeds whatever became of it
+        ("rm -r build", []),
+        ("git rm --cached a.py", []),
+        ("rm *.log $FILE 'my file' /tmp/x", []),
+        ("cat > clean.sh << 'EOF' && rm a.py EOF", []),
+        ("docker rm web", []),
+    ],
+)
+def test_deleted_files_are_those_that_must_have_been_there(command: str, deleted: list[str]) -> None:
+    assert shell.removed_files(command) == deleted
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "made"),
+    [
+        ('gh pr create --draft --title "Fix it"', PULL, (PULL, "Fix it")),
+        ("git push && glab mr create -t 'One'", f"!3 {MERGE}", (MERGE, "One")),
+        ("gh pr create --fill", PULL, (PULL, "")),
+        ("gh pr create --fill", "a pull request already exists", None),
+        ("gh pr view 17", PULL, None),
+        ("git commit -m 'run gh pr create'", PULL, None),
+    ],
+)
+def test_a_pull_request_is_told_by_its_address(command: str, output: str, made: tuple[str, str] | None) -> None:
+    assert shell.pull_request(command, output) == made

@@ -38,7 +38,7 @@ _TERMINAL_CONTROL = re.compile(TERMINAL_CONTROL)
 
 # What is in most lines with which a program says that something went wrong.
 _SAYS_WRONG = re.compile(
-    r"error|exception|fail|fatal|panic|cannot|can't|not found|no such|denied|unknown|invalid|undefined|unable",
+    r"error|exception|fail|fatal|panic|cannot|can't|not found|no such|denied|unknown|invalid|undefined|unable|conflict",
     re.IGNORECASE,
 )
 _ENDS_CHARS = 800  # of an output's beginning and end that are looked through

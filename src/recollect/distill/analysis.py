@@ -3,15 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import msgspec
-import orjson
-
 from recollect import distill
 from recollect.distill.digest import Subject, searchable
 from recollect.distill.distiller import Distilled, distil, merge
 from recollect.distill.exchanges import Exchange, cut
 from recollect.distill.rules import ExchangeRules
 from recollect.distill.story import tell
+from recollect.distill.written import TOKENS, parse_digest, write_digest
 from recollect.errors import NotFound
 from recollect.schema import Covers, Digest, Session
 from recollect.store import Store
@@ -23,9 +21,6 @@ BYTES_AT_ONCE = 4 * 1024 * 1024
 
 Advance = Callable[[int, int], None]  # done, total
 
-_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
-_read_digest = msgspec.json.Decoder(Digest)
-
 
 @dataclass(slots=True)
 class AnalysisReport:
@@ -34,10 +29,6 @@ class AnalysisReport:
     sessions: int = 0
     without_events: int = 0
     kept_back: int = 0
-
-
-def parse_digest(raw: bytes) -> Digest:
-    return _read_digest.decode(raw)
 
 
 def analyze(store: Store, advance: Advance) -> AnalysisReport:
@@ -140,7 +131,7 @@ def _subject(session: Pending) -> Subject:
         session_uid=session.session_uid,
         title=session.title,
         cwd=session.cwd,
-        tokens={name: getattr(session, name) for name in _TOKENS},
+        tokens={name: getattr(session, name) for name in TOKENS},
         usd=session.usd,
         usd_is_estimate=bool(session.usd_is_estimate),
         started_ms=session.started_ms,
@@ -175,7 +166,7 @@ def _row(session: Pending, distilled: Distilled, *, has_digest: bool) -> DigestR
         line=distilled.line,
         raw_tokens=distilled.raw_tokens,
         kept_tokens=distilled.kept_tokens,
-        digest=orjson.dumps(digest) if has_digest else None,
+        digest=write_digest(digest) if has_digest else None,
         text=searchable(digest) if has_digest else "",
         signals=distilled.signals,
         activity=distilled.activity,

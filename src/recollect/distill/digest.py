@@ -78,6 +78,10 @@ def make_digest(subject: Subject, covers: Covers, story: Story, payloads: Payloa
         commands=_tallies(_by_name(story.commands), MOST_COMMANDS),
         commits=_commits(story, payloads),
         commit_count=sum(commit.is_made for commit in story.commits),
+        pull_requests=_pull_requests(story),
+        deleted=tuple(dict.fromkeys(shortened(_inside(path, subject.cwd), LINE_CHARS) for path in story.deleted))[
+            :MOST_FILES
+        ],
         tests=_tests(story),
         open=_open_ends(story, findings),
         tools=_tallies(_by_name(story.tools), MOST_TOOLS),
@@ -173,6 +177,11 @@ def _commits(story: Story, payloads: Payloads) -> tuple[Quote, ...]:
     return tuple(
         _quote(commit.call, subject or "(message not told)") for commit, subject in zip(made, subjects, strict=True)
     )
+
+
+def _pull_requests(story: Story) -> tuple[Quote, ...]:
+    made = story.pull_requests[-MOST_QUOTES:]
+    return tuple(_quote(call, address, shortened(title, LINE_CHARS) or None) for call, address, title in made)
 
 
 def _subject_line(payload: Mapping[str, Any]) -> str | None:
@@ -315,6 +324,8 @@ def extend(old: Digest, new: Digest) -> Digest:
         commands=_joined(old.commands, new.commands, MOST_COMMANDS),
         commits=(*old.commits, *new.commits)[-MOST_COMMITS:],
         commit_count=old.commit_count + new.commit_count,
+        pull_requests=(*old.pull_requests, *new.pull_requests)[-MOST_QUOTES:],
+        deleted=tuple(dict.fromkeys((*old.deleted, *new.deleted)))[:MOST_FILES],
         tests=_joined_tests(old.tests, new.tests),
         open=_joined_ends(old, new),
         tools=_joined(old.tools, new.tools, MOST_TOOLS),
@@ -383,6 +394,7 @@ def searchable(digest: Digest) -> str:
     """The words by which a digest is found."""
     ends = digest.open
     quotes = [*digest.requests, digest.final_answer, *digest.commits, digest.tests.last_run, *digest.errors]
+    quotes += digest.pull_requests
     quotes += [
         *ends.todos,
         *ends.questions,
@@ -391,6 +403,6 @@ def searchable(digest: Digest) -> str:
         *digest.decisions,
         *digest.snippets,
     ]
-    names = [tally.name for tally in (*digest.files, *digest.commands)]
+    names = [*(tally.name for tally in (*digest.files, *digest.commands)), *digest.deleted]
     said = [part for quote in quotes if quote for part in (quote.text, quote.note or "")]
     return spaced("\n".join(part for part in (digest.title or "", *said, *names, *digest.sub_agents) if part))

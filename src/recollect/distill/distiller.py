@@ -18,6 +18,7 @@ from recollect.store.steps import Spent
 from recollect.store.tallies import ActivityRow, UseRow
 
 LINE_CHARS = 300
+FILES_OF_LINE = 3
 BYTES_OF_TOKEN = 4
 
 
@@ -80,8 +81,15 @@ def _line(digest: Digest) -> str:
     """What a sub-agent was for and how it went."""
     asked = digest.requests[0].text if digest.requests else digest.title or "no request"
     answer = f" → {digest.final_answer.text}" if digest.final_answer else ""
-    line = f"[{digest.outcome.outcome}] {shortened(asked, LINE_CHARS // 2)}{answer}"
+    line = f"[{digest.outcome.outcome}] {shortened(asked, LINE_CHARS // 2)}{_edited(digest)}{answer}"
     return shortened(line, LINE_CHARS)
+
+
+def _edited(digest: Digest) -> str:
+    """The files a sub-agent edited, by their last names: its root's digest counts none of them."""
+    names = [file.name.rpartition("/")[2] for file in digest.files[:FILES_OF_LINE]]
+    more = f" and {digest.file_count - len(names)} more" if digest.file_count > len(names) else ""
+    return f" (edited {', '.join(names)}{more})" if names else ""
 
 
 def _uses(uses: Mapping[tuple[int, str], Any]) -> tuple[UseRow, ...]:

@@ -100,6 +100,8 @@ def _done(digest: Digest) -> Iterator[str]:
     if digest.files:
         more = f" and {digest.file_count - len(digest.files)} more" if digest.file_count > len(digest.files) else ""
         yield f"- Files edited: {', '.join(_times(file) for file in digest.files)}{more}"
+    if digest.deleted:
+        yield f"- Files deleted: {', '.join(map(inert, digest.deleted))}"
     if digest.commands:
         yield f"- Commands: {', '.join(_times(command) for command in digest.commands)}"
     if digest.tests.runs:
@@ -108,6 +110,8 @@ def _done(digest: Digest) -> Iterator[str]:
         yield f"- Commit: {_quoted(commit)[2:]}"
     if digest.commit_count > len(digest.commits):
         yield f"- and {digest.commit_count - len(digest.commits)} commits before these"
+    for request in digest.pull_requests:
+        yield f"- Pull request: {_quoted(request)[2:]}"
     if digest.tools:
         yield f"- Tools: {', '.join(_times(tool) for tool in digest.tools)}"
 

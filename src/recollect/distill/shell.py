@@ -106,6 +106,9 @@ _MESSAGE = re.compile(
     re.DOTALL,
 )
 _TRIAL = re.compile(r"\bgit\s+init\b|\bmktemp\b|\bcd\s+/tmp\b")
+_PULL_REQUEST = re.compile(r"\b(?:gh\s+pr|glab\s+mr)\s+create\b")
+_TITLE = re.compile(r"(?:-t|--title)[\s=]+(?:'(?P<single>[^']*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\")")
+_ADDRESS = re.compile(r"https?://\S+/(?:pull|merge_requests)/\d+")
 _SWALLOWS_EXIT = re.compile(r"\|(?!\|)|;|\|\|")
 
 
@@ -197,6 +200,31 @@ def runs_tests(family: str) -> bool:
 def hides_exit(command: str) -> bool:
     """Whether the exit code may be another program's than the one asked about: `pytest | tail`, `pytest; true`."""
     return _SWALLOWS_EXIT.search(_QUOTED.sub("''", command)) is not None
+
+
+def pull_request(command: str, output: str) -> tuple[str, str] | None:
+    """The address and the title of the pull request that a command opened, as its output tells; None if none."""
+    if _PULL_REQUEST.search(_QUOTED.sub("''", command)) is None or (made := _ADDRESS.search(output)) is None:
+        return None
+    told = _TITLE.search(command)
+    return made[0], (told["single"] or told["double"] or "") if told else ""
+
+
+def removed_files(command: str) -> list[str]:
+    """The files that a command, having succeeded, must have deleted, as far as it names them plainly."""
+    if hides_exit(command):
+        return []
+    parts = [part.split() for part in _SEPARATOR.split(_QUOTED.sub("''", command))]
+    is_elsewhere = any(words[:1] == ["cd"] for words in parts)
+    names = [name for words in parts for name in _removed(words)]
+    return [name for name in names if name.startswith("/") or not is_elsewhere]
+
+
+def _removed(words: list[str]) -> list[str]:
+    given = words[2:] if words[:2] == ["git", "rm"] else words[1:] if words[:1] in (["rm"], ["unlink"]) else []
+    if any(word.startswith("-") and word not in ("-v", "-i", "-q") for word in given):
+        return []  # `-f` takes what is not there for deleted, `-r` takes folders, `--cached` leaves the file
+    return [word for word in given if _WORD.match(word) and not word.startswith(("-", "/tmp/"))]
 
 
 def commit_message(command: str) -> str | None:

@@ -84,6 +84,8 @@ class Story:
     tests: list[SuiteRun] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
+    pull_requests: list[tuple[Step, str, str]] = field(default_factory=list)  # the call, its address, its title
+    deleted: dict[str, None] = field(default_factory=dict)  # paths, in order
     errors: list[Step] = field(default_factory=list)
     service_retries: list[Step] = field(default_factory=list)
     retries: list[Step] = field(default_factory=list)
@@ -291,6 +293,7 @@ class _Teller:
             self._waiting[step.call_id] = run
 
     def _result(self, step: Step) -> None:
+        self._made_by_shell(self.story.calls.get(step.call_id or ""), step.summary)
         waiting = self._waiting.get(step.call_id or "")
         if waiting is None:
             return
@@ -298,6 +301,16 @@ class _Teller:
             waiting.result = step
         elif isinstance(waiting, Commit):
             waiting.is_made = "nothing to commit" not in step.summary
+
+    def _made_by_shell(self, call: Step | None, output: str) -> None:
+        """What a command did that no tool of its own tells: pull requests, files that are gone."""
+        command = shell.command_of(call.summary) if call is not None and call.role == "assistant" else None
+        if call is None or command is None:
+            return
+        if " create" in command and (made := shell.pull_request(command, output)) is not None:
+            self.story.pull_requests.append((call, *made))
+        if "rm " in command or "unlink " in command:
+            self.story.deleted |= dict.fromkeys(shell.removed_files(command))
 
     def _error(self, step: Step) -> None:
         if step.role == "user":

@@ -58,7 +58,7 @@ def _matching(store: Store, query: Query, scope: Scope, limit: int, *, is_evicte
 def open_ends(store: Store, card: Card) -> tuple[str, ...]:
     """What a session left to do, in a line each; nothing if it has no digest yet."""
     told = store.cards.digest(card.key)
-    left = orjson.loads(told)["open"] if told else {}
+    left = orjson.loads(told).get("open", {}) if told else {}
     ends = [f"{label}: {quote['text']}" for name, label in _OPEN_LISTS for quote in left.get(name, ())]
     ends += [f"{label}: {left[name]['text']}" for name, label in _OPEN_QUOTES if left.get(name)]
     return tuple(ends[:_MOST_OPEN_ENDS])

@@ -102,7 +102,7 @@ class PathMeetings:
         cwds = self._store.cards.cwds({number: one.card.key for number, one in enumerate(found)})
         for number, one in enumerate(found):
             digest = orjson.loads(one.digest)
-            files, commands = digest["files"], digest["commands"]
+            files, commands = digest.get("files", ()), digest.get("commands", ())
             edits = sum(told["count"] for told in files if self._is_meant(absolute(told["name"], cwds[number])))
             calls = sum(told["count"] for told in commands if self._pattern.search(told["name"]))
             told = [quote["text"] for quote in quotes(digest)]
