@@ -368,6 +368,12 @@ class TestWhatTheAgentDoes:
         assert (event.kind, event.role, event.status, event.is_error) == ("error", "assistant", "failed", True)
         assert not [one for one in records if isinstance(one, Usage)]
 
+    @pytest.mark.parametrize(("model", "kind"), [("<synthetic>", "lifecycle"), ("claude-opus-5-5", "assistant_msg")])
+    def test_what_the_program_says_for_the_model_is_no_answer(self, tmp_path: Path, model: str, kind: str) -> None:
+        event = only_event(tmp_path, answer("a1", text("No response requested."), model=model))
+
+        assert event.kind == kind
+
     def test_an_unknown_block_is_kept_whole(self, tmp_path: Path) -> None:
         event = only_event(tmp_path, answer("a1", {"type": "hologram", "light": 3}))
 

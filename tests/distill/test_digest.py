@@ -90,6 +90,16 @@ def test_everything_quoted_is_from_the_event_it_cites() -> None:
     assert texts[found.final_answer.event_uid].startswith("Fixed.")
 
 
+def test_a_commit_behind_the_tests_is_told_with_them() -> None:
+    script = Script()
+    script.run("mise run test && git commit -m 'Fix it'", "3 passed")
+
+    found = digest(script)
+
+    assert [commit.text for commit in found.commits] == ["Fix it"]
+    assert (found.tests.runs, found.tests.last) == (1, "passed")
+
+
 def test_a_commit_that_failed_or_had_nothing_to_commit_is_none() -> None:
     script = Script()
     script.run("git commit -m one", "exit 1: hook failed", has_failed=True)

@@ -103,6 +103,34 @@ def test_a_runners_task_for_the_tests_is_a_test_run() -> None:
     assert len(found(script, schema.TEST_FLIP)) == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "output", "runs", "failures"),
+    [
+        ("mise run fmt && mise run lint && mise run test", "exit 1: [lint] ERROR task failed", 1, 0),
+        ("mise run fmt && mise run lint && mise run test", "exit 1: [test] ERROR task failed", 1, 1),
+        ("mise run test", "exit 1: the server did not come up", 1, 1),
+        ("test -f Makefile && make", "exit 1: no rule", 0, 0),
+    ],
+)
+def test_what_fails_before_the_tests_says_nothing_of_them(command: str, output: str, runs: int, failures: int) -> None:
+    script = Script()
+    script.run(command, output, has_failed=True)
+
+    tests = distilled(script).digest.tests
+
+    assert (tests.runs, tests.failures) == (runs, failures)
+
+
+def test_a_failed_chain_is_laid_to_none_of_its_programs() -> None:
+    script = Script()
+    script.run("gofmt -w . && golangci-lint run", "exit 1: 3 issues", has_failed=True)
+    script.run("cd web && golangci-lint run", "exit 1: 3 issues", has_failed=True)
+
+    told = {tally.name: (tally.count, tally.failures) for tally in distilled(script).digest.commands}
+
+    assert told == {"gofmt": (1, 0), "golangci-lint": (1, 1)}
+
+
 def test_tests_that_pass_and_then_fail_are_no_flip() -> None:
     script = Script()
     script.test("3 passed")

@@ -29,6 +29,7 @@ from recollect.schema import (
     EDIT,
     ERROR,
     HUMAN_INTERVENTION,
+    LIFECYCLE,
     OTHER,
     THINKING,
     TOOL_CALL,
@@ -187,6 +188,8 @@ def _said(
         return None
     payload = {"text": text, "native": native}
     summary = summarise(text)
+    if message_of(line).model == SYNTHETIC and line.isApiErrorMessage is not True:
+        return place.event(index, LIFECYCLE, payload, summary, role="system")  # the program's words, not the model's
     if line.isApiErrorMessage is True:
         return place.event(index, ERROR, payload, summary, role="assistant", status="failed", is_error=True)
     return place.event(index, ASSISTANT_MSG, payload, summary, role="assistant")

@@ -77,7 +77,7 @@ def make_digest(subject: Subject, covers: Covers, story: Story, payloads: Payloa
         file_count=len(_edit_counts(story, subject.cwd)),
         commands=_tallies(_by_name(story.commands), MOST_COMMANDS),
         commits=_commits(story, payloads),
-        commit_count=sum(commit.is_made for commit in story.commits),
+        commit_count=len(story.commits),
         pull_requests=_pull_requests(story),
         deleted=tuple(dict.fromkeys(shortened(_inside(path, subject.cwd), LINE_CHARS) for path in story.deleted))[
             :MOST_FILES
@@ -172,7 +172,7 @@ def _tallies(named: Mapping[str, Tally], limit: int) -> tuple[Tally, ...]:
 
 
 def _commits(story: Story, payloads: Payloads) -> tuple[Quote, ...]:
-    made = [commit for commit in story.commits if commit.is_made][-MOST_COMMITS:]
+    made = story.commits[-MOST_COMMITS:]
     subjects = (_subject_line(payloads.get(commit.call.event_uid, {})) or commit.message for commit in made)
     return tuple(
         _quote(commit.call, subject or "(message not told)") for commit, subject in zip(made, subjects, strict=True)

@@ -188,7 +188,7 @@ def _by_proof(story: Story, ending: Ending) -> Outcome | None:
     if runs and runs[-1].has_passed:
         which = "the last test run" if runs[-1] is story.standing_tests[-1] else "the last test run that ended"
         reasons.append(f"{which} passed: {runs[-1].call.summary[:100]}")
-    if any(commit.is_made and not commit.call.is_abandoned for commit in story.commits):
+    if any(not commit.call.is_abandoned for commit in story.commits):
         reasons.append("a commit was made")
     if ending.is_reported_done and ending.has_work:
         reasons.append("the last answer reports it as done")

@@ -98,6 +98,7 @@ _TEST_TASK = re.compile(
     r"tests?(?:[:_-](?:all|api|backend|browser|ci|client|cov(?:er(?:age)?)?|e2e|fast|frontend|full|go|integration|js|local"
     r"|once|py|quick|race|run|server|slow|smoke|ts|ui|units?|verbose|watch))*"
 )
+_NAMES_TESTS = re.compile(r"test|check|spec")
 _WORD = re.compile(r"^[\w@:./+-]+$")
 _COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+(?:\S+\s+)?)*commit\b")
 _MESSAGE = re.compile(
@@ -129,6 +130,11 @@ def family(command: str) -> str:
     return next((name for name in names if name not in _GETTING_READY), names[0] if names else "shell")
 
 
+def is_one_thing(command: str) -> bool:
+    """Whether a command runs one program, so that it is known which one failed."""
+    return len([name for name in _names(command) if name not in _GETTING_READY]) <= 1
+
+
 def only_looks(command: str) -> bool:
     """Whether a command shows something and changes nothing, as far as its programs tell."""
     plain = _QUOTED.sub("''", command[:2000])
@@ -139,9 +145,13 @@ def only_looks(command: str) -> bool:
 def test_family(command: str) -> str:
     """The family of that part of a command that runs tests."""
     names = _names(command)
-    return next(
-        (name for name in names if "test" in name or "check" in name or "spec" in name), (names or ["shell"])[0]
-    )
+    return next((name for name in names if _NAMES_TESTS.search(name)), (names or ["shell"])[0])
+
+
+def may_fail_before_tests(command: str) -> bool:
+    """Whether other programs run before the tests, so that a failure may be theirs: `npm run lint && npm test`."""
+    names = [name for name in _names(command) if name not in _GETTING_READY]
+    return names[:1] != [test_family(command)]
 
 
 def _names(command: str) -> list[str]:
@@ -192,9 +202,14 @@ def _without_options(name: str, arguments: list[str]) -> list[str]:
     return found
 
 
-def runs_tests(family: str) -> bool:
-    """Whether a family is some runner's task for the tests: `mise run test`, `just test`, `npm run test:unit`."""
-    return _TEST_TASK.fullmatch(family.rpartition(" ")[2]) is not None
+def test_task(command: str) -> str | None:
+    """The runner's task for the tests in a command, if any: `mise run test`, `just test`, `npm run test:unit`."""
+    return next((name for name in _names(command) if _is_test_task(name)), None) if "test" in command else None
+
+
+def _is_test_task(family: str) -> bool:
+    runner, _, task = family.rpartition(" ")
+    return bool(runner) and _TEST_TASK.fullmatch(task) is not None
 
 
 def hides_exit(command: str) -> bool:

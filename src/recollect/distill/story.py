@@ -44,9 +44,10 @@ class SuiteRun:
 
 @dataclass(slots=True)
 class Commit:
+    """A commit that was made."""
+
     call: Step
     message: str
-    is_made: bool = False
 
 
 @dataclass(slots=True)
@@ -114,7 +115,7 @@ class Story:
         chosen = [step for step in self.requests[:1] if step.summary.endswith(ELLIPSIS)] + self.todo_calls
         chosen += [self.last_answer] if self.last_answer else []  # a summary has lost its lines
         chosen += [run.result for run in self.tests if run.result and _is_doubtful(run)]
-        chosen += [commit.call for commit in self.commits if commit.is_made][-MOST_COMMITS:]
+        chosen += [commit.call for commit in self.commits[-MOST_COMMITS:]]
         return list({step.event_uid: step for step in chosen}.values())
 
 
@@ -144,17 +145,30 @@ def settle(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> None:
     for run in story.tests:
         if run.result is None or run.result.kind == schema.HUMAN_INTERVENTION:
             continue
-        if run.result.kind == schema.ERROR and words.has_no_verdict(run.result.summary):
-            continue
         output = payload_text(payloads.get(run.result.event_uid, {})) or run.result.summary
+        if run.result.kind == schema.ERROR and _tells_nothing(run, output):
+            continue
         run.has_passed = run.result.kind != schema.ERROR and not words.tests_failed(output)
         if run.has_passed is False and story.has_own:
             story.commands[_day(run.call), run.family].failures += 1
 
 
+def _tells_nothing(run: SuiteRun, output: str) -> bool:
+    """Whether a run failed without a word of the tests: it did not take place, or something before it failed."""
+    if run.result is not None and words.has_no_verdict(run.result.summary):
+        return True
+    return _may_fail_before(run) and not words.tests_failed(output)
+
+
+def _may_fail_before(run: SuiteRun) -> bool:
+    command = shell.command_of(run.call.summary)
+    return command is not None and shell.may_fail_before_tests(command)
+
+
 def _is_doubtful(run: SuiteRun) -> bool:
-    is_ok = run.result is not None and run.result.kind == schema.TOOL_RESULT
-    return is_ok and shell.hides_exit(run.call.summary)
+    """Whether the output must be looked at, for the exit code may be another program's."""
+    is_error = run.result is not None and run.result.kind == schema.ERROR
+    return _may_fail_before(run) if is_error else shell.hides_exit(run.call.summary)
 
 
 def _day(step: Step) -> int:
@@ -169,7 +183,7 @@ def _keeps_todos(tool: str) -> bool:
 class _Teller:
     def __init__(self, story: Story) -> None:
         self.story = story
-        self._waiting: dict[str, SuiteRun | Commit | Edit] = {}
+        self._waiting: dict[str, SuiteRun | Edit] = {}
         self._has_worked = False
         self._slash: Step | None = None  # a command of the agent's own, which may be the request
         self._is_stopped = False
@@ -260,16 +274,10 @@ class _Teller:
             story.questions.append(step)
 
     def _ran(self, step: Step, command: str) -> None:
-        is_test = step.kind == schema.TEST_RUN
-        family = shell.test_family(command) if is_test else shell.family(command)
-        self.story.commands[_day(step), family].count += 1
-        if is_test or shell.runs_tests(family):
-            self._test(step, family)
-        elif "commit" in command and (message := shell.commit_message(command)) is not None:
-            commit = Commit(step, message)
-            self.story.commits.append(commit)
-            if step.call_id:
-                self._waiting[step.call_id] = commit
+        tests = shell.test_family(command) if step.kind == schema.TEST_RUN else shell.test_task(command)
+        self.story.commands[_day(step), tests or shell.family(command)].count += 1
+        if tests:
+            self._test(step, tests)
 
     def _retry(self, step: Step) -> None:
         if step.role == "system":
@@ -295,18 +303,17 @@ class _Teller:
     def _result(self, step: Step) -> None:
         self._made_by_shell(self.story.calls.get(step.call_id or ""), step.summary)
         waiting = self._waiting.get(step.call_id or "")
-        if waiting is None:
-            return
         if isinstance(waiting, SuiteRun):
             waiting.result = step
-        elif isinstance(waiting, Commit):
-            waiting.is_made = "nothing to commit" not in step.summary
 
     def _made_by_shell(self, call: Step | None, output: str) -> None:
-        """What a command did that no tool of its own tells: pull requests, files that are gone."""
+        """What a command did that no tool of its own tells: commits, pull requests, files that are gone."""
         command = shell.command_of(call.summary) if call is not None and call.role == "assistant" else None
         if call is None or command is None:
             return
+        message = shell.commit_message(command) if "commit" in command else None
+        if message is not None and "nothing to commit" not in output:
+            self.story.commits.append(Commit(call, message))
         if " create" in command and (made := shell.pull_request(command, output)) is not None:
             self.story.pull_requests.append((call, *made))
         if "rm " in command or "unlink " in command:
@@ -328,7 +335,8 @@ class _Teller:
             waiting.result = step
         elif isinstance(waiting, Edit):
             waiting.has_failed = True
-        if not isinstance(waiting, SuiteRun) and (command := shell.command_of(call.summary)) is not None:
+        command = None if isinstance(waiting, SuiteRun) else shell.command_of(call.summary)
+        if command is not None and shell.is_one_thing(command):
             self.story.commands[_day(call), shell.family(command)].failures += 1
 
     def _intervention(self, step: Step) -> None:

@@ -166,7 +166,7 @@ REFUSED_BY_RULE = _any(
 
 FAILING_TESTS = re.compile(
     r"\b[1-9]\d* (?:tests? )?(?:failed|failures?|errors?)\b|\bFAILED\b|^FAIL\b|\bfailures=[1-9]|test result: FAILED"
-    r"|\bTests?:\s+[1-9]\d* failed|\bnot ok \d+|--- FAIL:|\bERROR task failed",
+    r"|\bTests?:\s+[1-9]\d* failed|\bnot ok \d+|--- FAIL:|\[\S*test\S*\] ERROR task failed",
     re.MULTILINE,
 )
 
