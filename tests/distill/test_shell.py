@@ -68,6 +68,21 @@ def test_a_script_of_calls_is_no_command() -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "is_one"),
+    [
+        ("cd web && npm test", True),
+        ("go build ./a && go build ./b && ls", True),
+        ("grep -rn x . | head", False),
+        ("npm run fmt && npm run lint", False),
+        ("cat notes && go build", False),
+        ("echo done", True),
+    ],
+)
+def test_a_failure_is_a_programs_own_if_nothing_else_could_have_failed(command: str, is_one: bool) -> None:
+    assert shell.is_one_thing(command) == is_one
+
+
+@pytest.mark.parametrize(
     ("command", "deleted"),
     [
         ("rm docs/color.md", ["docs/color.md"]),

@@ -131,8 +131,10 @@ def family(command: str) -> str:
 
 
 def is_one_thing(command: str) -> bool:
-    """Whether a command runs one program, so that it is known which one failed."""
-    return len([name for name in _names(command) if name not in _GETTING_READY]) <= 1
+    """Whether a command that failed did so in its family: nothing else in it does more than look."""
+    names = {name for name in _names(command) if name not in _GETTING_READY}
+    doing = {name for name in names if _LOOKING.fullmatch(name) is None} or names
+    return doing <= {family(command)}
 
 
 def only_looks(command: str) -> bool:
