@@ -228,6 +228,14 @@ def test_an_edit_with_which_the_log_breaks_off_is_not_told_as_made() -> None:
     assert [file.name for file in distilled(script).digest.files] == ["made.py"]
 
 
+def test_an_edit_is_made_where_a_log_tells_no_results_at_all() -> None:
+    script = Script()
+    script.user("fix it")
+    script.call("edited made.py", None, schema.EDIT, tool="Edit")
+
+    assert [file.name for file in distilled(script).digest.files] == ["made.py"]
+
+
 def test_an_edit_without_a_result_is_made_if_the_session_went_on() -> None:
     script = Script()
     script.user("fix it")

@@ -223,7 +223,9 @@ class _Teller:
                 self._stopped_call = step if is_of_call else None
 
     def break_off(self) -> None:
-        """Edits with which the log ends, before anything came of them, are not known to be made."""
+        """Edits with which a log that tells results ends, before theirs came, are not known to be made."""
+        if not any(step.kind in (schema.TOOL_RESULT, schema.ERROR) for step in self.story.steps):
+            return
         for step in reversed(self.story.steps):
             if step.kind not in NOTES and step.kind not in CALLS:
                 return
