@@ -255,8 +255,12 @@ ANY_KEYWORD = (
 _JSON_FIELD = r"\\*\"[ ]?:[ ]?\\*\""  # what begins after it is a value for sure
 _TYPE = r"[ ]?:[ ]?[A-Za-z&\[\]|' ]{2,24}[ ]?="  # as in `password: str = "…"`
 _BARE_SIGN = rf"(?:=>|:=|=|:|>|,{_SPACE}(?:default[ ]?=)?|\({_SPACE})"
-_SIGN = rf"(?:{_TYPE}|=>|:=|=|:|>|\({_SOME_SPACE})"
-_SIGN_OR_CODE = rf"(?:{_SIGN}|%3[adAD]|\\+u003[adAD])"
+_SIGN_OR_CODE = r"(?:=>|:=|=|:|>|%3[adAD]|\\+u003[adAD])"
+_BEFORE_QUOTE = rf"(?:{_SIGN_OR_CODE}|{_TYPE}|\({_SOME_SPACE})"
+# A small letter after a keyword makes another word of it (`tokenizer`), but for the `s` of many.
+_REST = r"(?-i:s?(?:[A-Z0-9_.-][A-Za-z0-9_.-]{0,31})?)"
+_BARE = rf"{_PLAIN}{{8}}"  # without quotes no shorter one is taken for a secret
+_HTML_QUOTE = r"&(?:quot|#0?39|#x27);"  # a bare word too, so anything may follow
 
 _ASSIGNMENT = Rule(
     "assignment",
@@ -265,8 +269,9 @@ _ASSIGNMENT = Rule(
     "connection strings, addresses, and in calls (`define('DB_PASSWORD', '…')`, a variable's default)",
     KEYWORD,
     tuple(KEYWORDS),
-    rf"[A-Za-z0-9_.-]{{0,32}}(?:{_QUOTE_OR_CODE}?\]?{_SPACE_OR_CODE}{_SIGN_OR_CODE}{_SPACE_OR_CODE}"
-    rf"(?:{_SOME_LITERAL}{_QUOTE_OR_CODE}{_IN_ANY}|{_PLAIN}{{6}})"
+    rf"{_REST}(?:{_QUOTE_OR_CODE}?\]?{_SPACE_OR_CODE}"
+    rf"(?:{_SIGN_OR_CODE}{_SPACE_OR_CODE}{_BARE}"
+    rf"|{_BEFORE_QUOTE}{_SPACE_OR_CODE}(?:{_SOME_LITERAL}{_QUOTE_OR_CODE}{_IN_ANY}|{_HTML_QUOTE}))"
     rf"|{_SOME_QUOTE}{_SOME_SPACE},{_SOME_SPACE}(?:default[ ]?=[ ]?)?{_SOME_LITERAL}{_SOME_QUOTE}{_IN_ANY}"
     rf"|{_JSON_FIELD}{_ANY}{{5}}|{_SOME_SPACE}:{_SOME_SPACE}[|>][0-9+-]{{0,2}}[ \t\r\n\\])",
     rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}})(?:{_SPACE}:{_SPACE}[|>][0-9+-]{{0,2}}{_SPACE}{_LINE}(?P<block>{_PLAIN}{{6,512}})(?={_LINE_END})"
