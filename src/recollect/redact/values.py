@@ -14,13 +14,11 @@ from itertools import pairwise
 from recollect.redact.rules import ANY_KEYWORD
 
 LEAST_DISTINCT = 6
-_STRONG = re.compile(rb"(?i)pass|pwd|secret|credential")
-
-_PLACEHOLDER = re.compile(
-    rb"(?i)example|placeholder|change[-_]?me|redacted|dummy|your[-_ ]|[-_]here\b|\.\.\.|x{5,}|\*{3,}|0{12,}"
-    rb"|12345678|abcdefgh"
-)
-_STAND_IN = re.compile(rb"(?i)example|placeholder|your[-_]|x{5,}|0{12,}|12345678|abcdefgh|redacted")
+# Looked for in small letters, each way with a first byte of its own: `re` then runs over all others many times as fast.
+_STRONG = re.compile(rb"pass|pwd|secret|credential")
+_STAND_INS = rb"example|placeholder|xxxxx|000000000000|12345678|abcdefgh|redacted"
+_PLACEHOLDER = re.compile(_STAND_INS + rb"|change[-_]?me|dummy|your[-_ ]|-here\b|_here\b|\.\.\.|\*\*\*")
+_STAND_IN = re.compile(_STAND_INS + rb"|your[-_]")
 _TEMPLATE = re.compile(
     rb"\$(?:\{|\(|[A-Za-z_]\w*)|\{\{?[ \w.$-]+\}?\}|<[^<>]*>?|%[sdrv]|%\(\w+\)[sd]|%[A-Za-z_]{3,}%|#\{.*"
     rb"|@[A-Za-z_.]+@|[*.xX_-]+"
@@ -67,7 +65,7 @@ def entropy(value: bytes) -> float:
 
 def is_token(value: bytes) -> bool:
     """Whether what follows a distinctive opener was drawn at random rather than typed as a stand-in."""
-    return len(set(value)) >= LEAST_DISTINCT and not _STAND_IN.search(value)
+    return len(set(value)) >= LEAST_DISTINCT and not _STAND_IN.search(value.lower())
 
 
 @lru_cache(4096)
@@ -95,7 +93,7 @@ def is_about(keyword: bytes, rest: bytes) -> bool:
 
 def is_strong(name: bytes) -> bool:
     """Whether a name stands for a secret so plainly that a short or simple value is one too."""
-    return _STRONG.search(name) is not None
+    return _STRONG.search(name.lower()) is not None
 
 
 def is_secret(name: bytes, value: bytes, *, is_quoted: bool) -> bool:
@@ -119,7 +117,7 @@ def _is_other(value: bytes) -> bool:
         or _TEMPLATE.fullmatch(value) is not None
         or (_REFERENCE.match(value) is not None and entropy(value) < 4.5)
         or not (_LOWER.search(value) or _UPPER.search(value))
-        or _PLACEHOLDER.search(value) is not None
+        or _PLACEHOLDER.search(value.lower()) is not None
     )
 
 
@@ -159,6 +157,8 @@ def _is_key(value: bytes) -> bool:
 
 def is_scrambled(value: bytes) -> bool:
     """Whether capitals stand as they do at random: in names they begin words, or are the whole of one."""
+    if value.islower() or value.isupper():
+        return False
     letters = [byte for byte in value if 65 <= (byte & 0xDF) <= 90]
     if len(letters) < 8:
         return False
@@ -193,7 +193,7 @@ def is_url_password(value: bytes) -> bool:
         or b"[REDACTED:" in value
     ):
         return False
-    return not (b"..." in value or value[:1] in b"{<[" or value.isdigit() or _STAND_IN.search(value))
+    return not (b"..." in value or value[:1] in b"{<[" or value.isdigit() or _STAND_IN.search(low))
 
 
 def is_url_user(value: bytes) -> bool:
