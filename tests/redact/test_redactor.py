@@ -229,6 +229,15 @@ def test_only_documents_that_change_come_back(redactor: Redactor) -> None:
 
 
 @BOTH
+def test_of_many_documents_each_that_hides_its_secret_in_escapes_is_found(redactor: Redactor) -> None:
+    token = plant(random.Random(2), "github").secret
+    hidden = token[:9] + f"\\u{ord(token[9]):04x}" + token[10:]
+    documents = [orjson.dumps({"text": f"number {n} " + (hidden if n % 7 == 3 else "")}) for n in range(100)]
+
+    assert set(redactor.payloads(documents)) == {n for n in range(100) if n % 7 == 3}
+
+
+@BOTH
 def test_a_document_larger_than_a_block_is_looked_through(redactor: Redactor) -> None:
     token = plant(random.Random(2), "github").secret
     large = "lorem ipsum dolor " * (BLOCK_BYTES // 16)

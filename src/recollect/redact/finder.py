@@ -21,7 +21,7 @@ from recollect.redact.rules import (
     Rule,
 )
 from recollect.redact.scanners import Clock, Expression, Scanner
-from recollect.redact.unfolding import Unfolded, base64_span, decode_base64, is_escaped
+from recollect.redact.unfolding import COLOUR, ESCAPE, Unfolded, base64_span, decode_base64
 from recollect.redact.userrules import AllowList, UserRule
 
 EVERYTHING = frozenset({PREFIX, STRUCTURE, KEYWORD, HIDDEN})
@@ -63,7 +63,7 @@ Test = Callable[[Rule, bytes, re.Match[bytes], bool], Found]
 
 
 def expressions(users: Sequence[UserRule]) -> list[Expression]:
-    """What a scanner looks for: the rules, then the two hints, then the words of the user's rules."""
+    """What a scanner looks for: the rules, then the three hints, then the words of the user's rules."""
     found = [
         Expression(
             tuple(opener.encode() for opener in rule.openers),
@@ -77,6 +77,7 @@ def expressions(users: Sequence[UserRule]) -> list[Expression]:
     ]
     names = tuple(f'"{name}"'.encode() for name in NAME_FIELDS)
     found.append(Expression((), PERCENT.encode(), 0, is_caseless=True, fixed=1, sign=b"%"))
+    found.append(Expression((), re.escape(ESCAPE), 0, fixed=len(ESCAPE), sign=ESCAPE, is_once=True))
     found.append(Expression(names, NAMED.encode(), 120, is_caseless=True))
     words = [user.literal for user in users if user.literal]
     return found + [Expression((word.encode(),), b"", len(word), is_caseless=True) for word in words]
@@ -102,11 +103,11 @@ class Finder:
 
     def _all(self, data: bytes, kinds: frozenset[str], clock: Clock, depth: int) -> Iterator[Span]:
         clock.check()
-        is_folded = depth == 0 and is_escaped(data)
+        is_folded = depth == 0 and COLOUR in data
         for count, (number, place) in enumerate(self._scanner.places(data, clock)):
             if count & 0xFF == 0:
                 clock.check()
-            is_folded |= number == _PERCENT and depth == 0
+            is_folded |= number in _FOLDED and depth == 0
             if number >= len(RULES) or RULES[number].kind not in kinds:
                 continue
             if RULES[number].kind == HIDDEN:
@@ -389,5 +390,6 @@ _TESTS: dict[str, Test] = {
     "base64": _test_base64,
 }
 _OTHER_IN_JSON = frozenset({"private-key", "base64"})
-_PERCENT = len(RULES)
+ESCAPED = len(RULES) + 1
+_FOLDED = (len(RULES), ESCAPED)  # percent signs and `\\u00xx`
 _BASE64 = next(number for number, rule in enumerate(RULES) if rule.kind == HIDDEN)

@@ -17,11 +17,11 @@ from typing import Any
 import orjson
 
 from recollect.redact import values
-from recollect.redact.finder import EVERYTHING, NAMES, Finder, Span, expressions
+from recollect.redact.finder import ESCAPED, EVERYTHING, NAMES, Finder, Span, expressions
 from recollect.redact.marks import UNSCANNABLE, key_id, mark
 from recollect.redact.rules import ANY_KEYWORD, FLAG_NAME, NAME_FIELDS, VALUE_FIELDS, VERSION
 from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanner, OutOfTime, Scanner, TooManyPlaces
-from recollect.redact.unfolding import SIGNS
+from recollect.redact.unfolding import COLOUR, ESCAPE
 from recollect.redact.userrules import AllowList, RedactionRules, UserRule
 
 IsSuspect = Callable[[bytes, int, int], bool]  # block, number of the expression, place
@@ -29,7 +29,7 @@ IsSuspect = Callable[[bytes, int, int], bool]  # block, number of the expression
 HYPERSCAN = "hyperscan"
 AHO_CORASICK = "ahocorasick"
 
-BLOCK_BYTES = 4 * 1024 * 1024
+BLOCK_BYTES = 512 * 1024  # one with an escape in it is searched for all of them, so it is better small
 _LEAST_BYTES = 8  # no rule finds anything in less
 _MOST_ROUNDS = 4
 _MOST_VALUE = 512
@@ -71,7 +71,7 @@ class Redactor:
     def value(self, value: Any) -> Any:
         """A JSON value with the secrets in its texts and keys replaced; a field's name counts for what it holds."""
         try:
-            return self._walked(value, Clock(0))
+            return self._walked(value, _leaves(value)[0], Clock(0))
         except (OutOfTime, TooManyPlaces, RecursionError):
             self.unscannable += 1
             return {"text": UNSCANNABLE}
@@ -128,31 +128,28 @@ class Redactor:
             item = bisect_right(ends, place)
             if item not in found and is_suspect(block, number, place):
                 found.add(item)
-        for sign in SIGNS:
-            place = block.find(sign)
-            while place >= 0:
-                number = bisect_right(ends, place)
-                found.add(number)
-                place = block.find(sign, ends[number])
+        has_escape = any(number == ESCAPED for number, _ in places)
+        for sign in (COLOUR, ESCAPE) if has_escape else (COLOUR,):
+            found |= _items_with(sign, block, ends)
         return found
 
     def _document(self, document: bytes) -> bytes | None:
         """A document redacted leaf by leaf; None if nothing changes, a stub if it cannot be done."""
         before = self.replaced.total()
         try:
-            value, dumps = _parsed(document)
-            value = self._walked(value, Clock(len(document)))
+            value, dumps, texts = _parsed(document)
+            value = self._walked(value, texts, Clock(len(document)))
             return dumps(value) if self.replaced.total() != before else None
         except Exception:  # whatever it is: what cannot be looked through is not stored
             self.unscannable += 1
             return _STUB
 
-    def _walked(self, value: Any, clock: Clock) -> Any:
-        """A value with every leaf redacted. All leaves are scanned at once to see which need to be looked at."""
-        leaves = [leaf for leaf in _leaves(value) if isinstance(leaf, str) and len(leaf) >= _LEAST_BYTES]
-        encoded = [leaf.encode("utf-8", "surrogatepass") for leaf in leaves]
-        suspects = {leaves[number] for number in self._suspects(encoded, _always, clock)}
-        del encoded, leaves  # may be large
+    def _walked(self, value: Any, texts: Sequence[str], clock: Clock) -> Any:
+        """A value with every leaf redacted. All texts are scanned at once to see which need to be looked at."""
+        texts = [text for text in texts if len(text) >= _LEAST_BYTES]
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        suspects = {texts[number] for number in self._suspects(encoded, _always, clock)}
+        del encoded  # may be large
         return self._walk(value, clock, suspects)
 
     def _walk(self, value: Any, clock: Clock, suspects: set[str]) -> Any:
@@ -160,7 +157,7 @@ class Redactor:
             return self._redacted(value, EVERYTHING, clock) if value in suspects else value
         if isinstance(value, dict):
             return self._walk_fields(value, clock, suspects)
-        if isinstance(value, list | tuple):
+        if isinstance(value, (list, tuple)):
             return self._walk_items(value, clock, suspects)
         return value
 
@@ -183,7 +180,7 @@ class Redactor:
             if isinstance(value, str) and new == value:
                 is_named = name is not None and told in VALUE_FIELDS and _NAME.fullmatch(name)
                 new = self._field(name if is_named and name else told, value)
-            found[self._walk(told, clock, suspects)] = new
+            found[self._redacted(told, EVERYTHING, clock) if told in suspects else told] = new
         return found
 
     def _field(self, name: str, value: str, rule: str = "assignment") -> str:
@@ -262,30 +259,46 @@ def _blocks(items: Sequence[bytes]) -> Iterator[tuple[int, int]]:
         start = end
 
 
+def _items_with(sign: bytes, block: bytes, ends: Sequence[int]) -> set[int]:
+    found = set()
+    place = block.find(sign)
+    while place >= 0:
+        number = bisect_right(ends, place)
+        found.add(number)
+        place = block.find(sign, ends[number])
+    return found
+
+
 def _always(block: bytes, number: int, place: int) -> bool:
     return True
 
 
-def _parsed(document: bytes) -> tuple[Any, Callable[[Any], bytes]]:
-    """A document, and how to write it: orjson makes a float of a whole number that is too long for it."""
+def _parsed(document: bytes) -> tuple[Any, Callable[[Any], bytes], list[str]]:
+    """A document, how to write it, and its texts: orjson makes a float of a whole number that is too long for it."""
     value = orjson.loads(document)
-    if any(isinstance(leaf, float) and abs(leaf) >= _LONG_NUMBER for leaf in _leaves(value)):
-        return json.loads(document), _dumps
-    return value, orjson.dumps
+    texts, floats = _leaves(value)
+    if any(abs(number) >= _LONG_NUMBER for number in floats):
+        return json.loads(document), _dumps, texts
+    return value, orjson.dumps, texts
 
 
-def _leaves(value: Any) -> Iterator[str | float]:
+def _leaves(value: Any) -> tuple[list[str], list[float]]:
     """All texts of a JSON value, keys included, and its floats; not recursive, so that depth is no matter."""
+    texts: list[str] = []
+    floats: list[float] = []
     waiting = [value]
     while waiting:
         item = waiting.pop()
-        if isinstance(item, str | float):
-            yield item
+        if isinstance(item, str):
+            texts.append(item)
         elif isinstance(item, dict):
-            waiting += item.keys()
-            waiting += item.values()
-        elif isinstance(item, list | tuple):
             waiting += item
+            waiting += item.values()
+        elif isinstance(item, (list, tuple)):
+            waiting += item
+        elif isinstance(item, float):
+            floats.append(item)
+    return texts, floats
 
 
 def _dumps(value: Any) -> bytes:

@@ -54,6 +54,7 @@ class Expression(NamedTuple):
     fixed: int | None = None
     sign: bytes = b""  # stands in all that a pattern without openers matches
     is_whole: bool = False  # the pattern has the openers in it
+    is_once: bool = False  # all that is asked is whether its sign is there: one place is enough
 
     @property
     def whole(self) -> bytes:
@@ -81,6 +82,8 @@ class _Openers:
         self._expression = expression
 
     def starts(self, data: bytes, end: int, is_exact: bool) -> list[int]:
+        if self._expression.fixed is not None:
+            return [end - self._expression.fixed]
         begin = max(0, end - self._expression.reach)
         window = data[begin:end]
         if self._expression.is_caseless:
@@ -111,7 +114,6 @@ class HyperscanScanner:
     def __init__(self, expressions: Sequence[Expression], folder: Path | None, key: bytes) -> None:
         import hyperscan
 
-        self._expressions = expressions
         self._openers = [_Openers(expression) for expression in expressions]
         self._terminated = hyperscan.ScanTerminated
         database = _Cache(expressions, folder, key).database()
@@ -135,14 +137,9 @@ class HyperscanScanner:
         for count, (number, end) in enumerate(dict.fromkeys(ends)):
             if count % _PLACES_PER_CHECK == 0:
                 clock.check()
-            found.update(dict.fromkeys(self._starts(data, number, end, is_exact)))
+            for start in self._openers[number].starts(data, end, is_exact):
+                found[number, start] = None
         return list(found)
-
-    def _starts(self, data: bytes, number: int, end: int, is_exact: bool) -> list[Place]:
-        expression = self._expressions[number]
-        if expression.fixed is not None:
-            return [(number, end - expression.fixed)]
-        return [(number, start) for start in self._openers[number].starts(data, end, is_exact)]
 
 
 class AhoCorasickScanner:
@@ -154,7 +151,10 @@ class AhoCorasickScanner:
         self._tails: list[list[tuple[int, re.Pattern[bytes]]]] = []
         self._patterns: list[tuple[int, Expression, re.Pattern[bytes]]] = []
         openers: dict[bytes, list[tuple[int, re.Pattern[bytes]]]] = {}
+        self._once = [(number, told.sign) for number, told in enumerate(expressions) if told.is_once]
         for number, expression in enumerate(expressions):
+            if expression.is_once:
+                continue
             if expression.fixed is not None:
                 self._patterns.append((number, expression, _anywhere(expression)))
                 continue
@@ -174,6 +174,9 @@ class AhoCorasickScanner:
                     found[number, start] = None
             if len(found) > MOST_PLACES:
                 raise TooManyPlaces
+        for number, sign in self._once:
+            if (place := data.find(sign)) >= 0:
+                found[number, place] = None
         for number, expression, pattern in self._patterns:
             for start, end in _windows(data, expression.sign):
                 clock.check()
@@ -210,12 +213,12 @@ class _Cache:
     """The compiled database in the store's folder. A file without the right seal is compiled anew, never trusted."""
 
     def __init__(self, expressions: Sequence[Expression], folder: Path | None, key: bytes) -> None:
-
         import hyperscan
 
         self._patterns = [expression.whole for expression in expressions]
+        self._flags = [hyperscan.HS_FLAG_SINGLEMATCH if expression.is_once else 0 for expression in expressions]
         self._key = key
-        told = repr((getattr(hyperscan, "__version__", ""), platform.machine(), self._patterns))
+        told = repr((getattr(hyperscan, "__version__", ""), platform.machine(), self._patterns, self._flags))
         self._name = blake2b(told.encode(), digest_size=12).hexdigest()
         self._path = folder / f"{_CACHE_PREFIX}{self._name}.hs" if folder else None
 
@@ -248,7 +251,7 @@ class _Cache:
 
         database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         count = len(self._patterns)
-        database.compile(expressions=self._patterns, ids=list(range(count)), elements=count, flags=0)
+        database.compile(expressions=self._patterns, ids=list(range(count)), elements=count, flags=self._flags)
         if self._path is not None:
             with suppress(OSError):  # a full or read-only disk costs time at the next start, nothing else
                 self._write(self._path, hyperscan.dumpb(database))

@@ -14,11 +14,7 @@ _FOLDS = re.compile(
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
-SIGNS = (b"\x1b", b"\\u00")  # of colours and `\\u00xx`; JSON writes ESC as `\\u001b`
-
-
-def is_escaped(data: bytes) -> bool:
-    return any(sign in data for sign in SIGNS)
+COLOUR, ESCAPE = b"\x1b", b"\\u00"  # what begins a fold; JSON writes the first as one of the second
 
 
 class Unfolded:
