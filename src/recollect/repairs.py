@@ -7,16 +7,14 @@ folder of its own, sound parts of it are taken over, then a sweep reads the agen
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
-from recollect.errors import RecollectError
 from recollect.inspection import BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, SESSION, STREAM, Fault
 from recollect.redact.marks import KEY_FILE, load_key
 from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
@@ -25,13 +23,14 @@ from recollect.store.batch import EventRow
 from recollect.store.copies import KIND as COPY
 from recollect.store.copies import SET_ASIDE, Copy, note_ahead
 from recollect.store.durable import sync
+from recollect.store.evictions import Keys
 from recollect.store.frames import HeldStream
 from recollect.store.history import forget_history
 from recollect.store.holdings import HeldEvent, HeldProblem, HeldSource, Holdings
 from recollect.store.ledger import LEDGER_NAME, Ledger
 from recollect.store.locks import sweep_lock, write_lock
 from recollect.store.mending import LostEvent, read_again, rewrite_stream
-from recollect.store.salvage import DamagedDatabase
+from recollect.store.salvage import SalvagedDatabase
 from recollect.store.tombstones import Tombstones
 from recollect.sweep import sweep
 
@@ -191,10 +190,10 @@ def _rebuild(
     store: Store, repair: RepairPlan, aside: _Aside, report: RepairReport, progress: Progress
 ) -> list[LostEvent]:
     lost: list[LostEvent] = []
+    if MEMORY_NAME in repair.databases and (aside.folder / MEMORY_NAME).exists():
+        _take_over_memory(store, aside.folder, report)  # first: it tells what was forgotten and evicted
     if CACHE_NAME in repair.databases and (aside.folder / CACHE_NAME).exists():
         lost += _take_over_cache(store, aside.folder, report, progress)
-    if MEMORY_NAME in repair.databases and (aside.folder / MEMORY_NAME).exists():
-        _take_over_memory(store, aside.folder, report)
     for number, name in enumerate(repair.streams, start=1):
         lost += _mend(store, name, aside)
         progress("mending", number, len(repair.streams))
@@ -223,16 +222,11 @@ def _mend(store: Store, name: tuple[str, str], aside: _Aside) -> list[LostEvent]
 
 def _take_over_cache(store: Store, folder: Path, report: RepairReport, progress: Progress) -> list[LostEvent]:
     """Put every event that is sound in a damaged cache into the new one; returns those that are not."""
-    try:
-        database = DamagedDatabase(folder / CACHE_NAME)
-    except (RecollectError, apsw.Error) as error:
-        report.notes.append(f"Nothing of the damaged cache.db can be read ({error})")
-        return []
     lost: list[LostEvent] = []
-    try:
+    with closing(_salvaged(folder / CACHE_NAME, report)) as database:
         old = Holdings(database, folder)
         rescue = _Rescue(store, old)
-        for number, (stream, event) in enumerate(old.iter_readable_events(), start=1):
+        for number, (stream, event) in enumerate(old.iter_all_events(), start=1):
             if event.payload is None:
                 lost.append(_lost(stream, event.row))
             else:
@@ -242,9 +236,14 @@ def _take_over_cache(store: Store, folder: Path, report: RepairReport, progress:
                 progress("taking over", number, 0)
         rescue.flush()
         report.events_saved = rescue.saved
-    finally:
-        database.close()
     return lost
+
+
+def _salvaged(path: Path, report: RepairReport) -> SalvagedDatabase:
+    database = SalvagedDatabase(path)
+    if not database.has_rows:
+        report.notes.append(f"Nothing of the damaged {path.name} can be read")
+    return database
 
 
 def _lost(stream: HeldStream, row: EventRow) -> LostEvent:
@@ -257,6 +256,9 @@ class _Rescue:
     def __init__(self, store: Store, old: Holdings) -> None:
         self._store = store
         self._tombstones = Tombstones(store.tombstones, store.sources)
+        self._evicted: dict[tuple[str, str], Keys] = {
+            name: store.evictions.keys(name) for name in store.evictions.names()
+        }
         self._old = old
         self._sources: dict[int, HeldSource] = old.sources()
         self._problems: dict[int, list[HeldProblem]] = old.problems()
@@ -264,7 +266,9 @@ class _Rescue:
         self.saved = 0
 
     def add(self, stream: HeldStream, event: HeldEvent) -> None:
-        self._waiting.setdefault(stream, []).append(event)
+        keys = self._evicted.get((stream.agent, stream.native_id))
+        if keys is None or not keys.hold(event.row.event_uid, event.row.payload_hash):
+            self._waiting.setdefault(stream, []).append(event)
 
     def flush(self) -> None:
         for stream, events in self._waiting.items():
@@ -282,16 +286,10 @@ class _Rescue:
 
 
 def _take_over_memory(store: Store, folder: Path, report: RepairReport) -> None:
-    """Rows of sessions that only memory.db knew, as far as they can be read."""
-    try:
-        database = DamagedDatabase(folder / MEMORY_NAME)
-    except (RecollectError, apsw.Error) as error:
-        report.notes.append(f"Nothing of the damaged memory.db can be read ({error})")
-        return
-    try:
+    """Rows of sessions that only memory.db knew, as far as they can be read; then what the ledger tells beside them."""
+    with closing(_salvaged(folder / MEMORY_NAME, report)) as database:
         store.take_over_memory(database)
-    finally:
-        database.close()
+    store.restore_records()
 
 
 def _fewer(store: Store, settings: Settings, before: dict[tuple[str, str], int]) -> Iterator[str]:

@@ -180,11 +180,11 @@ class Store:
 
         return missing_records(self.ledger, (self.tombstones, self.copies, self.evictions))
 
-    def take_over_memory(self, old: Database) -> int:
-        """Copy what can be read of another memory.db and is not here; returns how many rows."""
+    def take_over_memory(self, old: Database) -> None:
+        """Have memory.db, which was just made, hold what was saved of another one; the ledger's records come after."""
         from recollect.store.salvage import take_over_rows
 
-        return take_over_rows(old, self._memory)
+        take_over_rows(old, self._memory)
 
     def checkpoint(self) -> None:
         """Empty both write-ahead logs, then note how far the store has come; done at the end of a sweep."""

@@ -51,29 +51,38 @@ def iter_damaged_pages(path: Path) -> Iterator[int | None]:
     this process may hold on it. A page that somebody is just writing is looked at again.
     """
     judge = apsw.Connection(":memory:")
-    flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0]
-    file = apsw.VFSFile(apsw.vfs_names()[0], str(path), flags)
+    file = open_file(path)
     try:
-        size = _page_bytes(file)
+        size = page_bytes(file)
         for number in range(file.xFileSize() // size):
-            yield None if _is_sound(judge, file, size, number) else number + 1
+            yield None if _is_in_order(judge, file, size, number) else number + 1
     finally:
         file.xClose()
         judge.close()
 
 
-def _page_bytes(file: apsw.VFSFile) -> int:
+def open_file(path: Path) -> apsw.VFSFile:
+    """A file of a database, to be read as it stands and to be closed with `xClose`."""
+    return apsw.VFSFile(apsw.vfs_names()[0], str(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+
+
+def page_bytes(file: apsw.VFSFile) -> int:
     """The size of a page, as the file's header tells; a header that tells nonsense gives the usual one."""
     (told,) = struct.unpack(">H", file.xRead(18, 0)[16:]) if file.xFileSize() >= 18 else (0,)
     size = 65536 if told == 1 else told
     return size if size in (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536) else 4096
 
 
-def _is_sound(judge: apsw.Connection, file: apsw.VFSFile, size: int, number: int) -> bool:
+def is_sound(judge: apsw.Connection, page: bytes) -> bool:
+    """Whether a page's checksum is right; any connection may be the judge."""
+    return bool(judge.execute("SELECT verify_checksum(?)", (page,)).get == 1)
+
+
+def _is_in_order(judge: apsw.Connection, file: apsw.VFSFile, size: int, number: int) -> bool:
     seen = b""
     for _ in range(_SAME_PAGE_TRIES):
         page = file.xRead(size, number * size)
-        if judge.execute("SELECT verify_checksum(?)", (page,)).get == 1:
+        if is_sound(judge, page):
             return True
         if page == seen:
             return False

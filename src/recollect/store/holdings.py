@@ -1,15 +1,14 @@
 """Everything Tier 1 holds, read as it is stored: for looking over, taking out, and saving from a damaged file."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from recollect.store import packs
 from recollect.store.batch import CostTotalRow, EventRow, SourceRow, UsageRow
 from recollect.store.flags import IS_ABANDONED, IS_RETRY, TOLD_RETRY
 from recollect.store.frames import HeldStream, SuspectFrames
-from recollect.store.salvage import iter_readable_rows, try_rows
 from recollect.store.sqlite import Database
 
 _UIDS_AT_ONCE = 500
@@ -95,12 +94,12 @@ class Holdings:
             row = EventRow._make(values)
             yield HeldEvent(row, _payload(row, frames))
 
-    def iter_readable_events(self) -> Iterator[tuple[HeldStream, HeldEvent]]:
-        """Every event that can still be read of a damaged database, with its payload if that can be had."""
-        streams = {stream.id: stream for stream in self._readable("streams", ", ".join(HeldStream._fields), HeldStream)}
+    def iter_all_events(self) -> Iterator[tuple[HeldStream, HeldEvent]]:
+        """Every event, in the order they were stored, with its payload if that can be had."""
+        streams = {stream.id: stream for stream in self.streams()}
         frames: dict[int, SuspectFrames] = {}
         last: int | None = None
-        for number, *values in iter_readable_rows(self._database, "events", f"stream, {_EVENT_COLUMNS}"):
+        for number, *values in self._database.iter_rows(f"SELECT stream, {_EVENT_COLUMNS} FROM events ORDER BY id"):
             if number not in streams:
                 continue
             if number != last and last is not None and last in frames:
@@ -113,40 +112,34 @@ class Holdings:
         for opened in frames.values():
             opened.close()
 
-    def _readable(self, table: str, columns: str, make: Callable[..., Any]) -> list[Any]:
-        return [make(*row) for row in iter_readable_rows(self._database, table, columns)]
-
-    def _try(self, sql: str, bindings: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return try_rows(self._database, sql, bindings) or []
-
     def sources(self) -> dict[int, HeldSource]:
         """Every file that was read, by its number."""
         columns = ", ".join(SourceRow._fields)
-        rows = iter_readable_rows(self._database, "sources", f"id, {columns}, failure, gone_ms")
+        rows = self._database.rows(f"SELECT id, {columns}, failure, gone_ms FROM sources ORDER BY id")
         size = len(SourceRow._fields)
         return {row[0]: HeldSource(row[0], SourceRow._make(row[1 : size + 1]), *row[size + 1 :]) for row in rows}
 
     def sources_of(self, stream: int) -> list[int]:
-        rows = self._try("SELECT source FROM stream_sources WHERE stream = ? ORDER BY source", (stream,))
+        rows = self._database.rows("SELECT source FROM stream_sources WHERE stream = ? ORDER BY source", (stream,))
         return [source for (source,) in rows]
 
     def infos(self, stream: HeldStream) -> list[HeldInfo]:
         sql = "SELECT native_id, source, info FROM infos WHERE agent = ? AND native_id = ? ORDER BY source"
-        return [HeldInfo(*row) for row in self._try(sql, (stream.agent, stream.native_id))]
+        return [HeldInfo(*row) for row in self._database.rows(sql, (stream.agent, stream.native_id))]
 
     def usage(self, stream: HeldStream) -> list[UsageRow]:
         columns = ", ".join(UsageRow._fields[1:])
-        rows = self._try(f"SELECT {columns} FROM usage WHERE stream = ?", (stream.id,))
+        rows = self._database.rows(f"SELECT {columns} FROM usage WHERE stream = ?", (stream.id,))
         return [UsageRow(stream.native_id, *row) for row in rows]
 
     def cost_totals(self, stream: HeldStream) -> list[CostTotalRow]:
-        rows = self._try("SELECT ledger, usd, ts_ms FROM cost_totals WHERE stream = ?", (stream.id,))
+        rows = self._database.rows("SELECT ledger, usd, ts_ms FROM cost_totals WHERE stream = ?", (stream.id,))
         return [CostTotalRow(stream.native_id, *row) for row in rows]
 
     def problems(self) -> dict[int, list[HeldProblem]]:
         """Lines that could not be read, by the number of their source."""
         found: dict[int, list[HeldProblem]] = {}
-        for row in iter_readable_rows(self._database, "problems", ", ".join(HeldProblem._fields)):
+        for row in self._database.rows(f"SELECT {', '.join(HeldProblem._fields)} FROM problems ORDER BY id"):
             found.setdefault(row[0], []).append(HeldProblem(*row))
         return found
 

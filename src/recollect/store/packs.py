@@ -49,14 +49,25 @@ def pack_path(folder: Path, agent: str, native_id: str, generation: int) -> Path
     return folder / "packs" / name[:2] / f"{name}.{generation}.pack"
 
 
+def _find_all(folder: Path, agent: str, native_id: str) -> list[Path]:
+    """A session's packs of every generation."""
+    path = pack_path(folder, agent, native_id, 0)
+    return list(path.parent.glob(f"{path.name.partition('.')[0]}.*"))
+
+
+def find_newest(folder: Path, agent: str, native_id: str) -> tuple[int, int]:
+    """The newest generation of a session's pack and its size, for those whose row in the database is lost."""
+    found = [(int(path.suffixes[0][1:]), path.stat().st_size) for path in _find_all(folder, agent, native_id)]
+    return max(found, default=(1, 0))
+
+
 def drop_all(folder: Path, agent: str, native_id: str) -> None:
     """Delete a session's packs of every generation, for good."""
-    path = pack_path(folder, agent, native_id, 0)
-    found = list(path.parent.glob(f"{path.name.partition('.')[0]}.*"))
+    found = _find_all(folder, agent, native_id)
     for pack in found:
         pack.unlink()
     if found:
-        _sync(path.parent)
+        _sync(found[0].parent)
 
 
 def append(path: Path, known_bytes: int, frames: Sequence[bytes]) -> None:

@@ -1,108 +1,133 @@
-"""Rows that can still be read of a damaged database: pages that fail their checksum are stepped over."""
+"""What can still be read of a damaged database, put into a whole one of its own, and taken over from there."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from recollect.errors import StoreDamaged, StoreUnwritable
-from recollect.store import checksums
+from recollect.store import CACHE_NAME, migrations, packs
+from recollect.store.leaves import Leaves, Shape
 from recollect.store.sqlite import Database, connect, translated
 
-_ROWS_AT_ONCE = 2000
-_FAR = 1 << 24  # as many rows as a large store has
-_OWN_TABLES = ("history", "marks", "rules")  # about the file itself, or made again by the next sweep
+_TEXT_OF_DIGESTS = "digest_text_content"  # where the index of digests keeps their words
+# About the file itself, or made again by the next sweep
+_NOT_SAVED = ("history", "marks", "rules", "fulltext_marks", "fulltext_months", "fulltext_gone", "evicted_streams")
+_OF_DIGESTS = ("signals", "activity", "tool_use", "command_use")
 
 
-class DamagedDatabase(Database):
-    """A database that is read whatever its first page looks like; all other pages have to be sound."""
+class SalvagedDatabase(Database):
+    """The rows on sound pages of a damaged database. The file is only read; this copy is gone when it is closed."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path = path  # messages are about the damaged one
         self.read_only = True
         self.is_new = False
-        self.connection = connect(path, read_only=True)
-        with translated(path):
-            self.connection.execute("BEGIN")
-            self.connection.execute("SELECT count(*) FROM sqlite_schema").get  # noqa: B018  keeps the first page at hand
-        checksums.set_verification(self.connection, _are_mostly_sound(path))
+        self._copy = path.with_name(f"{path.name}-salvaged")
+        self._copy.unlink(missing_ok=True)
+        self.connection = connect(self._copy, read_only=False)
+        try:
+            with translated(path):
+                self._make_tables()
+                self.has_rows = self._fill()
+        except BaseException:
+            self.close()
+            raise
 
+    def _make_tables(self) -> None:
+        """The tables of today without their indexes: rows are read in the order of their keys."""
+        self.connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # the words of digests are in a table of SQLite's own
+        for name, value in (("journal_mode", "off"), ("synchronous", 0)):
+            self.connection.pragma(name, value)
+        self.connection.execute("BEGIN")
+        for migrate in migrations.CACHE if self.path.name == CACHE_NAME else migrations.MEMORY:
+            migrate(self.connection)
+        for (name,) in self.rows("SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL"):
+            self.connection.execute(f"DROP INDEX {name}")
 
-def _are_mostly_sound(path: Path) -> bool:
-    """Whether the pages have checksums at all: the place that tells may be what is damaged."""
-    pages = [page is None for page in checksums.iter_damaged_pages(path)]
-    return sum(pages) * 2 > len(pages)
+    def _fill(self) -> bool:
+        leaves = Leaves(self.path)
+        try:
+            before = self.connection.total_changes()
+            shapes = {name: _shape(self, name, has_no_rowid) for name, has_no_rowid in _tables(self)}
+            for table, values in leaves.iter_rows(shapes):
+                columns = shapes[table].columns[: len(values)]
+                self.connection.execute(_insert(table, columns), values)
+            self._add_named(leaves)
+            self.connection.execute("COMMIT")
+            return self.connection.total_changes() > before
+        finally:
+            leaves.close()
 
+    def _add_named(self, leaves: Leaves) -> None:
+        """Sessions and files whose rows are lost, by the indexes of their names: else all they have would be lost."""
+        for agent, native_id, number in leaves.iter_index("sqlite_autoindex_streams_1"):
+            generation, size = packs.find_newest(self.path.parent, agent, native_id)
+            row = (number, agent, native_id, generation, size, 0)
+            columns = ("id", "agent", "native_id", "pack_generation", "pack_bytes", "discovered_ms")
+            self.connection.execute(_insert("streams", columns), row)
+        for host, agent, path, number in leaves.iter_index("sqlite_autoindex_sources_1"):
+            self.connection.execute(
+                "INSERT OR IGNORE INTO sources VALUES"
+                " (?, ?, ?, ?, 'unknown', 0, 0, 0, 0, 0, 0, 0, '', '', '{}', NULL, 0, NULL)",
+                (number, host, agent, path),
+            )
 
-def try_rows(database: Database, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]] | None:
-    """What a query finds, or None if it comes upon a damaged page."""
-    try:
-        return database.rows(sql, bindings)
-    except (StoreDamaged, StoreUnwritable, apsw.Error):
-        return None
-
-
-def iter_readable_rows(database: Database, table: str, columns: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table in the order of their numbers, without those on pages that cannot be read."""
-    select = f"SELECT {columns} FROM {table} NOT INDEXED WHERE rowid BETWEEN ? AND ? ORDER BY rowid"
-    highest = _highest(database, table)
-    low = 0
-    while low <= highest:
-        rows = list(_pieces(database, select, low, low + _ROWS_AT_ONCE - 1))
-        yield from (row for piece in rows for row in piece)
-        low += _ROWS_AT_ONCE
-        if not rows and not _is_any_readable(database, select, low):
-            return
-
-
-def _highest(database: Database, table: str) -> int:
-    found = try_rows(database, f"SELECT rowid FROM {table} NOT INDEXED ORDER BY rowid DESC LIMIT 1")
-    if found is None:
-        return _FAR  # the end lies on a damaged page
-    return int(found[0][0]) if found else -1
-
-
-def _pieces(database: Database, select: str, low: int, high: int) -> Iterator[list[tuple[Any, ...]]]:
-    """What can be read of a range of rows, halved until no damaged page is among them."""
-    rows = try_rows(database, select, (low, high))
-    if rows is not None:
-        yield rows
-    elif low < high:
-        middle = (low + high) // 2
-        yield from _pieces(database, select, low, middle)
-        yield from _pieces(database, select, middle + 1, high)
-
-
-def _is_any_readable(database: Database, select: str, low: int) -> bool:
-    """Whether there is anything behind a stretch without a single readable row: a page near the root leads to many."""
-    steps = (1 << power for power in range(_FAR.bit_length()))
-    return any(try_rows(database, select, (low + step, low + step)) is not None for step in steps)
-
-
-def take_over_rows(old: Database, new: Database) -> int:
-    """Copy every row of the old database that can be read and that the new one lacks; returns how many."""
-    taken = 0
-    for table, has_no_rowid in _tables(new):
-        columns = [name for name in _columns(new, table) if name in _columns(old, table)]
-        listed = ", ".join(f'"{name}"' for name in columns)
-        if not columns:
-            continue
-        whole = f"SELECT {listed} FROM {table}"
-        rows = (try_rows(old, whole) or []) if has_no_rowid else iter_readable_rows(old, table, listed)
-        with new.transaction() as connection:
-            for row in rows:
-                insert = f"INSERT OR IGNORE INTO {table} ({listed}) VALUES ({', '.join('?' * len(columns))})"
-                connection.execute(insert, row)
-                taken += connection.changes()
-    return taken
+    def close(self) -> None:
+        super().close()
+        self._copy.unlink(missing_ok=True)
 
 
 def _tables(database: Database) -> list[tuple[str, bool]]:
-    """Ordinary tables, and whether they have no row numbers; an index of words is made again from its text."""
-    rows = database.rows("SELECT name, wr FROM pragma_table_list WHERE schema = 'main' AND type = 'table'")
-    return [(name, bool(wr)) for name, wr in rows if name not in _OWN_TABLES and not name.startswith("sqlite_")]
+    """The tables whose rows are worth saving, and whether they have no row numbers."""
+    rows = database.rows("SELECT name, wr, type FROM pragma_table_list WHERE schema = 'main'")
+    return [
+        (name, bool(wr))
+        for name, wr, kind in rows
+        if name == _TEXT_OF_DIGESTS or (kind == "table" and name not in _NOT_SAVED and not name.startswith("sqlite_"))
+    ]
 
 
-def _columns(database: Database, table: str) -> list[str]:
-    return [name for (name,) in try_rows(database, "SELECT name FROM pragma_table_info(?)", (table,)) or []]
+def _shape(database: Database, table: str, has_no_rowid: bool) -> Shape:
+    found = database.rows('SELECT name, type, "notnull", pk FROM pragma_table_info(?) ORDER BY cid', (table,))
+    if has_no_rowid:
+        count = len(found)
+        found.sort(key=lambda column: column[3] or count)  # the columns of the key stand first
+    names, types, is_needed, keys = zip(*found, strict=True)
+    is_number = not has_no_rowid and sum(map(bool, keys)) == 1 and types[keys.index(1)] == "INTEGER"
+    return Shape(
+        columns=names,
+        types=tuple(told or "TEXT" for told in types),
+        is_needed=tuple(map(bool, is_needed)),
+        number=keys.index(1) if is_number else None,
+        has_row_numbers=not has_no_rowid,
+    )
+
+
+def _insert(table: str, columns: tuple[str, ...]) -> str:
+    listed = ", ".join(f'"{name}"' for name in columns)
+    return f"INSERT OR IGNORE INTO {table} ({listed}) VALUES ({', '.join('?' * len(columns))})"
+
+
+def take_over_rows(old: Database, new: Database) -> None:
+    """Have a memory.db that was just made hold what can be read of the old one, and nothing else.
+
+    Numbers of digests are kept, since other tables tell of digests by them; so nothing may be there before.
+    """
+    with new.transaction() as connection:
+        for table in [name for name, _ in _tables(new) if name != _TEXT_OF_DIGESTS]:
+            connection.execute(f"DELETE FROM {table}")
+            columns = tuple(name for (name,) in old.rows("SELECT name FROM pragma_table_info(?)", (table,)))
+            connection.executemany(_insert(table, columns), _all_rows(old, table, columns))
+        connection.execute("DELETE FROM digest_text")
+        connection.executemany(
+            "INSERT INTO digest_text (rowid, text) SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM digests WHERE id = ?1)",
+            _all_rows(old, _TEXT_OF_DIGESTS, ("id", "c0")),
+        )
+        for table in _OF_DIGESTS:  # of digests that are lost: another may get their number
+            connection.execute(f"DELETE FROM {table} WHERE digest NOT IN (SELECT id FROM digests)")
+
+
+def _all_rows(database: Database, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    listed = ", ".join(f'"{name}"' for name in columns)
+    return database.iter_rows(f"SELECT {listed} FROM {table}")
