@@ -262,8 +262,10 @@ def unseal_digest(connection: apsw.Connection, session: tuple[str, str]) -> None
 
 
 def restore_digest(connection: apsw.Connection, session: tuple[str, str], told: dict[str, Any]) -> None:
-    """Put a digest back as `read_back` gave it, sealed, if the session has none."""
-    if list(connection.execute(f"SELECT 1 FROM digests WHERE {_KEY}", session)):
+    """Put a digest back as `read_back` gave it, sealed, if the session has none, and its words if they are lost."""
+    for number, digest in list(connection.execute(f"SELECT id, digest FROM digests WHERE {_KEY}", session)):
+        if digest == told["digest"] is not None and not _has_words(connection, number):
+            connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, told["text"]))
         return
     names = ("agent", "native_session_id", *_LASTING, "digest_hash", "sealed")
     digest = told["digest"]
@@ -272,6 +274,10 @@ def restore_digest(connection: apsw.Connection, session: tuple[str, str], told: 
     if digest is not None:
         number = connection.last_insert_rowid()
         connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, told["text"]))
+
+
+def _has_words(connection: apsw.Connection, number: int) -> bool:
+    return connection.execute("SELECT 1 FROM digest_text WHERE rowid = ?", (number,)).get is not None
 
 
 def rewrite_digest(

@@ -185,17 +185,20 @@ class _Pages:
         self.noted_at_once = self._usable // 5  # parents in one page of the map
 
     def _read_log(self) -> None:
-        """Find the newest state of each page up to the last commit of the log."""
+        """Find the newest state of each page up to the last commit of the log that is as it was written."""
         if self._log is None or self._log.xFileSize() < _LOG_HEADER_BYTES:
             return
-        salts = self._log.xRead(8, 16)
+        header = self._log.xRead(_LOG_HEADER_BYTES, 0)
+        order = ">" if header[3] & 1 else "<"
+        sums = _log_sums((0, 0), header[:24], order)
         step = _FRAME_HEADER_BYTES + self._size
         waiting: dict[int, int] = {}
         for at in range(_LOG_HEADER_BYTES, self._log.xFileSize() - step + 1, step):
-            header = self._log.xRead(_FRAME_HEADER_BYTES, at)
-            if header[8:16] != salts:
-                break  # of an earlier round
-            page, count = struct.unpack_from(">II", header)
+            frame = self._log.xRead(step, at)
+            page, count = struct.unpack_from(">II", frame)
+            sums = _log_sums(_log_sums(sums, frame[:8], order), frame[_FRAME_HEADER_BYTES:], order)
+            if frame[8:16] != header[16:24] or struct.unpack_from(">II", frame, 16) != sums:
+                break  # of an earlier round, or damaged: nothing behind it counts
             waiting[page] = at + _FRAME_HEADER_BYTES
             if count:
                 self._places |= waiting
@@ -203,23 +206,24 @@ class _Pages:
 
     def _are_checked(self) -> bool:
         """Whether the pages have checksums at all: the first one, or most, are as they should be."""
-        pages = range(1, self.count + 1, self.count // _SAMPLE + 1)
-        return self._is_sound(self._raw(1)) or sum(self._is_sound(self._raw(page)) for page in pages) * 2 > len(pages)
+        pages = range(1, self._file.xFileSize() // self._size + 1, self.count // _SAMPLE + 1)
+        return self._is_sound(1) or sum(map(self._is_sound, pages)) * 2 > len(pages)
 
-    def _raw(self, number: int) -> bytes:
-        if number in self._places and self._log is not None:
-            return self._log.xRead(self._size, self._places[number])
+    def _stored(self, number: int) -> bytes:
         return self._file.xRead(self._size, (number - 1) * self._size)
 
-    def _is_sound(self, page: bytes) -> bool:
-        return self._has_layer and checksums.is_sound(self._judge, page)
+    def _is_sound(self, number: int) -> bool:
+        return self._has_layer and checksums.is_sound(self._judge, self._stored(number))
 
     def read(self, number: int) -> bytes | None:
         """A page, or None if it is not what was written."""
         if not 0 < number <= self.count:
             return None
-        page = self._raw(number)
-        return page if len(page) == self._size and (not self._has_checksums or self._is_sound(page)) else None
+        if number in self._places and self._log is not None:
+            return self._log.xRead(self._size, self._places[number])  # which has its own sums
+        page = self._stored(number)
+        is_sound = not self._has_checksums or checksums.is_sound(self._judge, page)
+        return page if len(page) == self._size and is_sound else None
 
     def content(self, page: bytes, at: int, size: int, is_table: bool) -> bytes:
         """A row's bytes: those on its page, and those that found no room there."""
@@ -250,6 +254,16 @@ class _Pages:
             if file is not None:
                 file.xClose()
         self._judge.close()
+
+
+def _log_sums(sums: tuple[int, int], data: bytes, order: str) -> tuple[int, int]:
+    """The two sums of a write-ahead log, gone on with more of it."""
+    first, second = sums
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for one, other in zip(words[::2], words[1::2], strict=True):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + other + first) & 0xFFFFFFFF
+    return first, second
 
 
 def _start(number: int) -> int:

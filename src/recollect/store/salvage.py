@@ -126,6 +126,8 @@ def take_over_rows(old: Database, new: Database) -> None:
         )
         for table in _OF_DIGESTS:  # of digests that are lost: another may get their number
             connection.execute(f"DELETE FROM {table} WHERE digest NOT IN (SELECT id FROM digests)")
+        # Something of a digest may be lost that nobody misses: where events are held, all of it is made again.
+        connection.execute("UPDATE digests SET checked_by = 0 WHERE sealed IS NULL")
 
 
 def _all_rows(database: Database, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:

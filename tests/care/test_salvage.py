@@ -1,0 +1,306 @@
+"""A damaged page of a database costs the rows that stood on it, and nothing else, though all sources are gone."""
+
+import random
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import apsw
+import pytest
+
+from recollect.adapters.protocol import SessionInfo
+from recollect.memory import open_memory, repair
+from recollect.store import checksums, open_store
+from recollect.store.evictions import Eviction
+from recollect.store.tombstones import Tombstone
+from tests.builders import AGENT, Home, event, sweep, usage
+from tests.care.rig import copy_while_open, held, lose_home, problems
+from tests.faults.rig import IS_SOAK
+from tests.retention.rig import evict_all, opened, raw_names, row, write
+from tests.store.rows import noise
+
+SESSIONS = 6
+EVENTS = 20  # of each session, in one frame
+PAGE_BYTES = 4096
+PAGES_TRIED = 8
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """Sessions large enough for tables of several pages."""
+    home = Home(tmp_path / "home")
+    for name in (f"s{number}" for number in range(SESSIONS)):
+        texts = [f"{name}word{number} {noise(400, number)}" for number in range(EVENTS)]
+        events = [event(name, number, text=text) for number, text in enumerate(texts, start=1)]
+        home.write(name, SessionInfo(name, cwd="/proj/demo"), *events, usage(name, "u", input_tokens=7))
+    home.write("packed", SessionInfo("packed"), *(event("packed", n, text=noise(60_000, n)) for n in range(1, 4)))
+    return home
+
+
+@pytest.fixture
+def lone(store: Path, home: Home) -> Path:
+    """The store; its sources are gone."""
+    lose_home(home)
+    return store
+
+
+def _destroy(path: Path, pages: Iterable[int]) -> None:
+    """Write noise over whole pages, counted from 1."""
+    with path.open("r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * PAGE_BYTES)
+            file.write(random.randbytes(PAGE_BYTES))
+
+
+def _places(path: Path) -> dict[int, tuple[str, str, int]]:
+    """What SQLite says of the pages that are in use: table or index, kind of page, number of cells."""
+    connection = apsw.Connection(str(path), vfs=checksums.layer(), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        return {
+            page: tuple(told) for page, *told in connection.execute("SELECT pageno, name, pagetype, ncell FROM dbstat")
+        }
+    finally:
+        connection.close()
+
+
+def _pages_of(path: Path, table: str, kind: str | None = None) -> list[int]:
+    return [page for page, told in _places(path).items() if told[0] == table and kind in (None, told[1])]
+
+
+def _root(path: Path, table: str) -> int:
+    return min(_pages_of(path, table))
+
+
+def _event_count(told: dict[str, tuple[object, list[object], object]]) -> int:
+    return sum(len(events) for _, events, _ in told.values())
+
+
+def _hits(store: Path, word: str) -> list[str]:
+    with open_memory(store) as memory:
+        return [hit.session_uid for hit in memory.search(word)]
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [("events",), ("frames",), ("streams",), ("sources",), ("sqlite_schema",), ("events", "frames", "events_by_uid")],
+    ids="+".join,
+)
+def test_the_root_of_a_table_hides_nothing(lone: Path, home: Home, tables: tuple[str, ...]) -> None:
+    """Of the tables that are one page the names are enough: an index has them, too."""
+    before, places = held(lone), _places(lone / "cache.db")
+    roots = [_root(lone / "cache.db", table) for table in tables]
+    _destroy(lone / "cache.db", roots)
+
+    report = repair(lone, [home.flag])
+
+    rows_there = sum(places[root][2] for root in roots if places[root][0] == "frames")
+    assert len([line for line in report.lost if line.startswith("  ")]) <= rows_there * EVENTS
+    assert "frames" in tables or (report.lost, held(lone)) == ([], before)
+    assert _hits(lone, "s3word7") == ["scripted:s3"] or "frames" in tables
+    assert problems(lone, home) == []
+
+
+def test_an_inner_page_between_root_and_leaves_hides_nothing(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    for name in ("a", "b", "c", "d"):
+        home.write(name, *(event(name, n, text=f"{name}word{n} {noise(200, n)}") for n in range(1, 2001)))
+    store = tmp_path / "store"
+    sweep(store, home).close()
+    before = held(store)
+    inner = _pages_of(store / "cache.db", "events", "internal")
+    lose_home(home)
+    _destroy(store / "cache.db", inner[-1:])
+
+    report = repair(store, [home.flag])
+
+    assert len(inner) > 2
+    assert (report.lost, held(store)) == ([], before)
+    assert _hits(store, "cword1234") == ["scripted:c"]
+
+
+def test_a_leaf_costs_its_own_rows_and_their_sessions_are_named(lone: Path, home: Home) -> None:
+    before = held(lone)
+    leaf = _pages_of(lone / "cache.db", "events", "leaf")[2]
+    rows = _places(lone / "cache.db")[leaf][2]
+    _destroy(lone / "cache.db", [leaf])
+
+    report = repair(lone, [home.flag])
+
+    after = held(lone)
+    shorter = {uid for uid in before if len(after[uid][1]) < len(before[uid][1])}
+    assert _event_count(before) - _event_count(after) == rows
+    assert all(any(line.endswith(uid) for line in report.lost) for uid in shorter)
+    assert len(report.lost) == len(shorter)
+    assert problems(lone, home) == []
+
+
+@pytest.mark.parametrize("table", ["events", "sqlite_schema"])
+def test_without_the_map_of_parents_rows_are_known_by_their_shape(lone: Path, home: Home, table: str) -> None:
+    before = held(lone)
+    root = _root(lone / "cache.db", table)
+    _destroy(lone / "cache.db", [2, root])  # the second page is the map
+
+    report = repair(lone, [home.flag])
+
+    assert (report.lost, held(lone)) == ([], before)
+
+
+def test_without_the_list_of_tables_rows_are_known_by_their_shape(lone: Path, home: Home) -> None:
+    before = held(lone)
+    _destroy(lone / "cache.db", _pages_of(lone / "cache.db", "sqlite_schema"))
+
+    report = repair(lone, [home.flag])
+
+    assert (report.lost, held(lone)) == ([], before)
+    assert problems(lone, home) == []
+
+
+@pytest.mark.parametrize("name", ["cache.db", "memory.db"])
+def test_whatever_page_is_destroyed_no_more_is_lost_than_stood_on_it(
+    lone: Path, home: Home, tmp_path: Path, name: str
+) -> None:
+    before, places = held(lone), _places(lone / name)
+    pages = range(1, (lone / name).stat().st_size // PAGE_BYTES + 1)
+    for page in pages if IS_SOAK else random.sample(pages, PAGES_TRIED):
+        store = tmp_path / f"without-{page}"
+        shutil.copytree(lone, store)
+        _destroy(store / name, [page])
+
+        repair(store, [home.flag])
+
+        after, told = held(store), (page, places.get(page))
+        assert _event_count(before) - _event_count(after) <= _events_on(places.get(page)), told
+        assert set(after) == set(before), told
+        assert problems(store, home) == [], told
+        shutil.rmtree(store)
+
+
+def _events_on(place: tuple[str, str, int] | None) -> int:
+    """How many events may be lost with a page."""
+    table, kind, cells = place or ("", "", 0)
+    if table == "events":
+        return cells if kind == "leaf" else 0
+    if table == "frames":
+        return EVENTS * (cells or 1)
+    return 0
+
+
+# What must not come back
+
+
+def test_a_forgotten_session_does_not_come_back(store: Path, home: Home) -> None:
+    with open_memory(store) as memory:
+        memory.forget(memory.plan_forgetting("scripted:s2"))
+    lose_home(home)
+    before = held(store)
+    _destroy(store / "cache.db", [_root(store / "cache.db", "events")])
+
+    repair(store, [home.flag])
+
+    assert "scripted:s2" not in before
+    assert held(store) == before
+
+
+def test_a_session_whose_removal_was_stopped_does_not_come_back(lone: Path, home: Home) -> None:
+    with open_store(lone) as opened_store:
+        opened_store.tombstones.add([Tombstone(AGENT, "s2", b"")])
+        opened_store.checkpoint()
+    for name in ("cache.db", "memory.db"):
+        _destroy(lone / name, [_root(lone / name, "events" if name == "cache.db" else "tombstones")])
+
+    report = repair(lone, [home.flag])
+
+    assert report.events_saved == (SESSIONS - 1) * EVENTS + 3
+    assert "scripted:s2" not in held(lone)
+
+
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_an_evicted_session_does_not_come_back_by_itself(tmp_path: Path, is_finished: bool) -> None:
+    home, store = Home(tmp_path / "home"), tmp_path / "store"
+    write(home, "gone", turns=12)
+    with opened(store, home) as memory:
+        memory.sweep()
+        if is_finished:
+            evict_all(memory)
+        else:
+            digest = memory._store.digests.read_back(AGENT, "gone")
+            memory._store.evictions.add([Eviction(AGENT, "gone", "age", 1, digest)], 1)
+        write(home, "held", turns=12)
+        memory.sweep()
+    lose_home(home)
+    _destroy(store / "cache.db", [_root(store / "cache.db", "events")])
+
+    repair(store, [home.flag])
+
+    with opened(store, home) as memory:
+        assert raw_names(memory) == {"held"}
+        assert memory.session("scripted:gone").evicted_at is not None
+
+
+# What only memory.db has
+
+
+@pytest.mark.parametrize("table", ["digests", "sessions", "digest_text_content", "evictions", "sqlite_schema"])
+def test_what_outlives_the_events_is_saved_from_a_damaged_memory(tmp_path: Path, table: str) -> None:
+    home, store = Home(tmp_path / "home"), tmp_path / "store"
+    names = [f"s{number}" for number in range(8)]
+    for name in names:
+        write(home, name, turns=6)
+    with opened(store, home) as memory:
+        memory.sweep()
+        evict_all(memory)
+        write(home, "later", turns=6)
+        memory.sweep()
+        before = _outliving(memory)
+        rows = [row(session) for session in memory.sessions()]
+    lose_home(home)
+    _destroy(store / "memory.db", [_root(store / "memory.db", table)])
+
+    report = repair(store, [home.flag])
+
+    with opened(store, home) as memory:
+        assert _outliving(memory) == before
+        assert [row(session) for session in memory.sessions()] == rows
+    assert report.lost == []
+    assert problems(store, home) == []
+
+
+def _outliving(memory: object) -> object:
+    """Digests, signals and tallies of all sessions, as a user is told them."""
+    store = memory._store  # type: ignore[attr-defined]
+    database = store.databases[1]
+    names = [(session.agent, session.native_session_id) for session in memory.sessions()]  # type: ignore[attr-defined]
+    uses = (
+        "SELECT native_session_id, hour, model, t.input_tokens, active_ms FROM activity t"
+        " JOIN digests d ON d.id = t.digest"
+        " ORDER BY 1, 2, 3"
+    )
+    return (
+        {name: store.digests.read_back(*name)["digest"] for name in names},
+        {name: store.digests.read_back(*name)["text"] for name in names},
+        {name: store.digests.signals(name) for name in names},
+        database.rows(uses),
+    )
+
+
+# The write-ahead log
+
+
+def test_what_is_only_in_the_log_is_saved_too(store: Path, home: Home, tmp_path: Path) -> None:
+    crashed = tmp_path / "crashed"
+    home.write("late", *(event("late", number, text=f"lateword{number}") for number in range(1, EVENTS)))
+    with sweep(store, home) as memory:
+        memory._store.databases[0].connection.pragma("wal_autocheckpoint", 0)
+        home.append("late", *(event("late", number, text=f"lateword{number}") for number in range(EVENTS, 200)))
+        memory._store.checkpoint = lambda: None  # type: ignore[method-assign]  the process dies before
+        memory.sweep()
+        before = held(store)
+        copy_while_open(store, crashed)
+    lose_home(home)
+    assert (crashed / "cache.db-wal").stat().st_size > 0
+    _destroy(crashed / "cache.db", [1])
+
+    report = repair(crashed, [home.flag])
+
+    assert report.lost == []
+    assert {uid: told[1:] for uid, told in held(crashed).items()} == {uid: told[1:] for uid, told in before.items()}
