@@ -24,7 +24,7 @@ from recollect.doctor import NOTE, OK, PROBLEM, Finding
 from recollect.errors import NotFound, RecollectError, StoreTooNew
 from recollect.ingest import Task, read_batches
 from recollect.protection import Protection
-from recollect.redact.marks import KEY_BYTES, KEY_FILE
+from recollect.redact.marks import KEY_BYTES, KEY_FILE, key_id, key_of
 from recollect.redact.redactor import Redactor
 from recollect.schema import HISTORY_LANE, QUEUE_ONLY, STAND_IN_LANE, Session
 from recollect.store import CACHE_NAME, DATABASES, Store, open_database, open_store
@@ -33,7 +33,7 @@ from recollect.store.checksums import iter_damaged_pages
 from recollect.store.evictions import Evicted
 from recollect.store.flags import IS_PROVISIONAL
 from recollect.store.frames import HeldStream
-from recollect.store.history import MARK_NAME, read_mark
+from recollect.store.history import MARK_NAME, has_marks, read_mark
 from recollect.store.holdings import Holdings
 from recollect.store.intake import second_uid
 from recollect.store.ledger import LEDGER_NAME, Ledger
@@ -49,17 +49,21 @@ STREAM = "stream"
 LEDGER = "ledger"
 LEDGER_GAP = "ledger gap"
 KEY = "key"
+OTHER_KEY = "other key"
 SESSION = "session"
 BEHIND = "behind"
+NO_MARK = "no mark"
 LEFTOVER = "leftover"
 SOURCE = "source"
 UNREADABLE = "unreadable"
 
-_NOTES = (LEFTOVER, SOURCE)
+_NOTES = (LEFTOVER, SOURCE, OTHER_KEY, NO_MARK)
 _SHOWN_OF_A_KIND = 20
 _REPAIR = "`recollect doctor --repair` rebuilds what it can, and says what it cannot"
 _ADVICE = {
     KEY: "put it back from a backup; else `recollect doctor --repair` has a new one made, and secrets get new marks",
+    OTHER_KEY: "put the old one back if a backup has it; secrets stay hidden either way, but one may have two marks",
+    NO_MARK: "`recollect sweep` takes a new one; until then an old database put back would not be noticed",
     UNREADABLE: "check the permissions of the store's files and its disk: that is nothing to rebuild",
 }
 _PAGES_A_STEP = 256
@@ -106,7 +110,7 @@ class Inspection:
 
     def _told(self, part: str) -> Iterator[Finding]:
         faults = [fault for fault in self.faults if fault.part == part]
-        level, advice = (NOTE, None) if part in _NOTES else (PROBLEM, _ADVICE.get(part, _REPAIR))
+        level, advice = (NOTE, _ADVICE.get(part)) if part in _NOTES else (PROBLEM, _ADVICE.get(part, _REPAIR))
         for fault in faults[:_SHOWN_OF_A_KIND]:
             yield Finding(level, "deep", fault.message, advice)
         if len(faults) > _SHOWN_OF_A_KIND:
@@ -237,10 +241,13 @@ def _opening(folder: Path, name: str) -> Look:
 
 
 def _alarms(store: Store) -> Look:
-    alarms = store.alarms()
-    if (store.folder / MARK_NAME).exists() and not read_mark(store.folder):
-        alarms.append(f"The high-water mark cannot be read: {store.folder / MARK_NAME}")
-    yield Step(1, 1, tuple(Fault(BEHIND, MARK_NAME, alarm) for alarm in alarms))
+    alarms, path = store.alarms(), store.folder / MARK_NAME
+    if path.exists() and not read_mark(store.folder):
+        alarms.append(f"The high-water mark cannot be read: {path}")
+    faults = [Fault(BEHIND, MARK_NAME, alarm) for alarm in alarms]
+    if not path.exists() and any(has_marks(base.connection) for base in store.databases if base.has_history()):
+        faults.append(Fault(NO_MARK, MARK_NAME, f"The high-water mark is missing: {path}"))
+    yield Step(1, 1, tuple(faults))
 
 
 def _ledger(ledger: Ledger) -> Look:
@@ -258,12 +265,22 @@ def _ledger_gaps(store: Store) -> Look:
 
 def _key(store: Store) -> Look:
     """Whether the key is there that stored secrets were marked with; to load it would make a new one."""
-    path = store.folder / KEY_FILE
+    yield Step(1, 1, tuple(_key_faults(store, store.folder / KEY_FILE)))
+
+
+def _key_faults(store: Store, path: Path) -> Iterator[Fault]:
     versions = store.holdings.rule_versions()
-    faults = [] if path.exists() or not versions else [Fault(KEY, KEY_FILE, f"The key of redaction is missing: {path}")]
-    if path.exists() and path.stat().st_size != KEY_BYTES:
-        faults = [Fault(KEY, KEY_FILE, f"The key of redaction is damaged: {path}")]
-    yield Step(1, 1, tuple(faults))
+    if not path.exists():
+        if versions:
+            yield Fault(KEY, KEY_FILE, f"The key of redaction is missing: {path}")
+    elif path.stat().st_size != KEY_BYTES:
+        yield Fault(KEY, KEY_FILE, f"The key of redaction is damaged: {path}")
+    else:
+        own = key_id(path.read_bytes())
+        count = sum(sessions for version, sessions in versions.items() if key_of(version) not in (None, own))
+        if count:
+            message = f"Secrets of {count:,} sessions were marked with another key than the one that is there: {path}"
+            yield Fault(OTHER_KEY, KEY_FILE, message)
 
 
 def _structure(store: Store, database: Database, run: "_Run") -> Look:

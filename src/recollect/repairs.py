@@ -15,7 +15,7 @@ from typing import Any
 
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
-from recollect.inspection import BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, SESSION, STREAM, Fault
+from recollect.inspection import BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, NO_MARK, SESSION, STREAM, Fault
 from recollect.redact.marks import KEY_FILE, load_key
 from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
 from recollect.store.adopting import Adoption, adopt, adopted_sources
@@ -100,7 +100,7 @@ def plan(faults: Iterable[Fault]) -> RepairPlan:
         has_ledger_damage=bool(names(LEDGER)),
         has_ledger_gap=bool(names(LEDGER_GAP)),
         has_lost_key=bool(names(KEY)),
-        is_behind=bool(names(BEHIND)),
+        is_behind=bool(names(BEHIND) or names(NO_MARK)),
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from recollect.config import load_settings
 from recollect.inspection import inspect
-from recollect.memory import doctor, open_memory
+from recollect.memory import doctor, open_memory, repair
 from recollect.store import open_store
 from recollect.store.checksums import iter_damaged_pages
 from tests.builders import Home, event, sweep
@@ -361,6 +361,32 @@ def test_a_mark_that_cannot_be_read_is_noticed(store: Path, home: Home) -> None:
     (store / "high-water.json").write_bytes(b"\0" * 300)
 
     assert any("high-water" in finding.message for finding in problems(store, home))
+
+
+def test_a_deleted_mark_is_noticed_and_taken_anew(store: Path, home: Home) -> None:
+    (store / "high-water.json").unlink()
+
+    noticed = doctor(store, [home.flag], deep=True)
+    repair(store, [home.flag])
+
+    assert [finding.level for finding in noticed if "high-water mark is missing" in finding.message] == ["note"]
+    assert (store / "high-water.json").exists()
+    assert not any("high-water" in finding.message for finding in doctor(store, [home.flag], deep=True))
+
+
+@pytest.mark.parametrize("is_swept", [True, False])
+def test_another_key_of_redaction_is_named_and_no_damage(store: Path, home: Home, is_swept: bool) -> None:
+    (store / "redaction.key").write_bytes(os.urandom(32))
+    if is_swept:
+        home.write("new", event("new", 1))
+        sweep(store, home).close()
+
+    found = doctor(store, [home.flag], deep=True)
+
+    (told,) = [finding for finding in found if "another key" in finding.message]
+    assert (told.level, "3 sessions" in told.message) == ("note", True)
+    assert told.advice
+    assert problems(store, home) == []
 
 
 def test_after_a_power_cut_the_last_moments_may_be_missing_without_an_alarm(

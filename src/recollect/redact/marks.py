@@ -28,6 +28,12 @@ def key_id(key: bytes) -> str:
     return blake2b(b"id", key=key, digest_size=4).hexdigest()
 
 
+def key_of(version: str) -> str | None:
+    """The id of the key in the name of a version of the rules; None where it tells none."""
+    parts = version.split(".")
+    return parts[2] if len(parts) == 3 else None
+
+
 def load_key(folder: Path) -> bytes:
     """The store's key, made at the first call; processes that make it at the same time get the same one."""
     path = folder / KEY_FILE

@@ -120,6 +120,11 @@ def add_mark(connection: apsw.Connection, counts: dict[str, int]) -> Mark:
     return mark
 
 
+def has_marks(connection: apsw.Connection) -> bool:
+    """Whether a database was ever marked: then there is to be a file that tells so."""
+    return connection.execute("SELECT 1 FROM marks LIMIT 1").get is not None
+
+
 def behind_mark(name: str, connection: apsw.Connection, mark: Mark | None, counts: dict[str, int]) -> str | None:
     """In words, if a database is older than the high-water mark, or not the one that was marked."""
     if mark is None or connection.execute("SELECT 1 FROM marks WHERE token = ?", (mark.token,)).get:

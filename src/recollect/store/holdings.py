@@ -79,10 +79,10 @@ class Holdings:
         found = self._database.value(sql, (agent, native_id))
         return None if found is None else str(found)
 
-    def rule_versions(self) -> set[str]:
-        """The versions of the rules that any session was redacted with."""
-        rows = self._database.rows("SELECT DISTINCT redacted_with FROM streams WHERE redacted_with IS NOT NULL")
-        return {version for (version,) in rows}
+    def rule_versions(self) -> dict[str, int]:
+        """The versions of the rules that sessions were redacted with, and how many were with each."""
+        sql = "SELECT redacted_with, count(*) FROM streams WHERE redacted_with IS NOT NULL GROUP BY redacted_with"
+        return dict(self._database.rows(sql))
 
     def frames(self, stream: HeldStream) -> SuspectFrames:
         return SuspectFrames(self._database, self._folder, stream)
