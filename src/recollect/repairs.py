@@ -5,6 +5,7 @@ folder of its own, sound parts of it are taken over, then a sweep reads the agen
 """
 
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -15,6 +16,7 @@ from typing import Any
 
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
+from recollect.errors import StoreUnwritable
 from recollect.inspection import BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, NO_MARK, SESSION, STREAM, Fault
 from recollect.redact.marks import KEY_FILE, load_key
 from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
@@ -105,7 +107,11 @@ def plan(faults: Iterable[Fault]) -> RepairPlan:
 
 
 def apply(settings: Settings, repair: RepairPlan, progress: Progress) -> RepairReport:
-    """Rebuild. May be ended at any moment: what was set aside stays, and a new inspection finds the rest."""
+    """Rebuild. May be ended at any moment: what was set aside stays, and a new inspection finds the rest.
+
+    Raises StoreUnwritable, before anything is moved, where there is no room for it.
+    """
+    _require_room(settings.folder, repair)
     aside = _Aside(settings.folder)
     report = RepairReport(steps=repair.steps)
     with sweep_lock(settings.folder):
@@ -122,6 +128,18 @@ def apply(settings: Settings, repair: RepairPlan, progress: Progress) -> RepairR
             store.copies.put(aside.copy)
             report.set_aside = str(aside.folder)
     return report
+
+
+def _require_room(folder: Path, repair: RepairPlan) -> None:
+    """The old files stay; their rows are written twice: into a copy while they are sorted, and into the new file."""
+    damaged = list(_damaged(folder, repair))
+    rows = sum(path.stat().st_size for path in damaged if path.is_file())
+    needed = 2 * rows + sum(pack.stat().st_size for path in damaged for pack in path.rglob("*.pack"))
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise StoreUnwritable(
+            f"A repair needs {needed:,} bytes, and {free:,} are free: {folder}", "free some space; nothing was changed"
+        )
 
 
 class _Aside:

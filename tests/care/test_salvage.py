@@ -2,19 +2,21 @@
 
 import random
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import apsw
 import pytest
 
 from recollect.adapters.protocol import SessionInfo
+from recollect.errors import StoreUnwritable
 from recollect.memory import open_memory, repair
 from recollect.store import checksums, open_store
 from recollect.store.evictions import Eviction
+from recollect.store.salvage import SalvagedDatabase
 from recollect.store.tombstones import Tombstone
 from tests.builders import AGENT, Home, event, sweep, usage
-from tests.care.rig import copy_while_open, held, lose_home, problems
+from tests.care.rig import copy_while_open, held, lose_home, problems, tree
 from tests.faults.rig import IS_SOAK
 from tests.retention.rig import evict_all, grow, opened, raw_names, row, write
 from tests.store.rows import noise
@@ -185,6 +187,25 @@ def _events_on(place: tuple[str, str, int] | None) -> int:
     return 0
 
 
+def test_without_room_for_the_rows_nothing_is_moved(lone: Path, home: Home, small_disk: Callable[[str], Path]) -> None:
+    needed = (lone / "cache.db").stat().st_size
+    used = sum(path.stat().st_size for path in lone.rglob("*") if path.is_file() and path.name != "ballast")
+    store = small_disk(str(used + needed)) / "store"
+    shutil.copytree(lone, store, ignore=shutil.ignore_patterns("ballast"))
+    _destroy(store / "cache.db", [_root(store / "cache.db", "events")])
+    before = _lasting(store)
+
+    with pytest.raises(StoreUnwritable, match="A repair needs"):
+        repair(store, [home.flag])
+
+    assert _lasting(store) == before
+
+
+def _lasting(store: Path) -> dict[str, bytes]:
+    """Every file but those that are made by a look."""
+    return {name: content for name, content in tree(store).items() if not name.endswith(("-shm", "-wal"))}
+
+
 # What must not come back
 
 
@@ -286,6 +307,24 @@ def _outliving(memory: object) -> object:
         {name: store.digests.signals(name) for name in names},
         database.rows(uses),
     )
+
+
+# Files that tell nothing
+
+
+@pytest.mark.parametrize("name", ["cache.db", "memory.db"])
+def test_noise_that_looks_like_pages_ends_without_an_error(tmp_path: Path, name: str) -> None:
+    chance = random.Random()
+    for _ in range(20):
+        pages = [bytearray(chance.randbytes(PAGE_BYTES)) for _ in range(12)]
+        for page in pages:
+            page[0], page[3:5] = chance.choice((2, 5, 10, 13)), b"\0\x28"
+        (tmp_path / name).write_bytes(b"".join(pages))
+        (tmp_path / f"{name}-wal").write_bytes(chance.randbytes(3 * PAGE_BYTES))
+
+        SalvagedDatabase(tmp_path / name).close()
+
+    assert {path.name for path in tmp_path.iterdir()} == {name, f"{name}-wal"}
 
 
 # The write-ahead log

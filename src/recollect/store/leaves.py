@@ -74,16 +74,20 @@ class Leaves:
         self._kinds = bytearray(self._pages.count + 1)
         self._parents = array("I", bytes(4 * (self._pages.count + 1)))
         self._survey()
-        self._roots = {row[3]: row[1] for row in self._schema() if len(row) == 5 and row[3]}
+        self._roots: dict[int, str] = {row[3]: row[1] for row in self._schema() if len(row) == 5 and row[3]}
 
     def iter_rows(self, shapes: dict[str, Shape]) -> Iterator[tuple[str, Values]]:
         """Every row of these tables, with the table's name."""
         for page, kind in enumerate(self._kinds):
-            if kind in _WITH_ROWS and (root := self._root(page)) != _SCHEMA:
-                rows = list(self._rows(page, kind)) if self._roots.get(root, "") in ("", *shapes) else []
-                name = self._roots.get(root) or self._guess(kind, rows, shapes)
-                if name is not None:
-                    yield from ((name, _numbered(values, number, shapes[name])) for number, values in rows)
+            root = self._root(page)
+            if kind not in _WITH_ROWS or root == _SCHEMA or self._roots.get(root, "") not in ("", *shapes):
+                continue
+            rows = list(self._rows(page, kind))
+            name = self._roots.get(root) or self._guess(kind, rows, shapes)
+            if name is not None:
+                shape = shapes[name]
+                fitting = (row for row in rows if len(row[1]) <= len(shape.columns))
+                yield from ((name, _numbered(values, number, shape)) for number, values in fitting)
 
     def iter_index(self, name: str) -> Iterator[Values]:
         """Every entry of an index that the list of tables tells of: its columns, and the row's number."""
@@ -152,8 +156,8 @@ class Leaves:
         for place in places:
             try:
                 yield self._row(page, place, kind)
-            except (_Unreadable, IndexError, UnicodeDecodeError, struct.error):
-                continue
+            except (_Unreadable, IndexError, KeyError, UnicodeDecodeError, struct.error):
+                continue  # where pages have no checksums, anything may stand there
 
     def _row(self, page: bytes, at: int, kind: int) -> tuple[int, Values]:
         row_number = 0
@@ -227,6 +231,8 @@ class _Pages:
 
     def content(self, page: bytes, at: int, size: int, is_table: bool) -> bytes:
         """A row's bytes: those on its page, and those that found no room there."""
+        if size > self.count * self._size:
+            raise _Unreadable
         here = self._bytes_here(size, is_table)
         pieces = [page[at : at + here]]
         (following,) = struct.unpack_from(">I", page, at + here) if here < size else (0,)
@@ -282,7 +288,7 @@ def _children(number: int, page: bytes) -> Iterator[int]:
         for place in (_start(number) + 8, *_places(number, page)):
             yield struct.unpack_from(">I", page, place)[0]
     except struct.error:
-        return  # without checksums, anything may stand on a page
+        return
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
