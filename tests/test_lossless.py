@@ -69,8 +69,8 @@ def _told(count: Count, session: str, event: Event, payload: dict[str, Any]) -> 
         named = event.native_id if is_users_output else f"{event.native_id}/{event.call_id}"
         return Told(session, what, named if is_named else str(event.call_id))
     key = event.native_id if is_named else normal(payload.get("text", ""))
-    if what == NOTICE and Told(session, USER, key) in count.told:
-        what = USER  # said in the user's name, though not by the user
+    if what == NOTICE:  # said in the name of the user or the model, though by neither
+        what = next((one for one in (USER, ASSISTANT) if Told(session, one, key) in count.told), NOTICE)
     return Told(session, what, event.native_id if what == NOTICE else key)
 
 
