@@ -88,6 +88,24 @@ def test_a_batch_of_documents_is_redacted_as_each_leaf_would_be(texts: list[str]
     assert {n: leaf for n, leaf in enumerate(map(FAST.text, leaves)) if leaf != leaves[n]} == FAST.texts(leaves)
 
 
+_ODD = [
+    pytest.param("password = " + "\\" * 11 + '"g%X9-fY0c~Q"', id="quotes escaped over and over"),
+    pytest.param('master_key"] = "%22-e%+Zé8g=X-2my', id="a code for a quote between quotes"),
+    pytest.param('signing-key1"] = "g%/Z0~X#.0 ', id="a per cent sign and no end"),
+    pytest.param("'PassWord':\"d_.c~f ", id="cut off within quotes"),
+]
+
+
+@BOTH
+@pytest.mark.parametrize("text", _ODD)
+def test_what_a_leaf_hides_the_look_over_its_document_does_not_miss(redactor: Redactor, text: str) -> None:
+    assert redactor.text(text) != text
+
+    document = orjson.dumps({"a": [text, "Ye", text]})
+
+    assert redactor.payloads([document]) == {0: orjson.dumps(redactor.value(orjson.loads(document)))}
+
+
 @BOTH
 @pytest.mark.parametrize("before", [chr(code) for code in (*range(32), 127)], ids=ascii)
 def test_a_control_character_before_hides_nothing_from_a_batch(redactor: Redactor, before: str) -> None:

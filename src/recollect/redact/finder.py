@@ -34,6 +34,7 @@ _ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]\Z|%[0-7][0-9A-Fa-f]\Z")
 _RANK = {PREFIX: 0, STRUCTURE: 1, KEYWORD: 2, HIDDEN: 3}
 
 _MOST_QUOTED = 512
+_DEEP = b"\\" * 17  # before a quote: more than a pattern takes, but in JSON they are twice as many as in the leaf
 _UNESCAPED = re.compile(rb"[^\"'`&\\\r\n\x00]{0,512}")
 _LINE_ENDS = re.compile(rb"[\r\n\x00]")
 _CALLED = re.compile(rb"\((?:\s|\\+[nrt])*" + QUOTE.encode() + rb"[\w.-]*\Z")
@@ -212,11 +213,12 @@ class _Matcher:
         if self.rule.test in _OTHER_IN_JSON:
             return True
         match = self.whole.match(raw, place)
-        if match is None:
-            return b"%" in raw[place : place + self.rule.reach]
-        if self.rule.is_guarded and _is_glued(raw, place):
+        if match is not None and self.rule.is_guarded and _is_glued(raw, place):
             return False
-        return self._test(self.rule, raw, match, True) is not None
+        if match is not None and self._test(self.rule, raw, match, True) is not None:
+            return True
+        nearby = raw[place : place + self.rule.reach]
+        return b"%" in nearby or _DEEP in nearby
 
 
 def _is_glued(data: bytes, place: int) -> bool:
@@ -227,9 +229,11 @@ def _is_glued(data: bytes, place: int) -> bool:
     return not (_ESCAPE_BEFORE.search(before))
 
 
-def _is_odd(value: bytes) -> bool:
+def _is_odd(data: bytes, match: re.Match[bytes], start: int, end: int) -> bool:
     """Whether a value taken from JSON text may be another one once the JSON is read."""
-    return b"\\" in value or b'"' in value
+    value = data[start:end]
+    has_lost_end = match["quote"][:1] == b"\\" and data[end : end + 1] == b'"'  # which ends the leaf, not the value
+    return has_lost_end or b"\\" in value or b'"' in value
 
 
 def _test_token(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
@@ -298,7 +302,7 @@ def _test_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: b
         and data[match.start() - 1 : match.start()] not in (b"_", b"-")
     ):
         return None  # `PASS: TestLogin/2`
-    if is_json and _is_odd(value):
+    if is_json and _is_odd(data, match, start, end):
         return start, end
     following = data[end : end + 1]
     if (sign.startswith(b"(") and not is_quoted) or (sign == b">" and following != b"<" and not is_json):
@@ -329,7 +333,7 @@ def _is_made(literal: bytes | None, value: bytes) -> bool:
 
 def _test_flag(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
     value, start, end, is_quoted = _value(data, match)
-    if is_json and _is_odd(value):
+    if is_json and _is_odd(data, match, start, end):
         return start, end
     name = match["name"] if "name" in match.re.groupindex else b"password"
     if values.names_secret(name) is None:
@@ -347,7 +351,7 @@ def _test_declaration(rule: Rule, data: bytes, match: re.Match[bytes], is_json: 
 
 def _test_environment_key(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
     value, start, end, _ = _value(data, match)
-    if is_json and _is_odd(value):
+    if is_json and _is_odd(data, match, start, end):
         return start, end
     if data[max(0, match.start() - 6) : match.start()].upper().endswith(b"PUBLIC"):
         return None

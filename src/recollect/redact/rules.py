@@ -10,7 +10,7 @@ the text itself, and in that text as a JSON string. So it names no byte that JSO
 
 from dataclasses import dataclass
 
-VERSION = 3  # of this list; a store says which one it was redacted with
+VERSION = 4  # of this list; a store says which one it was redacted with
 
 PREFIX = "prefix"  # an opener that nothing else has
 STRUCTURE = "structure"  # known by the text around it

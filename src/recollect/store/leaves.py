@@ -86,7 +86,7 @@ class Leaves:
             name = self._roots.get(root) or self._guess(kind, rows, shapes)
             if name is not None:
                 shape = shapes[name]
-                fitting = (row for row in rows if len(row[1]) <= len(shape.columns))
+                fitting = (row for row in rows if 0 < len(row[1]) <= len(shape.columns))
                 yield from ((name, _numbered(values, number, shape)) for number, values in fitting)
 
     def iter_index(self, name: str) -> Iterator[Values]:
