@@ -4,12 +4,14 @@ import json
 import os
 import re
 import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from recollect.adapters import adapters
+from recollect.adapters.files import open_beneath
 from recollect.memory import open_memory
 from tests.faults.rig import (
     NOBODY,
@@ -146,6 +148,27 @@ def test_a_hard_link_is_reported_and_not_read(tmp_path: Path, log: AgentLog) -> 
 
     _assert_only_the_ordinary_session(held)
     assert held.report.failures == [(str(planted), "has more than one hard link")]
+
+
+def test_a_file_that_is_replaced_all_the_time_is_read(tmp_path: Path) -> None:
+    path, new = tmp_path / "summary.json", tmp_path / "summary.json.new"
+    path.write_bytes(b"{}")
+    is_over = threading.Event()
+
+    def replace() -> None:
+        while not is_over.is_set():
+            new.write_bytes(b"{}")
+            new.replace(path)
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    try:
+        for _ in range(2000):
+            with os.fdopen(open_beneath(tmp_path, path), "rb") as file:
+                assert file.read() == b"{}"
+    finally:
+        is_over.set()
+        writer.join()
 
 
 @needs_root
