@@ -218,7 +218,7 @@ class _Matcher:
         if match is not None and self._test(self.rule, raw, match, True) is not None:
             return True
         nearby = raw[place : place + self.rule.reach]
-        return b"%" in nearby or _DEEP in nearby
+        return _DEEP in nearby or b"%" in (nearby if match is None else match[0])
 
 
 def _is_glued(data: bytes, place: int) -> bool:
