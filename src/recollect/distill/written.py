@@ -1,6 +1,7 @@
 """A digest as it is stored: JSON without what reading puts back. Small sessions have mostly empty fields."""
 
-from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -15,7 +16,7 @@ _read = msgspec.json.Decoder(Digest).decode
 def write_digest(digest: Digest) -> bytes:
     """The bytes to store; fields that have their default are left out, and so are sorts of tokens not used."""
     used = {name: count for name, count in digest.tokens.items() if count}
-    return orjson.dumps(_lean(replace(digest, tokens=used)))
+    return orjson.dumps(_lean(digest) | {"tokens": used})
 
 
 def parse_digest(raw: bytes) -> Digest:
@@ -24,14 +25,22 @@ def parse_digest(raw: bytes) -> Digest:
     return replace(digest, tokens=dict.fromkeys(TOKENS, 0) | dict(digest.tokens))
 
 
-def _lean(value: Any) -> Any:
+def _lean(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that have not their default, and of those within them."""
+    told = ((name, getattr(value, name), default) for name, default in _defaults(value.__class__))
+    return {name: _leaner(item) for name, item, default in told if item != default}
+
+
+def _leaner(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_lean(item) for item in value]
-    if not is_dataclass(value):
-        return value
-    told = ((field, getattr(value, field.name)) for field in fields(value))
-    return {field.name: _lean(item) for field, item in told if item != _default(field)}
+        return [_leaner(item) for item in value]
+    return _lean(value) if is_dataclass(value) else value
 
 
-def _default(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
+@cache
+def _defaults(of: type) -> list[tuple[str, Any]]:
+    """Its fields, each with its default, which no value equals where there is none."""
+    return [
+        (field.name, field.default if field.default_factory is MISSING else field.default_factory())
+        for field in fields(of)
+    ]
