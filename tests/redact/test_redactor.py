@@ -45,9 +45,44 @@ def _planted(number: int) -> str:
     return in_url(planted.line) if form == 5 else planted.line
 
 
+_QUOTES = ['"', "'", "`", '\\"', "\\" * 11 + '"', "&quot;", "&#39;", "%22", "", "", "\\u0022", "b'", 'rb"', '@"']
+_ASSIGNS = [
+    " = ",
+    "=",
+    ":",
+    ": ",
+    " := ",
+    "=>",
+    ">",
+    "(",
+    ", ",
+    ", default=",
+    ": str = ",
+    "%3D",
+    ": |\n  ",
+    '"] = "',
+    " ",
+]
+_RESTS = ["", "", "s", "_", "1", "izer", "_id", "sKey", ".x", "store", "_FILE", "_1234567890123456789012345678901"]
+_ENDS = ["", "<", "(", ";", "\n", " ", "&x=1", "[", ".", ":", "]"]
+_BEFORE = ["", "DB_", "my", "$", '"', "bypa", "define('", 'env("', "<", "['"]
+
+
+def _assigned(number: int) -> str:
+    """A name that may be a secret's, a sign and a value, each in one of the ways that people and programs write it."""
+    draw = random.Random(number)
+    keyword, quote = draw.choice(sorted(KEYWORDS)), draw.choice(_QUOTES)
+    name = "".join(draw.choice((letter, letter.upper())) for letter in keyword) if draw.random() < 0.5 else keyword
+    value = "".join(draw.choices("abcdefghXYZK0189_-.+/=~!#%@&; é密", k=draw.randrange(3, 16)))
+    end = quote[-1:] if draw.random() < 0.9 else ""
+    told = f"{draw.choice(_BEFORE)}{name}{draw.choice(_RESTS)}{draw.choice(_ASSIGNS)}{quote}{value}{end}"
+    return escaped(told + draw.choice(_ENDS), draw.choice((0, 0, 0, 1, 2)))
+
+
 _SIGNS = [*"=:\"'\\\n\t&@><(", "\\n", '\\\\"', ": ", "://", "%3D", "%22", "\x1b[31m", "\\u003d"]
 _PIECES = st.one_of(
     st.integers(0, 2**32).map(_planted),
+    st.integers(0, 2**32).map(_assigned),
     st.integers(0, 2**32).map(lambda number: random.Random(number).choice(DECOYS)(random.Random(number))[:400]),
     st.sampled_from([opener for rule in RULES for opener in rule.openers]),
     st.sampled_from(sorted(KEYWORDS)),
