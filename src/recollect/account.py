@@ -49,7 +49,6 @@ class AccountRules:
 
 def account_for(store: Store, rules: AccountRules, advance: Callable[[int, int], None]) -> None:
     """Bring the row of every dirty session up to date. They stay dirty, for their repositories are named next."""
-    store.streams.settle_titles()
     kinship = Kinship(store)
     _mark_copies_of_evicted(store, kinship)
     dirty = _with_relatives(store, kinship)

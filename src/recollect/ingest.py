@@ -30,7 +30,7 @@ from recollect.adapters.protocol import (
 from recollect.errors import SourceUnreadable
 from recollect.protection import protected_json, protected_line, protected_names, without_parts
 from recollect.redact.redactor import Redactor
-from recollect.schema import HISTORY_LANE, LEAF_TITLE, copy_key_of, copy_number, name_half
+from recollect.schema import HISTORY_LANE, name_half
 from recollect.store.batch import Batch, CostTotalRow, EventRow, ProblemRow, SourceRow, StreamBatch
 from recollect.store.flags import IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
 from recollect.store.intake import merge_infos, second_uid
@@ -143,7 +143,7 @@ class _Builder:
     def _add_info(self, info: SessionInfo) -> None:
         told = {name: value for name in _INFO_FIELDS if (value := getattr(info, name)) is not None}
         if info.title:
-            told[f"{LEAF_TITLE}{info.title_leaf}" if info.title_leaf else f"title_{info.title_rank}"] = info.title
+            told[f"title_{info.title_rank}"] = info.title
         first = {name: value for name, value in told.items() if name in FIRST_WINS}
         last = {name: value for name, value in told.items() if name not in FIRST_WINS}
         news = {"first": first, "last": last}
@@ -180,7 +180,7 @@ class _Builder:
         return self._usage
 
 
-_NO_FACTS = frozenset({"native_session_id", "title", "title_rank", "title_leaf"})
+_NO_FACTS = frozenset({"native_session_id", "title", "title_rank"})
 _INFO_FIELDS = tuple(item.name for item in dataclasses.fields(SessionInfo) if item.name not in _NO_FACTS)
 _place = EventRow._fields.index
 _LANE, _KIND, _FLAGS, _SUMMARY = _place("lane"), _place("kind"), _place("flags"), _place("summary")
@@ -290,8 +290,8 @@ class _Stream:
         if event.is_provisional or event.lane == HISTORY_LANE:
             return None
         if event.copy_key:
-            return copy_key_of(self._agent, event.copy_key, event.block)
-        return copy_number(half)
+            half = name_half(self._agent, f"{event.copy_key}\x1f{event.block}")
+        return _number(half)
 
     def finish(self) -> StreamBatch:
         self._redact()
@@ -327,8 +327,12 @@ def _without_secrets(redactor: Redactor, head: tuple[Any, ...], secrets: list[st
     if row[_RETRY_KEY] is not None:
         row[_RETRY_KEY] = redactor.keyed(row[_RETRY_KEY])
     if row[_COPY_KEY] is not None:
-        row[_COPY_KEY] = copy_number(redactor.keyed(row[_COPY_KEY].to_bytes(8, "big", signed=True)))
+        row[_COPY_KEY] = _number(redactor.keyed(row[_COPY_KEY].to_bytes(8, "big", signed=True)))
     return tuple(row)
+
+
+def _number(half: bytes) -> int:
+    return int.from_bytes(half, "big", signed=True)
 
 
 def _hash(payload: bytes) -> bytes:

@@ -61,7 +61,6 @@ FILES_LANE = "files"  # side files of a session, which have no place in its orde
 HISTORY_LANE = "history"  # prompts known only from an agent's prompt history
 STAND_IN_LANE = "stand-in"  # a conversation known only from a copy, because the agent's own log is missing
 
-LEAF_TITLE = "title_of "  # before a record's native id: the title of whichever session holds that record
 # The status of a prompt that waited in an agent's queue and that no other record tells: what came of it is not known.
 QUEUE_ONLY = "queue-only"
 # A record that tells such a prompt may bear a somewhat earlier time than the moment it was typed.

@@ -27,15 +27,6 @@ def name_half(agent: str, name: str) -> bytes:
     return hashlib.blake2b(f"{agent}\x1f{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def copy_key_of(agent: str, native_id: str, block: int = 0) -> int:
-    """What a record and its copies in other sessions are known by, whatever session they are in."""
-    return copy_number(name_half(agent, f"{native_id}\x1f{block}"))
-
-
-def copy_number(half: bytes) -> int:
-    return int.from_bytes(half, "big", signed=True)
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
     """Tokens and money of a session's own events: copies are counted where they were first made.

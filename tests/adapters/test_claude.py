@@ -114,11 +114,10 @@ def facts(records: Iterable[Record], session: str = SESSION) -> dict[str, Any]:
     told: dict[str, Any] = {}
     for info in records:
         if isinstance(info, SessionInfo) and info.native_session_id == session:
-            for name in set(info.__slots__) - {"native_session_id", "title_rank", "title_leaf"}:
+            for name in set(info.__slots__) - {"native_session_id", "title_rank"}:
                 value = getattr(info, name)
                 if value is not None and not (name in FIRST_WINS and name in told):
-                    title = f"title_of {info.title_leaf}" if info.title_leaf else f"title_{info.title_rank}"
-                    told[title if name == "title" else name] = value
+                    told[f"title_{info.title_rank}" if name == "title" else name] = value
     return told
 
 
@@ -663,11 +662,9 @@ class TestSessions:
             {"type": "agent-name", "agentName": "hello", "sessionId": SESSION},
         )
 
-        infos = [one for one in records if isinstance(one, SessionInfo) and one.title]
-        titles = [(one.title, one.title_rank) for one in infos if one.title_leaf is None]
+        titles = [(one.title, one.title_rank) for one in records if isinstance(one, SessionInfo) and one.title]
         assert titles == [("A greeting", 1), ("Greeting the user", 2), ("hello", 3)]
-        assert [(one.title, one.title_leaf) for one in infos if one.title_leaf] == [("Of another session", "elsewhere")]
-        assert skips(records) == {"agent-name": 1}
+        assert skips(records) == {"summary": 1, "agent-name": 1}
 
     def test_money_is_the_agents_own_running_total(self, tmp_path: Path) -> None:
         records = read_lines(
@@ -1121,7 +1118,6 @@ def a_long_log() -> bytes:
     """A log with everything whose meaning depends on lines before: calls, sidechains, forks, skipped parents."""
     fork = {"sessionId": "base", "messageUuid": "u1"}
     lines: list[Any] = [
-        {"type": "summary", "summary": "Of another session", "leafUuid": "elsewhere"},
         {"type": "mode", "mode": "normal", "sessionId": SESSION},
         prompt("u1", "one", forkedFrom=fork),
         record("attachment", "x1", "u1", attachment={"type": "environment"}),

@@ -109,10 +109,6 @@ class Memory:
         """Remember a record that made events."""
         _keep(self._leaves, uuid, session, KEPT_LEAVES)
 
-    def last_session(self) -> str | None:
-        """The session of the last record that made events."""
-        return next(reversed(self._leaves.values()), None)
-
     def find_leaf(self, uuid: str | None) -> str | None:
         return self._leaves.get(uuid) if uuid is not None else None
 

@@ -32,7 +32,7 @@ from recollect.adapters.claude_records import (
     parse_whole,
     rescue_line,
 )
-from recollect.adapters.commands import as_mapping, parse_time_ms, positive_int, summarise
+from recollect.adapters.commands import as_mapping, parse_time_ms, positive_int
 from recollect.adapters.jsonl import KEPT_BAD_BYTES, LineReader
 from recollect.adapters.protocol import (
     BadLine,
@@ -138,7 +138,6 @@ SKIPPED_ATTACHMENTS = frozenset(
         "ultra_effort_exit",
     }
 )
-KEPT_TITLES = 1000
 QUEUE = "queue-operation"
 _TITLES = {"custom-title": ("customTitle", 3), "ai-title": ("aiTitle", 2)}
 _NO_SUMMARY = ("Invalid API key", "API Error")
@@ -161,9 +160,11 @@ def read_transcript(source: Source, cursor: Cursor | None) -> Iterator[Record]:
             del line
         del raw  # both may be large, and what is yielded next is worked on before the next line is read
         if reader.is_due:
-            yield from transcript.settle(reader)
+            yield from transcript.drain()
+            yield reader.checkpoint(transcript.memory.dump())
     yield from reader.too_long
-    yield from transcript.settle(reader)
+    yield from transcript.drain()
+    yield reader.checkpoint(transcript.memory.dump())
 
 
 class Transcript:
@@ -177,22 +178,13 @@ class Transcript:
         self._bases: set[str] = set()
         self._last_answer: tuple[Any, ...] | None = None
         self._queue = Queue()
-        self._titles: dict[str, str] = {}  # of other sessions, by the record that is theirs
 
-    def settle(self, reader: LineReader) -> Iterator[Record]:
-        """What is told at a checkpoint only, prompts that no record told and what was left out; and the checkpoint.
-
-        As long as nobody knows whose log tells titles of other sessions, it is read from its start again: where a log
-        was made decides what is stored of it, so that nothing of these may go into the state either.
-        """
-        if self._titles:
-            yield reader.checkpoint({}, at=(0, 0))
-            return
+    def drain(self) -> Iterator[Record]:
+        """What is told at a checkpoint only: prompts that no record told, and what was left out."""
         yield from self._queue.drain()
         for name, count in self.memory.skips.items():
             yield Skipped(name, count)
         self.memory.skips = {}
-        yield reader.checkpoint(self.memory.dump())
 
     def rescue(self, number: int, offset: int, raw: bytes) -> Iterator[Record]:
         """What can be read of a damaged line; records glued together count as a byte apart."""
@@ -269,8 +261,6 @@ class Transcript:
         if events:
             self.memory.remember(place.native_id, place.session)
             self._queue.settle(events)
-            if self._titles:
-                records += self._titles_of_others(place.session)
         else:
             self.memory.pass_over(as_id(line.uuid), _parent_id(line))
         records += events
@@ -392,21 +382,12 @@ class Transcript:
 
     def _summary(self, line: Line) -> list[Record]:
         """A summary is about the session that holds its leaf, which is seldom this file's."""
-        leaf, title = as_id(line.leafUuid), as_text(line.summary)
-        if leaf is None or title is None or title.startswith(_NO_SUMMARY):
+        session = self.memory.find_leaf(as_id(line.leafUuid))
+        title = as_text(line.summary)
+        if session is None or title is None or title.startswith(_NO_SUMMARY):
             self.memory.skip("summary")
             return []
-        if session := self.memory.find_leaf(leaf):
-            return [SessionInfo(session, title=title, title_rank=1)]
-        if len(self._titles) < KEPT_TITLES:
-            self._titles[leaf] = summarise(title)
-        session = self.memory.last_session()
-        return self._titles_of_others(session) if session else []
-
-    def _titles_of_others(self, session: str) -> list[Record]:
-        """Told as this session's, so that they are kept out, forgotten and exported as it is."""
-        titles, self._titles = self._titles, {}
-        return [SessionInfo(session, title=title, title_rank=1, title_leaf=leaf) for leaf, title in titles.items()]
+        return [SessionInfo(session, title=title, title_rank=1)]
 
     def _enqueue(self, line: Line, offset: int, raw: bytes, is_lossy: bool) -> list[Record]:
         told = as_mapping(parse_whole(raw))

@@ -56,8 +56,7 @@ class SessionInfo:
     Within one source a later SessionInfo overrides an earlier one field by field, except for the
     fields named in FIRST_WINS. A session is made by its events: infos alone make none.
     `title_rank`: 3 the user named it, 2 the agent did, 1 a summary. The first prompt is used when no
-    source gives a title, so adapters do not make one up. With `title_leaf` the title is not this session's but that of
-    every session that holds the record of this native id; what this one may not be stored of, that may not either.
+    source gives a title, so adapters do not make one up.
     """
 
     native_session_id: str
@@ -77,7 +76,6 @@ class SessionInfo:
     provider: str | None = None
     title: str | None = None
     title_rank: int = 0
-    title_leaf: str | None = None
     instructions: tuple[Mapping[str, str], ...] | None = None  # {"name", "sha256"}
     metadata: Mapping[str, Any] | None = None  # small, shown as it is
 

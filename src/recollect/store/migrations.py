@@ -398,11 +398,6 @@ _CACHE_EVICTIONS = (
     "CREATE INDEX evicted_streams_by_half ON evicted_streams (uid_half)",
 )
 
-_CACHE_LEAF_TITLES = (
-    # Few files tell titles of other sessions, and these are asked for in every sweep that changed anything.
-    """CREATE INDEX infos_with_leaf_titles ON infos (agent) WHERE instr(info, '"title_of ') > 0""",
-)
-
 
 def _run(connection: apsw.Connection, statements: tuple[str, ...]) -> None:
     for statement in statements:
@@ -453,9 +448,5 @@ def m006_memory(connection: apsw.Connection) -> None:
     _run(connection, _MEMORY_EVICTIONS)
 
 
-def m006_cache(connection: apsw.Connection) -> None:
-    _run(connection, _CACHE_LEAF_TITLES)
-
-
-CACHE = (m001_cache, m002_cache, m003_cache, m004_cache, m005_cache, m006_cache)
+CACHE = (m001_cache, m002_cache, m003_cache, m004_cache, m005_cache)
 MEMORY = (m001_memory, m002_memory, m003_memory, m004_memory, m005_memory, m006_memory)

@@ -17,7 +17,6 @@ from recollect.store.copies import SET_ASIDE, Copy
 from recollect.store.digests import drop_digests, leave_no_byte
 from recollect.store.durable import replace_file
 from recollect.store.fulltext import Fulltext
-from recollect.store.leaf_titles import drop_leaf_titles
 from recollect.store.rewriting import rewrite
 from recollect.store.sources import path_key
 from recollect.store.sqlite import Database
@@ -248,7 +247,6 @@ def _drop_from_cache(connection: apsw.Connection, names: Sequence[Name]) -> None
     sources = _sources_of(connection, streams, names)
     _release_copies(connection, streams, names)
     _touch_relatives(connection, names)
-    drop_leaf_titles(connection, streams)
     chosen = _json(streams)
     for table in _BY_STREAM:
         connection.execute(f"DELETE FROM {table} WHERE stream IN (SELECT value FROM json_each(?))", (chosen,))

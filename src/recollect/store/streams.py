@@ -17,7 +17,6 @@ from recollect.schema import (
 )
 from recollect.store import packs
 from recollect.store.flags import IS_ABANDONED, IS_RETRY
-from recollect.store.leaf_titles import settle_leaf_titles
 from recollect.store.sqlite import Database
 
 
@@ -294,10 +293,6 @@ class Streams:
                 f" | iif(?, {IS_RETRY}, 0) | iif(?, {IS_ABANDONED}, 0) WHERE id = ?",
                 changes,
             )
-
-    def settle_titles(self) -> None:
-        """Call sessions by the titles that other sessions' logs tell of them."""
-        settle_leaf_titles(self._database)
 
     def drop_stand_ins(self) -> int:
         """Delete events that only stood in for the log of a session, now that the log itself is held.
