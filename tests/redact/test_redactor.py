@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from recollect.errors import BadConfig
 from recollect.redact import scanners
+from recollect.redact.finder import expressions
 from recollect.redact.marks import NEWER, OLDER, OTHER, SAME, UNSCANNABLE, compare_versions
 from recollect.redact.redactor import AHO_CORASICK, BLOCK_BYTES, HYPERSCAN, Redactor
 from recollect.redact.rules import KEYWORDS, RULES
@@ -98,6 +99,31 @@ TEXTS = st.lists(_PIECES, max_size=6).map("".join)
 def test_both_engines_reach_the_same_verdict(text: str) -> None:
     assert FAST.text(text) == PLAIN.text(text)
     assert FAST.functional(text) == PLAIN.functional(text)
+
+
+_EXPRESSIONS = expressions([])
+_SCANNER = scanners.HyperscanScanner(_EXPRESSIONS, None, KEY)
+
+
+@settings(max_examples=EXAMPLES // 4, deadline=None)
+@given(st.data())
+def test_hyperscan_finds_whatever_an_expression_matches(data: st.DataObject) -> None:
+    number = data.draw(st.sampled_from([n for n, told in enumerate(_EXPRESSIONS) if not told.is_once]))
+    matched = data.draw(st.from_regex(re.compile(_EXPRESSIONS[number].whole), fullmatch=True))
+    before = data.draw(st.sampled_from([b"", b" - ", b"FROM node:20\n", b'{"a":"', b"x" * 40 + b"\n"]))
+
+    places = _SCANNER.places(before + matched + b" x", scanners.Clock(0), is_exact=False)
+
+    assert number in {found for found, _ in places}
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["PASSWORD", "TOKEN", "API_TOKEN", "DB_PASSWORD", "pwd"])
+def test_a_variable_of_a_container_is_found_behind_other_lines(redactor: Redactor, name: str) -> None:
+    text = f"FROM node:20\nWORKDIR /app\nENV {name} Tr7kQ9mZx2Lw8sd\nRUN x"
+
+    assert "Tr7k" not in redactor.text(text)
+    assert redactor.payloads([orjson.dumps({"text": text})])
 
 
 @settings(max_examples=EXAMPLES // 4, deadline=None)

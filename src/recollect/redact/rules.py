@@ -305,6 +305,8 @@ _SSHPASS = Rule(
     200,
     test="flag",
 )
+# In each branch by itself: behind all of them together Hyperscan 0.9.1 does not find `ENV PASSWORD …`.
+_KEYWORD_END = rf"{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}[\"'`\\ \t\r\n,]"
 _SOME_NAME = rf"[A-Za-z0-9_.-]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}"
 _DECLARATION = Rule(
     "assignment",
@@ -312,8 +314,8 @@ _DECLARATION = Rule(
     "in JSON, YAML and code",
     KEYWORD,
     ("name", "define ", "env "),
-    rf"(?:name[\"'`\\ ]{{0,18}}[:=][\"'`\\ ]{{0,18}}[A-Za-z0-9_.-]{{0,40}}|define [ ]{{0,2}}[A-Za-z0-9_]{{0,40}}|env [A-Za-z0-9_]{{0,40}})"
-    rf"{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}[\"'`\\ \t\r\n,]",
+    rf"(?:name[\"'`\\ ]{{0,40}}[:=][\"'`\\ ]{{0,40}}[A-Za-z0-9_.-]{{0,40}}{_KEYWORD_END}"
+    rf"|define [ ]{{0,2}}[A-Za-z0-9_]{{0,40}}{_KEYWORD_END}|env [A-Za-z0-9_]{{0,40}}{_KEYWORD_END})",
     rf"(?:(?P<pair>(?<=name){QUOTE}?[ ]?[:=][ ]?{QUOTE}?)|(?<=define )[ ]{{0,2}}|(?<=env ))(?P<name>{_SOME_NAME})"
     rf"(?(pair){QUOTE}?{_SPACE},?{_SPACE}(?:{_LINE})?{QUOTE}?val(?:ue)?{QUOTE}?{_SPACE}[:=]{_SPACE}|{_WIDE_SPACE})"
     rf"(?P<literal>{_LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)(?P<s>{_PLAIN}{{0,512}})",
