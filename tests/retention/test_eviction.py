@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect.adapters.protocol import SessionInfo
-from tests.builders import AGENT, Home, event
+from recollect.adapters.protocol import EventRecord, SessionInfo
+from recollect.schema import HISTORY_LANE
+from tests.builders import AGENT, Home, at_ms, event
 from tests.retention.rig import (
     as_copied,
     bytes_of,
@@ -104,6 +105,38 @@ def test_a_session_that_grows_after_its_eviction_is_old_and_new_together(tmp_pat
     assert by_agent.turns == 2 + 5 + 5
     assert by_agent.input_tokens == sum(one.cost.input_tokens for one in memory.sessions())
     assert by_agent.usd == pytest.approx(sum(one.cost.usd or 0 for one in memory.sessions()))
+
+
+def _prompts(*names: str) -> list[EventRecord]:
+    """What an agent's prompt history has of sessions."""
+    return [
+        event(
+            name,
+            1000 + turn,
+            text=f"please look at {topic(name)} part {turn}",
+            lane=HISTORY_LANE,
+            ts_ms=at_ms(4 * turn),
+        )
+        for name in names
+        for turn in range(2)
+    ]
+
+
+def test_a_prompt_history_that_is_told_again_brings_no_evicted_prompt_back(tmp_path: Path, home: Home) -> None:
+    write(home, "aa", turns=2)
+    home.write("history", *_prompts("aa", "vanished"))
+    memory = opened(tmp_path / "store", home)
+    memory.sweep()
+    before, digest = memory.session("aa"), memory.digest(memory.session("aa"))
+    evict_all(memory)
+    home.write("history", *_prompts("zz", "aa", "vanished"))  # rewritten: it is read from its start
+
+    memory.sweep()
+
+    assert row(memory.session("aa")) == row(before)
+    assert memory.digest(memory.session("aa")) == digest
+    assert memory.session("vanished").event_count == 2
+    assert memory.session("zz").event_count == 2
 
 
 def test_growth_and_eviction_in_turn_lose_nothing(tmp_path: Path, home: Home) -> None:

@@ -18,7 +18,7 @@ import apsw
 import orjson
 
 from recollect.clock import now_ms
-from recollect.schema import name_half
+from recollect.schema import HISTORY_LANE, STAND_IN_LANE, name_half
 from recollect.store import packs
 from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.digests import Digests, restore_digest, rewrite_digest, seal_digest, unseal_digest
@@ -42,6 +42,7 @@ Name = tuple[str, str]  # agent, native id
 _KEY_BYTES = 8
 _UID = EventRow._fields.index("event_uid")
 _HASH = EventRow._fields.index("payload_hash")
+_LANE, _TS_MS = EventRow._fields.index("lane"), EventRow._fields.index("ts_ms")
 _KEY = "agent = ? AND native_session_id = ?"
 _FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
 _ROW_COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
@@ -117,6 +118,10 @@ class EvictionTable:
 
     def keys(self, name: Name) -> Keys:
         return Keys(self._packed_keys(name))
+
+    def at_ms(self, name: Name) -> int:
+        """When a session was evicted last."""
+        return int(self._memory.value(f"SELECT at_ms FROM evictions WHERE {_KEY}", name) or 0)
 
     def _packed_keys(self, name: Name) -> bytes:
         found = self._memory.value(f"SELECT event_keys FROM evictions WHERE {_KEY}", name)
@@ -429,7 +434,7 @@ class Evicted:
         self._names: dict[str, set[str]] = defaultdict(set)
         for agent, native_id in table.names() - table.awaited:
             self._names[agent].add(native_id)
-        self._last: tuple[Name, Keys] | None = None
+        self._last: tuple[Name, Keys, int] | None = None
 
     def without(self, batch: Batch) -> Batch:
         """The batch without events that were dropped; the same batch if none of its sessions was ever evicted."""
@@ -447,14 +452,17 @@ class Evicted:
 
     def _new_part(self, agent: str, stream: StreamBatch) -> StreamBatch:
         """What a session has done since. Even if that is nothing, its source is one of the session's sources."""
-        keys = self._keys((agent, stream.native_id))
-        kept = [row for row in stream.rows if not keys.hold(row[_UID], row[_HASH])]
+        name = (agent, stream.native_id)
+        if self._last is None or self._last[0] != name:
+            self._last = (name, self._table.keys(name), self._table.at_ms(name))
+        _, keys, at_ms = self._last
+        kept = [row for row in stream.rows if not keys.hold(row[_UID], row[_HASH]) and not _stood_in_before(row, at_ms)]
         return stream if len(kept) == len(stream.rows) else leave_out_events(stream, kept)
 
-    def _keys(self, name: Name) -> Keys:
-        if self._last is None or self._last[0] != name:
-            self._last = (name, self._table.keys(name))
-        return self._last[1]
+
+def _stood_in_before(row: Sequence[Any], at_ms: int) -> bool:
+    """Whether an event stands in for one that was evicted: a history told again has prompts of a log that is gone."""
+    return row[_LANE] in (HISTORY_LANE, STAND_IN_LANE) and (row[_TS_MS] or 0) <= at_ms
 
 
 def names_of(evictions: Iterable[Eviction]) -> list[Name]:
