@@ -116,6 +116,19 @@ def test_a_damaged_log_is_told_and_read_again_when_it_is_replaced(
         assert portrait(memory) == plain
 
 
+@pytest.mark.parametrize("left", [0, 700, None])
+def test_of_a_log_and_its_packed_twin_either_may_be_broken(
+    tmp_path: Path, plain: list[tuple[str, str | None, int]], left: int | None
+) -> None:
+    home = tmp_path / "home"
+    flag = write_packed(home, pack(CONTENT) if left is not None else pack(CONTENT)[:100])
+    CODEX.write(home, CONTENT[:left], SESSION)
+
+    with open_memory(with_key(tmp_path / "store"), [flag]) as memory:
+        memory.sweep()
+        assert portrait(memory) == plain
+
+
 def test_a_small_file_that_unpacks_to_much_takes_little_memory(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     zeros = zstandard.ZstdCompressor().compress(bytes(400 * 1024 * 1024))

@@ -86,6 +86,41 @@ def test_an_older_copy_of_the_log_does_not_bring_a_delivered_prompt_back(
     assert len(summaries) == len(set(summaries)) == 4
 
 
+def test_a_digest_follows_when_a_prompt_turns_out_to_be_delivered(tmp_path: Path) -> None:
+    waiting = [
+        claude_user(SESSION, 1, "begin"),
+        claude_answer(SESSION, 2, "ok"),
+        *(enqueued(n, "continue") for n in (3, 4, 5, 6)),
+    ]
+    with swept(tmp_path / "store", write(tmp_path / "home", waiting)) as memory:
+        assert memory.digest(memory.sessions()[0]).request_count == 5
+
+    ended = [*waiting, claude_user(SESSION, 7, "continue"), claude_answer(SESSION, 8, "All done.")]
+    with swept(tmp_path / "store", write(tmp_path / "home", ended)) as memory:
+        digest = memory.digest(memory.sessions()[0])
+
+    assert digest.request_count == 2
+    assert digest.final_answer is not None
+    assert digest.final_answer.text == "All done."
+
+
+@pytest.mark.parametrize(("days", "count"), [(0, 1), (9, 2)])
+def test_the_same_words_of_days_later_are_another_prompt(tmp_path: Path, days: int, count: int) -> None:
+    later = {**claude_user(SESSION, 5, "continue"), "timestamp": f"2026-11-{15 + days:02d}T23:00:00.000Z"}
+    records = [claude_user(SESSION, 1, "begin"), enqueued(2, "continue"), claude_answer(SESSION, 3, "ok"), later]
+    for length in (3, 4):  # in two pieces, and the store decides
+        memory = swept(tmp_path / "store", write(tmp_path / "home", records[:length]))
+        with memory, swept(tmp_path / f"whole {length}", write(tmp_path / "home", records[:length])) as whole:
+            held = [event.summary for event in memory.events(memory.sessions()[0], USER_MSG)]
+            assert held.count("continue") == whole_count(whole, "continue")
+
+    assert held.count("continue") == count
+
+
+def whole_count(memory: Memory, words: str) -> int:
+    return [summary for summary, _ in told(memory)].count(words)
+
+
 def test_reading_again_writes_nothing(tmp_path: Path) -> None:
     with swept(tmp_path / "store", write(tmp_path / "home", RECORDS)) as memory:
         report = memory.sweep(verify=True)

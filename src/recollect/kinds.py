@@ -63,8 +63,9 @@ STAND_IN_LANE = "stand-in"  # a conversation known only from a copy, because the
 
 # The status of a prompt that waited in an agent's queue and that no other record tells: what came of it is not known.
 QUEUE_ONLY = "queue-only"
-# A record that tells such a prompt may bear a somewhat earlier time than the moment it was typed.
-QUEUE_SLACK_MS = 60_000
+# A record that tells such a prompt may bear a somewhat earlier time than the moment it was typed; one of days later is
+# another prompt of the same words.
+QUEUE_SLACK_MS, QUEUE_WAIT_MS = 60_000, 86_400_000
 
 
 def session_uid(agent: str, native_session_id: str) -> str:

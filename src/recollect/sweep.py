@@ -139,7 +139,7 @@ def account_for_changes(store: Store, settings: Settings, report: SweepReport, p
         store.streams.set_all_dirty()
     if not store.streams.dirty():
         return
-    report.events_new = max(0, report.events_new - store.streams.drop_stand_ins())
+    report.events_new = max(0, report.events_new - store.drop_stand_ins())
     mark_copies(store)
     account_for(store, settings.rules, lambda done, total: progress("sessions", done, total))
     name_repos(store, settings.domains)

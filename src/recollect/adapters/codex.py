@@ -61,13 +61,9 @@ class CodexAdapter:
 
 
 def _kind(path: Path) -> str | None:
-    """What a file is by its name. Codex unpacks a log before it goes on with it: then the plain one has more."""
+    """What a file is by its name. Of a packed log and its plain twin both count: either may be broken."""
     name = path.name
-    if not name.startswith("rollout-"):
-        return None
-    kind = _KINDS.get(name[name.find(".json") :])
-    plain = path.with_suffix("")
-    return None if kind == PACKED and plain.is_file() and not plain.is_symlink() else kind
+    return _KINDS.get(name[name.find(".json") :]) if name.startswith("rollout-") else None
 
 
 def _state(source: Source, told: dict[str, Any]) -> State:

@@ -167,6 +167,17 @@ class Store:
     def databases(self) -> tuple[Database, Database]:
         return self._cache, self._memory
 
+    def drop_stand_ins(self) -> int:
+        """Delete events that stood in for what is held itself by now; returns how many.
+
+        Digests come first: one that covers these too would else count as better than any that is made without them.
+        """
+        found = self.streams.stand_ins()
+        if found:
+            self.digests.cover_less(Counter(found.values()))
+            self.streams.drop_events(found)
+        return len(found)
+
     def restore_records(self) -> Counter[str]:
         """Put what the ledger holds back into memory.db; what is there stays as it is."""
         from recollect.store.restoring import restore_records

@@ -1,6 +1,6 @@
 """Tier 2: digests with their full text, and signals. Durable, small, never dropped by itself."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -131,6 +131,14 @@ class Digests:
                 " s.agent = digests.agent AND s.native_session_id = digests.native_session_id)"
                 f" WHERE {_KEY}",
                 [(distiller, *session) for session in sessions],
+            )
+
+    def cover_less(self, fewer: Mapping[tuple[str, str], int]) -> None:
+        """Have one with so many events less be as good for these sessions; a sealed one stays what it is."""
+        with self._database.transaction() as connection:
+            connection.executemany(
+                f"UPDATE digests SET event_count = max(0, event_count - ?) WHERE {_KEY} AND sealed IS NULL",
+                [(count, *name) for name, count in fewer.items()],
             )
 
     def set_outdated(self, agent: str, native_id: str) -> bool:

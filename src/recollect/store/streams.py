@@ -12,6 +12,7 @@ from recollect.schema import (
     LIFECYCLE,
     QUEUE_ONLY,
     QUEUE_SLACK_MS,
+    QUEUE_WAIT_MS,
     STAND_IN_LANE,
     USER_MSG,
 )
@@ -294,23 +295,51 @@ class Streams:
                 changes,
             )
 
-    def drop_stand_ins(self) -> int:
-        """Delete events that only stood in for the log of a session, now that the log itself is held.
+    def stand_ins(self) -> dict[int, tuple[str, str]]:
+        """Events that only stood in for what is held itself by now, each with its session.
 
         A prompt history stands in for any log; a copy of the model's view stands in for the agent's log; a prompt in
         an agent's queue stands in for the record that tells it.
         """
-        dropped = 0
+        found: dict[int, tuple[str, str]] = {}
+        for lanes, better in _STAND_INS:
+            rows = self._database.rows(
+                "SELECT e.id, s.agent, s.native_id FROM streams s JOIN events e ON e.stream = s.id"
+                f" WHERE s.is_dirty AND e.lane IN ({lanes})"
+                f" AND EXISTS (SELECT 1 FROM events o WHERE o.stream = s.id AND o.lane {better})"
+            )
+            found |= {event: (agent, native_id) for event, agent, native_id in rows}
+        return found | self._delivered()
+
+    def drop_events(self, events: Iterable[int]) -> None:
         with self._database.transaction() as connection:
-            for lanes, better in _STAND_INS:
-                connection.execute(
-                    f"DELETE FROM events WHERE stream IN (SELECT id FROM streams WHERE is_dirty) AND lane IN ({lanes})"
-                    f" AND EXISTS (SELECT 1 FROM events o WHERE o.stream = events.stream AND o.lane {better})"
-                )
-                dropped += connection.changes()
-            delivered = [(event,) for event in _delivered(connection)]
-            connection.executemany("DELETE FROM events WHERE id = ?", delivered)
-        return dropped + len(delivered)
+            connection.executemany("DELETE FROM events WHERE id = ?", [(event,) for event in events])
+
+    def _delivered(self) -> dict[int, tuple[str, str]]:
+        """Queued prompts of dirty sessions that another event tells; the same words of days before or later do not."""
+        waiting = self._database.rows(
+            "SELECT e.id, s.agent, s.native_id, e.stream, hex(retry_key), ts_ms"
+            " FROM streams s JOIN events e ON e.stream = s.id"
+            " WHERE s.is_dirty AND status = ? AND retry_key IS NOT NULL",
+            (QUEUE_ONLY,),
+        )
+        if not waiting:
+            return {}
+        streams, keys = {row[3] for row in waiting}, {row[4] for row in waiting}
+        told = self._database.rows(
+            "SELECT stream, hex(retry_key), ts_ms FROM events"
+            " WHERE stream IN (SELECT value FROM json_each(?)) AND status IS NOT ?"
+            " AND hex(retry_key) IN (SELECT value FROM json_each(?))",
+            (_json(streams), QUEUE_ONLY, orjson.dumps(sorted(keys)).decode()),
+        )
+        times: dict[tuple[int, str], list[int | None]] = {}
+        for stream, key, ts_ms in told:
+            times.setdefault((stream, key), []).append(ts_ms)
+        return {
+            event: (agent, native_id)
+            for event, agent, native_id, stream, key, ts_ms in waiting
+            if any(_tells(ts_ms, told_ms) for told_ms in times.get((stream, key), ()))
+        }
 
     def drop_outdated(self, sources: Collection[int]) -> None:
         """Forget what an older version of an adapter told of these sources, which are read again from their start.
@@ -347,24 +376,11 @@ class Streams:
         return [(agent, native_id) for agent, native_id in rows]
 
 
-def _delivered(connection: apsw.Connection) -> list[int]:
-    """Queued prompts of dirty sessions that another event tells; one with the same words of long before does not."""
-    waiting: list[tuple[Any, ...]] = connection.execute(
-        "SELECT e.id, e.stream, hex(retry_key), ts_ms FROM streams s JOIN events e ON e.stream = s.id"
-        " WHERE s.is_dirty AND status = ? AND retry_key IS NOT NULL",
-        (QUEUE_ONLY,),
-    ).fetchall()
-    if not waiting:
-        return []
-    told = connection.execute(
-        "SELECT stream, hex(retry_key), max(coalesce(ts_ms, 1 << 62)) FROM events"
-        " WHERE stream IN (SELECT value FROM json_each(?)) AND status IS NOT ?"
-        " AND hex(retry_key) IN (SELECT value FROM json_each(?)) GROUP BY 1, 2",
-        (_json({row[1] for row in waiting}), QUEUE_ONLY, orjson.dumps(sorted({row[2] for row in waiting})).decode()),
-    )
-    last: dict[tuple[Any, ...], Any] = {(stream, key): ts_ms for stream, key, ts_ms in told}
-    held = ((event, ts_ms or 0, last.get((stream, key))) for event, stream, key, ts_ms in waiting)
-    return [event for event, ts_ms, told_ms in held if told_ms is not None and told_ms >= ts_ms - QUEUE_SLACK_MS]
+def _tells(queued_ms: int | None, told_ms: int | None) -> bool:
+    """Whether a prompt told then may be one that was queued then."""
+    if queued_ms is None or told_ms is None:
+        return True
+    return -QUEUE_SLACK_MS <= told_ms - queued_ms <= QUEUE_WAIT_MS
 
 
 def _json(numbers: Iterable[int]) -> str:
