@@ -102,6 +102,18 @@ def test_the_root_of_a_table_hides_nothing(lone: Path, home: Home, tables: tuple
     assert problems(lone, home) == []
 
 
+@pytest.mark.parametrize("name", ["cache.db", "memory.db"])
+def test_a_blank_first_page_hides_nothing(lone: Path, home: Home, name: str) -> None:
+    before = held(lone)
+    with (lone / name).open("r+b") as file:
+        file.write(bytes(PAGE_BYTES))
+
+    report = repair(lone, [home.flag])
+
+    assert (report.lost, held(lone)) == ([], before)
+    assert problems(lone, home) == []
+
+
 def test_an_inner_page_between_root_and_leaves_hides_nothing(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     for name in ("a", "b"):  # rows that need a page of their own each

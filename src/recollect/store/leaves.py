@@ -26,6 +26,7 @@ _TABLE_LEAF, _TABLE_INNER, _INDEX_LEAF, _INDEX_INNER = 0x0D, 0x05, 0x0A, 0x02
 _INNER = (_TABLE_INNER, _INDEX_INNER)
 _WITH_ROWS = (_TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER)
 _HEADER_BYTES = 100  # of the file, before the first page's own
+_MAGIC = b"SQLite format 3\0"
 _SCHEMA = 1  # the page where the list of tables begins
 _NO_TREE = 0xFFFFFFFF  # in the place of a parent: a page that is free, or goes on with a long row
 _DEEPEST = 20
@@ -226,6 +227,8 @@ class _Pages:
         if number in self._places and self._log is not None:
             return self._log.xRead(self._size, self._places[number])  # which has its own sums
         page = self._stored(number)
+        if number == _SCHEMA and not page.startswith(_MAGIC):  # a page of zeros has the sum of a sound one
+            return None
         is_sound = not self._has_checksums or checksums.is_sound(self._judge, page)
         return page if len(page) == self._size and is_sound else None
 
@@ -239,7 +242,7 @@ class _Pages:
         missing = size - here
         while missing > 0:
             more = self.read(following)
-            if more is None:
+            if more is None or not any(more):  # zeros are what is left of a page that was blanked
                 raise _Unreadable
             pieces.append(more[4 : min(4 + missing, self._usable)])
             missing -= len(pieces[-1])
