@@ -242,6 +242,9 @@ KINDS: dict[str, Callable[[Draw], Secret]] = {
     ),
     "environment-key": _lines(lambda draw: _some(draw, ALNUM, 32, 48), "MAPS_KEY={}", 'export SIGNUP_KEY="{}"'),
     "ssh-password": _lines(password, "sshpass -p '{}' ssh root@host"),
+    "curl-user": _lines(
+        password, "curl -s -u deploy:{} https://ci.example.com/api", "curl --user 'admin@corp.example:{}' http://localhost:8080"
+    ),
     "arguments": _lines(
         password,
         '{"command":["mysql","--password","{}","shop"]}',
@@ -358,6 +361,7 @@ DECOYS: tuple[Callable[[Draw], str], ...] = (
     lambda draw: "- name: DB_PASSWORD\n  valueFrom:\n    secretKeyRef:\n      name: shop-db2\n      key: password",
     lambda draw: "password: |\n  Type the one you got on 2026-01-02.\ntoken: >-\n  {{ lookup('env', 'TOKEN') }}",
     lambda draw: 'os.getenv("DB_PASSWORD", "changeme"), env("API_TOKEN", "your-token-2"), getenv("PGPASSWORD", "")',
+    lambda draw: "docker run -u 1000:1000 x; curl -u $USER:$PASSWORD https://a.example; curl -u user:password http://a.example:8080/x-u",
     lambda draw: "login with your password or log in by SSO; login form password field2",
     lambda draw: '["git", "commit", "--no-verify"], ["mysql", "--password", "$PASSWORD"], ["sshpass", "-p", "$SSH_PASS"]',
 )  # fmt: skip

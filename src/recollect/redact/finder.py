@@ -28,6 +28,7 @@ EVERYTHING = frozenset({PREFIX, STRUCTURE, KEYWORD, HIDDEN})
 NAMES = frozenset({PREFIX, STRUCTURE})  # for paths, ids, branches: what is known by its own look
 
 _MOST_BEFORE = 80  # bytes from a call's bracket to the keyword in its first argument
+_COMMAND_BYTES = 400  # from a command's name to its flags
 _DEPTH = 2  # base64 of base64
 _KEY_BYTES = 20_000  # of the largest private key
 _ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]\Z|%[0-7][0-9A-Fa-f]\Z")
@@ -341,6 +342,13 @@ def _test_flag(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -
     return (start, end) if values.is_secret(name, value, is_quoted=is_quoted) else None
 
 
+def _test_curl_user(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
+    before = data[max(0, match.start() - _COMMAND_BYTES) : match.start()]
+    if b"curl" not in before or match["s"].startswith(b"//"):  # `docker run -u 1000:1000`, an address
+        return None
+    return _test_flag(rule, data, match, is_json)
+
+
 def _test_declaration(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
     if match["opener"].lower() == b"define " and not match["quote"]:
         return None  # `#define TOKEN_MASK 0xFF00FF00ul`
@@ -387,6 +395,7 @@ _TESTS: dict[str, Test] = {
     "assignment": _test_assignment,
     "declaration": _test_declaration,
     "flag": _test_flag,
+    "curl-user": _test_curl_user,
     "environment-key": _test_environment_key,
     "url": _test_url,
     "header": _test_header,

@@ -305,6 +305,16 @@ _SSHPASS = Rule(
     200,
     test="flag",
 )
+_CURL_USER = Rule(
+    "command-line-flag",
+    "The password of `curl -u user:…`",
+    KEYWORD,
+    ("-u", "--user"),
+    rf"[ =]{{0,3}}{_QUOTE_OR_CODE}?[^\x00-\x20\"'`\\:]{{1,60}}:{_IN_QUOTES}{{6}}",
+    rf"[ =]{{0,3}}(?P<quote>{QUOTE}?)[^\x00-\x20\"'`\\:]{{1,60}}:(?P<s>{_PLAIN}{{0,512}})",
+    160,
+    test="curl-user",
+)
 # In each branch by itself: behind all of them together Hyperscan 0.9.1 does not find `ENV PASSWORD …`.
 _KEYWORD_END = rf"{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}[\"'`\\ \t\r\n,]"
 _SOME_NAME = rf"[A-Za-z0-9_.-]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}"
@@ -425,7 +435,7 @@ _BASE64_TEXT = Rule(
 )
 
 RULES = (
-    *(*_TOKENS, *_STRUCTURES, _ASSIGNMENT, _DECLARATION, _FLAG, _SSHPASS, _SQL, _NETRC, _ENV_KEY),
+    *(*_TOKENS, *_STRUCTURES, _ASSIGNMENT, _DECLARATION, _FLAG, _SSHPASS, _CURL_USER, _SQL, _NETRC, _ENV_KEY),
     _BASE64_TEXT,
 )
 
