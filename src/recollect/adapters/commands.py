@@ -41,6 +41,12 @@ _SAYS_WRONG = re.compile(
     r"error|exception|fail|fatal|panic|cannot|can't|not found|no such|denied|unknown|invalid|undefined|unable|conflict",
     re.IGNORECASE,
 )
+# What holds such a word and says nothing: that nothing went wrong, the options of a program, a frame of a stack.
+_SAYS_NOTHING = re.compile(
+    r"\b(?:0|no) (?:errors?|fail(?:ed|ures?)|exceptions?|conflicts?)\b|\b(?:errors?|fail(?:ed|ures?))\s?[:=]\s?0\b"
+    r"|(?<!\S)-\S+|^\s*at\s.*(?::\d+|<anonymous>|native(?: \w+)?)\)?\s*$",
+    re.IGNORECASE,
+)
 _ENDS_CHARS = 800  # of an output's beginning and end that are looked through
 
 
@@ -69,7 +75,11 @@ def error_line(output: str) -> str:
     """
     end = output[-_ENDS_CHARS:].rstrip().splitlines()
     lines = (*reversed(end), *output[:_ENDS_CHARS].splitlines())
-    return next((line for line in lines if _SAYS_WRONG.search(line)), end[-1] if end else "")
+    return next((line for line in lines if _says_wrong(line)), end[-1] if end else "")
+
+
+def _says_wrong(line: str) -> bool:
+    return _SAYS_WRONG.search(line) is not None and _SAYS_WRONG.search(_SAYS_NOTHING.sub("", line)) is not None
 
 
 def retry_key(tool: str, arguments: Any) -> str:
