@@ -230,6 +230,10 @@ def test_one_failed_command_before_a_question_decides_nothing() -> None:
         ("Added the file. Let me know what you think.", SUCCESS),
         ("Added the file. It lets me know when a build ends.", SUCCESS),
         ("Added the file: it holds the two rules.", SUCCESS),
+        ("Done. Let me walk you through: the first rule names the folder.", SUCCESS),
+        ("The file is added. Here is the summary:", SUCCESS),
+        ("Done. Now let me run the tests:", ABANDONED),
+        ("Let me walk you through the file:", ABANDONED),
     ],
 )
 def test_words_that_announce_work_are_no_end(last: str, expected: str) -> None:

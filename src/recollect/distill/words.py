@@ -137,6 +137,11 @@ ANNOUNCES = _any(
     r"^(?:(?:ok(?:ay)?|now|next|first|great|good|perfect|so|then|alright)[,.!]? )*(?:let me (?!know\b)|i['’]ll now "
     r"|i(?:['’]ll| will) (?:start|begin|first) )"
 )
+# What is announced is no work but words about it.
+_TELLS = _any(
+    r"\b(?:let me|i['’]ll|i will) (?:walk|show|explain|summari[sz]e|recap|describe|tell|give)\b",
+    r"^(?:here(?:['’]s| is| are)|in summary|to sum up)\b",
+)
 
 _HEADING_CHARS = 40
 _BARE_HEADING = re.compile(
@@ -328,8 +333,10 @@ def names_next_step(text: str) -> bool:
 
 def announces_work(answer: str) -> bool:
     """Whether an answer ends with what the agent is about to do, which an end of the work does not."""
-    said = sentences(answer)
-    return bool(said) and (said[-1].endswith((":", "：")) or ANNOUNCES.search(said[-1].lower()) is not None)
+    *before, last = sentences(answer) or [""]
+    if _TELLS.search(last.lower()) and says_done("\n".join(before)):
+        return False
+    return last.endswith((":", "：")) or ANNOUNCES.search(last.lower()) is not None
 
 
 def is_heading(text: str) -> bool:
