@@ -245,6 +245,46 @@ def test_an_edit_without_a_result_is_made_if_the_session_went_on() -> None:
     assert [file.name for file in distilled(script).digest.files] == ["made.py"]
 
 
+def test_the_words_of_a_next_line_are_no_deleted_files() -> None:
+    script = Script()
+    script.user("clean up")
+    script.run("rm old.txt\nnpm run build\nls dist")
+    script.run("rm a.txt && git commit -m '" + "a long message " * 20 + "'", "[main 1a2b3c4] a long message")
+
+    assert digest(script).deleted == ("a.txt",)
+
+
+def test_a_commit_that_its_command_may_hide_is_told_by_git_itself() -> None:
+    script = Script()
+    script.user("commit it")
+    script.run("git commit -m 'one' || true", "husky - pre-commit hook exited with code 1")
+    script.run("git commit -m 'two' 2>&1 | tail -5", "a hook's line\n" * 40 + "[main 1a2b3c4] two")
+
+    found = digest(script)
+
+    assert [quote.text for quote in found.commits] == ["two"]
+    assert found.commit_count == 1
+
+
+def test_an_address_far_down_in_the_output_is_the_pull_requests() -> None:
+    script = Script()
+    script.user("open a pull request")
+    output = "see https://git.example/o/r/pull/3\n" + "Warning: a change is not committed\n" * 20
+    script.run("gh pr create --fill", output + "https://git.example/o/r/pull/9")
+
+    assert [quote.text for quote in digest(script).pull_requests] == ["https://git.example/o/r/pull/9"]
+
+
+def test_tests_that_were_only_listed_did_not_pass() -> None:
+    script = Script()
+    script.user("which tests are there?")
+    script.test("12 tests collected", command="pytest --collect-only -q")
+
+    found = digest(script).tests
+
+    assert (found.runs, found.last) == (0, None)
+
+
 def test_pull_requests_and_deleted_files_are_told() -> None:
     script = Script()
     script.user("clean up and open a pull request")

@@ -57,10 +57,69 @@ def test_quoted_marks_hide_nothing(command: str) -> None:
         ("git log --grep commit", None),
         ("cd /tmp && git init x && cd x && git commit -m init", None),
         ("echo commit", None),
+        ("grep -rn 'git commit' scripts/", None),
+        ("git commit-graph write --reachable", None),
+        ("git commit --dry-run -m 'try it'", None),
+        ("git commit --dry-run -m 'try it' && git commit -m 'make it'", "make it"),
+        ("git commit -m 'refuse --dry-run'", "refuse --dry-run"),
+        ("git -c user.name='A B' -c commit.gpgsign=false commit -m 'Signed by none'", "Signed by none"),
+        ("python - <<'EOF'\nprint('git commit -m x')\nEOF", None),
+        ("cat > a.py <<'EOF'\nit's a text\nEOF\ngit add a.py && git commit -m 'Add a text'", "Add a text"),
+        ("cat > a.py <<'EOF' it's a text EOF git add a.py && git commit -m 'Add a text'", "Add a text"),
+        ("cat <<< word && git commit -m 'Say a word'", "Say a word"),
     ],
 )
 def test_the_message_of_a_commit_is_found(command: str, message: str | None) -> None:
     assert shell.commit_message(command) == message
+
+
+@pytest.mark.parametrize(
+    ("command", "hides"),
+    [
+        ("git commit -m x || true", True),
+        ("git commit -m x; git status", True),
+        ("git commit -m x 2>&1 | tail -3", True),
+        ("git commit -m x 2>&1 && git push", False),
+        ("git status; git commit -m x", False),
+        ("git commit -m 'this; that | those'", False),
+        ('git commit -m "$(cat <<\'EOF\'\nSay "a"; or "b\nEOF\n)"', False),
+        ('git add . && git commit -m "this; and tha…', False),  # cut in a summary
+    ],
+)
+def test_a_commit_is_hidden_by_what_follows_it(command: str, hides: bool) -> None:
+    assert shell.hides_commit(command) == hides
+
+
+@pytest.mark.parametrize(
+    ("command", "lists"),
+    [
+        ("pytest --collect-only -q", True),
+        ("ls tests && pytest --co", True),
+        ("cargo test --no-run", True),
+        ("pytest --collect-only -q && pytest", False),
+        ("pytest -k 'a --collect-only b'", False),
+        ("pytest --cov", False),
+        ("ls --help", False),
+    ],
+)
+def test_tests_that_are_only_listed_are_not_run(command: str, lists: bool) -> None:
+    assert shell.only_lists_tests(command) == lists
+
+
+@pytest.mark.parametrize(
+    ("given", "command"),
+    [
+        ({"command": "rm a\nls"}, "rm a\nls"),
+        ({"cmd": "rm a"}, "rm a"),
+        ({"command": ["bash", "-lc", "rm a"]}, "rm a"),
+        ({"command": ["rm", "a"]}, "rm a"),
+        ({"command": 3}, None),
+        ("rm a", "rm a"),
+        (None, None),
+    ],
+)
+def test_a_command_is_taken_as_it_was_given(given: object, command: str | None) -> None:
+    assert shell.command_given({"input": given}) == command
 
 
 def test_a_script_of_calls_is_no_command() -> None:
@@ -95,6 +154,16 @@ def test_a_failure_is_a_programs_own_if_nothing_else_could_have_failed(command: 
         ("rm *.log $FILE 'my file' /tmp/x", []),
         ("cat > clean.sh << 'EOF' && rm a.py EOF", []),
         ("docker rm web", []),
+        ("rm old.txt\nnpm run build\nls dist", []),
+        ("rm old.txt\n", ["old.txt"]),
+        ("rm a.txt # was unused in src", ["a.txt"]),
+        ("rm c.txt > /dev/null", []),
+        ("rm c.txt 2>&1 && ls", []),
+        ("ls 2>&1 && rm c.txt", ["c.txt"]),
+        ("rm notes.txt & wait", []),
+        ("rm a.txt && cat > b.txt <<'EOF'\nb\nEOF", ["a.txt"]),
+        ("rm a.txt && cat > b.txt <<'EOF'\nb\nEOF\nls", []),
+        ("pushd web && rm a.txt", []),
     ],
 )
 def test_deleted_files_are_those_that_must_have_been_there(command: str, deleted: list[str]) -> None:
@@ -108,6 +177,7 @@ def test_deleted_files_are_those_that_must_have_been_there(command: str, deleted
         ("git push && glab mr create -t 'One'", f"!3 {MERGE}", (MERGE, "One")),
         ("gh pr create --fill", PULL, (PULL, "")),
         ("gh pr create --fill", "a pull request already exists", None),
+        ("gh pr create --fill", f"Warning: follows {MERGE}\n{PULL}", (PULL, "")),
         ("gh pr view 17", PULL, None),
         ("git commit -m 'run gh pr create'", PULL, None),
     ],

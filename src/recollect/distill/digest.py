@@ -9,9 +9,9 @@ from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import words
 from recollect.distill.outcome import SPOKEN, Ending
-from recollect.distill.shell import commit_message
+from recollect.distill.shell import command_given, commit_message
 from recollect.distill.signals import counted, error_key
-from recollect.distill.story import MOST_COMMITS, NOTES, Story, SuiteRun, Use
+from recollect.distill.story import MOST_COMMITS, NOTES, Payloads, Story, SuiteRun, Use
 from recollect.distill.texts import excerpt, payload_text, sentences, shortened
 from recollect.distill.todos import Todo
 from recollect.schema import Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
@@ -32,7 +32,6 @@ MOST_SUB_AGENTS = 12
 NOT_THE_END = "the session went on without words of the agent"
 _STEPS_OF_HEADING = 3
 
-Payloads = Mapping[bytes, Mapping[str, Any]]
 _T = TypeVar("_T")
 
 
@@ -186,11 +185,8 @@ def _pull_requests(story: Story) -> tuple[Quote, ...]:
 
 def _subject_line(payload: Mapping[str, Any]) -> str | None:
     """The first line of a commit's message, from the command as it was called."""
-    told = payload.get("input")
-    command = told.get("command", told.get("cmd")) if isinstance(told, dict) else told
-    if isinstance(command, list):
-        command = " ".join(part for part in command if isinstance(part, str))
-    return commit_message(command) if isinstance(command, str) else None
+    command = command_given(payload)
+    return None if command is None else commit_message(command)
 
 
 def _tests(story: Story) -> RanTests:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect import schema
-from recollect.distill.digest import Findings, Payloads, Subject, make_digest
+from recollect.distill.digest import Findings, Subject, make_digest
 from recollect.distill.outcome import find_ending, judge
 from recollect.distill.signals import corrections, find_signals, weighed
-from recollect.distill.story import HOUR_MS, NO_TIME, Story, settle
+from recollect.distill.story import HOUR_MS, NO_TIME, Payloads, Story, settle
 from recollect.distill.texts import shortened
 from recollect.distill.todos import todo_list
 from recollect.pricing import estimate_usd

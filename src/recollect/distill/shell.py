@@ -1,7 +1,9 @@
 """What a shell command is about: its family (`npm test`), whether its exit code tells, the message of a commit."""
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 RAN = "ran "
 SCRIPT = "ran script:"
@@ -9,7 +11,13 @@ _FAMILY_CHARS = 40
 
 _SEPARATOR = re.compile(r"\s*(?:&&|\|\||;|\n|\|&?)\s*")
 _ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*=\S*\s+")
-_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|<<-?\s*['\"]?(\w+)['\"]?.*", re.DOTALL)
+# What the shell hands on unread. A summary has lost the line ends round a here-document, and may be cut within a quote.
+_QUOTED = re.compile(
+    r"(?:\"\$\(cat\s*)?(?<!<)<<(?!<)-?\s*['\"]?(?P<mark>\w+)['\"]?.*?(?:\s(?P=mark)(?!\S)(?:\s*\)\")?|\Z)"
+    r"|'[^']*(?:'|…\Z)|\"(?:[^\"\\]|\\.)*(?:\"|…\Z)",
+    re.DOTALL,
+)
+_COMMENT = re.compile(r"(?<!\S)#[^\n]*")
 _LAUNCHER = re.compile(
     r"^(?:sudo|time|env|nice|command|exec|xvfb-run|nohup|timeout\s+(?:-\S+\s+)*\S+"
     r"|(?:uv|poetry|pdm|hatch|pipenv|rye)\s+run|npx|bunx|pnpm dlx|yarn dlx|bundle exec)\s+(?:-\S+\s+)*"
@@ -100,7 +108,10 @@ _TEST_TASK = re.compile(
 )
 _NAMES_TESTS = re.compile(r"test|check|spec")
 _WORD = re.compile(r"^[\w@:./+-]+$")
-_COMMIT = re.compile(r"\bgit\s+(?:-\S+\s+(?:\S+\s+)?)*commit\b")
+# That `git commit` was asked for only to see what it would do.
+_ONLY_ASKS = r"[^;&|\n]*\s(?:--dry-run|--help|-h)(?!\S)"
+_COMMIT = re.compile(rf"\bgit\s+(?:-\S+\s+(?:[^-\s]\S*\s+)?)*commit(?![\w.=-])(?!{_ONLY_ASKS})")
+_COMMITTED = re.compile(r"\[[^\[\]\n]+ [0-9a-f]{4,40}\]")  # `[main 1a2b3c4]`
 _MESSAGE = re.compile(
     r"(?:-[a-z]*m|--message)[\s=]*(?:\"\$\(cat\s*<<-?\s*['\"]?(?P<mark>\w+)['\"]?\s*(?P<here>.*?)(?:\s+(?P=mark)\b|$)"
     r"|'(?P<single>[^']*)'?|\"(?P<double>(?:[^\"\\]|\\.)*)\"?)",
@@ -110,7 +121,8 @@ _TRIAL = re.compile(r"\bgit\s+init\b|\bmktemp\b|\bcd\s+/tmp\b")
 _PULL_REQUEST = re.compile(r"\b(?:gh\s+pr|glab\s+mr)\s+create\b")
 _TITLE = re.compile(r"(?:-t|--title)[\s=]+(?:'(?P<single>[^']*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\")")
 _ADDRESS = re.compile(r"https?://\S+/(?:pull|merge_requests)/\d+")
-_SWALLOWS_EXIT = re.compile(r"\|(?!\|)|;|\|\|")
+_SWALLOWS_EXIT = re.compile(r"\||;|\n|(?<![&>])&(?![&>])")
+_LISTS_TESTS = re.compile(r"\s(?:--collect-only|--co|--listTests|--list(?:-tests)?|--no-run|--help|--version)(?!\S)")
 
 
 def command_of(summary: str) -> str | None:
@@ -118,6 +130,17 @@ def command_of(summary: str) -> str | None:
     if not summary.startswith(RAN) or summary.startswith(SCRIPT):
         return None
     return summary[len(RAN) :]
+
+
+def command_given(payload: Mapping[str, Any]) -> str | None:
+    """The command as it was called, with its lines; None if the payload of the call tells none."""
+    told = payload.get("input")
+    command = told.get("command", told.get("cmd")) if isinstance(told, dict) else told
+    if isinstance(command, list):
+        words = [word for word in command if isinstance(word, str)]
+        is_wrapped = len(words) > 2 and words[1].startswith("-")  # `bash -lc COMMAND`
+        command = words[-1] if is_wrapped else " ".join(words)
+    return command if isinstance(command, str) else None
 
 
 @lru_cache(maxsize=20_000)
@@ -148,6 +171,13 @@ def test_family(command: str) -> str:
     """The family of that part of a command that runs tests."""
     names = _names(command)
     return next((name for name in names if _NAMES_TESTS.search(name)), (names or ["shell"])[0])
+
+
+def only_lists_tests(command: str) -> bool:
+    """Whether tests are named or built but none is run: `pytest --collect-only`."""
+    parts = _SEPARATOR.split(_QUOTED.sub("''", command[:2000]))
+    tests = [part for part in parts if _NAMES_TESTS.search(_named(part) or "")]
+    return bool(tests) and all(map(_LISTS_TESTS.search, tests))
 
 
 def may_fail_before_tests(command: str) -> bool:
@@ -216,29 +246,42 @@ def _is_test_task(family: str) -> bool:
 
 def hides_exit(command: str) -> bool:
     """Whether the exit code may be another program's than the one asked about: `pytest | tail`, `pytest; true`."""
-    return _SWALLOWS_EXIT.search(_QUOTED.sub("''", command)) is not None
+    return _SWALLOWS_EXIT.search(_QUOTED.sub("''", command).strip()) is not None
+
+
+def opens_pull_request(command: str) -> bool:
+    return _PULL_REQUEST.search(_QUOTED.sub("''", command)) is not None
 
 
 def pull_request(command: str, output: str) -> tuple[str, str] | None:
-    """The address and the title of the pull request that a command opened, as its output tells; None if none."""
-    if _PULL_REQUEST.search(_QUOTED.sub("''", command)) is None or (made := _ADDRESS.search(output)) is None:
+    """The address and the title of the pull request that a command opened, as its output tells; None if none.
+
+    Its address comes last: the words before it may name others.
+    """
+    if not opens_pull_request(command) or not (addresses := _ADDRESS.findall(output)):
         return None
     told = _TITLE.search(command)
-    return made[0], (told["single"] or told["double"] or "") if told else ""
+    return addresses[-1], (told["single"] or told["double"] or "") if told else ""
 
 
 def removed_files(command: str) -> list[str]:
-    """The files that a command, having succeeded, must have deleted, as far as it names them plainly."""
-    if hides_exit(command):
+    """The files that a command, having succeeded, must have deleted, as far as it names them plainly.
+
+    The command must have its line ends: without them the words of the next line look like files.
+    """
+    plain = _COMMENT.sub("", _QUOTED.sub("''", command)).strip()
+    if _SWALLOWS_EXIT.search(plain) is not None:
         return []
-    parts = [part.split() for part in _SEPARATOR.split(_QUOTED.sub("''", command))]
-    is_elsewhere = any(words[:1] == ["cd"] for words in parts)
+    parts = [part.split() for part in _SEPARATOR.split(plain)]
+    is_elsewhere = any(words[:1] in (["cd"], ["pushd"]) for words in parts)
     names = [name for words in parts for name in _removed(words)]
     return [name for name in names if name.startswith("/") or not is_elsewhere]
 
 
 def _removed(words: list[str]) -> list[str]:
     given = words[2:] if words[:2] == ["git", "rm"] else words[1:] if words[:1] in (["rm"], ["unlink"]) else []
+    if any("<" in word or ">" in word for word in given):
+        return []  # the words after it are where the output goes
     if any(word.startswith("-") and word not in ("-v", "-i", "-q") for word in given):
         return []  # `-f` takes what is not there for deleted, `-r` takes folders, `--cached` leaves the file
     return [word for word in given if _WORD.match(word) and not word.startswith(("-", "/tmp/"))]
@@ -249,10 +292,27 @@ def commit_message(command: str) -> str | None:
 
     One in a repository that the same command makes, or in a temporary folder, is a trial and none of the session's.
     """
-    made = _COMMIT.search(command)
+    made = _COMMIT.search(_blanked(command))
     if made is None or _TRIAL.search(command) is not None:
         return None
     told = _MESSAGE.search(command, made.end())
     if told is None:
         return ""
     return (told["here"] or told["single"] or told["double"] or "").strip().partition("\n")[0]
+
+
+def hides_commit(command: str) -> bool:
+    """Whether a command may succeed though its `git commit` did not: `git commit -m x || true`."""
+    plain = _blanked(command).strip()
+    made = _COMMIT.search(plain)
+    return made is not None and _SWALLOWS_EXIT.search(plain, made.end()) is not None
+
+
+def says_committed(output: str) -> bool:
+    """Whether git itself says that it made a commit."""
+    return _COMMITTED.search(output) is not None
+
+
+def _blanked(command: str) -> str:
+    """A command without what is quoted in it, each word of it still in its place."""
+    return _QUOTED.sub(lambda quoted: "_" * len(quoted[0]), command)

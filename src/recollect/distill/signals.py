@@ -4,7 +4,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any
 
 from recollect import schema
 from recollect.clock import rfc3339
@@ -288,6 +287,3 @@ def counted(signals: Iterable[Signal]) -> Mapping[str, int]:
     """How many signals of each sort."""
     found: Counter[str] = Counter(signal.signal for signal in signals)
     return {name: found[name] for name in schema.SIGNALS if found[name]}
-
-
-Payloads = Mapping[bytes, Mapping[str, Any]]

@@ -31,6 +31,8 @@ MOST_COMMITS = 6  # of which the message is looked up
 LINE_BYTES = 120  # of the line that stands for a call or a result, at most
 CALLS = (schema.TOOL_CALL, schema.TEST_RUN, schema.EDIT, schema.RETRY)
 
+Payloads = Mapping[bytes, Mapping[str, Any]]  # by event
+
 
 @dataclass(slots=True)
 class SuiteRun:
@@ -48,6 +50,7 @@ class Commit:
 
     call: Step
     message: str
+    witness: Step | None = None  # the output that must tell of it, where the command succeeds without it
 
 
 @dataclass(slots=True)
@@ -85,7 +88,9 @@ class Story:
     tests: list[SuiteRun] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
+    openings: list[tuple[Step, Step]] = field(default_factory=list)  # calls that may have opened pull requests; results
     pull_requests: list[tuple[Step, str, str]] = field(default_factory=list)  # the call, its address, its title
+    removals: list[Step] = field(default_factory=list)  # calls that deleted files, if their commands bear it out
     deleted: dict[str, None] = field(default_factory=dict)  # paths, in order
     errors: list[Step] = field(default_factory=list)
     service_retries: list[Step] = field(default_factory=list)
@@ -116,6 +121,8 @@ class Story:
         chosen += [self.last_answer] if self.last_answer else []  # a summary has lost its lines
         chosen += [run.result for run in self.tests if run.result and _is_doubtful(run)]
         chosen += [commit.call for commit in self.commits[-MOST_COMMITS:]]
+        chosen += [commit.witness for commit in self.commits if commit.witness]
+        chosen += self.removals + [result for _, result in self.openings]
         return list({step.event_uid: step for step in chosen}.values())
 
 
@@ -140,12 +147,29 @@ def _weigh(story: Story, steps: Sequence[Step]) -> None:
             story.kept_bytes += min(told, LINE_BYTES)
 
 
-def settle(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> None:
+def settle(story: Story, payloads: Payloads) -> None:
+    """Decide what the summaries leave open, by the payloads that were wanted."""
+    _settle_tests(story, payloads)
+    made = story.commits
+    story.commits = [one for one in made if not one.witness or shell.says_committed(_output(one.witness, payloads))]
+    for call, result in story.openings:
+        if opened := shell.pull_request(shell.command_of(call.summary) or "", _output(result, payloads)):
+            story.pull_requests.append((call, *opened))
+    for call in story.removals:
+        command = shell.command_given(payloads.get(call.event_uid, {})) or ""
+        story.deleted |= dict.fromkeys(shell.removed_files(command))
+
+
+def _output(result: Step, payloads: Payloads) -> str:
+    return payload_text(payloads.get(result.event_uid, {})) or result.summary
+
+
+def _settle_tests(story: Story, payloads: Payloads) -> None:
     """Decide which test runs passed; those whose exit code may be another program's by their output."""
     for run in story.tests:
         if run.result is None or run.result.kind == schema.HUMAN_INTERVENTION:
             continue
-        output = payload_text(payloads.get(run.result.event_uid, {})) or run.result.summary
+        output = _output(run.result, payloads)
         if run.result.kind == schema.ERROR and _tells_nothing(run, output):
             continue
         run.has_passed = run.result.kind != schema.ERROR and not words.tests_failed(output)
@@ -278,7 +302,7 @@ class _Teller:
     def _ran(self, step: Step, command: str) -> None:
         tests = shell.test_family(command) if step.kind == schema.TEST_RUN else shell.test_task(command)
         self.story.commands[_day(step), tests or shell.family(command)].count += 1
-        if tests:
+        if tests and not shell.only_lists_tests(command):
             self._test(step, tests)
 
     def _retry(self, step: Step) -> None:
@@ -303,23 +327,23 @@ class _Teller:
             self._waiting[step.call_id] = run
 
     def _result(self, step: Step) -> None:
-        self._made_by_shell(self.story.calls.get(step.call_id or ""), step.summary)
+        self._made_by_shell(self.story.calls.get(step.call_id or ""), step)
         waiting = self._waiting.get(step.call_id or "")
         if isinstance(waiting, SuiteRun):
             waiting.result = step
 
-    def _made_by_shell(self, call: Step | None, output: str) -> None:
+    def _made_by_shell(self, call: Step | None, result: Step) -> None:
         """What a command did that no tool of its own tells: commits, pull requests, files that are gone."""
         command = shell.command_of(call.summary) if call is not None and call.role == "assistant" else None
         if call is None or command is None:
             return
         message = shell.commit_message(command) if "commit" in command else None
-        if message is not None and "nothing to commit" not in output:
-            self.story.commits.append(Commit(call, message))
-        if " create" in command and (made := shell.pull_request(command, output)) is not None:
-            self.story.pull_requests.append((call, *made))
-        if "rm " in command or "unlink " in command:
-            self.story.deleted |= dict.fromkeys(shell.removed_files(command))
+        if message is not None and "nothing to commit" not in result.summary:
+            self.story.commits.append(Commit(call, message, result if shell.hides_commit(command) else None))
+        if " create" in command and shell.opens_pull_request(command):
+            self.story.openings.append((call, result))
+        if ("rm " in command or "unlink " in command) and shell.removed_files(command):
+            self.story.removals.append(call)
 
     def _error(self, step: Step) -> None:
         if step.role == "user":
