@@ -19,6 +19,7 @@ from recollect.clock import now_ms
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
 from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
+from recollect.store.aside import find_unfinished
 from recollect.store.sessions import SessionFilter
 from recollect.store.sqlite import file_system_type
 
@@ -107,6 +108,9 @@ def _number_in(path: Path, key: str) -> int | None:
 
 
 def _store(settings: Settings) -> Iterator[Finding]:
+    for folder in find_unfinished(settings.folder):
+        message = f"An earlier repair was stopped, and this folder holds what it had set aside: {folder}"
+        yield Finding(PROBLEM, "store", message, "`recollect doctor --repair` goes on with it")
     if (settings.folder / MEMORY_NAME).exists() and not (settings.folder / CACHE_NAME).exists():
         message = f"{CACHE_NAME} is missing: {settings.folder}"  # opening the store would make an empty one
         yield Finding(PROBLEM, "store", message, _advice_on_damage(settings.folder))

@@ -28,6 +28,7 @@ from recollect.redact.marks import KEY_BYTES, KEY_FILE, key_id, key_of
 from recollect.redact.redactor import Redactor
 from recollect.schema import HISTORY_LANE, QUEUE_ONLY, STAND_IN_LANE, Session
 from recollect.store import CACHE_NAME, DATABASES, Store, open_database, open_store
+from recollect.store.aside import find_unfinished
 from recollect.store.batch import Batch, EventRow
 from recollect.store.checksums import iter_damaged_pages
 from recollect.store.evictions import Evicted
@@ -53,6 +54,7 @@ OTHER_KEY = "other key"
 SESSION = "session"
 BEHIND = "behind"
 NO_MARK = "no mark"
+STOPPED = "stopped"
 LEFTOVER = "leftover"
 SOURCE = "source"
 UNREADABLE = "unreadable"
@@ -64,6 +66,7 @@ _ADVICE = {
     KEY: "put it back from a backup; else `recollect doctor --repair` has a new one made, and secrets get new marks",
     OTHER_KEY: "put the old one back if a backup has it; secrets stay hidden either way, but one may have two marks",
     NO_MARK: "`recollect sweep` takes a new one; until then an old database put back would not be noticed",
+    STOPPED: "`recollect doctor --repair` goes on with it",
     UNREADABLE: "check the permissions of the store's files and its disk: that is nothing to rebuild",
 }
 _PAGES_A_STEP = 256
@@ -123,6 +126,7 @@ def inspect(settings: Settings, progress: Progress, max_seconds: float | None = 
     Raises StoreTooNew for the store of a newer version.
     """
     run = _Run(progress, max_seconds)
+    run.look("stopped repairs", _stopped(settings.folder))
     for name in DATABASES:
         run.look(f"pages of {name}", _pages(settings.folder, name))
     damaged = {fault.name for fault in run.inspection.faults}
@@ -203,6 +207,13 @@ def _unreadable(error: Exception) -> Fault:
     if named is None and isinstance(error, OSError):
         return Fault(UNREADABLE, str(error.filename), str(error))
     return Fault(DATABASE, named or CACHE_NAME, str(error))
+
+
+def _stopped(folder: Path) -> Look:
+    """Repairs that were ended before they had taken over what they set aside: only their folders may have it."""
+    message = "An earlier repair was stopped, and this folder holds what it had set aside"
+    found = find_unfinished(folder)
+    yield Step(1, 1, tuple(Fault(STOPPED, aside.name, f"{message}: {aside}") for aside in found))
 
 
 def _pages(folder: Path, name: str) -> Look:

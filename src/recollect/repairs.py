@@ -10,21 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
 from recollect.errors import StoreUnwritable
-from recollect.inspection import BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, NO_MARK, SESSION, STREAM, Fault
+from recollect.inspection import BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, NO_MARK, SESSION, STOPPED, STREAM, Fault
 from recollect.redact.marks import KEY_FILE, load_key
-from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
+from recollect.store import CACHE_NAME, DATABASES, MEMORY_NAME, Store, open_store
 from recollect.store.adopting import Adoption, adopt, adopted_sources
+from recollect.store.aside import Aside, drop_salvaged, files_of, finish, finish_moving
 from recollect.store.batch import EventRow
 from recollect.store.copies import KIND as COPY
-from recollect.store.copies import SET_ASIDE, Copy, note_ahead
-from recollect.store.durable import sync
 from recollect.store.evictions import Keys
 from recollect.store.frames import HeldStream
 from recollect.store.history import forget_history
@@ -52,10 +50,11 @@ class RepairPlan:
     has_ledger_gap: bool = False
     has_lost_key: bool = False
     is_behind: bool = False
+    stopped: tuple[str, ...] = ()  # folders of earlier repairs, oldest first
 
     @property
     def steps(self) -> list[str]:
-        told = []
+        told = [f"Go on with a repair that was stopped: take over what it set aside in {name}" for name in self.stopped]
         if CACHE_NAME in self.databases:
             told.append("Set cache.db and the packs aside, take over what is sound in them, read all sources again")
         if MEMORY_NAME in self.databases:
@@ -103,18 +102,22 @@ def plan(faults: Iterable[Fault]) -> RepairPlan:
         has_ledger_gap=bool(names(LEDGER_GAP)),
         has_lost_key=bool(names(KEY)),
         is_behind=bool(names(BEHIND) or names(NO_MARK)),
+        stopped=names(STOPPED),
     )
 
 
 def apply(settings: Settings, repair: RepairPlan, progress: Progress) -> RepairReport:
-    """Rebuild. May be ended at any moment: what was set aside stays, and a new inspection finds the rest.
+    """Rebuild. May be ended at any moment: what was set aside stays and is marked, and the next repair goes on with it.
 
     Raises StoreUnwritable, before anything is moved, where there is no room for it.
     """
     _require_room(settings.folder, repair)
-    aside = _Aside(settings.folder)
-    report = RepairReport(steps=repair.steps)
+    aside = Aside(settings.folder)
+    stopped = [settings.folder / name for name in repair.stopped]
+    report = RepairReport(steps=repair.steps, set_aside=str(stopped[-1]) if stopped else None)
     with sweep_lock(settings.folder):
+        drop_salvaged(settings.folder)
+        _finish_moving(settings.folder, stopped)
         _set_aside(settings.folder, repair, aside)
         with open_store(settings.folder, create=True) as store:
             lost = _rebuild(store, repair, aside, report, progress)
@@ -127,12 +130,14 @@ def apply(settings: Settings, repair: RepairPlan, progress: Progress) -> RepairR
         if aside.copy is not None:
             store.copies.put(aside.copy)
             report.set_aside = str(aside.folder)
+    for folder in (*stopped, aside.folder):
+        finish(folder)
     return report
 
 
 def _require_room(folder: Path, repair: RepairPlan) -> None:
     """The old files stay; their rows are written twice: into a copy while they are sorted, and into the new file."""
-    damaged = list(_damaged(folder, repair))
+    damaged = [*_damaged(folder, repair), *_set_aside_before(folder, repair)]
     rows = sum(path.stat().st_size for path in damaged if path.is_file())
     needed = 2 * rows + sum(pack.stat().st_size for path in damaged for pack in path.rglob("*.pack"))
     free = shutil.disk_usage(folder).free
@@ -142,47 +147,22 @@ def _require_room(folder: Path, repair: RepairPlan) -> None:
         )
 
 
-class _Aside:
-    """The folder that damaged files are moved into; made when the first one comes."""
-
-    def __init__(self, store: Path) -> None:
-        self._store = store
-        self.folder = store / f"damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-        self.copy: Copy | None = None
-
-    def note(self) -> None:
-        """Have the ledger tell of the folder before there is one: whatever stops this, who forgets a session knows."""
-        if self.copy is None:
-            self.copy = note_ahead(Ledger(self._store), SET_ASIDE, self.folder)
-
-    def take(self, path: Path) -> None:
-        """Move a file or folder of the store here, under the same name; if the write lock is held, `note` first."""
-        if path.exists():
-            self.note()
-            target = self._place(path)
-            path.rename(target)
-            sync(path.parent)
-
-    def keep_copy(self, path: Path, content: bytes) -> None:
-        with open(os.open(self._place(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-
-    def _place(self, path: Path) -> Path:
-        target = self.folder / path.relative_to(self._store)
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        for folder in reversed(target.parents):
-            if folder.is_relative_to(self.folder):
-                folder.mkdir(mode=0o700, exist_ok=True)
-        return target
+def _set_aside_before(folder: Path, repair: RepairPlan) -> Iterator[Path]:
+    for stopped in repair.stopped:
+        yield from (folder / stopped / name for database in DATABASES for name in files_of(database))
 
 
-def _set_aside(folder: Path, repair: RepairPlan, aside: _Aside) -> None:
+def _finish_moving(store: Path, stopped: list[Path]) -> None:
+    with write_lock(store):
+        for folder in reversed(stopped):
+            finish_moving(store, folder)
+
+
+def _set_aside(folder: Path, repair: RepairPlan, aside: Aside) -> None:
     ledger = (folder / LEDGER_NAME).read_bytes() if repair.has_ledger_damage else b""  # as it is before the note
     paths = [path for path in _damaged(folder, repair) if path.exists()]
     if paths or ledger:
-        aside.note()
+        aside.note(paths)
     with write_lock(folder):
         for path in paths:
             aside.take(path)
@@ -196,27 +176,27 @@ def _set_aside(folder: Path, repair: RepairPlan, aside: _Aside) -> None:
 
 
 def _damaged(folder: Path, repair: RepairPlan) -> Iterator[Path]:
-    for name in repair.databases:
-        yield from (folder / name, folder / f"{name}-wal", folder / f"{name}-shm")
-    if CACHE_NAME in repair.databases:
-        yield folder / "packs"
+    for database in repair.databases:
+        yield from (folder / name for name in files_of(database))
     if repair.has_lost_key:
         yield folder / KEY_FILE
 
 
 def _rebuild(
-    store: Store, repair: RepairPlan, aside: _Aside, report: RepairReport, progress: Progress
+    store: Store, repair: RepairPlan, aside: Aside, report: RepairReport, progress: Progress
 ) -> list[LostEvent]:
     lost: list[LostEvent] = []
-    if MEMORY_NAME in repair.databases and (aside.folder / MEMORY_NAME).exists():
-        _take_over_memory(store, aside.folder, report)  # first: it tells what was forgotten and evicted
-    if CACHE_NAME in repair.databases and (aside.folder / CACHE_NAME).exists():
-        lost += _take_over_cache(store, aside.folder, report, progress)
+    folders = [*(store.folder / name for name in repair.stopped), aside.folder]
+    # First: it tells what was forgotten and evicted.
+    _take_over_memory(store, folders, report, is_new=MEMORY_NAME in repair.databases)
+    for folder in folders:
+        if (folder / CACHE_NAME).exists():
+            lost += _take_over_cache(store, folder, report, progress)
     for number, name in enumerate(repair.streams, start=1):
         lost += _mend(store, name, aside)
         progress("mending", number, len(repair.streams))
-    if repair.databases or repair.is_behind:
-        own = Counter([COPY] if aside.copy else [])
+    if repair.databases or repair.is_behind or repair.stopped:
+        own = Counter({COPY: len(repair.stopped) + (aside.copy is not None)})
         report.records_restored = dict(store.restore_records() - own)
         store.streams.set_all_dirty()
     if missing := store.missing_records():
@@ -226,7 +206,7 @@ def _rebuild(
     return lost
 
 
-def _mend(store: Store, name: tuple[str, str], aside: _Aside) -> list[LostEvent]:
+def _mend(store: Store, name: tuple[str, str], aside: Aside) -> list[LostEvent]:
     stream = store.holdings.find(*name)
     if stream is None:
         return []
@@ -253,7 +233,7 @@ def _take_over_cache(store: Store, folder: Path, report: RepairReport, progress:
                 rescue.flush()
                 progress("taking over", number, 0)
         rescue.flush()
-        report.events_saved = rescue.saved
+        report.events_saved += rescue.saved
     return lost
 
 
@@ -290,12 +270,14 @@ class _Rescue:
 
     def flush(self) -> None:
         for stream, events in self._waiting.items():
+            known = self._store.holdings.stored([event.row.event_uid for event in events])
+            news = [event for event in events if event.row.event_uid not in known]
             adoption = Adoption(
                 stream.agent,
                 stream.native_id,
                 list(adopted_sources(self._old, stream, self._sources, self._problems)),
-                [event.row for event in events],
-                [event.payload or b"" for event in events],
+                [event.row for event in news],
+                [event.payload or b"" for event in news],
                 self._old.usage(stream),
                 self._old.cost_totals(stream),
             )
@@ -303,11 +285,18 @@ class _Rescue:
         self._waiting = {}
 
 
-def _take_over_memory(store: Store, folder: Path, report: RepairReport) -> None:
-    """Rows of sessions that only memory.db knew, as far as they can be read; then what the ledger tells beside them."""
-    with closing(_salvaged(folder / MEMORY_NAME, report)) as database:
-        store.take_over_memory(database)
-    store.restore_records()
+def _take_over_memory(store: Store, folders: list[Path], report: RepairReport, *, is_new: bool) -> None:
+    """Rows of sessions that only memory.db knew, as far as they can be read; then what the ledger tells beside them.
+
+    The newest of several is the first: what a later one tells of a session counts.
+    """
+    for folder in reversed(folders):
+        if (folder / MEMORY_NAME).exists():
+            with closing(_salvaged(folder / MEMORY_NAME, report)) as database:
+                store.restore_records()
+                (store.take_over_memory if is_new else store.add_memory)(database)
+            is_new = False
+            store.restore_records()
 
 
 def _fewer(store: Store, settings: Settings, before: dict[tuple[str, str], int]) -> Iterator[str]:

@@ -197,6 +197,12 @@ class Store:
 
         take_over_rows(old, self._memory)
 
+    def add_memory(self, old: Database) -> None:
+        """Have memory.db hold also what only another one tells; the ledger's records come before."""
+        from recollect.store.salvage import add_rows
+
+        add_rows(old, self._memory)
+
     def checkpoint(self) -> None:
         """Empty both write-ahead logs, then note how far the store has come; done at the end of a sweep."""
         marks = self._new_marks()

@@ -13,6 +13,8 @@ from recollect.store.sqlite import Database, connect, translated
 _TEXT_OF_DIGESTS = "digest_text_content"  # where the index of digests keeps their words
 # About the file itself, or made again by the next sweep
 _NOT_SAVED = ("history", "marks", "rules", "fulltext_marks", "fulltext_months", "fulltext_gone", "evicted_streams")
+_OF_STORE = ("tombstones", "kept_forks", "copies")
+_ONE_ROW = ("retention_clock",)
 _OF_DIGESTS = ("signals", "activity", "tool_use", "command_use")
 
 
@@ -117,7 +119,7 @@ def take_over_rows(old: Database, new: Database) -> None:
     with new.transaction() as connection:
         for table in [name for name, _ in _tables(new) if name != _TEXT_OF_DIGESTS]:
             connection.execute(f"DELETE FROM {table}")
-            columns = tuple(name for (name,) in old.rows("SELECT name FROM pragma_table_info(?)", (table,)))
+            columns = _columns(old, table)
             connection.executemany(_insert(table, columns), _all_rows(old, table, columns))
         connection.execute("DELETE FROM digest_text")
         connection.executemany(
@@ -128,6 +130,64 @@ def take_over_rows(old: Database, new: Database) -> None:
             connection.execute(f"DELETE FROM {table} WHERE digest NOT IN (SELECT id FROM digests)")
         # Something of a digest may be lost that nobody misses: where events are held, all of it is made again.
         connection.execute("UPDATE digests SET checked_by = 0 WHERE sealed IS NULL")
+
+
+def add_rows(old: Database, new: Database) -> None:
+    """Have a memory.db that is in use hold also the sessions that only an older one knows.
+
+    All that it tells of a session stays as it is, and what was forgotten stays so. Digests get new numbers.
+    """
+    tables = {name: _columns(old, name) for name, _ in _tables(new) if name not in (_TEXT_OF_DIGESTS, *_ONE_ROW)}
+    with new.transaction() as connection:
+        for table in _OF_STORE:  # first: they tell what was forgotten
+            connection.executemany(_insert(table, tables[table]), _all_rows(old, table, tables.pop(table)))
+        unknown = _unknown_sessions(old, new)
+        digests = _new_numbers(old, new, unknown)
+        for table, columns in tables.items():
+            connection.executemany(_insert(table, columns), _rows_of(old, table, columns, unknown, digests))
+        texts = _all_rows(old, _TEXT_OF_DIGESTS, ("id", "c0"))
+        taken = ((digests[number], text) for number, text in texts if number in digests)
+        connection.executemany("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", taken)
+        numbers = [(number,) for number in digests.values()]
+        connection.executemany("UPDATE digests SET checked_by = 0 WHERE id = ? AND sealed IS NULL", numbers)
+
+
+def _unknown_sessions(old: Database, new: Database) -> set[tuple[Any, ...]]:
+    """The sessions of the old one that the new one neither knows nor has forgotten."""
+    told = "SELECT agent, native_session_id FROM sessions"
+    known = {*new.rows(f"{told} UNION SELECT agent, native_session_id FROM digests")}
+    forgotten = {*new.rows("SELECT agent, native_id FROM tombstones")}
+    unknown = {*old.rows(told)} - known
+    return {name for name in unknown if not {name, (name[0], name[1].partition("/")[0])} & forgotten}
+
+
+def _new_numbers(old: Database, new: Database, sessions: set[tuple[Any, ...]]) -> dict[int, int]:
+    """By the numbers that those sessions' digests had, numbers that no digest has."""
+    highest = new.value("SELECT coalesce(max(id), 0) FROM digests")
+    rows = old.rows("SELECT id, agent, native_session_id FROM digests ORDER BY id")
+    taken = [number for number, *name in rows if tuple(name) in sessions]
+    return {number: highest + place for place, number in enumerate(taken, start=1)}
+
+
+def _rows_of(
+    old: Database, table: str, columns: tuple[str, ...], sessions: set[tuple[Any, ...]], digests: dict[int, int]
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of a table that belong to those sessions, with numbers that are free."""
+    for values in _all_rows(old, table, columns):
+        row = dict(zip(columns, values, strict=True))
+        if table in _OF_DIGESTS:
+            is_wanted = row["digest"] in digests
+            row["digest"] = digests.get(row["digest"])
+        else:
+            is_wanted = (row["agent"], row["native_session_id"]) in sessions
+        if "id" in row:
+            row["id"] = digests.get(row["id"]) if table == "digests" else None
+        if is_wanted:
+            yield tuple(row.values())
+
+
+def _columns(database: Database, table: str) -> tuple[str, ...]:
+    return tuple(name for (name,) in database.rows("SELECT name FROM pragma_table_info(?) ORDER BY cid", (table,)))
 
 
 def _all_rows(database: Database, table: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:

@@ -1,0 +1,211 @@
+"""A repair that was killed is told of, and the next one goes on with all that it had set aside."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.memory import doctor, open_memory, repair
+from recollect.store import open_store
+from tests.builders import Home, event, sweep
+from tests.care.rig import flip, held, lose_home, problems
+from tests.retention.rig import evict_all, opened, row, topic, write
+
+MARKER = "damaged-*/unfinished"
+DATABASES = ("cache.db", "memory.db")
+
+
+def _damage(store: Path) -> None:
+    """Both databases, in indexes, which costs no row."""
+    with open_store(store) as opened:
+        indexes = {"cache.db": "events_by_copy_key", "memory.db": "sessions_by_time"}
+        sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?"
+        pages = [base.value(sql, (indexes[base.path.name],)) for base in opened.databases]
+        paths = [base.path for base in opened.databases]
+    for path, page in zip(paths, pages, strict=True):
+        flip(path, (page - 1) * 4096 + 4000)
+
+
+def _killed(store: Path, home: Home, prepare: Callable[[], object]) -> bool:
+    """Repair in a process of its own, which `prepare` has killed somewhere; whether it was."""
+    child = os.fork()
+    if child == 0:
+        try:
+            prepare()
+            repair(store, [home.flag])
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+
+
+def _at_move(nth: int) -> None:
+    """Be killed before the nth file is moved into a folder of damaged files."""
+    left = nth
+
+    def look(name: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal left
+        if name == "os.rename" and "damaged-" in str(arguments[1]) and "unfinished" not in str(arguments[1]):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(look)
+
+
+def _at(failpoint: str) -> None:
+    os.environ["RECOLLECT_FAILPOINT"] = failpoint
+
+
+def _stop_telling(store: Path, home: Home) -> list[str]:
+    return [finding.message for finding in doctor(store, [home.flag]) if "was stopped" in finding.message]
+
+
+PLACES = [
+    *(pytest.param(lambda nth=nth: _at_move(nth), id=f"move {nth}") for nth in (1, 2, 3)),
+    *(
+        pytest.param(lambda place=place: _at(place), id=place)
+        for place in (
+            "before-migration-commit:kill",
+            "after-migration-commit:kill:2",
+            "before-memory-commit:kill",
+            "before-memory-commit:kill:2",
+            "after-memory-commit:kill:2",
+            "before-cache-commit:kill:1",
+            "before-cache-commit:kill:2",
+            "after-cache-commit:kill:2",
+            "before-memory-checkpoint:kill",
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("prepare", PLACES)
+def test_what_a_killed_repair_had_set_aside_is_taken_over_by_the_next(
+    store: Path, home: Home, prepare: Callable[[], object]
+) -> None:
+    before = held(store)
+    lose_home(home)
+    _damage(store)
+
+    was_killed = _killed(store, home, prepare)
+    told = _stop_telling(store, home)
+    marked = list(store.glob(MARKER))
+    report = repair(store, [home.flag])
+
+    assert was_killed
+    assert [str(marker.parent) in message for marker, message in zip(marked, told, strict=True)] == [True]
+    assert report.lost == []
+    assert held(store) == before
+    assert problems(store, home) == []
+    assert not [*store.glob(MARKER), *store.glob("damaged-*/*-salvaged")]
+
+
+def test_a_repair_that_is_killed_again_and_again_loses_nothing(store: Path, home: Home) -> None:
+    before = held(store)
+    lose_home(home)
+    _damage(store)
+
+    kills = [_killed(store, home, place.values[0]) for place in PLACES]
+    _damage(store)
+    kills += [_killed(store, home, place.values[0]) for place in PLACES[2:7]]
+    report = repair(store, [home.flag])
+
+    assert sum(kills) > 5
+    assert len(list(store.glob("damaged-*"))) > 1
+    assert report.lost == []
+    assert held(store) == before
+    assert problems(store, home) == []
+    assert list(store.glob(MARKER)) == []
+
+
+@pytest.mark.parametrize("place", ["before-memory-commit:kill:2", "before-cache-commit:kill:1"])
+def test_what_was_forgotten_after_a_repair_was_stopped_does_not_come_back(store: Path, home: Home, place: str) -> None:
+    before = held(store)
+    _damage(store)
+    assert _killed(store, home, lambda: _at(place))
+    home.write("later", event("later", 1, text="later words"))
+    sweep(store, home).close()
+    with open_memory(store) as memory:
+        memory.forget(memory.plan_forgetting("scripted:small"))
+    lose_home(home)
+
+    repair(store, [home.flag])
+
+    after = held(store)
+    assert {*after} == {*before} - {"scripted:small"} | {"scripted:later"}
+    assert {uid: after[uid] for uid in before if uid in after} == {
+        uid: told for uid, told in before.items() if uid in after
+    }
+    for path in (*(store / name for name in DATABASES), *(store / "packs").rglob("*.pack")):
+        assert b"small words" not in path.read_bytes()
+
+
+def test_rows_that_only_memory_has_outlast_a_repair_that_was_killed(store: Path, home: Home) -> None:
+    """The row and the digest of a session whose events are gone, and of which the ledger has nothing."""
+    with open_store(store) as opened:
+        opened.sessions.set_evicted([("scripted", "small")], 1)
+        with opened.databases[0].transaction() as connection:
+            stream = opened.streams.find("scripted", "small")
+            for table in ("events", "frames", "usage", "stream_sources"):
+                connection.execute(f"DELETE FROM {table} WHERE stream = ?", (stream,))
+            connection.execute("DELETE FROM streams WHERE id = ?", (stream,))
+    before, digests = held(store), _digests(store)
+    _damage(store)
+    assert _killed(store, home, lambda: _at("before-memory-commit:kill:2"))
+    lose_home(home)
+    for number in range(3):  # whose digests have the numbers that others had
+        home.write(f"later {number}", event(f"later {number}", 1, text="later words"))
+    sweep(store, home).close()
+
+    repair(store, [home.flag])
+
+    after = _digests(store)
+    assert {uid: told for uid, told in held(store).items() if "later" not in uid} == before
+    assert {uid: told for uid, told in after.items() if "later" not in uid} == digests
+    assert len(after) == len(before) + 3
+    assert problems(store, home) == []
+
+
+def _digests(store: Path) -> dict[str, Any]:
+    with open_memory(store) as memory:
+        return {session.session_uid: memory.digest(session) for session in memory.sessions()}
+
+
+def test_digests_of_sessions_that_are_dropped_outlast_a_repair_that_was_killed(tmp_path: Path) -> None:
+    home, store = Home(tmp_path / "logs"), tmp_path / "distilled"
+    write(home, "evicted")
+    with opened(store, home) as memory:
+        memory.sweep()
+        evict_all(memory)
+        write(home, "held")
+        memory.sweep()
+        before = {session.session_uid: memory.digest(session) for session in memory.sessions()}
+        rows = memory.sessions()
+    lose_home(home)
+    _damage(store)
+
+    assert _killed(store, home, lambda: _at("before-memory-commit:kill:2"))
+    repair(store, [home.flag])
+
+    with open_memory(store) as memory:
+        assert {session.session_uid: memory.digest(session) for session in memory.sessions()} == before
+        assert [row(session) for session in memory.sessions()] == [row(session) for session in rows]
+        assert [hit.session_uid for hit in memory.search(topic("evicted"))] == ["scripted:evicted"]
+    assert problems(store, home) == []
+
+
+def test_a_copy_of_rows_that_was_left_is_deleted(store: Path, home: Home) -> None:
+    left = store / "damaged-20260101T000000.000000Z" / "cache.db-salvaged"
+    left.parent.mkdir()
+    left.write_bytes(b"rows")
+    _damage(store)
+
+    repair(store, [home.flag])
+
+    assert not left.exists()
+    assert left.parent.exists()
