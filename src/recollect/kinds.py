@@ -65,7 +65,14 @@ STAND_IN_LANE = "stand-in"  # a conversation known only from a copy, because the
 QUEUE_ONLY = "queue-only"
 # A record that tells such a prompt may bear a somewhat earlier time than the moment it was typed; one of days later is
 # another prompt of the same words.
-QUEUE_SLACK_MS, QUEUE_WAIT_MS = 60_000, 86_400_000
+_QUEUE_SLACK_MS, _QUEUE_WAIT_MS = 60_000, 86_400_000
+
+
+def may_tell_queued(told_ms: int | None, queued_ms: int | None) -> bool:
+    """Whether a record of that time may tell a prompt of the same words that was queued then."""
+    if told_ms is None or queued_ms is None:
+        return True
+    return -_QUEUE_SLACK_MS <= told_ms - queued_ms <= _QUEUE_WAIT_MS
 
 
 def session_uid(agent: str, native_session_id: str) -> str:

@@ -8,7 +8,7 @@ be of use: `remove` is written for what was delivered and for what was taken out
 from collections.abc import Iterable
 
 from recollect.adapters.protocol import EventRecord
-from recollect.schema import QUEUE_SLACK_MS, QUEUE_WAIT_MS
+from recollect.kinds import may_tell_queued
 
 
 class Queue:
@@ -37,6 +37,4 @@ class Queue:
 def _is_told(prompt: EventRecord, event: EventRecord) -> bool:
     if prompt.retry_key != event.retry_key or prompt.native_session_id != event.native_session_id:
         return False
-    if prompt.ts_ms is None or event.ts_ms is None:
-        return True
-    return -QUEUE_SLACK_MS <= event.ts_ms - prompt.ts_ms <= QUEUE_WAIT_MS
+    return may_tell_queued(event.ts_ms, prompt.ts_ms)

@@ -6,13 +6,12 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
+from recollect.kinds import may_tell_queued
 from recollect.schema import (
     FILES_LANE,
     HISTORY_LANE,
     LIFECYCLE,
     QUEUE_ONLY,
-    QUEUE_SLACK_MS,
-    QUEUE_WAIT_MS,
     STAND_IN_LANE,
     USER_MSG,
 )
@@ -338,7 +337,7 @@ class Streams:
         return {
             event: (agent, native_id)
             for event, agent, native_id, stream, key, ts_ms in waiting
-            if any(_tells(ts_ms, told_ms) for told_ms in times.get((stream, key), ()))
+            if any(may_tell_queued(told_ms, ts_ms) for told_ms in times.get((stream, key), ()))
         }
 
     def drop_outdated(self, sources: Collection[int]) -> None:
@@ -374,13 +373,6 @@ class Streams:
             " AND NOT EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
         )
         return [(agent, native_id) for agent, native_id in rows]
-
-
-def _tells(queued_ms: int | None, told_ms: int | None) -> bool:
-    """Whether a prompt told then may be one that was queued then."""
-    if queued_ms is None or told_ms is None:
-        return True
-    return -QUEUE_SLACK_MS <= told_ms - queued_ms <= QUEUE_WAIT_MS
 
 
 def _json(numbers: Iterable[int]) -> str:
