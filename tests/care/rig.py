@@ -9,6 +9,7 @@ from recollect import Finding
 from recollect.memory import Memory, doctor, open_memory
 from recollect.schema import as_json
 from tests.builders import Home
+from tests.retention.rig import evict_all, opened, row, write
 
 # Set when a session is stored, and different each time
 _ARRIVAL = ("discovered_at", "ingested_at", "analyzed_at", "sources")
@@ -28,6 +29,26 @@ def held(store: Path) -> dict[str, Any]:
     """All that a store tells: sessions without what belongs to their arrival, events, payloads."""
     with open_memory(store, create=False) as memory:
         return {session.session_uid: _told(memory, session) for session in memory.sessions()}
+
+
+def evicted_and_held(tmp_path: Path) -> tuple[Home, Path]:
+    """A store with a session that was evicted and one that is held; their logs are gone."""
+    home, store = Home(tmp_path / "logs"), tmp_path / "distilled"
+    write(home, "evicted")
+    with opened(store, home) as memory:
+        memory.sweep()
+        evict_all(memory)
+        write(home, "held")
+        memory.sweep()
+    lose_home(home)
+    return home, store
+
+
+def distilled(store: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The digest of each session, and the sessions' rows."""
+    with open_memory(store) as memory:
+        found = memory.sessions()
+        return {session.session_uid: memory.digest(session) for session in found}, [row(session) for session in found]
 
 
 def _told(memory: Memory, session: Any) -> Any:

@@ -15,10 +15,10 @@ from recollect.repairs import RepairReport
 from recollect.store import checksums, open_store
 from recollect.store.ledger import Ledger
 from tests.builders import Home, event, sweep
-from tests.care.rig import flip, hashes, held, lose_home, pack_of, problems, tree
+from tests.care.rig import distilled, evicted_and_held, flip, hashes, held, lose_home, pack_of, problems, tree
 from tests.faults.rig import as_nobody, command, needs_nobody, own, run, run_json, scratch
 from tests.logs import CLAUDE
-from tests.retention.rig import evict_all, opened, row, topic, write
+from tests.retention.rig import evict_all, opened, topic, write
 from tests.store.rows import noise
 
 DATABASES = ("cache.db", "memory.db")
@@ -367,24 +367,15 @@ def test_memory_is_made_again_from_cache_and_ledger_when_all_sources_are_gone(st
 
 
 def test_digests_are_made_again_from_cache_and_ledger_when_all_sources_are_gone(tmp_path: Path) -> None:
-    home, store = Home(tmp_path / "logs"), tmp_path / "distilled"
-    write(home, "evicted")
-    with opened(store, home) as memory:
-        memory.sweep()
-        evict_all(memory)
-        write(home, "held")
-        memory.sweep()
-        before = {session.session_uid: memory.digest(session) for session in memory.sessions()}
-        rows = memory.sessions()
-    lose_home(home)
+    home, store = evicted_and_held(tmp_path)
+    before = distilled(store)
     for path in store.glob("memory.db*"):
         path.unlink()
 
     report = _repaired(store, home)
 
+    assert distilled(store) == before
     with open_memory(store) as memory:
-        assert {session.session_uid: memory.digest(session) for session in memory.sessions()} == before
-        assert [row(session) for session in memory.sessions()] == [row(session) for session in rows]
         assert [hit.session_uid for hit in memory.search(topic("evicted"))] == ["scripted:evicted"]
     assert report.lost == []
 

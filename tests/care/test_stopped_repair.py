@@ -12,8 +12,8 @@ import pytest
 from recollect.memory import doctor, open_memory, repair
 from recollect.store import open_store
 from tests.builders import Home, event, sweep
-from tests.care.rig import flip, held, lose_home, problems
-from tests.retention.rig import evict_all, opened, row, topic, write
+from tests.care.rig import distilled, evicted_and_held, flip, held, lose_home, problems
+from tests.retention.rig import topic
 
 MARKER = "damaged-*/unfinished"
 DATABASES = ("cache.db", "memory.db")
@@ -177,24 +177,15 @@ def _digests(store: Path) -> dict[str, Any]:
 
 
 def test_digests_of_sessions_that_are_dropped_outlast_a_repair_that_was_killed(tmp_path: Path) -> None:
-    home, store = Home(tmp_path / "logs"), tmp_path / "distilled"
-    write(home, "evicted")
-    with opened(store, home) as memory:
-        memory.sweep()
-        evict_all(memory)
-        write(home, "held")
-        memory.sweep()
-        before = {session.session_uid: memory.digest(session) for session in memory.sessions()}
-        rows = memory.sessions()
-    lose_home(home)
+    home, store = evicted_and_held(tmp_path)
+    before = distilled(store)
     _damage(store)
 
     assert _killed(store, home, lambda: _at("before-memory-commit:kill:2"))
     repair(store, [home.flag])
 
+    assert distilled(store) == before
     with open_memory(store) as memory:
-        assert {session.session_uid: memory.digest(session) for session in memory.sessions()} == before
-        assert [row(session) for session in memory.sessions()] == [row(session) for session in rows]
         assert [hit.session_uid for hit in memory.search(topic("evicted"))] == ["scripted:evicted"]
     assert problems(store, home) == []
 
