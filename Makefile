@@ -15,6 +15,7 @@ test: $(STAMP)  ## install, then everything CI runs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/cog --check -I docs docs/commands.md docs/privacy.md docs/schema.md
+	@$(BIN)/python -m compileall -q src tests  # for the many processes that tests start where Python may not write bytecode
 	$(BIN)/pytest -n auto
 
 soak: $(STAMP)  ## the long forms of the randomised tests

@@ -235,5 +235,6 @@ def _points(folder: Path, case: Case, calls: Sequence[str]) -> list[Point]:
 
 
 def _traced(case: Case, store: Path, log: Path, inject: list[str]) -> subprocess.CompletedProcess[str]:
-    tracing = ["strace", "-f", "-qq", "-y", "-o", str(log), "-e", f"trace={','.join(WRITES)}", *inject]
+    quietly = "-f", "--seccomp-bpf", "-qq", "-y"  # seccomp stops at no other call: three times as fast
+    tracing = ["strace", *quietly, "-o", str(log), "-e", f"trace={','.join(WRITES)}", *inject]
     return run([*tracing, *case.command(store)], store)
