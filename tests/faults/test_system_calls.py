@@ -59,7 +59,7 @@ _RESULT = re.compile(r"= \d+<([^>]*)>$")
 def _calls(words: list[str], store: Path) -> list[tuple[str, str]]:
     """(name, the rest) of every call that a command makes, its readers included."""
     log = store.with_name("calls")
-    tracing = ["strace", "-f", "--seccomp-bpf", "-qq", "-y", "-s", "4096", "-e", f"trace={_TRACED}", "-o", str(log)]
+    tracing = ["strace", "-f", "-qq", "-y", "-s", "4096", "-e", f"trace={_TRACED}", "-o", str(log)]
     done = run([*tracing, *words], store, timeout=300)
     assert done.returncode == 0, done.stderr
     found = [_CALL.match(text) for text in _whole_lines(log.read_text(errors="replace"))]

@@ -118,5 +118,5 @@ def test_a_forget_killed_at_any_write_is_all_or_nothing(tmp_path: Path, planted:
 
 def _traced(log: Path, store: Path, planted: Planted, injected: str | None = None) -> subprocess.CompletedProcess[str]:
     inject = ["-e", f"inject={injected}"] if injected else []
-    tracing = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", str(log), "-e", f"trace={','.join(_WRITES)}", *inject]
+    tracing = ["strace", "-f", "-qq", "-o", str(log), "-e", f"trace={','.join(_WRITES)}", *inject]
     return run([*tracing, *command("forget", *planted.forgotten, "--yes")], store)
