@@ -16,9 +16,9 @@ from click.testing import CliRunner
 
 import recollect
 from recollect import Memory, RecollectError, as_json, open_memory
+from recollect.care import doctor
 from recollect.cli import main
 from recollect.errors import NotFound, UsageError
-from recollect.memory import doctor
 from recollect.schema import KIND_FAMILY, KINDS
 from recollect.store.sessions import SessionFilter
 from tests.conftest import REPOSITORY

@@ -7,7 +7,7 @@ import pytest
 
 from recollect import Finding
 from recollect.adapters import adapters
-from recollect.memory import doctor
+from recollect.care import doctor
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
 from tests.faults.rig import as_nobody, command, needs_nobody, own, run, scratch
 from tests.logs import CLAUDE

@@ -13,8 +13,9 @@ from recollect.adapters import adapters
 from recollect.adapters.protocol import BadLine, SessionInfo
 from recollect.cli import main
 from recollect.errors import StoreDamaged
-from recollect.memory import Memory, open_memory, open_redactor
+from recollect.memory import Memory, open_memory
 from recollect.protection import Protection
+from recollect.redact.redactor import Redactor
 from recollect.rescan import RescanReport, rescan_unredacted
 from recollect.schema import TOOL_RESULT
 from recollect.store import packs
@@ -198,9 +199,13 @@ def test_a_sweep_afterwards_reads_nothing_again_and_keeps_the_marks(tmp_path: Pa
         assert _found(memory) == {}
 
 
+def _redactor(memory: Memory) -> Redactor:
+    return Protection(memory.settings.folder, memory.settings.redaction).redactor()
+
+
 def test_only_sessions_without_rules_are_rescanned_by_a_sweep(tmp_path: Path, home: Home) -> None:
     with sweep(tmp_path / "store", home) as memory:
-        store, redactor = memory._store, open_redactor(memory.settings)
+        store, redactor = memory._store, _redactor(memory)
 
         assert rescan_unredacted(store, lambda: redactor, lambda done, total: None).sessions == 3
         assert rescan_unredacted(store, lambda: redactor, lambda done, total: None).sessions == 0
@@ -219,7 +224,7 @@ def test_whenever_it_is_stopped_the_next_one_ends_the_work(
         raise Stopped
 
     with sweep(tmp_path / "store", home) as memory:
-        open_redactor(memory.settings)  # makes the key and compiles the rules
+        _redactor(memory)  # makes the key and compiles the rules
     with monkeypatch.context() as patched:
         if moment == "before the swap":
             patched.setattr(packs, "make_durable", stop)
@@ -242,7 +247,10 @@ def test_whenever_it_is_stopped_the_next_one_ends_the_work(
 
 def test_a_session_that_grew_meanwhile_is_left_for_the_next_time(tmp_path: Path, home: Home) -> None:
     with sweep(tmp_path / "store", home) as memory:
-        rewrites, redactor = memory._store.rewrites, open_redactor(memory.settings)
+        rewrites, redactor = (
+            memory._store.rewrites,
+            _redactor(memory),
+        )
         (stream, *_) = rewrites.streams()
         rewrites.mark([stream._replace(next_seq=stream.next_seq - 1)], redactor.version)
 

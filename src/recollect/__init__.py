@@ -16,18 +16,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "recollect.memory": (
-        "AgentTotals",
-        "DistilledTotals",
-        "Memory",
-        "SourceTotals",
-        "Status",
-        "TranscriptItem",
-        "doctor",
-        "open_memory",
-        "repair",
-        "restore",
-    ),
+    "recollect.care": ("doctor", "repair", "restore"),
+    "recollect.memory": ("Memory", "open_memory"),
     "recollect.distill.exchanges": ("Exchange",),
     "recollect.stats": ("StatLine", "Stats"),
     "recollect.doctor": ("Finding",),
@@ -45,31 +35,25 @@ _HOMES = {
         "Signal",
         "as_json",
     ),
+    "recollect.status": ("AgentTotals", "DistilledTotals", "RetentionStatus", "SourceTotals", "Status"),
     "recollect.sweep": ("SweepReport",),
+    "recollect.transcript": ("TranscriptItem",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
+    from recollect.care import doctor, repair, restore
     from recollect.distill.exchanges import Exchange
     from recollect.doctor import Finding
     from recollect.errors import RecollectError
     from recollect.forget import ForgetPlan, ForgottenSession, UnreachableCopy
-    from recollect.memory import (
-        AgentTotals,
-        DistilledTotals,
-        Memory,
-        SourceTotals,
-        Status,
-        TranscriptItem,
-        doctor,
-        open_memory,
-        repair,
-        restore,
-    )
+    from recollect.memory import Memory, open_memory
     from recollect.rescan import RescanReport
     from recollect.schema import Cost, Digest, Event, Outcome, Problem, Session, SessionSource, Signal, as_json
     from recollect.stats import StatLine, Stats
+    from recollect.status import AgentTotals, DistilledTotals, RetentionStatus, SourceTotals, Status
     from recollect.sweep import SweepReport
+    from recollect.transcript import TranscriptItem
 
 __all__ = [
     "AgentTotals",
@@ -86,6 +70,7 @@ __all__ = [
     "Problem",
     "RecollectError",
     "RescanReport",
+    "RetentionStatus",
     "Session",
     "SessionSource",
     "Signal",

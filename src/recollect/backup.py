@@ -14,7 +14,6 @@ from typing import Any
 from recollect.bundle import (
     BundleWriter,
     Manifest,
-    Progress,
     compressed,
     drop_left_overs,
     read_bundle,
@@ -23,6 +22,7 @@ from recollect.bundle import (
 )
 from recollect.config import Settings
 from recollect.errors import BadBackup, StoreDamaged, StoreUnwritable
+from recollect.progress import Progress
 from recollect.removal import finish_forgetting
 from recollect.store import DATABASES, Store, open_database, open_store
 from recollect.store.copies import SET_ASIDE

@@ -17,9 +17,8 @@ import zstandard
 
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import BadBackup, StoreUnwritable, UsageError
+from recollect.progress import Progress
 from recollect.store.durable import sync
-
-Progress = Callable[[str, int, int], None]
 
 MANIFEST = "manifest.json"
 

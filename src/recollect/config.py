@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ def store_folder(environment: Mapping[str, str] | None = None) -> Path:
     return (_expanded(told) if told else _data_folder(environment)).absolute()
 
 
-def _expanded(path: str | Path) -> Path:
+def _expanded(path: str | PathLike[str]) -> Path:
     """A path with `~` and `~user` in full; raises BadConfig if there is no such user, or none with a home."""
     try:
         return Path(path).expanduser()
@@ -90,14 +91,16 @@ def current_sessions(environment: Mapping[str, str] | None = None) -> list[str]:
 
 
 def load_settings(
-    folder: Path | None = None, roots: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    folder: str | PathLike[str] | None = None,
+    roots: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read all settings. `roots` are `AGENT=PATH`; they replace that agent's default, and only they are then swept."""
     import socket
 
     environment = os.environ if environment is None else environment
     failpoints.arm(environment.get("RECOLLECT_FAILPOINT", ""))
-    told = folder or (Path(environment["RECOLLECT_HOME"]) if environment.get("RECOLLECT_HOME") else None)
+    told = folder or environment.get("RECOLLECT_HOME")
     home = _expanded(told).absolute() if told else None
     config_path = (home or _config_folder()) / "config.toml"
     config = _read(config_path)

@@ -15,8 +15,9 @@ from typing import Any
 
 import orjson
 
-from recollect.bundle import MANIFEST, BundleWriter, Manifest, Progress, compressed, private_file, remove, unfinished
+from recollect.bundle import MANIFEST, BundleWriter, Manifest, compressed, private_file, remove, unfinished
 from recollect.clock import rfc3339
+from recollect.progress import Progress
 from recollect.schema import Session, as_json
 from recollect.store import Store
 from recollect.store.adopting import AdoptedSource, adopted_sources

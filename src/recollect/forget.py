@@ -1,6 +1,6 @@
 """Forgetting: `plan` says what would go and changes nothing, `apply` removes it for good."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -10,6 +10,7 @@ from recollect.clock import rfc3339
 from recollect.config import Settings
 from recollect.distill import distil_pending
 from recollect.errors import Busy, NeedsAnswer, UsageError
+from recollect.progress import Progress, silent
 from recollect.removal import drop
 from recollect.repos import name_repos
 from recollect.schema import Session, session_uid
@@ -20,8 +21,6 @@ from recollect.store.remains import Held
 from recollect.store.sessions import SessionFilter
 from recollect.store.tombstones import Name, Tombstone
 from recollect.sweep import SweepReport, account_for_changes
-
-Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ def apply(store: Store, settings: Settings, planned: ForgetPlan, *, keep_forks: 
         names = _Rows(store).with_sub_agents((one.agent, one.native_session_id) for one in planned.sessions)
         store.tombstones.add(_tombstones(store, names, planned.forks))
         drop(store, names)
-        account_for_changes(store, settings, SweepReport(), lambda stage, done, total: None)
+        account_for_changes(store, settings, SweepReport(), silent)
         name_repos(store, settings.domains)
         distil_pending(store, lambda done, total: None)  # a root's digest has a line for each of its sub-agents
         store.remains.scrub()

@@ -17,10 +17,11 @@ from typing import Any
 import orjson
 import zstandard
 
-from recollect.bundle import MANIFEST, Manifest, Progress, compared, drop_left_overs, read_bundle, remove, require_form
+from recollect.bundle import MANIFEST, Manifest, compared, drop_left_overs, read_bundle, remove, require_form
 from recollect.config import Settings
 from recollect.errors import BadBackup, Busy, StoreUnwritable
 from recollect.exports import EVENTS, FORM, SAME_NAMES, SESSIONS, VERSION
+from recollect.progress import Progress
 from recollect.protection import Protection, protected_json
 from recollect.redact.redactor import Redactor
 from recollect.store import Store

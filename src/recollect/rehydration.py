@@ -5,11 +5,12 @@ import os
 from recollect.budget import finish_evictions
 from recollect.config import Settings
 from recollect.errors import NotFound
+from recollect.progress import Progress
 from recollect.redact.marks import OPENING
 from recollect.schema import Session
 from recollect.store import Store
 from recollect.store.locks import sweep_lock
-from recollect.sweep import Progress, SweepReport, sweep
+from recollect.sweep import SweepReport, sweep
 
 
 def rehydrate(store: Store, settings: Settings, session: Session, progress: Progress) -> SweepReport:

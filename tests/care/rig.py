@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from recollect import Finding
-from recollect.memory import Memory, doctor, open_memory
+from recollect.care import doctor
+from recollect.memory import Memory, open_memory
 from recollect.schema import as_json
 from tests.builders import Home
 from tests.retention.rig import evict_all, opened, row, write

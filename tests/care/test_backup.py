@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from recollect.care import restore
 from recollect.errors import BadBackup, Busy, RecollectError, StoreUnusable, StoreUnwritable, UsageError
-from recollect.memory import open_memory, restore
+from recollect.memory import open_memory
 from recollect.store import open_store
 from recollect.store.locks import sweep_lock
 from recollect.store.tombstones import Tombstone

@@ -9,9 +9,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from recollect.care import doctor, repair
 from recollect.config import load_settings
 from recollect.inspection import inspect
-from recollect.memory import doctor, open_memory, repair
+from recollect.memory import open_memory
 from recollect.store import open_store
 from recollect.store.checksums import iter_damaged_pages
 from tests.builders import Home, event, sweep

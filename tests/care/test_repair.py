@@ -9,8 +9,9 @@ import apsw
 import pytest
 
 from recollect import repairs
+from recollect.care import repair
 from recollect.errors import NeedsAnswer, StoreTooNew
-from recollect.memory import open_memory, repair
+from recollect.memory import open_memory
 from recollect.repairs import RepairReport
 from recollect.store import checksums, open_store
 from recollect.store.ledger import Ledger

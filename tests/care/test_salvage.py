@@ -9,8 +9,9 @@ import apsw
 import pytest
 
 from recollect.adapters.protocol import SessionInfo
+from recollect.care import repair
 from recollect.errors import StoreUnwritable
-from recollect.memory import open_memory, repair
+from recollect.memory import open_memory
 from recollect.store import checksums, open_store
 from recollect.store.evictions import Eviction
 from recollect.store.salvage import SalvagedDatabase

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from recollect.memory import doctor, open_memory, repair
+from recollect.care import doctor, repair
+from recollect.memory import open_memory
 from recollect.store import open_store
 from tests.builders import Home, event, sweep
 from tests.care.rig import distilled, evicted_and_held, flip, held, lose_home, problems

@@ -15,9 +15,10 @@ import zstandard
 
 import recollect
 from recollect.adapters.protocol import SessionInfo
+from recollect.care import repair, restore
 from recollect.errors import BadBackup, UsageError
 from recollect.imports import ImportReport
-from recollect.memory import open_memory, repair, restore
+from recollect.memory import open_memory
 from tests.builders import AGENT, Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree
 from tests.conftest import SHARED, needs_shared

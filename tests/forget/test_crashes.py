@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from recollect.memory import doctor, open_memory
+from recollect.care import doctor
+from recollect.memory import open_memory
 from tests.faults.rig import IS_SOAK, command, needs_strace, run
 from tests.forget.traces import Planted, left_in, native_ids, rare_words
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from recollect.adapters.protocol import SessionInfo
-from recollect.memory import Memory, restore
+from recollect.care import restore
+from recollect.memory import Memory
 from tests.builders import Home
 from tests.forget.traces import left_in, native_ids
 from tests.retention.rig import as_copied, bytes_of, evict_all, opened, rare_word, talk, topic, write

@@ -12,9 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from recollect.adapters.protocol import BadLine, SessionInfo
+from recollect.care import doctor
 from recollect.cli import main
 from recollect.errors import BadConfig
-from recollect.memory import Memory, doctor, open_memory
+from recollect.memory import Memory, open_memory
 from tests.builders import Home, event
 from tests.forget.traces import forget, left_in, native_ids
 from tests.logs import AGENT_LOGS, CODEX, CWD, GROK, AgentLog, line, lines, session_id, tell_places

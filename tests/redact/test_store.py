@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from recollect.memory import Memory, doctor, open_memory
+from recollect.care import doctor
+from recollect.memory import Memory, open_memory
 from tests.forget.traces import left_in
 from tests.logs import (
     CLAUDE,

@@ -11,10 +11,11 @@ import pytest
 from recollect import budget
 from recollect.adapters.protocol import SessionInfo
 from recollect.budget import look_ahead
+from recollect.care import doctor
 from recollect.clock import now_ms
 from recollect.distill import analysis
 from recollect.errors import NotFound
-from recollect.memory import Memory, doctor
+from recollect.memory import Memory
 from recollect.schema import FILES_LANE, OTHER
 from tests.builders import AGENT, Home, event
 from tests.retention.rig import (

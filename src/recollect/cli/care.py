@@ -41,7 +41,7 @@ def doctor(
     recollect doctor --deep --max-seconds 60
     recollect doctor --repair
     """
-    from recollect.memory import doctor as examine
+    from recollect.care import doctor as examine
 
     if is_repair:
         _repair(roots, yes, as_json)
@@ -65,7 +65,7 @@ def _print_findings(findings: list["Finding"]) -> None:
 
 
 def _repair(roots: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    from recollect.memory import repair
+    from recollect.care import repair
 
     def ask(steps: list[str]) -> None:
         for step in steps if not as_json else ():
@@ -137,8 +137,8 @@ def restore(file: str, yes: bool, as_json: bool) -> None:
 
     It is compared with its hashes first; one that is damaged changes nothing. The store that is there is kept aside.
     """
+    from recollect.care import restore as put_back
     from recollect.config import load_settings
-    from recollect.memory import restore as put_back
 
     folder = load_settings().folder
     if (folder / "memory.db").exists():

@@ -7,8 +7,8 @@ import click
 
 from recollect.cli.words import fitted, local_time, money, one_line, padded, plural, width
 from recollect.config import terminal_columns
-from recollect.memory import AgentTotals
 from recollect.schema import Session
+from recollect.status import AgentTotals
 
 _UNCUT = 10_000  # columns of a pipe: its reader decides what to leave out
 _NARROW = 100

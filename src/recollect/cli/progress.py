@@ -4,7 +4,7 @@ import sys
 import time
 
 from recollect.cli.words import size
-from recollect.sweep import Progress
+from recollect.progress import Progress
 
 _EVERY_SECONDS = 0.1
 

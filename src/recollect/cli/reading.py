@@ -15,8 +15,10 @@ from recollect.errors import UsageError
 from recollect.kinds import OUTCOMES, SESSION_CLASSES
 
 if TYPE_CHECKING:
-    from recollect.memory import DistilledTotals, Memory, SourceTotals, TranscriptItem
+    from recollect.memory import Memory
     from recollect.schema import Event, Problem, Session
+    from recollect.status import DistilledTotals, SourceTotals
+    from recollect.transcript import TranscriptItem
 
 SHOWN_SESSIONS = 20
 SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped

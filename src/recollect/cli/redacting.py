@@ -33,7 +33,7 @@ def redact(rescan: bool, dry_run: bool, check: str | None, as_json: bool) -> Non
 
 
 def _check(text: str, as_json: bool) -> None:
-    from recollect.memory import check_text
+    from recollect.care import check_text
 
     found = check_text(text)
     if as_json:

@@ -13,10 +13,11 @@ from recollect.errors import NeedsAnswer, NotFound
 
 if TYPE_CHECKING:
     from recollect.budget import BudgetReport, Outlook
-    from recollect.memory import Memory, RetentionStatus
+    from recollect.memory import Memory
     from recollect.retention import Eviction
     from recollect.schedule import Schedule
     from recollect.schema import Session
+    from recollect.status import RetentionStatus
 
 _SHOWN = 20
 _REASON_COLUMNS = 22
@@ -39,7 +40,8 @@ def retention(dry_run: bool, explain: bool, as_json: bool) -> None:
     \b
     recollect retention --explain
     """
-    from recollect.memory import make_room, open_memory
+    from recollect.care import make_room
+    from recollect.memory import open_memory
 
     if dry_run or explain:
         with open_memory(create=False) as memory:
@@ -212,7 +214,7 @@ def schedule(is_removal: bool, is_print: bool, yes: bool, as_json: bool) -> None
     As `retention.cadence` says, by a systemd timer, a launchd agent or a line of your crontab: shown first, and taken
     away by --remove.
     """
-    from recollect.memory import own_schedule
+    from recollect.care import own_schedule
     from recollect.schedule import install, remove
 
     planned = own_schedule(is_removal=is_removal)

@@ -11,8 +11,8 @@ import click
 from recollect import schema
 from recollect.cli.words import duration, fitted, local_time, money, one_line, plural, printable
 from recollect.config import terminal_columns
-from recollect.memory import TranscriptItem
 from recollect.schema import Event, Session
+from recollect.transcript import TranscriptItem
 
 RESULT_LINES = 8
 MESSAGE_LINES = 400
