@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -107,11 +108,46 @@ def _facts(infos: Sequence[dict[str, Any]]) -> _Facts:
     return _Facts(first, last | {"metadata": metadata})
 
 
+class _Tokens(NamedTuple):
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
 @dataclass(slots=True)
 class _Money:
-    tokens: tuple[int, ...]
+    tokens: _Tokens
     usd: float | None
     is_estimate: bool
+
+    def columns(self) -> dict[str, Any]:
+        """As a session's row has them."""
+        return {**self.tokens._asdict(), "usd": self.usd, "usd_is_estimate": self.is_estimate}
+
+
+@dataclass(slots=True)
+class _Held:
+    """All that is held of one session, from which its row is made."""
+
+    stream: StreamName
+    facts: _Facts
+    events: list[EventMark]
+    counted: list[EventMark]  # without copies: a session of nothing else has no work of its own to count
+    marks: Marks
+    money: _Money
+    sources: list[SourceOfSession]
+
+    @property
+    def own(self) -> list[EventMark]:
+        """What it is described by: a session of copies only, by these."""
+        return self.counted or self.events
+
+    def span(self) -> tuple[int | None, int | None]:
+        """When it began and ended."""
+        times = [event.ts_ms for event in self.own if event.ts_ms is not None]
+        return (min(times), max(times)) if times else (None, None)
 
 
 class _Account(NamedTuple):
@@ -131,11 +167,11 @@ def _account(store: Store, kinship: Kinship, rules: AccountRules, stream: Stream
     if base is not None:  # an import may bring back what was dropped: it is counted already
         events = [event for event in events if not base.keys.hold(event.event_uid, event.payload_hash)]
     facts = _facts(store.streams.infos(stream.agent, stream.native_id))
-    own = [event for event in events if event.copy_of is None] or events
+    counted = [event for event in events if event.copy_of is None]
     told = store.streams.sources(stream.id)
     sources = [SourceOfSession(mark.host, mark.path, mark.size, mark.gone_ms) for mark in told]
-    money = _money(store, kinship, stream, own)
-    row = _session_row(kinship, rules, stream, facts, events, own, marks, money, sources)
+    money = _money(store, kinship, stream, counted or events)
+    row = _session_row(kinship, rules, _Held(stream, facts, events, counted, marks, money, sources))
     if base is not None:
         row = _extended(base, row, facts)
     return _Account(row, sources, changes(events, marks))
@@ -190,25 +226,12 @@ def _most(one: int | None, other: int | None) -> int | None:
     return max((value for value in (one, other) if value is not None), default=None)
 
 
-def _session_row(
-    kinship: Kinship,
-    rules: AccountRules,
-    stream: StreamName,
-    facts: _Facts,
-    events: list[EventMark],
-    own: list[EventMark],
-    marks: Marks,
-    money: _Money,
-    sources: list[SourceOfSession],
-) -> SessionRow:
-    agent, native_id = stream.agent, stream.native_id
-    times = [event.ts_ms for event in own if event.ts_ms is not None]
-    started, ended = (min(times), max(times)) if times else (None, None)
-    parent = kinship.relations(agent, native_id).parent
-    base = facts.first.get("base_native_id")
-    prompt = _first_prompt(events)
-    # A session of copies only has no work of its own to count.
-    counted = [event for event in own if event.copy_of is None]
+def _session_row(kinship: Kinship, rules: AccountRules, held: _Held) -> SessionRow:
+    agent, native_id = held.stream.agent, held.stream.native_id
+    first, last = held.facts.first, held.facts.last
+    started, ended = held.span()
+    parent, base = kinship.relations(agent, native_id).parent, first.get("base_native_id")
+    prompt = _first_prompt(held.events)
     return SessionRow(
         agent=agent,
         native_session_id=native_id,
@@ -216,44 +239,38 @@ def _session_row(
         root_session_uid=kinship.uid(agent, kinship.root(agent, native_id)),
         parent_session_uid=kinship.uid(agent, parent) if parent else None,
         base_session_uid=kinship.uid(agent, base) if base else None,
-        base_end=facts.first.get("base_end"),
-        session_class=_session_class(facts, parent),
+        base_end=first.get("base_end"),
+        session_class=_session_class(held.facts, parent),
         group="main",
-        host=sources[0].host if sources else None,
+        host=held.sources[0].host if held.sources else None,
         repo=None,
         domain=None,
-        cwd=facts.first.get("cwd"),
-        git_root=facts.last.get("git_root"),
-        git_remote=facts.last.get("git_remote"),
-        git_branch=facts.last.get("git_branch"),
-        model=_model(own) or facts.last.get("model"),
-        provider=facts.last.get("provider"),
-        agent_version=facts.last.get("agent_version"),
-        title=facts.title or (prompt[:TITLE_CHARS] if prompt else None),
-        instructions=orjson.dumps(facts.last.get("instructions") or []).decode(),
+        cwd=first.get("cwd"),
+        git_root=last.get("git_root"),
+        git_remote=last.get("git_remote"),
+        git_branch=last.get("git_branch"),
+        model=_model(held.own) or last.get("model"),
+        provider=last.get("provider"),
+        agent_version=last.get("agent_version"),
+        title=held.facts.title or (prompt[:TITLE_CHARS] if prompt else None),
+        instructions=orjson.dumps(last.get("instructions") or []).decode(),
         started_ms=started,
         ended_ms=ended,
-        updated_ms=max((event.ts_ms for event in events if event.ts_ms is not None), default=None),
+        updated_ms=max((event.ts_ms for event in held.events if event.ts_ms is not None), default=None),
         outcome=UNKNOWN,
-        input_tokens=money.tokens[0],
-        output_tokens=money.tokens[1],
-        cache_read_tokens=money.tokens[2],
-        cache_write_tokens=money.tokens[3],
-        reasoning_tokens=money.tokens[4],
-        usd=money.usd,
-        usd_is_estimate=money.is_estimate,
+        **held.money.columns(),
         wall_clock_ms=ended - started if started is not None and ended is not None else None,
-        turns=sum(event.base_kind == USER_MSG for event in counted),
-        retries=sum(marks.is_retry(event) for event in counted),
-        message_count=sum(event.base_kind in _MESSAGES for event in events),
-        event_count=len(events),
-        task_ref=_task_ref(rules, facts.last.get("git_branch"), events, prompt),
-        content_hash=content_hash(events),
-        spawn_call_id=facts.first.get("spawn_call_id"),
+        turns=sum(event.base_kind == USER_MSG for event in held.counted),
+        retries=sum(held.marks.is_retry(event) for event in held.counted),
+        message_count=sum(event.base_kind in _MESSAGES for event in held.events),
+        event_count=len(held.events),
+        task_ref=_task_ref(rules, last.get("git_branch"), held.events, prompt),
+        content_hash=content_hash(held.events),
+        spawn_call_id=first.get("spawn_call_id"),
         schema_version=SCHEMA_VERSION,
-        discovered_ms=stream.discovered_ms,
+        discovered_ms=held.stream.discovered_ms,
         ingested_ms=now_ms(),
-        metadata=orjson.dumps(facts.last["metadata"]).decode(),
+        metadata=orjson.dumps(last["metadata"]).decode(),
     )
 
 
@@ -297,7 +314,7 @@ def _money(store: Store, kinship: Kinship, stream: StreamName, own: list[EventMa
     below: list[UsageMark] = []
     if any(mark.includes_sub_agents for mark in usage):
         below = [mark for child in kinship.spawned(stream) for mark in _paid(store, child)]
-    tokens = tuple(max(0, mine - theirs) for mine, theirs in zip(_tokens(usage), _tokens(below), strict=True))
+    tokens = _Tokens(*(max(0, mine - theirs) for mine, theirs in zip(_tokens(usage), _tokens(below), strict=True)))
     root = kinship.find(stream.agent, kinship.root(stream.agent, stream.native_id))
     if root is not None and root != stream.id and store.streams.cost_totals(root):
         return _Money(tokens, None, False)  # the root's own figure has it already
@@ -318,12 +335,8 @@ def _paid(store: Store, stream: int) -> list[UsageMark]:
     return [mark for mark in store.streams.usage(stream) if not mark.is_copy]
 
 
-def _tokens(usage: Iterable[UsageMark]) -> tuple[int, ...]:
-    sums = [0, 0, 0, 0, 0]
-    for mark in usage:
-        for index, count in enumerate(mark[5:10]):
-            sums[index] += count
-    return tuple(sums)
+def _tokens(usage: list[UsageMark]) -> _Tokens:
+    return _Tokens(*(sum(map(attrgetter(name), usage)) for name in _Tokens._fields))
 
 
 def _told_usd(store: Store, kinship: Kinship, stream: StreamName, own: list[EventMark]) -> float | None:

@@ -225,17 +225,28 @@ class _Stream:
         if number is not None and not self._heads[number][_FLAGS] & IS_PROVISIONAL:
             if event.is_provisional or payload == self._payloads[number]:
                 return
-            uid = second_uid(uid, self._hash(payload))
+            uid, number = second_uid(uid, self._hash(payload)), None
             if uid in self._numbers:
                 return
-            number = None
-        head = (
-            len(self._heads) if number is None else number,
+        words = self._words(event.kind, payload, content)
+        if number is None:
+            self._numbers[uid] = number = len(self._heads)
+            self._heads.append(self._head(number, uid, parent, event, half))
+            self._tails.append(self._tail(event))
+            self._payloads.append(payload)
+            self._texts.append(words)
+        else:
+            self._heads[number] = self._head(number, uid, parent, event, half)
+            self._tails[number], self._payloads[number], self._texts[number] = self._tail(event), payload, words
+
+    def _head(self, number: int, uid: bytes, parent: bytes | None, event: EventRecord, half: bytes) -> tuple[Any, ...]:
+        return (
+            number,
             uid,
             parent,
             event.lane,
             event.position,
-            native_id,
+            event.native_id,
             event.ts_ms,
             event.kind,
             event.role,
@@ -247,7 +258,9 @@ class _Stream:
             bytes.fromhex(event.retry_key) if event.retry_key else None,
             event.summary,
         )
-        tail = (
+
+    def _tail(self, event: EventRecord) -> tuple[Any, ...]:
+        return (
             event.model,
             event.provider,
             event.content_type,
@@ -256,15 +269,6 @@ class _Stream:
             self._reader,
             encode(event.metadata).decode() if event.metadata else None,
         )
-        if number is None:
-            self._numbers[uid] = number = len(self._heads)
-            self._heads.append(head)
-            self._tails.append(tail)
-            self._payloads.append(payload)
-            self._texts.append(self._words(event.kind, payload, content))
-        else:
-            self._heads[number], self._tails[number], self._payloads[number] = head, tail, payload
-            self._texts[number] = self._words(event.kind, payload, content)
 
     def _words(self, kind: str, payload: bytes, content: Any) -> tuple[str, ...] | None:
         """What the full text takes of an event; it unpacks by itself what would have to be held here many times."""

@@ -58,12 +58,12 @@ def forget(
         wanted = _Wanted(memory, sessions, conditions | {"before_ms": moment_ms("--before", before)})
         planned = wanted.plan(with_forks)
         asking.show(planned)
+        if not dry_run and planned.forks and not keep_forks:
+            keep_forks = asking.may_keep_forks(planned)
+            if not keep_forks:
+                planned = wanted.plan(with_forks=True)
+                asking.show(planned)
         if not dry_run:
-            if planned.forks and not keep_forks:
-                keep_forks = asking.may_keep_forks(planned)
-                if not keep_forks:
-                    planned = wanted.plan(with_forks=True)
-                    asking.show(planned)
             asking.confirm(planned)
             memory.forget(planned, keep_forks=keep_forks)
     if as_json:

@@ -102,10 +102,8 @@ class _Work:
         elif session.sealed_line:  # all that is left of what a small sub-agent was for
             distilled = replace(distilled, line=session.sealed_line)
         if distilled.line:
-            self._lines.setdefault(session.root_session_uid, {})[session.session_uid] = (
-                session.started_ms or 0,
-                distilled.line,
-            )
+            lines = self._lines.setdefault(session.root_session_uid, {})
+            lines[session.session_uid] = (session.started_ms or 0, distilled.line)
         return _row(session, distilled, has_digest=not is_tiny)
 
     def _count(self, session: Pending, stream: int) -> int:

@@ -167,12 +167,25 @@ class Rewrites:
 
         Nothing is written if the session has grown meanwhile: it is then looked at again another time.
         """
-        generation = stream.pack_generation
         if new.payloads is not None:
-            new.payloads.finish()
-            generation += 1
-        frames, packed = _frame_rows(stream.id, new.payloads)
-        path = packs.pack_path(self._folder, stream.agent, stream.native_id, generation)
+            return self._replace_payloads(stream, new, new.payloads)
+        with self._cache.transaction() as connection:
+            if _is_same(connection, stream):
+                _write_texts(connection, new)
+                connection.execute(
+                    "UPDATE streams SET redacted_with = ?, is_dirty = max(is_dirty, ?) WHERE id = ?",
+                    (UNFINISHED, bool(new.texts or new.side_texts), stream.id),
+                )
+        return []
+
+    def _replace_payloads(self, stream: HeldStream, new: NewStream, payloads: NewPayloads) -> list[Path]:
+        """The pack of the next generation is on the disk before the transaction that has rows point into it."""
+        payloads.finish()
+        frames, packed = _frame_rows(stream.id, payloads)
+        old, path = (
+            packs.pack_path(self._folder, stream.agent, stream.native_id, generation)
+            for generation in (stream.pack_generation, stream.pack_generation + 1)
+        )
         if packed:
             packs.append(path, 0, packed)
             packs.make_durable([path])
@@ -180,19 +193,14 @@ class Rewrites:
             if not _is_same(connection, stream):
                 return [path] if packed else []
             _write_texts(connection, new)
-            if new.payloads is not None:
-                _write_payloads(connection, stream.id, new.payloads, frames)
-                _leave_the_index(connection, stream.id)
-            size = stream.stream_bytes if new.payloads is None else new.payloads.size
-            pack_bytes = stream.pack_bytes if new.payloads is None else sum(map(len, packed))
-            has_changed = bool(new.payloads is not None or new.texts or new.side_texts)
+            _write_payloads(connection, stream.id, payloads, frames)
+            _leave_the_index(connection, stream.id)
             connection.execute(
                 "UPDATE streams SET stream_bytes = ?, pack_generation = ?, pack_bytes = ?, redacted_with = ?,"
-                " is_dirty = max(is_dirty, ?) WHERE id = ?",
-                (size, generation, pack_bytes, UNFINISHED, has_changed, stream.id),
+                " is_dirty = 1 WHERE id = ?",
+                (payloads.size, stream.pack_generation + 1, sum(map(len, packed)), UNFINISHED, stream.id),
             )
-        old = packs.pack_path(self._folder, stream.agent, stream.native_id, stream.pack_generation)
-        return [old] if new.payloads is not None else []
+        return [old]
 
     def mark(self, streams: Sequence[HeldStream], version: str) -> None:
         """Note the rules that were applied to sessions in which they changed nothing."""
@@ -249,11 +257,11 @@ def _is_same(connection: apsw.Connection, stream: HeldStream) -> bool:
     return row is not None and HeldStream(*row) == stream
 
 
-def _frame_rows(stream: int, payloads: NewPayloads | None) -> tuple[list[tuple[Any, ...]], list[bytes]]:
+def _frame_rows(stream: int, payloads: NewPayloads) -> tuple[list[tuple[Any, ...]], list[bytes]]:
     rows: list[tuple[Any, ...]] = []
     packed: list[bytes] = []
     start = offset = 0
-    for frame in payloads.frames if payloads is not None else ():
+    for frame in payloads.frames:
         if len(frame.content) <= INLINE_BYTES:
             rows.append((stream, start, frame.length, None, len(frame.content), frame.content))
         else:
