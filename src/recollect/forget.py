@@ -10,6 +10,7 @@ from recollect.clock import rfc3339
 from recollect.config import Settings
 from recollect.distill import distil_pending
 from recollect.errors import Busy, NeedsAnswer, UsageError
+from recollect.kinship import all_reached
 from recollect.progress import Progress, silent
 from recollect.removal import drop
 from recollect.repos import name_repos
@@ -151,13 +152,7 @@ class _Rows:
 
     def with_sub_agents(self, names: Iterable[Name]) -> set[Name]:
         """The sessions and all that they spawned, directly or not, and forks that hold nothing of their own."""
-        found = set(names)
-        waiting = list(found)
-        while waiting:
-            below = self._below(waiting.pop()) - found
-            found |= below
-            waiting += below
-        return found
+        return all_reached(names, self._below)
 
     def _below(self, name: Name) -> set[Name]:
         agent, native_id = name

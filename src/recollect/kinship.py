@@ -1,15 +1,28 @@
 """Which sessions come from which: spawned by, forked from, sharing records with."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from recollect.schema import session_uid
 from recollect.store import Store
 from recollect.store.streams import Relations, StreamName
 
+_T = TypeVar("_T")
 Name = tuple[str, str]  # agent, native id
 
 _MANY = 100  # from this many changed sessions on, reading all relations at once is cheaper than asking for each
+
+
+def all_reached(begin: Iterable[_T], near: Callable[[_T], set[_T]]) -> set[_T]:
+    """These, what is near to each of them, what is near to that, and so on."""
+    found = set(begin)
+    waiting = list(found)
+    while waiting:
+        new = near(waiting.pop()) - found
+        found |= new
+        waiting += new
+    return found
 
 
 class Kinship:
@@ -137,13 +150,7 @@ class Kinship:
 
     def family(self, streams: Iterable[int]) -> set[int]:
         """These sessions and all that are related to them, be it through others."""
-        found = set(streams)
-        waiting = list(found)
-        while waiting:
-            near = self._near(waiting.pop()) - found
-            found |= near
-            waiting += near
-        return found
+        return all_reached(streams, self._near)
 
     def _near(self, stream: int) -> set[int]:
         copies = self._copied_from.get(stream, set()) | self._copied_by.get(stream, set())

@@ -1,8 +1,9 @@
 """The rules of redaction applied to what is already stored: every text of every session, and every byte it lay in."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from recollect.recall.index import index_pending
 from recollect.redact.marks import OLDER, OTHER, compare_versions
 from recollect.redact.redactor import Redactor
 from recollect.store import Store
+from recollect.store.events import in_pieces
 from recollect.store.rewrite import (
     SESSION_TEXTS,
     UNFINISHED,
@@ -24,7 +26,6 @@ from recollect.store.rewrite import (
 
 Advance = Callable[[int, int], None]  # done, total
 
-_BATCH_BYTES = 4 * 1024 * 1024
 _STREAMS_AT_ONCE = 64
 
 
@@ -122,7 +123,7 @@ def _renewed(store: Store, redactor: Redactor, stream: HeldStream) -> tuple[NewS
     new = NewStream(texts=_texts(redactor, events), side_texts=_side_texts(redactor, store.rewrites.side_texts(stream)))
     changed = {row[-1] for row in new.texts}
     payloads = NewPayloads()
-    for some in _batches(events):
+    for some in in_pieces(events, attrgetter("bytes")):
         places = [(event.start, event.bytes) for event in some]
         content = list(store.events.iter_payloads(stream.agent, stream.native_id, places))
         replaced = redactor.payloads(content)
@@ -136,19 +137,6 @@ def _renewed(store: Store, redactor: Redactor, stream: HeldStream) -> tuple[NewS
     if new.payloads is None and not new.texts and not new.side_texts:
         return None, 0
     return new, len(changed)
-
-
-def _batches(events: Iterable[HeldEvent]) -> Iterator[list[HeldEvent]]:
-    some: list[HeldEvent] = []
-    size = 0
-    for event in events:
-        some.append(event)
-        size += event.bytes
-        if size >= _BATCH_BYTES:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
 
 
 def _texts(redactor: Redactor, events: Sequence[HeldEvent]) -> list[tuple[Any, ...]]:

@@ -13,7 +13,7 @@ from recollect.memory import open_memory
 from tests.faults.crashes import Case, MakeCase
 from tests.faults.rig import Held, command, examine, run, sweep
 from tests.faults.work import Writers, texts_on_disk
-from tests.forget.traces import left_in
+from tests.forget.traces import Planted, left_in, rare_words
 from tests.logs import session_id
 
 _CHOSEN = session_id(3)  # of an agent that gives every session a folder of its own
@@ -44,22 +44,27 @@ def _words_of(writers: Writers, session: str) -> list[str]:
 
 
 def forgetting(folder: Path, bug: str | None) -> Case:
-    words = ["forget", _CHOSEN, "--yes"]
-    return Case("forget", words, _swept(folder, 31), folder / "template", bug, _judge_forgetting)
+    """Half of the sessions of every agent; their words stand in messages, in packs and in torn lines."""
+    planted = Planted(folder / "home", rare_words(3, 45))
+    sweep(folder / "template", *planted.roots)
+    words = ["forget", *planted.forgotten, "--yes"]
+    return Case("forget", words, planted, folder / "template", bug, _judge_forgetting)
 
 
-def _judge_forgetting(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
-    """Whether the session is whole, or gone to the last byte."""
+def _judge_forgetting(store: Path, planted: Planted, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether the sessions are whole, or gone to the last byte, all of them."""
     try:
-        held = sweep(store, *writers.roots)
+        held = sweep(store, *planted.roots)
     except RecollectError as error:
         return [f"unusable: {error.message}"]
     assert clean is not None
-    is_gone = not any(_CHOSEN in uid for uid in held.hashes)
-    expected = {uid: told for uid, told in clean.hashes.items() if not (is_gone and _CHOSEN in uid)}
+    is_gone = not {session.native_session_id for session in held.sessions} & set(planted.forgotten)
+    gone = [session.session_uid for session in clean.sessions if session.native_session_id in planted.forgotten]
+    expected = {uid: told for uid, told in clean.hashes.items() if not (is_gone and uid in gone)}
     findings = [] if held.hashes == expected else ["other content hashes than a clean store"]
-    left = left_in(store, _words_of(writers, _CHOSEN)) if is_gone else set()
-    return [*findings, *(f"not forgotten: {word}" for word in left), *_problems(store)]
+    left, whole = left_in(store, planted.words), set() if is_gone else set(planted.words)
+    findings += [f"not forgotten: {word}" for word in left - whole] + [f"lost: {word}" for word in whole - left]
+    return [*findings, *_problems(store)]
 
 
 # Newer rules

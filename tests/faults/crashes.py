@@ -15,12 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from recollect.failpoints import NAMES
 from recollect.memory import open_memory
 from tests.faults.rig import Held, Struck, command, examine, run, sweep
 from tests.faults.work import Writers, texts_on_disk
+from tests.forget.traces import Planted
 
 LONG_AND_SHORT = [1100, 10, 10, 10, 10, 10]  # messages of each session: one does not fit into one batch
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -92,16 +93,16 @@ def _kill_after(process: subprocess.Popen[bytes], seconds: float) -> bool:
 class Case:
     """A command to be struck, the store it is run on (none, or a copy of one that is there already), and the judge.
 
-    In its words `{store}` stands for that store. After each fault `judge` is given the store, the sessions, what a
-    clean store holds, and the bug to be found.
+    In its words `{store}` stands for that store. After each fault `judge` is given the store, the agents' sessions
+    (`writers`), what a clean store holds, and the bug to be found.
     """
 
     name: str
     words: list[str]
-    writers: Writers
+    writers: Writers | Planted
     template: Path | None = None
     bug: str | None = None
-    judge: Callable[[Path, Writers, Held | None, str | None], list[str]] = examine
+    judge: Callable[[Path, Any, Held | None, str | None], list[str]] = examine
 
     def prepare(self, store: Path) -> Path:
         if self.template is not None:
@@ -220,7 +221,8 @@ def _badly_told(done: subprocess.CompletedProcess[str]) -> list[str]:
 def _points(folder: Path, case: Case, calls: Sequence[str]) -> list[Point]:
     """Every call of one whole run that writes below its store, in order."""
     store, log = case.prepare(folder / "probe"), folder / "probe-calls"
-    _traced(case, store, log, [])
+    done = _traced(case, store, log, [])
+    assert done.returncode == 0, done.stderr
     seen: Counter[tuple[str, str]] = Counter()
     found: dict[Point, None] = {}
     for text in log.read_text().splitlines():

@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from recollect.failpoints import NAMES
-from tests.faults.cases import CASES
+from tests.faults.cases import CASES, forgetting
 from tests.faults.crashes import EIO, ENOSPC, KILL, SWEEPS, MakeCase, strike_calls, strike_failpoints
 from tests.faults.rig import IS_SOAK, needs_strace, sweep
 
-POINTS, OTHER_POINTS, TIMES = (1_000_000, 1_000_000, 1_000_000) if IS_SOAK else (3, 2, 2)
+ALL = 1_000_000
+TIMES = ALL if IS_SOAK else 2
+MOST = {} if IS_SOAK else {**dict.fromkeys(SWEEPS, 3), **dict.fromkeys(CASES, 2), forgetting: 8}
 FAULTS = (KILL, EIO, ENOSPC)
 STRUCK = [(make, fault) for make in (*SWEEPS, *(CASES if IS_SOAK else ())) for fault in FAULTS]
 STRUCK += [] if IS_SOAK else [(make, KILL) for make in CASES]
@@ -27,7 +29,7 @@ def test_a_command_struck_at_any_write_is_made_good_by_the_next_sweep(
     case = make(tmp_path, None)
     clean = sweep(tmp_path / "clean", *case.writers.roots)
 
-    struck = strike_calls(tmp_path, case, fault, POINTS if make in SWEEPS else OTHER_POINTS, clean)
+    struck = strike_calls(tmp_path, case, fault, MOST.get(make, ALL), clean)
 
     print(f"{case.name}, {fault}: struck {struck.faults} times")
     assert struck.findings == []

@@ -1,18 +1,17 @@
-"""Killed at any step: what was begun is finished by the next sweep, and what was not is whole."""
+"""Killed before any step: what was begun is finished by the next sweep, and what was not is whole.
 
-import os
-import re
+That it is so at every single write is for `tests/faults/test_every_write.py`.
+"""
+
 import signal
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from recollect.care import doctor
 from recollect.memory import open_memory
-from tests.faults.rig import IS_SOAK, command, needs_strace, run
 from tests.forget.traces import Planted, left_in, native_ids, rare_words
 
 # Each is about to be done when the process dies.
@@ -89,35 +88,3 @@ def test_a_forget_can_be_finished_by_asking_again(tmp_path: Path, planted: Plant
         memory.forget(memory.plan_forgetting(*planted.forgotten))
 
     assert left_in(store, planted.words) == set()
-
-
-_WRITES = ("pwrite64", "write", "fsync", "fdatasync", "ftruncate", "unlink", "rename")
-_CALL = re.compile(r"^\d+\s+(\w+)\(")
-_POINTS = 10_000 if IS_SOAK else 8
-
-
-@needs_strace
-def test_a_forget_killed_at_any_write_is_all_or_nothing(tmp_path: Path, planted: Planted) -> None:
-    calls = tmp_path / "calls"
-    _traced(calls, _swept(tmp_path / "probe", planted), planted)
-    named = [match[1] for text in calls.read_text().splitlines() if (match := _CALL.match(text))]
-    seen: Counter[str] = Counter()
-    points = []
-    for name in named:
-        seen[name] += 1
-        points.append((name, seen[name]))
-    outcomes = []
-
-    for name, number in points[:: max(1, len(points) // _POINTS)]:
-        store = _swept(tmp_path / f"{name}-{number}", planted)
-        done = _traced(Path(os.devnull), store, planted, f"{name}:signal=SIGKILL:when={number}")
-        outcomes.append((_assert_all_or_nothing(store, planted), done.returncode))
-
-    assert any(is_gone for is_gone, _ in outcomes)
-    assert sum(code != 0 for _, code in outcomes) >= 0.8 * len(outcomes)
-
-
-def _traced(log: Path, store: Path, planted: Planted, injected: str | None = None) -> subprocess.CompletedProcess[str]:
-    inject = ["-e", f"inject={injected}"] if injected else []
-    tracing = ["strace", "-f", "-qq", "-o", str(log), "-e", f"trace={','.join(_WRITES)}", *inject]
-    return run([*tracing, *command("forget", *planted.forgotten, "--yes")], store)

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect.memory import open_memory
-from recollect.recall import index as index_module
 from recollect.recall.index import index_pending
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.store import Store, open_store
@@ -225,7 +224,7 @@ def test_no_byte_of_a_deleted_event_stays_when_asked_so(tmp_path: Path) -> None:
 
 
 def test_indexing_that_is_cut_off_goes_on_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_module, "BATCH_BYTES", 1)
+    monkeypatch.setattr("recollect.store.events.PIECE_BYTES", 1)
     with open_store(tmp_path, create=True) as store:
         put(store, batch({f"e{number}": f"word{number}" for number in range(20)}))
         calls = 0

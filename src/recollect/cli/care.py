@@ -1,22 +1,19 @@
 """The commands that look after the store: doctor, backup, restore, export, import."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from recollect.cli.output import json_option, print_json, reports_errors, root_option
+from recollect.cli.output import confirm, json_option, print_json, reports_errors, root_option, yes_option
+from recollect.cli.progress import shown_progress
 from recollect.cli.words import one_line, plural, size
-from recollect.errors import NeedsAnswer, UsageError
+from recollect.errors import UsageError
 
 if TYPE_CHECKING:
     from recollect.doctor import Finding
     from recollect.repairs import RepairReport
-
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 
@@ -46,7 +43,7 @@ def doctor(
     if is_repair:
         _repair(roots, yes, as_json)
         return
-    with _progress() as show:
+    with shown_progress() as show:
         findings = examine(roots=roots, deep=deep, max_seconds=max_seconds, progress=show)
     if as_json:
         print_json([asdict(finding) for finding in findings])
@@ -70,9 +67,9 @@ def _repair(roots: tuple[str, ...], yes: bool, as_json: bool) -> None:
     def ask(steps: list[str]) -> None:
         for step in steps if not as_json else ():
             click.echo(one_line(step))
-        _confirm("Go on?", yes)
+        confirm("Go on?", yes)
 
-    with _progress() as show:
+    with shown_progress() as show:
         report = repair(roots=roots, confirm=ask, progress=show)
     if as_json:
         print_json(asdict(report))
@@ -112,7 +109,7 @@ def backup(file: str, as_json: bool) -> None:
     """
     from recollect.memory import open_memory
 
-    with open_memory(create=False) as memory, _progress() as show:
+    with open_memory(create=False) as memory, shown_progress() as show:
         report = memory.backup(file, show)
     if as_json:
         print_json(asdict(report))
@@ -142,8 +139,8 @@ def restore(file: str, yes: bool, as_json: bool) -> None:
 
     folder = load_settings().folder
     if (folder / "memory.db").exists():
-        _confirm(f"Replace the store in {folder}? It is kept aside.", yes)
-    with _progress() as show:
+        confirm(f"Replace the store in {folder}? It is kept aside.", yes)
+    with shown_progress() as show:
         report = put_back(file, progress=show)
     if as_json:
         print_json(asdict(report))
@@ -173,7 +170,7 @@ def export(path: str, sessions: tuple[str, ...], repo: str | None, as_json: bool
 
     if sessions and repo:
         raise UsageError("`--repo` and sessions exclude each other", "give one of them")
-    with open_memory(create=False) as memory, _progress() as show:
+    with open_memory(create=False) as memory, shown_progress() as show:
         report = memory.export(path, sessions, repo=repo, progress=show)
     if as_json:
         print_json(asdict(report))
@@ -198,7 +195,7 @@ def import_(path: str, as_json: bool) -> None:
     """
     from recollect.memory import open_memory
 
-    with open_memory() as memory, _progress() as show:
+    with open_memory() as memory, shown_progress() as show:
         report = memory.import_sessions(path, show)
     if as_json:
         print_json(asdict(report))
@@ -212,27 +209,6 @@ def import_(path: str, as_json: bool) -> None:
         click.echo(f"Forgotten here, which they stay: {plural(report.forgotten, 'session')}")
     if not report.is_settled:
         click.echo("A sweep is running: run `recollect sweep` after it, and they are listed")
-
-
-def _confirm(question: str, yes: bool) -> None:
-    """Ask, unless the answer was given; where nobody can answer it is no."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise NeedsAnswer("This asks first, and nobody is there to answer", "`--yes` answers it")
-    if not click.confirm(one_line(question), err=True):
-        raise NeedsAnswer("Nothing was changed")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    from recollect.cli.progress import progress_line
-
-    show, line = progress_line()
-    try:
-        yield show
-    finally:
-        line.clear()
 
 
 COMMANDS = (doctor, backup, restore, export, import_)

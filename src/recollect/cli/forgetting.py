@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.output import json_option, print_json, reports_errors
+from recollect.cli.output import json_option, print_json, reports_errors, yes_option
 from recollect.cli.words import fitted, moment_ms, one_line, plural, size
 from recollect.errors import NeedsAnswer, NotFound, UsageError
 
@@ -26,7 +26,7 @@ _TITLE_COLUMNS = 60
 @click.option("--with-forks", is_flag=True, help="Forget the sessions that share its text, too.")
 @click.option("--keep-forks", is_flag=True, help="Leave sessions that share its text their copies of it.")
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @json_option
 @reports_errors
 def forget(
@@ -81,15 +81,12 @@ class _Wanted:
         self._conditions = conditions
 
     def plan(self, with_forks: bool) -> "ForgetPlan":
-        from recollect.cli.progress import progress_line
+        from recollect.cli.progress import shown_progress
 
-        show, line = progress_line()
-        try:
+        with shown_progress() as show:
             planned = self._memory.plan_forgetting(
                 *self._sessions, **self._conditions, with_forks=with_forks, progress=show
             )
-        finally:
-            line.clear()
         if not planned.sessions:
             raise NotFound("No sessions match, so there is nothing to forget", "`recollect sessions` lists them")
         return planned

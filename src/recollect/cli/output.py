@@ -12,7 +12,7 @@ import click
 import orjson
 
 from recollect.cli.words import as_utf8, harmless_json, one_line
-from recollect.errors import RecollectError, UsageError
+from recollect.errors import NeedsAnswer, RecollectError, UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -87,7 +87,18 @@ def usage_errors_as_json(as_json: bool) -> Iterator[None]:
         sys.exit(fail(UsageError(message, f"`{path} --help` shows what it takes"), as_json=True))
 
 
+def confirm(question: str, yes: bool) -> None:
+    """Ask, unless the answer was given; where nobody can answer it is no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise NeedsAnswer("This asks first, and nobody is there to answer", "`--yes` answers it")
+    if not click.confirm(one_line(question), err=True):
+        raise NeedsAnswer("Nothing was changed")
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 root_option = click.option(
     "--root",
     "roots",

@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from recollect.cli.words import size
 from recollect.progress import Progress
@@ -9,12 +11,17 @@ from recollect.progress import Progress
 _EVERY_SECONDS = 0.1
 
 
-def progress_line() -> tuple[Progress, "Line"]:
-    line = Line()
-    return line.show, line
+@contextmanager
+def shown_progress() -> Iterator[Progress]:
+    """A line that is there as long as the block runs."""
+    line = _Line()
+    try:
+        yield line.show
+    finally:
+        line.clear()
 
 
-class Line:
+class _Line:
     """One line of standard error that is written over."""
 
     def __init__(self) -> None:

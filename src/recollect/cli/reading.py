@@ -36,17 +36,13 @@ def sweep(roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
     recollect sweep
     recollect sweep --root AGENT=~/backup/its-home
     """
-    from recollect.cli.progress import progress_line
+    from recollect.cli.progress import shown_progress
     from recollect.config import require_folders
     from recollect.memory import open_memory
 
     require_folders(roots)
-    show, line = progress_line()
-    with open_memory(roots=roots) as memory:
-        try:
-            report = memory.sweep(show, verify=verify)
-        finally:
-            line.clear()
+    with open_memory(roots=roots) as memory, shown_progress() as show:
+        report = memory.sweep(show, verify=verify)
     if as_json:
         print_json(_sweep_json(report))
     else:

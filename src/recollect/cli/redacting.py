@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import asdict
+from functools import partial
 
 import click
 
@@ -44,15 +45,11 @@ def _check(text: str, as_json: bool) -> None:
 
 
 def _rescan(dry_run: bool, as_json: bool) -> None:
-    from recollect.cli.progress import progress_line
+    from recollect.cli.progress import shown_progress
     from recollect.memory import open_memory
 
-    show, line = progress_line()
-    with open_memory(create=False) as memory:
-        try:
-            report = memory.rescan(lambda done, total: show("redacting", done, total), dry_run=dry_run)
-        finally:
-            line.clear()
+    with open_memory(create=False) as memory, shown_progress() as show:
+        report = memory.rescan(partial(show, "redacting"), dry_run=dry_run)
     if as_json:
         print_json(asdict(report))
         return

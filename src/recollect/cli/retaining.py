@@ -1,15 +1,14 @@
 """The commands of the budget: retention, rehydrate, schedule."""
 
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.output import json_option, print_json, reports_errors, root_option
+from recollect.cli.output import confirm, json_option, print_json, reports_errors, root_option, yes_option
 from recollect.cli.words import local_time, one_line, plural, printable, size
 from recollect.clock import rfc3339
-from recollect.errors import NeedsAnswer, NotFound
+from recollect.errors import NotFound
 
 if TYPE_CHECKING:
     from recollect.budget import BudgetReport, Outlook
@@ -185,16 +184,13 @@ def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
     \b
     recollect rehydrate 3f2a91c4
     """
-    from recollect.cli.progress import progress_line
+    from recollect.cli.progress import shown_progress
     from recollect.memory import open_memory
 
-    show, line = progress_line()
     with open_memory(roots=roots, create=False) as memory:
         found = memory.session(session)
-        try:
+        with shown_progress() as show:
             memory.rehydrate(found, show)
-        finally:
-            line.clear()
         events = len(memory.events(found))
     if as_json:
         print_json({"session_uid": found.session_uid, "events": events})
@@ -205,7 +201,7 @@ def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
 @click.command()
 @click.option("--remove", "is_removal", is_flag=True, help="Take the schedule away.")
 @click.option("--print", "is_print", is_flag=True, help="Only show what would be installed.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @json_option
 @reports_errors
 def schedule(is_removal: bool, is_print: bool, yes: bool, as_json: bool) -> None:
@@ -224,7 +220,7 @@ def schedule(is_removal: bool, is_print: bool, yes: bool, as_json: bool) -> None
     if is_removal:
         is_done = remove(planned)
     elif not is_print:
-        _confirm(yes)
+        confirm("Install this?", yes)
         install(planned)
         is_done = True
     if as_json:
@@ -233,15 +229,6 @@ def schedule(is_removal: bool, is_print: bool, yes: bool, as_json: bool) -> None
         click.echo("Removed" if is_done else "There was none")
     elif is_done:
         click.echo("Installed; `recollect schedule --remove` takes it away")
-
-
-def _confirm(yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise NeedsAnswer("This asks first, and nobody is there to answer", "`--yes` answers it")
-    if not click.confirm("Install this?", err=True):
-        raise NeedsAnswer("Nothing was changed")
 
 
 def _print_schedule(planned: "Schedule") -> None:

@@ -1,13 +1,13 @@
 """The commands that find things again. They load as little as can be: a search is to feel instant."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from recollect.cli.output import json_option, print_json, reports_errors
-from recollect.clock import parse_moment
+from recollect.cli.words import moment_ms
 from recollect.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -15,16 +15,8 @@ if TYPE_CHECKING:
     from recollect.recall.answers import SearchAnswer
     from recollect.store import Store
 
+_DAY_MS = 86_400_000
 _QUERY = {"ignore_unknown_options": True}  # `--no-verify` is something to look for
-
-
-def _moment_ms(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        return round(parse_moment(text, datetime.now().astimezone()).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise UsageError(f"`{option}` is no time: {text}", "write 2026-11-01, 7d, 2h, today or yesterday") from None
 
 
 def _open() -> "Store":
@@ -107,17 +99,10 @@ def _answer(query: str, *, exclude: tuple[str, ...], substring: bool, regex: boo
     with _open() as store:
         if options.mode == "words":
             return search(store, query, options)
-        return _with_progress(lambda show: search(store, query, options, progress=show))
+        from recollect.cli.progress import shown_progress
 
-
-def _with_progress(run: "Callable[[Callable[[int, int], None]], SearchAnswer]") -> "SearchAnswer":
-    from recollect.cli.progress import progress_line
-
-    show, line = progress_line()
-    try:
-        return run(lambda done, total: show("searching", done, total))
-    finally:
-        line.clear()
+        with shown_progress() as show:
+            return search(store, query, options, progress=partial(show, "searching"))
 
 
 def _print(answer: "SearchAnswer", as_json: bool, explain: bool, *, is_line: bool = False) -> None:
@@ -213,12 +198,12 @@ def timeline(since: str | None, before: str | None, day: str | None, as_json: bo
     """The sessions of a day, a week or a repository, oldest first."""
     from recollect.cli.found import timeline_lines
 
-    since_ms, before_ms = _moment_ms("--since", since), _moment_ms("--before", before)
+    since_ms, before_ms = moment_ms("--since", since), moment_ms("--before", before)
     if day is not None:
-        since_ms = _moment_ms("--day", day) or 0
-        before_ms = since_ms + round(timedelta(days=1).total_seconds() * 1000)
+        since_ms = moment_ms("--day", day) or 0
+        before_ms = since_ms + _DAY_MS
     elif since is None and before is None and not wanted["repo"]:
-        since_ms = _moment_ms("--since", "7d")
+        since_ms = moment_ms("--since", "7d")
     with _memory() as memory:
         found = memory.timeline(since_ms=since_ms, before_ms=before_ms, **wanted)
     _print_rows(found, timeline_lines, as_json)

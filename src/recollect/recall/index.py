@@ -1,14 +1,13 @@
 """Bring the full text up to date with what is stored: part of a sweep, cut off anywhere it goes on from there."""
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 
 import orjson
 
-from recollect.store import Store
+from recollect.store import Store, events
 from recollect.store.fulltext import Entry, PendingEvent, PendingStream
 from recollect.text import columns_of
-
-BATCH_BYTES = 4 * 1024 * 1024  # of payloads in one transaction: others wait about a tenth of a second
 
 Indexed = tuple[PendingStream, list[Entry]]
 
@@ -33,31 +32,18 @@ def _batches(store: Store, streams: Sequence[PendingStream]) -> Iterator[list[In
     batch: list[Indexed] = []
     size = 0
     for stream in streams:
-        for piece in _pieces(store.fulltext.pending_events(stream)):
+        for piece in events.in_pieces(store.fulltext.pending_events(stream), attrgetter("payload_bytes")):
             batch.append((stream, _entries(store, stream, piece)))
             size += sum(event.payload_bytes for event in piece)
-            if size >= BATCH_BYTES:
+            if size >= events.PIECE_BYTES:
                 yield batch
                 batch, size = [], 0
     if batch:
         yield batch
 
 
-def _pieces(events: Sequence[PendingEvent]) -> Iterator[list[PendingEvent]]:
-    piece: list[PendingEvent] = []
-    size = 0
-    for event in events:
-        piece.append(event)
-        size += event.payload_bytes
-        if size >= BATCH_BYTES:
-            yield piece
-            piece, size = [], 0
-    if piece:
-        yield piece
-
-
-def _entries(store: Store, stream: PendingStream, events: Sequence[PendingEvent]) -> list[Entry]:
-    places = [(event.payload_start, event.payload_bytes) for event in events]
+def _entries(store: Store, stream: PendingStream, piece: Sequence[PendingEvent]) -> list[Entry]:
+    places = [(event.payload_start, event.payload_bytes) for event in piece]
     # Parsed as they come: a large one is not held beside what is made of it.
     contents = map(orjson.loads, store.events.iter_payloads(stream.agent, stream.native_id, places))
-    return [Entry(event, columns_of(event.kind, content)) for event, content in zip(events, contents, strict=True)]
+    return [Entry(event, columns_of(event.kind, content)) for event, content in zip(piece, contents, strict=True)]

@@ -6,8 +6,10 @@ but at most 32 MiB, and dropped before anything is removed from a full disk.
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+
+from recollect.store.durable import written_beside
 
 BALLAST_NAME = "ballast"
 MOST_BYTES = 32 * 1024 * 1024
@@ -59,18 +61,8 @@ def _free_bytes(folder: Path) -> int:
 
 def _make(path: Path, size: int) -> None:
     """Blocks that are really the file's: a hole would give nothing back."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            _allocate(fd, size)
-        finally:
-            os.close(fd)
-        beside.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            beside.unlink()
-        raise
+    with written_beside(path) as fd:
+        _allocate(fd, size)
 
 
 def _allocate(fd: int, size: int) -> None:

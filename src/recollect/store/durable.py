@@ -1,24 +1,34 @@
 """Files that are whole or not there at all, whatever happens meanwhile."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that a crash leaves the old content or the new one; only the user may read it."""
+    with written_beside(path) as fd:
+        write_all(fd, content)
+        os.fsync(fd)
+    sync(path.parent)
+
+
+@contextmanager
+def written_beside(path: Path) -> Iterator[int]:
+    """A new file to write to, which takes the path at the end of the block, or is gone if that fails."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         try:
-            write_all(fd, content)
-            os.fsync(fd)
+            yield fd
         finally:
             os.close(fd)
         beside.replace(path)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):  # what went wrong first is what is told
+            beside.unlink()
         raise
-    sync(path.parent)
 
 
 def sync(path: Path) -> None:

@@ -1,15 +1,33 @@
 """Tier 1 as it is read: events, and the payloads behind them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from zstandard import ZstdError
 
 from recollect.errors import StoreDamaged
 from recollect.store import packs
 from recollect.store.sqlite import Database
+
+_T = TypeVar("_T")
+
+PIECE_BYTES = 4 * 1024 * 1024  # of payloads in one transaction: others wait about a tenth of a second
+
+
+def in_pieces(events: Iterable[_T], bytes_of: Callable[[_T], int]) -> Iterator[list[_T]]:
+    """A session's events, so many at a time that their payloads can be held at once."""
+    piece: list[_T] = []
+    size = 0
+    for event in events:
+        piece.append(event)
+        size += bytes_of(event)
+        if size >= PIECE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
 
 
 class Events:
