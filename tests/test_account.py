@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from recollect import Session
-from recollect.account import AccountRules, account_for
+from recollect.account import TITLE_CHARS, AccountRules, account_for
 from recollect.adapters import adapters
 from recollect.adapters.protocol import CostTotal, Record, SessionInfo
 from recollect.lineage import mark_copies
@@ -25,6 +25,7 @@ from recollect.schema import (
     WARM_UP,
 )
 from recollect.store import open_store
+from recollect.text import begins_with
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
 from tests.store.rows import batch_of, put
 
@@ -64,10 +65,24 @@ def test_of_two_titles_of_one_rank_the_later_counts(tmp_path: Path, home: Home) 
     assert account(tmp_path, home, event("s", 1), *told).title == "second"
 
 
-def test_without_a_title_the_first_request_is_cut_to_80_characters(tmp_path: Path, home: Home) -> None:
-    found = account(tmp_path, home, event("s", 1, ASSISTANT_MSG, "hello"), event("s", 2, USER_MSG, "x" * 100))
+def test_without_a_title_the_first_request_is_cut_behind_a_word(tmp_path: Path, home: Home) -> None:
+    asked = "please " * 20
+    found = account(tmp_path, home, event("s", 1, ASSISTANT_MSG, "hello"), event("s", 2, USER_MSG, asked))
 
-    assert found.title == "x" * 80
+    assert found.title is not None
+    assert len(found.title) <= TITLE_CHARS
+    assert found.title.endswith(" please…")
+    assert begins_with(asked, found.title)
+
+
+def test_a_request_without_spaces_is_cut_where_there_is_no_more_room(tmp_path: Path, home: Home) -> None:
+    found = account(tmp_path, home, event("s", 1, USER_MSG, "x" * 100))
+
+    assert found.title == "x" * (TITLE_CHARS - 1) + "…"
+
+
+def test_a_request_that_fits_is_not_cut(tmp_path: Path, home: Home) -> None:
+    assert account(tmp_path, home, event("s", 1, USER_MSG, "x" * TITLE_CHARS)).title == "x" * TITLE_CHARS
 
 
 def test_a_fork_is_called_by_the_request_it_copied(tmp_path: Path, home: Home) -> None:

@@ -28,6 +28,7 @@ from recollect.store import Store
 from recollect.store.evictions import Base
 from recollect.store.sessions import SessionRow, SourceOfSession
 from recollect.store.streams import EventMark, StreamName, UsageMark
+from recollect.text import cut_short
 
 TITLE_CHARS = 80
 DEFAULT_TASK_PATTERNS = (
@@ -252,7 +253,7 @@ def _session_row(kinship: Kinship, rules: AccountRules, held: _Held) -> SessionR
         model=_model(held.own) or last.get("model"),
         provider=last.get("provider"),
         agent_version=last.get("agent_version"),
-        title=held.facts.title or (prompt[:TITLE_CHARS] if prompt else None),
+        title=held.facts.title or (cut_short(prompt, TITLE_CHARS) if prompt else None),
         instructions=orjson.dumps(last.get("instructions") or []).decode(),
         started_ms=started,
         ended_ms=ended,

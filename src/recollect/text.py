@@ -33,8 +33,22 @@ _LETTERS = bytes(
 _PARTS = "[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+"
 _IDENTIFIER_CHARS = 100
 _PIECE_CHARS = 1024 * 1024
+ELLIPSIS = "…"
 _FENCE = r"recollect-([0-9a-f]{16})(?![0-9a-f])"
 _SKIPPED_KEYS = frozenset({"type", "native", "media"})
+
+
+def cut_short(line: str, chars: int) -> str:
+    """A line of at most so many characters, cut where a word ends if one does near there, with `…` behind it."""
+    if len(line) <= chars:
+        return line
+    space = line.rfind(" ", chars * 3 // 4, chars)
+    return line[: space if space > 0 else chars - 1].rstrip() + ELLIPSIS
+
+
+def begins_with(text: str, line: str) -> bool:
+    """Whether a line that may have been cut short is how a text begins."""
+    return text.startswith(line.removesuffix(ELLIPSIS))
 
 
 class Columns(NamedTuple):

@@ -78,6 +78,16 @@ def test_a_title_that_is_the_first_request_is_told_once(run: Run) -> None:
     assert run("search", "--no-verify", "--context", "0").output.count("use a walrus") == 1
 
 
+def test_a_title_that_is_the_first_request_cut_short_is_told_once(tmp_path: Path, home: Home, run: Run) -> None:
+    home.write("c", event("long-1", 1, text="tusk " * 40), event("long-1", 2, ASSISTANT_MSG, "a seal"))
+    sweep(tmp_path / "store", home).close()
+
+    told = run("search", "seal", "--context", "0").output
+
+    assert "tusk tusk" in told
+    assert "began" not in told
+
+
 def test_a_budget_that_nothing_fits_into_is_not_nothing_found(run: Run) -> None:
     told = run("search", "walrus", "--budget", "1").output
 

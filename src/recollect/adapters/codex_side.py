@@ -10,6 +10,7 @@ from recollect.adapters.commands import summarise
 from recollect.adapters.jsonl import KEPT_BAD_BYTES, LineReader, salvage
 from recollect.adapters.protocol import BadLine, Cursor, EventRecord, Record, SessionInfo, Source
 from recollect.schema import HISTORY_LANE, PROMPTS_ONLY, USER_MSG
+from recollect.text import cut_short
 
 KEPT_SESSIONS = 200
 TITLE_CHARS = 500
@@ -34,7 +35,7 @@ def read_titles(source: Source, cursor: Cursor | None) -> Iterator[Record]:
             if isinstance(title, BadLine):
                 yield title
             elif title.id and title.thread_name.strip():
-                yield SessionInfo(title.id, title=title.thread_name.strip()[:TITLE_CHARS], title_rank=2)
+                yield SessionInfo(title.id, title=cut_short(title.thread_name.strip(), TITLE_CHARS), title_rank=2)
     yield from reader.too_long
     yield reader.checkpoint({})
 

@@ -10,6 +10,7 @@ import click
 from recollect.cli.words import fitted, local_time, one_line, padded, plural, width
 from recollect.config import terminal_columns
 from recollect.recall.snippets import folded
+from recollect.text import begins_with
 
 if TYPE_CHECKING:
     from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
@@ -70,7 +71,7 @@ def _hit_lines(hit: "SessionHit", explain: bool) -> Iterator[str]:
     if explain:
         yield _grey(f"  score {hit.score}: {one_line(hit.why)}")
     began, ending = hit.first_request, hit.ending
-    if began and began.event_uid not in shown and not one_line(began.snippet).startswith(title):
+    if began and began.event_uid not in shown and not begins_with(one_line(began.snippet), title):
         yield _line("began", "bright_black", began.snippet)
     for match in hit.matches:
         within = "" if match.session_uid == hit.session_uid else f"in {_short(match.session_uid)}: "
@@ -84,7 +85,7 @@ def _title(hit: "SessionHit") -> str:
     """What a session is called; if that is how its first request begins, more of the request."""
     title = one_line(hit.title or "–")
     began = one_line(hit.first_request.snippet) if hit.first_request else ""
-    return began if began.startswith(title) else title
+    return began if begins_with(began, title) else title
 
 
 def _short(session_uid: str) -> str:

@@ -16,9 +16,11 @@ from recollect.distill.texts import payload_text
 from recollect.distill.todos import Todo
 from recollect.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN, Outcome
 from recollect.store.steps import Step
+from recollect.text import cut_short
 
 _ANSWER_CHARS = 500  # of its beginning and of its end, where it says how it went
 _OPENING_CHARS = 150
+_REASON_CHARS = 100  # of what is quoted in a reason
 SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
 
 
@@ -109,7 +111,7 @@ def _by_last_event(ending: Ending) -> Outcome | None:
         how = "refused a call" if is_refusal else "interrupted the agent"
         return Outcome(ABANDONED, 0.8, (f"the user {how} and did not go on",))
     if last.kind == schema.ERROR and last.call_id is None:
-        return Outcome(FAIL, 0.9, (f"the model service failed: {last.summary[:120]}",))
+        return Outcome(FAIL, 0.9, (f"the model service failed: {cut_short(last.summary, _REASON_CHARS)}",))
     if last.kind == schema.RETRY and last.role == "system":
         return Outcome(FAIL, 0.6, ("the model service was failing when the log ends",))
     if last.kind == schema.USER_MSG:
@@ -146,7 +148,7 @@ def _by_tests(story: Story, ending: Ending) -> Outcome | None:
     if not runs or runs[-1].has_passed:
         return None
     is_claimed = ending.is_reported_done and not words.says_cannot(ending.answer)
-    reason = f"the last test run failed: {runs[-1].call.summary[:100]}"
+    reason = f"the last test run failed: {cut_short(runs[-1].call.summary, _REASON_CHARS)}"
     if is_claimed and _has_moved_on(story, runs[-1].call):
         return None  # edited after it, and reported as done: the run is no longer the last word
     return Outcome(FAIL, 0.6 if is_claimed else 0.75, (reason,))
@@ -187,7 +189,7 @@ def _by_proof(story: Story, ending: Ending) -> Outcome | None:
     runs = [run for run in story.standing_tests if run.has_passed is not None]
     if runs and runs[-1].has_passed:
         which = "the last test run" if runs[-1] is story.standing_tests[-1] else "the last test run that ended"
-        reasons.append(f"{which} passed: {runs[-1].call.summary[:100]}")
+        reasons.append(f"{which} passed: {cut_short(runs[-1].call.summary, _REASON_CHARS)}")
     if any(not commit.call.is_abandoned for commit in story.commits):
         reasons.append("a commit was made")
     if ending.is_reported_done and ending.has_work:

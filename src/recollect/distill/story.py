@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from recollect import schema
 from recollect.distill import shell, words
-from recollect.distill.texts import ELLIPSIS, payload_text
+from recollect.distill.texts import payload_text
 from recollect.store.flags import IS_ABANDONED
 from recollect.store.steps import Step
+from recollect.text import ELLIPSIS
 
 PAUSE_MS = 5 * 60_000  # a longer silence is not counted as working time
 IDLE_MS = 30 * 60_000  # a longer one is worth telling

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from recollect.text import TERMINAL_CONTROL
+from recollect.text import ELLIPSIS, TERMINAL_CONTROL, cut_short
 
 # Escape sequences, control characters, and characters that hide text or turn its direction.
 _CONTROL = re.compile(
@@ -19,7 +19,6 @@ _UNCLEAN = re.compile(
 )
 _LINE_ENDS = str.maketrans(dict.fromkeys("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", "\n"))
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
-ELLIPSIS = "…"
 
 
 def clean(text: str) -> str:
@@ -37,12 +36,7 @@ def shortened(text: str, chars: int) -> str:
     """One line of at most that many characters, cut at a word where one ends near."""
     if len(text) <= chars and text.isprintable() and "  " not in text:
         return text  # as summaries and names are
-    line = one_line(text[: chars * 3 + 200])
-    if len(line) <= chars:
-        return line
-    cut = line[: chars - 1]
-    space = cut.rfind(" ", chars * 3 // 4)
-    return (cut[:space] if space > 0 else cut).rstrip() + ELLIPSIS
+    return cut_short(one_line(text[: chars * 3 + 200]), chars)
 
 
 def excerpt(text: str, chars: int) -> str:

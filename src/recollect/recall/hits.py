@@ -23,6 +23,7 @@ from recollect.store import Store
 from recollect.store.cards import Card
 from recollect.store.excerpts import EventCard
 from recollect.store.fulltext_search import Scored
+from recollect.text import begins_with
 
 Place = tuple[int, int]  # where in a text something begins and ends
 
@@ -187,7 +188,7 @@ class Hits:
         first, own = (self._store.excerpts.first_request(session, is_own=is_own) for is_own in (False, True))
         if first is None or own is None:
             return None
-        is_foreign = first.id != own.id and first.summary.startswith(self._cards[session].title or first.summary)
+        is_foreign = first.id != own.id and begins_with(first.summary, self._cards[session].title or first.summary)
         return None if is_foreign else Scored(own.id, 0.0, session, own.ts_ms, own.flags, own.kind)
 
     def recent(self, limit: int, scope: Scope) -> list[SessionHit]:

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Final
 
 from recollect.recall.query import Phrase
-from recollect.text import CJK_RUN, identifier_words
+from recollect.text import CJK_RUN, ELLIPSIS, cut_short, identifier_words
 
 SNIPPET_CHARS = 240
 _MOST_PLACES = 400
@@ -106,5 +106,6 @@ def snippet_at(text: str, place: int) -> str:
         start = edge + 1 if edge >= 0 else start
     end = min(len(text), start + 2 * SNIPPET_CHARS)  # spaces are taken out below
     line = " ".join(text[start:end].split())
-    is_cut = end < len(text) or len(line) > SNIPPET_CHARS
-    return f"{'…' if start else ''}{line[:SNIPPET_CHARS].rstrip()}{'…' if is_cut else ''}"
+    shown = cut_short(line, SNIPPET_CHARS)
+    is_cut = shown == line and end < len(text)
+    return f"{ELLIPSIS if start else ''}{shown}{ELLIPSIS if is_cut else ''}"
