@@ -24,9 +24,8 @@ from recollect import cli
 from recollect.adapters import adapters
 from recollect.adapters.protocol import BadLine, EventRecord, SessionInfo
 from recollect.cli import main
-from recollect.cli.listing import short_ids
 from recollect.cli.transcript import MESSAGE_CHARS, MESSAGE_LINES
-from recollect.cli.words import fitted, printable
+from recollect.cli.words import fitted, printable, short_ids
 from recollect.memory import open_memory
 from recollect.schema import ASSISTANT_MSG, AUTOMATION, ERROR, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.stats import BREAKDOWNS
@@ -614,9 +613,11 @@ def test_a_kind_the_session_has_nothing_of_is_said_in_words_and_is_no_error() ->
     ids=["8 suffice", "more until they differ", "one ends with the other", "the same"],
 )
 def test_ids_of_a_list_are_as_long_as_they_must_be_to_differ(ids: list[str], shown: list[str]) -> None:
-    found = short_ids(ids)
+    uids = [f"{AGENT}:{name}" for name in ids]
 
-    assert [found[name] for name in ids] == shown
+    found = short_ids(uids)
+
+    assert [found[uid] for uid in uids] == shown
 
 
 def test_sessions_with_one_ending_are_listed_with_more_of_their_ids(tmp_path: Path, home: Home) -> None:

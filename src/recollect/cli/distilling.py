@@ -6,9 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.output import json_option, print_json, reports_errors
+from recollect.cli.output import json_option, line_columns, print_json, reports_errors
 from recollect.cli.retaining import note_evicted, print_evicted
-from recollect.cli.words import duration, fitted, local_time, moment_ms, money, number, one_line, padded, printable
+from recollect.cli.words import (
+    duration,
+    fitted,
+    local_time,
+    moment_ms,
+    money,
+    number,
+    one_line,
+    padded,
+    printable,
+    short_ids,
+)
 from recollect.cli.words import width as columns_of
 from recollect.errors import UsageError
 from recollect.kinds import SIGNALS
@@ -111,14 +122,12 @@ def signals(session: str | None, signal: str | None, since: str | None, as_json:
 
 def _signal_lines(found: "Sequence[Signal]", *, with_session: bool) -> "Iterator[str]":
     """A line for each signal, cut to the terminal; its session by the end of the id."""
-    from recollect.cli.listing import line_columns, short_ids
-
     columns = line_columns()
-    names = short_ids(one_line(one.session_uid) for one in found) if with_session else {}
+    names = short_ids(one.session_uid for one in found) if with_session else {}
     id_columns = max(map(columns_of, names.values()), default=0)
     for one in found:
         when, count = f"{local_time(one.ts):<{_TIME_COLUMNS}}", f" ({number(one.count)})"
-        place = f"{padded(names[one_line(one.session_uid)], id_columns)}  " if with_session else ""
+        place = f"{padded(names[one.session_uid], id_columns)}  " if with_session else ""
         room = columns - _TIME_COLUMNS - 2 - _SIGNAL_COLUMNS - 1 - columns_of(place) - len(count)
         name = click.style(f"{one.signal:<{_SIGNAL_COLUMNS}}", fg="yellow")
         yield f"{when}  {name} {place}{fitted(one_line(one.detail), max(_LEAST_COLUMNS, room))}{count}"
@@ -213,8 +222,6 @@ def _use_cells(line: "StatLine") -> tuple[str, ...]:
 
 def _print_table(by: str, heads: tuple[str, ...], names: list[str], cells: list[tuple[str, ...]]) -> None:
     """A line for each name, the names cut to the terminal."""
-    from recollect.cli.listing import line_columns
-
     widths = [max(len(head), *(len(row[index]) for row in cells)) for index, head in enumerate(heads)]
     room = max(_LEAST_COLUMNS, line_columns() - sum(widths) - 2 * len(widths))
     names = [fitted(name, room) for name in names]

@@ -12,11 +12,13 @@ import click
 import orjson
 
 from recollect.cli.words import as_utf8, harmless_json, one_line
+from recollect.config import terminal_columns
 from recollect.errors import NeedsAnswer, RecollectError, UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_UNCUT = 10_000  # columns of a pipe: its reader decides what to leave out
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)  # whatever is asked of it
 
 
@@ -28,6 +30,15 @@ def print_json(value: Any, *, is_line: bool = False) -> None:
         told = json.dumps(value, ensure_ascii=False, indent=None if is_line else 2)
         text = told.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     click.echo(harmless_json(text).encode())
+
+
+def grey(text: str) -> str:
+    return click.style(text, fg="bright_black")
+
+
+def line_columns() -> int:
+    """The columns that a line of a list may take."""
+    return terminal_columns(_UNCUT)
 
 
 def fail(error: RecollectError, as_json: bool) -> int:

@@ -139,7 +139,7 @@ def recent(limit: int, repo: str | None, agent: str | None, as_json: bool) -> No
 @reports_errors
 def related(session: str, limit: int, as_json: bool) -> None:
     """Sessions before and after one, and those about the same things."""
-    from recollect.cli.found import related_lines
+    from recollect.cli.listing import related_lines
 
     with _memory() as memory:
         _print_rows(memory.related(memory.session(session), limit), related_lines, as_json)
@@ -157,7 +157,7 @@ def files(path: str, repo: str | None, limit: int, as_json: bool) -> None:
     \b
     recollect files src/auth/login.ts
     """
-    from recollect.cli.found import visit_lines
+    from recollect.cli.listing import visit_lines
 
     with _memory() as memory:
         found = memory.files(_whole(path), limit + 1, repo)
@@ -196,7 +196,7 @@ def blame(path: str, repo: str | None, limit: int, as_json: bool) -> None:
 @reports_errors
 def timeline(since: str | None, before: str | None, day: str | None, as_json: bool, **wanted: Any) -> None:
     """The sessions of a day, a week or a repository, oldest first."""
-    from recollect.cli.found import timeline_lines
+    from recollect.cli.listing import timeline_lines
 
     since_ms, before_ms = moment_ms("--since", since), moment_ms("--before", before)
     if day is not None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from recollect import schema
+from recollect.cli.found import SPEAKERS
 from recollect.cli.words import duration, fitted, local_time, money, one_line, plural, printable
 from recollect.config import terminal_columns
 from recollect.schema import Event, Session
@@ -20,21 +21,10 @@ MESSAGE_CHARS = 40_000
 _MARGIN = 21
 _GAP = re.compile(r" *\n?")
 
-_SPEAKERS = {
-    schema.USER_MSG: ("you", "green"),
-    schema.ASSISTANT_MSG: ("agent", "cyan"),
-    schema.COMPLETION: ("agent", "cyan"),
-    schema.THINKING: ("thinks", "bright_black"),
-    schema.TOOL_CALL: ("calls", "yellow"),
-    schema.TEST_RUN: ("tests", "yellow"),
-    schema.EDIT: ("edits", "yellow"),
-    schema.RETRY: ("retries", "magenta"),
+_SPEAKERS = SPEAKERS | {
     schema.TOOL_RESULT: ("  ↳ ok", "bright_black"),
     schema.ERROR: ("  ↳ error", "red"),
-    schema.DECISION: ("decides", "green"),
-    schema.HUMAN_INTERVENTION: ("you stop", "red"),
     schema.LIFECYCLE: ("·", "bright_black"),
-    schema.OTHER: ("other", "bright_black"),
 }
 _SAID = (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.THINKING)
 _RESULTS = (schema.TOOL_RESULT, schema.ERROR)

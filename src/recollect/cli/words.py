@@ -3,6 +3,8 @@
 import json
 import re
 from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import accumulate
 from unicodedata import east_asian_width
@@ -11,6 +13,7 @@ from recollect.clock import parse_moment
 from recollect.errors import UsageError
 from recollect.text import TERMINAL_CONTROL
 
+_ID_CHARS = 8
 _HARMFUL = re.compile(TERMINAL_CONTROL)
 # Characters that hide text, end a line or turn its direction.
 _INVISIBLE = "\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff"
@@ -59,6 +62,24 @@ def fitted(text: str, columns: int) -> str:
 
 def padded(text: str, columns: int) -> str:
     return text + " " * (columns - width(text))
+
+
+def short_ids(session_uids: Iterable[str]) -> dict[str, str]:
+    """The end of each session's id, by which commands take it, as long as it must be to differ from the others'."""
+    names = {uid: one_line(uid).partition(":")[2] for uid in session_uids}
+    ends: dict[str, str] = {}
+    waiting, chars = set(names.values()), _ID_CHARS
+    while waiting:
+        having = Counter(name[-chars:] for name in waiting)
+        ends |= {name: name[-chars:] for name in waiting if having[name[-chars:]] == 1 or chars >= len(name)}
+        waiting -= ends.keys()
+        chars += 1
+    return {uid: ends[name] for uid, name in names.items()}
+
+
+def repo_name(repo: str | None) -> str:
+    """The last part of a repository's name."""
+    return one_line((repo or "–").rsplit("/", 1)[-1])
 
 
 def local_time(moment: str | None, *, seconds: bool = False) -> str:
