@@ -190,7 +190,7 @@ class RanTests:
 
     runs: int = 0
     failures: int = 0
-    unfinished: int = 0  # timed out, cut off, could not begin, or not seen to end
+    unfinished: int = 0  # timed out, cut off, could not begin, had no test to run, or not seen to end
     last: str | None = None
     last_run: Quote | None = None
 

@@ -121,6 +121,63 @@ def test_what_fails_before_the_tests_says_nothing_of_them(command: str, output: 
     assert (tests.runs, tests.failures) == (runs, failures)
 
 
+@pytest.mark.parametrize(
+    ("command", "output", "failures"),
+    [
+        ("npm run lint\nnpm test", "exit 1: src/a.ts is not formatted", 0),
+        ("npm run lint\nnpm test", "exit 1: \u2716 3 problems (3 errors, 0 warnings)", 0),
+        ("npm run lint && npm test", "exit 1: Found 2 errors in 1 file (checked 9 source files)", 0),
+        ("npm run lint\nnpm test", "exit 1: Tests: 1 failed, 2 passed", 1),
+        ("npm test\nnpm run lint", "exit 1: it broke", 1),
+        ("npx jest", "exit 1: it broke", 1),
+    ],
+)
+def test_a_check_on_a_line_before_the_tests_fails_for_itself(command: str, output: str, failures: int) -> None:
+    script = Script()
+    script.test(output, command=command, has_failed=True)
+
+    tests = distilled(script).digest.tests
+
+    assert (tests.runs, tests.failures) == (1, failures)
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "has_failed"),
+    [
+        ("pytest -q | tail -3", "no tests ran in 0.01s", False),
+        ("pytest -k walrus", "exit 5: collected 0 items", True),
+        ("pytest; true", "platform linux\ncollected 0 items\n\n", False),
+        ("python -m unittest", "Ran 0 tests in 0.000s\n\nOK", False),
+        ("jest --passWithNoTests", "No tests found, exiting with code 0", False),
+        ("go test ./...", "?   \texample.com/shop\t[no test files]", False),
+        ("cargo test", "running 0 tests\n\ntest result: ok. 0 passed; 0 failed; 0 ignored", False),
+    ],
+)
+def test_a_run_without_a_test_has_neither_passed_nor_failed(command: str, output: str, has_failed: bool) -> None:
+    script = Script()
+    script.test(output, command=command, has_failed=has_failed)
+
+    tests = distilled(script).digest.tests
+
+    assert (tests.runs, tests.failures, tests.unfinished, tests.last) == (1, 0, 1, None)
+
+
+@pytest.mark.parametrize(
+    ("output", "last"),
+    [
+        ("ok  \texample.com/shop\t0.1s\n?   \texample.com/cmd\t[no test files]", "passed"),
+        ("test result: ok. 3 passed; 0 failed\n\nDoc-tests shop\nrunning 0 tests", "passed"),
+        ("--- FAIL: TestCart\n?   \texample.com/cmd\t[no test files]", "failed"),
+        ("collected 0 items / 1 error", "failed"),
+    ],
+)
+def test_a_package_without_tests_says_nothing_of_the_others(output: str, last: str) -> None:
+    script = Script()
+    script.test(output, has_failed=last == "failed")
+
+    assert distilled(script).digest.tests.last == last
+
+
 def test_a_failed_chain_is_laid_to_none_of_its_programs() -> None:
     script = Script()
     script.run("gofmt -w . && golangci-lint run", "exit 1: 3 issues", has_failed=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from recollect.store import Store
 
-VERSION = 4  # of the distiller: digests of another one are made again
+VERSION = 5  # of the distiller: digests of another one are made again
 
 
 def distil_pending(store: "Store", advance: Callable[[int, int], None]) -> None:

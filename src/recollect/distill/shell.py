@@ -170,13 +170,18 @@ def only_looks(command: str) -> bool:
 def test_family(command: str) -> str:
     """The family of that part of a command that runs tests."""
     names = _names(command)
-    return next((name for name in names if _NAMES_TESTS.search(name)), (names or ["shell"])[0])
+    return next((name for name in names if names_tests(name)), (names or ["shell"])[0])
+
+
+def names_tests(family: str) -> bool:
+    """Whether a family is one of tests by its name; `npm run lint` is none, nor is `jest`."""
+    return _NAMES_TESTS.search(family) is not None
 
 
 def only_lists_tests(command: str) -> bool:
     """Whether tests are named or built but none is run: `pytest --collect-only`."""
     parts = _SEPARATOR.split(_QUOTED.sub("''", command[:2000]))
-    tests = [part for part in parts if _NAMES_TESTS.search(_named(part) or "")]
+    tests = [part for part in parts if names_tests(_named(part) or "")]
     return bool(tests) and all(map(_LISTS_TESTS.search, tests))
 
 

@@ -37,7 +37,7 @@ Payloads = Mapping[bytes, Mapping[str, Any]]  # by event
 
 @dataclass(slots=True)
 class SuiteRun:
-    """A run of tests; `has_passed` is None if nobody saw it end."""
+    """A run of tests; `has_passed` is None if it says nothing of them, or nobody saw it end."""
 
     call: Step
     family: str
@@ -121,6 +121,7 @@ class Story:
         chosen = [step for step in self.requests[:1] if step.summary.endswith(ELLIPSIS)] + self.todo_calls
         chosen += [self.last_answer] if self.last_answer else []  # a summary has lost its lines
         chosen += [run.result for run in self.tests if run.result and _is_doubtful(run)]
+        chosen += [run.call for run in self.tests if _is_unclear(run)]
         chosen += [commit.call for commit in self.commits[-MOST_COMMITS:]]
         chosen += [commit.witness for commit in self.commits if commit.witness]
         chosen += self.removals + [result for _, result in self.openings]
@@ -171,29 +172,36 @@ def _settle_tests(story: Story, payloads: Payloads) -> None:
         if run.result is None or run.result.kind == schema.HUMAN_INTERVENTION:
             continue
         output = _output(run.result, payloads)
-        if run.result.kind == schema.ERROR and _tells_nothing(run, output):
+        if words.ran_no_tests(output) or (run.result.kind == schema.ERROR and _tells_nothing(run, output, payloads)):
             continue
         run.has_passed = run.result.kind != schema.ERROR and not words.tests_failed(output)
         if run.has_passed is False and story.has_own:
             story.commands[_day(run.call), run.family].failures += 1
 
 
-def _tells_nothing(run: SuiteRun, output: str) -> bool:
+def _tells_nothing(run: SuiteRun, output: str, payloads: Payloads) -> bool:
     """Whether a run failed without a word of the tests: it did not take place, or something before it failed."""
     if run.result is not None and words.has_no_verdict(run.result.summary):
         return True
-    return _may_fail_before(run) and not words.tests_failed(output)
+    given = shell.command_given(payloads.get(run.call.event_uid, {})) if _is_unclear(run) else None
+    return _may_fail_before(run, given) and not words.tests_failed(output)
 
 
-def _may_fail_before(run: SuiteRun) -> bool:
-    command = shell.command_of(run.call.summary)
+def _may_fail_before(run: SuiteRun, given: str | None = None) -> bool:
+    command = given or shell.command_of(run.call.summary)
     return command is not None and shell.may_fail_before_tests(command)
+
+
+def _is_unclear(run: SuiteRun) -> bool:
+    """Whether a run failed whose summary, which has no line ends, does not tell where the tests stand in it."""
+    is_error = run.result is not None and run.result.kind == schema.ERROR
+    return is_error and not shell.names_tests(run.family)
 
 
 def _is_doubtful(run: SuiteRun) -> bool:
     """Whether the output must be looked at, for the exit code may be another program's."""
     is_error = run.result is not None and run.result.kind == schema.ERROR
-    return _may_fail_before(run) if is_error else shell.hides_exit(run.call.summary)
+    return _may_fail_before(run) or _is_unclear(run) if is_error else shell.hides_exit(run.call.summary)
 
 
 def _day(step: Step) -> int:

@@ -175,6 +175,17 @@ FAILING_TESTS = re.compile(
     re.MULTILINE,
 )
 
+# What checkers of style and types say at the end: their errors are no tests'.
+_LINTED = re.compile(
+    r"^.*(?:\bproblems? \(\d|\bFound \d+ errors?\b|\berrors?(?:,| and) \d+ warnings?).*$", re.MULTILINE
+)
+
+_NO_TESTS = re.compile(
+    r"\bno tests? (?:ran|run|found|collected|were (?:run|found|executed))\b|\bno test files\b|\bcollected 0 items\b"
+    r"|\bran 0 tests\b|\brunning 0 tests\b|\btests? run: 0\b|\b0 passing\b|\b0 examples\b"
+)
+_SOME_TESTS = re.compile(r"\b[1-9]\d* (?:tests? )?pass(?:ed|ing)\b|^ok\s+\S|\bran [1-9]\d* tests?\b", re.MULTILINE)
+
 # Most texts hold none of these, and looking for them first takes a tenth of the time of the whole patterns.
 _BROKEN_HINTS = (
     *(
@@ -247,7 +258,7 @@ _NEXT_HINTS = (
 # The run itself did not take place or was not seen to its end: that says nothing of the tests.
 NO_VERDICT = _any(
     r"timed? ?out|command not found|not recognized as|no such file or directory|could not find `cargo\.toml`",
-    r"rejected\(|sandbox denied|no tests? (?:ran|found|collected)|exit 127\b|needs? approval",
+    r"rejected\(|sandbox denied|no tests? (?:ran|found|collected)|collected 0 items$|exit 127\b|needs? approval",
 )
 
 _FOREIGN = re.compile("[\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
@@ -366,4 +377,14 @@ def tests_failed(output: str) -> bool:
     """Whether a test run's own words say that tests failed, whatever its exit code was."""
     tail = output[-_TEST_TAIL_CHARS:]
     lower = tail.lower()
-    return ("fail" in lower or "error" in lower or "not ok" in lower) and FAILING_TESTS.search(tail) is not None
+    if "fail" not in lower and "error" not in lower and "not ok" not in lower:
+        return False
+    return FAILING_TESTS.search(_LINTED.sub("", tail)) is not None
+
+
+def ran_no_tests(output: str) -> bool:
+    """Whether a test run's own words say that there was nothing to run, which is neither good nor bad."""
+    tail = output[-_TEST_TAIL_CHARS:].lower()
+    if _NO_TESTS.search(tail) is None:
+        return False
+    return _SOME_TESTS.search(tail) is None and not tests_failed(output)
