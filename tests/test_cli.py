@@ -100,7 +100,7 @@ CALLS = [
     *(["digest", FIRST], ["exchanges", FIRST], ["signals"], *(["stats", "--by", by] for by in BREAKDOWNS)),
     *(["forget", FIRST, "--dry-run"], ["forget", FIRST, "--yes"], ["redact", "--rescan"], ["redact", "--check", "x"]),
     *(["retention"], ["retention", "--dry-run"], ["retention", "--explain"], ["rehydrate", FIRST]),
-    *(["schedule", "--print"], ["doctor"], ["doctor", "--deep"], ["doctor", "--repair", "--yes"]),
+    *(["schedule", "--dry-run"], ["doctor"], ["doctor", "--deep"], ["doctor", "--repair", "--yes"]),
     *(["backup", "saved.bundle"], ["restore", "nowhere.bundle"], ["export", "told.zip"], ["import", "nowhere.zip"]),
 ]
 
@@ -118,6 +118,49 @@ def test_no_command_that_takes_json_is_left_out_here() -> None:
     assert {name for name, *_ in CALLS} == takes
 
 
+_LISTS = {"sessions", "problems", "related", "files", "blame", "timeline", "exchanges", "signals", "doctor"}
+
+
+def test_moments_and_numbers_have_the_same_names_in_all_commands() -> None:
+    context = click.Context(main)
+    commands = [main.get_command(context, name) for name in main.list_commands(context)]
+    options = [option for one in commands if one for option in one.params if isinstance(option, click.Option)]
+    named = {(option.metavar, option.opts[0]) for option in options}
+
+    assert {name for metavar, name in named if metavar == "WHEN"} == {"--since", "--before"}
+    assert {name for metavar, name in named if metavar == "N"} == {"--limit", "--context", "--tail", "--max-seconds"}
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    ("new", "old"),
+    [
+        (["sessions", "--before", "2026-11-16"], ["sessions", "--until", "2026-11-16"]),
+        (["stats", "--before", "2026-11-16"], ["stats", "--until", "2026-11-16"]),
+        (["show", FIRST, "--at", "2", "--context", "0"], ["show", FIRST, "--at", "2", "--window", "0"]),
+        (["schedule", "--dry-run"], ["schedule", "--print"]),
+    ],
+    ids=lambda words: " ".join(words),
+)
+def test_an_old_name_of_an_option_still_works_and_is_not_shown(new: list[str], old: list[str]) -> None:
+    shown = set(re.findall(r"--[\w-]+", invoke(new[0], "--help").output))
+
+    assert in_json(*new) == in_json(*old)
+    assert set(new) & shown
+    assert not (set(old) - set(new)) & shown
+
+
+@pytest.mark.usefixtures("store")
+def test_programs_get_all_of_a_list_and_people_what_they_can_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recollect.cli.reading.SHOWN_SESSIONS", 1)
+    monkeypatch.setattr("recollect.cli.searching._SHOWN_SESSIONS", 1)
+
+    for words in (["sessions", "--all"], ["timeline", "--since", "2026-11-01"]):
+        assert len(in_json(*words)) > 1
+        assert len(in_json(*words, "--limit", "1")) == 1
+        assert "there are more" in invoke(*words).output
+
+
 @pytest.mark.parametrize("arguments", CALLS, ids=" ".join)
 def test_every_command_speaks_json(
     arguments: list[str], store: Path, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -128,7 +171,8 @@ def test_every_command_speaks_json(
     result = invoke(*arguments, *roots, "--json")
 
     assert result.exit_code in (0, 1, 4)
-    json.loads(result.stdout)
+    is_array = arguments[0] in _LISTS and "--repair" not in arguments
+    assert isinstance(json.loads(result.stdout), list if is_array else dict)
 
 
 def test_a_sweep_speaks_json(store: Path, home: Home) -> None:
@@ -287,7 +331,7 @@ def test_settings_that_cannot_be_read_are_1(store: Path) -> None:
         ["sessions", "--limit", "0"],
         ["sessions", "--since", "someday"],
         ["sessions", "--since", "999999999999d"],
-        ["sessions", "--until", "0001-01-01"],
+        ["sessions", "--before", "0001-01-01"],
         ["sessions", "--class", "nonsense"],
         ["sweep", "--root", "nonsense"],
     ],
@@ -551,7 +595,7 @@ def test_a_sub_agent_is_found_by_its_own_id_and_by_its_full_one() -> None:
         (["--outcome", "fail"], {SECOND}),
         (["--outcome", "abandoned"], set()),
         (["--since", "2026-11-16T12:00Z"], {SECOND}),
-        (["--until", "2026-11-16T12:00Z"], {FIRST, "sub-agent-7"}),
+        (["--before", "2026-11-16T12:00Z"], {FIRST, "sub-agent-7"}),
         (["--since", "2027-01-01"], set()),
         (["--limit", "1"], {SECOND}),
         (["the docs"], {SECOND}),

@@ -128,7 +128,7 @@ class Memory:
         outcome: str | None = None,
         session_class: str | None = None,
         since_ms: int | None = None,
-        until_ms: int | None = None,
+        before_ms: int | None = None,
         text: str | None = None,
         roots_only: bool = False,
         limit: int | None = None,
@@ -136,7 +136,7 @@ class Memory:
         """Sessions that fit all that is given, newest first.
 
         `model` and `text` (in the title) match parts, `repo` any ending of its name. Of the times, in milliseconds
-        since 1970, `since_ms` is for sessions still active then and `until_ms` for those begun before.
+        since 1970, `since_ms` is for sessions still active then and `before_ms` for those begun before.
         `roots_only` leaves sub-agents out.
         """
         wanted = SessionFilter(
@@ -147,7 +147,7 @@ class Memory:
             outcome=outcome,
             session_class=session_class,
             since_ms=since_ms,
-            until_ms=until_ms,
+            before_ms=before_ms,
             text=text,
             roots_only=roots_only,
             limit=limit,
@@ -237,7 +237,7 @@ class Memory:
         by: str = "month",
         *,
         since_ms: int | None = None,
-        until_ms: int | None = None,
+        before_ms: int | None = None,
         agent: str | None = None,
         repo: str | None = None,
     ) -> "Stats":
@@ -245,7 +245,7 @@ class Memory:
         from recollect.stats import make_stats
         from recollect.store.tallies import Span
 
-        return make_stats(self._store, by, Span(since_ms, until_ms, agent, repo))
+        return make_stats(self._store, by, Span(since_ms, before_ms, agent, repo))
 
     def search(self, query: str, **options: Any) -> list[SessionHit]:
         """Sessions that fit a query, best first; the options are those of `answer`."""
@@ -258,7 +258,7 @@ class Memory:
         """
         return search(self._store, query, Options(**({"exclude": current_sessions()} | options)))
 
-    def files(self, path: str, limit: int = 50, repo: str | None = None) -> list[FileVisit]:
+    def files(self, path: str, limit: int | None = None, repo: str | None = None) -> list[FileVisit]:
         """Sessions that touched or discussed a path, newest first."""
         return files(self._store, path, limit, repo)
 

@@ -70,7 +70,7 @@ def test_money_and_tokens_fall_on_the_days_and_models_they_were_spent(tmp_path: 
     assert [line.usd for line in lines] == pytest.approx([0.15, 0.45])
     assert [line.turns for line in lines] == [1, 1]
     assert memory.stats("day", since_ms=BEGIN_MS + DAY_MS).total.usd == pytest.approx(0.45)
-    assert memory.stats("day", until_ms=BEGIN_MS + DAY_MS).total.usd == pytest.approx(0.15)
+    assert memory.stats("day", before_ms=BEGIN_MS + DAY_MS).total.usd == pytest.approx(0.15)
 
 
 def test_the_time_of_an_hour_is_split_over_its_models_by_what_they_wrote(tmp_path: Path, home: Home) -> None:
@@ -102,7 +102,7 @@ def test_calls_and_failures_have_a_total(tmp_path: Path, home: Home) -> None:
     assert [line.split() for line in shown[1:3]] == [["shell", "3", "1", "33%", "1"], ["total", "3", "1", "33%", "1"]]
 
 
-@pytest.mark.parametrize("words", [["--agent", "nope"], ["--repo", "nope"], ["--since", "today", "--until", "1d"]])
+@pytest.mark.parametrize("words", [["--agent", "nope"], ["--repo", "nope"], ["--since", "today", "--before", "1d"]])
 def test_a_choice_that_nothing_fits_is_no_empty_store(tmp_path: Path, home: Home, words: list[str]) -> None:
     home.write("a", event("s1", 0, role="user"))
     sweep(tmp_path / "store", home).close()

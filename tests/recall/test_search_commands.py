@@ -125,10 +125,10 @@ def test_what_is_not_there_is_said_in_words(run: Run) -> None:
 
 
 def test_show_opens_a_window(run: Run) -> None:
-    shown = printed(run, "show", "edits-1", "--at", "2", "--window", "1")
+    shown = printed(run, "show", "edits-1", "--at", "2", "--context", "1")
 
     assert [item["seq"] for item in shown["events"]] == [1, 2, 3]
-    assert [item["seq"] for item in printed(run, "show", "edits-1", "--at", "2", "--window", "0")["events"]] == [2]
+    assert [item["seq"] for item in printed(run, "show", "edits-1", "--at", "2", "--context", "0")["events"]] == [2]
 
 
 def test_without_a_store_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_what_a_match_prints_leads_to_it(tmp_path: Path, home: Home) -> None:
 
     told = run("search", "walrus", "--context", "0").stdout
     answer = json.loads(run("search", "walrus", "--json").stdout)
-    shown = run("show", "a1b2c3d4", "--at", "2", "--window", "0").stdout
+    shown = run("show", "a1b2c3d4", "--at", "2", "--context", "0").stdout
 
     assert "#2  agent     in a1b2c3d4: the walrus" in told
     assert breaches(SCHEMAS["search"], answer) == []
@@ -186,7 +186,7 @@ def test_an_event_is_opened_by_either_end_of_its_uid(run: Run) -> None:
 
     for part in (uid, uid[-12:], uid[-6:], uid[-8:].upper()):
         assert [
-            found["event_uid"] for found in printed(run, "show", "edits-1", "--at", part, "--window", "0")["events"]
+            found["event_uid"] for found in printed(run, "show", "edits-1", "--at", part, "--context", "0")["events"]
         ] == [uid]
     assert run("show", "edits-1", "--at", uid[:16]).exit_code == 5
     assert run("show", "edits-1", "--at", uid[-3:]).exit_code == 4

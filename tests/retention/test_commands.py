@@ -203,7 +203,7 @@ def test_what_stays_is_explained_too(store: Path, home: Home) -> None:
 def test_a_schedule_goes_also_after_the_cadence_was_changed(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{_crontab(store)}:/usr/bin:/bin")
     (store / "config.toml").write_text('[retention]\ncadence = "on-hook"')
-    assert run("schedule", "--print").exit_code == 2
+    assert run("schedule", "--dry-run").exit_code == 2
 
     assert run("schedule", "--remove").output == "There was none\n"
 
@@ -218,10 +218,10 @@ def _crontab(folder: Path) -> Path:
 
 
 def test_a_schedule_is_shown_before_it_is_asked_for(store: Path) -> None:
-    shown = run("schedule", "--print")
+    shown = run("schedule", "--dry-run")
     assert shown.exit_code == 0
     assert "sweep" in shown.output
-    assert told("schedule", "--print")["is_done"] is False
+    assert told("schedule", "--dry-run")["is_done"] is False
 
     asked = run("schedule")
     assert asked.exit_code == 1

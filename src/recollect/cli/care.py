@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect.cli.output import confirm, json_option, print_json, reports_errors, root_option, yes_option
+from recollect.cli.output import confirm, json_option, print_json, repo_option, reports_errors, root_option, yes_option
 from recollect.cli.progress import shown_progress
 from recollect.cli.words import one_line, plural, size
 from recollect.errors import UsageError
@@ -154,7 +154,7 @@ def restore(file: str, yes: bool, as_json: bool) -> None:
 @click.command()
 @click.argument("path", type=click.Path())
 @click.argument("sessions", nargs=-1)
-@click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
+@repo_option
 @json_option
 @reports_errors
 def export(path: str, sessions: tuple[str, ...], repo: str | None, as_json: bool) -> None:

@@ -1,12 +1,21 @@
 """The commands that show what outlives raw: digest, exchanges, signals, stats."""
 
 import sys
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.output import json_option, line_columns, print_json, reports_errors
+from recollect.cli.output import (
+    Renamed,
+    agent_option,
+    json_option,
+    limit_option,
+    line_columns,
+    print_json,
+    repo_option,
+    reports_errors,
+)
 from recollect.cli.retaining import note_evicted, print_evicted
 from recollect.cli.words import (
     duration,
@@ -136,15 +145,15 @@ def _signal_lines(found: "Sequence[Signal]", *, with_session: bool) -> "Iterator
 @click.command()
 @click.option("--by", type=click.Choice(_BREAKDOWNS), default="month", show_default=True, help="Break down by this.")
 @click.option("--since", metavar="WHEN", help="Only what happened since: 2026-11-01, 7d, 2h, today, yesterday.")
-@click.option("--until", metavar="WHEN", help="Only what happened before.")
-@click.option("--agent", metavar="NAME", help="Only this agent's sessions.")
-@click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
-@click.option("--limit", metavar="N", type=click.IntRange(1), help=f"At most this many lines (default {_SHOWN_LINES}).")
-@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, all lines.")
+@click.option("--before", "--until", "before", cls=Renamed, metavar="WHEN", help="Only what happened before.")
+@agent_option
+@repo_option
+@limit_option("lines", _SHOWN_LINES)
+@click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values, all lines unless --limit is given.")
 @json_option
 @reports_errors
 def stats(
-    by: str, since: str | None, until: str | None, limit: int | None, as_csv: bool, as_json: bool, **wanted: Any
+    by: str, since: str | None, before: str | None, limit: int | None, as_csv: bool, as_json: bool, **wanted: Any
 ) -> None:
     """Tokens, money, time and failures, by day, repo, model or tool.
 
@@ -158,18 +167,25 @@ def stats(
 
     if as_csv and as_json:
         raise UsageError("`--csv` and `--json` are two ways to print", "give one of them")
+    since_ms, before_ms = moment_ms("--since", since), moment_ms("--before", before)
     with open_memory(create=False) as memory:
-        found = memory.stats(by, since_ms=moment_ms("--since", since), until_ms=moment_ms("--until", until), **wanted)
+        found = memory.stats(by, since_ms=since_ms, before_ms=before_ms, **wanted)
     if as_json:
-        print_json(asdict(found))
+        print_json(asdict(replace(found, lines=_most(found, limit))))
     elif as_csv:
-        _print_csv(found)
+        _print_csv(_most(found, limit))
     else:
-        is_chosen = any((since, until, *wanted.values()))
+        is_chosen = any((since, before, *wanted.values()))
         _print_stats(found, limit or _SHOWN_LINES, is_chosen)
 
 
-def _print_csv(found: "Stats") -> None:
+def _most(found: "Stats", limit: int | None) -> "list[StatLine]":
+    """The last periods, or the biggest others."""
+    is_period = found.by in ("day", "week", "month")
+    return found.lines[-limit:] if limit and is_period else found.lines[:limit]
+
+
+def _print_csv(lines: "list[StatLine]") -> None:
     """Names that a spreadsheet would take for a formula begin with an apostrophe."""
     import csv
 
@@ -178,7 +194,7 @@ def _print_csv(found: "Stats") -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     names = [field.name for field in fields(StatLine)]
     writer.writerow(names)
-    for line in found.lines:
+    for line in lines:
         values = asdict(line)
         name = one_line(line.name or "")
         values["name"] = f"'{name}" if name[:1] in ("=", "+", "-", "@") else name
@@ -189,8 +205,7 @@ def _print_stats(found: "Stats", limit: int, is_chosen: bool) -> None:
     """The table and the hours of the week; `is_chosen` if only a part of all was asked for."""
     is_use = found.by in ("tool", "command")
     heads: tuple[str, ...] = _USE_HEADS if is_use else _HEADS
-    # The last periods and the biggest others.
-    lines = found.lines[-limit:] if found.by in ("day", "week", "month") else found.lines[:limit]
+    lines = _most(found, limit)
     cells = [_use_cells(line) if is_use else _cells(line) for line in (*lines, found.total)]
     if found.by == "model":  # turns are not a model's
         heads, cells = _MODEL_HEADS, [row[:1] + row[2:] for row in cells]

@@ -108,7 +108,27 @@ def confirm(question: str, yes: bool) -> None:
         raise NeedsAnswer("Nothing was changed")
 
 
+class Renamed(click.Option):
+    """An option whose names after the first are old ones: they still work, and help is silent about them."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        names = self.opts
+        self.opts = names[:1]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = names
+
+
+def limit_option(things: str, shown: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """How many of a list are wanted. Programs get all unless they ask for less; people, so many that they can read."""
+    told = f"At most N {things} ({shown}; all with --json)."
+    return click.option("--limit", metavar="N", type=click.IntRange(1), help=told)
+
+
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+repo_option = click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
+agent_option = click.option("--agent", metavar="NAME", help="Only this agent's sessions.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 root_option = click.option(
     "--root",

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect.cli import retaining
-from recollect.cli.output import json_option, print_json, reports_errors, root_option
+from recollect.cli.output import (
+    Renamed,
+    agent_option,
+    json_option,
+    limit_option,
+    print_json,
+    repo_option,
+    reports_errors,
+    root_option,
+)
 from recollect.cli.words import fitted, moment_ms, number, one_line, plural, printable, size
 from recollect.errors import UsageError
 from recollect.kinds import OUTCOMES, SESSION_CLASSES
@@ -128,34 +137,29 @@ def _print_source_notes(sources: "SourceTotals") -> None:
 
 
 @click.command()
-@click.option("--agent", metavar="NAME", help="Only this agent's sessions.")
-@click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
+@agent_option
+@repo_option
 @click.option("--branch", metavar="NAME", help="Only this git branch.")
 @click.option("--model", metavar="TEXT", help="Only models with this in their name.")
 @click.option("--outcome", type=click.Choice(OUTCOMES), help="Only sessions that ended so.")
 @click.option("--class", "session_class", type=click.Choice(SESSION_CLASSES), help="Only sessions of this class.")
 @click.option("--since", metavar="WHEN", help="Active since: 2026-11-01, 7d, 2h, today, yesterday.")
-@click.option("--until", metavar="WHEN", help="Begun before.")
+@click.option("--before", "--until", "before", cls=Renamed, metavar="WHEN", help="Begun before.")
 @click.option("--all", "with_sub_agents", is_flag=True, help="List sub-agents too; --json always does.")
-@click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(1),
-    help=f"At most this many (default {SHOWN_SESSIONS}; all with --json).",
-)
+@limit_option("sessions", SHOWN_SESSIONS)
 @click.argument("text", required=False)
 @json_option
 @reports_errors
-def sessions(as_json: bool, since: str | None, until: str | None, with_sub_agents: bool, **wanted: Any) -> None:
+def sessions(as_json: bool, since: str | None, before: str | None, with_sub_agents: bool, **wanted: Any) -> None:
     """List sessions, newest first; TEXT is looked for in titles.
 
     \b
     recollect sessions --since 7d --repo shop-api
-    recollect sessions "failing test" --until yesterday
+    recollect sessions "failing test" --before yesterday
     """
     from recollect.memory import open_memory
 
-    wanted |= {"since_ms": moment_ms("--since", since), "until_ms": moment_ms("--until", until)}
+    wanted |= {"since_ms": moment_ms("--since", since), "before_ms": moment_ms("--before", before)}
     wanted["roots_only"] = not as_json and not with_sub_agents and not wanted["session_class"]
     shown = wanted["limit"] or SHOWN_SESSIONS
     if not as_json:
@@ -191,12 +195,21 @@ def _print_sessions(found: "list[Session]") -> None:
 @click.option("--kind", metavar="KIND", help="Only events of this kind: user_msg, edit, error …")
 @click.option("--tail", metavar="N", type=click.IntRange(1), help="Only the last N events.")
 @click.option("--at", metavar="SEQ", help="Only round this event: its number, or either end of its uid.")
-@click.option("--window", metavar="N", type=click.IntRange(0), default=10, help="With --at: N events each side (10).")
+@click.option(
+    "--context",
+    "--window",
+    "context",
+    cls=Renamed,
+    metavar="N",
+    type=click.IntRange(0),
+    default=10,
+    help="With --at: N events each side (10).",
+)
 @click.option("--raw", is_flag=True, help="Every event's full content as stored, one JSON object per line.")
 @json_option
 @reports_errors
 def show(
-    session: str, kind: str | None, tail: int | None, at: str | None, window: int, raw: bool, as_json: bool
+    session: str, kind: str | None, tail: int | None, at: str | None, context: int, raw: bool, as_json: bool
 ) -> None:
     """Show one session as it went, its sub-agents in their places.
 
@@ -205,7 +218,7 @@ def show(
     \b
     recollect show 3f2a91c4
     recollect show "Fix the failing test" --kind error
-    recollect show 3f2a91c4 --at 120 --window 5
+    recollect show 3f2a91c4 --at 120 --context 5
     """
     from recollect.cli.transcript import transcript_lines
     from recollect.memory import open_memory
@@ -215,7 +228,7 @@ def show(
     with open_memory(create=False) as memory:
         found = memory.session(session)
         items: Iterable[TranscriptItem]
-        items = memory.transcript(found, kind) if at is None else memory.window(found, at, window)
+        items = memory.transcript(found, kind) if at is None else memory.window(found, at, context)
         items = deque(items, maxlen=tail) if tail else items
         digest = retaining.find_digest_of_evicted(memory, found)
         if as_json:

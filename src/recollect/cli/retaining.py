@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.output import confirm, json_option, print_json, reports_errors, root_option, yes_option
+from recollect.cli.output import Renamed, confirm, json_option, print_json, reports_errors, root_option, yes_option
 from recollect.cli.words import local_time, one_line, plural, printable, size
 from recollect.clock import rfc3339
 from recollect.errors import NotFound
@@ -200,11 +200,11 @@ def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
 
 @click.command()
 @click.option("--remove", "is_removal", is_flag=True, help="Take the schedule away.")
-@click.option("--print", "is_print", is_flag=True, help="Only show what would be installed.")
+@click.option("--dry-run", "--print", "dry_run", cls=Renamed, is_flag=True, help="Only show what would be installed.")
 @yes_option
 @json_option
 @reports_errors
-def schedule(is_removal: bool, is_print: bool, yes: bool, as_json: bool) -> None:
+def schedule(is_removal: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Have sweeps run by themselves, daily or weekly.
 
     As `retention.cadence` says, by a systemd timer, a launchd agent or a line of your crontab: shown first, and taken
@@ -219,7 +219,7 @@ def schedule(is_removal: bool, is_print: bool, yes: bool, as_json: bool) -> None
     is_done = False
     if is_removal:
         is_done = remove(planned)
-    elif not is_print:
+    elif not dry_run:
         confirm("Install this?", yes)
         install(planned)
         is_done = True

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.output import json_option, print_json, reports_errors
+from recollect.cli.output import (
+    agent_option,
+    grey,
+    json_option,
+    limit_option,
+    print_json,
+    repo_option,
+    reports_errors,
+)
 from recollect.cli.words import moment_ms
 from recollect.errors import NotFound, UsageError
 
@@ -16,6 +24,7 @@ if TYPE_CHECKING:
     from recollect.store import Store
 
 _DAY_MS = 86_400_000
+_SHOWN_VISITS, _SHOWN_EDITS, _SHOWN_SESSIONS = 20, 50, 200
 _QUERY = {"ignore_unknown_options": True}  # `--no-verify` is something to look for
 
 
@@ -118,8 +127,8 @@ def _print(answer: "SearchAnswer", as_json: bool, explain: bool, *, is_line: boo
 
 @click.command()
 @click.option("--limit", metavar="N", type=click.IntRange(1, 100), default=10, help="At most N sessions (10).")
-@click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
-@click.option("--agent", metavar="NAME", help="Only this agent's sessions.")
+@repo_option
+@agent_option
 @json_option
 @reports_errors
 def recent(limit: int, repo: str | None, agent: str | None, as_json: bool) -> None:
@@ -147,11 +156,11 @@ def related(session: str, limit: int, as_json: bool) -> None:
 
 @click.command()
 @click.argument("path")
-@click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
-@click.option("--limit", metavar="N", type=click.IntRange(1), default=20, help="At most N sessions (20).")
+@repo_option
+@limit_option("sessions", _SHOWN_VISITS)
 @json_option
 @reports_errors
-def files(path: str, repo: str | None, limit: int, as_json: bool) -> None:
+def files(path: str, repo: str | None, limit: int | None, as_json: bool) -> None:
     """Sessions that touched or discussed a file, newest first.
 
     \b
@@ -159,18 +168,19 @@ def files(path: str, repo: str | None, limit: int, as_json: bool) -> None:
     """
     from recollect.cli.listing import visit_lines
 
+    shown = limit or _SHOWN_VISITS
     with _memory() as memory:
-        found = memory.files(_whole(path), limit + 1, repo)
-    _print_rows(found, visit_lines, as_json, limit)
+        found = memory.files(_whole(path), limit if as_json else shown + 1, repo)
+    _print_rows(found, visit_lines, as_json, shown)
 
 
 @click.command()
 @click.argument("path")
-@click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
-@click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="At most N edits (50).")
+@repo_option
+@limit_option("edits", _SHOWN_EDITS)
 @json_option
 @reports_errors
-def blame(path: str, repo: str | None, limit: int, as_json: bool) -> None:
+def blame(path: str, repo: str | None, limit: int | None, as_json: bool) -> None:
     """Whose edits wrote a file, newest first, renames followed.
 
     \b
@@ -178,8 +188,10 @@ def blame(path: str, repo: str | None, limit: int, as_json: bool) -> None:
     """
     from recollect.cli.found import edit_lines
 
+    shown = limit or _SHOWN_EDITS
     with _memory() as memory:
-        _print_rows(memory.blame(_whole(path), limit + 1, repo), edit_lines, as_json, limit)
+        found = memory.blame(_whole(path), limit if as_json else shown + 1, repo)
+        _print_rows(found, edit_lines, as_json, shown)
         if gone := memory.evicted_edits(_whole(path)):
             told = "1 session that edited it is" if gone == 1 else f"{gone} sessions that edited it are"
             click.echo(f"note: {told} left as digests only: `recollect files` names them", err=True)
@@ -189,12 +201,14 @@ def blame(path: str, repo: str | None, limit: int, as_json: bool) -> None:
 @click.option("--since", metavar="WHEN", help="Active since: 2026-11-01, 7d, today (default: 7d).")
 @click.option("--before", metavar="WHEN", help="Begun before.")
 @click.option("--day", metavar="DATE", help="Only this day: 2026-11-01, today, yesterday.")
-@click.option("--repo", metavar="NAME", help="Only this repository; any ending of its name will do.")
-@click.option("--agent", metavar="NAME", help="Only this agent's sessions.")
-@click.option("--limit", metavar="N", type=click.IntRange(1), default=200, help="At most N sessions (200).")
+@repo_option
+@agent_option
+@limit_option("sessions", _SHOWN_SESSIONS)
 @json_option
 @reports_errors
-def timeline(since: str | None, before: str | None, day: str | None, as_json: bool, **wanted: Any) -> None:
+def timeline(
+    since: str | None, before: str | None, day: str | None, limit: int | None, as_json: bool, **wanted: Any
+) -> None:
     """The sessions of a day, a week or a repository, oldest first."""
     from recollect.cli.listing import timeline_lines
 
@@ -204,9 +218,11 @@ def timeline(since: str | None, before: str | None, day: str | None, as_json: bo
         before_ms = since_ms + _DAY_MS
     elif since is None and before is None and not wanted["repo"]:
         since_ms = moment_ms("--since", "7d")
+    shown = limit or _SHOWN_SESSIONS
     with _memory() as memory:
+        wanted["limit"] = limit if as_json else shown + 1
         found = memory.timeline(since_ms=since_ms, before_ms=before_ms, **wanted)
-    _print_rows(found, timeline_lines, as_json)
+    _print_rows(found, timeline_lines, as_json, shown, is_newest_last=True)
 
 
 def _whole(path: str) -> str:
@@ -218,17 +234,25 @@ def _whole(path: str) -> str:
     return absolute(path, str(Path.cwd())) if ".." in path.split("/") else path
 
 
-def _print_rows(rows: list[Any], lines: Callable[[list[Any]], Any], as_json: bool, limit: int | None = None) -> None:
-    """Print up to `limit` rows; more of them are asked for to know whether there are more."""
+def _print_rows(
+    rows: list[Any],
+    lines: Callable[[list[Any]], Any],
+    as_json: bool,
+    shown: int | None = None,
+    *,
+    is_newest_last: bool = False,
+) -> None:
+    """Print all rows for programs, and for people the newest `shown`; one more tells that there are more."""
     if as_json:
         from dataclasses import asdict
 
-        print_json([asdict(row) for row in rows[:limit]])
+        print_json([asdict(row) for row in rows])
         return
-    for line in lines(rows[:limit]):
+    is_cut = shown is not None and len(rows) > shown
+    for line in lines(rows[-shown:] if shown and is_newest_last else rows[:shown]):
         click.echo(line)
-    if limit is not None and len(rows) > limit:
-        click.echo(click.style("there are more: --limit N, --repo", fg="bright_black"))
+    if is_cut:
+        click.echo(grey("there are more: --limit N, --repo"))
 
 
 COMMANDS = (search, history, recent, related, files, blame, timeline)

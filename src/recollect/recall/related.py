@@ -63,12 +63,12 @@ def timeline(
     before_ms: int | None = None,
     repo: str | None = None,
     agent: str | None = None,
-    limit: int = 200,
+    limit: int | None = None,
 ) -> list[TimelineEntry]:
     """Sessions active in a time, in the order they began; if there are too many, the latest."""
     told = (("repo", repo), ("agent", agent))
     wanted = CardFilter(tuple((name, (value,)) for name, value in told if value is not None))
-    cards = store.cards.recent(limit, wanted, since_ms=since_ms, before_ms=before_ms)
+    cards = store.cards.recent(-1 if limit is None else limit, wanted, since_ms=since_ms, before_ms=before_ms)
     return [
         TimelineEntry(
             card.session_uid, card.title, card.agent, card.repo, rfc3339(card.started_ms), rfc3339(card.ended_ms)

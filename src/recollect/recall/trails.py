@@ -50,7 +50,7 @@ class FileEdit:
     request_seq: int | None
 
 
-def files(store: Store, path: str, limit: int, repo: str | None = None) -> list[FileVisit]:
+def files(store: Store, path: str, limit: int | None = None, repo: str | None = None) -> list[FileVisit]:
     """Sessions that touched or discussed the path, newest first; evicted ones by their digests."""
     hits = Hits(store, 0, 0)
     counts: dict[str, Counter[str]] = defaultdict(Counter)  # by session

@@ -100,7 +100,7 @@ class SessionFilter:
     outcome: str | None = None
     session_class: str | None = None
     since_ms: int | None = None
-    until_ms: int | None = None
+    before_ms: int | None = None
     text: str | None = None
     root: str | None = None
     roots_only: bool = False
@@ -296,7 +296,7 @@ def _conditions(wanted: SessionFilter) -> tuple[str, list[Any]]:
         ("outcome = ?", wanted.outcome),
         ("session_class = ?", wanted.session_class),
         ("ended_ms >= ?", wanted.since_ms),
-        ("started_ms < ?", wanted.until_ms),
+        ("started_ms < ?", wanted.before_ms),
         ("title LIKE '%' || ? || '%' ESCAPE '\\'", _like(wanted.text)),
         ("root_session_uid = ?", wanted.root),
     ]

@@ -58,7 +58,7 @@ class Span:
     """Which part of the tallies: times in milliseconds, `repo` any ending of its name."""
 
     since_ms: int | None = None
-    until_ms: int | None = None
+    before_ms: int | None = None
     agent: str | None = None
     repo: str | None = None
 
@@ -141,7 +141,7 @@ _JOIN = (
 def _where(span: Span, column: str, unit_ms: int) -> tuple[str, list[Any]]:
     tests: list[tuple[str, Any]] = [
         (f"{column} >= ?", None if span.since_ms is None else span.since_ms // unit_ms),
-        (f"{column} < ?", None if span.until_ms is None else -(-span.until_ms // unit_ms)),
+        (f"{column} < ?", None if span.before_ms is None else -(-span.before_ms // unit_ms)),
         ("s.agent = ?", span.agent),
         ("('/' || s.repo) LIKE '%/' || ? ESCAPE '\\'", _escaped(span.repo)),
     ]
