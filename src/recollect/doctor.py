@@ -185,9 +185,11 @@ def _integrity(store: Store) -> Iterator[Finding]:
         for alarm in store.alarms():
             is_sound = False
             yield Finding(PROBLEM, "store", alarm, _advice_on_damage(store.folder))
-        for message in store.damage():
-            is_sound = False
+        damage = store.damage()
+        for message in damage:
             yield Finding(PROBLEM, "store", f"Damaged: {message}", _advice_on_damage(store.folder))
+        if damage:
+            return  # anything may stand in its rows
         sessions, events = _read_back(store)
     except (RecollectError, OSError, apsw.Error) as error:
         yield _unsound(store.folder, error)

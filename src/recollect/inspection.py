@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ from recollect.store.frames import HeldStream
 from recollect.store.history import MARK_NAME, has_marks, read_mark
 from recollect.store.holdings import Holdings
 from recollect.store.intake import second_uid
+from recollect.store.leaves import iter_blanked
 from recollect.store.ledger import LEDGER_NAME, Ledger
 from recollect.store.sessions import SessionFilter
 from recollect.store.sources import KnownSource
@@ -69,6 +71,7 @@ _ADVICE = {
     STOPPED: "`recollect doctor --repair` goes on with it",
     UNREADABLE: "check the permissions of the store's files and its disk: that is nothing to rebuild",
 }
+_NEEDS_BOTH = "what needs both databases: packs, sessions, sources"
 _PAGES_A_STEP = 256
 _STAND_INS = (HISTORY_LANE, STAND_IN_LANE)  # dropped once the log itself is held
 
@@ -133,7 +136,7 @@ def inspect(settings: Settings, progress: Progress, max_seconds: float | None = 
     for name in DATABASES:
         if name not in damaged:
             run.look(name, _opening(settings.folder, name))
-    if any(fault.part == DATABASE for fault in run.inspection.faults):
+    if run.has_damaged_database:
         _look_without_databases(settings.folder, run)
         return run.inspection
     try:
@@ -147,16 +150,20 @@ def inspect(settings: Settings, progress: Progress, max_seconds: float | None = 
 
 def _look_without_databases(folder: Path, run: "_Run") -> None:
     run.look("lines of the ledger", _ledger(Ledger(folder)))
-    run.inspection.out_of_reach.append("what needs both databases: packs, sessions, sources")
+    run.inspection.out_of_reach.append(_NEEDS_BOTH)
 
 
 def _look_at_store(store: Store, settings: Settings, run: "_Run") -> None:
     run.look("alarms", _alarms(store))
     run.look("lines of the ledger", _ledger(store.ledger))
-    run.look("records of the ledger", _ledger_gaps(store))
-    run.look("key of redaction", _key(store))
     for database in store.databases:
         run.look(f"structure of {database.path.name}", _structure(store, database, run))
+        run.look(f"rows of {database.path.name}", _contents(store, database, run))
+    if run.has_damaged_database:
+        run.inspection.out_of_reach.append(_NEEDS_BOTH)
+        return
+    run.look("records of the ledger", _ledger_gaps(store))
+    run.look("key of redaction", _key(store))
     run.look("sessions", _streams(store))
     run.look("rows of sessions", _rows(store))
     if any(fault.part == KEY for fault in run.inspection.faults):
@@ -172,6 +179,10 @@ class _Run:
         self.inspection = Inspection()
         self._progress = progress
         self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
+
+    @property
+    def has_damaged_database(self) -> bool:
+        return any(fault.part == DATABASE for fault in self.inspection.faults)
 
     def has_time(self) -> bool:
         return self._deadline is None or time.monotonic() < self._deadline
@@ -192,18 +203,18 @@ class _Run:
         except StoreTooNew:
             raise  # that is no damage, and nothing for this version to judge
         except (RecollectError, OSError, apsw.Error) as error:
-            self.inspection.faults.append(_unreadable(error))
+            self.inspection.faults.append(_unreadable(error, name))
             names = self.inspection.out_of_reach
         whole = f" ({step.done:,} of {step.total:,} were)" if step.total else ""
         names.append(name + whole)
 
 
-def _unreadable(error: Exception) -> Fault:
+def _unreadable(error: Exception, look: str) -> Fault:
     """A look that came upon something unreadable; the message has the path of it.
 
     A database is rebuilt for its own errors only: a file that cannot be read beside it says nothing of it.
     """
-    named = next((name for name in DATABASES if name in str(error)), None)
+    named = next((name for told in (str(error), look) for name in DATABASES if name in told), None)
     if named is None and isinstance(error, OSError):
         return Fault(UNREADABLE, str(error.filename), str(error))
     return Fault(DATABASE, named or CACHE_NAME, str(error))
@@ -217,12 +228,15 @@ def _stopped(folder: Path) -> Look:
 
 
 def _pages(folder: Path, name: str) -> Look:
-    """The checksum of every page; a database that was written without them is left to the other looks."""
+    """Every page: its checksum, and whether it is blank and should not be."""
     path = folder / name
-    if not path.exists() or not _has_checksums(path):
+    if not path.exists():
         return
-    total = path.stat().st_size // 4096
-    for number, page in enumerate(iter_damaged_pages(path), start=1):
+    looks = [iter_blanked(path)]
+    if _has_checksums(path):  # a database that was written without them is left to the other looks
+        looks.insert(0, iter_damaged_pages(path))
+    total = path.stat().st_size // 4096 * len(looks)
+    for number, page in enumerate(chain(*looks), start=1):
         if page is not None:
             yield Step(number, total, (Fault(DATABASE, name, f"Page {page:,} of {name} is damaged: {path}"),))
         elif number % _PAGES_A_STEP == 0 or number == total:
@@ -297,6 +311,12 @@ def _key_faults(store: Store, path: Path) -> Iterator[Fault]:
 def _structure(store: Store, database: Database, run: "_Run") -> Look:
     name = database.path.name
     faults = tuple(Fault(DATABASE, name, message) for message in store.iter_faults_of_structure(database, run.has_time))
+    yield Step(1, 1, faults)
+
+
+def _contents(store: Store, database: Database, run: "_Run") -> Look:
+    name = database.path.name
+    faults = tuple(Fault(DATABASE, name, message) for message in store.iter_faults_of_content(database, run.has_time))
     yield Step(1, 1, faults)
 
 

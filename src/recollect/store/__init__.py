@@ -7,6 +7,7 @@ bulk, which may be read again from the agents' files.
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -246,13 +247,18 @@ class Store:
 
     def iter_faults_of_structure(self, database: Database, keep_going: Callable[[], bool]) -> Iterator[str]:
         """All that SQLite's own full check finds wrong; ends early, with apsw.InterruptError, when told to."""
-        database.connection.set_progress_handler(lambda: not keep_going(), 100_000)
-        try:
+        with _stoppable(database, keep_going):
             for (message,) in database.rows("PRAGMA integrity_check(100)"):
                 if message != "ok":
                     yield f"{database.path.name}: {message}"
-        finally:
-            database.connection.set_progress_handler(None)
+
+    def iter_faults_of_content(self, database: Database, keep_going: Callable[[], bool]) -> Iterator[str]:
+        """Rows that can be read, and are not what was ever stored; ends early like a look at the structure."""
+        from recollect.store.shapes import iter_nonsense
+
+        with _stoppable(database, keep_going):
+            for message in iter_nonsense(database):
+                yield f"{database.path.name}: {message}"
 
     def alarms(self) -> list[str]:
         """In words, which databases have less than they had: a lost log, an old copy put back."""
@@ -275,6 +281,7 @@ class Store:
         for database in (self._cache, self._memory):
             rows = database.rows("PRAGMA quick_check(20)")
             found += [f"{database.path.name}: {message}" for (message,) in rows if message != "ok"]
+            found += self.iter_faults_of_content(database, lambda: True)
         return found
 
     def size_bytes(self) -> dict[str, int]:
@@ -299,6 +306,16 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@contextmanager
+def _stoppable(database: Database, keep_going: Callable[[], bool]) -> Iterator[None]:
+    """Have statements end with apsw.InterruptError once they are not to go on."""
+    database.connection.set_progress_handler(lambda: not keep_going(), 100_000)
+    try:
+        yield
+    finally:
+        database.connection.set_progress_handler(None)
 
 
 def _size(path: Path) -> int:

@@ -16,6 +16,9 @@ RESERVED_BYTES = 8  # room for the checksum at the end of each page: cannot be a
 _LAYER = "cksmvfs"
 _FILE_NAMES = ("cksumvfs.so", "cksumvfs.dylib", "cksumvfs.dll")
 _SAME_PAGE_TRIES = 5
+_PAGE_BYTES = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
+_USUAL_BYTES = 4096
+_SAMPLE_PAGES = 200
 
 
 @cache
@@ -53,7 +56,7 @@ def iter_damaged_pages(path: Path) -> Iterator[int | None]:
     judge = apsw.Connection(":memory:")
     file = open_file(path)
     try:
-        size = page_bytes(file)
+        size = page_bytes(file, judge)
         for number in range(file.xFileSize() // size):
             yield None if _is_in_order(judge, file, size, number) else number + 1
     finally:
@@ -66,11 +69,34 @@ def open_file(path: Path) -> apsw.VFSFile:
     return apsw.VFSFile(apsw.vfs_names()[0], str(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
 
 
-def page_bytes(file: apsw.VFSFile) -> int:
-    """The size of a page, as the file's header tells; a header that tells nonsense gives the usual one."""
+def page_bytes(file: apsw.VFSFile, judge: apsw.Connection) -> int:
+    """The size of a page: as the file's header tells if its first page is sound, else that which most are sound with.
+
+    A file without checksums has no sound pages, and pages of the usual size.
+    """
+    told = _told_page_bytes(file)
+    if told is not None and (layer() is None or _is_sound_at(judge, file, told, 0)):
+        return told
+    counts = {size: _sound_bytes(judge, file, size) for size in (told or _USUAL_BYTES, _USUAL_BYTES, *_PAGE_BYTES)}
+    return max(counts, key=lambda size: counts[size])
+
+
+def _told_page_bytes(file: apsw.VFSFile) -> int | None:
     (told,) = struct.unpack(">H", file.xRead(18, 0)[16:]) if file.xFileSize() >= 18 else (0,)
     size = 65536 if told == 1 else told
-    return size if size in (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536) else 4096
+    return size if size in _PAGE_BYTES else None
+
+
+def _sound_bytes(judge: apsw.Connection, file: apsw.VFSFile, size: int) -> int:
+    """How many bytes of a sample are on sound pages, if they have this size; zeros are sound with any."""
+    count = file.xFileSize() // size
+    places = range(0, count, count // _SAMPLE_PAGES + 1) if layer() is not None else ()
+    return sum(size for place in places if _is_sound_at(judge, file, size, place))
+
+
+def _is_sound_at(judge: apsw.Connection, file: apsw.VFSFile, size: int, place: int) -> bool:
+    page = file.xRead(size, place * size)
+    return bool(page.strip(b"\0")) and is_sound(judge, page)
 
 
 def is_sound(judge: apsw.Connection, page: bytes) -> bool:

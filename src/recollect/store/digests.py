@@ -156,7 +156,7 @@ class Digests:
             return None
         text, told = rows[0]
         raw = text.encode()
-        if _hash(raw) != told:
+        if hash_of(raw) != told:
             raise StoreDamaged(
                 f"A digest is not what was written: {agent}:{native_id}", "`recollect doctor` says what can be done"
             )
@@ -277,7 +277,7 @@ def restore_digest(connection: apsw.Connection, session: tuple[str, str], told: 
         return
     names = ("agent", "native_session_id", *_LASTING, "digest_hash", "sealed")
     digest = told["digest"]
-    values = (*session, *(told[name] for name in _LASTING), digest and _hash(digest.encode()), digest)
+    values = (*session, *(told[name] for name in _LASTING), digest and hash_of(digest.encode()), digest)
     connection.execute(f"INSERT INTO digests ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", values)
     if digest is not None:
         number = connection.last_insert_rowid()
@@ -296,7 +296,7 @@ def rewrite_digest(
     for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", session)):
         connection.execute(
             "UPDATE digests SET digest = ?1, digest_hash = ?2, sealed = ?1, line = ?3 WHERE id = ?4",
-            (digest, digest and _hash(digest.encode()), told["line"], number),
+            (digest, digest and hash_of(digest.encode()), told["line"], number),
         )
         connection.execute("DELETE FROM digest_text WHERE rowid = ?", (number,))
         if digest is not None:
@@ -313,7 +313,8 @@ def leave_no_byte(database: Database) -> None:
         connection.execute("INSERT INTO digest_text (digest_text) VALUES ('optimize')")
 
 
-def _hash(raw: bytes) -> bytes:
+def hash_of(raw: bytes) -> bytes:
+    """By which a digest is known to be what was written."""
     return blake2b(raw, digest_size=16).digest()
 
 
@@ -357,7 +358,7 @@ _LASTING = tuple(name for name in _VALUES[2:] if name != "digest_hash")
 
 def _replace(connection: apsw.Connection, row: DigestRow, number: int | None, at_ms: int) -> None:
     digest = None if row.digest is None else row.digest.decode()
-    values = (*row[:11], digest, None if row.digest is None else _hash(row.digest), at_ms)
+    values = (*row[:11], digest, None if row.digest is None else hash_of(row.digest), at_ms)
     if number is None:
         marks = ", ".join("?" * len(_VALUES))
         connection.execute(f"INSERT INTO digests ({', '.join(_VALUES)}) VALUES ({marks})", values)

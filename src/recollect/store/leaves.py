@@ -3,7 +3,8 @@
 SQLite reaches the rows of a table from its root downwards, so that one damaged page hides all that lie below it. Here
 every page is looked at by itself, and its table is found on the way up. Two things tell the page above: that page
 names its children, and the file keeps a map of parents (what `auto_vacuum` is for); one of them is enough. Where
-both are lost, or the list of tables is, rows are known by their shape. The format: sqlite.org/fileformat2.html
+both are lost, or the list of tables is, or a page stands where another's should, rows are known by their shape. The
+format: sqlite.org/fileformat2.html
 
 Nothing deleted comes back: only rows that a page lists are read, and free pages are not (they are blank anyway, by
 `secure_delete`).
@@ -12,66 +13,28 @@ Nothing deleted comes back: only rows that a page lists are read, and free pages
 import struct
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import apsw
+from recollect.store.pages import FIRST, Pages, Unreadable
+from recollect.store.shapes import Shape, Values
 
-from recollect.store import checksums
-
-Values = list[Any]
+Rows = list[tuple[int, Values]]  # with their numbers
 
 _TABLE_LEAF, _TABLE_INNER, _INDEX_LEAF, _INDEX_INNER = 0x0D, 0x05, 0x0A, 0x02
 _INNER = (_TABLE_INNER, _INDEX_INNER)
 _WITH_ROWS = (_TABLE_LEAF, _INDEX_LEAF, _INDEX_INNER)
 _HEADER_BYTES = 100  # of the file, before the first page's own
-_MAGIC = b"SQLite format 3\0"
-_SCHEMA = 1  # the page where the list of tables begins
-_NO_TREE = 0xFFFFFFFF  # in the place of a parent: a page that is free, or goes on with a long row
 _DEEPEST = 20
-_SAMPLE = 1000
-_LOG_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
+_MANY_COLUMNS = 5  # no index has so many, and no table of SQLite's own
 _INTEGER_BYTES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}
-_TYPES: dict[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,), "BLOB": (bytes,)}
-
-
-class _Unreadable(Exception):
-    """A row that goes on where nothing can be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a table's rows look like in its file. `number` is the place of the column that is the row's number."""
-
-    columns: tuple[str, ...]
-    types: tuple[str, ...]
-    is_needed: tuple[bool, ...]
-    number: int | None
-    has_row_numbers: bool
-
-    def fits(self, values: Values) -> bool:
-        """Whether values may be a row of this table; columns that were added later may be missing."""
-        if not sum(self.is_needed) <= len(values) <= len(self.columns):
-            return False
-        return all(self._fits(place, value) for place, value in enumerate(values))
-
-    def _fits(self, place: int, value: Any) -> bool:
-        if value is None:
-            return not self.is_needed[place] or place == self.number
-        return place != self.number and isinstance(value, _TYPES[self.types[place]])
-
-    @property
-    def is_telling(self) -> bool:
-        """Whether rows are known by their looks: those of a short table without row numbers may be an index's."""
-        return self.has_row_numbers or len(self.columns) > 3
 
 
 class Leaves:
     """The rows of a database file that lie on sound pages."""
 
     def __init__(self, path: Path) -> None:
-        self._pages = _Pages(path)
+        self._pages = Pages(path)
         self._kinds = bytearray(self._pages.count + 1)
         self._parents = array("I", bytes(4 * (self._pages.count + 1)))
         self._survey()
@@ -81,14 +44,23 @@ class Leaves:
         """Every row of these tables, with the table's name."""
         for page, kind in enumerate(self._kinds):
             root = self._root(page)
-            if kind not in _WITH_ROWS or root == _SCHEMA or self._roots.get(root, "") not in ("", *shapes):
+            if kind not in _WITH_ROWS or root == FIRST:
                 continue
             rows = list(self._rows(page, kind))
-            name = self._roots.get(root) or self._guess(kind, rows, shapes)
+            name = self._table(self._roots.get(root), kind, rows, shapes)
             if name is not None:
                 shape = shapes[name]
-                fitting = (row for row in rows if 0 < len(row[1]) <= len(shape.columns))
+                fitting = (row for row in rows if shape.fits(row[1]))
                 yield from ((name, _numbered(values, number, shape)) for number, values in fitting)
+
+    def _table(self, told: str | None, kind: int, rows: Rows, shapes: dict[str, Shape]) -> str | None:
+        """Which of the tables a page is of. `told` is the one whose place it has, be it not one of them."""
+        if told is None:
+            return self._guess(kind, rows, shapes)
+        if told in shapes and _are_of(shapes[told], kind, rows):
+            return told
+        telling = {name: shape for name, shape in shapes.items() if len(shape.columns) >= _MANY_COLUMNS}
+        return self._guess(kind, rows, telling) or (told if told in shapes else None)
 
     def iter_index(self, name: str) -> Iterator[Values]:
         """Every entry of an index that the list of tables tells of: its columns, and the row's number."""
@@ -102,30 +74,20 @@ class Leaves:
     def _survey(self) -> None:
         """Note for each page what it is, and which one is above it."""
         for number in range(1, self._pages.count + 1):
-            page = self._pages.read(number)
-            if page is None or self._parents[number] == _NO_TREE:
+            page, place = self._pages.read(number), self._pages.place(number)
+            if page is None or self._pages.is_map(number) or (place is not None and place.is_free):
                 continue
-            if (number - 2) % (self._pages.noted_at_once + 1) == 0:
-                self._read_map(number, page)
-                continue
+            if place is not None and place.is_below:
+                self._parents[number] = self._parents[number] or place.parent
             self._kinds[number] = kind = page[_start(number)]
             if kind in _INNER:
                 for child in _children(number, page):
                     if child <= self._pages.count:
                         self._parents[child] = number
 
-    def _read_map(self, number: int, page: bytes) -> None:
-        for place in range(min(self._pages.noted_at_once, self._pages.count - number)):
-            kind, parent = struct.unpack_from(">BI", page, place * 5)
-            child = number + 1 + place
-            if kind == 5:  # a page of a tree that has a parent
-                self._parents[child] = self._parents[child] or parent
-            elif kind in (2, 3, 4):
-                self._parents[child] = _NO_TREE
-
     def _schema(self) -> Iterator[Values]:
         for page, kind in enumerate(self._kinds):
-            if kind == _TABLE_LEAF and self._root(page) == _SCHEMA:
+            if kind == _TABLE_LEAF and self._root(page) == FIRST:
                 yield from (values for _, values in self._rows(page, kind))
 
     def _root(self, page: int) -> int:
@@ -135,14 +97,9 @@ class Leaves:
             page = self._parents[page]
         return page
 
-    def _guess(self, kind: int, rows: list[tuple[int, Values]], shapes: dict[str, Shape]) -> str | None:
+    def _guess(self, kind: int, rows: Rows, shapes: dict[str, Shape]) -> str | None:
         """The only table that all rows of a page may belong to; one whose place is not known comes first."""
-        fitting = [
-            name
-            for name, shape in shapes.items()
-            if rows and shape.is_telling and shape.has_row_numbers == (kind == _TABLE_LEAF)
-            if all(shape.fits(values) for _, values in rows)
-        ]
+        fitting = [name for name, shape in shapes.items() if rows and shape.is_telling and _are_of(shape, kind, rows)]
         known = set(self._roots.values())
         fitting = [name for name in fitting if name not in known] or fitting
         return fitting[0] if len(fitting) == 1 else None
@@ -150,148 +107,81 @@ class Leaves:
     def _rows(self, number: int, kind: int) -> Iterator[tuple[int, Values]]:
         """The rows of a page with their numbers (0 where rows have none)."""
         page = self._pages.read(number) or b""
-        try:
-            places = _places(number, page)
-        except struct.error:
-            return
-        for place in places:
+        for place in _places(number, page):
             try:
-                yield self._row(page, place, kind)
-            except (_Unreadable, IndexError, KeyError, UnicodeDecodeError, struct.error):
-                continue  # where pages have no checksums, anything may stand there
-
-    def _row(self, page: bytes, at: int, kind: int) -> tuple[int, Values]:
-        row_number = 0
-        size, at = _varint(page, at + 4 if kind == _INDEX_INNER else at)
-        if kind == _TABLE_LEAF:
-            row_number, at = _varint(page, at)
-        return _signed(row_number), _values(self._pages.content(page, at, size, kind == _TABLE_LEAF))
+                yield _row(self._pages, number, page, place, kind)
+            except _NO_ROW:
+                continue
 
 
-class _Pages:
-    """The pages of a database as its write-ahead log leaves them."""
+def iter_blanked(path: Path) -> Iterator[int | None]:
+    """Look at one page after the other: yields its number if a row goes on there, and zeros are all there is.
 
-    def __init__(self, path: Path) -> None:
-        self._has_layer = checksums.layer() is not None  # loaded first: it brings the judge's measure
-        self._judge = apsw.Connection(":memory:")
-        self._file = checksums.open_file(path)
-        log = path.with_name(path.name + "-wal")
-        self._log = checksums.open_file(log) if log.exists() else None
-        self._size = checksums.page_bytes(self._file)
-        self._places: dict[int, int] = {}  # of pages in the log
-        self.count = self._file.xFileSize() // self._size
-        self._read_log()
-        self._has_checksums = self._are_checked()
-        first = self.read(1) if self.count else None
-        reserved = first[20] if first is not None else checksums.RESERVED_BYTES
-        if first is not None and not self._places:  # behind its end a file may have pages of an older state
-            self.count = min(self.count, int.from_bytes(first[28:32]) or self.count)
-        self._usable = self._size - reserved
-        self.noted_at_once = self._usable // 5  # parents in one page of the map
-
-    def _read_log(self) -> None:
-        """Find the newest state of each page up to the last commit of the log that is as it was written."""
-        if self._log is None or self._log.xFileSize() < _LOG_HEADER_BYTES:
-            return
-        header = self._log.xRead(_LOG_HEADER_BYTES, 0)
-        order = ">" if header[3] & 1 else "<"
-        sums = _log_sums((0, 0), header[:24], order)
-        step = _FRAME_HEADER_BYTES + self._size
-        waiting: dict[int, int] = {}
-        for at in range(_LOG_HEADER_BYTES, self._log.xFileSize() - step + 1, step):
-            frame = self._log.xRead(step, at)
-            page, count = struct.unpack_from(">II", frame)
-            sums = _log_sums(_log_sums(sums, frame[:8], order), frame[_FRAME_HEADER_BYTES:], order)
-            if frame[8:16] != header[16:24] or struct.unpack_from(">II", frame, 16) != sums:
-                break  # of an earlier round, or damaged: nothing behind it counts
-            waiting[page] = at + _FRAME_HEADER_BYTES
-            if count:
-                self._places |= waiting
-                self.count, waiting = count, {}
-
-    def _are_checked(self) -> bool:
-        """Whether the pages have checksums at all: the first one, or most, are as they should be."""
-        pages = range(1, self._file.xFileSize() // self._size + 1, self.count // _SAMPLE + 1)
-        return self._is_sound(1) or sum(map(self._is_sound, pages)) * 2 > len(pages)
-
-    def _stored(self, number: int) -> bytes:
-        return self._file.xRead(self._size, (number - 1) * self._size)
-
-    def _is_sound(self, number: int) -> bool:
-        return self._has_layer and checksums.is_sound(self._judge, self._stored(number))
-
-    def read(self, number: int) -> bytes | None:
-        """A page, or None if it is not what was written."""
-        if not 0 < number <= self.count:
-            return None
-        if number in self._places and self._log is not None:
-            return self._log.xRead(self._size, self._places[number])  # which has its own sums
-        page = self._stored(number)
-        if number == _SCHEMA and not page.startswith(_MAGIC):  # a page of zeros has the sum of a sound one
-            return None
-        is_sound = not self._has_checksums or checksums.is_sound(self._judge, page)
-        return page if len(page) == self._size and is_sound else None
-
-    def content(self, page: bytes, at: int, size: int, is_table: bool) -> bytes:
-        """A row's bytes: those on its page, and those that found no room there."""
-        if size > self.count * self._size:
-            raise _Unreadable
-        here = self._bytes_here(size, is_table)
-        pieces = [page[at : at + here]]
-        (following,) = struct.unpack_from(">I", page, at + here) if here < size else (0,)
-        missing = size - here
-        while missing > 0:
-            more = self.read(following)
-            if more is None or not any(more):  # zeros are what is left of a page that was blanked
-                raise _Unreadable
-            pieces.append(more[4 : min(4 + missing, self._usable)])
-            missing -= len(pieces[-1])
-            following = int.from_bytes(more[:4])
-        return b"".join(pieces)
-
-    def _bytes_here(self, size: int, is_table: bool) -> int:
-        """How many bytes of a row lie on its page; the rest goes on elsewhere."""
-        most = self._usable - 35 if is_table else (self._usable - 12) * 64 // 255 - 23
-        if size <= most:
-            return size
-        least = (self._usable - 12) * 32 // 255 - 23
-        fitting = least + (size - least) % (self._usable - 4)
-        return fitting if fitting <= most else least
-
-    def close(self) -> None:
-        for file in (self._file, self._log):
-            if file is not None:
-                file.xClose()
-        self._judge.close()
+    No checksum tells: that of zeros is right. Nor does SQLite where nothing follows.
+    """
+    pages = Pages(path, has_log=False)
+    try:
+        for number in pages.iter_blank():
+            yield number if number is not None and _is_missed(path, number) else None
+    finally:
+        pages.close()
 
 
-def _log_sums(sums: tuple[int, int], data: bytes, order: str) -> tuple[int, int]:
-    """The two sums of a write-ahead log, gone on with more of it."""
-    first, second = sums
-    words = struct.unpack(f"{order}{len(data) // 4}I", data)
-    for one, other in zip(words[::2], words[1::2], strict=True):
-        first = (first + one + second) & 0xFFFFFFFF
-        second = (second + other + first) & 0xFFFFFFFF
-    return first, second
+def _is_missed(path: Path, number: int) -> bool:
+    """Whether a row cannot be read since it goes on at a blank page; that its last few bytes are zeros may well be."""
+    pages = Pages(path)
+    try:
+        owner = pages.owner(number) if pages.is_blank(number) else None
+        page = pages.read(owner) if owner is not None else None
+        return owner is not None and page is not None and not _has_all_rows(pages, owner, page)
+    finally:
+        pages.close()
+
+
+def _has_all_rows(pages: Pages, number: int, page: bytes) -> bool:
+    try:
+        for place in _places(number, page):
+            _row(pages, number, page, place, page[_start(number)])
+    except _NO_ROW:
+        return False
+    return True
+
+
+# Where pages have no checksums, anything may stand there.
+_NO_ROW = (Unreadable, IndexError, KeyError, UnicodeDecodeError, struct.error)
+
+
+def _row(pages: Pages, number: int, page: bytes, at: int, kind: int) -> tuple[int, Values]:
+    row_number = 0
+    size, at = _varint(page, at + 4 if kind == _INDEX_INNER else at)
+    if kind == _TABLE_LEAF:
+        row_number, at = _varint(page, at)
+    return _signed(row_number), _values(pages.content(number, at, size, kind == _TABLE_LEAF))
+
+
+def _are_of(shape: Shape, kind: int, rows: Rows) -> bool:
+    is_right_kind = shape.has_row_numbers == (kind == _TABLE_LEAF)
+    return is_right_kind and all(shape.fits(values) for _, values in rows)
 
 
 def _start(number: int) -> int:
-    return _HEADER_BYTES if number == _SCHEMA else 0
+    return _HEADER_BYTES if number == FIRST else 0
 
 
 def _places(number: int, page: bytes) -> tuple[int, ...]:
-    """Where on a page its cells begin."""
+    """Where on a page its cells begin; nowhere if it is none of a tree."""
     start = _start(number)
-    (count,) = struct.unpack_from(">H", page, start + 3)
-    return struct.unpack_from(f">{count}H", page, start + (12 if page[start] in _INNER else 8))
+    try:
+        (count,) = struct.unpack_from(">H", page, start + 3)
+        return struct.unpack_from(f">{count}H", page, start + (12 if page[start] in _INNER else 8))
+    except struct.error:
+        return ()
 
 
 def _children(number: int, page: bytes) -> Iterator[int]:
-    try:
-        for place in (_start(number) + 8, *_places(number, page)):
+    for place in (_start(number) + 8, *_places(number, page)):
+        if place + 4 <= len(page):
             yield struct.unpack_from(">I", page, place)[0]
-    except struct.error:
-        return
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -316,7 +206,7 @@ def _values(record: bytes) -> Values:
         kind, at = _varint(record, at)
         size = _bytes_of(kind)
         if place + size > len(record):
-            raise _Unreadable
+            raise Unreadable
         values.append(_value(kind, record[place : place + size]))
         place += size
     return values

@@ -7,12 +7,10 @@ from typing import Any
 import apsw
 
 from recollect.store import CACHE_NAME, migrations, packs
-from recollect.store.leaves import Leaves, Shape
+from recollect.store.leaves import Leaves
+from recollect.store.shapes import TEXT_OF_DIGESTS, drop_nonsense, shape_of, tables
 from recollect.store.sqlite import Database, connect, translated
 
-_TEXT_OF_DIGESTS = "digest_text_content"  # where the index of digests keeps their words
-# About the file itself, or made again by the next sweep
-_NOT_SAVED = ("history", "marks", "rules", "fulltext_marks", "fulltext_months", "fulltext_gone", "evicted_streams")
 _OF_STORE = ("tombstones", "kept_forks", "copies")
 _ONE_ROW = ("retention_clock",)
 _OF_DIGESTS = ("signals", "activity", "tool_use", "command_use")
@@ -30,13 +28,13 @@ class SalvagedDatabase(Database):
         self.connection = connect(self._copy, read_only=False)
         try:
             with translated(path):
-                self._make_tables()
+                self._maketables()
                 self.has_rows = self._fill()
         except BaseException:
             self.close()
             raise
 
-    def _make_tables(self) -> None:
+    def _maketables(self) -> None:
         """The tables of today without their indexes: rows are read in the order of their keys."""
         self.connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # the words of digests are in a table of SQLite's own
         for name, value in (("journal_mode", "off"), ("synchronous", 0)):
@@ -51,10 +49,11 @@ class SalvagedDatabase(Database):
         leaves = Leaves(self.path)
         try:
             before = self.connection.total_changes()
-            shapes = {name: _shape(self, name, has_no_rowid) for name, has_no_rowid in _tables(self)}
+            shapes = {name: shape_of(self, name, has_no_rowid) for name, has_no_rowid in tables(self)}
             for table, values in leaves.iter_rows(shapes):
                 columns = shapes[table].columns[: len(values)]
                 self.connection.execute(_insert(table, columns), values)
+            drop_nonsense(self)
             self._add_named(leaves)
             self.connection.execute("COMMIT")
             return self.connection.total_changes() > before
@@ -80,32 +79,6 @@ class SalvagedDatabase(Database):
         self._copy.unlink(missing_ok=True)
 
 
-def _tables(database: Database) -> list[tuple[str, bool]]:
-    """The tables whose rows are worth saving, and whether they have no row numbers."""
-    rows = database.rows("SELECT name, wr, type FROM pragma_table_list WHERE schema = 'main'")
-    return [
-        (name, bool(wr))
-        for name, wr, kind in rows
-        if name == _TEXT_OF_DIGESTS or (kind == "table" and name not in _NOT_SAVED and not name.startswith("sqlite_"))
-    ]
-
-
-def _shape(database: Database, table: str, has_no_rowid: bool) -> Shape:
-    found = database.rows('SELECT name, type, "notnull", pk FROM pragma_table_info(?) ORDER BY cid', (table,))
-    if has_no_rowid:
-        count = len(found)
-        found.sort(key=lambda column: column[3] or count)  # the columns of the key stand first
-    names, types, is_needed, keys = zip(*found, strict=True)
-    is_number = not has_no_rowid and sum(map(bool, keys)) == 1 and types[keys.index(1)] == "INTEGER"
-    return Shape(
-        columns=names,
-        types=tuple(told or "TEXT" for told in types),
-        is_needed=tuple(map(bool, is_needed)),
-        number=keys.index(1) if is_number else None,
-        has_row_numbers=not has_no_rowid,
-    )
-
-
 def _insert(table: str, columns: tuple[str, ...]) -> str:
     listed = ", ".join(f'"{name}"' for name in columns)
     return f"INSERT OR IGNORE INTO {table} ({listed}) VALUES ({', '.join('?' * len(columns))})"
@@ -117,14 +90,14 @@ def take_over_rows(old: Database, new: Database) -> None:
     Numbers of digests are kept, since other tables tell of digests by them; so nothing may be there before.
     """
     with new.transaction() as connection:
-        for table in [name for name, _ in _tables(new) if name != _TEXT_OF_DIGESTS]:
+        for table in [name for name, _ in tables(new) if name != TEXT_OF_DIGESTS]:
             connection.execute(f"DELETE FROM {table}")
             columns = _columns(old, table)
             connection.executemany(_insert(table, columns), _all_rows(old, table, columns))
         connection.execute("DELETE FROM digest_text")
         connection.executemany(
             "INSERT INTO digest_text (rowid, text) SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM digests WHERE id = ?1)",
-            _all_rows(old, _TEXT_OF_DIGESTS, ("id", "c0")),
+            _all_rows(old, TEXT_OF_DIGESTS, ("id", "c0")),
         )
         for table in _OF_DIGESTS:  # of digests that are lost: another may get their number
             connection.execute(f"DELETE FROM {table} WHERE digest NOT IN (SELECT id FROM digests)")
@@ -137,15 +110,15 @@ def add_rows(old: Database, new: Database) -> None:
 
     All that it tells of a session stays as it is, and what was forgotten stays so. Digests get new numbers.
     """
-    tables = {name: _columns(old, name) for name, _ in _tables(new) if name not in (_TEXT_OF_DIGESTS, *_ONE_ROW)}
+    wanted = {name: _columns(old, name) for name, _ in tables(new) if name not in (TEXT_OF_DIGESTS, *_ONE_ROW)}
     with new.transaction() as connection:
         for table in _OF_STORE:  # first: they tell what was forgotten
-            connection.executemany(_insert(table, tables[table]), _all_rows(old, table, tables.pop(table)))
+            connection.executemany(_insert(table, wanted[table]), _all_rows(old, table, wanted.pop(table)))
         unknown = _unknown_sessions(old, new)
         digests = _new_numbers(old, new, unknown)
-        for table, columns in tables.items():
+        for table, columns in wanted.items():
             connection.executemany(_insert(table, columns), _rows_of(old, table, columns, unknown, digests))
-        texts = _all_rows(old, _TEXT_OF_DIGESTS, ("id", "c0"))
+        texts = _all_rows(old, TEXT_OF_DIGESTS, ("id", "c0"))
         taken = ((digests[number], text) for number, text in texts if number in digests)
         connection.executemany("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", taken)
         numbers = [(number,) for number in digests.values()]

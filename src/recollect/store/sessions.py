@@ -9,7 +9,7 @@ import orjson
 from recollect.clock import rfc3339
 from recollect.schema import Cost, Session, SessionSource
 from recollect.store.digests import drop_digests
-from recollect.store.sqlite import Database, escaped
+from recollect.store.sqlite import Database, escaped, translated
 
 
 class SessionRow(NamedTuple):
@@ -164,7 +164,8 @@ class Sessions:
             bindings,
         )
         sources = self._sources_of({(row[0], row[1]) for row in rows})
-        return [_session(row, sources.get((row[0], row[1]), [])) for row in rows]
+        with translated(self._database.path):
+            return [_session(row, sources.get((row[0], row[1]), [])) for row in rows]
 
     def _sources_of(self, keys: set[tuple[str, str]]) -> dict[tuple[str, str], list[SessionSource]]:
         found: dict[tuple[str, str], list[SessionSource]] = {}

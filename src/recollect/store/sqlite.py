@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import orjson
 
 from recollect import failpoints
 from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, StoreUnwritable, UsageError
@@ -39,6 +40,10 @@ _PRAGMAS = (
     ("cache_size", -48 * 1024),
     ("temp_store", 2),
 )
+
+
+# What SQLite says of an index of words whose own tables are damaged
+_OF_BROKEN_INDEX = ("invalid fts5 file format", "vtable constructor failed")
 
 
 class Database:
@@ -280,7 +285,7 @@ def file_system_type(folder: Path) -> str | None:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors that a user can act on into ours; the others are bugs and stay as they are."""
+    """Turn errors of a database that a user can act on into ours; the others are bugs and stay as they are."""
     try:
         yield
     except (
@@ -293,8 +298,12 @@ def translated(path: Path) -> Iterator[None]:
         if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
             raise _damaged(path) from error
         raise _unwritable(path, str(error)) from error
-    except (apsw.CorruptError, apsw.NotADBError) as error:
-        raise _damaged(path) from error
+    except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError, orjson.JSONDecodeError) as error:
+        raise _damaged(path) from error  # the last two: of a text that was never written
+    except apsw.SQLError as error:
+        if any(told in str(error) for told in _OF_BROKEN_INDEX):
+            raise _damaged(path) from error
+        raise
     except OSError as error:
         raise _unwritable(path, error.strerror or str(error)) from error
 

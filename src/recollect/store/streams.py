@@ -17,7 +17,7 @@ from recollect.schema import (
 )
 from recollect.store import packs
 from recollect.store.flags import IS_ABANDONED, IS_RETRY
-from recollect.store.sqlite import Database
+from recollect.store.sqlite import Database, translated
 
 
 class StreamName(NamedTuple):
@@ -158,7 +158,8 @@ class Streams:
             " ORDER BY s.kind, s.host, s.path",
             (agent, native_id),
         )
-        return [orjson.loads(info) for (info,) in rows]
+        with translated(self._database.path):
+            return [orjson.loads(info) for (info,) in rows]
 
     def names(self) -> dict[tuple[str, str], int]:
         """The streams of all sessions, by agent and native id."""
