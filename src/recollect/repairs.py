@@ -122,9 +122,10 @@ def apply(settings: Settings, repair: RepairPlan, progress: Progress) -> RepairR
         with open_store(settings.folder, create=True) as store:
             lost = _rebuild(store, repair, aside, report, progress)
     with open_store(settings.folder) as store:
-        before = store.sessions.event_counts()
-        swept = sweep(store, settings, progress)
-        report.events_read_again = swept.events_new
+        before = store.sessions.event_counts() | store.evictions.later_counts()
+        report.events_read_again = sweep(store, settings, progress).events_new
+        if store.evictions.note_held_usage():  # by sources that were read again
+            sweep(store, settings, progress)
         report.lost += [*_fewer(store, settings, before), *_still_lost(store, lost)]
         store.accept_as_is()
         if aside.copy is not None:
@@ -198,6 +199,7 @@ def _rebuild(
     if repair.databases or repair.is_behind or repair.stopped:
         own = Counter({COPY: len(repair.stopped) + (aside.copy is not None)})
         report.records_restored = dict(store.restore_records() - own)
+        store.evictions.note_held_usage()
         store.streams.set_all_dirty()
     if missing := store.missing_records():
         store.ledger.extend(missing)
@@ -232,7 +234,7 @@ def _take_over_cache(store: Store, folder: Path, report: RepairReport, progress:
             if number % _EVENTS_AT_ONCE == 0:
                 rescue.flush()
                 progress("taking over", number, 0)
-        rescue.flush()
+        rescue.finish()
         report.events_saved += rescue.saved
     return lost
 
@@ -267,6 +269,15 @@ class _Rescue:
         keys = self._evicted.get((stream.agent, stream.native_id))
         if keys is None or not keys.hold(event.row.event_uid, event.row.payload_hash):
             self._waiting.setdefault(stream, []).append(event)
+
+    def finish(self) -> None:
+        """Take over the rest, and what is still held of sessions that were evicted: it tells who paid for what."""
+        self._waiting |= {
+            stream: []
+            for stream in self._old.streams()
+            if stream not in self._waiting and (stream.agent, stream.native_id) in self._evicted
+        }
+        self.flush()
 
     def flush(self) -> None:
         for stream, events in self._waiting.items():
@@ -303,7 +314,8 @@ def _fewer(store: Store, settings: Settings, before: dict[tuple[str, str], int])
     """Sessions that had more events. One that has none left keeps its row, which says so."""
     now = store.holdings.event_counts()
     missing = {name: count - now.get(name, 0) for name, count in before.items() if count > now.get(name, 0)}
-    store.sessions.set_evicted([name for name in missing if name not in now], now_ms())
+    gone = missing.keys() - now.keys() - store.evictions.names()
+    store.sessions.set_evicted(sorted(gone), now_ms())
     for name, count in missing.items():
         yield f"{count:,} of {before[name]:,} events are {_whereabouts(store, settings, name)}"
 

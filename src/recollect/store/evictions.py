@@ -21,6 +21,7 @@ from recollect.clock import now_ms
 from recollect.schema import HISTORY_LANE, STAND_IN_LANE, name_half
 from recollect.store import packs
 from recollect.store.batch import Batch, EventRow, StreamBatch
+from recollect.store.counted import DETAIL, SIGNALS, Counted, read_counted, restore_counted
 from recollect.store.digests import Digests, restore_digest, rewrite_digest, seal_digest, unseal_digest
 from recollect.store.flags import IS_PROVISIONAL
 from recollect.store.fulltext import Fulltext
@@ -29,7 +30,7 @@ from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.omission import leave_out_events
 from recollect.store.rewriting import rewrite
 from recollect.store.sessions import SessionRow
-from recollect.store.sqlite import Database
+from recollect.store.sqlite import Database, translated
 from recollect.store.tombstones import event_key
 
 KIND = "eviction"  # of the ledger's lines
@@ -46,6 +47,15 @@ _LANE, _TS_MS = EventRow._fields.index("lane"), EventRow._fields.index("ts_ms")
 _KEY = "agent = ? AND native_session_id = ?"
 _FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
 _ROW_COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
+_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+# What each session used as far as it is held, of those that nobody noted: tokens, and money as the agent tells it.
+_USED = (
+    f"SELECT s.id, s.agent, s.native_id, {', '.join(f'total({name})' for name in _TOKENS)}, max(total(usd),"
+    " (SELECT coalesce(max(c.usd), 0) FROM cost_totals c WHERE c.stream = s.id))"
+    " FROM streams s LEFT JOIN usage u ON u.stream = s.id AND NOT u.is_copy"
+    " WHERE s.id NOT IN (SELECT stream FROM evicted_streams) GROUP BY s.id"
+)
+_CENT = 0.01
 
 
 class Eviction(NamedTuple):
@@ -133,15 +143,41 @@ class EvictionTable:
             f"SELECT event_keys, base FROM evictions WHERE {_KEY}", (agent, native_id)
         ):
             is_held = self._cache.value("SELECT 1 FROM evicted_streams WHERE stream = ?", (stream,)) is not None
-            return Base(_session_row(orjson.loads(row)), Keys(packed), is_held)
+            with translated(self._memory.path):
+                return Base(_session_row(orjson.loads(row)), Keys(packed), is_held)
         return None
+
+    def later_counts(self) -> dict[Name, int]:
+        """How many events of evicted sessions came after that, by their rows."""
+        count = "s.event_count - (e.base ->> '$.event_count')"
+        rows = self._memory.rows(
+            f"SELECT agent, native_session_id, {count} FROM sessions s JOIN evictions e"
+            f" USING (agent, native_session_id) WHERE {count} > 0"
+        )
+        return {(agent, native_id): number for agent, native_id, number in rows}
+
+    def note_held_usage(self) -> int:
+        """Note of which evicted sessions all that they used is held, as a cache that was made anew does not know.
+
+        Returns how many those are.
+        """
+        held = {(row[1], row[2]): row for row in self._cache.rows(_USED)}
+        names = sorted(name for name in self.names() & held.keys() if _is_all(held[name][3:], self._base(name)))
+        with self._cache.transaction() as connection:
+            for name in names:
+                connection.execute("INSERT INTO evicted_streams VALUES (?, ?)", (held[name][0], name_half(*name)))
+                connection.execute("UPDATE streams SET is_dirty = 1 WHERE id = ?", held[name][:1])
+        return len(names)
 
     def add(self, evictions: Sequence[Eviction], at_ms: int) -> None:
         """Note that raw detail is about to go: on the disk, and in the ledger with the digests, when this returns."""
         renewed = self.names() & {eviction.name for eviction in evictions}
         rows = {eviction.name: self._row(eviction.name) for eviction in evictions}
         keys = {eviction.name: self._all_keys(eviction.name) for eviction in evictions}
-        self._ledger.extend([(KIND, self._data(one, at_ms, keys[one.name], rows[one.name])) for one in evictions])
+        counted = {eviction.name: read_counted(self._memory, eviction.name) for eviction in evictions}
+        self._ledger.extend(
+            [(KIND, self._data(one, at_ms, keys[one.name], rows[one.name], counted[one.name])) for one in evictions]
+        )
         with self._memory.transaction() as connection:
             for one in evictions:
                 seal_digest(connection, one.name)
@@ -153,7 +189,9 @@ class EvictionTable:
         if renewed:
             self._ledger.rewrite(lambda record: not _is_older(record, renewed, at_ms))
 
-    def _data(self, eviction: Eviction, at_ms: int, keys: bytes, row: dict[str, Any]) -> dict[str, Any]:
+    def _data(
+        self, eviction: Eviction, at_ms: int, keys: bytes, row: dict[str, Any], counted: Counted
+    ) -> dict[str, Any]:
         """What the ledger has of an eviction, with all that was ever lost of the session."""
         losses = self._memory.rows(f"SELECT at_ms, event, bytes FROM retention_events WHERE {_KEY}", eviction.name)
         new = [] if eviction.loss is None else [(at_ms, eviction.loss, eviction.bytes)]
@@ -166,6 +204,7 @@ class EvictionTable:
             "event_keys": b64encode(keys).decode(),
             "session": row,
             "digest": eviction.digest,
+            "counted": counted,
             "losses": [*losses, *new],
         }
 
@@ -294,14 +333,18 @@ class EvictionTable:
         return Digests(self._memory).read_back(*name)
 
     def _base(self, name: Name) -> dict[str, Any]:
-        told: dict[str, Any] = orjson.loads(self._memory.value(f"SELECT base FROM evictions WHERE {_KEY}", name))
-        return told
+        with translated(self._memory.path):
+            told: dict[str, Any] = orjson.loads(self._memory.value(f"SELECT base FROM evictions WHERE {_KEY}", name))
+            return told
 
     def _rewrite_texts(
         self, name: Name, row: dict[str, Any], digest: dict[str, Any] | None, changed_text: Callable[[str], str]
     ) -> None:
         reason, size, at_ms = self._memory.rows(f"SELECT reason, bytes, at_ms FROM evictions WHERE {_KEY}", name)[0]
-        data = self._data(Eviction(*name, reason, size, digest), at_ms + 1, self._packed_keys(name), row)
+        counted = read_counted(self._memory, name, is_sealed=True)
+        for signal in counted[SIGNALS]:
+            signal[DETAIL] = changed_text(signal[DETAIL])
+        data = self._data(Eviction(*name, reason, size, digest), at_ms + 1, self._packed_keys(name), row, counted)
         self._ledger.append(KIND, data)
         with self._memory.transaction() as connection:
             connection.execute(f"UPDATE evictions SET at_ms = ?, base = ? WHERE {_KEY}", (at_ms + 1, _json(row), *name))
@@ -316,7 +359,8 @@ class EvictionTable:
         for agent, native_id, reason, size, at_ms in rows:
             name = (agent, native_id)
             eviction = Eviction(agent, native_id, reason, size, self._digest(name))
-            found.append((KIND, self._data(eviction, at_ms, self._packed_keys(name), self._base(name))))
+            counted = read_counted(self._memory, name, is_sealed=True)
+            found.append((KIND, self._data(eviction, at_ms, self._packed_keys(name), self._base(name), counted)))
         return found
 
     def losses(self, limit: int | None = None) -> list[RetentionEvent]:
@@ -354,6 +398,14 @@ class EvictionTable:
         if copies:
             with self._cache.transaction() as connection:
                 connection.executemany("UPDATE events SET copy_of = ? WHERE id = ?", copies)
+
+
+def _is_all(used: Sequence[float], base: dict[str, Any]) -> bool:
+    """Whether what is held of a session's use is no less than its row told when it was evicted."""
+    *tokens, usd = used
+    is_told = base["usd"] is not None and not base["usd_is_estimate"]
+    has_tokens = all(count >= base[name] for count, name in zip(tokens, _TOKENS, strict=True))
+    return has_tokens and (not is_told or usd > base["usd"] - _CENT)
 
 
 def _redacted(
@@ -408,6 +460,7 @@ def restore_eviction(connection: apsw.Connection, record: LedgerRecord) -> None:
     connection.execute(f"INSERT OR IGNORE INTO sessions ({listed}) VALUES ({marks})", list(row.values()))
     if data["digest"] is not None:
         restore_digest(connection, name, data["digest"])
+        restore_counted(connection, name, data.get("counted", {}))
     for loss in data.get("losses", ()):
         _note_loss(connection, name, data["session"]["session_uid"], loss)
     told = (*name, data["at_ms"], data["reason"], data["bytes"], b64decode(data["event_keys"]), _json(data["session"]))
