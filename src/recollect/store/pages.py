@@ -163,12 +163,20 @@ class Pages:
         while missing > 0:
             more = self.read(following)
             is_blank = missing > _FEW_BYTES and more is not None and not more.strip(b"\0")
-            if more is None or is_blank or self.place(following) not in (None, expected):
+            if more is None or is_blank or self._is_of_another(following, expected):
                 raise Unreadable
             pieces.append(more[4 : min(4 + missing, self._usable)])
             missing -= len(pieces[-1])
             following, expected = int.from_bytes(more[:4]), Place(_MORE_OF_REST, following)
         return b"".join(pieces)
+
+    def _is_of_another(self, number: int, expected: Place) -> bool:
+        """Whether a row goes on at a page that is not its own; a page that names it may stand in another's place."""
+        place = self.place(number)
+        if place is None or place == expected:
+            return False
+        above = self.read(place.parent) or b""
+        return place.kind != expected.kind or number.to_bytes(4) in above
 
     def _bytes_here(self, size: int, is_table: bool) -> int:
         """How many bytes of a row lie on its page; the rest goes on elsewhere."""
