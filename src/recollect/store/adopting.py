@@ -51,7 +51,7 @@ class Adoption:
 
 def adopt(store: Store, adoption: Adoption, tombstones: Tombstones) -> Written:
     """Store what is new of a session, all of it or nothing; the next account makes its row; nothing forgotten."""
-    sources = adoption.sources or [AdoptedSource(_unknown_source(adoption))]
+    sources = adoption.sources or _remembered(store, adoption) or [_source("unknown", adoption, adoption.native_id)]
     tombstones.inherit(adoption.agent, [(adoption.native_id, source.info) for source in sources if source.info])
     if tombstones.hold(adoption.agent, adoption.native_id):
         return Written(0, 0)
@@ -100,8 +100,14 @@ def _without_cursor(row: SourceRow) -> SourceRow:
     )
 
 
-def _unknown_source(adoption: Adoption) -> SourceRow:
-    return SourceRow("unknown", adoption.agent, adoption.native_id, "unknown", 0, 0, 0, 0, 0, 0, 0, "", "", "{}")
+def _remembered(store: Store, adoption: Adoption) -> list[AdoptedSource]:
+    """The files that a session's row tells of."""
+    session = store.sessions.find_named(adoption.agent, adoption.native_id)
+    return [_source(source.host, adoption, source.path) for source in session.sources] if session else []
+
+
+def _source(host: str, adoption: Adoption, path: str) -> AdoptedSource:
+    return AdoptedSource(SourceRow(host, adoption.agent, path, "unknown", 0, 0, 0, 0, 0, 0, 0, "", "", "{}"))
 
 
 def _save(connection: apsw.Connection, batch: Batch, native_id: str, told: AdoptedSource) -> int:

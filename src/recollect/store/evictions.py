@@ -460,7 +460,9 @@ def restore_eviction(connection: apsw.Connection, record: LedgerRecord) -> None:
     connection.execute(f"INSERT OR IGNORE INTO sessions ({listed}) VALUES ({marks})", list(row.values()))
     if data["digest"] is not None:
         restore_digest(connection, name, data["digest"])
-        restore_counted(connection, name, data.get("counted", {}))
+        known = connection.execute(f"SELECT at_ms FROM evictions WHERE {_KEY}", name).get
+        if "counted" in data and known in (None, data["at_ms"]):  # else it tells also of what is not sealed yet
+            restore_counted(connection, name, data["counted"])
     for loss in data.get("losses", ()):
         _note_loss(connection, name, data["session"]["session_uid"], loss)
     told = (*name, data["at_ms"], data["reason"], data["bytes"], b64decode(data["event_keys"]), _json(data["session"]))
