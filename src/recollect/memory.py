@@ -1,6 +1,7 @@
 """The library: everything the command line can do, typed."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -89,13 +90,12 @@ class Memory:
 
         return import_sessions(self._store, self.settings, Path(path).absolute(), progress)
 
-    def rescan(self, advance: Callable[[int, int], None] | None = None, *, dry_run: bool = False) -> RescanReport:
+    def rescan(self, progress: Progress = silent, *, dry_run: bool = False) -> RescanReport:
         """Apply the rules of redaction to sessions that went through older ones. Raises Busy during a sweep."""
         with sweep_lock(self._store.folder):
             redactor = Protection(self.settings.folder, self.settings.redaction).redactor()
-            return rescan(
-                self._store, redactor, self.settings.rules, advance or (lambda done, total: None), dry_run=dry_run
-            )
+            advance = partial(progress, "redacting")
+            return rescan(self._store, redactor, self.settings.rules, advance, dry_run=dry_run)
 
     def status(self) -> Status:
         return make_status(self._store, self.settings)
@@ -270,9 +270,17 @@ class Memory:
         """How many evicted sessions edited a file by their digests, so that `blame` cannot tell how."""
         return evicted_edits(self._store, path)
 
-    def timeline(self, **wanted: Any) -> list[TimelineEntry]:
-        """Sessions in the order they began: `since_ms`, `before_ms`, `repo`, `agent`, `limit`."""
-        return timeline(self._store, **wanted)
+    def timeline(
+        self,
+        *,
+        since_ms: int | None = None,
+        before_ms: int | None = None,
+        repo: str | None = None,
+        agent: str | None = None,
+        limit: int | None = None,
+    ) -> list[TimelineEntry]:
+        """Sessions active in a time, in the order they began; if there are too many, the latest."""
+        return timeline(self._store, since_ms=since_ms, before_ms=before_ms, repo=repo, agent=agent, limit=limit)
 
     def related(self, session: Session, limit: int = 10) -> list[Related]:
         """Sessions that this one comes from or led to, and those about the same things."""

@@ -57,7 +57,6 @@ class ClaudeAdapter:
     profile = AgentProfile(
         display_name="Claude Code",
         session_variable="CLAUDE_CODE_SESSION_ID",
-        resume_command=("claude", "--resume", "{id}"),
         settings_advice=(
             SettingAdvice(
                 path="settings.json",

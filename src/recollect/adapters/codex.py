@@ -32,7 +32,7 @@ class CodexAdapter:
     home = "~/.codex"
     home_variable = "CODEX_HOME"
     version = 1
-    profile = AgentProfile("Codex", resume_command=("codex", "resume", "{id}"))
+    profile = AgentProfile("Codex")
 
     def discover(self, root: Path) -> Iterator[Source]:
         """Rollouts, the list of titles and the prompt history; credentials are not on the list."""

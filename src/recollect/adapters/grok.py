@@ -62,7 +62,7 @@ class GrokAdapter:
     home = "~/.grok"
     home_variable = "GROK_HOME"
     version = 1
-    profile = AgentProfile("Grok", "GROK_SESSION_ID", ("grok", "-r", "{id}"))
+    profile = AgentProfile("Grok", "GROK_SESSION_ID")
 
     def discover(self, root: Path) -> Iterator[Source]:
         """Find the session folders below `root`, Grok's home or any folder sessions were copied to."""

@@ -200,8 +200,6 @@ class AgentProfile:
 
     display_name: str
     session_variable: str | None = None  # environment variable that names the current session
-    resume_command: tuple[str, ...] = ()  # "{id}" stands for the native session id
-    # (path below home, key, least good value, advice): a setting doctor looks at, e.g. a short retention
     settings_advice: tuple["SettingAdvice", ...] = ()
 
 

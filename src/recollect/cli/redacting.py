@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import asdict
-from functools import partial
 
 import click
 
@@ -49,7 +48,7 @@ def _rescan(dry_run: bool, as_json: bool) -> None:
     from recollect.memory import open_memory
 
     with open_memory(create=False) as memory, shown_progress() as show:
-        report = memory.rescan(partial(show, "redacting"), dry_run=dry_run)
+        report = memory.rescan(show, dry_run=dry_run)
     if as_json:
         print_json(asdict(report))
         return

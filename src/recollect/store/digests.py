@@ -177,11 +177,6 @@ class Digests:
         )
         return {uid: (started_ms, line) for uid, started_ms, line in rows}
 
-    def seal(self, agent: str, native_id: str) -> bool:
-        """Make a digest last beyond its events, which are about to go; later ones extend it. False if there is none."""
-        with self._database.transaction() as connection:
-            return seal_digest(connection, (agent, native_id))
-
     def read_back(self, agent: str, native_id: str) -> dict[str, Any] | None:
         """All columns of a session's digest after a look at its hash, and the words it is found by.
 
