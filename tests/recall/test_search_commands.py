@@ -1,6 +1,7 @@
 """The commands that find things again, as people and programs meet them."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,17 @@ def test_a_title_that_is_the_first_request_cut_short_is_told_once(tmp_path: Path
 
     assert "tusk tusk" in told
     assert "began" not in told
+
+
+def test_commands_take_the_id_by_which_a_sub_agents_match_is_shown(tmp_path: Path, home: Home, run: Run) -> None:
+    home.write("c", event("parent-1", 1, text="begin"))
+    child = SessionInfo("parent-1/ab", parent_native_id="parent-1", root_native_id="parent-1")
+    home.write("d", child, event("parent-1/ab", 1, text="a narwhal"))
+    sweep(tmp_path / "store", home).close()
+
+    (name,) = re.findall(r" in (\S+): ", run("search", "narwhal").output)
+
+    assert "a narwhal" in run("show", name).output
 
 
 def test_a_budget_that_nothing_fits_into_is_not_nothing_found(run: Run) -> None:
