@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from recollect import rescan
 from recollect.adapters import adapters
 from recollect.adapters.protocol import BadLine, SessionInfo
+from recollect.care import doctor
 from recollect.cli import main
 from recollect.errors import StoreDamaged
 from recollect.memory import Memory, open_memory
@@ -175,6 +176,21 @@ def test_newer_rules_of_the_user_are_applied(tmp_path: Path, home: Home) -> None
 
         assert set(report.replaced) == {"see"}
         assert report.events_changed == 1
+
+
+def test_a_secret_that_a_newer_rule_finds_too_keeps_its_mark_and_its_file_counts_as_unchanged(
+    tmp_path: Path, home: Home
+) -> None:
+    home.write("s4", SessionInfo("s4", cwd="/home/x/shop"), event("s4", 1, text="password = 'badge-8f3kQz91xW7pLm'"))
+    with sweep_now(tmp_path / "store", home):
+        pass
+    (tmp_path / "store" / "config.toml").write_text("[redact.rules]\nbadge = 'badge-[A-Za-z0-9]+'\n")
+    with open_memory(tmp_path / "store", [home.flag]) as memory:
+        _rescan(memory)
+
+    deep = doctor(tmp_path / "store", [home.flag], deep=True)
+
+    assert [finding.message for finding in deep if "Changed since" in finding.message] == []
 
 
 def test_a_dry_run_changes_nothing(tmp_path: Path, home: Home) -> None:

@@ -19,6 +19,7 @@ from recollect.account import content_hash
 from recollect.adapters import adapters
 from recollect.adapters.files import resolve_root, unreadable_reason
 from recollect.adapters.protocol import FOLDER, Adapter, Source
+from recollect.comparison import count_changed
 from recollect.config import Settings
 from recollect.discovery import SourceNames
 from recollect.doctor import NOTE, OK, PROBLEM, Finding
@@ -27,17 +28,14 @@ from recollect.ingest import Task, read_batches
 from recollect.protection import Protection
 from recollect.redact.marks import KEY_BYTES, KEY_FILE, key_id, key_of
 from recollect.redact.redactor import Redactor
-from recollect.schema import HISTORY_LANE, QUEUE_ONLY, STAND_IN_LANE, Session
+from recollect.schema import Session
 from recollect.store import CACHE_NAME, DATABASES, Store, open_database, open_store
 from recollect.store.aside import find_unfinished
-from recollect.store.batch import Batch, EventRow
 from recollect.store.checksums import iter_damaged_pages
 from recollect.store.evictions import Evicted
-from recollect.store.flags import IS_PROVISIONAL
 from recollect.store.frames import HeldStream
 from recollect.store.history import MARK_NAME, has_marks, read_mark
 from recollect.store.holdings import Holdings
-from recollect.store.intake import second_uid
 from recollect.store.leaves import iter_blanked
 from recollect.store.ledger import LEDGER_NAME, Ledger
 from recollect.store.sessions import SessionFilter
@@ -73,7 +71,6 @@ _ADVICE = {
 }
 _NEEDS_BOTH = "what needs both databases: packs, sessions, sources"
 _PAGES_A_STEP = 256
-_STAND_INS = (HISTORY_LANE, STAND_IN_LANE)  # dropped once the log itself is held
 
 
 class Fault(NamedTuple):
@@ -421,26 +418,8 @@ def _source_faults(store: Store, source: Source, known: KnownSource, redactor: R
         for batch in read_batches(adapter, Task(source, row, has_cursor=False), redactor):
             if batch.source.offset > known.row.offset:
                 break  # what was added since is for the next sweep
-            changed += sum(_changed(store.holdings, evicted.without(batch)))
+            changed += count_changed(store.holdings, evicted.without(batch))
     except (RecollectError, OSError):
         return  # the next sweep says so
     if changed:
         yield Fault(SOURCE, str(source.path), f"Changed since it was read, {changed:,} events differ: {source.path}")
-
-
-def _changed(holdings: Holdings, batch: Batch) -> Iterator[bool]:
-    """For each event of a file: whether what is held of it is something else."""
-    agent = batch.source.agent
-    # Not one that was forgotten, nor one that other rules have redacted.
-    kept = (stream for stream in batch.streams if holdings.rules(agent, stream.native_id) == batch.redacted_with)
-    rows = [EventRow._make(row) for stream in kept for row in stream.rows]
-    held = holdings.stored([row.event_uid for row in rows])
-    for row in rows:
-        stored = held.get(row.event_uid)
-        if stored is None:
-            yield row.lane not in _STAND_INS and row.status != QUEUE_ONLY
-        elif (row.flags | stored.flags) & IS_PROVISIONAL or stored.payload_hash == row.payload_hash:
-            yield False
-        else:
-            second = second_uid(row.event_uid, row.payload_hash)
-            yield not holdings.stored([second])

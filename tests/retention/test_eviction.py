@@ -8,7 +8,7 @@ import pytest
 
 from recollect.adapters.protocol import EventRecord, SessionInfo
 from recollect.schema import HISTORY_LANE
-from tests.builders import AGENT, Home, at_ms, event
+from tests.builders import AGENT, Home, at_ms, event, usage
 from tests.retention.rig import (
     as_copied,
     bytes_of,
@@ -317,3 +317,31 @@ def test_newer_rules_of_redaction_reach_what_is_kept_of_an_evicted_session(tmp_p
         assert raw_names(memory) == set()
     (store / "config.toml").unlink()  # the rule itself
     assert secret[6:].encode() not in bytes_of(store)
+
+
+def test_newer_rules_reach_the_names_of_models_by_which_an_evicted_session_is_counted(
+    tmp_path: Path, home: Home
+) -> None:
+    def tell_usage(number: int) -> None:
+        home.append("aa", usage("aa", f"u{number}", model="house badge-4711", output_tokens=number))
+
+    write(home, "aa")
+    tell_usage(50)
+    store = tmp_path / "store"
+    with opened(store, home) as memory:
+        memory.sweep()
+        evict_all(memory)
+    (store / "config.toml").write_text("[redact.rules]\nown = 'badge-[0-9]+'\n")
+    grow(home, "aa", 4)
+    tell_usage(7)
+    with opened(store, home) as memory:
+        memory.sweep()
+        evict_all(memory)  # what is counted has both names now
+        plain, marked = (line.output_tokens for line in memory.stats("model").lines if "house" in str(line.name))
+
+        memory.rescan()
+
+        (both,) = (line.output_tokens for line in memory.stats("model").lines if "house" in str(line.name))
+        assert both == (plain or 0) + (marked or 0) > 0
+    (store / "config.toml").unlink()
+    assert b"badge-4711" not in bytes_of(store)

@@ -9,7 +9,7 @@ from recollect.errors import StoreDamaged, StoreUnwritable
 
 KEY_FILE = "redaction.key"
 KEY_BYTES = 32
-MARK = re.compile(rb"\[REDACTED:[a-z0-9-]+(?::[0-9a-f]{8})?\]")
+MARK = re.compile(rb"\[REDACTED:[a-z0-9-]+(:[0-9a-f]{8})?\]")
 OPENING = b"[REDACTED:"
 UNSCANNABLE = "[REDACTED:unscannable]"
 
@@ -22,6 +22,11 @@ def mark(rule: str, secret: bytes, key: bytes) -> str:
     """The stand-in of a secret: the same wherever and however often it was written, escaped or not."""
     plain = _LINE_ENDS.sub(b"", secret) if rule == "private-key" else secret.replace(b"\\", b"")
     return f"[REDACTED:{rule}:{blake2b(plain, key=key, digest_size=4).hexdigest()}]"
+
+
+def without_rules(text: bytes) -> bytes:
+    """A text whose marks tell which secret stood there, and not which rule found it: a newer rule may find it too."""
+    return MARK.sub(rb"[REDACTED\1]", text)
 
 
 def key_id(key: bytes) -> str:

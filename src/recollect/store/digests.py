@@ -1,6 +1,6 @@
 """Tier 2: digests with their full text, and signals. Durable, small, never dropped by itself."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -283,9 +283,7 @@ def _has_words(connection: apsw.Connection, number: int) -> bool:
     return connection.execute("SELECT 1 FROM digest_text WHERE rowid = ?", (number,)).get is not None
 
 
-def rewrite_digest(
-    connection: apsw.Connection, session: tuple[str, str], told: dict[str, Any], changed_text: Callable[[str], str]
-) -> None:
+def rewrite_digest(connection: apsw.Connection, session: tuple[str, str], told: dict[str, Any]) -> None:
     """Write the texts of a sealed digest anew, as `read_back` gave them and newer rules of redaction left them."""
     digest = told["digest"]
     for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", session)):
@@ -296,10 +294,6 @@ def rewrite_digest(
         connection.execute("DELETE FROM digest_text WHERE rowid = ?", (number,))
         if digest is not None:
             connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, told["text"]))
-        details = list(connection.execute("SELECT id, detail FROM signals WHERE digest = ?", (number,)))
-        connection.executemany(
-            "UPDATE signals SET detail = ? WHERE id = ?", [(changed_text(detail), signal) for signal, detail in details]
-        )
 
 
 def leave_no_byte(database: Database) -> None:

@@ -21,7 +21,7 @@ from recollect.clock import now_ms
 from recollect.schema import HISTORY_LANE, STAND_IN_LANE, name_half
 from recollect.store import packs
 from recollect.store.batch import Batch, EventRow, StreamBatch
-from recollect.store.counted import DETAIL, SIGNALS, Counted, read_counted, restore_counted
+from recollect.store.counted import Counted, read_counted, redacted_counted, restore_counted
 from recollect.store.digests import Digests, restore_digest, rewrite_digest, seal_digest, unseal_digest
 from recollect.store.flags import IS_PROVISIONAL
 from recollect.store.fulltext import Fulltext
@@ -324,8 +324,10 @@ class EvictionTable:
             digest, row = self._digest(name), self._base(name)
             new_row = orjson.loads(changed(orjson.dumps(row)))
             new = None if digest is None else _redacted(digest, changed, changed_text)
-            if (new_row, new) != (row, digest):
-                self._rewrite_texts(name, new_row, new, changed_text)
+            counted = read_counted(self._memory, name, is_sealed=True)
+            new_counted = redacted_counted(counted, changed_text)
+            if (new_row, new, new_counted) != (row, digest, counted):
+                self._rewrite_texts(name, new_row, new, new_counted)
                 count += 1
         return count
 
@@ -337,19 +339,15 @@ class EvictionTable:
             told: dict[str, Any] = orjson.loads(self._memory.value(f"SELECT base FROM evictions WHERE {_KEY}", name))
             return told
 
-    def _rewrite_texts(
-        self, name: Name, row: dict[str, Any], digest: dict[str, Any] | None, changed_text: Callable[[str], str]
-    ) -> None:
+    def _rewrite_texts(self, name: Name, row: dict[str, Any], digest: dict[str, Any] | None, counted: Counted) -> None:
         reason, size, at_ms = self._memory.rows(f"SELECT reason, bytes, at_ms FROM evictions WHERE {_KEY}", name)[0]
-        counted = read_counted(self._memory, name, is_sealed=True)
-        for signal in counted[SIGNALS]:
-            signal[DETAIL] = changed_text(signal[DETAIL])
         data = self._data(Eviction(*name, reason, size, digest), at_ms + 1, self._packed_keys(name), row, counted)
         self._ledger.append(KIND, data)
         with self._memory.transaction() as connection:
             connection.execute(f"UPDATE evictions SET at_ms = ?, base = ? WHERE {_KEY}", (at_ms + 1, _json(row), *name))
             if digest is not None:
-                rewrite_digest(connection, name, digest, changed_text)
+                rewrite_digest(connection, name, digest)
+            restore_counted(connection, name, counted)
         self._ledger.rewrite(lambda record: not _is_older(record, {name}, at_ms + 1))
 
     def records(self) -> list[tuple[str, dict[str, Any]]]:
