@@ -11,7 +11,8 @@ import click
 from recollect import schema
 from recollect.cli import main
 from recollect.errors import RecollectError
-from recollect.redact.rules import HIDDEN, KEYWORD, PREFIX, RULES, STRUCTURE
+from recollect.redact.pieces import HIDDEN, KEYWORD, PREFIX, STRUCTURE
+from recollect.redact.rules import RULES
 from recollect.store import migrations
 
 

@@ -18,8 +18,9 @@ from recollect.errors import BadConfig
 from recollect.redact import scanners
 from recollect.redact.finder import expressions
 from recollect.redact.marks import NEWER, OLDER, OTHER, SAME, UNSCANNABLE, compare_versions
+from recollect.redact.pieces import KEYWORDS
 from recollect.redact.redactor import AHO_CORASICK, BLOCK_BYTES, HYPERSCAN, Redactor
-from recollect.redact.rules import KEYWORDS, RULES
+from recollect.redact.rules import RULES
 from recollect.redact.userrules import RedactionRules, required_literal
 from tests.planted import DECOYS, KINDS, escaped, in_base64, in_colours, in_url, plant
 

@@ -17,9 +17,11 @@ from typing import Any
 import orjson
 
 from recollect.redact import values
+from recollect.redact.commands import FLAG_NAME
 from recollect.redact.finder import ESCAPED, EVERYTHING, NAMES, Finder, Span, expressions
 from recollect.redact.marks import UNSCANNABLE, key_id, mark
-from recollect.redact.rules import ANY_KEYWORD, FLAG_NAME, NAME_FIELDS, VALUE_FIELDS, VERSION
+from recollect.redact.pieces import ANY_KEYWORD
+from recollect.redact.rules import NAME_FIELDS, VALUE_FIELDS, VERSION
 from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanner, OutOfTime, Scanner, TooManyPlaces
 from recollect.redact.unfolding import COLOUR, ESCAPE
 from recollect.redact.userrules import AllowList, RedactionRules, UserRule

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from recollect.redact.rules import ANY_KEYWORD
+from recollect.redact.pieces import ANY_KEYWORD
 
 LEAST_DISTINCT = 6
 # Looked for in small letters, each way with a first byte of its own: `re` then runs over all others many times as fast.
