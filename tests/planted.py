@@ -105,6 +105,23 @@ def _basic(draw: Draw) -> Secret:
     return secret, f"curl -H 'Authorization: Basic {secret}' https://api.internal/v2"
 
 
+def _registry(draw: Draw) -> Secret:
+    secret = base64.b64encode(f"deploy:{_some(draw, ALNUM, 12, 30)}".encode()).decode()
+    lines = (
+        '{"auths": {"registry.test": {"auth": "{}"}}}',
+        "//registry.test/:_auth={}",
+        '_auth = "{}"',
+        'npmAuthIdent: "{}"',
+    )
+    return secret, draw.choice(lines).replace("{}", secret)
+
+
+def _cookie_value(draw: Draw) -> str:
+    return draw.choice(
+        (_some(draw, ALNUM, 24, 40), _some(draw, HEX, 32), f"s%3A{_some(draw, ALNUM, 32)}.{_some(draw, ALNUM, 43)}")
+    )
+
+
 KINDS: dict[str, Callable[[Draw], Secret]] = {
     "aws-key-id": _either(_token("AKIA", BASE32, 16), _token("ASIA", BASE32, 16)),
     "aws-secret": _lines(
@@ -251,6 +268,95 @@ KINDS: dict[str, Callable[[Draw], Secret]] = {
         '{"command": ["sshpass", "-p", "{}", "ssh", "h"]}',
         "run(['psql', '--db-password', '{}'])",
     ),
+    "program-flag": _lines(
+        password,
+        "mysql -h db.test -u root -p{} shop",
+        "docker exec -i db mysqldump -uroot -p'{}' shop > /tmp/shop.sql",
+        "mariadb \\\n  --host=db.test \\\n  -p{} shop",
+        "docker login -u ci -p {} registry.test",
+        "podman login registry.test --username ci -p '{}'",
+        "az login --service-principal -u http://ci -p {} --tenant t",
+        "twine upload -u __token__ -p {} dist/*",
+        "mongosh db.test -u admin -p '{}' --authenticationDatabase admin",
+        "redis-cli -h cache.test -a {} ping",
+        'ldapsearch -x -D "cn=admin,dc=x" -w {} -b dc=x',
+        "gh secret set DEPLOY --body '{}' --repo o/r",
+        "az keyvault secret set --vault-name v --name n --value {}",
+    ),
+    "program-arguments": _lines(
+        password,
+        '["mysql", "-uroot", "-p{}", "shop"]',
+        '{"command":["docker","login","-u","ci","-p","{}"]}',
+        "run(['redis-cli', '-a', '{}'])",
+        '["curl", "-s", "-u", "deploy:{}", "https://ci.test"]',
+        '["keytool", "-list", "-storepass", "{}"]',
+        '["gh", "secret", "set", "DEPLOY", "--body", "{}"]',
+        '["openssl", "rsa", "-passin", "pass:{}"]',
+        '[\n  "redis-cli",\n  "-a",\n  "{}"\n]',
+    ),
+    "option": _lines(
+        password,
+        "keytool -genkeypair -storepass {} -alias a",
+        "keytool -list -keypass '{}'",
+        "plink -ssh -pw {} me@host",
+        "New-Thing -Password '{}' -Force",
+        "openssl rsa -in k.pem -passin pass:{} -out x.pem",
+        'openssl enc -aes-256-cbc -pass "pass:{}"',
+        "requirepass {}",
+        "ConvertTo-SecureString '{}' -AsPlainText -Force",
+        "wget --http-user=a --http-password {} https://x.test",
+    ),
+    "piped": _lines(
+        password,
+        "echo '{}' | docker login -u ci --password-stdin",
+        "echo {} | sudo -S true",
+        "printf '%s' \"{}\" | gh secret set DEPLOY",
+    ),
+    "set": _lines(
+        password,
+        "setx DB_PASSWORD {}",
+        'setx /M DB_PASSWORD "{}"',
+        "set -gx DB_PASSWORD '{}'",
+        "npm config set db.password {}",
+    ),
+    "registry-auth": _registry,
+    "session-cookie": _lines(
+        _cookie_value,
+        "Cookie: theme=dark; sessionid={}; lang=en",
+        "< Set-Cookie: connect.sid={}; Path=/; HttpOnly",
+        "curl -s -b 'JSESSIONID={}' https://x.test",
+        'curl --cookie "lang=en; auth={}" https://x.test',
+        'cookies = {"PHPSESSID": "{}"}',
+        '{"headers": {"Cookie": "a=b; _session={}"}}',
+    ),
+    "password-hash": _either(
+        lambda draw: (f"$2{draw.choice('aby')}$12${_some(draw, ALNUM + './', 53)}", None),
+        lambda draw: (f"$argon2id$v=19$m=65536,t=3,p=4${_some(draw, ALNUM + '+/', 22)}${_some(draw, ALNUM + '+/', 43)}", None),
+        lambda draw: (f"$6${_some(draw, ALNUM, 16)}${_some(draw, ALNUM + './', 86)}", None),
+    ),
+    "terraform": _lines(
+        password,
+        'variable "db_password" {\n  type    = string\n  default = "{}"\n}',
+        'variable "admin_password" { default = "{}" }',
+    ),
+    "xml": _lines(
+        password,
+        '<add key="DbPassword" value="{}"/>',
+        '<password type="plain">{}</password>',
+        "<password><![CDATA[{}]]></password>",
+        '<property name="hibernate.connection.password">{}</property>',
+        "<name>db.password</name>\n  <value>{}</value>",
+        "<key>DbPassword</key>\n  <string>{}</string>",
+    ),
+    "wrapped": _lines(
+        password,
+        'password: Some("{}".to_string()),',
+        'let password = String::from("{}");',
+        'password=SecretStr("{}")',
+        "password: &pw {}",
+        "db_password: !!str {}",
+        'password: !!str "{}"',
+    ),
     "odd-password": _odd_password,
     "literal": _lines(password, "password = b'{}'", 'PASSWORD = r"{}"', 'password=f"{}"', 'string password = @"{}";'),
     "call": _lines(
@@ -362,6 +468,19 @@ DECOYS: tuple[Callable[[Draw], str], ...] = (
     lambda draw: "password: |\n  Type the one you got on 2026-01-02.\ntoken: >-\n  {{ lookup('env', 'TOKEN') }}",
     lambda draw: 'os.getenv("DB_PASSWORD", "changeme"), env("API_TOKEN", "your-token-2"), getenv("PGPASSWORD", "")',
     lambda draw: "docker run -u 1000:1000 x; curl -u $USER:$PASSWORD https://a.example; curl -u user:password http://a.example:8080/x-u",
+    lambda draw: f'next_page_token: {_some(draw, ALNUM, 24)} "pageToken": "{_some(draw, ALNUM, 40)}", NextToken={_base64(draw, 30)}',
+    lambda draw: f"continuation-token: {_some(draw, ALNUM, 24)} syncToken={_some(draw, ALNUM, 24)} --starting-token {_some(draw, ALNUM, 24)}",
+    lambda draw: f"session_key: agent:main:telegram:dm:{draw.randrange(10**9)}\nlicense-key: Apache-2.0\nencryption_key: KMS-default-2024",
+    lambda draw: "private_key: ed25519.Ed25519PrivateKey, x: 1; password = password.encode('latin1'); TOKEN = /^Unexpected1 token/",
+    lambda draw: 'mysql -p$MYSQL_PWD shop; mysql -u root -p shop2024db; mysqldump -p"${DB_PASS}" x; mariadb -pPASSWORD; mysql -p<password>',
+    lambda draw: "docker run --name login -p 127.0.0.1:8080:80 -p localhost:8081:81 mongo; docker login -p $TOKEN; podman login -p ${TOKEN} r.test",
+    lambda draw: 'redis-cli -a "$REDIS_PASSWORD"; ldapsearch -w $PW; keytool -storepass changeit; openssl rsa -passin env:KEY_PASS1 -pass stdin',
+    lambda draw: f"Cookie: theme=dark; lang=en-US; _ga=GA1.2.{draw.randrange(10**9)}.{draw.randrange(10**9)}; session=expired; auth_token=none",
+    lambda draw: '"auth": "dXNlcjpwYXNzd29yZA==", _auth=${NPM_AUTH}, auth: "basic_credentials_123", oauth = "client1234567890"',
+    lambda draw: 'variable "token_count" {\n  default = "a1b2c3d4e5"\n}\nvariable "db_password" {\n  type = string\n}\nlocals { default = "Zq3vKp9Lm2" }',
+    lambda draw: '<input name="password"> at least 8 characters</input> <password type="x">${db.password}</password> <add key="TokenCount" value="1234567890"/>',
+    lambda draw: 'password: Some(env::var("DB_PASSWORD2")), token: &token_ref, secret: !Ref DbSecret1, password: !vault |',
+    lambda draw: "echo hello12345 | grep x; echo \"$PASSWORD\" | docker login --password-stdin; setx PATH_TOKEN %TOKEN%; set -x TOKEN $TOKEN",
     lambda draw: "login with your password or log in by SSO; login form password field2",
     lambda draw: '["git", "commit", "--no-verify"], ["mysql", "--password", "$PASSWORD"], ["sshpass", "-p", "$SSH_PASS"]',
 )  # fmt: skip

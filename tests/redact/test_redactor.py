@@ -214,6 +214,15 @@ def test_another_key_gives_other_marks() -> None:
         {"headers": {"X-Api-Key": "f3Kd93kfQ02kd93kD"}},
         {"command": ["mysql", "--password", "gX8#kk2!", "shop"]},
         {"command": ["/usr/bin/sshpass", "-p", "gX8#kk2!", "ssh", "h"]},
+        {"command": ["/usr/bin/mysql", "-u", "root", "-pgX8#kk2!", "shop"]},
+        {"command": ["docker", "login", "-u", "ci", "-p", "gX8#kk2!"]},
+        {"command": ["redis-cli", "-a", "gX8#kk2!"]},
+        {"command": ["curl", "-s", "-u", "deploy:gX8#kk2!", "https://ci.test"]},
+        {"command": ["keytool", "-storepass", "gX8#kk2!"]},
+        {"command": ["openssl", "rsa", "-passin", "pass:gX8#kk2!"]},
+        {"command": ["gh", "secret", "set", "DEPLOY", "--body", "gX8#kk2!"]},
+        {"headers": {"Cookie": "lang=en; sessionid=f3Kd93kfQ02kd93kD"}},
+        {"auths": {"registry.test": {"auth": "ZGVwbG95OmYzS2Q5M2tmUTAya2Q5M2tE"}}},
         {"arguments": ["tool", "--api-key", "f3Kd93kfQ02kd93kD"]},
         {"arguments": '{"command":["mysql","--password","gX8#kk2!"]}'},
         {"arguments": '{"command": ["sshpass", "-p", "gX8#kk2!", "ssh", "h"]}'},
@@ -225,6 +234,7 @@ def test_the_name_of_a_field_tells_of_what_it_holds(redactor: Redactor, value: A
     assert MARK.search(found)
     assert "gX8#kk2!" not in found
     assert "f3Kd93kfQ02kd93kD" not in found
+    assert "ZGVwbG95OmYzS2Q5M2tmUTAya2Q5M2tE" not in found
     assert redactor.payloads([orjson.dumps(value)]) == {0: orjson.dumps(redactor.value(value))}
 
 
@@ -283,6 +293,15 @@ def test_characters_that_need_no_percent_sign_hide_nothing(redactor: Redactor, c
         ["password", "f3Kd93kfQ02kd93kD"],
         ["mysql", "--password", "--host", "--passwords-file", "gX8#kk2!"],
         {"token_count": "f3Kd93kfQ02kd93kD"},
+        {
+            "nextPageToken": "f3Kd93kfQ02kd93kD",
+            "page_token": "f3Kd93kfQ02kd93kD",
+            "CONTINUATION-TOKEN": "f3Kd93kfQ02kd93kD",
+        },
+        {"session_key": "agent:main:telegram:dm:12345678"},
+        ["docker", "run", "-p", "127.0.0.1:8080:80", "-a", "gX8#kk2!", "-w", "gX8#kk2!"],
+        ["mysql", "-p", "gX8#kk2!"],
+        {"auth": "dXNlcjpwYXNzd29yZA==", "cookie": "theme=f3Kd93kfQ02kd93kD"},
         {"name": "colour", "value": "f3Kd93kfQ02kd93kD"},
         {"input_tokens": 5, "token": None, "secret": ["a", 1.5, True]},
     ],
@@ -379,6 +398,12 @@ HOSTILE = {
     "dashes": "--" * 500_000 + "password ",
     "at signs": "://" + "a:" * 500_000 + "@",
     "words": "pass" * 300_000,
+    "programs": "mysql -p" * 150_000,
+    "programs with arguments": "mysql login -x\\" * 80_000 + "-pTr7kQ9mZx2",
+    "cookies": "Cookie: sid=a; " * 80_000,
+    "variables": 'variable "password" { ' * 60_000,
+    "tags": 'password a="' * 100_000,
+    "pipes": "echo aaaaaaaa | " * 80_000 + "sudo -S",
 }
 
 

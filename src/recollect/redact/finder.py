@@ -11,12 +11,13 @@ from recollect.redact.rules import NAME_FIELDS, NAMED, PERCENT, RULES
 from recollect.redact.scanners import Clock, Expression, Scanner
 from recollect.redact.unfolding import COLOUR, ESCAPE, Unfolded, base64_span, decode_base64
 from recollect.redact.userrules import AllowList, UserRule
-from recollect.redact.verdicts import DEEP, OTHER_IN_JSON, TESTS, Found, Test, is_glued
+from recollect.redact.verdicts import DEEP, OTHER_IN_JSON, TESTS, TESTS_OF_MANY, Test, is_glued
 
 EVERYTHING = frozenset({PREFIX, STRUCTURE, KEYWORD, HIDDEN})
 NAMES = frozenset({PREFIX, STRUCTURE})  # for paths, ids, branches: what is known by its own look
 
 _DEPTH = 2  # base64 of base64
+_CODED = re.compile(rb"%[0-7][0-9A-Fa-f]")  # a byte written with a percent sign
 _RANK = {PREFIX: 0, STRUCTURE: 1, KEYWORD: 2, HIDDEN: 3}
 
 
@@ -81,9 +82,10 @@ class Finder:
             if RULES[number].kind == HIDDEN:
                 if depth < _DEPTH:
                     yield from self._inside(data, place, kinds, clock, depth)
-            elif (found := self._matchers[number].find(data, place, False)) is not None:
+            else:
                 rule = RULES[number]
-                yield Span(*found, rule.name, _RANK[rule.kind], data[found[0] : found[1]])
+                for start, end in self._matchers[number].finds(data, place):
+                    yield Span(start, end, rule.name, _RANK[rule.kind], data[start:end])
         yield from self._of_users(data)
         if is_folded and HIDDEN in kinds:
             unfolded = Unfolded(data)
@@ -152,16 +154,23 @@ class _Matcher:
         lead = self.rule.lead or Lead("", 0, 0)
         return re.compile(f"{lead.characters}{{0,{lead.most + 1}}}".encode())
 
-    def find(self, data: bytes, place: int, is_json: bool) -> Found:
-        """Where the secret at a place begins and ends. In JSON text bytes before the place are not looked at."""
+    def finds(self, data: bytes, place: int) -> list[tuple[int, int]]:
+        """Where the secrets at a place begin and end; all rules but a few find one."""
         match = self.whole.match(data, place)
         if match is None or (self.rule.is_guarded and is_glued(data, place)):
-            return None
-        found = self._test(self.rule, data, match, is_json)
+            return []
+        if self.rule.test in TESTS_OF_MANY:
+            return TESTS_OF_MANY[self.rule.test](match)
+        found = self._test(self.rule, data, match, False)
         if found is None or self.rule.lead is None:
-            return found
+            return [found] if found else []
         start = self._start(self.rule.lead, data, place)
-        return None if start is None else (start, found[1])
+        return [] if start is None else [(start, found[1])]
+
+    def _has_secret(self, raw: bytes, match: re.Match[bytes]) -> bool:
+        if self.rule.test in TESTS_OF_MANY:  # a backslash ends them, and the leaf may have none there
+            return raw[match.end() : match.end() + 1] == b"\\" or bool(TESTS_OF_MANY[self.rule.test](match))
+        return self._test(self.rule, raw, match, True) is not None
 
     def _start(self, lead: Lead, data: bytes, place: int) -> int | None:
         """Where a secret begins that has its opener within."""
@@ -182,10 +191,10 @@ class _Matcher:
         match = self.whole.match(raw, place)
         if match is not None and self.rule.is_guarded and is_glued(raw, place):
             return False
-        if match is not None and self._test(self.rule, raw, match, True) is not None:
+        if match is not None and self._has_secret(raw, match):
             return True
         nearby = raw[place : place + self.rule.reach]
-        return DEEP in nearby or b"%" in (nearby if match is None else match[0])
+        return DEEP in nearby or _CODED.search(nearby if match is None else match[0]) is not None
 
 
 ESCAPED = len(RULES) + 1

@@ -156,6 +156,16 @@ TOKENS = (
     _token("onepassword", "1Password service account tokens (`ops_eyJ…`)", "ops_eyJ", "[A-Za-z0-9_=-]", 100, 2000),
     _token("contentful", "Contentful tokens (`CFPAT-`)", "CFPAT-", _WORD, 40, 60),
     _token("age-key", "age secret keys (`AGE-SECRET-KEY-1`)", "AGE-SECRET-KEY-1", "[A-Z0-9]", 50, 64),
+    Rule(
+        "password-hash",
+        "Hashes of passwords: bcrypt (`$2b$…`), Argon2 (`$argon2id$…`), SHA-512 of `crypt` (`$6$…`)",
+        PREFIX,
+        ("$2a$", "$2b$", "$2y$", "$argon2id$", "$argon2i$", "$6$"),
+        r"[A-Za-z0-9=,.$/+]{50}",
+        r"(?:(?<=\$2[aby]\$)[0-9]{2}\$[A-Za-z0-9./]{53}|(?<=i\$|d\$)v=[0-9]+\$[a-z0-9=,]{5,40}\$[A-Za-z0-9+/]{8,90}\$[A-Za-z0-9+/]{20,180}"
+        r"|(?<=\$6\$)(?:rounds=[0-9]{1,9}\$)?[A-Za-z0-9./]{1,16}\$[A-Za-z0-9./]{86})",
+        62,
+    ),
     _token(
         "jwt",
         "JSON web tokens (`eyJ….eyJ….…`)",

@@ -24,7 +24,16 @@ from recollect.redact.pieces import (
 
 _JSON_FIELD = r"\\*\"[ ]?:[ ]?\\*\""  # what begins after it is a value for sure
 _TYPE = r"[ ]?:[ ]?[A-Za-z&\[\]|' ]{2,24}[ ]?="  # as in `password: str = "…"`
-_BARE_SIGN = rf"(?:=>|:=|=|:|>|,{SPACE}(?:default[ ]?=)?|\({SPACE})"
+# Of a tag: `<password type="plain">…`.
+_ATTRIBUTES = rf"(?:[ ][A-Za-z][A-Za-z0-9:_-]{{0,24}}={QUOTE}[^\x00-\x1f<>\"'`\\]{{0,40}}{QUOTE}){{1,3}}"
+_SOME_ATTRIBUTES = r"[ ][A-Za-z][A-Za-z0-9:_-]{0,24}=[^\x00-\x1f<>]{0,160}"
+# Before a value: what wraps it in Rust, Go, Java, Python (`Some("…")`), in YAML (`&anchor …`, `!!str …`) and in XML.
+_WRAPPED = (
+    r"(?:Some|String::from|(?:Secret|SecretString)::(?:new|from)|SecretStr|(?:aws|pulumi)\.String|Optional\.of)\("
+)
+_MARKED = r"(?:&[A-Za-z0-9_-]{1,24}[ ]|!![a-z]{1,12}[ ])"
+_CDATA = r"<!\[CDATA\["
+_BARE_SIGN = rf"(?:=>|:=|=|:|(?:{_ATTRIBUTES})?>|,{SPACE}(?:default[ ]?=)?|\({SPACE})"
 _SIGN_OR_CODE = r"(?:=>|:=|=|:|>|%3[adAD]|\\+u003[adAD])"
 _BEFORE_QUOTE = rf"(?:{_SIGN_OR_CODE}|{_TYPE}|\({SOME_SPACE})"
 # A small letter after a keyword makes another word of it (`tokenizer`), but for the `s` of many.
@@ -35,17 +44,17 @@ _HTML_QUOTE = r"&(?:quot|#0?39|#x27);"  # a bare word too, so anything may follo
 _ASSIGNMENT = Rule(
     "assignment",
     "Values given to names such as `password`, `passwd`, `pwd`, `pass`, `passphrase`, `secret`, `token`, `credential`, `api_key`, "
-    "`access_key`, `auth_key`, `private_key`, `encryption_key`, `signing_key`, `master_key`: in code, JSON, YAML (also block scalars), XML, `.env` lines, "
-    "connection strings, addresses, and in calls (`define('DB_PASSWORD', '…')`, a variable's default)",
+    "`access_key`, `auth_key`, `private_key`, `encryption_key`, `signing_key`, `master_key`: in code, JSON, YAML (also block scalars, behind anchors and types), XML (also `CDATA`), `.env` lines, "
+    "connection strings, addresses, in calls (`define('DB_PASSWORD', '…')`, a variable's default), and wrapped (`Some(\"…\")`)",
     KEYWORD,
     tuple(KEYWORDS),
     rf"{_REST}(?:{QUOTE_OR_CODE}?\]?{SPACE_OR_CODE}"
-    rf"(?:{_SIGN_OR_CODE}{SPACE_OR_CODE}{_BARE}"
-    rf"|{_BEFORE_QUOTE}{SPACE_OR_CODE}(?:{SOME_LITERAL}{QUOTE_OR_CODE}{IN_ANY}|{_HTML_QUOTE}))"
+    rf"(?:{_SIGN_OR_CODE}{SPACE_OR_CODE}(?:{_MARKED}|{_CDATA})?{_BARE}|{_SOME_ATTRIBUTES}>(?:{_CDATA})?{_BARE}"
+    rf"|{_BEFORE_QUOTE}{SPACE_OR_CODE}(?:(?:{_WRAPPED}|{_MARKED}|{SOME_LITERAL}){QUOTE_OR_CODE}{IN_ANY}|{_HTML_QUOTE}))"
     rf"|{SOME_QUOTE}{SOME_SPACE},{SOME_SPACE}(?:default[ ]?=[ ]?)?{SOME_LITERAL}{SOME_QUOTE}{IN_ANY}"
     rf"|{_JSON_FIELD}{ANY}{{5}}|{SOME_SPACE}:{SOME_SPACE}[|>][0-9+-]{{0,2}}[ \t\r\n\\])",
     rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}})(?:{SPACE}:{SPACE}[|>][0-9+-]{{0,2}}{SPACE}{LINE}(?P<block>{PLAIN}{{6,512}})(?={LINE_END})"
-    rf"|{QUOTE}?\]?{SPACE}(?P<sign>{_TYPE}(?={SPACE}{QUOTE})|{_BARE_SIGN}){SPACE}(?P<literal>{LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)"
+    rf"|{QUOTE}?\]?{SPACE}(?P<sign>{_TYPE}(?={SPACE}{QUOTE})|{_BARE_SIGN}){SPACE}(?:{_WRAPPED}(?={QUOTE})|(?P<marked>{_MARKED})|{_CDATA})?(?P<literal>{LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)"
     rf"(?P<s>(?:(?!&(?:[A-Za-z_][A-Za-z0-9_.-]*=|[a-z]{{2,4}};|#)){PLAIN}){{0,512}}))",
     150,
     test="assignment",
@@ -56,20 +65,36 @@ _KEYWORD_END = rf"{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}[\"'`\\ \t\r\n,]"
 _SOME_NAME = rf"[A-Za-z0-9_.-]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}"
 _DECLARATION = Rule(
     "assignment",
-    "Values of `#define DB_PASSWORD \"…\"`, of `ENV DB_PASSWORD …` in a Dockerfile, and of `name: DB_PASSWORD` followed by `value: …`, "
-    "in JSON, YAML and code",
+    "Values of `#define DB_PASSWORD \"…\"`, of `ENV DB_PASSWORD …` in a Dockerfile, of `setx`, `set -gx` and `aws configure set`, and of "
+    "`name: DB_PASSWORD` followed by `value: …`, in JSON, YAML, XML and code",
     KEYWORD,
-    ("name", "define ", "env "),
+    ("name", "define ", "env ", "setx ", "set -", "config set ", "configure set ", "add key", "key>"),
     rf"(?:name[\"'`\\ ]{{0,40}}[:=][\"'`\\ ]{{0,40}}[A-Za-z0-9_.-]{{0,40}}{_KEYWORD_END}"
-    rf"|define [ ]{{0,2}}[A-Za-z0-9_]{{0,40}}{_KEYWORD_END}|env [A-Za-z0-9_]{{0,40}}{_KEYWORD_END})",
-    rf"(?:(?P<pair>(?<=name){QUOTE}?[ ]?[:=][ ]?{QUOTE}?)|(?<=define )[ ]{{0,2}}|(?<=env ))(?P<name>{_SOME_NAME})"
-    rf"(?(pair){QUOTE}?{SPACE},?{SPACE}(?:{LINE})?{QUOTE}?val(?:ue)?{QUOTE}?{SPACE}[:=]{SPACE}|{WIDE_SPACE})"
-    rf"(?P<literal>{LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)(?P<s>{PLAIN}{{0,512}})",
-    150,
+    rf"|define [ ]{{0,2}}[A-Za-z0-9_]{{0,40}}{_KEYWORD_END}|env [A-Za-z0-9_]{{0,40}}{_KEYWORD_END}"
+    rf"|setx (?:/m )?[A-Za-z0-9_]{{0,40}}{_KEYWORD_END}|set -[a-z]{{1,4}} [A-Za-z0-9_]{{0,40}}{_KEYWORD_END}"
+    rf"|config set [A-Za-z0-9_./:-]{{0,80}}{_KEYWORD_END}|configure set [A-Za-z0-9_./:-]{{0,80}}{_KEYWORD_END}"
+    rf"|add key[\"'`\\ ]{{0,40}}=[\"'`\\ ]{{0,40}}[A-Za-z0-9_.:-]{{0,40}}{_KEYWORD_END}"
+    rf"|name>[A-Za-z0-9_.-]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}<|key>[A-Za-z0-9_.-]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}<)",
+    rf"(?:(?P<pair>(?<=name){QUOTE}?[ ]?[:=][ ]?{QUOTE}?|(?<=add key)[ ]?=[ ]?{QUOTE})|(?P<tag>(?<=name)>|(?<=key>))"
+    rf"|(?<=define )[ ]{{0,2}}|(?<=env )|(?<=setx )(?:/m[ ])?|(?<=set -)[a-z]{{1,4}}[ ]|(?<=g set |e set )(?:[A-Za-z0-9_.-]{{0,40}}[:/]){{0,6}})(?P<name>{_SOME_NAME})"
+    rf"(?(pair)(?:{QUOTE}?{SPACE},?{SPACE}(?:{LINE})?{QUOTE}?val(?:ue)?{QUOTE}?{SPACE}[:=]{SPACE}|{QUOTE}(?:{_ATTRIBUTES})?>)"
+    rf"|(?(tag)</(?:name|key)>(?:{LINE})?<(?:value|string)>|{WIDE_SPACE}))"
+    rf"(?:{_WRAPPED}(?={QUOTE})|{_CDATA})?(?P<literal>{LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)(?P<s>{PLAIN}{{0,512}})",
+    200,
     test="declaration",
     is_caseless=True,
     is_whole=True,
 )  # fmt: skip
+_TERRAFORM = Rule(
+    "assignment",
+    "The default of a Terraform variable with such a name",
+    KEYWORD,
+    ("variable",),
+    rf"[ ]{SOME_QUOTE}[A-Za-z0-9_.-]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}{SOME_QUOTE}",
+    rf"[ ]{QUOTE}(?P<name>{_SOME_NAME}){QUOTE}[ ]?\{{[^\x00{{}}]{{0,400}}?\bdefault[ ]{{0,16}}=[ ]{{0,4}}(?P<quote>{QUOTE})(?P<s>{PLAIN}{{0,512}})",
+    160,
+    test="default",
+)
 _SQL = Rule(
     "sql-password",
     "Passwords in SQL: `PASSWORD '…'`, `IDENTIFIED BY '…'`",
@@ -103,4 +128,29 @@ _ENV_KEY = Rule(
     test="environment-key",
 )
 
-NAMED_VALUES = (_ASSIGNMENT, _DECLARATION, _SQL, _NETRC, _ENV_KEY)
+_REGISTRY = Rule(
+    "registry-auth",
+    'Users and passwords of package and container registries in base64: `_auth=…`, `"auth": "…"`',
+    KEYWORD,
+    ("auth", "AuthIdent"),
+    rf"{QUOTE_OR_CODE}?{SPACE_OR_CODE}(?:[:=]|%3[adAD]){SPACE_OR_CODE}{QUOTE_OR_CODE}?[A-Za-z0-9+/=%]{{12}}",
+    rf"{QUOTE}?{SPACE}[:=]{SPACE}{QUOTE}?(?P<s>[A-Za-z0-9+/]{{12,1000}}={{0,2}})",
+    80,
+    test="registry",
+)
+_PAIR = rf"{QUOTE}?[A-Za-z0-9_.-]{{1,60}}(?:=|{QUOTE}[ ]?:[ ]?){QUOTE}?[^\x00-\x20\"'`\\;,{{}}]{{0,4000}}{QUOTE}?"
+COOKIES = rf"(?P<s>{_PAIR}(?:[;,][ ]?{_PAIR}){{0,60}})"
+SOME_COOKIES = rf"{QUOTE_OR_CODE}?[A-Za-z0-9_.-]{{1,60}}(?:=|%3[dD]|{SOME_QUOTE}[ ]?:)"
+_COOKIE = Rule(
+    "session-cookie",
+    "Cookies that tell who somebody is (`session…`, `…sid`, `auth…`, `…token`, `csrf…` and a value drawn at random), in headers and code",
+    KEYWORD,
+    ("cookie",),
+    rf"s?(?:{QUOTE_OR_CODE}?{SPACE_OR_CODE}(?:[:= ]|%3[adAD])|{SOME_QUOTE},){SPACE_OR_CODE}\{{?{SOME_COOKIES}",
+    rf"s?(?:{QUOTE}?{SPACE}[:= ]|{QUOTE},){SPACE}\{{?{COOKIES}",
+    160,
+    test="cookie",
+    is_caseless=True,
+)
+
+NAMED_VALUES = (_ASSIGNMENT, _DECLARATION, _TERRAFORM, _SQL, _NETRC, _ENV_KEY, _REGISTRY, _COOKIE)

@@ -17,10 +17,10 @@ from typing import Any
 import orjson
 
 from recollect.redact import values
-from recollect.redact.commands import FLAG_NAME
+from recollect.redact.commands import COMMANDS, FLAG_NAME
 from recollect.redact.finder import ESCAPED, EVERYTHING, NAMES, Finder, Span, expressions
 from recollect.redact.marks import UNSCANNABLE, key_id, mark
-from recollect.redact.pieces import ANY_KEYWORD
+from recollect.redact.pieces import ANY_KEYWORD, KEYWORD
 from recollect.redact.rules import NAME_FIELDS, VALUE_FIELDS, VERSION
 from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanner, OutOfTime, Scanner, TooManyPlaces
 from recollect.redact.unfolding import COLOUR, ESCAPE
@@ -40,7 +40,11 @@ _SEPARATOR = b"\n\x00\n"
 _NAME = re.compile(rf"(?i)[A-Za-z0-9_. -]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}")
 _FIELD_END = re.compile(rb"[A-Za-z0-9_.-]{0,32}")
 _FLAG = re.compile(rf"(?i)--({FLAG_NAME})")
-_SSHPASS = "sshpass"
+_TELLING = frozenset({"cookie", "set-cookie", "auth", "_auth"})  # fields that tell of what they hold as no other does
+_NAME_START = re.compile(r"[A-Za-z0-9_]")
+_MOST_ARGUMENTS = 200
+_BY_NAME = frozenset({KEYWORD})
+_OF_COMMANDS = frozenset(rule.name for rule in COMMANDS)
 _LONG_NUMBER = 1e18
 _STUB = orjson.dumps({"text": UNSCANNABLE})
 
@@ -168,10 +172,17 @@ class Redactor:
         for number, item in enumerate(items):
             new = self._walk(item, clock, suspects)
             if number and isinstance(item, str) and new == item:
-                name = _flag_name(items[max(0, number - 2) : number])
-                new = self._field(name, item, "command-line-flag") if name else item
+                flag = _FLAG.fullmatch(items[number - 1]) if isinstance(items[number - 1], str) else None
+                new = self._field(flag[1], item, "command-line-flag") if flag else item
             found.append(new)
-        return found
+        return self._command(found, clock) if _is_command(found) else found
+
+    def _command(self, arguments: list[Any], clock: Clock) -> list[Any]:
+        """The arguments of a command without what a flag of its own tells it, found as in a text that lists them."""
+        data = json.dumps(arguments, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        spans = self._finder.spans(data, _BY_NAME, clock)
+        spans = [span for span in spans if span.rule in _OF_COMMANDS]
+        return json.loads(self._marked(data, spans).decode("utf-8", "surrogatepass")) if spans else arguments  # type: ignore[no-any-return]
 
     def _walk_fields(self, fields: dict[Any, Any], clock: Clock, suspects: set[str]) -> dict[Any, Any]:
         found = {}
@@ -182,6 +193,7 @@ class Redactor:
             if isinstance(value, str) and new == value:
                 is_named = name is not None and told in VALUE_FIELDS and _NAME.fullmatch(name)
                 new = self._field(name if is_named and name else told, value)
+                new = self._told(told, new, clock) if told.lower() in _TELLING and _NAME_START.match(new) else new
             found[self._redacted(told, EVERYTHING, clock) if told in suspects else told] = new
         return found
 
@@ -195,6 +207,11 @@ class Redactor:
         if not values.is_secret(told[keyword.start() :], data, is_quoted=True) or self._finder.allows(data):
             return value
         return self._mark(rule, data)
+
+    def _told(self, name: str, value: str, clock: Clock) -> str:
+        """The value of a field, looked at together with its name."""
+        before = f"{name}: "
+        return self._redacted(before + value, EVERYTHING, clock)[len(before) :]
 
     def _guarded(self, text: str, kinds: frozenset[str]) -> str:
         try:
@@ -240,15 +257,12 @@ def _scanner(users: Sequence[UserRule], key: bytes, engine: str | None, folder: 
     return AhoCorasickScanner(wanted), AHO_CORASICK
 
 
-def _flag_name(before: Sequence[Any]) -> str | None:
-    """The name of the secret that the arguments before another one announce, if they do."""
-    last = before[-1]
-    if not isinstance(last, str):
-        return None
-    if last == "-p" and isinstance(before[0], str) and before[0].rpartition("/")[2] == _SSHPASS:
-        return "password"
-    flag = _FLAG.fullmatch(last)
-    return flag[1] if flag else None
+def _is_command(items: list[Any]) -> bool:
+    """Whether a list may be a command with its arguments: texts, one of which begins with a dash."""
+    return len(items) <= _MOST_ARGUMENTS and (
+        any(isinstance(item, str) and item[:1] == "-" for item in items)
+        and all(isinstance(item, str) for item in items)
+    )
 
 
 def _blocks(items: Sequence[bytes]) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ from recollect.redact.formats import TOKENS
 from recollect.redact.named import NAMED_VALUES
 from recollect.redact.pieces import ANY_KEYWORD, HIDDEN, QUOTE, QUOTE_OR_CODE, SPACE, SPACE_OR_CODE, STRUCTURE, Rule
 
-VERSION = 4  # of this list; a store says which one it was redacted with
+VERSION = 5  # of this list; a store says which one it was redacted with
 
 _WORD = "[A-Za-z0-9_-]"
 # The digits of a user id in base64 give themselves away: each group of three has a narrow shape.
@@ -92,10 +92,11 @@ RULES = (*TOKENS, *_STRUCTURES, *NAMED_VALUES, *COMMANDS, _BASE64_TEXT)
 
 # Where percent signs may hide one of the above; the signs themselves are everywhere.
 PERCENT = (
-    rf"{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}%(?:2[027c]|3[ade]|5d|0[9ad])"
+    rf"{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}%(?:2[027c]|3[acde]|5d|0[9ad])"
     r"|_key(?:%3[ad])|%3a%2f%2f|:%2f%2f|%40|%3aaa|q%7e|begin%20|(?:bearer|basic|authorization)(?:%20|%3a|%2[27])"
     r"|hooks\.slack\.com%2f|discord(?:app)?\.com%2fapi|(?:accountkey|sharedaccesskey|sig)%3d|1%2f%2f0|%2bac|%2bas"
-    r"|sshpass%|identified%20by"
+    r"|(?:sshpass|login|mongo[a-z]{2,7}|twine|az|(?:redis|valkey)-cli|(?:mysql|mariadb|ldap)[a-z_-]{0,12}|setx?|curl|echo|printf)%2[027]"
+    r"|identified%20by|masterauth%20|securestring%20|auth(?:ident)?%(?:2[02]|3[ad])|cookies?%(?:2[02]|3[ad])|%242[aby]%24|%24(?:argon2id?|6)%24"
     r"|%(?:5f|2[de]|7e)[a-z0-9]{6}"  # `_-.~` need no percent sign; some programs write them with one
 )
 

@@ -24,7 +24,7 @@ _TEMPLATE = re.compile(
     rb"|@[A-Za-z_.]+@|[*.xX_-]+"
 )
 _REFERENCE = re.compile(
-    rb"(?:https?|file|vault|env|ssm|op|arn|data|sha\d{1,3}|md5|ref|urn|asset)[:-]|(?:process\.env|os\.environ|env|ENV)[.\[(]|\.{0,2}/[\w.-]+/|~/|/\w+/"
+    rb"/\^|(?:https?|file|vault|env|ssm|op|arn|data|sha\d{1,3}|md5|ref|urn|asset)[:-]|(?:process\.env|os\.environ|env|ENV)[.\[(]|\.{0,2}/[\w.-]+/|~/|/\w+/"
 )
 _PART = rb"[A-Za-z_$][A-Za-z_]*"
 _NAMES = (
@@ -36,6 +36,12 @@ _NAMES = (
 )
 _IDENTIFIER = re.compile(_NAMES)
 _NUMBERED = re.compile(rb"(?:" + _NAMES + rb")\d{1,2}|[a-z]+(?:_[a-z]+\d{0,2})+")
+# Of names for keys that stand elsewhere: `Apache-2.0`, `KMS-default-2024`; `agent:main:42`; `rsa.RSAPrivateKey`.
+_WORD = rb"(?:[A-Z]?[a-z]+(?:[A-Z][a-z]+)*|[A-Z]{1,8}|v?\d{1,4})"
+_LABEL = re.compile(
+    _WORD + rb"(?:[-_./:]" + _WORD + rb")+|(?:[a-z][a-z_-]*:){2,}.*|[a-z][a-z_-]*:\d+"
+    rb"|(?i:[a-z_][\w.]*(?:private_?key|secret|token|credential|password)\w*)"
+)
 _NUMBER = re.compile(rb"[+-]?\d[\d_.,:eExX+/-]*[A-Za-z%]{0,3}|0[xX][0-9a-fA-F]+")
 _FIELD = re.compile(rb"[A-Za-z_]+=\W{0,3}")  # another name that is given next to nothing
 _UUID = re.compile(rb"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -53,6 +59,15 @@ _ABOUT = re.compile(
     rb"|size|limit|expiry|expires|expires[-_]?(?:at|in)|expiration|ttl|at|time|date|policy|ref|env|var|header|prefix|suffix|hint|reset|error"
     rb"|regex|pattern|usage|budget|index|idx|start|end|pos|position|format|version|kind|class|arn|endpoint|status|state|manager|provider"
     rb"|store|service|rotation|scope|scopes|match|list|map|set|test|tests|rules?|min|max|used|left|key[-_]?id)"
+)
+# Before `token` in the names of those by which pages are turned, or changes followed.
+_OF_PAGES = re.compile(
+    rb"(?:\A|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))"
+    rb"(?i:pag(?:e|ing|ination)|next|prev(?:ious)?|continu(?:e|ation)|sync|cursor|resume|start(?:ing)?|delta|skip)"
+    rb"[-_. ]?\Z"
+)
+_WHO = re.compile(
+    rb"(?i)sess|sid\Z|auth|token|jwt|csrf|xsrf|sso|remember|identity|credential|secret|passport|clearance"
 )
 _LAST_PART = re.compile(rb"[A-Z]?[a-z0-9]+\Z|[A-Z0-9]+\Z")
 
@@ -72,8 +87,11 @@ def is_token(value: bytes) -> bool:
 def names_secret(name: bytes) -> re.Match[bytes] | None:
     """The keyword that makes a name (of a field, a variable) one of a secret, if it is."""
     found = list(_KEYWORD.finditer(name))
-    # The last one counts: `secret_token_name`.
-    return found[-1] if found and not is_about(found[-1][0], name[found[-1].end() :]) else None
+    if not found:
+        return None
+    last = found[-1]  # that one counts: `secret_token_name`
+    is_other = is_about(last[0], name[last.end() :]) or is_of_pages(last[0], name[: last.start()])
+    return None if is_other else last
 
 
 _KEYWORD = re.compile(b"(?i)" + ANY_KEYWORD.encode())
@@ -91,6 +109,11 @@ def is_about(keyword: bytes, rest: bytes) -> bool:
     return last is not None and _ABOUT.fullmatch(last[0]) is not None
 
 
+def is_of_pages(keyword: bytes, before: bytes) -> bool:
+    """Whether the name of a token says that it is one by which pages are turned: `next_page_token`."""
+    return keyword.lower() == b"token" and _OF_PAGES.search(before) is not None
+
+
 def is_strong(name: bytes) -> bool:
     """Whether a name stands for a secret so plainly that a short or simple value is one too."""
     return _STRONG.search(name.lower()) is not None
@@ -104,7 +127,7 @@ def is_secret(name: bytes, value: bytes, *, is_quoted: bool) -> bool:
         return False
     if is_strong(name):
         return _is_password(value, is_quoted)
-    return not is_numbered(value) and _is_key(value)
+    return not is_numbered(value) and not _is_label(value) and _is_key(value)
 
 
 def _is_other(value: bytes) -> bool:
@@ -124,6 +147,11 @@ def _is_other(value: bytes) -> bool:
 def is_numbered(value: bytes) -> bool:
     """Whether a value is a name with a number at its end, as those of fields and variables are."""
     return _NUMBERED.fullmatch(value) is not None
+
+
+def _is_label(value: bytes) -> bool:
+    """Whether a value is made of words and numbers, as the name of a key is and hardly any key."""
+    return _LABEL.fullmatch(value) is not None and not is_scrambled(value)
 
 
 def _is_password(value: bytes, is_quoted: bool) -> bool:
@@ -211,8 +239,26 @@ def is_header_value(value: bytes, opener: bytes) -> bool:
 
 
 def _is_basic(value: bytes) -> bool:
-    try:
-        told = binascii.a2b_base64(value + b"=" * (-len(value) % 4))
-    except binascii.Error:
-        return False
+    told = _decoded(value)
     return b":" in told and all(32 <= byte < 127 for byte in told)
+
+
+def is_registry_auth(value: bytes) -> bool:
+    """Whether base64 tells a user and a password that is no stand-in."""
+    if not _is_basic(value):
+        return False
+    return is_url_password(_decoded(value).partition(b":")[2])
+
+
+def is_cookie(name: bytes, value: bytes) -> bool:
+    """Whether a cookie is one by which a server knows somebody."""
+    if _WHO.search(name) is None or _is_other(value) or is_numbered(value):
+        return False
+    return _UUID.fullmatch(value) is not None or _is_key(value)
+
+
+def _decoded(value: bytes) -> bytes:
+    try:
+        return binascii.a2b_base64(value + b"=" * (-len(value) % 4))
+    except binascii.Error:
+        return b""

@@ -8,9 +8,10 @@ from recollect.redact.pieces import QUOTE, Rule
 
 Found = tuple[int, int] | None
 Test = Callable[[Rule, bytes, re.Match[bytes], bool], Found]
+TestOfMany = Callable[[re.Match[bytes]], list[tuple[int, int]]]
 
 _MOST_BEFORE = 80  # bytes from a call's bracket to the keyword in its first argument
-_COMMAND_BYTES = 400  # from a command's name to its flags
+_COMMAND_BYTES = 200  # from a command's name to its flags; in JSON they may be twice as many
 _KEY_BYTES = 20_000  # of the largest private key
 _ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]\Z|%[0-7][0-9A-Fa-f]\Z")
 _MOST_QUOTED = 512
@@ -21,6 +22,14 @@ _CALLED = re.compile(rb"\((?:\s|\\+[nrt])*" + QUOTE.encode() + rb"[\w.-]*\Z")
 _QUOTE_END = re.compile(rb"[\"'`;]\s*\Z")
 _IN_PATTERN = re.compile(rb"[\\\[\](){}]")  # of a regular expression; no sign of it is in most passwords
 _CODE = re.compile(rb"[\w.:>-]+")
+_MOST_NAME = 40  # bytes of a name that are looked at before its keyword
+_ASKING = re.compile(
+    rb"\.(?:encode|decode|split|replace|strip|starts_?with|ends_?with|includes|contains|match|indexOf|join)\Z", re.I
+)
+_PORTS = re.compile(rb"[\w.-]*:\d{1,5}(?:[:/]\w+)?")
+_COOKIE_PAIR = re.compile(
+    rb"([A-Za-z0-9_.-]+)(?:=|" + QUOTE.encode() + rb"[ ]?:[ ]?)" + QUOTE.encode() + rb"?([^\x00-\x20\"'`\\;,{}]+)"
+)
 _KEY_END = re.compile(rb"-----END[ A-Z0-9]{0,40}KEY(?: BLOCK)?-----")
 _KEY_LINE = re.compile(rb"[A-Za-z0-9+/]{32}")
 _KEY_LINES = re.compile(
@@ -95,8 +104,8 @@ def _test_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: b
     keyword, rest, sign = match["opener"], match["rest"], match["sign"]
     if values.is_about(keyword, rest):
         return None
-    if len(keyword) <= 4 and not is_json and is_glued(data, match.start()):
-        return None  # `bypass`, `compass`
+    if not is_json and _is_other_name(data, match):
+        return None
     if match["block"] is not None:
         return match.span("block") if values.is_secret(keyword + rest, match["block"], is_quoted=False) else None
     value, start, end, is_quoted = _value(data, match)
@@ -113,13 +122,25 @@ def _test_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: b
     if is_json and _is_odd(data, match, start, end):
         return start, end
     following = data[end : end + 1]
-    if (sign.startswith(b"(") and not is_quoted) or (sign == b">" and following != b"<" and not is_json):
+    if sign.startswith(b"(") and (not is_quoted or _ASKING.search(rest)):
         return None
-    if not is_quoted and following in (b"(", b"[") and _CODE.fullmatch(value):
+    if sign.endswith(b">") and sign != b"=>" and following not in (b"<", b"]") and not is_json:
+        return None
+    if not is_quoted and following in (b"(", b"[") and (_CODE.fullmatch(value) or value.startswith(b"=")):
+        return None
+    if match["marked"] and sign != b":":
         return None
     if _is_made(match["literal"], value) or (is_argument and values.is_numbered(value)):
         return None
     return (start, end) if values.is_secret(keyword + rest, value, is_quoted=is_quoted) else None
+
+
+def _is_other_name(data: bytes, match: re.Match[bytes]) -> bool:
+    """Whether what stands before a keyword makes another word of it, or a token by which pages are turned."""
+    keyword, place = match["opener"], match.start()
+    if len(keyword) <= 4 and is_glued(data, place):
+        return True  # `bypass`, `compass`
+    return values.is_of_pages(keyword, data[max(0, place - _MOST_NAME) : place])
 
 
 def _is_in_call(data: bytes, match: re.Match[bytes]) -> bool:
@@ -149,8 +170,44 @@ def _test_flag(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -
     return (start, end) if values.is_secret(name, value, is_quoted=is_quoted) else None
 
 
+def _test_program(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
+    """A value that a program is given; no such list has one by chance, so a short one counts without quotes too."""
+    most = 2 * _COMMAND_BYTES if is_json else _COMMAND_BYTES
+    if "flag" in match.re.groupindex and match.start("flag") - match.start() > most:
+        return None
+    value, start, end, _ = _value(data, match)
+    if is_json and _is_odd(data, match, start, end):
+        return start, end
+    return None if _PORTS.fullmatch(value) else _if_secret(b"password", value, start)
+
+
+def _test_option(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
+    value, start, end, _ = _value(data, match)
+    if is_json and _is_odd(data, match, start, end):
+        return start, end
+    name = match["opener"][1:]
+    # `-pass pass:…` has a rule of its own.
+    return None if value.startswith(b"pass:") else _if_secret(b"password" if name == b"pw" else name, value, start)
+
+
+def _if_secret(name: bytes, value: bytes, start: int) -> Found:
+    return (start, start + len(value)) if values.is_secret(name, value, is_quoted=True) else None
+
+
+def _test_registry(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
+    return match.span("s") if values.is_registry_auth(match["s"]) else None
+
+
+def find_cookies(match: re.Match[bytes]) -> list[tuple[int, int]]:
+    """The values of those cookies by which a server knows somebody."""
+    pairs = _COOKIE_PAIR.finditer(match.string, *match.span("s"))
+    return [pair.span(2) for pair in pairs if values.is_cookie(pair[1], pair[2])]
+
+
 def _test_curl_user(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
-    before = data[max(0, match.start() - _COMMAND_BYTES) : match.start()]
+    before = data[
+        max(0, match.start() - 4 * _COMMAND_BYTES if is_json else match.start() - 2 * _COMMAND_BYTES) : match.start()
+    ]
     if b"curl" not in before or match["s"].startswith(b"//"):  # `docker run -u 1000:1000`, an address
         return None
     return _test_flag(rule, data, match, is_json)
@@ -159,8 +216,11 @@ def _test_curl_user(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bo
 def _test_declaration(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
     if match["opener"].lower() == b"define " and not match["quote"]:
         return None  # `#define TOKEN_MASK 0xFF00FF00ul`
-    if not is_json and _is_made(match["literal"], _value(data, match)[0]):
+    value, start, end, _ = _value(data, match)
+    if not is_json and _is_made(match["literal"], value):
         return None
+    if data[start - 1 : start] == b">" and data[end : end + 1] != b"<" and not is_json:
+        return None  # `<input name="password"> 8 characters`
     return _test_flag(rule, data, match, is_json)
 
 
@@ -180,6 +240,8 @@ def _test_url(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) ->
 
 
 def _test_header(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
+    if data[match.end() : match.end() + 1] == b"(":
+        return None  # `authorization = base64.decodebytes(`
     return match.span("s") if values.is_header_value(match["s"], match["opener"]) else None
 
 
@@ -193,8 +255,8 @@ def _test_private_key(rule: Rule, data: bytes, match: re.Match[bytes], is_json: 
     return (match.start(), lines.end()) if lines and lines.end() - body >= 20 else None
 
 
-def _test_base64(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
-    raise AssertionError("base64 is looked into, not replaced")
+def _test_never(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
+    raise AssertionError("base64 is looked into, not replaced; of cookies there may be many")
 
 
 TESTS: dict[str, Test] = {
@@ -202,11 +264,18 @@ TESTS: dict[str, Test] = {
     "assignment": _test_assignment,
     "declaration": _test_declaration,
     "flag": _test_flag,
+    "default": _test_flag,
+    "program": _test_program,
+    "piped": _test_program,
+    "option": _test_option,
+    "registry": _test_registry,
     "curl-user": _test_curl_user,
     "environment-key": _test_environment_key,
     "url": _test_url,
     "header": _test_header,
     "private-key": _test_private_key,
-    "base64": _test_base64,
+    "base64": _test_never,
+    "cookie": _test_never,
 }
-OTHER_IN_JSON = frozenset({"private-key", "base64"})
+TESTS_OF_MANY: dict[str, TestOfMany] = {"cookie": find_cookies}
+OTHER_IN_JSON = frozenset({"private-key", "base64", "piped", "default"})
