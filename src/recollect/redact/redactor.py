@@ -180,9 +180,11 @@ class Redactor:
     def _command(self, arguments: list[Any], clock: Clock) -> list[Any]:
         """The arguments of a command without what a flag of its own tells it, found as in a text that lists them."""
         data = json.dumps(arguments, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-        spans = self._finder.spans(data, _BY_NAME, clock)
-        spans = [span for span in spans if span.rule in _OF_COMMANDS]
-        return json.loads(self._marked(data, spans).decode("utf-8", "surrogatepass")) if spans else arguments  # type: ignore[no-any-return]
+        spans = [span for span in self._finder.spans(data, _BY_NAME, clock) if span.rule in _OF_COMMANDS]
+        if not spans:
+            return arguments
+        redacted: list[Any] = json.loads(self._marked(data, spans).decode("utf-8", "surrogatepass"))
+        return redacted
 
     def _walk_fields(self, fields: dict[Any, Any], clock: Clock, suspects: set[str]) -> dict[Any, Any]:
         found = {}

@@ -38,10 +38,8 @@ _IDENTIFIER = re.compile(_NAMES)
 _NUMBERED = re.compile(rb"(?:" + _NAMES + rb")\d{1,2}|[a-z]+(?:_[a-z]+\d{0,2})+")
 # Of names for keys that stand elsewhere: `Apache-2.0`, `KMS-default-2024`; `agent:main:42`; `rsa.RSAPrivateKey`.
 _WORD = rb"(?:[A-Z]?[a-z]+(?:[A-Z][a-z]+)*|[A-Z]{1,8}|v?\d{1,4})"
-_LABEL = re.compile(
-    _WORD + rb"(?:[-_./:]" + _WORD + rb")+|(?:[a-z][a-z_-]*:){2,}.*|[a-z][a-z_-]*:\d+"
-    rb"|(?i:[a-z_][\w.]*(?:private_?key|secret|token|credential|password)\w*)"
-)
+_LABEL = re.compile(_WORD + rb"(?:[-_./:]" + _WORD + rb")+|(?:[a-z][a-z_-]*:){2,}.*|[a-z][a-z_-]*:\d+")
+_OF_A_KEY = re.compile(rb"(?i)[a-z_][\w.]*(?:private_?key|secret|token|credential|password)[a-z_]{0,12}")
 _NUMBER = re.compile(rb"[+-]?\d[\d_.,:eExX+/-]*[A-Za-z%]{0,3}|0[xX][0-9a-fA-F]+")
 _FIELD = re.compile(rb"[A-Za-z_]+=\W{0,3}")  # another name that is given next to nothing
 _UUID = re.compile(rb"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -151,6 +149,8 @@ def is_numbered(value: bytes) -> bool:
 
 def _is_label(value: bytes) -> bool:
     """Whether a value is made of words and numbers, as the name of a key is and hardly any key."""
+    if _OF_A_KEY.fullmatch(value):
+        return True
     return _LABEL.fullmatch(value) is not None and not is_scrambled(value)
 
 
