@@ -220,6 +220,8 @@ class _Stream:
         self._last = (native_id, block, uid)
         if block == 0:
             self._first_blocks[native_id] = uid
+        if event.is_provisional:
+            _hide_beginning(self._redactor, event)
         payload, content = encoded(event.payload)
         number = self._numbers.get(uid)
         if number is not None and not self._heads[number][_FLAGS] & IS_PROVISIONAL:
@@ -322,6 +324,15 @@ class _Stream:
         for number in self._redactor.suspects(names):
             self._heads[number] = protected_names(self._redactor, self._heads[number])
             self._tails[number] = protected_names(self._redactor, self._tails[number])
+
+
+def _hide_beginning(redactor: Redactor, event: EventRecord) -> None:
+    """Have an event that is not complete not end with a piece of a secret, which is not known by its look yet."""
+    text = event.payload.get("text") if isinstance(event.payload, dict) else None
+    found = redactor.beginning(text) if isinstance(text, str) else None
+    if found is not None:
+        event.payload = {**event.payload, "text": found[0]}
+        event.summary = without_parts(event.summary, [found[1]])
 
 
 def _without_secrets(redactor: Redactor, head: tuple[Any, ...], secrets: list[str]) -> tuple[Any, ...]:

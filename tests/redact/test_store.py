@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
+from recollect.adapters import adapters
+from recollect.adapters.protocol import SessionInfo
 from recollect.care import doctor
 from recollect.memory import Memory, open_memory
+from recollect.redact.unfinished import find_beginning
+from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
 from tests.forget.traces import left_in
 from tests.logs import (
     CLAUDE,
@@ -180,3 +184,27 @@ def test_a_file_with_a_secret_in_its_path_goes_on_being_read_and_is_missed_when_
         gone = memory.sweep()
 
     assert (grown.lines_read, grown.events_new, gone.sources_gone) == (1, 1, 1)
+
+
+@pytest.mark.parametrize("seen", [14, 20, 32, 39])
+def test_a_token_that_is_written_piece_by_piece_is_never_stored_in_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seen: int
+) -> None:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+    home, token = Home(tmp_path / "home"), "ghp_" + "".join(random.Random().choices(ALNUM, k=35)) + "7"
+    growing = event("s1", 1, text=f"the key is {token[:seen]}", is_provisional=True)
+    home.write("s1", SessionInfo("s1", cwd="/home/x/shop"), growing, None)
+    with sweep(tmp_path / "store", home) as memory:
+        (first,) = memory.payloads(memory.session("s1"), memory.events(memory.session("s1")))
+        home.append("s1", event("s1", 1, text=f"the key is {token}, use it"))
+        memory.sweep()
+        (whole,) = memory.payloads(memory.session("s1"), memory.events(memory.session("s1")))
+
+    assert re.fullmatch(r"the key is \[REDACTED:(unfinished|github-token):[0-9a-f]{8}\]", first["text"])
+    assert re.fullmatch(r"the key is \[REDACTED:github-token:[0-9a-f]{8}\], use it", whole["text"])
+    assert left_in(tmp_path / "store", [token[:12], token[:12].lower()]) == set()
+
+
+@pytest.mark.parametrize("end", ["task-force", "see ghp_", "sk-learn", "src/AKIA.py", "key-value-stores", "glpat-"])
+def test_words_at_the_end_of_what_is_still_written_stay(end: str) -> None:
+    assert find_beginning(f"it is {end}") is None

@@ -23,6 +23,7 @@ from recollect.redact.marks import UNSCANNABLE, key_id, mark
 from recollect.redact.pieces import ANY_KEYWORD, KEYWORD
 from recollect.redact.rules import NAME_FIELDS, VALUE_FIELDS, VERSION
 from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanner, OutOfTime, Scanner, TooManyPlaces
+from recollect.redact.unfinished import find_beginning
 from recollect.redact.unfolding import COLOUR, ESCAPE
 from recollect.redact.userrules import AllowList, RedactionRules, UserRule
 
@@ -73,6 +74,11 @@ class Redactor:
     def functional(self, text: str) -> str:
         """A path, an id, a branch or the name of a tool: only what is known by its own look is replaced."""
         return self._guarded(text, NAMES)
+
+    def beginning(self, text: str) -> tuple[str, str] | None:
+        """A text that is still being written, without the secret that its end may be the beginning of; and that."""
+        begun = find_beginning(text)
+        return None if begun is None else (text[: -len(begun)] + self._mark("unfinished", begun.encode()), begun)
 
     def value(self, value: Any) -> Any:
         """A JSON value with the secrets in its texts and keys replaced; a field's name counts for what it holds."""
