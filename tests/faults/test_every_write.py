@@ -6,7 +6,16 @@ import pytest
 
 from recollect.failpoints import NAMES
 from tests.faults.cases import CASES, forgetting
-from tests.faults.crashes import EIO, ENOSPC, KILL, SWEEPS, MakeCase, strike_calls, strike_failpoints
+from tests.faults.crashes import (
+    EIO,
+    ENOSPC,
+    KILL,
+    SWEEPS,
+    MakeCase,
+    second_sweep,
+    strike_calls,
+    strike_failpoints,
+)
 from tests.faults.rig import IS_SOAK, needs_strace, sweep
 
 ALL = 1_000_000
@@ -32,6 +41,18 @@ def test_a_command_struck_at_any_write_is_made_good_by_the_next_sweep(
     struck = strike_calls(tmp_path, case, fault, MOST.get(make, ALL), clean)
 
     print(f"{case.name}, {fault}: struck {struck.faults} times")
+    assert struck.findings == []
+    assert struck.faults > 0
+
+
+@needs_strace
+def test_a_sweep_tells_of_every_file_beside_the_databases_that_cannot_be_written(tmp_path: Path) -> None:
+    """They are few, and each is written by other code than the databases."""
+    case = second_sweep(tmp_path, None)
+    clean = sweep(tmp_path / "clean", *case.writers.roots)
+
+    struck = strike_calls(tmp_path, case, EIO, ALL, clean, ("rename", "fsync", "write"))
+
     assert struck.findings == []
     assert struck.faults > 0
 

@@ -13,13 +13,16 @@ import orjson
 
 from recollect.cli.words import as_utf8, harmless_json, one_line
 from recollect.config import terminal_columns
-from recollect.errors import NeedsAnswer, RecollectError, UsageError
+from recollect.errors import NeedsAnswer, RecollectError, StoreUnwritable, UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _UNCUT = 10_000  # columns of a pipe: its reader decides what to leave out
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)  # whatever is asked of it
+# What the machine refuses; anything else is a bug and must be told as one.
+_REFUSALS = "EIO ENOSPC EDQUOT EROFS EACCES EPERM EMFILE ENFILE ENOMEM ESTALE EFBIG".split()  # noqa: SIM905
+_REFUSED = frozenset(getattr(errno, name) for name in _REFUSALS if hasattr(errno, name))
 
 
 def print_json(value: Any, *, is_line: bool = False) -> None:
@@ -67,12 +70,25 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
             sys.stderr.close()
             sys.exit(0)
         except OSError as error:
-            if error.errno not in _NO_PATH:
+            told = _told(error)
+            if told is None:
                 raise
-            message = f"This cannot be a path ({error.strerror}): {error.filename}"
-            sys.exit(fail(UsageError(message, "give another one"), bool(kwargs.get("as_json"))))
+            sys.exit(fail(told, bool(kwargs.get("as_json"))))
 
     return run
+
+
+def _told(error: OSError) -> RecollectError | None:
+    """What the system refused, as a user can act on it; None if that is no matter of the user's."""
+    if error.errno in _NO_PATH:
+        return UsageError(f"This cannot be a path ({error.strerror}): {error.filename}", "give another one")
+    if error.errno in _REFUSED:
+        where = f": {error.filename}" if error.filename else ""
+        return StoreUnwritable(
+            f"The system refused to read or write ({error.strerror}){where}",
+            "check the disk and its permissions, then run this again",
+        )
+    return None
 
 
 def _refuse_broken_texts(arguments: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from recollect.store.cards import Cards
 from recollect.store.events import Events
 from recollect.store.excerpts import Excerpts
 from recollect.store.fulltext_search import FulltextSearch
-from recollect.store.sqlite import Database, is_full
+from recollect.store.sqlite import Database, is_full, translated
 
 if TYPE_CHECKING:
     from recollect.store.copies import Copies
@@ -210,7 +210,8 @@ class Store:
         for database in self.databases:
             database.checkpoint()
         if marks:
-            history.write_mark(self.folder, marks)
+            with translated(self.folder / history.MARK_NAME):
+                history.write_mark(self.folder, marks)
         ballast.ensure(self.folder, self._bytes())
 
     def _new_marks(self) -> dict[str, history.Mark]:
