@@ -54,12 +54,13 @@ def read_batches(adapter: Adapter, task: Task, redactor: Redactor) -> Iterator[B
     if task.source.failure:
         raise SourceUnreadable(task.source.failure)
     builder = _Builder(adapter.agent, adapter.version, redactor)
+    owner = None if task.has_cursor else task.source.session
     waiting: Batch | None = None
     for record in adapter.read(task.source, _cursor(task)):
         if isinstance(record, Checkpoint):
             if waiting is not None:
                 yield waiting
-            waiting = builder.take(record, unsettled(task.row))
+            waiting, owner = builder.take(record, unsettled(task.row), owner), None
         else:
             builder.add(record)
     if waiting is not None:
@@ -150,8 +151,10 @@ class _Builder:
         known = self._infos.get(info.native_session_id)
         self._infos[info.native_session_id] = merge_infos(known, news) if known else news
 
-    def take(self, checkpoint: Checkpoint, row: SourceRow) -> Batch:
-        """The batch up to a checkpoint; the builder starts anew."""
+    def take(self, checkpoint: Checkpoint, row: SourceRow, owner: str | None = None) -> Batch:
+        """The batch up to a checkpoint; the builder starts anew. One that names nobody is of the session `owner`."""
+        if owner is not None and not (self._streams or self._infos or self._usage or self._cost_totals):
+            self._infos[owner] = {"first": {}, "last": {}}
         cursor = checkpoint.cursor
         told = [encode(cursor.state), *(encode(info) for info in self._infos.values())]
         state, *infos = protected_json(self._redactor, told)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from recollect.adapters import claude_files as files
-from recollect.adapters.claude_transcript import read_transcript
+from recollect.adapters.claude_records import as_id
+from recollect.adapters.claude_transcript import file_names, read_transcript
 from recollect.adapters.files import iter_files, open_beneath, unreadable_folders
 from recollect.adapters.protocol import AgentProfile, Cursor, Record, SettingAdvice, Source
 from recollect.errors import SourceUnreadable
@@ -91,12 +92,23 @@ class ClaudeAdapter:
         for path in iter_files(folder, unreadable):
             kind = classify(path.parts[len(folder.parts) :])
             if kind is not None:
-                yield Source(self.agent, kind, root, path, is_rewritten=kind in REWRITTEN)
+                yield Source(self.agent, kind, root, path, kind in REWRITTEN, session=_session_of(kind, root, path))
         yield from unreadable_folders(self.agent, root, unreadable)
 
     def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:
         """Yield what a source tells from `cursor` on."""
         return _READERS[source.kind](source, cursor)
+
+
+def _session_of(kind: str, root: Path, path: Path) -> str | None:
+    """Whose file it is, as its name and folder tell."""
+    if kind in (TRANSCRIPT, AGENT, AGENT_META):
+        log = path if kind != AGENT_META else path.with_name(path.name.replace(".meta.json", ".jsonl"))
+        session, agent_id = file_names(root, log)
+        return as_id(session if agent_id is None else f"{session}/{agent_id}")
+    if kind == TODOS:
+        return as_id(files.session_of_todos(path))
+    return as_id(path.parent.parent.name if kind == TOOL_RESULT else path.parent.name)
 
 
 def _looks_like_ours(source: Source) -> bool:

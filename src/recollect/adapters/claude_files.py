@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -236,11 +237,14 @@ def read_tool_result(source: Source, cursor: Cursor | None) -> Iterator[Record]:
 
 def read_todos(source: Source, cursor: Cursor | None) -> Iterator[Record]:
     """Yield a session's to-do list as it stands; the empty one that every session leaves is no event."""
-    match = _TODO_FILE.fullmatch(source.path.stem)
-    session = source.path.stem if match is None else match["session"]
-    if match is not None and match["agent"] != session:
-        session = f"{session}/{match['agent']}"
-    yield from _read_list(source, cursor, session, "todos")
+    yield from _read_list(source, cursor, session_of_todos(source.path), "todos")
+
+
+def session_of_todos(path: Path) -> str:
+    """The session, or its sub-agent, that a to-do list is named after."""
+    match = _TODO_FILE.fullmatch(path.stem)
+    session = path.stem if match is None else match["session"]
+    return f"{session}/{match['agent']}" if match is not None and match["agent"] != session else session
 
 
 def read_task(source: Source, cursor: Cursor | None) -> Iterator[Record]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from recollect.adapters.claude_events import SYNTHETIC, Place, assistant_events, prompt_key
@@ -172,7 +173,7 @@ class Transcript:
 
     def __init__(self, source: Source, memory: Memory) -> None:
         self.memory = memory
-        self._file_session, self._agent_id = _names(source)
+        self._file_session, self._agent_id = file_names(source.root, source.path)
         self._facts: dict[str, tuple[Any, ...]] = {}
         self._models: dict[str, str] = {}
         self._bases: set[str] = set()
@@ -418,13 +419,12 @@ def _parent_id(line: Line) -> str | None:
     return as_id(line.parentUuid)
 
 
-def _names(source: Source) -> tuple[str, str | None]:
+def file_names(root: Path, path: Path) -> tuple[str, str | None]:
     """The session a file is named after, and the sub-agent it belongs to."""
-    path = source.path
     match = _AGENT_FILE.fullmatch(path.name)
     if match is None:
         return path.stem, None
-    parts = path.relative_to(source.root).parts
+    parts = path.relative_to(root).parts
     session = parts[parts.index("subagents") - 1] if "subagents" in parts[1:] else path.stem
     return session, match[1]
 

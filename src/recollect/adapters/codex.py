@@ -42,7 +42,7 @@ class CodexAdapter:
             for path in iter_files(folder, unreadable):
                 kind = _kind(path)
                 if kind is not None:
-                    yield Source(AGENT, kind, root, path, is_rewritten=kind != ROLLOUT)
+                    yield Source(AGENT, kind, root, path, kind != ROLLOUT, session=_thread(path)[0])
         yield from unreadable_folders(AGENT, root, unreadable)
         for name, kind in _SIDE_FILES.items():
             path = root / name
@@ -69,9 +69,14 @@ def _kind(path: Path) -> str | None:
 def _state(source: Source, told: dict[str, Any]) -> State:
     if told:
         return msgspec.convert(told, State)
-    named = _NAME.fullmatch(source.path.name)
-    thread = named[1] if named else Path(source.path.name.removesuffix(".zst")).stem[:128]
+    thread, named = _thread(source.path)
     return State(thread=thread, unit=(named and named[2]) or thread, has_name=named is not None)
+
+
+def _thread(path: Path) -> tuple[str, re.Match[str] | None]:
+    """The thread a rollout is named after, and what its name tells if it is as Codex makes them."""
+    named = _NAME.fullmatch(path.name)
+    return named[1] if named else Path(path.name.removesuffix(".zst")).stem[:128], named
 
 
 def _read_rollout(source: Source, cursor: Cursor | None) -> Iterator[Record]:

@@ -61,7 +61,7 @@ class GrokAdapter:
     agent = AGENT
     home = "~/.grok"
     home_variable = "GROK_HOME"
-    version = 1
+    version = 2
     profile = AgentProfile("Grok", "GROK_SESSION_ID")
 
     def discover(self, root: Path) -> Iterator[Source]:
@@ -75,7 +75,8 @@ class GrokAdapter:
         for folder in sorted(folders):
             depth = len(folder.relative_to(sessions).parts) if is_home else None
             for kind, name in _named(folder, folders[folder], depth):
-                yield Source(AGENT, kind, root, folder / name, kind in _REWRITTEN)
+                owner = _session_of(kind, folder)
+                yield Source(AGENT, kind, root, folder / name, kind in _REWRITTEN, session=owner)
         yield from unreadable_folders(AGENT, root, unreadable)
 
     def read(self, source: Source, cursor: Cursor | None) -> Iterator[Record]:
@@ -98,6 +99,13 @@ def _named(folder: Path, names: set[str], depth: int | None) -> Iterator[tuple[s
         yield EVENTS, "events.jsonl"
     if "summary.json" in names:
         yield SUMMARY, "summary.json"
+
+
+def _session_of(kind: str, folder: Path) -> str | None:
+    """The session that a file's folder is named after; a child's facts lie in its parent's."""
+    if kind == HISTORY:
+        return None
+    return session_name(folder.parent.parent if kind == CHILD else folder)
 
 
 def _read_facts(source: Source, cursor: Cursor | None) -> Iterator[Record]:
@@ -184,9 +192,12 @@ def _read_events(source: Source, cursor: Cursor | None) -> Iterator[Record]:
             yield from _unusual_events(source, state, (number, offset, raw), skips)
         if reader.is_due:
             yield from _told(skips)
+            yield SessionInfo(state["session"] or session_name(source.path.parent))
             yield reader.checkpoint(dict(state))
     yield from reader.too_long
     yield from _told(skips)
+    # Most of these files make no event: this says whose they are.
+    yield SessionInfo(state["session"] or session_name(source.path.parent))
     yield reader.checkpoint(dict(state))
 
 

@@ -23,7 +23,8 @@ class Source:
     `kind` is the adapter's own word for what the file is; `history` is a prompt history, read after the sessions whose
     prompts it repeats. `is_rewritten` files are replaced as a whole
     by the agent: they have no offset and are read again whenever their content hash changes. `failure` says why
-    what lies there cannot be read: it is reported, and not opened.
+    what lies there cannot be read: it is reported, and not opened. `session` is whose file it is by its name or folder,
+    if that tells: a file that names nobody, because no line of it can be read, goes and stays with that session.
     """
 
     agent: str
@@ -32,6 +33,7 @@ class Source:
     path: Path
     is_rewritten: bool = False
     failure: str | None = None
+    session: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
