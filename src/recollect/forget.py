@@ -4,13 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-import orjson
-
 from recollect.clock import rfc3339
 from recollect.config import Settings
 from recollect.distill import distil_pending
 from recollect.errors import Busy, NeedsAnswer, UsageError
 from recollect.kinship import all_reached
+from recollect.matching import Found, find_text
 from recollect.progress import Progress, silent
 from recollect.removal import drop
 from recollect.repos import name_repos
@@ -49,6 +48,16 @@ class ForgottenSession:
 
 
 @dataclass(frozen=True, slots=True)
+class ForgottenLine:
+    """A line that could not be read, of a file that tells of several sessions; `key` is all that stays of it."""
+
+    agent: str
+    path: str
+    line: int | None
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class UnreachableCopy:
     """A backup or export that may hold what is forgotten here: its owner has to see to it."""
 
@@ -58,16 +67,34 @@ class UnreachableCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What a plan answers, and the state of the store that it was made from."""
+
+    wanted: Wanted
+    with_forks: bool
+    commits: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetPlan:
     """What goes, and what stays although it holds the same text.
 
-    `files` are the agents' own logs, which are never changed: what they hold, they go on holding.
+    `files` are the agents' own logs, which are never changed: what they hold, they go on holding. `lines` could not be
+    read and lie in files that tell of several sessions, or of none.
     """
 
     sessions: tuple[ForgottenSession, ...]
+    lines: tuple[ForgottenLine, ...]
     forks: tuple[ForgottenSession, ...]
     files: tuple[str, ...]
     copies: tuple[UnreachableCopy, ...]
+    asked: Asked
+
+    @property
+    def names(self) -> set[Name]:
+        """What gets a tombstone, but for sub-agents that turn up later."""
+        sessions = {(one.agent, one.native_session_id) for one in self.sessions}
+        return sessions | {(line.agent, line.key) for line in self.lines}
 
     @property
     def events(self) -> int:
@@ -80,33 +107,39 @@ class ForgetPlan:
 
 def plan(store: Store, wanted: Wanted, progress: Progress, *, with_forks: bool = False) -> ForgetPlan:
     """What would go. `with_forks` takes along every session that shares text with one that goes, and so on."""
+    asked = Asked(wanted, with_forks, store.commits())  # before it is looked at: what comes meanwhile is news
     rows = _Rows(store)
-    chosen = rows.with_sub_agents(_chosen(store, wanted, progress))
+    found = _chosen(store, wanted, progress)
+    chosen = rows.with_sub_agents(found.sessions)
     sharing = store.remains.sharing(chosen)
     while with_forks and sharing:
         chosen |= rows.with_sub_agents(sharing)
         sharing = store.remains.sharing(chosen)
     held = {name: store.remains.held(name) for name in sorted(chosen)}
+    files = {path for one in held.values() for path in one.files} | {line.path for line in found.lines}
     return ForgetPlan(
         sessions=tuple(rows.described(name, one) for name, one in held.items()),
+        lines=tuple(ForgottenLine(line.agent, line.path, line.line, line.name[1]) for line in found.lines),
         forks=tuple(rows.described(name, store.remains.held(name), shared) for name, shared in sharing.items()),
-        files=tuple(sorted({path for one in held.values() for path in one.files})),
-        copies=tuple(map(_copy, store.remains.copies())) if chosen else (),
+        files=tuple(sorted(files)),
+        copies=tuple(map(_copy, store.remains.copies())) if chosen or found.lines else (),
+        asked=asked,
     )
 
 
-def apply(store: Store, settings: Settings, planned: ForgetPlan, *, keep_forks: bool = False) -> ForgetPlan:
-    """Forget the sessions of a plan and return it; raises NeedsAnswer if forks share their text and may not keep it.
+def apply(
+    store: Store, settings: Settings, planned: ForgetPlan, *, keep_forks: bool = False, also_new: bool = False
+) -> ForgetPlan:
+    """Forget what a plan names and return it; raises NeedsAnswer if forks share the text and may not keep it.
 
+    What was stored since then and fits too raises Busy, or goes with it if `also_new`.
     The tombstones are on the disk before anything is deleted, so whatever stops this is gone on with later.
     """
-    if planned.forks and not keep_forks:
-        raise NeedsAnswer(
-            f"Other sessions hold the same text: {', '.join(fork.session_uid for fork in planned.forks[:3])}",
-            "--with-forks forgets them too, --keep-forks leaves them their copies",
-        )
-    with _alone(store):
-        names = _Rows(store).with_sub_agents((one.agent, one.native_session_id) for one in planned.sessions)
+    _require_answer(planned, keep_forks)
+    with alone(store):
+        planned = _as_of_now(store, planned, also_new)
+        _require_answer(planned, keep_forks)
+        names = _Rows(store).with_sub_agents(planned.names)
         store.tombstones.add(_tombstones(store, names, planned.forks))
         drop(store, names)
         account_for_changes(store, settings, SweepReport(), silent)
@@ -118,8 +151,29 @@ def apply(store: Store, settings: Settings, planned: ForgetPlan, *, keep_forks: 
     return planned
 
 
+def _require_answer(planned: ForgetPlan, keep_forks: bool) -> None:
+    if planned.forks and not keep_forks:
+        raise NeedsAnswer(
+            f"Other sessions hold the same text: {', '.join(fork.session_uid for fork in planned.forks[:3])}",
+            "--with-forks forgets them too, --keep-forks leaves them their copies",
+        )
+
+
+def _as_of_now(store: Store, planned: ForgetPlan, also_new: bool) -> ForgetPlan:
+    """The plan as it is with what a sweep stored since it was made."""
+    asked = planned.asked
+    if store.commits() == asked.commits:
+        return planned
+    now = plan(store, asked.wanted, silent, with_forks=asked.with_forks)
+    new = now.names - planned.names
+    if new and not also_new and not asked.wanted.sessions:
+        count = "1 more fits" if len(new) == 1 else f"{len(new)} more fit"
+        raise Busy(f"A sweep stored something since this was planned, and {count}", "look at the plan again")
+    return now
+
+
 @contextmanager
-def _alone(store: Store) -> Iterator[None]:
+def alone(store: Store) -> Iterator[None]:
     """Hold the sweep's lock: what is being read meanwhile would come back."""
     with ExitStack() as stack:
         try:
@@ -130,8 +184,10 @@ def _alone(store: Store) -> Iterator[None]:
 
 
 def _tombstones(store: Store, names: Iterable[Name], forks: Iterable[ForgottenSession]) -> list[Tombstone]:
-    kept = tuple(fork.native_session_id for fork in forks)
-    return [Tombstone(*name, store.remains.event_keys(name), kept) for name in sorted(names)]
+    """What a kept fork holds too does not go from the store, so nobody else has to do without it either."""
+    keeping = [(fork.agent, fork.native_session_id) for fork in forks]
+    kept = tuple(native_id for _, native_id in keeping)
+    return [Tombstone(*name, store.remains.event_keys(name, keeping), kept) for name in sorted(names)]
 
 
 def _copy(copy: Copy) -> UnreachableCopy:
@@ -181,39 +237,21 @@ def _name(session: Session) -> Name:
     return session.agent, session.native_session_id
 
 
-def _chosen(store: Store, wanted: Wanted, progress: Progress) -> set[Name]:
+def _chosen(store: Store, wanted: Wanted, progress: Progress) -> Found:
     for option, text in (("--match", wanted.match), ("--repo", wanted.repo)):
         if text is not None and not text.strip():
             raise UsageError(f"`{option}` is empty, which would fit everything", "say which text or repository")
     if wanted.sessions:
-        return {_name(session) for session in wanted.sessions}
-    if wanted.repo is None and wanted.before_ms is None:
-        names = store.remains.names()
-    else:
-        before = rfc3339(wanted.before_ms)
-        found = store.sessions.find(SessionFilter(repo=wanted.repo))
-        names = [_name(session) for session in found if before is None or (session.ended_at or "~") < before]
-    return set(names) if wanted.match is None else _matching(store, names, wanted.match, progress)
+        return Found({_name(session) for session in wanted.sessions}, [])
+    has_conditions = wanted.repo is not None or wanted.before_ms is not None
+    names = _fitting(store, wanted) if has_conditions else store.remains.names()
+    if wanted.match is None:
+        return Found(set(names), [])
+    found = find_text(store, names, wanted.match, progress)
+    return found._replace(lines=[]) if has_conditions else found  # a line has neither repository nor end
 
 
-def _matching(store: Store, names: Sequence[Name], text: str, progress: Progress) -> set[Name]:
-    """Sessions in which the text stands, whatever its case."""
-    needle = orjson.dumps(text).decode()[1:-1].casefold()  # as it looks inside of JSON
-    found = set()
-    for done, name in enumerate(names, start=1):
-        if _holds(store, name, needle):
-            found.add(name)
-        progress("searching", done, len(names))
-    return found
-
-
-def _holds(store: Store, name: Name, needle: str) -> bool:
-    if any(needle in text.casefold() for text in store.remains.texts(name)):
-        return True
-    # Not payload by payload: what was replaced or dropped since is no event any more, but its bytes are still there.
-    before = b""
-    for content in store.events.iter_content(*name):
-        if needle in (before + content).decode("utf-8", "replace").casefold():
-            return True
-        before = content[-4 * len(needle) :]
-    return False
+def _fitting(store: Store, wanted: Wanted) -> list[Name]:
+    before = rfc3339(wanted.before_ms)
+    found = store.sessions.find(SessionFilter(repo=wanted.repo))
+    return [_name(session) for session in found if before is None or (session.ended_at or "~") < before]

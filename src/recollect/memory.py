@@ -1,6 +1,7 @@
 """The library: everything the command line can do, typed."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -11,7 +12,7 @@ from recollect.budget import BudgetReport, Outlook, finish_evictions, keep_withi
 from recollect.clock import rfc3339
 from recollect.config import Settings, current_sessions, load_settings
 from recollect.errors import Ambiguous, NotFound, UsageError
-from recollect.forget import ForgetPlan, Wanted, apply, plan
+from recollect.forget import ForgetPlan, Wanted, alone, apply, plan
 from recollect.progress import Progress, silent
 from recollect.protection import Protection
 from recollect.recall.answers import SearchAnswer, SessionHit
@@ -206,12 +207,19 @@ class Memory:
         wanted = Wanted([self.session(name) for name in names], repo, before_ms, match)
         return plan(self._store, wanted, progress, with_forks=with_forks)
 
-    def forget(self, planned: ForgetPlan, *, keep_forks: bool = False) -> ForgetPlan:
+    def forget(self, planned: ForgetPlan, *, keep_forks: bool = False, also_new: bool = False) -> ForgetPlan:
         """Remove the sessions of a plan for good: no byte of them stays, and no sweep brings them back.
 
         `keep_forks` leaves sessions that share their text as they are; without it such a plan raises NeedsAnswer.
+        `also_new` takes along what was stored since and fits; without it that raises Busy, as a running sweep does.
         """
-        return apply(self._store, self.settings, planned, keep_forks=keep_forks)
+        return apply(self._store, self.settings, planned, keep_forks=keep_forks, also_new=also_new)
+
+    @contextmanager
+    def without_sweeps(self) -> Iterator[None]:
+        """Nothing is stored while this lasts; raises Busy if a sweep is running."""
+        with alone(self._store):
+            yield
 
     def digest(self, session: Session) -> "Digest":
         """The lasting account of a session. Raises NotFound before a sweep made it, and for a tiny sub-agent."""

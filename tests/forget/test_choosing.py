@@ -264,6 +264,35 @@ def test_a_running_sweep_is_not_disturbed(store: Path, memory: Memory) -> None:
     assert done.exit_code == Busy.exit_code
 
 
+@pytest.mark.parametrize("wanted", [("--match", "no such words"), ("nobody-has-this",)])
+def test_what_a_running_sweep_may_be_about_to_store_is_not_said_to_be_nowhere(
+    store: Path, wanted: tuple[str, ...]
+) -> None:
+    with sweep_lock(store):
+        assert call(*wanted, "--yes").exit_code == Busy.exit_code
+        assert call(*wanted, "--dry-run").exit_code == NotFound.exit_code  # what there is now
+
+    assert call(*wanted, "--yes").exit_code == NotFound.exit_code
+
+
+@pytest.mark.parametrize("also_new", [False, True])
+def test_what_was_stored_since_the_plan_does_not_escape(
+    store: Path, home: Home, memory: Memory, also_new: bool
+) -> None:
+    with memory:
+        planned = memory.plan_forgetting(match="pray")
+        home.write("late", event("late", 1, text="Pray again"))
+        memory.sweep()
+
+        if also_new:
+            done = memory.forget(planned, also_new=True)
+            assert {one.native_session_id for one in done.sessions} == {"old-shop", "late"}
+        else:
+            with pytest.raises(Busy, match="1 more fits"):
+                memory.forget(planned)
+            assert {"old-shop", "late"} <= native_ids(memory)
+
+
 def test_a_reader_that_holds_old_pages_delays_the_end_only(
     store: Path, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,3 +119,17 @@ def test_a_response_paid_by_the_forgotten_session_is_counted_for_the_fork_that_i
         forget(memory, "original", keep_forks=True)
 
         assert memory.session("fork").cost.output_tokens == 100
+
+
+def test_a_new_fork_of_a_kept_session_is_whole_though_another_fork_was_forgotten(
+    tmp_path: Path, home: Home, memory: Memory
+) -> None:
+    with memory:
+        forget(memory, "fork-a", keep_forks=True)
+        home.write("fork-c", shared("fork-c", 1), shared("fork-c", 2), event("fork-c", 6, text="own"))
+        home.write("fork-d", event("fork-d", 4, text="fork-a goes on", native_id="fork-a-4"), event("fork-d", 7))
+        memory.sweep()
+
+        assert memory.session("fork-c").event_count == 3
+        assert memory.session("fork-d").event_count == 1  # what only the forgotten one held stays away
+    assert left_in(tmp_path / "store", ["xxxxfork-a goes"]) == set()

@@ -55,7 +55,7 @@ def forget(
         raise UsageError("`--with-forks` and `--keep-forks` contradict each other", "give one of them")
     asking = _Asking(as_json, is_sure=yes)
     with open_memory(create=False) as memory:
-        wanted = _Wanted(memory, sessions, conditions | {"before_ms": moment_ms("--before", before)})
+        wanted = _Wanted(memory, sessions, conditions | {"before_ms": moment_ms("--before", before)}, dry_run)
         planned = wanted.plan(with_forks)
         asking.show(planned)
         if not dry_run and planned.forks and not keep_forks:
@@ -65,7 +65,7 @@ def forget(
                 asking.show(planned)
         if not dry_run:
             asking.confirm(planned)
-            memory.forget(planned, keep_forks=keep_forks)
+            planned = memory.forget(planned, keep_forks=keep_forks, also_new=yes)
     if as_json:
         print_json(_plan_json(planned) | {"is_done": not dry_run})
     else:
@@ -75,19 +75,30 @@ def forget(
 class _Wanted:
     """What is asked for, planned as often as an answer changes it."""
 
-    def __init__(self, memory: "Memory", sessions: tuple[str, ...], conditions: dict[str, Any]) -> None:
+    def __init__(self, memory: "Memory", sessions: tuple[str, ...], conditions: dict[str, Any], dry_run: bool) -> None:
         self._memory = memory
         self._sessions = sessions
         self._conditions = conditions
+        self._dry_run = dry_run
 
-    def plan(self, with_forks: bool) -> "ForgetPlan":
+    def plan(self, with_forks: bool = False) -> "ForgetPlan":
+        """What goes. Raises Busy where a running sweep may be about to store it, NotFound where there is nothing."""
+        try:
+            return self._plan(with_forks)
+        except NotFound:
+            if self._dry_run:
+                raise
+            with self._memory.without_sweeps():
+                return self._plan(with_forks)
+
+    def _plan(self, with_forks: bool) -> "ForgetPlan":
         from recollect.cli.progress import shown_progress
 
         with shown_progress() as show:
             planned = self._memory.plan_forgetting(
                 *self._sessions, **self._conditions, with_forks=with_forks, progress=show
             )
-        if not planned.sessions:
+        if not planned.names:
             raise NotFound("No sessions match, so there is nothing to forget", "`recollect sessions` lists them")
         return planned
 
@@ -114,7 +125,7 @@ class _Asking:
     def confirm(self, planned: "ForgetPlan") -> None:
         if self._is_sure:
             return
-        count = plural(len(planned.sessions), "session")
+        count = _count(planned)
         self._require_person(f"Nobody can be asked whether {count} should go for good", "--yes says so")
         click.confirm(f"Forget {count} for good?", abort=True)
 
@@ -127,8 +138,12 @@ def _print_plan(planned: "ForgetPlan") -> None:
     sub_agents = sum(session.is_sub_agent for session in planned.sessions)
     among = f", {plural(sub_agents, 'sub-agent')} among them" if sub_agents else ""
     what = f"{plural(planned.events, 'event')}, {size(planned.payload_bytes)}"
-    click.echo(f"{plural(len(planned.sessions), 'session')}{among}: {what}")
-    _print_lines(_session_line(session) for session in planned.sessions)
+    if planned.sessions:
+        click.echo(f"{plural(len(planned.sessions), 'session')}{among}: {what}")
+        _print_lines(_session_line(session) for session in planned.sessions)
+    if planned.lines:
+        click.echo(f"{plural(len(planned.lines), 'line')} that cannot be read, of files that are no session's:")
+        _print_lines(f"{line.path}:{line.line}" for line in planned.lines)
     if planned.forks:
         click.echo("These share text with them (forks, resumed copies, originals):")
         _print_lines(f"{_session_line(fork)}, {plural(fork.shared_events, 'shared event')}" for fork in planned.forks)
@@ -154,12 +169,19 @@ def _session_line(session: "ForgottenSession") -> str:
 
 
 def _last_words(planned: "ForgetPlan", dry_run: bool) -> str:
-    count = plural(len(planned.sessions), "session")
-    return f"Nothing was changed: {count} would go" if dry_run else f"Forgot {count}; no sweep brings them back"
+    count = _count(planned)
+    them = "it" if not planned.sessions and len(planned.lines) == 1 else "them"
+    return f"Nothing was changed: {count} would go" if dry_run else f"Forgot {count}; no sweep brings {them} back"
+
+
+def _count(planned: "ForgetPlan") -> str:
+    sessions, lines = plural(len(planned.sessions), "session"), plural(len(planned.lines), "line")
+    return " and ".join(([sessions] if planned.sessions else []) + ([lines] if planned.lines else []))
 
 
 def _plan_json(planned: "ForgetPlan") -> dict[str, Any]:
-    return asdict(planned) | {"events": planned.events, "payload_bytes": planned.payload_bytes}
+    told = {name: value for name, value in asdict(planned).items() if name != "asked"}
+    return told | {"events": planned.events, "payload_bytes": planned.payload_bytes}
 
 
 COMMANDS = (forget,)

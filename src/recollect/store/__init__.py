@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from recollect.store.holdings import Holdings
     from recollect.store.intake import Intake
     from recollect.store.ledger import Ledger
+    from recollect.store.mentions import Mentions
     from recollect.store.remains import Remains
     from recollect.store.rewrite import Rewrites
     from recollect.store.sessions import Sessions
@@ -123,6 +124,12 @@ class Store:
         return Remains(self._cache, self._memory, self.folder)
 
     @cached_property
+    def mentions(self) -> "Mentions":
+        from recollect.store.mentions import Mentions
+
+        return Mentions(self._cache, self._memory)
+
+    @cached_property
     def copies(self) -> "Copies":
         from recollect.store.copies import Copies
 
@@ -167,6 +174,10 @@ class Store:
     @property
     def databases(self) -> tuple[Database, Database]:
         return self._cache, self._memory
+
+    def commits(self) -> tuple[int, ...]:
+        """How many transactions there were: equal numbers mean that nothing was written in between."""
+        return tuple(history.last_commit(database.connection).number for database in self.databases)
 
     def drop_stand_ins(self) -> int:
         """Delete events that stood in for what is held itself by now; returns how many.

@@ -20,7 +20,7 @@ from recollect.store.fulltext import Fulltext
 from recollect.store.rewriting import rewrite
 from recollect.store.sources import path_key
 from recollect.store.sqlite import Database
-from recollect.store.tombstones import HIDDEN, KEY_BYTES, Name, event_key, hidden_path
+from recollect.store.tombstones import HIDDEN, KEY_BYTES, Name, event_key, hidden_path, is_line, line_name
 
 # Tables of cache.db whose rows belong to a stream, and those that know a session by its ids.
 _BY_STREAM = ("events", "frames", "usage", "cost_totals", "stream_sources", "fulltext_marks", "evicted_streams")
@@ -130,36 +130,26 @@ class Remains:
         )
         return {(agent, native_id): count for agent, native_id, count in rows}
 
-    def event_keys(self, name: Name) -> bytes:
-        """Hashes by which copies of a session's records are recognised, those it was evicted with among them."""
+    def event_keys(self, name: Name, but_for: Iterable[Name] = ()) -> bytes:
+        """Hashes by which copies of a session's records are recognised, but for what those named hold too."""
+        shared = {key for other in but_for if other[0] == name[0] for key in self._keys(other)}
+        return b"".join(sorted(self._keys(name) - shared))
+
+    def _keys(self, name: Name) -> set[bytes]:
+        """Those of its events, and those it was evicted with."""
         evicted = self._memory.value(f"SELECT event_keys FROM evictions WHERE {_NAMED}", name) or b""
         keys = {evicted[start : start + KEY_BYTES] for start in range(0, len(evicted), KEY_BYTES)}
         rows = self._cache.iter_rows(
             "SELECT copy_key, coalesce(base_kind, kind), summary FROM events WHERE stream = ? AND copy_key IS NOT NULL",
             (self._stream(name),),
         )
-        return b"".join(sorted(keys | {event_key(*row) for row in rows}))
+        return keys | {event_key(*row) for row in rows}
 
     def names(self) -> list[Name]:
         """Every session that anything is held of."""
         rows = self._cache.rows("SELECT agent, native_id FROM streams UNION SELECT agent, native_id FROM infos")
         more = self._memory.rows("SELECT agent, native_session_id FROM sessions")
         return sorted({(agent, native_id) for agent, native_id in (*rows, *more)})
-
-    def texts(self, name: Name) -> Iterator[str]:
-        """What is held of a session beside its payloads: of its events, sources, row and digest."""
-        for database, sql, bindings in (
-            (
-                self._cache,
-                "SELECT summary || ' ' || coalesce(metadata, '') FROM events WHERE stream = ?",
-                (self._stream(name),),
-            ),
-            (self._cache, "SELECT info FROM infos WHERE agent = ? AND native_id = ?", name),
-            (self._memory, f"SELECT json_quote(title) FROM sessions WHERE {_NAMED}", name),
-            (self._memory, f"SELECT digest FROM digests WHERE {_NAMED} AND digest IS NOT NULL", name),
-        ):
-            for (text,) in database.iter_rows(sql, bindings):
-                yield text
 
     def copies(self) -> list[Copy]:
         """Backups and exports that were made of this store, and what was ever set aside in it, noted or not."""
@@ -253,6 +243,18 @@ def _drop_from_cache(connection: apsw.Connection, names: Sequence[Name]) -> None
     for table in _BY_NATIVE_ID:
         connection.executemany(f"DELETE FROM {table} WHERE agent = ? AND native_id = ?", names)
     _scrub_sources(connection, sources)
+    _blank_lines(connection, {name for name in names if is_line(name)})
+
+
+def _blank_lines(connection: apsw.Connection, names: set[Name]) -> None:
+    """Keep of forgotten lines only that they are there."""
+    if not names:
+        return
+    held = connection.execute(
+        "SELECT p.id, s.agent, p.raw FROM problems p JOIN sources s ON s.id = p.source WHERE p.raw <> x''"
+    )
+    ids = [(number,) for number, agent, raw in held if (agent, line_name(raw)) in names]
+    connection.executemany("UPDATE problems SET raw = x'' WHERE id = ?", ids)
 
 
 _FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"

@@ -18,7 +18,7 @@ import apsw
 import orjson
 
 from recollect.clock import now_ms
-from recollect.store.batch import Batch, EventRow, SourceRow, StreamBatch
+from recollect.store.batch import Batch, EventRow, ProblemRow, SourceRow, StreamBatch
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.omission import leave_out, leave_out_events, sessions_of, without_text
 from recollect.store.sources import Sources
@@ -27,6 +27,7 @@ from recollect.store.sqlite import Database
 KIND = "tombstone"  # of the ledger's lines
 SKIPPED = "forgotten"  # what the sweep's report counts left-out events as
 HIDDEN = "forgotten:"  # begins what is remembered instead of a path
+LINE = "line:"  # begins the name of a forgotten line of a file that is no session's: a hash of it follows
 
 Name = tuple[str, str]  # agent, native id
 
@@ -57,6 +58,15 @@ def event_key(copy_key: int, kind: str, summary: str) -> bytes:
 def hidden_path(path: str) -> str:
     """What is remembered of a file that tells of nothing but forgotten sessions."""
     return HIDDEN + blake2b(path.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def line_name(raw: bytes) -> str:
+    """What is remembered of a forgotten line that could not be read, in place of a session's id."""
+    return LINE + blake2b(raw, digest_size=16).hexdigest()
+
+
+def is_line(name: Name) -> bool:
+    return name[1].startswith(LINE)
 
 
 class TombstoneTable:
@@ -142,6 +152,7 @@ class Tombstones:
         self._names: dict[str, set[str]] = defaultdict(set)
         for agent, native_id in table.names():
             self._names[agent].add(native_id)
+        self._with_lines = {agent for agent, names in self._names.items() if any(is_line((agent, n)) for n in names)}
         self._kept_forks = table.kept_forks() if self._names else set()
         self._keys: dict[str, array[int]] = {}
         self._sources = sources
@@ -167,6 +178,13 @@ class Tombstones:
         first = orjson.loads(info)["first"]
         above = (first.get("parent_native_id"), first.get("root_native_id"))
         return any(name is not None and self.hold(agent, name) for name in above)
+
+    def without_lines(self, agent: str, problems: list[ProblemRow]) -> list[ProblemRow]:
+        """The lines that could not be read, those that were forgotten without their text."""
+        if agent not in self._with_lines:
+            return problems
+        names = self._names[agent]
+        return [row._replace(raw=b"") if line_name(row.raw) in names else row for row in problems]
 
     def without_copies(self, agent: str, stream: StreamBatch) -> StreamBatch:
         """The stream without records that were copied from a forgotten session."""
@@ -231,6 +249,7 @@ def without_forgotten(batch: Batch, tombstones: Tombstones) -> Batch:
     kept = _without_copies(leave_out(batch, forgotten, SKIPPED), tombstones)
     if len({name.partition("/")[0] for name in told}) != 1:
         kept.problems = without_text(kept.problems)
+    kept.problems = tombstones.without_lines(agent, kept.problems)
     tombstones.hide(kept, bool(forgotten))
     return kept
 
