@@ -21,6 +21,7 @@ from recollect.bundle import MANIFEST, Manifest, compared, drop_left_overs, read
 from recollect.config import Settings
 from recollect.errors import BadBackup, Busy, StoreUnwritable
 from recollect.exports import EVENTS, FORM, SAME_NAMES, SESSIONS, VERSION
+from recollect.foreign import protected_adoption
 from recollect.progress import Progress
 from recollect.protection import Protection, protected_json
 from recollect.redact.redactor import Redactor
@@ -100,14 +101,16 @@ def _import(store: Store, settings: Settings, path: Path, folder: Path, progress
     before = store.sessions.count()
     sessions = {_key(told["session"]): told for told in _lines(folder / SESSIONS)}
     events = new = 0
+    redactor = Protection(store.folder, settings.redaction).redactor()
     tombstones = Tombstones(store.tombstones, store.sources)
     for done, (key, lines) in enumerate(groupby(_lines(folder / EVENTS), key=_key), start=1):
         told = sessions[key]
         rows = [_event_row(line) for line in lines]
         events += len(rows)
-        new += adopt(store, _adoption(told, rows, folder), tombstones).events_new
+        adoption = protected_adoption(redactor, _adoption(told, rows, folder))
+        new += adopt(store, adoption, tombstones).events_new
         progress("importing", done, len(sessions))
-    _put_without_events(store, Protection(store.folder, settings.redaction), tombstones, sessions)
+    _put_without_events(store, redactor, tombstones, sessions)
     is_settled = _settle(store, settings, progress)
     return ImportReport(
         path=str(path),
@@ -167,7 +170,7 @@ def _read_exactly(reader: zstandard.ZstdDecompressionReader, size: int) -> bytes
 
 
 def _put_without_events(
-    store: Store, protection: Protection, tombstones: Tombstones, sessions: dict[tuple[str, str], dict[str, Any]]
+    store: Store, redactor: Redactor, tombstones: Tombstones, sessions: dict[tuple[str, str], dict[str, Any]]
 ) -> None:
     """Sessions whose events were dropped before the export have only their row and their digest."""
     known = {(session.agent, session.native_session_id) for session in store.sessions.find(SessionFilter())}
@@ -175,7 +178,6 @@ def _put_without_events(
     wanted = {key: told for key, told in bare.items() if not tombstones.hold(*key)}
     if not wanted:
         return
-    redactor = protection.redactor()
     store.sessions.put_raw([_redacted(redactor, told["row"]) for told in wanted.values()])
     digests = {key: told["digest"] for key, told in wanted.items() if told.get("digest")}
     store.digests.put_back({key: _redacted(redactor, digest) for key, digest in digests.items()})

@@ -28,7 +28,7 @@ from recollect.adapters.protocol import (
     Usage,
 )
 from recollect.errors import SourceUnreadable
-from recollect.protection import protected_json, protected_line, protected_names, without_parts
+from recollect.protection import protected_json, protected_line, protected_names, without_parts, without_secrets
 from recollect.redact.redactor import Redactor
 from recollect.schema import HISTORY_LANE, name_half
 from recollect.store.batch import Batch, CostTotalRow, EventRow, ProblemRow, SourceRow, StreamBatch
@@ -132,11 +132,12 @@ class _Builder:
         self._usage.append(row)
 
     def _add_cost_total(self, total: CostTotal) -> None:
-        self._cost_totals.append(CostTotalRow(total.native_session_id, total.ledger, total.usd, total.ts_ms))
+        ledger = self._redactor.text(total.ledger)
+        self._cost_totals.append(CostTotalRow(total.native_session_id, ledger, total.usd, total.ts_ms))
 
     def _add_bad_line(self, bad: BadLine) -> None:
         raw = protected_line(self._redactor, bad.raw)
-        self._problems.append(ProblemRow(bad.line, bad.offset, bad.reason, raw))
+        self._problems.append(ProblemRow(bad.line, bad.offset, self._redactor.text(bad.reason), raw))
 
     def _add_skipped(self, skipped: Skipped) -> None:
         self._skipped[skipped.native_type] = self._skipped.get(skipped.native_type, 0) + skipped.count
@@ -187,7 +188,6 @@ _NO_FACTS = frozenset({"native_session_id", "title", "title_rank"})
 _INFO_FIELDS = tuple(item.name for item in dataclasses.fields(SessionInfo) if item.name not in _NO_FACTS)
 _place = EventRow._fields.index
 _LANE, _KIND, _FLAGS, _SUMMARY = _place("lane"), _place("kind"), _place("flags"), _place("summary")
-_COPY_KEY, _RETRY_KEY = _place("copy_key"), _place("retry_key")
 _NATIVE_ID, _TOOL, _CALL_ID, _STATUS = (_place(name) for name in ("native_id", "tool", "call_id", "status"))
 _MODEL, _PROVIDER = 0, 1  # of the second half of a row
 _HANDED_BYTES = 4 * 1024 * 1024
@@ -318,7 +318,7 @@ class _Stream:
             self._payloads[number] = content
             if self._has_words:
                 self._texts[number] = self._words(self._heads[number][_KIND], content, orjson.loads(content))
-            self._heads[number] = _without_secrets(self._redactor, self._heads[number], secrets)
+            self._heads[number] = without_secrets(self._redactor, self._heads[number], secrets)
         names = [
             f"{head[_SUMMARY]}\n{head[_NATIVE_ID]}\n{head[_TOOL]}\n{head[_CALL_ID]}\n{head[_STATUS]}"
             f"\n{tail[_MODEL]}\n{tail[_PROVIDER]}\n{tail[_METADATA]}"
@@ -336,17 +336,6 @@ def _hide_beginning(redactor: Redactor, event: EventRecord) -> None:
     if found is not None:
         event.payload = {**event.payload, "text": found[0]}
         event.summary = without_parts(event.summary, [found[1]])
-
-
-def _without_secrets(redactor: Redactor, head: tuple[Any, ...], secrets: list[str]) -> tuple[Any, ...]:
-    """The first half of a row whose payload held secrets: hashes of them are keyed, pieces of them cut out."""
-    row = list(head)
-    row[_SUMMARY] = without_parts(redactor.text(row[_SUMMARY]), secrets)
-    if row[_RETRY_KEY] is not None:
-        row[_RETRY_KEY] = redactor.keyed(row[_RETRY_KEY])
-    if row[_COPY_KEY] is not None:
-        row[_COPY_KEY] = _number(redactor.keyed(row[_COPY_KEY].to_bytes(8, "big", signed=True)))
-    return tuple(row)
 
 
 def _number(half: bytes) -> int:

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 from recollect.redact.marks import load_key
 from recollect.redact.redactor import Redactor
 from recollect.redact.userrules import RedactionRules
+from recollect.store.batch import EventRow
 
+_SUMMARY, _COPY_KEY, _RETRY_KEY = map(EventRow._fields.index, ("summary", "copy_key", "retry_key"))
 _SHARED_CHARS = 6  # so many characters of a secret in a row are a part of it
 
 
@@ -18,6 +20,18 @@ class Protection(NamedTuple):
 
     def redactor(self) -> Redactor:
         return Redactor(self.rules, load_key(self.folder), folder=self.folder)
+
+
+def without_secrets(redactor: Redactor, row: tuple[Any, ...], secrets: list[str]) -> tuple[Any, ...]:
+    """A row, or the first half of one, whose payload held secrets: hashes of them are keyed, pieces of them cut out."""
+    found = list(row)
+    found[_SUMMARY] = without_parts(redactor.text(row[_SUMMARY]), secrets)
+    if row[_RETRY_KEY] is not None:
+        found[_RETRY_KEY] = redactor.keyed(row[_RETRY_KEY])
+    if row[_COPY_KEY] is not None:
+        keyed = redactor.keyed(row[_COPY_KEY].to_bytes(8, "big", signed=True))
+        found[_COPY_KEY] = int.from_bytes(keyed, "big", signed=True)
+    return tuple(found)
 
 
 def without_parts(text: str, secrets: list[str]) -> str:

@@ -44,7 +44,7 @@ def rescan(
     store: Store, redactor: Redactor, rules: AccountRules, advance: Advance, *, dry_run: bool = False
 ) -> RescanReport:
     """Apply the rules to every session that went through older rules, or none. The sweep's lock must be held."""
-    streams = [stream for stream in store.rewrites.streams() if is_outdated(stream.redacted_with, redactor.version)]
+    streams = [stream for stream in store.rewrites.streams() if _is_due(stream, redactor.version)]
     if not dry_run:
         _drop_leftovers(store)
     report = _rescan(store, redactor, streams, advance, dry_run=dry_run)
@@ -75,6 +75,10 @@ def _drop_leftovers(store: Store) -> None:
     store.remains.scrub_if_due()
     if leftovers := store.rewrites.leftovers():
         store.rewrites.drop(leftovers)
+
+
+def _is_due(stream: HeldStream, version: str) -> bool:
+    return bool(stream.needs_rescan) or is_outdated(stream.redacted_with, version)
 
 
 def is_outdated(redacted_with: str | None, version: str) -> bool:

@@ -6,6 +6,7 @@ is read from its start.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import apsw
@@ -47,6 +48,7 @@ class Adoption:
     payloads: list[bytes] = field(default_factory=list)
     usage: list[UsageRow] = field(default_factory=list)
     cost_totals: list[CostTotalRow] = field(default_factory=list)
+    redacted_with: str = ""  # the version of this store's rules; without, the next sweep applies them
 
 
 def adopt(store: Store, adoption: Adoption, tombstones: Tombstones) -> Written:
@@ -67,11 +69,12 @@ def adopt(store: Store, adoption: Adoption, tombstones: Tombstones) -> Written:
 def _batches(adoption: Adoption, sources: list[AdoptedSource]) -> Iterator[Batch]:
     """The session's events with its first source; the others are only linked to it."""
     first, *others = [_without_cursor(source.row) for source in sources]
+    batch = partial(Batch, redacted_with=adoption.redacted_with, is_adopted=True)
     for stream in _pieces(adoption):
-        yield Batch(source=first, streams=[stream])
+        yield batch(source=first, streams=[stream])
     for source in others:
-        yield Batch(source=source, streams=[StreamBatch(adoption.native_id)])
-    yield Batch(
+        yield batch(source=source, streams=[StreamBatch(adoption.native_id)])
+    yield batch(
         source=first,
         streams=[StreamBatch(adoption.native_id)],
         usage=list(adoption.usage),

@@ -132,6 +132,7 @@ class Batch:
     lines: int = 0
     bytes: int = 0
     redacted_with: str = ""  # the version of the rules
+    is_adopted: bool = False  # another store read it, and may have marked secrets otherwise
 
     @property
     def events(self) -> int:

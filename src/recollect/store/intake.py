@@ -8,7 +8,7 @@ import apsw
 import orjson
 
 from recollect.clock import now_ms
-from recollect.redact.marks import OLDER, SAME, compare_versions
+from recollect.redact.marks import OLDER, OTHER, SAME, compare_versions
 from recollect.store import packs
 from recollect.store.batch import Batch, EventRow, Fresh, StreamBatch
 from recollect.store.flags import IS_PROVISIONAL
@@ -85,7 +85,8 @@ class Intake:
     ) -> tuple[int, int]:
         fresh, replacing = told.rows, list[tuple[Any, ...]]()
         if stream.next_seq > 1:
-            rules = compare_versions(stream.redacted_with or "0", batch.redacted_with)
+            known = compare_versions(stream.redacted_with or "0", batch.redacted_with)
+            rules = OTHER if batch.is_adopted else known
             fresh, replacing = _sort_out(connection, told.rows, rules)
         rows, frames = [*fresh, *replacing], told.frames
         if not rows:

@@ -398,6 +398,12 @@ _CACHE_EVICTIONS = (
     "CREATE INDEX evicted_streams_by_half ON evicted_streams (uid_half)",
 )
 
+_CACHE_UNPROVEN = (
+    # Imports once stored texts as an export told them: whatever was held then is looked at by the next rescan.
+    "ALTER TABLE streams ADD COLUMN needs_rescan INTEGER NOT NULL DEFAULT 0",
+    "UPDATE streams SET needs_rescan = 1",
+)
+
 
 def _run(connection: apsw.Connection, statements: tuple[str, ...]) -> None:
     for statement in statements:
@@ -448,5 +454,9 @@ def m006_memory(connection: apsw.Connection) -> None:
     _run(connection, _MEMORY_EVICTIONS)
 
 
-CACHE = (m001_cache, m002_cache, m003_cache, m004_cache, m005_cache)
+def m006_cache(connection: apsw.Connection) -> None:
+    _run(connection, _CACHE_UNPROVEN)
+
+
+CACHE = (m001_cache, m002_cache, m003_cache, m004_cache, m005_cache, m006_cache)
 MEMORY = (m001_memory, m002_memory, m003_memory, m004_memory, m005_memory, m006_memory)

@@ -24,6 +24,8 @@ SESSION_TEXTS = ("title", "instructions", "metadata")
 SESSION_NAMES = ("repo", "domain", "cwd", "git_root", "git_remote", "git_branch", "model", "provider", "task_ref")
 # Stands for the version of the rules in a session whose old text is not yet gone from every byte.
 UNFINISHED = "unfinished"
+_USAGE_TEXTS = (("usage", "model"), ("usage", "provider"), ("usage", "usage_id"), ("cost_totals", "ledger"))
+_INFO_LINKS = ("parent_native_id", "root_native_id", "base_native_id")
 _PATHS_IN_MEMORY = ("session_sources", "exclusions")
 
 
@@ -38,6 +40,7 @@ class HeldStream(NamedTuple):
     pack_generation: int
     pack_bytes: int
     redacted_with: str | None
+    needs_rescan: int  # whatever rules it is said to have gone through
 
 
 class HeldEvent(NamedTuple):
@@ -117,12 +120,12 @@ class Rewrites:
         """What the sources of a session tell of it and could not be read of; None for what belongs to no stream."""
         sources = "SELECT source FROM stream_sources" + ("" if stream is None else f" WHERE stream = {stream.id:d}")
         which = "NOT IN" if stream is None else "IN"
-        for source, failure, state in self._cache.rows(
-            f"SELECT id, failure, state FROM sources WHERE id {which} ({sources})"
+        for source, *texts in self._cache.rows(
+            f"SELECT id, failure, state, kind FROM sources WHERE id {which} ({sources})"
         ):
-            if failure is not None:
-                yield SideText("sources", "failure", (source,), failure)
-            yield SideText("sources", "state", (source,), state)
+            for column, text in zip(("failure", "state", "kind"), texts, strict=True):
+                if text is not None:
+                    yield SideText("sources", column, (source,), text)
         for problem, reason, raw in self._cache.rows(
             f"SELECT id, reason, raw FROM problems WHERE source {which} ({sources})"
         ):
@@ -133,10 +136,10 @@ class Rewrites:
             yield from self._usage(stream)
 
     def _usage(self, stream: HeldStream) -> Iterator[SideText]:
-        for column in ("model", "provider", "usage_id"):
-            sql = f"SELECT DISTINCT {column} FROM usage WHERE stream = ? AND {column} IS NOT NULL"
+        for table, column in _USAGE_TEXTS:
+            sql = f"SELECT DISTINCT {column} FROM {table} WHERE stream = ? AND {column} IS NOT NULL"
             for (text,) in self._cache.rows(sql, (stream.id,)):
-                yield SideText("usage", column, (stream.id, text), text)
+                yield SideText(table, column, (stream.id, text), text)
 
     def paths(self) -> list[str]:
         """The path of every file that is known in either database."""
@@ -148,7 +151,8 @@ class Rewrites:
     def rename_paths(self, renamed: Sequence[tuple[str, str]]) -> None:
         """Have files known under other paths: (new, old) of each."""
         with self._cache.transaction() as connection:
-            connection.executemany("UPDATE OR REPLACE sources SET path = ? WHERE path = ?", renamed)
+            for new, old in renamed:
+                _rename_sources(connection, new, old)
         with self._memory.transaction() as connection:
             for table in _PATHS_IN_MEMORY:
                 connection.executemany(f"UPDATE OR REPLACE {table} SET path = ? WHERE path = ?", renamed)
@@ -173,7 +177,7 @@ class Rewrites:
             if _is_same(connection, stream):
                 _write_texts(connection, new)
                 connection.execute(
-                    "UPDATE streams SET redacted_with = ?, is_dirty = max(is_dirty, ?) WHERE id = ?",
+                    "UPDATE streams SET redacted_with = ?, needs_rescan = 0, is_dirty = max(is_dirty, ?) WHERE id = ?",
                     (UNFINISHED, bool(new.texts or new.side_texts), stream.id),
                 )
         return []
@@ -197,7 +201,7 @@ class Rewrites:
             _leave_the_index(connection, stream.id)
             connection.execute(
                 "UPDATE streams SET stream_bytes = ?, pack_generation = ?, pack_bytes = ?, redacted_with = ?,"
-                " is_dirty = 1 WHERE id = ?",
+                " needs_rescan = 0, is_dirty = 1 WHERE id = ?",
                 (payloads.size, stream.pack_generation + 1, sum(map(len, packed)), UNFINISHED, stream.id),
             )
         return [old]
@@ -207,13 +211,14 @@ class Rewrites:
         with self._cache.transaction() as connection:
             for stream in streams:
                 if _is_same(connection, stream):
-                    connection.execute("UPDATE streams SET redacted_with = ? WHERE id = ?", (version, stream.id))
+                    sql = "UPDATE streams SET redacted_with = ?, needs_rescan = 0 WHERE id = ?"
+                    connection.execute(sql, (version, stream.id))
 
     def finish(self, streams: Sequence[HeldStream], version: str) -> None:
         """Note the rules of those that were replaced: nothing is left of what they were."""
         with self._cache.transaction() as connection:
             connection.executemany(
-                "UPDATE streams SET redacted_with = ? WHERE id = ? AND redacted_with = ?",
+                "UPDATE streams SET redacted_with = ?, needs_rescan = 0 WHERE id = ? AND redacted_with = ?",
                 [(version, stream.id, UNFINISHED) for stream in streams],
             )
 
@@ -272,6 +277,21 @@ def _frame_rows(stream: int, payloads: NewPayloads) -> tuple[list[tuple[Any, ...
     return rows, packed
 
 
+def _rename_sources(connection: apsw.Connection, new: str, old: str) -> None:
+    """A file that is known by its new path too is one source: that one takes over what is linked to the other."""
+    sql = (
+        "SELECT o.id, n.id FROM sources o LEFT JOIN sources n ON n.host = o.host AND n.agent = o.agent AND n.path = ?"
+        " WHERE o.path = ?"
+    )
+    for source, known in list(connection.execute(sql, (new, old))):
+        for table in ("stream_sources", "infos", "problems") if known is not None else ():
+            connection.execute(f"UPDATE OR IGNORE {table} SET source = ? WHERE source = ?", (known, source))
+            connection.execute(f"DELETE FROM {table} WHERE source = ?", (source,))
+        if known is not None:
+            connection.execute("DELETE FROM sources WHERE id = ?", (source,))
+        connection.execute("UPDATE sources SET path = ? WHERE id = ?", (new, source))
+
+
 def _leave_the_index(connection: apsw.Connection, stream: int) -> None:
     """Have a session's events indexed anew: their old words must not be found."""
     connection.execute("INSERT OR IGNORE INTO fulltext_gone SELECT id FROM events WHERE stream = ?", (stream,))
@@ -289,7 +309,7 @@ def _write_payloads(
 
 
 def _row(side: SideText) -> str:
-    if side.table == "usage":
+    if side.table in ("usage", "cost_totals"):
         return f"stream = ? AND {side.column} = ?"
     return "agent = ? AND native_id = ? AND source = ?" if side.table == "infos" else "id = ?"
 
@@ -298,5 +318,9 @@ def _write_texts(connection: apsw.Connection, new: NewStream) -> None:
     updates = ", ".join(f"{name} = ?" for name in (*EVENT_TEXTS, *EVENT_NAMES))
     connection.executemany(f"UPDATE events SET {updates} WHERE id = ?", new.texts)
     for side in new.side_texts:
-        sql = f"UPDATE {side.table} SET {side.column} = ? WHERE {_row(side)}"
+        # An id with a secret in it may stand beside the same one that was redacted when it came.
+        sql = f"UPDATE OR REPLACE {side.table} SET {side.column} = ? WHERE {_row(side)}"
         connection.execute(sql, (side.text, *side.row))
+        if side.table == "infos":
+            links = ", ".join(f"{name} = info ->> '$.first.{name}'" for name in _INFO_LINKS)
+            connection.execute(f"UPDATE infos SET {links} WHERE {_row(side)}", side.row)
