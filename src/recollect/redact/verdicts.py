@@ -121,18 +121,21 @@ def _test_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: b
         return None  # `PASS: TestLogin/2`
     if is_json and _is_odd(data, match, start, end):
         return start, end
-    following = data[end : end + 1]
-    if sign.startswith(b"(") and (not is_quoted or _ASKING.search(rest)):
+    if sign.endswith(b">") and sign != b"=>" and data[end : end + 1] not in (b"<", b"]") and not is_json:
         return None
-    if sign.endswith(b">") and sign != b"=>" and following not in (b"<", b"]") and not is_json:
-        return None
-    if not is_quoted and following in (b"(", b"[") and (_CODE.fullmatch(value) or value.startswith(b"=")):
-        return None
-    if match["marked"] and sign != b":":
-        return None
-    if _is_made(match["literal"], value) or (is_argument and values.is_numbered(value)):
+    if _is_code(data, match, value, end) or (is_argument and values.is_numbered(value)):
         return None
     return (start, end) if values.is_secret(keyword + rest, value, is_quoted=is_quoted) else None
+
+
+def _is_code(data: bytes, match: re.Match[bytes], value: bytes, end: int) -> bool:
+    """Whether what stands around a value says that it is part of an expression."""
+    sign, is_quoted = match["sign"], bool(match["quote"])
+    if sign.startswith(b"(") and (not is_quoted or _ASKING.search(match["rest"])):
+        return True
+    if not is_quoted and data[end : end + 1] in (b"(", b"[") and (_CODE.fullmatch(value) or value.startswith(b"=")):
+        return True
+    return _is_made(match["literal"], value) or (match["marked"] is not None and sign != b":")
 
 
 def _is_other_name(data: bytes, match: re.Match[bytes]) -> bool:
@@ -205,9 +208,8 @@ def find_cookies(match: re.Match[bytes]) -> list[tuple[int, int]]:
 
 
 def _test_curl_user(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Found:
-    before = data[
-        max(0, match.start() - 4 * _COMMAND_BYTES if is_json else match.start() - 2 * _COMMAND_BYTES) : match.start()
-    ]
+    most = (4 if is_json else 2) * _COMMAND_BYTES
+    before = data[max(0, match.start() - most) : match.start()]
     if b"curl" not in before or match["s"].startswith(b"//"):  # `docker run -u 1000:1000`, an address
         return None
     return _test_flag(rule, data, match, is_json)
