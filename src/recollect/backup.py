@@ -15,7 +15,6 @@ from recollect.bundle import (
     BundleWriter,
     Manifest,
     compressed,
-    drop_left_overs,
     read_bundle,
     require_form,
     unfinished,
@@ -27,9 +26,9 @@ from recollect.removal import finish_forgetting
 from recollect.store import DATABASES, Store, open_database, open_store
 from recollect.store.copies import SET_ASIDE
 from recollect.store.ledger import LEDGER_NAME
-from recollect.store.locks import sweep_lock
+from recollect.store.locks import sweep_lock, work_folder
 from recollect.store.packs import pack_path
-from recollect.store.replacing import UNPACKING_NAME, finish_replacing, replace_store
+from recollect.store.replacing import finish_replacing, replace_store
 from recollect.store.snapshot import copy_database, frozen
 
 FORM = "recollect-backup"
@@ -38,6 +37,7 @@ KEPT_FILES = (LEDGER_NAME, "redaction.key")
 SETTINGS_NAME = "config.toml"
 
 _TRIES = 3
+_SIDE_FILES = ("", "-journal", "-wal", "-shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class RestoreReport:
 
 def make_backup(store: Store, settings: Settings, path: Path, progress: Progress) -> BackupReport:
     """Write a backup, read it again, and only then give it its name. Never overwrites."""
-    with unfinished(path) as beside, store.copies.noting("backup", path):
+    with unfinished(store, path) as beside, store.copies.noting("backup", path):
         manifest = _write(store, settings, beside, progress)
         if read_bundle(beside, None, is_part, progress) != manifest:
             raise BadBackup(f"What was written is not what was read back: {path}", "look at the disk it is on")
@@ -103,7 +103,8 @@ def _write_once(store: Store, settings: Settings, beside: Path, progress: Progre
                 bundle.add_file(name, path)
             return bundle.finish(host=settings.host, counts=counts)
     finally:
-        scratch.unlink(missing_ok=True)
+        for side in _SIDE_FILES:
+            scratch.with_name(scratch.name + side).unlink(missing_ok=True)
 
 
 def _other_files(store: Store, settings: Settings) -> Iterator[tuple[str, Path]]:
@@ -141,21 +142,17 @@ def is_part(name: str) -> bool:
 def restore_backup(settings: Settings, path: Path, progress: Progress) -> RestoreReport:
     """Put a backup in the store's place; what is there is set aside. A backup that is not whole changes nothing."""
     folder = settings.folder
-    unpacked = folder / f"{UNPACKING_NAME}.{os.getpid()}.tmp"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         finish_replacing(folder)
-        drop_left_overs(folder / UNPACKING_NAME.removeprefix("."))
-        unpacked.mkdir(mode=0o700)
-        manifest = read_bundle(path, unpacked, is_part, progress)
-        require_form(path, manifest, FORM, VERSION)
-        _check_databases(path, unpacked)
-        _place_settings(unpacked, settings)
-        aside = replace_store(folder, unpacked)
+        with work_folder(folder, "unpacking") as unpacked:
+            manifest = read_bundle(path, unpacked, is_part, progress)
+            require_form(path, manifest, FORM, VERSION)
+            _check_databases(path, unpacked)
+            _place_settings(unpacked, settings)
+            aside = replace_store(folder, unpacked)
     except OSError as error:
         raise StoreUnwritable(f"Cannot restore ({error.strerror}): {folder}", "nothing was changed") from error
-    finally:
-        shutil.rmtree(unpacked, ignore_errors=True)
     sessions, events = _settle(folder, aside)
     return RestoreReport(str(path), str(folder), manifest["made_at"], sessions, events, str(aside) if aside else None)
 

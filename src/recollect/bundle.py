@@ -18,7 +18,9 @@ import zstandard
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import BadBackup, StoreUnwritable, UsageError
 from recollect.progress import Progress
+from recollect.store import Store
 from recollect.store.durable import sync
+from recollect.store.leftovers import drop_left_beside, remove, work_name
 
 MANIFEST = "manifest.json"
 
@@ -95,14 +97,16 @@ def compressed(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def unfinished(path: Path) -> Iterator[Path]:
+def unfinished(store: Store, path: Path) -> Iterator[Path]:
     """A name beside `path` to write under; what is written gets its own name when the block ends well.
 
-    Never overwrites. What processes that died left beside it is removed.
+    Never overwrites. What processes that died left in the folder of copies that the store knows of is removed.
     """
     _refuse_existing(path)
-    drop_left_overs(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    known = [Path(copy.path) for copy in store.remains.copies()]
+    for copy in {path, *(copy for copy in known if copy.parent == path.parent)}:
+        drop_left_beside(copy)
+    beside = path.with_name(work_name(path.name))
     try:
         yield beside
         sync(beside)
@@ -118,33 +122,6 @@ def unfinished(path: Path) -> Iterator[Path]:
 def _refuse_existing(path: Path) -> None:
     if path.exists():
         raise UsageError(f"There is something already: {path}", "give it another name")
-
-
-def drop_left_overs(path: Path) -> None:
-    """Remove what processes that died left beside a path."""
-    for left in path.parent.glob(f".{path.name}.*.tmp*"):
-        owner = left.name.removeprefix(f".{path.name}.").partition(".")[0]
-        if owner.isdigit() and not is_running(int(owner)):
-            remove(left)
-
-
-def is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def remove(path: Path) -> None:
-    import shutil
-
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def read_bundle(

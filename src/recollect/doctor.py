@@ -20,12 +20,15 @@ from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
 from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
 from recollect.store.aside import find_unfinished
+from recollect.store.leftovers import abandoned
 from recollect.store.sessions import SessionFilter
 from recollect.store.sqlite import file_system_type
 
 OK = "ok"
 NOTE = "note"
 PROBLEM = "problem"
+ABANDONED_MESSAGE = "A command that was stopped left this, and it may hold whole sessions"
+ABANDONED_ADVICE = "`recollect sweep` removes it, and so does `recollect doctor --repair`"
 _OVERDUE_MS = 2 * 86_400_000  # what is dropped is gone to the last byte within a day
 
 
@@ -111,6 +114,8 @@ def _store(settings: Settings) -> Iterator[Finding]:
     for folder in find_unfinished(settings.folder):
         message = f"An earlier repair was stopped, and this folder holds what it had set aside: {folder}"
         yield Finding(PROBLEM, "store", message, "`recollect doctor --repair` goes on with it")
+    for path in abandoned(settings.folder):
+        yield Finding(NOTE, "store", f"{ABANDONED_MESSAGE}: {path}", ABANDONED_ADVICE)
     if (settings.folder / MEMORY_NAME).exists() and not (settings.folder / CACHE_NAME).exists():
         message = f"{CACHE_NAME} is missing: {settings.folder}"  # opening the store would make an empty one
         yield Finding(PROBLEM, "store", message, _advice_on_damage(settings.folder))

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from recollect.bundle import MANIFEST, BundleWriter, Manifest, compressed, private_file, remove, unfinished
+from recollect.bundle import MANIFEST, BundleWriter, Manifest, compressed, private_file, unfinished
 from recollect.clock import rfc3339
 from recollect.progress import Progress
 from recollect.schema import Session, as_json
@@ -24,6 +24,7 @@ from recollect.store.adopting import AdoptedSource, adopted_sources
 from recollect.store.batch import EventRow
 from recollect.store.flags import IS_ERROR, IS_PROVISIONAL, TOLD_RETRY
 from recollect.store.frames import HeldStream
+from recollect.store.leftovers import remove
 from recollect.store.packs import compress
 
 FORM = "recollect-export"
@@ -49,7 +50,7 @@ class ExportReport:
 
 def export_sessions(store: Store, path: Path, sessions: Sequence[Session], progress: Progress) -> ExportReport:
     """Write sessions into a new folder, or into a new file if its name ends so."""
-    with unfinished(path) as beside, store.copies.noting("export", path):
+    with unfinished(store, path) as beside, store.copies.noting("export", path):
         folder = beside.with_name(beside.name + ".d") if path.name.endswith(FILE_SUFFIX) else beside
         try:
             folder.mkdir(mode=0o700)

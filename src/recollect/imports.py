@@ -5,7 +5,6 @@ what is held already stays as it is, so importing twice adds nothing.
 """
 
 import dataclasses
-import os
 from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 import orjson
 import zstandard
 
-from recollect.bundle import MANIFEST, Manifest, compared, drop_left_overs, read_bundle, remove, require_form
+from recollect.bundle import MANIFEST, Manifest, compared, read_bundle, require_form
 from recollect.config import Settings
 from recollect.errors import BadBackup, Busy, StoreUnwritable
 from recollect.exports import EVENTS, FORM, SAME_NAMES, SESSIONS, VERSION
@@ -29,6 +28,7 @@ from recollect.store import Store
 from recollect.store.adopting import AdoptedSource, Adoption, adopt
 from recollect.store.batch import CostTotalRow, EventRow, SourceRow, UsageRow
 from recollect.store.flags import IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
+from recollect.store.locks import work_folder
 from recollect.store.sessions import SessionFilter
 from recollect.store.tombstones import Tombstones
 from recollect.sweep import sweep
@@ -53,24 +53,17 @@ class ImportReport:
 
 def import_sessions(store: Store, settings: Settings, path: Path, progress: Progress) -> ImportReport:
     """Take over the sessions of an export, a folder or a file; what is held already stays as it is."""
-    unpacked = store.folder / f".importing.{os.getpid()}.tmp"
     try:
-        folder = path if path.is_dir() else unpacked
-        manifest = _read_folder(path) if path.is_dir() else read_bundle(path, _made(unpacked), is_part, progress)
-        require_form(path, manifest, FORM, VERSION)
-        return _import(store, settings, path, folder, progress)
+        if path.is_dir():
+            require_form(path, _read_folder(path), FORM, VERSION)
+            return _import(store, settings, path, path, progress)
+        with work_folder(store.folder, "importing") as unpacked:
+            require_form(path, read_bundle(path, unpacked, is_part, progress), FORM, VERSION)
+            return _import(store, settings, path, unpacked, progress)
     except (KeyError, TypeError, ValueError, zstandard.ZstdError) as error:
         raise BadBackup(f"An export that cannot be understood ({error!r}): {path}", "export it again") from error
     except OSError as error:
         raise StoreUnwritable(f"Cannot import ({error.strerror}): {path}", "whole sessions were taken over") from error
-    finally:
-        remove(unpacked)
-
-
-def _made(folder: Path) -> Path:
-    drop_left_overs(folder.with_name("importing"))
-    folder.mkdir(mode=0o700)
-    return folder
 
 
 def is_part(name: str) -> bool:

@@ -22,7 +22,7 @@ from recollect.adapters.protocol import FOLDER, Adapter, Source
 from recollect.comparison import count_changed
 from recollect.config import Settings
 from recollect.discovery import SourceNames
-from recollect.doctor import NOTE, OK, PROBLEM, Finding
+from recollect.doctor import ABANDONED_ADVICE, ABANDONED_MESSAGE, NOTE, OK, PROBLEM, Finding
 from recollect.errors import NotFound, RecollectError, StoreTooNew
 from recollect.ingest import Task, read_batches
 from recollect.protection import Protection
@@ -38,6 +38,7 @@ from recollect.store.history import MARK_NAME, has_marks, read_mark
 from recollect.store.holdings import Holdings
 from recollect.store.leaves import iter_blanked
 from recollect.store.ledger import LEDGER_NAME, Ledger
+from recollect.store.leftovers import abandoned
 from recollect.store.sessions import SessionFilter
 from recollect.store.sources import KnownSource
 from recollect.store.sqlite import Database
@@ -55,17 +56,19 @@ SESSION = "session"
 BEHIND = "behind"
 NO_MARK = "no mark"
 STOPPED = "stopped"
+ABANDONED = "abandoned"
 LEFTOVER = "leftover"
 SOURCE = "source"
 UNREADABLE = "unreadable"
 
-_NOTES = (LEFTOVER, SOURCE, OTHER_KEY, NO_MARK)
+_NOTES = (ABANDONED, LEFTOVER, SOURCE, OTHER_KEY, NO_MARK)
 _SHOWN_OF_A_KIND = 20
 _REPAIR = "`recollect doctor --repair` rebuilds what it can, and says what it cannot"
 _ADVICE = {
     KEY: "put it back from a backup; else `recollect doctor --repair` has a new one made, and secrets get new marks",
     OTHER_KEY: "put the old one back if a backup has it; secrets stay hidden either way, but one may have two marks",
     NO_MARK: "`recollect sweep` takes a new one; until then an old database put back would not be noticed",
+    ABANDONED: ABANDONED_ADVICE,
     STOPPED: "`recollect doctor --repair` goes on with it",
     UNREADABLE: "check the permissions of the store's files and its disk: that is nothing to rebuild",
 }
@@ -127,6 +130,7 @@ def inspect(settings: Settings, progress: Progress, max_seconds: float | None = 
     """
     run = _Run(progress, max_seconds)
     run.look("stopped repairs", _stopped(settings.folder))
+    run.look("what stopped commands left", _abandoned(settings.folder))
     for name in DATABASES:
         run.look(f"pages of {name}", _pages(settings.folder, name))
     damaged = {fault.name for fault in run.inspection.faults}
@@ -222,6 +226,12 @@ def _stopped(folder: Path) -> Look:
     message = "An earlier repair was stopped, and this folder holds what it had set aside"
     found = find_unfinished(folder)
     yield Step(1, 1, tuple(Fault(STOPPED, aside.name, f"{message}: {aside}") for aside in found))
+
+
+def _abandoned(folder: Path) -> Look:
+    """Folders in which an import or a restore was killed; nothing is damaged by them."""
+    found = abandoned(folder)
+    yield Step(1, 1, tuple(Fault(ABANDONED, path.name, f"{ABANDONED_MESSAGE}: {path}") for path in found))
 
 
 def _pages(folder: Path, name: str) -> Look:

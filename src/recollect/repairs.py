@@ -16,7 +16,19 @@ from typing import Any
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
 from recollect.errors import StoreUnwritable
-from recollect.inspection import BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, NO_MARK, SESSION, STOPPED, STREAM, Fault
+from recollect.inspection import (
+    ABANDONED,
+    BEHIND,
+    DATABASE,
+    KEY,
+    LEDGER,
+    LEDGER_GAP,
+    NO_MARK,
+    SESSION,
+    STOPPED,
+    STREAM,
+    Fault,
+)
 from recollect.redact.marks import KEY_FILE, load_key
 from recollect.store import CACHE_NAME, DATABASES, MEMORY_NAME, Store, open_store
 from recollect.store.adopting import Adoption, adopt, adopted_sources
@@ -51,10 +63,13 @@ class RepairPlan:
     has_lost_key: bool = False
     is_behind: bool = False
     stopped: tuple[str, ...] = ()  # folders of earlier repairs, oldest first
+    abandoned: tuple[str, ...] = ()
 
     @property
     def steps(self) -> list[str]:
         told = [f"Go on with a repair that was stopped: take over what it set aside in {name}" for name in self.stopped]
+        if self.abandoned:
+            told.append(f"Remove what commands that were stopped left in the store: {', '.join(self.abandoned)}")
         if CACHE_NAME in self.databases:
             told.append("Set cache.db and the packs aside, take over what is sound in them, read all sources again")
         if MEMORY_NAME in self.databases:
@@ -103,6 +118,7 @@ def plan(faults: Iterable[Fault]) -> RepairPlan:
         has_lost_key=bool(names(KEY)),
         is_behind=bool(names(BEHIND) or names(NO_MARK)),
         stopped=names(STOPPED),
+        abandoned=names(ABANDONED),
     )
 
 

@@ -18,6 +18,7 @@ from recollect.store.sqlite import Database
 
 KIND = "copy"  # of the ledger's lines
 SET_ASIDE = "set aside"
+UNFINISHED = "unfinished copy"  # a backup or export that was killed: work files of it lie beside its place
 
 
 class Copy(NamedTuple):

@@ -7,12 +7,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from recollect.errors import Busy, StoreUnwritable
+from recollect.store.leftovers import abandoned, drop_abandoned, remove, work_name
 
 
 @contextmanager
 def sweep_lock(folder: Path) -> Iterator[None]:
-    """Hold the store's sweep for as long as the block runs; raises Busy if another process has it."""
+    """Hold the store's sweep for as long as the block runs; raises Busy if another process has it.
+
+    What dead processes left in the store goes first: it may hold whole sessions that somebody is about to forget.
+    """
     with _flock(folder / "sweep.lock", fcntl.LOCK_EX | fcntl.LOCK_NB):
+        if abandoned(folder):
+            with write_lock(folder):
+                drop_abandoned(folder)
         yield
 
 
@@ -24,6 +31,22 @@ def write_lock(folder: Path) -> Iterator[None]:
     """
     with _flock(folder / "write.lock", fcntl.LOCK_EX):
         yield
+
+
+@contextmanager
+def work_folder(store: Path, what: str) -> Iterator[Path]:
+    """A folder in the store for as long as the block runs; whoever cleans up sees that somebody works in it."""
+    path = store / work_name(what)
+    with write_lock(store):  # so that nobody sees it without its lock
+        remove(path)
+        path.mkdir(mode=0o700)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        yield path
+    finally:
+        remove(path)
+        os.close(fd)
 
 
 @contextmanager

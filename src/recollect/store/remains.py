@@ -13,10 +13,11 @@ import orjson
 
 from recollect.schema import name_half
 from recollect.store import packs
-from recollect.store.copies import SET_ASIDE, Copy
+from recollect.store.copies import SET_ASIDE, UNFINISHED, Copy
 from recollect.store.digests import drop_digests, leave_no_byte
 from recollect.store.durable import replace_file
 from recollect.store.fulltext import Fulltext
+from recollect.store.leftovers import left_beside
 from recollect.store.rewriting import rewrite
 from recollect.store.sources import path_key
 from recollect.store.sqlite import Database
@@ -158,12 +159,13 @@ class Remains:
             rows = self._memory.rows("SELECT kind, path, made_ms FROM copies ORDER BY made_ms")
             noted = [Copy(*row) for row in rows]
         known = {copy.path for copy in noted}
-        return [*noted, *(copy for copy in self._set_aside() if copy.path not in known)]
+        aside = [copy for copy in self._set_aside() if copy.path not in known]
+        return [*noted, *aside, *(_found(UNFINISHED, left) for copy in noted for left in left_beside(Path(copy.path)))]
 
     def _set_aside(self) -> Iterator[Copy]:
         for pattern in _ASIDE:
             for path in sorted(self._folder.absolute().glob(pattern)):
-                yield Copy(SET_ASIDE, path_key(path), path.lstat().st_mtime_ns // 1_000_000)
+                yield _found(SET_ASIDE, path)
 
     def existing(self, names: Collection[Name]) -> set[Name]:
         """Those of the sessions that something is still held of."""
@@ -230,6 +232,10 @@ class Remains:
 
     def _streams(self, names: Iterable[Name]) -> list[int]:
         return [stream for name in names if (stream := self._stream(name)) is not None]
+
+
+def _found(kind: str, path: Path) -> Copy:
+    return Copy(kind, path_key(path), path.lstat().st_mtime_ns // 1_000_000)
 
 
 def _drop_from_cache(connection: apsw.Connection, names: Sequence[Name]) -> None:

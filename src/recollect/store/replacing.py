@@ -15,7 +15,6 @@ from recollect.store.ledger import LEDGER_NAME, Ledger
 from recollect.store.locks import sweep_lock, write_lock
 
 READY_NAME = "replacement"
-UNPACKING_NAME = ".unpacking"
 
 _NOTE = "note.json"  # in the replacement: what it has, and where the old store goes
 _PARTS = ("memory.db", "cache.db", "packs", LEDGER_NAME)
