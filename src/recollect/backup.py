@@ -13,14 +13,14 @@ from typing import Any
 
 from recollect.bundle import (
     BundleWriter,
+    Form,
     Manifest,
     compressed,
     read_bundle,
-    require_form,
     unfinished,
 )
 from recollect.config import Settings
-from recollect.errors import BadBackup, StoreDamaged, StoreUnwritable
+from recollect.errors import BadBackup, RecollectError, StoreDamaged, StoreTooNew, StoreUnwritable
 from recollect.progress import Progress
 from recollect.removal import finish_forgetting
 from recollect.store import DATABASES, Store, open_database, open_store
@@ -31,13 +31,21 @@ from recollect.store.packs import pack_path
 from recollect.store.replacing import finish_replacing, replace_store
 from recollect.store.snapshot import copy_database, frozen
 
-FORM = "recollect-backup"
-VERSION = 1
 KEPT_FILES = (LEDGER_NAME, "redaction.key")
 SETTINGS_NAME = "config.toml"
 
 _TRIES = 3
 _SIDE_FILES = ("", "-journal", "-wal", "-shm")
+
+
+def _is_part(name: str) -> bool:
+    """Whether a file of this name belongs into a backup."""
+    parts = name.split("/")
+    is_pack = len(parts) == 3 and parts[0] == "packs" and ".." not in parts and name.endswith(".pack")
+    return is_pack or name in (*DATABASES, *KEPT_FILES, SETTINGS_NAME)
+
+
+FORM = Form("recollect-backup", 1, "a backup", "recollect restore", _is_part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +76,7 @@ def make_backup(store: Store, settings: Settings, path: Path, progress: Progress
     """Write a backup, read it again, and only then give it its name. Never overwrites."""
     with unfinished(store, path) as beside, store.copies.noting("backup", path):
         manifest = _write(store, settings, beside, progress)
-        if read_bundle(beside, None, is_part, progress) != manifest:
+        if read_bundle(beside, None, FORM, progress) != manifest:
             raise BadBackup(f"What was written is not what was read back: {path}", "look at the disk it is on")
     counts = manifest["counts"]
     files, size = len(manifest["files"]), path.stat().st_size
@@ -95,7 +103,7 @@ def _write_once(store: Store, settings: Settings, beside: Path, progress: Progre
     scratch = beside.with_name(beside.name + ".db")
     try:
         with compressed(beside) as stream, frozen(store):
-            bundle = BundleWriter(stream, Manifest(FORM, VERSION))
+            bundle = BundleWriter(stream, Manifest(FORM.name, FORM.version))
             counts = {"sessions": store.sessions.count(), "events": sum(store.holdings.event_counts().values())}
             _add_databases(bundle, store, scratch, progress)
             _add_packs(bundle, store, progress)
@@ -132,13 +140,6 @@ def _add_packs(bundle: BundleWriter, store: Store, progress: Progress) -> None:
         progress("packs", number, len(streams))
 
 
-def is_part(name: str) -> bool:
-    """Whether a file of this name belongs into a backup."""
-    parts = name.split("/")
-    is_pack = len(parts) == 3 and parts[0] == "packs" and ".." not in parts and name.endswith(".pack")
-    return is_pack or name in (*DATABASES, *KEPT_FILES, SETTINGS_NAME)
-
-
 def restore_backup(settings: Settings, path: Path, progress: Progress) -> RestoreReport:
     """Put a backup in the store's place; what is there is set aside. A backup that is not whole changes nothing."""
     folder = settings.folder
@@ -146,22 +147,29 @@ def restore_backup(settings: Settings, path: Path, progress: Progress) -> Restor
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         finish_replacing(folder)
         with work_folder(folder, "unpacking") as unpacked:
-            manifest = read_bundle(path, unpacked, is_part, progress)
-            require_form(path, manifest, FORM, VERSION)
+            manifest = read_bundle(path, unpacked, FORM, progress)
             _check_databases(path, unpacked)
             _place_settings(unpacked, settings)
             aside = replace_store(folder, unpacked)
     except OSError as error:
         raise StoreUnwritable(f"Cannot restore ({error.strerror}): {folder}", "nothing was changed") from error
     sessions, events = _settle(folder, aside)
-    return RestoreReport(str(path), str(folder), manifest["made_at"], sessions, events, str(aside) if aside else None)
+    made_at = str(manifest.get("made_at", "an unknown time"))
+    return RestoreReport(str(path), str(folder), made_at, sessions, events, str(aside) if aside else None)
 
 
 def _check_databases(path: Path, unpacked: Path) -> None:
     for name in DATABASES:
         if not (unpacked / name).exists():
             raise BadBackup(f"Not whole, {name} is not in it: {path}", "nothing was changed; take another one")
-        open_database(unpacked / name).close()
+        try:
+            open_database(unpacked / name).close()
+        except StoreTooNew:
+            raise BadBackup(f"Made by a newer version: {path}", "upgrade `recollect`; nothing was changed") from None
+        except RecollectError as error:
+            raise BadBackup(
+                f"Damaged, {name} in it cannot be read: {path}", "nothing was changed; take another one"
+            ) from error
         for beside in ("-wal", "-shm"):
             (unpacked / (name + beside)).unlink(missing_ok=True)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import orjson
 import zstandard
@@ -25,6 +25,8 @@ from recollect.store.leftovers import drop_left_beside, remove, work_name
 MANIFEST = "manifest.json"
 
 _BLOCK_BYTES = 1024 * 1024
+_COMPRESSED_BYTES = 64 * 1024
+_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class Manifest:
@@ -124,37 +126,102 @@ def _refuse_existing(path: Path) -> None:
         raise UsageError(f"There is something already: {path}", "give it another name")
 
 
-def read_bundle(
-    path: Path, target: Path | None, is_allowed: Callable[[str], bool], progress: Progress
-) -> dict[str, Any]:
+class Form(NamedTuple):
+    """One kind of bundle: what people call it, which command takes it, and which files belong into it."""
+
+    name: str
+    version: int
+    noun: str
+    command: str
+    is_part: Callable[[str], bool]
+
+
+# By the name that a list gives itself; so each command can say which other one is meant.
+_TAKEN_BY = {
+    "recollect-backup": ("a backup", "recollect restore"),
+    "recollect-export": ("an export", "recollect import"),
+}
+_UNCHANGED = "nothing was changed; take another one"
+
+
+def read_bundle(path: Path, target: Path | None, form: Form, progress: Progress) -> dict[str, Any]:
     """Compare a bundle with its list, unpacking it below `target` if given; returns the list."""
     found = Manifest("", 0)
     manifest: Any = None
     try:
-        with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
-            for name, content in _members(path, stream, is_allowed):
-                if name == MANIFEST:
+        with path.open("rb") as file:
+            stream = _Unpacked(file)
+            for name, content in _members(stream):
+                if name == MANIFEST and content:
                     manifest = orjson.loads(content.read())
+                elif content is None or not form.is_part(name):
+                    target = None  # it is read on only to say what it is
+                    found.add(name, 0, "")
                 else:
                     found.add(name, *_unpack(content, target / name if target else None))
                 progress("comparing", file.tell(), path.stat().st_size)
-            while stream.read(_BLOCK_BYTES):  # to the end, where the last checksum is
-                pass
-    except (tarfile.TarError, zstandard.ZstdError, orjson.JSONDecodeError, EOFError) as error:
-        raise BadBackup(f"Damaged ({error}): {path}", "nothing was changed; take another one") from error
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise BadBackup(f"No such file ({error.strerror}): {path}", "nothing was changed") from None
-    return compared(path, manifest, found.files)
+            stream.finish()
+    except IsADirectoryError:
+        raise _no_file(path, form) from None
+    except FileNotFoundError:
+        raise BadBackup(f"No such file: {path}", "nothing was changed") from None
+    except EOFError:
+        raise _unreadable(path, form, "Cut off before its end") from None
+    except (tarfile.TarError, zstandard.ZstdError, orjson.JSONDecodeError) as error:
+        raise _unreadable(path, form, "Damaged, its bytes are not those that were written") from error
+    return compared(path, manifest, form, found.files)
 
 
-def _members(path: Path, stream: IO[bytes], is_allowed: Callable[[str], bool]) -> Iterator[tuple[str, IO[bytes]]]:
+def _unreadable(path: Path, form: Form, message: str) -> BadBackup:
+    with path.open("rb") as file:
+        is_bundle = file.read(len(_ZSTD)) == _ZSTD
+    if is_bundle:
+        return BadBackup(f"{message}: {path}", _UNCHANGED)
+    return BadBackup(f"Not {form.noun}: {path}", f"`{form.command}` takes what `recollect` itself has written")
+
+
+def _no_file(path: Path, form: Form) -> BadBackup:
+    """What is wrong with a folder in the place of a file."""
+    try:
+        _require_form(path, orjson.loads((path / MANIFEST).read_bytes()), form)
+    except BadBackup as error:
+        return error
+    except (OSError, orjson.JSONDecodeError):
+        pass
+    return BadBackup(f"A folder, and not {form.noun}: {path}", "nothing was changed")
+
+
+class _Unpacked(io.RawIOBase):
+    """What was compressed into a file; raises EOFError if that ends before it should."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._ready = b""
+
+    def read(self, size: int = -1) -> bytes:
+        while not self._ready and not self._frame.eof:
+            block = self._file.read(_COMPRESSED_BYTES)
+            if not block:
+                raise EOFError
+            self._ready = self._frame.decompress(block)
+        size = len(self._ready) if size < 0 else size
+        piece, self._ready = self._ready[:size], self._ready[size:]
+        return piece
+
+    def finish(self) -> None:
+        """Read to the end, where the last checksum is, and behind which there is nothing."""
+        while self.read(_BLOCK_BYTES):
+            pass
+        if self._frame.unused_data or self._file.read(1):
+            raise zstandard.ZstdError("it goes on behind its end")
+
+
+def _members(stream: _Unpacked) -> Iterator[tuple[str, IO[bytes] | None]]:
+    """The files of a tar; None instead of what is not a plain one."""
     with tarfile.open(fileobj=stream, mode="r|") as tar:
         for member in tar:
-            is_plain = member.isreg() and (member.name == MANIFEST or is_allowed(member.name))
-            content = tar.extractfile(member) if is_plain else None
-            if content is None:
-                raise BadBackup(f"Does not belong into it, `{member.name}`: {path}", "nothing was changed")
-            yield member.name, content
+            yield member.name, tar.extractfile(member) if member.isreg() else None
 
 
 def _unpack(content: IO[bytes], target: Path | None) -> tuple[int, str]:
@@ -177,20 +244,35 @@ def private_file(path: Path) -> IO[bytes]:
     return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
 
-def compared(path: Path, manifest: Any, found: list[dict[str, Any]]) -> dict[str, Any]:
-    """The list, if it is one and the files are those it names."""
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), list):
-        raise BadBackup(f"Not whole, its list of files is missing: {path}", "nothing was changed; take another one")
-    wanted = {told["name"]: told for told in manifest["files"]}
-    seen = {told["name"]: told for told in found}
+def compared(path: Path, manifest: Any, form: Form, found: list[dict[str, Any]]) -> dict[str, Any]:
+    """The list, if it is one of this form and the files are those it names."""
+    told = _require_form(path, manifest, form)
+    foreign = [file["name"] for file in found if not form.is_part(file["name"])]
+    if foreign:
+        raise BadBackup(f"Does not belong into {form.noun}, `{foreign[0]}`: {path}", _UNCHANGED)
+    wanted = {file["name"]: file for file in told["files"]}
+    seen = {file["name"]: file for file in found}
     wrong = sorted(name for name in wanted.keys() | seen.keys() if wanted.get(name) != seen.get(name))
     if wrong:
-        raise BadBackup(f"Damaged ({', '.join(wrong[:3])}): {path}", "nothing was changed; take another one")
-    return manifest
+        raise BadBackup(f"Not whole, or changed since it was made ({', '.join(wrong[:3])}): {path}", _UNCHANGED)
+    return told
 
 
-def require_form(path: Path, manifest: dict[str, Any], form: str, version: int) -> None:
-    if manifest.get("format") != form:
-        raise BadBackup(f"Not a {form}: {path}", "`restore` takes backups, `import` takes exports")
-    if manifest.get("version", 0) > version:
-        raise BadBackup(f"Made by a newer version: {path}", "upgrade `recollect`")
+def _require_form(path: Path, manifest: Any, form: Form) -> dict[str, Any]:
+    if manifest is None:
+        raise BadBackup(f"Not {form.noun}, or not a whole one; it has no {MANIFEST}: {path}", _UNCHANGED)
+    told = manifest if isinstance(manifest, dict) else {}
+    name, version, files = told.get("format"), told.get("version"), told.get("files")
+    if isinstance(name, str) and name in _TAKEN_BY and name != form.name:
+        noun, command = _TAKEN_BY[name]
+        raise BadBackup(f"This is {noun}, and not {form.noun}: {path}", f"`{command}` takes it; nothing was changed")
+    if isinstance(version, int) and version > form.version:
+        raise BadBackup(f"Made by a newer version: {path}", "upgrade `recollect`; nothing was changed")
+    is_list = isinstance(files, list) and all(map(_is_entry, files))
+    if name != form.name or not isinstance(version, int) or not is_list:
+        raise BadBackup(f"Its {MANIFEST} cannot be understood: {path}", _UNCHANGED)
+    return told
+
+
+def _is_entry(told: Any) -> bool:
+    return isinstance(told, dict) and isinstance(told.get("name"), str)

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from recollect.bundle import MANIFEST, BundleWriter, Manifest, compressed, private_file, unfinished
+from recollect.bundle import MANIFEST, BundleWriter, Form, Manifest, compressed, private_file, unfinished
 from recollect.clock import rfc3339
 from recollect.progress import Progress
 from recollect.schema import Session, as_json
@@ -27,13 +27,21 @@ from recollect.store.frames import HeldStream
 from recollect.store.leftovers import remove
 from recollect.store.packs import compress
 
-FORM = "recollect-export"
-VERSION = 1
 FILE_SUFFIX = ".tar.zst"
 SESSIONS = "sessions.jsonl"
 EVENTS = "events.jsonl"
 
 _PIECE_BYTES = 4 * 1024 * 1024
+
+
+def is_part(name: str) -> bool:
+    """Whether a file of this name belongs into an export."""
+    parts = name.split("/")
+    is_pack = len(parts) == 2 and parts[0] == "packs" and name.endswith(".pack")
+    return is_pack or name in (SESSIONS, EVENTS)
+
+
+FORM = Form("recollect-export", 1, "an export", "recollect import", is_part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ def export_sessions(store: Store, path: Path, sessions: Sequence[Session], progr
 
 def _bundle(folder: Path, target: Path) -> None:
     with compressed(target) as stream:
-        bundle = BundleWriter(stream, Manifest(FORM, VERSION))
+        bundle = BundleWriter(stream, Manifest(FORM.name, FORM.version))
         told = orjson.loads((folder / MANIFEST).read_bytes())
         for name in [file["name"] for file in told["files"]]:
             bundle.add_file(name, folder / name)
@@ -85,7 +93,7 @@ class _ExportWriter:
         self._folder = folder
         self._sources = store.holdings.sources()
         self._problems = store.holdings.problems()
-        self._manifest = Manifest(FORM, VERSION)
+        self._manifest = Manifest(FORM.name, FORM.version)
         self._files = {name: _HashedFile(folder / name) for name in (SESSIONS, EVENTS)}
         self.sessions = self.events = self.damaged = 0
 

@@ -22,7 +22,7 @@ from recollect.memory import open_memory
 from tests.builders import AGENT, Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree
 from tests.conftest import SHARED, needs_shared
-from tests.faults.rig import IS_SOAK, command, run_json
+from tests.faults.rig import IS_SOAK, command, run, run_json
 from tests.forget.traces import left_in
 from tests.retention.rig import bytes_of, evict_all, opened, talk, topic, write
 from tests.test_api import SCHEMAS, breaches
@@ -376,3 +376,27 @@ def test_what_another_store_allowed_is_redacted_here(tmp_path: Path, home: Home,
 
         assert "[REDACTED:github-token:" in (memory.session("talkative").title or "")
     assert left_in(tmp_path / "other", [f"0000{token}"]) == set()  # it looks for a word less four letters
+
+
+def test_what_the_user_keeps_out_is_left_out_and_counted(tmp_path: Path, home: Home) -> None:
+    home.write("private", SessionInfo("private", cwd="/srv/private/x"), event("private", 1))
+    home.write("named", SessionInfo("named", git_remote="https://git.test/acme/shop"), event("named", 1))
+    home.write("below", SessionInfo("below", parent_native_id="private", cwd="/tmp"), event("below", 1))
+    home.write("empty", SessionInfo("empty", cwd="/srv/private"), *talk("empty", 2))
+    with opened(tmp_path / "one", home) as memory:
+        memory.sweep()
+        evict_all(memory)
+        home.append("private", event("private", 2))
+        memory.sweep()
+        memory.export(tmp_path / "export")
+        everything = len(memory.sessions())
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "config.toml").write_text('[capture]\nexclude = ["/srv/private/**", "acme/shop"]')
+
+    report = _import(tmp_path / "export", other)
+
+    assert (report.excluded, report.sessions_new) == (4, everything - 4)
+    assert {"private", "named", "below", "empty"}.isdisjoint(name.rpartition(":")[2] for name in hashes(other))
+    told = run(command("import", str(tmp_path / "export")), other)
+    assert "Left out 4 excluded sessions" in told.stdout

@@ -125,7 +125,7 @@ def _print_noted(is_noted: bool) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.Path(dir_okay=False))
+@click.argument("file", type=click.Path())
 @yes_option
 @json_option
 @reports_errors
@@ -207,6 +207,8 @@ def import_(path: str, as_json: bool) -> None:
         click.echo(f"Not as the export tells, because grown here or redacted by other rules: {found}")
     if report.forgotten:
         click.echo(f"Forgotten here, which they stay: {plural(report.forgotten, 'session')}")
+    if report.excluded:
+        click.echo(f"Left out {plural(report.excluded, 'excluded session')}")
     if not report.is_settled:
         click.echo("A sweep is running: run `recollect sweep` after it, and they are listed")
 
