@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from recollect.exclusion import IGNORE_FILE, REPO_SETTINGS, Exclude
+from recollect.exclusion import IGNORE_FILE, REPO_SETTINGS, Exclude, ignore_files, unusable_lines
 from recollect.ingest import Task
 from recollect.readers import Reading
 from recollect.repos import Checkouts
@@ -23,6 +23,7 @@ from recollect.store.batch import Batch
 from recollect.store.evictions import Evicted
 from recollect.store.exclusions import Exclusion
 from recollect.store.omission import leave_out, sessions_of, without_text
+from recollect.store.sessions import Place
 from recollect.store.tombstones import SKIPPED as FORGOTTEN
 from recollect.store.tombstones import Name, Tombstones, without_forgotten
 
@@ -33,7 +34,7 @@ FACTS_BYTES = 64 * 1024
 _KEPT = ""
 _DEEPEST = 32  # logs may name two sessions as each other's parent
 
-Place = tuple[str, ...]  # host, agent and path of a source
+SourceKey = tuple[str, ...]  # host, agent and path of a source
 Read = Callable[[list[Task]], Iterator[Reading]]
 LeftOut = dict[str, set[str]]  # why, and which sessions
 
@@ -51,7 +52,23 @@ def admit(store: Store, exclude: Sequence[str], tasks: list[Task], read: Read, l
 
 def exclude_of(store: Store, patterns: Sequence[str]) -> Exclude:
     """The user's rules, with what the store knows of repositories."""
-    return Exclude(patterns, lambda: Checkouts({place[4:7] for place in store.sessions.checkouts()}))
+    return Exclude(
+        patterns, lambda: Checkouts({place[4:7] for place in store.sessions.checkouts()}), store.exclusions.folders
+    )
+
+
+def held_although_excluded(store: Store, patterns: Sequence[str]) -> list[Place]:
+    """Sessions that were stored before a rule left them out, or before it was known where they worked."""
+    exclude = exclude_of(store, patterns)
+    places = store.sessions.checkouts()
+    return [place for place in places if exclude.rule(place.cwd, place.git_root, place.git_remote) is not None]
+
+
+def unusable_rules(store: Store) -> list[tuple[Path, str]]:
+    """Ignore files that hold for what is known, each with a line of it that means nothing."""
+    met = {Path(exclusion.rule) for exclusion in store.exclusions.all() if exclusion.rule.endswith(f"/{IGNORE_FILE}")}
+    files = met | ignore_files({place.cwd for place in store.sessions.checkouts() if place.cwd})
+    return [(path, line) for path in sorted(files) for line in unusable_lines(path)]
 
 
 def reconsider(store: Store) -> None:
@@ -86,9 +103,9 @@ class _Gate:
         self._verdicts: dict[Name, str] = {(row.agent, row.native_id): row.rule for row in self._excluded}
         self._sources = {(row.host, row.agent, row.path) for row in self._excluded}
         self._told: dict[Name, dict[str, Any]] = {}
-        self._waiting: dict[Place, list[Reading]] = {}
+        self._waiting: dict[SourceKey, list[Reading]] = {}
         self._waiting_bytes = 0
-        self._too_big: set[Place] = set()
+        self._too_big: set[SourceKey] = set()
         self._is_waiting_over = False
         self.to_read_again: list[Task] = []
 
@@ -159,6 +176,13 @@ class _Gate:
             name = (batch.source.agent, native_id)
             if name not in self._verdicts:
                 self._told[name] = _facts(orjson.loads(info)) | self._told.get(name, {})
+                self._learn_place(self._told[name])
+
+    def _learn_place(self, facts: dict[str, Any]) -> None:
+        """Other agents' logs may tell only the folder of what is a checkout of an excluded repository."""
+        told = self._exclude.learn(facts.get("cwd"), facts.get("git_root"), facts.get("git_remote"))
+        if told:
+            self._store.exclusions.add_folder(*told)
 
     def _verdict(self, name: Name, depth: int = 0) -> str | None:
         if name not in self._verdicts:
@@ -178,10 +202,11 @@ class _Gate:
             return inherited
         if facts.get("cwd") is None and facts.get("git_remote") is None:
             return inherited
-        rule = self._exclude.rule(facts.get("cwd"), facts.get("git_root"), facts.get("git_remote"))
-        if not rule and above and inherited is None and depth < _DEEPEST and not self._is_waiting_over:
-            return None  # it may have worked elsewhere than the session it belongs to, which decides
-        return rule or _KEPT
+        place = facts.get("cwd"), facts.get("git_root"), facts.get("git_remote")
+        rule = self._exclude.rule(*place)
+        # It may have worked elsewhere than the session it belongs to, which decides; or another one tells of its place.
+        is_open = (above and inherited is None and depth < _DEEPEST) or not self._exclude.is_certain(*place)
+        return None if not rule and is_open and not self._is_waiting_over else rule or _KEPT
 
     def _facts_of(self, name: Name) -> dict[str, Any]:
         facts = self._told.get(name, {})
@@ -230,7 +255,7 @@ def _facts(info: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _place(reading: Reading) -> Place:
+def _place(reading: Reading) -> SourceKey:
     return reading.source[:3] if isinstance(reading, Batch) else reading.task.row[:3]
 
 

@@ -244,9 +244,15 @@ def _domains(domains: Any, path: Path) -> Mapping[str, str]:
 
 def _exclude(capture: Any, path: Path) -> tuple[str, ...]:
     told = _only(capture, ("exclude",), "capture", path)
-    patterns = _texts(told.get("exclude", []), "capture.exclude", path)
+    patterns = [pattern.strip() for pattern in _texts(told.get("exclude", []), "capture.exclude", path)]
     if not all(pattern.strip("/* ") for pattern in patterns):
         raise BadConfig(f"A pattern leaves out everything: capture.exclude in {path}", "name a folder or a repository")
+    for pattern in patterns:
+        if pattern.startswith((".", "!")):
+            raise BadConfig(
+                f"A pattern that fits nothing, in capture.exclude of {path}: {pattern}",
+                "a folder begins with / or ~, a repository with its name; nothing can be let in again with !",
+            )
     return tuple(str(_expanded(pattern)) if pattern.startswith("~") else pattern for pattern in patterns)
 
 

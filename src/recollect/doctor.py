@@ -13,7 +13,7 @@ import orjson
 from recollect.adapters import adapters
 from recollect.adapters.files import resolve_root
 from recollect.adapters.protocol import Adapter, SettingAdvice, Source
-from recollect.admission import exclude_of
+from recollect.admission import held_although_excluded, unusable_rules
 from recollect.budget import look_ahead
 from recollect.clock import now_ms
 from recollect.config import Settings
@@ -138,14 +138,13 @@ def _store(settings: Settings) -> Iterator[Finding]:
 
 def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:
     """What was stored before the user excluded it, and what could not be forgotten to the end."""
-    exclude = exclude_of(store, settings.exclude)
-    held: Counter[str | None] = Counter()
-    for place in store.sessions.checkouts():
-        held[place.repo] += exclude.rule(place.cwd, place.git_root, place.git_remote) is not None
-    for repo, count in (+held).items():
-        yield Finding(
-            NOTE, "capture", f"Stored before it was excluded: {count} of {repo}", f"`recollect forget --repo {repo}`"
-        )
+    held = Counter(place.repo for place in held_although_excluded(store, settings.exclude))
+    for repo, count in held.items():
+        message = f"Stored before it was excluded: {count} of {repo}"
+        yield Finding(NOTE, "capture", message, "`recollect forget --excluded` removes all that your rules leave out")
+    for path, line in unusable_rules(store):
+        advice = f"Nothing can be let in again: list what is to stay out, without `!`: {path}"
+        yield Finding(NOTE, "capture", f"A line that means nothing here, in {path}: {line}", advice)
     left = 0 if store.read_only else len(store.tombstones.unfinished())
     if left:
         message = f"Forgetting was not finished: bytes of {left} sessions may still be in the store's files"

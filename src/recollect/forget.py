@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from recollect.admission import held_although_excluded
 from recollect.clock import rfc3339
 from recollect.config import Settings
 from recollect.distill import distil_pending
@@ -31,6 +32,7 @@ class Wanted:
     repo: str | None = None
     before_ms: int | None = None
     match: str | None = None
+    excluded_by: Sequence[str] | None = None  # the user's patterns, where only what they leave out is meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +245,7 @@ def _chosen(store: Store, wanted: Wanted, progress: Progress) -> Found:
             raise UsageError(f"`{option}` is empty, which would fit everything", "say which text or repository")
     if wanted.sessions:
         return Found({_name(session) for session in wanted.sessions}, [])
-    has_conditions = wanted.repo is not None or wanted.before_ms is not None
+    has_conditions = any(given is not None for given in (wanted.repo, wanted.before_ms, wanted.excluded_by))
     names = _fitting(store, wanted) if has_conditions else store.remains.names()
     if wanted.match is None:
         return Found(set(names), [])
@@ -254,4 +256,8 @@ def _chosen(store: Store, wanted: Wanted, progress: Progress) -> Found:
 def _fitting(store: Store, wanted: Wanted) -> list[Name]:
     before = rfc3339(wanted.before_ms)
     found = store.sessions.find(SessionFilter(repo=wanted.repo))
-    return [_name(session) for session in found if before is None or (session.ended_at or "~") < before]
+    names = [_name(session) for session in found if before is None or (session.ended_at or "~") < before]
+    if wanted.excluded_by is None:
+        return names
+    left_out = {place[:2] for place in held_although_excluded(store, wanted.excluded_by)}
+    return [name for name in names if name in left_out]

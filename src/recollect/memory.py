@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from recollect.admission import unusable_rules
 from recollect.budget import BudgetReport, Outlook, finish_evictions, keep_within_budget, look_ahead
 from recollect.clock import rfc3339
 from recollect.config import Settings, current_sessions, load_settings
@@ -97,6 +98,10 @@ class Memory:
             redactor = Protection(self.settings.folder, self.settings.redaction).redactor()
             advance = partial(progress, "redacting")
             return rescan(self._store, redactor, self.settings.rules, advance, dry_run=dry_run)
+
+    def unusable_rules(self) -> list[tuple[Path, str]]:
+        """Ignore files of repositories, each with a line of it that neither keeps anything out nor lets it in."""
+        return unusable_rules(self._store)
 
     def status(self) -> Status:
         return make_status(self._store, self.settings)
@@ -198,13 +203,18 @@ class Memory:
         repo: str | None = None,
         before_ms: int | None = None,
         match: str | None = None,
+        excluded: bool = False,
         with_forks: bool = False,
         progress: Progress = silent,
     ) -> ForgetPlan:
-        """What forgetting these sessions, or all that fit every other condition, would remove. Changes nothing."""
-        if bool(names) == any(condition is not None for condition in (repo, before_ms, match)):
+        """What forgetting these sessions, or all that fit every other condition, would remove. Changes nothing.
+
+        `excluded` are those that were stored before a rule left them out.
+        """
+        patterns = self.settings.exclude if excluded else None
+        if bool(names) == any(condition is not None for condition in (repo, before_ms, match, patterns)):
             raise UsageError("Say either which sessions to forget or how to find them", "`recollect forget --help`")
-        wanted = Wanted([self.session(name) for name in names], repo, before_ms, match)
+        wanted = Wanted([self.session(name) for name in names], repo, before_ms, match, patterns)
         return plan(self._store, wanted, progress, with_forks=with_forks)
 
     def forget(self, planned: ForgetPlan, *, keep_forks: bool = False, also_new: bool = False) -> ForgetPlan:

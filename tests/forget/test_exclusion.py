@@ -71,7 +71,19 @@ def session(name: str, cwd: str | Path | None, **facts: Any) -> list[Any]:
         ("/srv/**/private", "/srv/x/y/private", True),
         ("/srv/**/private", "/srv/private", True),
         ("/srv/secret?", "/srv/secrets", True),
-        ("/srv/[x]", "/srv/x", False),
+        ("/srv/[x]", "/srv/x", True),
+        ("/srv/[a-f]x", "/srv/bx", True),
+        ("/srv/[!a-f]x", "/srv/bx", False),
+        ("/srv/[!a]x", "/srv//x", False),
+        ("/srv/[z-a]", "/srv/[z-a]", True),
+        ("/srv/{secret,private}/**", "/srv/private/x", True),
+        ("/srv/{secret,pri*}", "/srv/prior", True),
+        ("/srv/{secret,private}", "/srv/open", False),
+        ("srv/secret", "/srv/secret/x", True),
+        ("srv/secret", "/home/me/srv/secret", True),
+        ("srv/secret", "/srv/open/secret", False),
+        ("secret/", "/srv/secret/x", True),
+        (" /srv/secret ", "/srv/secret", True),
         ("/srv/[x]", "/srv/[x]/y", True),
         ("/srv/a.b", "/srv/aXb", False),
         ("~/secret", "~/secret/x", True),
@@ -128,7 +140,7 @@ def test_a_folder_reached_by_a_link_is_the_folder(tmp_path: Path, store: Path, h
         assert native_ids(memory) == set()
 
 
-@pytest.mark.parametrize("value", ["[3]", "'x'", "['**']", "['/']", "['']"])
+@pytest.mark.parametrize("value", ["[3]", "'x'", "['**']", "['/']", "['']", "['./x']", "['../x']", "['.']", "['!x']"])
 def test_a_setting_that_makes_no_sense_is_refused(store: Path, value: str) -> None:
     (store / "config.toml").write_text(f"[capture]\nexclude = {value}\n")
 
@@ -148,6 +160,16 @@ def test_a_setting_that_makes_no_sense_is_refused(store: Path, value: str) -> No
         (".recollectignore", "deep/**\n", {"above", "top"}),
         (".recollectignore", "*/er\n", {"above", "top", "middle"}),
         (".recollectignore", "elsewhere\n", {"above", "top", "middle", "bottom"}),
+        (".recollectignore", "deep # of the client\n", {"above", "top"}),
+        (".recollectignore", "\ufeffdeep\r\n", {"above", "top"}),
+        (".recollectignore", ".\n", {"above"}),
+        (".recollectignore", "/\n", {"above"}),
+        (".recollectignore", "./deep/\n", {"above", "top"}),
+        (".recollectignore", "er\n", {"above", "top", "middle"}),
+        (".recollectignore", "/er\n", {"above", "top", "middle", "bottom"}),
+        (".recollectignore", "{deep,x}/[a-f]r\n", {"above", "top", "middle"}),
+        (".recollectignore", "!deep\n", {"above"}),
+        (".recollectignore", "er\n!er\n", {"above", "top", "middle"}),
         (".recollect.toml", "[capture]\nexclude = ['deep']\n", {"above", "top"}),
         (".recollect.toml", "[capture]\nexclude = ['**']\n", {"above"}),
         (".recollect.toml", "[other]\nx = 1\n", {"above", "top", "middle", "bottom"}),
@@ -164,6 +186,102 @@ def test_a_file_in_the_repository_keeps_it_out_or_parts_of_it(
     with sweep(store, home) as memory:
         assert native_ids(memory) == kept
         assert left_in(store, [f"xxxx{who} says" for who in places]) == {f"xxxx{who} says" for who in kept}
+
+
+def test_a_folder_inside_of_the_repository_that_is_reached_by_a_link_obeys_its_file(
+    tmp_path: Path, store: Path, home: Home, repo: Path
+) -> None:
+    (repo / ".recollectignore").write_text("deep\n")
+    (tmp_path / "link").symlink_to(repo / "deep")
+    home.write("log", *session("judged", tmp_path / "link" / "er"))
+
+    with sweep(store, home) as memory:
+        assert native_ids(memory) == set()
+
+
+def test_a_line_that_means_nothing_is_told_by_the_sweep_and_by_doctor(
+    store: Path, home: Home, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repo / ".recollectignore").write_text("deep\n!deep/er\n")
+    home.write("log", *session("judged", repo))
+    monkeypatch.setenv("RECOLLECT_HOME", str(store))
+
+    swept = CliRunner().invoke(main, ["sweep", "--root", home.flag])
+
+    assert "1 line without a meaning" in swept.output
+    (finding,) = [finding for finding in doctor(store, [home.flag]) if "means nothing" in finding.message]
+    assert finding.message.endswith(".recollectignore: !deep/er")
+
+
+# Repositories that only another session can name
+
+
+def _tellers(order: str) -> tuple[str, str]:
+    """The names of two logs, the first for the session that tells a remote."""
+    return ("a", "b") if order == "first" else ("b", "a")
+
+
+@pytest.mark.parametrize("order", ["first", "last"])
+@pytest.mark.parametrize("below", ["", "/deep/er"])
+def test_a_folder_is_the_repository_that_another_session_says_it_is(
+    store: Path, home: Home, order: str, below: str
+) -> None:
+    exclude(store, "acme/vault")
+    teller, other = _tellers(order)
+    home.write(teller, *session("teller", "/gone/here", git_remote="git@github.com:acme/vault.git"))
+    home.write(other, *session("silent", f"/gone/here{below}"), *session("neighbour", "/gone/herenot"))
+
+    with sweep(store, home) as memory:
+        assert native_ids(memory) == {"neighbour"}
+        assert memory.sweep(verify=True).failures == []
+        assert native_ids(memory) == {"neighbour"}
+    assert left_in(store, ["xxxxsilent says", "xxxxteller says", "xxxx/gone/here"]) <= {"xxxx/gone/here"}
+
+
+def test_what_a_left_out_session_told_of_a_folder_is_known_later(store: Path, home: Home) -> None:
+    exclude(store, "acme/vault")
+    path = home.write("teller", *session("teller", "/gone/here", git_remote="git@github.com:acme/vault.git"))
+    sweep(store, home).close()
+    path.unlink()
+    home.write(
+        "other", *session("silent", "/gone/here"), *session("own", "/gone/here", git_remote="git@x.com:me/o.git")
+    )
+
+    with sweep(store, home, verify=True) as memory:
+        assert native_ids(memory) == {"own"}
+    exclude(store, "acme/other")
+    with sweep(store, home, verify=True) as memory:
+        assert native_ids(memory) == {"own", "silent"}
+
+
+def test_what_was_stored_before_another_session_told_the_repository_is_named_and_does_not_grow(
+    store: Path, home: Home
+) -> None:
+    exclude(store, "acme/vault")
+    home.write("silent", *session("silent", "/gone/here"))
+    sweep(store, home).close()
+    home.write("teller", *session("teller", "/gone/here", git_remote="git@github.com:acme/vault.git"))
+    home.append("silent", event("silent", 2, text="silent goes on"))
+
+    with sweep(store, home) as memory:
+        assert [(found.native_session_id, found.event_count) for found in memory.sessions()] == [("silent", 1)]
+    assert [finding for finding in doctor(store, [home.flag]) if "Stored before" in finding.message]
+
+
+def test_forgetting_what_is_excluded_leaves_a_namesake_alone(
+    store: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.write("log", *session("secret", "/srv/secret/app"), *session("precious", "/home/me/app"))
+    sweep(store, home).close()
+    exclude(store, "/srv/secret")
+    monkeypatch.setenv("RECOLLECT_HOME", str(store))
+
+    done = CliRunner().invoke(main, ["forget", "--excluded", "--yes"])
+
+    assert done.exit_code == 0
+    with open_memory(store, [home.flag]) as memory:
+        assert native_ids(memory) == {"precious"}
+        assert memory.plan_forgetting(excluded=True).names == set()
 
 
 @pytest.mark.parametrize("make", [lambda path: path.mkdir(), os.mkfifo, lambda path: path.write_bytes(b"\xff" * 9)])
@@ -326,7 +444,7 @@ def test_what_was_stored_before_stays_is_named_and_does_not_grow(store: Path, ho
         assert memory.session("early").event_count == 1
     (finding,) = [found for found in doctor(store, [home.flag]) if found.subject == "capture"]
     assert "github.com/acme/vault" in finding.message
-    assert finding.advice == "`recollect forget --repo github.com/acme/vault`"
+    assert "`recollect forget --excluded`" in str(finding.advice)
 
 
 def test_what_is_no_longer_excluded_comes_back_with_verify(store: Path, home: Home) -> None:

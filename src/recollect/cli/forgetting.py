@@ -23,6 +23,7 @@ _TITLE_COLUMNS = 60
 @click.option("--repo", metavar="NAME", help="Everything of this repository; any ending of its name will do.")
 @click.option("--before", metavar="WHEN", help="Sessions that ended before: 2026-11-01, 90d, yesterday.")
 @click.option("--match", metavar="TEXT", help="Sessions in which this text stands anywhere, whatever its case.")
+@click.option("--excluded", is_flag=True, help="Sessions that were stored before a rule of yours left them out.")
 @click.option("--with-forks", is_flag=True, help="Forget the sessions that share its text, too.")
 @click.option("--keep-forks", is_flag=True, help="Leave sessions that share its text their copies of it.")
 @click.option("--dry-run", is_flag=True, help="Only show what would go.")
@@ -32,6 +33,7 @@ _TITLE_COLUMNS = 60
 def forget(
     sessions: tuple[str, ...],
     before: str | None,
+    excluded: bool,
     with_forks: bool,
     keep_forks: bool,
     dry_run: bool,
@@ -55,7 +57,8 @@ def forget(
         raise UsageError("`--with-forks` and `--keep-forks` contradict each other", "give one of them")
     asking = _Asking(as_json, is_sure=yes)
     with open_memory(create=False) as memory:
-        wanted = _Wanted(memory, sessions, conditions | {"before_ms": moment_ms("--before", before)}, dry_run)
+        told = conditions | {"before_ms": moment_ms("--before", before), "excluded": excluded}
+        wanted = _Wanted(memory, sessions, told, dry_run)
         planned = wanted.plan(with_forks)
         asking.show(planned)
         if not dry_run and planned.forks and not keep_forks:

@@ -52,10 +52,15 @@ def sweep(roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
     require_folders(roots)
     with open_memory(roots=roots) as memory, shown_progress() as show:
         report = memory.sweep(show, verify=verify)
+        unusable = memory.unusable_rules() if report.bytes_read and not as_json else []
     if as_json:
         print_json(_sweep_json(report))
     else:
         _print_sweep(report)
+    if unusable:
+        click.echo(
+            f"Ignore files have {plural(len(unusable), 'line')} without a meaning: `recollect doctor` lists them"
+        )
     if report.failures:
         sys.exit(SKIPPED_SOURCES)
 

@@ -1,9 +1,15 @@
-"""Sessions that were left out because the user said so, by id: what comes later of them is left out too."""
+"""Sessions that were left out because the user said so, by id: what comes later of them is left out too.
+
+So are folders, by hash, that one of them told to be a checkout of an excluded repository: others tell only the folder.
+"""
 
 from collections.abc import Collection
 from typing import NamedTuple
 
 from recollect.store.sqlite import Database
+
+_FOLDER = "folder:"  # begins what stands for a folder in place of a session's id
+_IS_SESSION = "agent <> ''"
 
 
 class Exclusion(NamedTuple):
@@ -26,8 +32,19 @@ class Exclusions:
     def all(self) -> list[Exclusion]:
         return [
             Exclusion(*row)
-            for row in self._memory.rows("SELECT agent, native_session_id, host, path, rule FROM exclusions")
+            for row in self._memory.rows(
+                f"SELECT agent, native_session_id, host, path, rule FROM exclusions WHERE {_IS_SESSION}"
+            )
         ]
+
+    def folders(self) -> dict[str, str]:
+        """Hashes of the folders that are checkouts of excluded repositories, with the rules."""
+        rows = self._memory.rows(f"SELECT native_session_id, rule FROM exclusions WHERE NOT {_IS_SESSION}")
+        return {name.removeprefix(_FOLDER): rule for name, rule in rows}
+
+    def add_folder(self, key: str, rule: str) -> None:
+        """Remember a folder by its hash: the session that told of it is not stored."""
+        self.add([Exclusion("", _FOLDER + key, "", "", rule)])
 
     def add(self, exclusions: Collection[Exclusion]) -> None:
         with self._memory.transaction() as connection:
