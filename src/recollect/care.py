@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from recollect.config import load_settings
 from recollect.doctor import PROBLEM, Finding, examine
-from recollect.errors import BadConfig, StoreTooNew
+from recollect.errors import BadConfig, StoreTooNew, StoreUnwritable
 from recollect.progress import Progress, silent
+from recollect.removal import FINISHES_FORGETTING
 from recollect.store import MEMORY_NAME
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class CheckedText:
 def make_room(folder: str | PathLike[str] | None = None) -> None:
     """Give up the ballast of a store whose disk is full, so that it can be written, be it only to delete."""
     from recollect.store import ballast
-    from recollect.store.sqlite import is_full
+    from recollect.store.access import is_full
 
     place = load_settings(folder).folder
     if place.exists() and is_full(place):
@@ -109,10 +110,30 @@ def repair(
     settings = load_settings(folder, roots)
     planned = plan(inspect(settings, progress).faults)
     if not planned.steps:
-        return RepairReport()
+        return RepairReport(notes=_finish_forgetting(settings.folder))
     if confirm:
         confirm(planned.steps)
     return apply(settings, planned, progress)
+
+
+def _finish_forgetting(folder: Path) -> list[str]:
+    """Remove what a forget that was stopped has left; says so."""
+    from recollect.removal import finish_forgetting
+    from recollect.store import open_store
+    from recollect.store.locks import sweep_lock
+
+    if not (folder / MEMORY_NAME).exists():
+        return []
+    with open_store(folder) as store:
+        count = len(store.tombstones.unfinished())
+        if not count:
+            return []
+        with sweep_lock(folder):
+            finish_forgetting(store)
+            store.checkpoint()
+        if store.tombstones.unfinished():
+            raise StoreUnwritable(f"Forgetting was begun and cannot be finished now: {folder}", FINISHES_FORGETTING)
+    return [f"Finished a forget that was stopped: {count:,} {'session' if count == 1 else 'sessions'}"]
 
 
 def restore(

@@ -172,6 +172,13 @@ def _read(path: Path) -> Mapping[str, Any]:
             f"A folder is needed for the store and its settings, and this is a file: {file}",
             "set RECOLLECT_HOME to a folder",
         ) from error
+    except PermissionError as error:
+        if not os.access(path.parent, os.X_OK):
+            raise BadConfig(
+                f"You may not look into the folder of the store and its settings: {path.parent}",
+                "set RECOLLECT_HOME to a folder of your own",
+            ) from error
+        raise BadConfig(f"You may not read the settings: {path}", "make the file readable, or move it away") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadConfig(f"Cannot read the settings ({error}): {path}", "correct it, or move it away") from error
     return _only(config, _SECTIONS, "", path)

@@ -18,7 +18,9 @@ from recollect.budget import look_ahead
 from recollect.clock import now_ms
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
+from recollect.removal import FINISHES_FORGETTING
 from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
+from recollect.store.access import is_full
 from recollect.store.aside import find_unfinished
 from recollect.store.leftovers import abandoned
 from recollect.store.sessions import SessionFilter
@@ -129,6 +131,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
     else:
         with store:
             yield from _permissions(settings.folder)
+            yield from _room(settings.folder)
             found = list(_integrity(store))
             yield from found
             if all(finding.level == OK for finding in found):
@@ -145,12 +148,10 @@ def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:
     for path, line in unusable_rules(store):
         advice = f"Nothing can be let in again: list what is to stay out, without `!`: {path}"
         yield Finding(NOTE, "capture", f"A line that means nothing here, in {path}: {line}", advice)
-    left = 0 if store.read_only else len(store.tombstones.unfinished())
+    left = len(store.tombstones.unfinished())
     if left:
         message = f"Forgetting was not finished: bytes of {left} sessions may still be in the store's files"
-        yield Finding(
-            PROBLEM, "store", message, "`recollect sweep` finishes it; it needs free space and no other reader"
-        )
+        yield Finding(PROBLEM, "store", message, FINISHES_FORGETTING)
 
 
 def _retention(store: Store, settings: Settings) -> Iterator[Finding]:
@@ -181,6 +182,12 @@ def _permissions(folder: Path) -> Iterator[Finding]:
     else:
         kind = file_system_type(folder) or "unknown"
         yield Finding(OK, "store", f"Only you may read the store: {folder} ({kind} file system)")
+
+
+def _room(folder: Path) -> Iterator[Finding]:
+    if is_full(folder):
+        message = f"No room is left on the disk of the store, so nothing new can be stored: {folder}"
+        yield Finding(PROBLEM, "store", message, "free some space; nothing is lost")
 
 
 def _integrity(store: Store) -> Iterator[Finding]:

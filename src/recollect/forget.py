@@ -8,11 +8,11 @@ from recollect.admission import held_although_excluded
 from recollect.clock import rfc3339
 from recollect.config import Settings
 from recollect.distill import distil_pending
-from recollect.errors import Busy, NeedsAnswer, UsageError
+from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
 from recollect.kinship import all_reached
 from recollect.matching import Found, find_text
 from recollect.progress import Progress, silent
-from recollect.removal import drop
+from recollect.removal import FINISHES_FORGETTING, drop
 from recollect.repos import name_repos
 from recollect.schema import Session, session_uid
 from recollect.store import Store
@@ -143,14 +143,27 @@ def apply(
         _require_answer(planned, keep_forks)
         names = _Rows(store).with_sub_agents(planned.names)
         store.tombstones.add(_tombstones(store, names, planned.forks))
-        drop(store, names)
-        account_for_changes(store, settings, SweepReport(), silent)
-        name_repos(store, settings.domains)
-        distil_pending(store, lambda done, total: None)  # a root's digest has a line for each of its sub-agents
-        store.remains.scrub()
-        store.tombstones.finish(names)
-        store.checkpoint()
+        with _says_that_it_was_begun():
+            _remove(store, settings, names)
     return planned
+
+
+def _remove(store: Store, settings: Settings, names: set[Name]) -> None:
+    drop(store, names)
+    account_for_changes(store, settings, SweepReport(), silent)
+    name_repos(store, settings.domains)
+    distil_pending(store, lambda done, total: None)  # a root's digest has a line for each of its sub-agents
+    store.remains.scrub()
+    store.tombstones.finish(names)
+    store.checkpoint()
+
+
+@contextmanager
+def _says_that_it_was_begun() -> Iterator[None]:
+    try:
+        yield
+    except (StoreUnwritable, Busy) as error:
+        raise type(error)(f"Forgetting was begun but not finished: {error.message}", FINISHES_FORGETTING) from error
 
 
 def _require_answer(planned: ForgetPlan, keep_forks: bool) -> None:

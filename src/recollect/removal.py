@@ -10,6 +10,8 @@ from recollect.store import Store
 from recollect.store.ledger import LedgerRecord
 from recollect.store.tombstones import KIND, Name
 
+FINISHES_FORGETTING = "`recollect sweep` finishes it; it needs free space and no other reader"
+
 
 def drop(store: Store, names: Collection[Name]) -> None:
     """Delete what is held of sessions; their bytes may still lie in unused parts of the databases."""

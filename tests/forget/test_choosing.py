@@ -16,7 +16,7 @@ from recollect.memory import Memory, open_memory
 from recollect.store import open_store
 from recollect.store.locks import sweep_lock
 from tests.builders import Home, at_ms, event, sweep
-from tests.faults.rig import as_nobody, command, needs_nobody, own, run
+from tests.faults.rig import command
 from tests.forget.traces import left_in, native_ids
 from tests.test_api import SCHEMAS, breaches
 
@@ -323,18 +323,3 @@ def test_too_little_room_is_said_and_the_next_sweep_finishes(
         memory.sweep()
 
     assert left_in(store, ["xxxxPray"]) == set()
-
-
-@needs_nobody
-def test_a_store_that_cannot_be_written_is_one_line(open_folder: Path, home: Home) -> None:
-    sweep(open_folder / "store", home).close()
-    home.write("log", event("session-1", 1))
-    sweep(open_folder / "store", home).close()
-    own(open_folder / "store")
-    (open_folder / "store").chmod(0o500)
-
-    done = run(as_nobody(command("forget", "session-1", "--yes")), open_folder / "store")
-
-    assert done.returncode == 1
-    assert "Store is read-only" in done.stderr
-    assert "Traceback" not in done.stderr

@@ -81,6 +81,8 @@ def _repair(roots: tuple[str, ...], yes: bool, as_json: bool) -> None:
 
 def _print_repair(report: "RepairReport") -> None:
     if not report.steps:
+        for line in report.notes:
+            click.echo(one_line(line))
         click.echo("Nothing to repair: every stored byte is as it should be")
         return
     again = plural(report.events_read_again, "event")

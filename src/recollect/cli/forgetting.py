@@ -51,11 +51,14 @@ def forget(
     recollect forget --repo shop-api --before 90d
     recollect forget --match "words that should not be there"
     """
+    from recollect.care import make_room
     from recollect.memory import open_memory
 
     if with_forks and keep_forks:
         raise UsageError("`--with-forks` and `--keep-forks` contradict each other", "give one of them")
     asking = _Asking(as_json, is_sure=yes)
+    if not dry_run:
+        make_room()
     with open_memory(create=False) as memory:
         told = conditions | {"before_ms": moment_ms("--before", before), "excluded": excluded}
         wanted = _Wanted(memory, sessions, told, dry_run)

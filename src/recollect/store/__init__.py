@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.errors import NotFound, RecollectError, StoreDamaged, StoreUnwritable
 from recollect.store import ballast, history, migrations
+from recollect.store.access import is_full, unwritable
 from recollect.store.cards import Cards
 from recollect.store.events import Events
 from recollect.store.excerpts import Excerpts
 from recollect.store.fulltext_search import FulltextSearch
-from recollect.store.sqlite import Database, is_full, translated
+from recollect.store.sqlite import Database, translated
 
 if TYPE_CHECKING:
     from recollect.store.copies import Copies
@@ -380,11 +381,14 @@ def open_for_reading(folder: Path) -> Store:
 
 def _make_private_folder(folder: Path) -> None:
     try:
+        is_new = not folder.exists()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if is_new:
+            folder.chmod(0o700)  # whatever the user's umask takes away
     except OSError as error:
         raise StoreUnwritable(
             f"Cannot make the store ({error.strerror}): {folder}",
             "set RECOLLECT_HOME to a folder you can write",
         ) from error
     if not os.access(folder, os.W_OK):
-        raise StoreUnwritable(f"Store is read-only: {folder}", "set RECOLLECT_HOME to a folder you can write")
+        raise unwritable(folder, "it cannot be written")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from recollect.clock import now_ms, rfc3339
-from recollect.errors import StoreUnwritable
+from recollect.store.access import unwritable
 from recollect.store.durable import replace_file, sync
 from recollect.store.locks import write_lock
 from recollect.store.sqlite import translated
@@ -97,9 +97,7 @@ class Ledger:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         if self._read_only:
-            raise StoreUnwritable(
-                f"Store is read-only: {self.path.parent}", "set RECOLLECT_HOME to a folder you can write"
-            )
+            raise unwritable(self.path.parent, "it was opened only to be read")
         with translated(self.path), write_lock(self.path.parent):
             yield
 

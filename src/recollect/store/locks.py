@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from recollect.errors import Busy, StoreUnwritable
+from recollect.errors import Busy
+from recollect.store.access import has_no_room, unwritable
 from recollect.store.leftovers import abandoned, drop_abandoned, remove, work_name
 
 
@@ -65,10 +66,9 @@ def _flock(path: Path, operation: int) -> Iterator[None]:
 
 
 def _open(path: Path) -> int:
+    if not os.access(path.parent, os.W_OK):  # the lock may be there from before, but nothing else could be written
+        raise unwritable(path.parent, "it cannot be written")
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StoreUnwritable(
-            f"Cannot use the store ({error.strerror}): {path.parent}",
-            "free some space or check its permissions; nothing is lost",
-        ) from error
+        raise unwritable(path.parent, error.strerror or str(error), no_room=has_no_room(error)) from error

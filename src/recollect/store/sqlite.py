@@ -15,13 +15,13 @@ import apsw
 import orjson
 
 from recollect import failpoints
-from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, StoreUnwritable, UsageError
+from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, UsageError
 from recollect.store import checksums, history
+from recollect.store.access import has_no_room, is_full, unwritable
 from recollect.store.locks import write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"
 OLDEST_SQLITE = (3, 51, 3)  # 3.7.0 to 3.51.2 have a WAL race that corrupts
-SHARED_INDEX_BYTES = 64 * 1024
 NETWORK_FILE_SYSTEMS = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
 )
@@ -147,9 +147,7 @@ class Database:
     def transaction(self) -> Iterator[apsw.Connection]:
         """Write under the queue, from the first statement on; another version's schema is noticed."""
         if self.read_only:
-            raise StoreUnwritable(
-                f"Store is read-only: {self.path.parent}", "set RECOLLECT_HOME to a folder you can write"
-            )
+            raise unwritable(self.path.parent, "it was opened only to be read")
         with translated(self.path), write_lock(self.path.parent):
             self._check_file()
             self.connection.execute("BEGIN IMMEDIATE")
@@ -240,16 +238,12 @@ def _connect_read_only(path: Path) -> apsw.Connection:
     return apsw.Connection(f"file:{path}?immutable=1", flags=flags, vfs=checksums.layer())
 
 
-def is_full(folder: Path) -> bool:
-    """Whether not even the small file is to be had that SQLite shares among its readers."""
-    space = os.statvfs(folder)
-    return space.f_bavail * space.f_frsize < SHARED_INDEX_BYTES or (space.f_files > 0 and space.f_favail == 0)
-
-
 def _create_private(path: Path) -> None:
     """Make the file before SQLite does, so that it (and the log beside it) is the user's alone."""
     if not path.exists():
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        os.fchmod(fd, 0o600)  # whatever the user's umask takes away
+        os.close(fd)
 
 
 def _require_safe_sqlite() -> None:
@@ -297,7 +291,7 @@ def translated(path: Path) -> Iterator[None]:
     ) as error:
         if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
             raise _damaged(path) from error
-        raise _unwritable(path, str(error)) from error
+        raise unwritable(path.parent, str(error), no_room=isinstance(error, apsw.FullError)) from error
     except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError, orjson.JSONDecodeError) as error:
         raise _damaged(path) from error  # the last two: of a text that was never written
     except apsw.SQLError as error:
@@ -305,18 +299,11 @@ def translated(path: Path) -> Iterator[None]:
             raise _damaged(path) from error
         raise
     except OSError as error:
-        raise _unwritable(path, error.strerror or str(error)) from error
+        raise unwritable(path.parent, error.strerror or str(error), no_room=has_no_room(error)) from error
 
 
 def _damaged(path: Path) -> RecollectError:
     return StoreDamaged(f"Database is damaged: {path}", "`recollect doctor --repair` rebuilds what it can")
-
-
-def _unwritable(path: Path, reason: str) -> RecollectError:
-    return StoreUnwritable(
-        f"Cannot use the store ({reason}): {path.parent}",
-        "free some space or check its permissions; nothing is lost",
-    )
 
 
 def escaped(text: str) -> str:

@@ -1,0 +1,136 @@
+"""Stores that cannot be written: what is said, and what finishes a forget that could not end."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from recollect.care import doctor, repair
+from recollect.cli import main
+from recollect.errors import StoreUnwritable
+from recollect.memory import open_memory
+from tests.builders import Home, event, sweep
+from tests.faults.rig import as_nobody, command, needs_nobody, own, run
+from tests.forget.traces import left_in, native_ids
+
+CHANGING = [
+    ("forget", "session-1", "--yes"),
+    ("forget", "nobody-has-this", "--yes"),
+    ("retention",),
+    ("redact", "--rescan"),
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path, home: Home) -> Path:
+    home.write("log", event("session-1", 1, text="outspoken"))
+    sweep(tmp_path / "store", home).close()
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def nobodys(open_folder: Path, home: Home) -> Path:
+    """A store of a user who owns nothing else."""
+    home.write("log", event("session-1", 1))
+    sweep(open_folder / "store", home).close()
+    own(open_folder / "store")
+    return open_folder / "store"
+
+
+def _fill(patched: pytest.MonkeyPatch) -> None:
+    patched.setattr("recollect.store.access.SHARED_INDEX_BYTES", 1 << 60)
+
+
+def test_a_full_disk_is_called_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_HOME", str(store))
+    _fill(monkeypatch)
+
+    done = CliRunner().invoke(main, ["forget", "session-1", "--yes"])
+
+    assert done.exit_code == StoreUnwritable.exit_code
+    assert "No room is left" in done.output
+    assert "free some space" in done.output
+
+
+def test_doctor_tells_of_a_full_disk(store: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [found for found in doctor(store, [home.flag]) if "No room" in found.message] == []
+    _fill(monkeypatch)
+
+    (finding,) = [found for found in doctor(store, [home.flag]) if "No room" in found.message]
+
+    assert finding.level == "problem"
+
+
+def test_a_forget_that_could_not_end_says_that_it_was_begun_and_repair_finishes_it(
+    store: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full, open_memory(store, [home.flag]) as memory:
+        full.setattr("recollect.store.rewriting._ROOM", 1e12)
+        with pytest.raises(StoreUnwritable, match="begun but not finished") as told:
+            memory.forget(memory.plan_forgetting("session-1"))
+        assert "recollect sweep" in str(told.value.hint)
+        assert native_ids(memory) == set()
+        memory.close()
+        with pytest.raises(StoreUnwritable, match="cannot be finished now"):
+            repair(store, [home.flag])
+        assert [found.advice for found in doctor(store, [home.flag]) if "not finished" in found.message]
+
+    report = repair(store, [home.flag])
+
+    assert report.notes == ["Finished a forget that was stopped: 1 session"]
+    assert left_in(store, ["xxxxoutspoken"]) == set()
+    assert [found for found in doctor(store, [home.flag]) if found.level == "problem"] == []
+    assert repair(store, [home.flag]).notes == []
+
+
+@needs_nobody
+@pytest.mark.parametrize("arguments", CHANGING)
+def test_a_read_only_store_is_called_so_and_no_space_is_asked_for(nobodys: Path, arguments: tuple[str, ...]) -> None:
+    nobodys.chmod(0o500)
+
+    done = run(as_nobody(command(*arguments)), nobodys)
+
+    assert done.returncode == StoreUnwritable.exit_code
+    assert "Store is read-only" in done.stderr
+    assert "space" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@needs_nobody
+@pytest.mark.parametrize("arguments", [("status",), ("sweep",), ("doctor",), ("forget", "session-1", "--yes")])
+def test_the_store_of_another_user_is_one_clear_sentence(nobodys: Path, arguments: tuple[str, ...]) -> None:
+    own(nobodys, 1)
+
+    done = run(as_nobody(command(*arguments)), nobodys)
+
+    assert done.returncode == 1
+    told = done.stdout + done.stderr
+    assert f"You may not look into the folder of the store and its settings: {nobodys}" in told
+    assert "Errno" not in told
+    assert told.count(str(nobodys)) == 1
+
+
+@needs_nobody
+def test_a_new_store_is_the_users_to_write_whatever_the_umask(open_folder: Path, home: Home) -> None:
+    home.write("log", event("session-1", 1))
+    own(open_folder)
+    store = open_folder / "deep" / "store"
+    swept = ["sh", "-c", 'umask 277; exec "$@"', "sh", *as_nobody(command("sweep", "--root", f"claude={open_folder}"))]
+
+    for _ in range(2):
+        assert run(swept, store).stderr == ""
+
+    assert stat.S_IMODE(store.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in store.iterdir() if path.is_file()} == {0o600}
+
+
+def test_the_library_too_makes_a_folder_that_can_be_written(tmp_path: Path, home: Home) -> None:
+    before = os.umask(0o277)
+    try:
+        open_memory(tmp_path / "store", [home.flag]).close()
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE((tmp_path / "store").stat().st_mode) == 0o700
