@@ -97,7 +97,7 @@ class Ledger:
     @contextmanager
     def _writing(self) -> Iterator[None]:
         if self._read_only:
-            raise unwritable(self.path.parent, "it was opened only to be read")
+            raise unwritable(self.path.parent, "it was opened read-only")
         with translated(self.path), write_lock(self.path.parent):
             yield
 

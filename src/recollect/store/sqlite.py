@@ -147,7 +147,7 @@ class Database:
     def transaction(self) -> Iterator[apsw.Connection]:
         """Write under the queue, from the first statement on; another version's schema is noticed."""
         if self.read_only:
-            raise unwritable(self.path.parent, "it was opened only to be read")
+            raise unwritable(self.path.parent, "it was opened read-only")
         with translated(self.path), write_lock(self.path.parent):
             self._check_file()
             self.connection.execute("BEGIN IMMEDIATE")
