@@ -48,6 +48,9 @@ class _NoRules:
 
     functional = text
 
+    def beginning(self, text: str) -> None:
+        return None
+
     def payloads(self, payloads: list[bytes]) -> dict[int, bytes]:
         return {}
 
