@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -209,6 +209,16 @@ def _anywhere(expression: Expression) -> re.Pattern[bytes]:
     return re.compile(flags + b"(?=(" + expression.pattern + b"))")
 
 
+@lru_cache(maxsize=4)  # a process may open several stores, mostly with the same rules
+def _compiled(patterns: tuple[bytes, ...], flags: tuple[int, ...]) -> bytes:
+    import hyperscan
+
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    count = len(patterns)
+    database.compile(expressions=list(patterns), ids=list(range(count)), elements=count, flags=list(flags))
+    return bytes(hyperscan.dumpb(database))
+
+
 class _Cache:
     """The compiled database in the store's folder. A file without the right seal is compiled anew, never trusted."""
 
@@ -249,13 +259,11 @@ class _Cache:
     def _compile(self) -> Any:
         import hyperscan
 
-        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        count = len(self._patterns)
-        database.compile(expressions=self._patterns, ids=list(range(count)), elements=count, flags=self._flags)
+        content = _compiled(tuple(self._patterns), tuple(self._flags))
         if self._path is not None:
             with suppress(OSError):  # a full or read-only disk costs time at the next start, nothing else
-                self._write(self._path, hyperscan.dumpb(database))
-        return database
+                self._write(self._path, content)
+        return hyperscan.loadb(content, hyperscan.HS_MODE_BLOCK)
 
     def _write(self, path: Path, content: bytes) -> None:
         new = path.with_name(f"{path.name}.{os.getpid()}.new")
