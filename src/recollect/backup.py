@@ -45,7 +45,7 @@ def _is_part(name: str) -> bool:
     return is_pack or name in (*DATABASES, *KEPT_FILES, SETTINGS_NAME)
 
 
-FORM = Form("recollect-backup", 1, "a backup", "recollect restore", _is_part)
+FORM = Form("recollect-backup", 1, _is_part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,21 +126,30 @@ def _refuse_existing(path: Path) -> None:
         raise UsageError(f"There is something already: {path}", "give it another name")
 
 
-class Form(NamedTuple):
-    """One kind of bundle: what people call it, which command takes it, and which files belong into it."""
-
-    name: str
-    version: int
-    noun: str
-    command: str
-    is_part: Callable[[str], bool]
-
-
-# By the name that a list gives itself; so each command can say which other one is meant.
+# What people call a bundle and which command takes it, by the name that its list gives itself: so each command can
+# say which other one is meant.
 _TAKEN_BY = {
     "recollect-backup": ("a backup", "recollect restore"),
     "recollect-export": ("an export", "recollect import"),
 }
+
+
+class Form(NamedTuple):
+    """One kind of bundle, and which files belong into it."""
+
+    name: str
+    version: int
+    is_part: Callable[[str], bool]
+
+    @property
+    def noun(self) -> str:
+        return _TAKEN_BY[self.name][0]
+
+    @property
+    def command(self) -> str:
+        return _TAKEN_BY[self.name][1]
+
+
 _UNCHANGED = "nothing was changed; take another one"
 
 

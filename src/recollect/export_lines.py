@@ -2,7 +2,6 @@
 
 from base64 import b64decode
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import zstandard
 from recollect.errors import BadBackup
 from recollect.exports import SAME_NAMES, is_part
 from recollect.store.adopting import AdoptedSource, Adoption
-from recollect.store.batch import CostTotalRow, EventRow, SourceRow, UsageRow
+from recollect.store.batch import CostTotalRow, EventRow, SourceRow, UsageRow, hash_payload
 from recollect.store.flags import IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
 
 UNREADABLE = (
@@ -61,7 +60,7 @@ def _payloads(folder: Path, name: str, rows: list[EventRow]) -> Iterator[bytes]:
         reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
         for row in rows:
             payload = _read_exactly(reader, row.payload_bytes)
-            if sha256(payload).digest()[:16] != row.payload_hash:
+            if hash_payload(payload) != row.payload_hash:
                 raise BadBackup(f"An event's content is not what its line says, `{row.event_uid.hex()}`: {name}")
             yield payload
 

@@ -41,7 +41,7 @@ def is_part(name: str) -> bool:
     return is_pack or name in (SESSIONS, EVENTS)
 
 
-FORM = Form("recollect-export", 1, "an export", "recollect import", is_part)
+FORM = Form("recollect-export", 1, is_part)
 
 
 @dataclass(frozen=True, slots=True)

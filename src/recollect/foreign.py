@@ -1,13 +1,12 @@
 """What another store tells, as this one may hold it: redacted by its own rules before anything is stored."""
 
 import dataclasses
-from hashlib import sha256
 from typing import Any
 
 from recollect.protection import protected_json, protected_line, protected_names, without_secrets
 from recollect.redact.redactor import Redactor
 from recollect.store.adopting import AdoptedSource, Adoption
-from recollect.store.batch import CostTotalRow, EventRow, UsageRow
+from recollect.store.batch import CostTotalRow, EventRow, UsageRow, hash_payload
 
 
 def protected_adoption(redactor: Redactor, adoption: Adoption) -> Adoption:
@@ -33,7 +32,7 @@ def _protected_events(
     for number, payload, secrets in redactor.iter_changed(content):
         payloads[number] = payload
         row = EventRow._make(without_secrets(redactor, rows[number], secrets))
-        rows[number] = row._replace(payload_bytes=len(payload), payload_hash=sha256(payload).digest()[:16])
+        rows[number] = row._replace(payload_bytes=len(payload), payload_hash=hash_payload(payload))
     for number in redactor.suspects(["\n".join(text for text in row if isinstance(text, str)) for row in rows]):
         row = rows[number]
         metadata = protected_json(redactor, [row.metadata.encode()])[0].decode() if row.metadata else None

@@ -7,7 +7,6 @@ handed over, so that the one writer only appends bytes and inserts rows.
 import dataclasses
 import json
 from collections.abc import Iterator
-from hashlib import sha256
 from typing import Any, NamedTuple
 
 import orjson
@@ -31,7 +30,7 @@ from recollect.errors import SourceUnreadable
 from recollect.protection import protected_json, protected_line, protected_names, without_parts, without_secrets
 from recollect.redact.redactor import Redactor
 from recollect.schema import HISTORY_LANE, name_half
-from recollect.store.batch import Batch, CostTotalRow, EventRow, ProblemRow, SourceRow, StreamBatch
+from recollect.store.batch import Batch, CostTotalRow, EventRow, ProblemRow, SourceRow, StreamBatch, hash_payload
 from recollect.store.flags import IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
 from recollect.store.intake import merge_infos, second_uid
 from recollect.store.packs import compress
@@ -284,7 +283,7 @@ class _Stream:
 
     def _hash(self, payload: bytes) -> bytes:
         """The hash of a payload as it will be stored."""
-        return _hash(self._redactor.payloads([payload]).get(0, payload))
+        return hash_payload(self._redactor.payloads([payload]).get(0, payload))
 
     def _parent(self, native_id: str, block: int, parent: str | None) -> bytes | None:
         last_id, last_block, last_uid = self._last
@@ -307,7 +306,7 @@ class _Stream:
         rows = []
         start = 0
         for head, tail, payload in zip(self._heads, self._tails, self._payloads, strict=True):
-            rows.append((*head, start, len(payload), _hash(payload), *tail))
+            rows.append((*head, start, len(payload), hash_payload(payload), *tail))
             start += len(payload)
         # Prompts of a history go again when their session is read: they are indexed only if that does not happen.
         texts = self._texts if self._has_words and self._heads[0][_LANE] != HISTORY_LANE else []
@@ -340,10 +339,6 @@ def _hide_beginning(redactor: Redactor, event: EventRecord) -> None:
 
 def _number(half: bytes) -> int:
     return int.from_bytes(half, "big", signed=True)
-
-
-def _hash(payload: bytes) -> bytes:
-    return sha256(payload).digest()[:16]  # most processors have instructions for it
 
 
 def _flags(event: EventRecord) -> int:

@@ -6,7 +6,7 @@ end it anywhere, and what was not looked at is told.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain
@@ -25,6 +25,7 @@ from recollect.discovery import SourceNames
 from recollect.doctor import ABANDONED_ADVICE, ABANDONED_MESSAGE, NOTE, OK, PROBLEM, Finding
 from recollect.errors import NotFound, RecollectError, StoreTooNew
 from recollect.ingest import Task, read_batches
+from recollect.progress import Progress
 from recollect.protection import Protection
 from recollect.redact.marks import KEY_BYTES, KEY_FILE, key_id, key_of
 from recollect.redact.redactor import Redactor
@@ -42,8 +43,6 @@ from recollect.store.leftovers import abandoned
 from recollect.store.sessions import SessionFilter
 from recollect.store.sources import KnownSource
 from recollect.store.sqlite import Database
-
-Progress = Callable[[str, int, int], None]  # what is looked at, done, total
 
 # What a fault is about, for those who repair it
 DATABASE = "database"

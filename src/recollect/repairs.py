@@ -7,7 +7,7 @@ folder of its own, sound parts of it are taken over, then a sweep reads the agen
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from recollect.inspection import (
     STREAM,
     Fault,
 )
+from recollect.progress import Progress
 from recollect.redact.marks import KEY_FILE, load_key
 from recollect.store import CACHE_NAME, DATABASES, MEMORY_NAME, Store, open_store
 from recollect.store.adopting import Adoption, adopt, adopted_sources
@@ -45,8 +46,6 @@ from recollect.store.mending import LostEvent, read_again, rewrite_stream
 from recollect.store.salvage import SalvagedDatabase
 from recollect.store.tombstones import Tombstones
 from recollect.sweep import sweep
-
-Progress = Callable[[str, int, int], None]
 
 _EVENTS_AT_ONCE = 2000
 

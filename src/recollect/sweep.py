@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,6 +15,7 @@ from recollect.config import Settings
 from recollect.discovery import Found, find_changes
 from recollect.distill import distil_pending
 from recollect.lineage import mark_copies
+from recollect.progress import Progress
 from recollect.protection import Protection
 from recollect.readers import Failure, Finished, Reading, read_tasks
 from recollect.recall.index import index_pending
@@ -26,8 +27,6 @@ from recollect.store.batch import Batch
 from recollect.store.locks import sweep_lock
 
 BATCH_EVENTS, BATCH_BYTES = 4000, 16 * 1024 * 1024  # in one transaction: under a tenth of a second
-
-Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ the stream's number, the next seq, and where in the stream the payloads begin.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from recollect.store.packs import Frame
@@ -137,3 +138,8 @@ class Batch:
     @property
     def events(self) -> int:
         return sum(len(stream.rows) for stream in self.streams)
+
+
+def hash_payload(payload: bytes) -> bytes:
+    """What a payload is known by, as `payload_hash` of its event."""
+    return sha256(payload).digest()[:16]  # most processors have instructions for it

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from recollect.store.leftovers import work_name
+
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that a crash leaves the old content or the new one; only the user may read it."""
@@ -17,7 +19,7 @@ def replace_file(path: Path, content: bytes) -> None:
 @contextmanager
 def written_beside(path: Path) -> Iterator[int]:
     """A new file to write to, which takes the path at the end of the block, or is gone if that fails."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    beside = path.with_name(work_name(path.name))
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         try:

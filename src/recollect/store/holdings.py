@@ -1,12 +1,11 @@
 """Everything Tier 1 holds, read as it is stored: for looking over, taking out, and saving from a damaged file."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from recollect.store import packs
-from recollect.store.batch import CostTotalRow, EventRow, SourceRow, UsageRow
+from recollect.store.batch import CostTotalRow, EventRow, SourceRow, UsageRow, hash_payload
 from recollect.store.flags import IS_ABANDONED, IS_RETRY, TOLD_RETRY
 from recollect.store.frames import HeldStream, SuspectFrames
 from recollect.store.sqlite import Database
@@ -172,4 +171,4 @@ class Holdings:
 
 def _payload(row: EventRow, frames: SuspectFrames) -> bytes | None:
     payload = frames.read(row.payload_start, row.payload_bytes)
-    return payload if payload is not None and sha256(payload).digest()[:16] == row.payload_hash else None
+    return payload if payload is not None and hash_payload(payload) == row.payload_hash else None

@@ -4,7 +4,6 @@ A session's payloads go into a new pack beside the old one, and the rows change 
 pack is unlinked only after that transaction is on the disk, so that at every moment one of them is whole and known.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 import apsw
 
 from recollect.store import packs
+from recollect.store.batch import hash_payload
 from recollect.store.intake import INLINE_BYTES
 from recollect.store.packs import FRAME_BYTES, Frame, compress
 from recollect.store.sqlite import Database
@@ -79,7 +79,7 @@ class NewPayloads:
         self._waiting = bytearray()
 
     def add(self, event: int, payload: bytes) -> None:
-        self.places.append((self.size, len(payload), hashlib.sha256(payload).digest()[:16], event))
+        self.places.append((self.size, len(payload), hash_payload(payload), event))
         self.size += len(payload)
         self._waiting += payload
         if len(self._waiting) >= FRAME_BYTES:
