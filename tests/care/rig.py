@@ -9,6 +9,7 @@ from recollect import Finding
 from recollect.care import doctor
 from recollect.memory import Memory, open_memory
 from recollect.schema import as_json
+from recollect.store import Store
 from tests.builders import Home
 from tests.retention.rig import evict_all, opened, row, write
 
@@ -50,6 +51,16 @@ def distilled(store: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     with open_memory(store) as memory:
         found = memory.sessions()
         return {session.session_uid: memory.digest(session) for session in found}, [row(session) for session in found]
+
+
+def leave_only_its_row(opened: Store) -> None:
+    """The session `small` as if its events had been dropped, and the ledger told nothing of it."""
+    opened.sessions.set_evicted([("scripted", "small")], 1)
+    with opened.databases[0].transaction() as connection:
+        stream = opened.streams.find("scripted", "small")
+        for table in ("events", "frames", "usage", "stream_sources"):
+            connection.execute(f"DELETE FROM {table} WHERE stream = ?", (stream,))
+        connection.execute("DELETE FROM streams WHERE id = ?", (stream,))
 
 
 def _told(memory: Memory, session: Any) -> Any:

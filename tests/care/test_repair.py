@@ -16,7 +16,18 @@ from recollect.repairs import RepairReport
 from recollect.store import checksums, open_store
 from recollect.store.ledger import Ledger
 from tests.builders import Home, event, sweep
-from tests.care.rig import distilled, evicted_and_held, flip, hashes, held, lose_home, pack_of, problems, tree
+from tests.care.rig import (
+    distilled,
+    evicted_and_held,
+    flip,
+    hashes,
+    held,
+    leave_only_its_row,
+    lose_home,
+    pack_of,
+    problems,
+    tree,
+)
 from tests.faults.rig import as_nobody, command, needs_nobody, own, run, run_json, scratch
 from tests.logs import CLAUDE
 from tests.retention.rig import evict_all, opened, topic, write
@@ -397,12 +408,7 @@ def test_a_sweep_before_the_repair_loses_nothing_of_the_ledger(store: Path, home
 def test_rows_that_only_memory_has_are_saved_from_a_damaged_one(store: Path, home: Home) -> None:
     """A session whose events were dropped has its row and nothing else."""
     with open_store(store) as opened:
-        opened.sessions.set_evicted([("scripted", "small")], 1)
-        with opened.databases[0].transaction() as connection:
-            stream = opened.streams.find("scripted", "small")
-            for table in ("events", "frames", "usage", "stream_sources"):
-                connection.execute(f"DELETE FROM {table} WHERE stream = ?", (stream,))
-            connection.execute("DELETE FROM streams WHERE id = ?", (stream,))
+        leave_only_its_row(opened)
         root = opened.databases[1].value("SELECT rootpage FROM sqlite_schema WHERE name = 'sessions_by_time'")
         opened.checkpoint()
     lose_home(home)

@@ -13,7 +13,7 @@ from recollect.care import doctor, repair
 from recollect.memory import open_memory
 from recollect.store import open_store
 from tests.builders import Home, event, sweep
-from tests.care.rig import distilled, evicted_and_held, flip, held, lose_home, problems
+from tests.care.rig import distilled, evicted_and_held, flip, held, leave_only_its_row, lose_home, problems
 from tests.retention.rig import topic
 
 MARKER = "damaged-*/unfinished"
@@ -149,12 +149,7 @@ def test_what_was_forgotten_after_a_repair_was_stopped_does_not_come_back(store:
 def test_rows_that_only_memory_has_outlast_a_repair_that_was_killed(store: Path, home: Home) -> None:
     """The row and the digest of a session whose events are gone, and of which the ledger has nothing."""
     with open_store(store) as opened:
-        opened.sessions.set_evicted([("scripted", "small")], 1)
-        with opened.databases[0].transaction() as connection:
-            stream = opened.streams.find("scripted", "small")
-            for table in ("events", "frames", "usage", "stream_sources"):
-                connection.execute(f"DELETE FROM {table} WHERE stream = ?", (stream,))
-            connection.execute("DELETE FROM streams WHERE id = ?", (stream,))
+        leave_only_its_row(opened)
     before, digests = held(store), _digests(store)
     _damage(store)
     assert _killed(store, home, lambda: _at("before-memory-commit:kill:2"))

@@ -329,10 +329,10 @@ def test_a_tombstone_has_no_word_of_what_it_stands_for(tmp_path: Path, planted: 
 def test_totals_and_repositories_are_right_afterwards(tmp_path: Path) -> None:
     def told(folder: Path, *, has_both: bool) -> Home:
         home = Home(folder)
-        home.write("stays", SessionInfo("stays", cwd="/work/shop"), event("stays", 1), event("stays", 2))
+        home.write("stays", SessionInfo("stays", cwd="/home/x/shop"), event("stays", 1), event("stays", 2))
         if has_both:
             remote = "git@github.com:acme/shop-api.git"
-            home.write("gone", SessionInfo("gone", cwd="/work/shop", git_remote=remote), event("gone", 1))
+            home.write("gone", SessionInfo("gone", cwd="/home/x/shop", git_remote=remote), event("gone", 1))
         return home
 
     with scratch() as folder:
