@@ -22,8 +22,8 @@ MOST_MEDIAN_BYTES = 8 * 1024
 ALONE = """
 import json, statistics, sys, time
 from pathlib import Path
-from recollect.distill.analysis import analyze
-from recollect.pricing import estimate_usd
+from recollect.distill.distiller import distil_pending
+from recollect.sessions.pricing import estimate_usd
 from recollect.store import open_store
 
 store = open_store(Path(sys.argv[1]))
@@ -32,12 +32,12 @@ with store._memory.transaction() as connection:
         connection.execute(f"DELETE FROM {table}")
 estimate_usd("x", None, input_tokens=0, output_tokens=0, cache_read_tokens=0, cache_write_tokens=0)  # loads the prices
 wall, cpu = time.perf_counter(), time.process_time()
-report = analyze(store, lambda done, total: None)
+distil_pending(store, lambda done, total: None)
 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
 sizes = [size for (size,) in store._memory.rows("SELECT octet_length(digest) FROM digests WHERE digest IS NOT NULL")]
 events = store._cache.value("SELECT count(*) FROM events")
-told = {"wall_s": wall, "cpu_s": cpu, "sessions": report.sessions, "events": events}
-print(json.dumps(told | {"digest_bytes": sum(sizes), "median_bytes": statistics.median(sizes)}))
+figures = {"wall_s": wall, "cpu_s": cpu, "sessions": store.sessions.count(), "events": events}
+print(json.dumps(figures | {"digest_bytes": sum(sizes), "median_bytes": statistics.median(sizes)}))
 """
 
 

@@ -49,8 +49,11 @@ BIG_FILE_MB = 200
 LONG_LINE_MB = 50
 FILES_OF_BAR = 10_000
 
-MOST_FLOORS = 4  # read, redacted, indexed, distilled
-MOST_STORE = 0.25
+MOST_CPU_FLOORS = 10  # read, redacted, indexed, distilled
+MOST_CLOCK_FLOORS = 7
+MOST_PEER_CPU = 0.6
+MOST_PEER_CLOCK = 0.5
+MOST_STORE = 0.35
 MOST_NO_CHANGE_SECONDS = 0.5
 MOST_MEMORY_MB = 250
 MOST_LONG_LINE_MB = 100 + 10 * LONG_LINE_MB
@@ -198,19 +201,28 @@ class Sweeps:
     start: Series = field(default_factory=Series)
     peer: Series = field(default_factory=Series)
     peer_absence: str = ""
+    stages: dict[str, float] = field(default_factory=dict)  # in floors
     report: dict[str, Any] = field(default_factory=dict)
     store_bytes: int = 0
     peer_bytes: int = 0
 
-    def measure(self, work: Path, repeat: int, with_peer: bool) -> "Sweeps":
+    def measure(self, work: Path, repeat: int, *, is_whole: bool) -> "Sweeps":
         self.home.parse()  # brings the files into memory for all of them
         self._empty_home(work).sweep(work / "empty-store")
         for number in range(repeat):
             self.floor.runs.append(self.home.parse())
             self._sweep(work / f"store-{number}")
-            if with_peer:
+            if is_whole:
                 self._run_peer(work / f"peer-{number}")
+        if is_whole:
+            self._measure_stages(work / "stages")
         return self
+
+    def _measure_stages(self, store: Path) -> None:
+        program = str(Path(__file__).with_name("stages.py"))
+        measured = run((sys.executable, program, self.home.agent, str(self.home.folder), str(store)), {})
+        self.stages = {stage: seconds / self.floor.cpu for stage, seconds in json.loads(measured.output).items()}
+        shutil.rmtree(store)
 
     def _empty_home(self, work: Path) -> Home:
         folder = work / "empty-home"
@@ -251,7 +263,11 @@ class Sweeps:
         return self.home.bytes / MEGABYTE
 
     @property
-    def floors(self) -> float:
+    def cpu_floors(self) -> float:
+        return self.first.cpu / self.floor.cpu
+
+    @property
+    def clock_floors(self) -> float:
         return self.first.wall / self.floor.wall
 
     @property
@@ -266,7 +282,8 @@ class Sweeps:
     def figures(self) -> dict[str, Any]:
         told: dict[str, Any] = {"mb": self.megabytes, "files": len(self.home.logs), "report": self.report}
         told |= {name: getattr(self, name).figures() for name in ("floor", "first", "unchanged", "start")}
-        told |= {"floors": self.floors, "store_bytes": self.store_bytes}
+        told |= {"cpu_floors": self.cpu_floors, "clock_floors": self.clock_floors, "store_bytes": self.store_bytes}
+        told |= {"stages_in_floors": self.stages}
         told |= {"no_change_s_per_10000_files": self.no_change_seconds}
         if self.peer.runs:
             told["peer"] = self.peer.figures() | {"store_bytes": self.peer_bytes}
@@ -285,8 +302,19 @@ Bar = tuple[str, float, float, str]  # what, measured, at most, unit
 
 def bars_of(sweeps: Sweeps) -> list[Bar]:
     store = sweeps.store_bytes / sweeps.home.bytes
+    first, peer = sweeps.first, sweeps.peer
+    beside: list[Bar] = (
+        [
+            (f"processor time, of {PEER}'s", first.cpu / peer.cpu, MOST_PEER_CPU, "x"),
+            (f"clock, of {PEER}'s", first.wall / peer.wall, MOST_PEER_CLOCK, "x"),
+        ]
+        if peer.runs
+        else []
+    )
     return [
-        ("sweep, in floors", sweeps.floors, MOST_FLOORS, "x"),
+        ("processor time, in floors", sweeps.cpu_floors, MOST_CPU_FLOORS, "x"),
+        ("clock, in floors", sweeps.clock_floors, MOST_CLOCK_FLOORS, "x"),
+        *beside,
         ("store, of the source, without ballast", store, MOST_STORE, "x"),
         ("no change, per 10,000 files", sweeps.no_change_seconds, MOST_NO_CHANGE_SECONDS, "s"),
         ("memory of the writer", sweeps.first.peak_mb, MOST_MEMORY_MB, "MB"),
@@ -324,7 +352,7 @@ class Bench:
         return Home(agent, self.made(name, lambda out: generate.generate(out, mb, self.seed, agent)))
 
     def measure(self, home: Home) -> None:
-        sweeps = self._measure("home", home, with_peer=True)
+        sweeps = self._measure("home", home, is_whole=True)
         self.bars += bars_of(sweeps)
 
     def measure_extremes(self, files: int) -> None:
@@ -339,9 +367,9 @@ class Bench:
         sweeps = self._measure(f"one line of {LONG_LINE_MB} MB", Home("claude", line))
         self.bars += memory_bars(sweeps, f"{LONG_LINE_MB} MB line", MOST_LONG_LINE_MB)
 
-    def _measure(self, name: str, home: Home, *, with_peer: bool = False) -> Sweeps:
+    def _measure(self, name: str, home: Home, *, is_whole: bool = False) -> Sweeps:
         with tempfile.TemporaryDirectory(dir=self.work, prefix="run-") as folder:
-            self.sweeps[name] = Sweeps(home).measure(Path(folder), self.repeat, with_peer)
+            self.sweeps[name] = Sweeps(home).measure(Path(folder), self.repeat, is_whole=is_whole)
         return self.sweeps[name]
 
 
@@ -371,9 +399,10 @@ def _show_sweeps(name: str, sweeps: Sweeps) -> None:
     _show_row("  recollect sweep, no files", sweeps.start, None)
     if sweeps.peer.runs:
         _show_row(f"  {PEER} sync", sweeps.peer, sweeps, sweeps.peer_bytes)
-        print(f"  {PEER} takes {sweeps.peer.wall / sweeps.first.wall:.1f} times as long as recollect")
     elif sweeps.peer_absence:
         print(f"  {sweeps.peer_absence}")
+    for stage, floors in sorted(sweeps.stages.items(), key=lambda item: -item[1]):
+        print(f"    {stage:36}{floors:6.2f} floors of processor time")
 
 
 def _show_row(name: str, series: Series, of: Sweeps | None, store_bytes: int = 0) -> None:

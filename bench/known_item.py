@@ -1,12 +1,15 @@
-"""Known-item retrieval: the title an agent gave a session, as a query, must find that session.
+"""Known-item retrieval: what somebody would type to find a session again must find that session.
 
-    python bench/known_item.py [--shared ../shared] [--agentsview PATH]
+    python bench/known_item.py [--shared ../shared] [--items FILE]... [--store FOLDER] [--agentsview PATH]
 
-Titles are in no index here: they are taken out of ours. Three baselines run beside it on the same sessions: BM25 over
-whole sessions, plain FTS5 over events, and agentsview's full text where it is installed. A title that several sessions
-carry, of whatever agent, is answered by any of them. A summary counts for the session that its leaf is in, be it told
-in the file of another one; those of which no leaf is at hand are of sessions that nobody has. Prints MRR and recall@5
-by agent, and of all titles, each counted once, with intervals from resampling the titles.
+Two sets. The titles that agents gave to the sessions of `corpus` and `genuine`; and, on the large corpus, its own
+`known-items.json` with those of `--items`: a list of {"query", "sessions", "kind"}. Neither titles nor summaries are
+in any index here: titles are taken out of our digests, `summary` records out of a copy of the logs. `--store` keeps
+the swept copy of the large corpus for the next run.
+
+Baselines on the same sessions: plain FTS5 over events (OR of the words, best event of a session), BM25 over whole
+sessions, our digests alone, and agentsview where it is installed. Prints MRR and recall@5 by kind, with intervals from
+resampling the items, and for each baseline the difference item by item.
 """
 
 import argparse
@@ -18,15 +21,16 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
 import orjson
 
-from recollect.memory import open_memory
-from recollect.recall.search import Options, search
-from recollect.recall.texts import Texts
+from recollect.api import open_memory
+from recollect.recall import Options, search
+from recollect.recall.snippets import Texts
 from recollect.store import Store
 
 LIMIT = 20
@@ -38,6 +42,7 @@ TITLED = (
     "SELECT t.rowid, t.text FROM digest_text t JOIN digests d ON d.id = t.rowid"
     " JOIN sessions s USING (agent, native_session_id) WHERE s.title IS NOT NULL"
 )
+DIGESTED = "SELECT d.id, s.root_session_uid FROM digests d JOIN sessions s USING (agent, native_session_id)"
 AGENT_MADE = ("title_2", "title_1")  # the agent's title, its summary; `title_3` is the user's own
 
 Search = Callable[[str], list[str]]  # a query -> session uids, best first
@@ -45,10 +50,10 @@ Search = Callable[[str], list[str]]  # a query -> session uids, best first
 
 @dataclass(frozen=True)
 class Item:
-    """A title and the sessions that carry it."""
+    """A query and the sessions that it should find."""
 
-    agent: str
-    title: str
+    kind: str
+    query: str
     sessions: frozenset[str]
 
 
@@ -60,8 +65,12 @@ def roots(shared: Path) -> list[str]:
     return found
 
 
-def items(store: Store, shared: Path) -> list[Item]:
-    """Every title an agent made, once for each agent, with its sessions; a sub-agent's counts for its root."""
+def titles(store: Store, shared: Path) -> list[Item]:
+    """Every title an agent made, once for each agent, with its sessions; a sub-agent's counts for its root.
+
+    A title that several sessions carry, of whatever agent, is answered by any of them. A summary counts for the session
+    that its leaf is in, be it in the file of another one.
+    """
     told = [*_stored_titles(store), *_summaries(store, shared)]
     carrying: dict[str, set[str]] = {}
     for _, title, session in told:
@@ -112,12 +121,24 @@ def ours(store: Store) -> Search:
     return run
 
 
-def _documents(store: Store) -> list[tuple[str, str]]:
+def digests(store: Store) -> Search:
+    """BM25 over our digests alone."""
+    roots_of = dict(store._memory.rows(DIGESTED))
+
+    def run(query: str) -> list[str]:
+        match = " OR ".join(f'"{token}"' for token in store.fulltext_search.tokens(query))
+        rows = store._memory.rows("SELECT rowid FROM digest_text WHERE digest_text MATCH ? ORDER BY rank", (match,))
+        return list(dict.fromkeys(roots_of[number] for (number,) in rows))[:LIMIT]
+
+    return run
+
+
+def documents(store: Store) -> list[tuple[str, str]]:
     """(root session, text) of every event that is no copy."""
     texts, found = Texts(store), []
-    for key, stream in store.streams.names().items():
+    for key in store.streams.names():
         card = store.cards.of([key]).get(key)
-        events = [mark.id for mark in store.streams.events(stream) if mark.copy_of is None]
+        events = [step.id for session in store.steps.read([key]) for step in session.steps if step.copy_of is None]
         texts.read(events)
         found += [(card.root_session_uid if card else str(key), texts[event]) for event in events if event in texts]
     return found
@@ -153,25 +174,43 @@ def _plain(rows: Sequence[tuple[str, str]]) -> Search:
     return run
 
 
-def agentsview(program: str, shared: Path, known: Sequence[str], folder: Path) -> Search:
+def agentsview(program: str, homes: Sequence[str], known: Sequence[str], folder: Path) -> Search:
     """Its full text over messages, of the same homes gathered in one."""
-    for agent, name in HOMES.items():
-        for root in roots(shared):
-            told, _, path = root.partition("=")
-            if told == agent:
-                shutil.copytree(path, folder / name, dirs_exist_ok=True, symlinks=True)
+    for agent, _, path in (home.partition("=") for home in homes):
+        shutil.copytree(path, folder / HOMES[agent], dirs_exist_ok=True, symlinks=True)
     environment = {**os.environ, "HOME": str(folder), "AGENTSVIEW_DATA_DIR": str(folder / "av")}
-    subprocess.run([program, "sync"], env=environment, capture_output=True, timeout=300, check=False)
+    subprocess.run([program, "sync"], env=environment, capture_output=True, timeout=600, check=False)
 
     def run(query: str) -> list[str]:
         command = [program, "session", "search", "--fts", "--json", "--include-children", "--include-one-shot"]
-        command += ["--include-automated", "--limit", "500", " ".join(re.findall(r"\w+", query))]
+        command += ["--include-automated", "--limit", "500", " OR ".join(re.findall(r"\w+", query))]
         told = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).stdout
         text = told.decode("utf-8", "replace")
         places = {uid: text.find(uid.partition(":")[2].partition("/")[0]) for uid in known}
         return sorted((uid for uid, place in places.items() if place >= 0), key=lambda uid: places[uid])[:LIMIT]
 
     return run
+
+
+def without_summaries(home: Path, copy: Path) -> None:
+    """Copy the logs of a home, less the records that hold a session's title."""
+    for path in (path for path in home.rglob("*") if path.is_file()):
+        lines = path.read_bytes().split(b"\n")
+        target = copy / path.relative_to(home)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(b"\n".join(line for line in lines if not line.startswith(b'{"type":"summary"')))
+
+
+def large_home(shared: Path, folder: Path) -> Path:
+    """The home of the large corpus without summaries, unpacked into a folder once."""
+    copy = folder / "home"
+    if not copy.exists():
+        archive = next((shared / "corpus-large").glob("*.tar.zst"))
+        (folder / "raw").mkdir(parents=True)
+        subprocess.run(["tar", "--zstd", "-xf", archive, "-C", folder / "raw"], check=True)
+        without_summaries(folder / "raw" / "home", copy)
+        shutil.rmtree(folder / "raw")
+    return copy
 
 
 def reciprocal_rank(item: Item, answer: Sequence[str]) -> float:
@@ -184,54 +223,73 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES)]
 
 
-def report(name: str, wanted: Sequence[Item], run: Search) -> list[float]:
-    """Print how well a search does by agent; return the rank of each title, which all together count once."""
-    ranks = [(item, reciprocal_rank(item, run(item.title))) for item in wanted]
-    once = {item.title: rank for item, rank in ranks}
-    by_agent = {
-        agent: [rank for item, rank in ranks if item.agent == agent] for agent in {item.agent for item in wanted}
+def report(name: str, items: Sequence[Item], run: Search) -> list[float]:
+    """Print how well a search does by kind; return the reciprocal rank of each item."""
+    ranks = [reciprocal_rank(item, run(item.query)) for item in items]
+    by_kind: dict[str, list[float]] = {}
+    for item, rank in zip(items, ranks, strict=True):
+        by_kind.setdefault(item.kind, []).append(rank)
+    for kind, values in (*sorted(by_kind.items()), ("all", ranks)):
+        low, high = interval(values)
+        recall = statistics.fmean(rank >= 1 / 5 for rank in values)
+        figures = f"MRR {statistics.fmean(values):.3f} [{low:.3f}, {high:.3f}]  recall@5 {recall:.3f}"
+        print(f"{name:<24} {kind:<20} n={len(values):<4} {figures}", flush=True)
+    return ranks
+
+
+def compare(items: Sequence[Item], ours: Sequence[float], others: Mapping[str, Sequence[float]]) -> None:
+    """Against each of the others item by item, by kind and all together."""
+    for name, theirs in others.items():
+        for kind in (*sorted({item.kind for item in items}), "all"):
+            pairs = zip(items, ours, theirs, strict=True)
+            more = [mine - other for item, mine, other in pairs if kind in (item.kind, "all")]
+            low, high = interval(more)
+            mean = statistics.fmean(more)
+            print(f"{'ok  ' if mean >= 0 else 'MISS'} {mean:+.3f} [{low:+.3f}, {high:+.3f}] against {name}: {kind}")
+
+
+def measure(store: Store, items: Sequence[Item], homes: Sequence[str], program: str | None, folder: Path) -> None:
+    texts = documents(store)
+    systems: dict[str, Search] = {
+        "recollect": ours(store),
+        "digests alone": digests(store),
+        "BM25 over sessions": whole_sessions(texts),
+        "plain FTS5 over events": plain_events(texts),
     }
-    for agent, some in (*sorted(by_agent.items()), ("all", list(once.values()))):
-        low, high = interval(some)
-        recall = statistics.fmean(rank >= 1 / 5 for rank in some)
-        found = f"MRR {statistics.fmean(some):.3f} [{low:.3f}, {high:.3f}]  recall@5 {recall:.3f}"
-        print(f"{name:<24} {agent:<8} n={len(some):<4} {found}")
-    return list(once.values())
+    if program:
+        systems["agentsview full text"] = agentsview(program, homes, sorted({uid for uid, _ in texts}), folder)
+    ranks = {name: report(name, items, run) for name, run in systems.items()}
+    compare(items, ranks.pop("recollect"), ranks)
 
 
-def compare(ours: Sequence[float], others: Mapping[str, Sequence[float]]) -> None:
-    """Against the best of the others, title by title."""
-    best = max(others, key=lambda name: statistics.fmean(others[name]))
-    more = [mine - theirs for mine, theirs in zip(ours, others[best], strict=True)]
-    low, high = interval(more)
-    ratio = statistics.fmean(ours) / statistics.fmean(others[best])
-    print(f"{'ok  ' if ratio >= 1 else 'MISS'} MRR {ratio:.2f} of {best}; title by title [{low:+.3f}, {high:+.3f}]")
+def read_items(files: Sequence[Path]) -> list[Item]:
+    told = [item for file in files for item in orjson.loads(file.read_bytes())]
+    return [Item(item["kind"], item["query"], frozenset(item["sessions"])) for item in told]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     beside = Path(__file__).parent.parent.parent / "shared"
     parser.add_argument("--shared", type=Path, default=Path(os.environ.get("RECOLLECT_SHARED", beside)))
+    parser.add_argument("--items", type=Path, action="append", default=[])
+    parser.add_argument("--store", type=Path)
     parser.add_argument("--agentsview", default=shutil.which("agentsview"))
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, open_memory(Path(folder) / "store", roots(options.shared)) as memory:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        memory = stack.enter_context(open_memory(folder / "store", roots(options.shared)))
         memory.sweep()
-        store = memory._store
-        wanted = items(store, options.shared)
-        forget_titles(store)
-        documents = _documents(store)
-        systems: dict[str, Search] = {
-            "recollect": ours(store),
-            "BM25 over sessions": whole_sessions(documents),
-            "plain FTS5 over events": plain_events(documents),
-        }
-        if options.agentsview:
-            known = sorted({session for session, _ in documents})
-            systems["agentsview full text"] = agentsview(
-                options.agentsview, options.shared, known, Path(folder) / "home"
-            )
-        ranks = {name: report(name, wanted, run) for name, run in systems.items()}
-        compare(ranks.pop("recollect"), ranks)
+        items = titles(memory._store, options.shared)
+        forget_titles(memory._store)
+        print("Titles of corpus and genuine")
+        measure(memory._store, items, roots(options.shared), options.agentsview, folder / "av-titles")
+        kept = options.store or folder / "large"
+        homes = [f"claude={large_home(options.shared, kept) / '.claude'}"]
+        memory = stack.enter_context(open_memory(kept / "store", homes))
+        memory.sweep()
+        items = read_items([options.shared / "corpus-large" / "known-items.json", *options.items])
+        print("\nKnown items of the large corpus")
+        measure(memory._store, items, homes, options.agentsview, folder / "av-large")
 
 
 if __name__ == "__main__":

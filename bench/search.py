@@ -20,16 +20,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from generate import Words
-from recollect.account import AccountRules, account_for
-from recollect.adapters.protocol import AgentProfile, Checkpoint, Cursor, EventRecord, Record, SessionInfo, Source
-from recollect.distill.analysis import analyze
-from recollect.ingest import Task, read_batches
-from recollect.protection import Protection
-from recollect.recall.answers import SearchAnswer
-from recollect.recall.index import index_pending
-from recollect.recall.search import Options, search
-from recollect.redact.userrules import RedactionRules
+from recollect.agentkit.protocol import AgentProfile, Checkpoint, Cursor, EventRecord, Record, SessionInfo, Source
+from recollect.distill.distiller import distil_pending
+from recollect.ingest.builder import Task, read_batches
+from recollect.ingest.protection import Protection
+from recollect.recall import Options, SearchAnswer, index_pending, search
+from recollect.redact import RedactionRules
 from recollect.schema import ASSISTANT_MSG, ERROR, SUMMARY_CHARS, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
+from recollect.sessions import AccountRules
+from recollect.sessions.account import account_for
 from recollect.store import Store, open_store
 from recollect.store.batch import SourceRow
 
@@ -150,7 +149,7 @@ def fill(store: Store, events: int, chance: random.Random, needles: Sequence[Nee
         source = Source(AGENT, "log", Path("/bench"), Path(row.path))
         store.intake.put(list(read_batches(Teller(records), Task(source, row, False), redactor)), store.sources.save)
     account_for(store, AccountRules(), lambda done, total: None)
-    store.streams.set_dirty([stream.id for stream in store.streams.dirty()], False)
+    store.streams.set_dirty(store.streams.dirty(), False)
 
 
 def quantile(times: Sequence[float], share: float) -> float:
@@ -274,7 +273,7 @@ def main() -> None:
             index_pending(store)
             store.checkpoint()
             took, text = time.process_time() - filled, store.fulltext.sizes()["text"]
-            analyze(store, lambda done, total: None)
+            distil_pending(store, lambda done, total: None)
             print(
                 f"     stored in {filled - begun:.0f} s, indexed in {took:.1f} s of CPU: {text / took / 1e6:.0f} MB/s"
             )

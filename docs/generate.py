@@ -1,4 +1,4 @@
-"""Prints the parts of the docs that the code knows best; `make fix` puts them into the pages."""
+"""Generates the parts of the docs that come from code; `make fix` writes them into the pages."""
 
 import dataclasses
 import inspect
@@ -8,12 +8,11 @@ from collections.abc import Iterator
 import apsw
 import click
 
-from recollect import schema
+from recollect import errors, schema
 from recollect.cli import main
 from recollect.errors import RecollectError
-from recollect.redact.pieces import HIDDEN, KEYWORD, PREFIX, STRUCTURE
-from recollect.redact.rules import RULES
-from recollect.store import migrations
+from recollect.redact import RULES
+from recollect.store.tables import migrations
 
 
 def commands() -> str:
@@ -30,15 +29,11 @@ def _commands() -> Iterator[str]:
 
 
 def exit_codes() -> str:
-    codes = {0: "done", 3: "done, but some sources were skipped"}
+    meanings = dict(re.findall(r"^ +([A-Z]\w+) {2,}(.+?)(?: {2,}exit \d)?$", errors.__doc__ or "", re.MULTILINE))
+    rows = [(0, "done", "–"), (3, "done, but some sources were skipped", "–")]
+    below = [error for error in _errors(RecollectError) if error is not RecollectError]
+    rows += [(error.exit_code, meanings[error.__name__], f"`{error.code}`") for error in below]
     lines = ["| code | meaning | in JSON |", "|---|---|---|"]
-    found = {
-        (error.exit_code, error.code): error.__name__
-        for error in _errors(RecollectError)
-        if error is not RecollectError
-    }
-    rows = [(code, meaning, "–") for code, meaning in codes.items()]
-    rows += [(code, _words(name), f"`{word}`") for (code, word), name in found.items()]
     return "\n".join([*lines, *(f"| {code} | {meaning} | {word} |" for code, meaning, word in sorted(rows))])
 
 
@@ -46,10 +41,6 @@ def _errors(error: type[RecollectError]) -> Iterator[type[RecollectError]]:
     yield error
     for below in error.__subclasses__():
         yield from _errors(below)
-
-
-def _words(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", " ", name).lower()
 
 
 _CORE = (schema.Session, schema.Cost, schema.SessionSource, schema.Event, schema.Problem)
@@ -97,8 +88,8 @@ def formats() -> str:
 
 
 def _formats() -> Iterator[str]:
-    titles = {PREFIX: "By their own look", STRUCTURE: "By what surrounds them", KEYWORD: "By the name they are given"}
-    for kind, title in (titles | {HIDDEN: "Hidden"}).items():
+    titles = {"prefix": "By their own look", "structure": "By what surrounds them", "keyword": "By their name"}
+    for kind, title in (titles | {"hidden": "Hidden"}).items():
         yield f"### {title}\n"
         yield from (f"- `{rule.name}`: {rule.finds}" for rule in RULES if rule.kind == kind)
         yield ""

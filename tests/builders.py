@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 from msgspec import Struct, structs
 
-from recollect.adapters.files import iter_files
-from recollect.adapters.jsonl import LineReader
-from recollect.adapters.protocol import (
+from recollect.agentkit.files import iter_files
+from recollect.agentkit.lines import LineReader
+from recollect.agentkit.protocol import (
     AgentProfile,
     BadLine,
     CostTotal,
@@ -26,8 +26,8 @@ from recollect.adapters.protocol import (
     Source,
     Usage,
 )
+from recollect.api import Memory, open_memory
 from recollect.errors import SourceUnreadable
-from recollect.memory import Memory, open_memory
 from recollect.schema import QUEUE_ONLY, SUMMARY_CHARS, USER_MSG
 
 AGENT = "scripted"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from recollect.memory import Memory, open_memory
-from recollect.redact.marks import KEY_BYTES, KEY_FILE
+from recollect.api import Memory, open_memory
+from recollect.redact import KEY_BYTES, KEY_FILE
 
 REPOSITORY = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("RECOLLECT_SHARED", REPOSITORY.parent / "shared"))

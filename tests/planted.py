@@ -167,6 +167,7 @@ KINDS: dict[str, Callable[[Draw], Secret]] = {
     ),
     "sendgrid": lambda draw: (f"SG.{_some(draw, WORD, 22)}.{_some(draw, WORD, 43)}", None),
     "npm": _token("npm_", ALNUM, 36),
+    "resend": lambda draw: (f"re_{_some(draw, ALNUM, 7)}7_{_some(draw, ALNUM, 24)}", None),
     "pypi": _token("pypi-AgEIcHlwaS5vcmc", WORD, 120, 180),
     "hugging-face": _token("hf_", LETTERS, 34),
     "telegram": lambda draw: (f"{_some(draw, '123456789', 9, 10)}:AA{_some(draw, WORD, 33)}", None),
@@ -416,6 +417,144 @@ class Planted:
 def plant(draw: Draw, kind: str) -> Planted:
     secret, line = KINDS[kind](draw)
     return Planted(kind, secret, line if line is not None else draw.choice(CONTEXTS).replace("{}", secret))
+
+
+# Ways to give a value to a name, as formatters, languages and test tools write them; `{}` is the value.
+LAYOUTS = (
+    'resource "x" "y" {\n  username            = "app"\n  password            = "{}"\n}',
+    'db_password                              = "{}"',
+    'config := Config{\n\tHost:     "db",\n\tPassword: "{}",\n}',
+    'Client{\n\tTimeoutSeconds:           3,\n\tAPIKey:                   "{}",\n}',
+    "const (\n\tAPIToken        = `{}`\n)",
+    'var password string = "{}"',
+    "'connections' => [\n  'driver'        => 'mysql',\n  'password'      => '{}',\n]",
+    "define( 'DB_PASSWORD',      '{}' );",
+    "define('SECURE_AUTH_KEY',   '{}');",
+    "$password       = '{}';",
+    "$this->apiKey   =   '{}';",
+    ':password       => "{}",',
+    "config.secret_key_base     = '{}'",
+    "password:                  {}",
+    "db_password  :     '{}'",
+    "DB_PASSWORD     =     {}",
+    "spring.datasource.password      = {}",
+    "DB_PASSWORD     ?= {}",
+    "API_TOKEN\t\t\t\t\t= {}",
+    '"password"          :          "{}"',
+    "const secret = process.env.JWT_SECRET || '{}';",
+    'const apiKey = process.env["API_KEY"] ?? "{}";',
+    'password = os.environ.get("DB_PASSWORD") or "{}"',
+    'val token = System.getenv("API_TOKEN") ?: "{}"',
+    "export DB_PASSWORD=${DB_PASSWORD:-{}}",
+    'if password == "{}":\n    pass',
+    "if (req.headers.token !== '{}') return;",
+    "await page.fill('#password', '{}');",
+    "page.fill('input[name=\"password\"]', '{}')",
+    "page.locator('#login-password').fill('{}')",
+    "page.getByLabel('Password').fill('{}')",
+    "page.getByLabel(/password/i).fill('{}')",
+    "cy.get('[data-test=password]').type('{}')",
+    'driver.find_element(By.ID, "password").send_keys("{}")',
+    "fill_in 'Password', with: '{}'",
+    "API key: {}",
+    "Access Key:       {}",
+    "SECRET KEY = '{}'",
+    "export PRIVATE_KEY={}",
+    "private_key: {}",
+    "cast send --private-key {} 0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48",
+    "const privateKey =\n    '{}';",
+    'static const char *password   = "{}";',
+    'char password[] = "{}";',
+    'std::string password{"{}"};',
+    'NSString *apiSecret    = @"{}";',
+    'let password: &\'static str = "{}";',
+    'let secret = r#"{}"#;',
+    'private const val API_SECRET: String   = "{}"',
+    'string password = """{}""";',
+    "password = '''{}'''",
+    'Dim password As String = "{}"',
+    "$env:DB_PASSWORD    = '{}'",
+    'password <- "{}"',
+    "local password = [[{}]]",
+    "my $password = q({});",
+    '{:user "app" :password     "{}"}',
+    'builder.password(     "{}"     )',
+    'properties.put("password",       "{}");',
+    "<password>      {}      </password>",
+    "ALTER ROLE shop WITH ENCRYPTED PASSWORD       '{}';",
+    "kubectl create secret generic db --from-literal=password={}",
+)
+
+
+def named_value(draw: Draw) -> str:
+    """As generators, people, `openssl rand` and wallets make them."""
+    return draw.choice(
+        (
+            password(draw),
+            _some(draw, ALNUM, 24, 40),
+            _some(draw, HEX, 48),
+            _base64(draw, draw.choice((24, 32, 48))),
+            f"0x{_some(draw, HEX, 64)}",
+        )
+    )
+
+
+def named(draw: Draw) -> Planted:
+    """A named value in one of the layouts, which is its kind."""
+    secret, layout = named_value(draw), draw.choice(LAYOUTS)
+    return Planted(layout, secret, layout.replace("{}", secret))
+
+
+_WORDS = (
+    "primary",
+    "session",
+    "refresh",
+    "default",
+    "required",
+    "invalid",
+    "payment",
+    "customer",
+    "staging",
+    "expired",
+)
+
+
+def _plain_value(draw: Draw) -> str:
+    """What code gives to such names and is no secret: names, references, stand-ins, paths, numbers, addresses."""
+    one, two = draw.sample(_WORDS, 2)
+    return draw.choice(
+        (
+            f"{one}_{two}",
+            f"{one}{two.title()}",
+            f"{one.upper()}_{two.upper()}",
+            f"config.{one}.{two}",
+            f"${{{one.upper()}_TOKEN}}",
+            f"${one}_{two}",
+            f"<your-{one}>",
+            f"your_{one}_here",
+            f"/run/secrets/{one}_{two}",
+            f"./{one}/{two}.pem",
+            f"~/.config/{one}/{two}",
+            f"{{{{ {one}.{two} }}}}",
+            f"env:{one.upper()}",
+            "".join(draw.choices("0123456789", k=draw.randint(8, 14))),
+            f"0x{draw.getrandbits(32):08x}",
+            f"0x{_some(draw, HEX, 40)}",
+            f"{one}-{two}",
+            f"{one}.{two}.{draw.choice(_WORDS)}",
+            "********",
+            "xxxxxxxxxxxxxxxx",
+            "changeme",
+            f"https://{one}.test/{two}",
+            f"{one}.{two}()",
+            f"{draw.choice(_WORDS)}::{one}::{two}",
+        )
+    )
+
+
+def named_decoy(draw: Draw) -> str:
+    """Such a value in one of the layouts."""
+    return draw.choice(LAYOUTS).replace("{}", _plain_value(draw))
 
 
 def _hash(draw: Draw, count: int) -> str:

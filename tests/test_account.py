@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 
 from recollect import Session
-from recollect.account import TITLE_CHARS, AccountRules, account_for
-from recollect.adapters import adapters
-from recollect.adapters.protocol import CostTotal, Record, SessionInfo
-from recollect.lineage import mark_copies
-from recollect.memory import open_memory
+from recollect.agentkit.protocol import CostTotal, Record, SessionInfo
+from recollect.agents import adapters
+from recollect.api import open_memory
 from recollect.schema import (
     ASSISTANT_MSG,
     AUTOMATION,
@@ -24,6 +22,9 @@ from recollect.schema import (
     USER_MSG,
     WARM_UP,
 )
+from recollect.sessions import AccountRules
+from recollect.sessions.account import TITLE_CHARS, account_for
+from recollect.sessions.lineage import mark_copies
 from recollect.store import open_store
 from recollect.text import begins_with
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage

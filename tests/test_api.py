@@ -1,4 +1,4 @@
-"""The library as a program sees it: typed records, and JSON that keeps to docs/schemas."""
+"""The library as a program sees it: typed records, and JSON that follows docs/schemas."""
 
 import json
 import re
@@ -15,12 +15,12 @@ import pytest
 from click.testing import CliRunner
 
 import recollect
-from recollect import Memory, RecollectError, as_json, open_memory
-from recollect.care import doctor
+from recollect import Memory, RecollectError, open_memory, to_json
+from recollect.api import doctor
 from recollect.cli import main
 from recollect.errors import NotFound, UsageError
 from recollect.schema import KIND_FAMILY, KINDS
-from recollect.store.sessions import SessionFilter
+from recollect.store.tables.sessions import SessionFilter
 from tests.conftest import REPOSITORY
 from tests.logs import CLAUDE
 
@@ -47,7 +47,7 @@ def _is_a(value: Any, name: str) -> bool:
 
 
 def breaches(schema: dict[str, Any], value: Any, place: str = "$") -> list[str]:
-    """What a value has that its schema does not allow; understands what docs/schemas use of JSON Schema."""
+    """Where a value breaks its schema; understands the part of JSON Schema that docs/schemas use."""
     assert set(schema) <= _UNDERSTOOD, place
     names = schema.get("type", [])
     names = [names] if isinstance(names, str) else names
@@ -106,28 +106,28 @@ def _json(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def test_every_session_keeps_to_its_schema(memory: Memory) -> None:
-    found = [as_json(session) for session in memory.sessions()]
+def test_every_session_follows_its_schema(memory: Memory) -> None:
+    found = [to_json(session) for session in memory.sessions()]
 
     assert len(found) > 4
     assert [text for session in found for text in breaches(SCHEMAS["session"], _json(session))] == []
 
 
-def test_every_event_keeps_to_its_schema(memory: Memory) -> None:
-    events = [as_json(event) for session in memory.sessions() for event in memory.events(session)]
+def test_every_event_follows_its_schema(memory: Memory) -> None:
+    events = [to_json(event) for session in memory.sessions() for event in memory.events(session)]
 
     assert len({event["kind"] for event in events}) > 6
     assert [text for event in events for text in breaches(SCHEMAS["event"], _json(event))] == []
 
 
-def test_every_problem_keeps_to_its_schema(memory: Memory) -> None:
-    found = [as_json(problem) for problem in memory.problems()]
+def test_every_problem_follows_its_schema(memory: Memory) -> None:
+    found = [to_json(problem) for problem in memory.problems()]
 
     assert found
     assert [text for problem in found for text in breaches(SCHEMAS["problem"], _json(problem))] == []
 
 
-def test_what_the_commands_print_keeps_to_the_schemas(roots: list[str]) -> None:
+def test_commands_print_what_the_schemas_describe(roots: list[str]) -> None:
     flags = [part for root in roots for part in ("--root", root)]
 
     def printed(*arguments: str) -> Any:
@@ -150,8 +150,8 @@ def test_a_schema_names_its_draft_allows_nothing_else_and_describes_every_field(
     assert [field for field, rule in schema["properties"].items() if not rule.get("description")] == []
 
 
-def test_a_schema_refuses_what_is_not_in_it(memory: Memory) -> None:
-    session = _json(as_json(memory.sessions()[0]))
+def test_a_schema_rejects_what_is_not_in_it(memory: Memory) -> None:
+    session = _json(to_json(memory.sessions()[0]))
 
     assert breaches(SCHEMAS["session"], session | {"surprise": 1})
     assert breaches(SCHEMAS["session"], session | {"started_at": "yesterday"})
@@ -160,7 +160,7 @@ def test_a_schema_refuses_what_is_not_in_it(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("as_type", [str, Path])
-def test_a_folder_may_be_a_text_or_a_path(tmp_path: Path, as_type: Callable[[Path], str | Path]) -> None:
+def test_a_folder_may_be_a_string_or_a_path(tmp_path: Path, as_type: Callable[[Path], str | Path]) -> None:
     folder = as_type(tmp_path / "store")
 
     with open_memory(folder, []) as memory:
@@ -177,7 +177,7 @@ def test_status_is_made_of_records_and_the_command_prints_them(memory: Memory) -
     assert set(asdict(status)) == parts
 
 
-def test_a_filter_nobody_knows_is_refused(memory: Memory) -> None:
+def test_an_unknown_filter_is_rejected(memory: Memory) -> None:
     with pytest.raises(TypeError, match="nonsense"):
         memory.sessions(nonsense=1)  # type: ignore[call-arg]
 
@@ -188,11 +188,12 @@ def test_every_filter_of_the_store_that_users_need_can_be_given() -> None:
     assert {field.name for field in fields(SessionFilter)} - given == {"uid", "root"}
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists_and_is_listed() -> None:
     assert [name for name in recollect.__all__ if not hasattr(recollect, name)] == []
+    assert "open_memory" in dir(recollect)
 
 
-def test_a_name_nobody_promised_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
         _ = recollect.nonsense
 
@@ -207,7 +208,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 
 
 def test_reading_the_store_does_not_load_the_price_list() -> None:
-    program = "import sys, recollect.cli, recollect.memory; print('genai_prices' in sys.modules)"
+    program = "import sys, recollect.cli, recollect.api; print('genai_prices' in sys.modules)"
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
@@ -261,3 +262,46 @@ def test_records_cannot_be_changed(memory: Memory) -> None:
 
     with pytest.raises(AttributeError):
         session.title = "another"  # type: ignore[misc]
+
+
+def test_everything_a_memory_returns_has_json(memory: Memory) -> None:
+    session = max(memory.sessions(), key=lambda session: session.event_count)
+    returned = [
+        *(memory.sweep(), memory.status(), memory.outlook(), memory.stats(), memory.recent(), memory.answer("fix")),
+        *(memory.sessions(), memory.problems(), memory.signals(), memory.exchanges(session), memory.digest(session)),
+        *(list(memory.transcript(session)), memory.timeline(), memory.related(session), memory.files("calc.py")),
+        *(memory.blame("calc.py"), memory.plan_forgetting(session.session_uid), doctor(memory.settings.folder)),
+    ]
+
+    for value in returned:
+        assert json.loads(json.dumps(to_json(value)))
+
+
+def test_a_memory_opened_to_read_has_everything_and_changes_no_file(memory: Memory) -> None:
+    folder = memory.settings.folder
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if not path.name.endswith("-shm")}
+
+    with open_memory(folder, read_only=True) as reader:
+        assert reader.sessions() == memory.sessions()
+        assert reader.answer("fix").hits
+
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+
+
+def test_opening_to_read_creates_no_store(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        open_memory(tmp_path / "nowhere", read_only=True)
+
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_memory_opened_to_read_has_the_settings_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RECOLLECT_HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    (tmp_path / "config" / "recollect").mkdir(parents=True)
+    (tmp_path / "config" / "recollect" / "config.toml").write_text("[exchanges]\nmax_tokens = 5\n")
+    open_memory().close()
+
+    with open_memory(read_only=True) as reader:
+        assert reader.settings.exchanges.max_tokens == 5

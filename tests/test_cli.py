@@ -21,14 +21,14 @@ from msgspec import structs
 
 import recollect
 from recollect import cli
-from recollect.adapters import adapters
-from recollect.adapters.protocol import BadLine, EventRecord, SessionInfo
+from recollect.agentkit.protocol import BadLine, EventRecord, SessionInfo
+from recollect.agents import adapters
+from recollect.api import open_memory
 from recollect.cli import main
+from recollect.cli.terminal import fitted, printable, short_ids
 from recollect.cli.transcript import MESSAGE_CHARS, MESSAGE_LINES
-from recollect.cli.words import fitted, printable, short_ids
-from recollect.memory import open_memory
+from recollect.recall import BREAKDOWNS
 from recollect.schema import ASSISTANT_MSG, AUTOMATION, ERROR, TOOL_CALL, TOOL_RESULT, USER_MSG
-from recollect.stats import BREAKDOWNS
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
 from tests.faults.rig import command, run
 
@@ -92,7 +92,7 @@ def ids(*arguments: str) -> set[str]:
     return {session["native_session_id"] for session in in_json("sessions", *arguments)}
 
 
-# A call of every command, and of every way it has to say something else.
+# Every command, in every way that prints something else.
 CALLS = [
     *(["sweep"], ["sweep", "--verify"], ["status"], ["sessions"], ["show", FIRST], ["show", FIRST, "--at", "1"]),
     *(["problems"], ["demo"], ["search", "login"], ["search", "login", "--explain"], ["history", "login"], ["search"]),
@@ -101,7 +101,7 @@ CALLS = [
     *(["forget", FIRST, "--dry-run"], ["forget", FIRST, "--yes"], ["redact", "--rescan"], ["redact", "--check", "x"]),
     *(["retention"], ["retention", "--dry-run"], ["retention", "--explain"], ["rehydrate", FIRST]),
     *(["schedule", "--dry-run"], ["doctor"], ["doctor", "--deep"], ["doctor", "--repair", "--yes"]),
-    *(["backup", "saved.bundle"], ["restore", "nowhere.bundle"], ["export", "told.zip"], ["import", "nowhere.zip"]),
+    *(["backup", "saved.bundle"], ["restore", "nowhere.bundle"], ["export", "saved.zip"], ["import", "nowhere.zip"]),
 ]
 
 
@@ -110,10 +110,10 @@ def test_options_that_contradict_each_other_are_refused() -> None:
     assert invoke("show", FIRST, "--at", "1", "--kind", "edit").exit_code == 2
 
 
-def test_no_command_that_takes_json_is_left_out_here() -> None:
+def test_the_calls_above_cover_every_command_with_json() -> None:
     context = click.Context(main)
     commands = {name: main.get_command(context, name) for name in main.list_commands(context)}
-    takes = {name for name, one in commands.items() if one and any("--json" in option.opts for option in one.params)}
+    takes = {name for name, item in commands.items() if item and any("--json" in option.opts for option in item.params)}
 
     assert {name for name, *_ in CALLS} == takes
 
@@ -121,10 +121,10 @@ def test_no_command_that_takes_json_is_left_out_here() -> None:
 _LISTS = {"sessions", "problems", "related", "files", "blame", "timeline", "exchanges", "signals", "doctor"}
 
 
-def test_moments_and_numbers_have_the_same_names_in_all_commands() -> None:
+def test_times_and_numbers_have_the_same_option_names_in_all_commands() -> None:
     context = click.Context(main)
     commands = [main.get_command(context, name) for name in main.list_commands(context)]
-    options = [option for one in commands if one for option in one.params if isinstance(option, click.Option)]
+    options = [option for item in commands if item for option in item.params if isinstance(option, click.Option)]
     named = {(option.metavar, option.opts[0]) for option in options}
 
     assert {name for metavar, name in named if metavar == "WHEN"} == {"--since", "--before"}
@@ -132,37 +132,18 @@ def test_moments_and_numbers_have_the_same_names_in_all_commands() -> None:
 
 
 @pytest.mark.usefixtures("store")
-@pytest.mark.parametrize(
-    ("new", "old"),
-    [
-        (["sessions", "--before", "2026-11-16"], ["sessions", "--until", "2026-11-16"]),
-        (["stats", "--before", "2026-11-16"], ["stats", "--until", "2026-11-16"]),
-        (["show", FIRST, "--at", "2", "--context", "0"], ["show", FIRST, "--at", "2", "--window", "0"]),
-        (["schedule", "--dry-run"], ["schedule", "--print"]),
-    ],
-    ids=lambda words: " ".join(words),
-)
-def test_an_old_name_of_an_option_still_works_and_is_not_shown(new: list[str], old: list[str]) -> None:
-    shown = set(re.findall(r"--[\w-]+", invoke(new[0], "--help").output))
-
-    assert in_json(*new) == in_json(*old)
-    assert set(new) & shown
-    assert not (set(old) - set(new)) & shown
-
-
-@pytest.mark.usefixtures("store")
-def test_programs_get_all_of_a_list_and_people_what_they_can_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect.cli.reading.SHOWN_SESSIONS", 1)
-    monkeypatch.setattr("recollect.cli.searching._SHOWN_SESSIONS", 1)
+def test_json_lists_are_complete_and_lists_for_people_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recollect.cli.sessions._SHOWN_SESSIONS", 1)
+    monkeypatch.setattr("recollect.cli.find._SHOWN_SESSIONS", 1)
 
     for words in (["sessions", "--all"], ["timeline", "--since", "2026-11-01"]):
         assert len(in_json(*words)) > 1
         assert len(in_json(*words, "--limit", "1")) == 1
-        assert "there are more" in invoke(*words).output
+        assert "more: --limit N" in invoke(*words).output
 
 
 @pytest.mark.parametrize("arguments", CALLS, ids=" ".join)
-def test_every_command_speaks_json(
+def test_every_command_prints_json(
     arguments: list[str], store: Path, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -175,7 +156,7 @@ def test_every_command_speaks_json(
     assert isinstance(json.loads(result.stdout), list if is_array else dict)
 
 
-def test_a_sweep_speaks_json(store: Path, home: Home) -> None:
+def test_a_sweep_prints_json(store: Path, home: Home) -> None:
     report = in_json("sweep", "--root", home.flag)
 
     assert (report["sources"], report["sessions"], report["events_new"]) == (3, 3, 0)
@@ -187,7 +168,7 @@ def test_a_sweep_speaks_json(store: Path, home: Home) -> None:
     [["status"], ["sessions"], ["sessions", "--all"], ["show", FIRST], ["problems"], ["doctor"], ["demo"]],
     ids=" ".join,
 )
-def test_what_people_read_has_no_escape_codes_in_a_pipe(arguments: list[str]) -> None:
+def test_output_in_a_pipe_has_no_escape_codes(arguments: list[str]) -> None:
     output = invoke(*arguments).output
 
     assert output
@@ -205,7 +186,7 @@ HOSTILE_ID = f"hostile-{HOSTILE}"
 
 @pytest.fixture
 def hostile_store(tmp_path: Path, home: Home) -> Path:
-    """A session in which everything an agent's log may hold is hostile to a terminal, ids included."""
+    """A session whose every text, ids included, is hostile to a terminal."""
     name = HOSTILE_ID
     home.write(
         "h",
@@ -222,7 +203,7 @@ def hostile_store(tmp_path: Path, home: Home) -> Path:
 
 
 def _raw(*arguments: str) -> str:
-    """What a terminal would be sent: colours kept, nothing stripped by click."""
+    """What a terminal would get: colours kept, nothing stripped by click."""
     result = CliRunner().invoke(main, list(arguments), color=True)
     return re.sub(r"\x1b\[[0-9;]*m", "", result.output)
 
@@ -242,7 +223,7 @@ def _raw(*arguments: str) -> str:
     ],
     ids=["sessions", "sessions --all", "show", "show --kind", "no such id", "an ambiguous id", "problems", "status"],
 )
-def test_nothing_a_log_holds_reaches_the_terminal_raw(arguments: list[str]) -> None:
+def test_nothing_from_a_log_reaches_the_terminal_raw(arguments: list[str]) -> None:
     output = _raw(*arguments)
 
     assert output
@@ -343,7 +324,7 @@ def test_wrong_usage_is_2(arguments: list[str]) -> None:
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["nonsense", "--json"], "nonsense"),
         (["--json"], "--json"),
@@ -357,25 +338,25 @@ def test_wrong_usage_is_2(arguments: list[str]) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_programs_are_told_of_wrong_usage_in_json(arguments: list[str], told: str) -> None:
+def test_wrong_usage_is_reported_to_programs_in_json(arguments: list[str], expected: str) -> None:
     result = invoke(*arguments)
 
     error = json.loads(result.stdout)["error"]
     assert (result.exit_code, error["code"], result.stderr) == (2, "usage", "")
-    assert told in error["message"] and not error["message"].endswith(".")
+    assert expected in error["message"] and not error["message"].endswith(".")
     assert error["hint"]
 
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("arguments", [["show"], ["nonsense"], ["show", "--", "--json", "x"]], ids=" ".join)
-def test_people_are_told_of_wrong_usage_in_words(arguments: list[str]) -> None:
+def test_wrong_usage_is_reported_to_people_in_words(arguments: list[str]) -> None:
     result = invoke(*arguments)
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Error: " in result.stderr
 
 
-NO_UTF8 = os.fsdecode(b"\xffabcdef")
+NOT_UTF8 = os.fsdecode(b"\xffabcdef")
 
 
 @pytest.mark.usefixtures("store")
@@ -388,19 +369,19 @@ NO_UTF8 = os.fsdecode(b"\xffabcdef")
     ],
     ids=" ".join,
 )
-def test_a_text_that_is_no_utf8_is_2_and_quoted(arguments: list[str]) -> None:
-    result = invoke(*arguments, NO_UTF8)
-    told = invoke(*arguments, NO_UTF8, "--json")
+def test_text_that_is_not_utf8_is_2_and_quoted(arguments: list[str]) -> None:
+    result = invoke(*arguments, NOT_UTF8)
+    in_json = invoke(*arguments, NOT_UTF8, "--json")
 
-    assert (result.exit_code, told.exit_code) == (2, 2)
-    assert result.stderr.splitlines()[0] == r"Error: Not a text in UTF-8: \xffabcdef"
-    assert json.loads(told.stdout)["error"]["code"] == "usage"
+    assert (result.exit_code, in_json.exit_code) == (2, 2)
+    assert result.stderr.splitlines()[0] == r"Error: Not valid UTF-8: \xffabcdef"
+    assert json.loads(in_json.stdout)["error"]["code"] == "usage"
 
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("name", ["x" * 300, "y" * 250], ids=len)
 @pytest.mark.parametrize("word", ["backup", "export", "import", "restore"])
-def test_a_file_name_that_is_too_long_is_told_in_one_sentence(tmp_path: Path, word: str, name: str) -> None:
+def test_a_file_name_that_is_too_long_gets_one_sentence(tmp_path: Path, word: str, name: str) -> None:
     result = invoke(word, str(tmp_path / name), *(["--yes"] if word == "restore" else []))
 
     assert result.exit_code in (1, 2, 4)
@@ -408,8 +389,8 @@ def test_a_file_name_that_is_too_long_is_told_in_one_sentence(tmp_path: Path, wo
 
 
 @pytest.mark.usefixtures("store")
-def test_a_file_name_that_is_no_utf8_is_a_name(tmp_path: Path) -> None:
-    folder = str(tmp_path / NO_UTF8)
+def test_a_file_name_may_be_any_bytes(tmp_path: Path) -> None:
+    folder = str(tmp_path / NOT_UTF8)
 
     written = invoke("export", folder, "--json")
     taken = invoke("import", folder, "--json")
@@ -425,16 +406,16 @@ def test_a_file_name_that_is_no_utf8_is_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments", [["sweep", "--root", "claude=~nosuchuser/x"], ["doctor", "--root", "grok=~nosuch"]]
 )
-def test_the_home_of_nobody_is_told_in_one_sentence(arguments: list[str]) -> None:
+def test_the_home_of_an_unknown_user_gets_one_sentence(arguments: list[str]) -> None:
     result = invoke(*arguments)
 
     assert result.exit_code == 1
-    assert "No home folder is known for ~nosuch" in result.output
+    assert "Unknown home folder ~nosuch" in result.output
 
 
 @pytest.mark.parametrize("word", ["status", "search", "recent"])
-@pytest.mark.parametrize("home", ["~nosuchuser/x", "loop", NO_UTF8])
-def test_a_place_that_can_hold_no_store_is_told_in_one_sentence(
+@pytest.mark.parametrize("home", ["~nosuchuser/x", "loop", NOT_UTF8])
+def test_a_path_that_cannot_hold_a_store_gets_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, home: str
 ) -> None:
     (tmp_path / "loop").symlink_to("loop")
@@ -449,7 +430,7 @@ def test_a_place_that_can_hold_no_store_is_told_in_one_sentence(
 
 @pytest.mark.parametrize("inside", ["", "deeper/still"])
 @pytest.mark.parametrize("arguments", [["status"], ["search", "x"], ["recent"]], ids=" ".join)
-def test_a_home_that_is_a_file_is_said_to_be_one(
+def test_a_home_that_is_a_file_is_reported_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: str, arguments: list[str]
 ) -> None:
     (tmp_path / "a-file").write_text("")
@@ -458,7 +439,7 @@ def test_a_home_that_is_a_file_is_said_to_be_one(
     result = invoke(*arguments)
 
     assert result.exit_code == 1
-    assert result.stderr.splitlines()[0].endswith(f"this is a file: {tmp_path / 'a-file'}")
+    assert result.stderr.splitlines()[0].endswith(f"Not a folder: {tmp_path / 'a-file'}")
     assert "RECOLLECT_HOME" in result.stderr
 
 
@@ -472,7 +453,7 @@ def test_done_with_skipped_sources_is_3(tmp_path: Path, home: Home) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["status"], ["sessions"], ["show", "x"], ["problems"]], ids=lambda a: a[0])
-def test_no_store_is_4_and_makes_none(tmp_path: Path, arguments: list[str]) -> None:
+def test_no_store_is_4_and_creates_none(tmp_path: Path, arguments: list[str]) -> None:
     result = invoke(*arguments)
 
     assert result.exit_code == 4
@@ -481,7 +462,7 @@ def test_no_store_is_4_and_makes_none(tmp_path: Path, arguments: list[str]) -> N
 
 
 @pytest.mark.parametrize("root", ["nobody=/tmp", f"{AGENT}=/no/such/folder", f"{AGENT}=/dev/null"])
-def test_a_root_that_is_not_there_is_4_and_makes_no_store(tmp_path: Path, root: str) -> None:
+def test_a_missing_root_is_4_and_creates_no_store(tmp_path: Path, root: str) -> None:
     result = invoke("sweep", "--root", root)
 
     assert result.exit_code == 4
@@ -494,7 +475,7 @@ def test_no_such_session_is_4() -> None:
     result = invoke("show", "nothing-like-it")
 
     assert result.exit_code == 4
-    assert "`nothing-like-it`" in result.stderr
+    assert "No session has this id or title: nothing-like-it" in result.stderr
 
 
 @pytest.mark.usefixtures("hostile_store")
@@ -514,13 +495,20 @@ def held_lock(store: Path) -> Iterator[None]:
     os.close(fd)
 
 
+def test_a_command_that_only_reads_finishes_an_interrupted_restore(store: Path) -> None:
+    (store / "replacement").mkdir()  # its last step is to remove this
+
+    assert invoke("sessions").exit_code == 0
+    assert not (store / "replacement").exists()
+
+
 @pytest.mark.usefixtures("held_lock")
 def test_a_second_sweep_is_6(home: Home) -> None:
     assert invoke("sweep", "--root", home.flag).exit_code == 6
 
 
 @pytest.mark.usefixtures("held_lock")
-def test_reading_goes_on_while_a_sweep_runs() -> None:
+def test_reading_works_while_a_sweep_runs() -> None:
     assert invoke("sessions").exit_code == 0
 
 
@@ -566,7 +554,7 @@ def test_a_session_is_found_by_id_prefix_suffix_and_title(name: str) -> None:
 
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("name", [FIRST[:5], FIRST[-5:], FIRST[5:20], "Fix the", "%", "______"])
-def test_a_short_piece_a_middle_or_a_wildcard_is_no_name(name: str) -> None:
+def test_a_short_part_a_middle_or_a_wildcard_names_no_session(name: str) -> None:
     assert invoke("show", name).exit_code == 4
 
 
@@ -605,7 +593,7 @@ def test_a_sub_agent_is_found_by_its_own_id_and_by_its_full_one() -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_each_filter_of_sessions_finds_what_it_says(arguments: list[str], found: set[str]) -> None:
+def test_each_filter_of_sessions_finds_what_it_should(arguments: list[str], found: set[str]) -> None:
     assert ids(*arguments) == found
 
 
@@ -626,23 +614,23 @@ def test_sessions_are_listed_newest_first_and_a_cut_list_says_so() -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_no_match_is_said_in_words_and_is_no_error() -> None:
+def test_no_match_is_reported_in_words_and_is_not_an_error() -> None:
     result = invoke("sessions", "--agent", "nobody")
 
     assert (result.exit_code, result.output) == (0, f"No sessions match; agents with sessions: {AGENT}\n")
 
 
-def test_an_empty_store_says_whom_to_ask() -> None:
+def test_an_empty_store_points_to_doctor() -> None:
     invoke("sweep")
 
     assert "recollect doctor" in invoke("sessions").output
 
 
 @pytest.mark.usefixtures("store")
-def test_a_kind_the_session_has_nothing_of_is_said_in_words_and_is_no_error() -> None:
+def test_a_kind_without_events_is_reported_in_words_and_is_not_an_error() -> None:
     result = invoke("show", FIRST, "--kind", "edit")
 
-    assert (result.exit_code, result.output.splitlines()[-1]) == (0, "No events of that kind")
+    assert (result.exit_code, result.output.splitlines()[-1]) == (0, "No events of this kind")
     assert in_json("show", FIRST, "--kind", "edit")["events"] == []
 
 
@@ -656,7 +644,7 @@ def test_a_kind_the_session_has_nothing_of_is_said_in_words_and_is_no_error() ->
     ],
     ids=["8 suffice", "more until they differ", "one ends with the other", "the same"],
 )
-def test_ids_of_a_list_are_as_long_as_they_must_be_to_differ(ids: list[str], shown: list[str]) -> None:
+def test_ids_in_a_list_are_as_long_as_needed_to_differ(ids: list[str], shown: list[str]) -> None:
     uids = [f"{AGENT}:{name}" for name in ids]
 
     found = short_ids(uids)
@@ -664,7 +652,7 @@ def test_ids_of_a_list_are_as_long_as_they_must_be_to_differ(ids: list[str], sho
     assert [found[uid] for uid in uids] == shown
 
 
-def test_sessions_with_one_ending_are_listed_with_more_of_their_ids(tmp_path: Path, home: Home) -> None:
+def test_sessions_with_the_same_ending_are_listed_with_longer_ids(tmp_path: Path, home: Home) -> None:
     for name in ("one-11112222", "two-11112222"):
         home.write(name, event(name, 1))
     sweep(tmp_path / "store", home).close()
@@ -683,7 +671,7 @@ def _shown(tmp_path: Path, home: Home, *events: EventRecord) -> list[str]:
 
 @pytest.mark.parametrize("kind", [USER_MSG, TOOL_RESULT], ids=str)
 @pytest.mark.parametrize("char", ["x", "漢", "\t", "-", "\n"], ids=ascii)
-def test_a_very_large_message_is_shown_in_part_and_soon(tmp_path: Path, home: Home, kind: str, char: str) -> None:
+def test_a_very_large_message_is_shown_in_part_and_fast(tmp_path: Path, home: Home, kind: str, char: str) -> None:
     # 5 MB in the log: larger files are read by processes of their own, which do not know the scripted agent.
     text = "begin" + char * (5_000_000 // len(json.dumps(char, ensure_ascii=False).encode()[1:-1])) + "end"
     home.write("a-session", event("a-session", 1, kind, text))
@@ -736,12 +724,12 @@ def test_a_message_keeps_its_words_lines_and_indentation(tmp_path: Path, home: H
         ("Read", "Readme was opened", "Read: Readme was opened"),
     ],
 )
-def test_a_tool_is_named_unless_the_summary_has_its_name_as_a_word(
+def test_a_tool_is_named_unless_the_summary_contains_its_name_as_a_word(
     tmp_path: Path, home: Home, tool: str, summary: str, shown: str
 ) -> None:
     (line,) = _shown(tmp_path, home, event("a-session", 1, TOOL_CALL, summary, tool=tool, call_id="c"))
 
-    assert line.split("calls")[1].strip() == shown
+    assert line.split("tool ")[1].strip() == shown
 
 
 @pytest.mark.parametrize(
@@ -783,7 +771,7 @@ def test_a_sub_agent_is_shown_in_its_place_before_the_result_of_the_call() -> No
 
 
 @pytest.mark.usefixtures("store")
-def test_what_a_sub_agent_is_asked_is_a_task_and_not_what_you_said() -> None:
+def test_a_request_to_a_sub_agent_is_a_task_and_not_yours() -> None:
     shown = invoke("show", FIRST).output
 
     assert re.search(r"you +Fix the login", shown)
@@ -801,7 +789,7 @@ def test_sessions_that_name_each_other_as_parent_are_shown_once_each(tmp_path: P
         assert len(shown) == len(set(shown))
 
 
-def test_a_new_day_is_told_between_the_events(tmp_path: Path, home: Home) -> None:
+def test_a_line_marks_each_new_day(tmp_path: Path, home: Home) -> None:
     home.write("long-one", event("long-one", 1), event("long-one", 200_000, ASSISTANT_MSG))
     sweep(tmp_path / "store", home).close()
 
@@ -809,7 +797,7 @@ def test_a_new_day_is_told_between_the_events(tmp_path: Path, home: Home) -> Non
 
 
 @pytest.mark.usefixtures("store")
-def test_a_kind_stands_for_its_more_specific_kinds_in_the_whole_tree() -> None:
+def test_a_kind_includes_its_more_specific_kinds_in_the_whole_tree() -> None:
     shown = in_json("show", FIRST, "--kind", "assistant_msg")["events"]
 
     assert [item["summary"] for item in shown] == ["I looked", "All fixed"]
@@ -844,32 +832,32 @@ def test_problems_name_file_line_and_reason() -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_status_counts_sub_agents_apart() -> None:
+def test_status_counts_sub_agents_separately() -> None:
     (agent,) = in_json("status")["agents"]
 
     assert (agent["sessions"], agent["sub_agents"]) == (3, 1)
     assert "2 sessions and 1 sub-agent" in invoke("status").output
 
 
-@pytest.mark.parametrize(("told", "shown"), [({"usd": 1.5}, " $1.50"), ({"output_tokens": 100_000}, "~$1.50")])
+@pytest.mark.parametrize(("amount", "shown"), [({"usd": 1.5}, " $1.50"), ({"output_tokens": 100_000}, "~$1.50")])
 def test_status_marks_money_only_where_some_is_estimated(
-    tmp_path: Path, home: Home, told: dict[str, Any], shown: str
+    tmp_path: Path, home: Home, amount: dict[str, Any], shown: str
 ) -> None:
-    home.write("s", event("s", 1), usage("s", "u", **told))
+    home.write("s", event("s", 1), usage("s", "u", **amount))
     sweep(tmp_path / "store", home).close()
 
     assert shown in invoke("status").output
 
 
-def test_a_sweep_that_finds_nothing_says_whom_to_ask() -> None:
+def test_a_sweep_that_finds_nothing_points_to_doctor() -> None:
     assert "recollect doctor" in invoke("sweep").output
 
 
-def test_a_second_sweep_says_that_nothing_is_new(store: Path, home: Home) -> None:
+def test_a_second_sweep_reports_nothing_new(store: Path, home: Home) -> None:
     assert invoke("sweep", "--root", home.flag).output.startswith("Nothing new in 3 files")
 
 
-def test_help_lists_every_command_once_and_whole() -> None:
+def test_help_lists_every_command_once_and_uncut() -> None:
     modules = [
         import_module(f"recollect.cli.{module.name}")
         for module in iter_modules(cli.__path__)
@@ -921,7 +909,7 @@ def test_programs_see_times_in_utc_whatever_the_zone(samples_store: Path, monkey
 
 
 @pytest.mark.parametrize("arguments", [["sessions", "--json"], ["sessions"], ["show", "ee64c483"]], ids=" ".join)
-def test_a_pipe_whose_reader_is_gone_is_no_reason_to_complain(samples_store: Path, arguments: list[str]) -> None:
+def test_a_closed_pipe_causes_no_complaint(samples_store: Path, arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -940,9 +928,7 @@ def test_a_pipe_whose_reader_is_gone_is_no_reason_to_complain(samples_store: Pat
     assert done.stderr == ""
 
 
-def test_a_terminal_that_takes_only_ascii_gets_an_answer_all_the_same(
-    samples_store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_limited_to_ascii_still_gets_an_answer(samples_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii:replace")
 
     assert run(command("show", "ee64c483"), samples_store).returncode == 0
@@ -952,7 +938,7 @@ def test_the_version_is_that_of_the_package(samples_store: Path) -> None:
     assert recollect.__version__ in run(command("--version"), samples_store).stdout
 
 
-def test_moments_of_the_first_and_last_event_are_shown(store: Path) -> None:
+def test_times_of_the_first_and_last_event_are_shown(store: Path) -> None:
     session = in_json("show", SECOND)["session"]
 
     assert session["started_at"] == "2026-11-16T19:00:00.000Z"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.adapters import adapters
+from recollect.agents import adapters
 from recollect.config import Settings, load_settings
 from recollect.errors import BadConfig, NotFound, RecollectError, UsageError
 
@@ -173,7 +173,7 @@ def test_a_file_that_is_no_toml_is_named(home: Path) -> None:
 def test_a_pattern_that_is_no_regular_expression_is_refused(home: Path) -> None:
     error = refused(home, "[tasks]\npatterns = ['(']\n")
 
-    assert "no regular expression" in error.message
+    assert "Invalid regular expression" in error.message
 
 
 def test_a_settings_file_that_is_a_folder_is_refused(home: Path) -> None:

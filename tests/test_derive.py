@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.derive import changes, derive
 from recollect.schema import (
     ASSISTANT_MSG,
     COMPLETION,
@@ -28,17 +27,18 @@ from recollect.schema import (
     TOOL_RESULT,
     USER_MSG,
 )
+from recollect.sessions.marks import apply, derive
 from recollect.store.flags import IS_ABANDONED, IS_RETRY, TOLD_RETRY
-from recollect.store.streams import EventMark
+from recollect.store.tables.steps import Step
 
-_NOTHING: dict[str, Any] = dict.fromkeys(EventMark._fields)
+_NOTHING: dict[str, Any] = dict.fromkeys(Step._fields)
 
 
 def _uid(number: int) -> bytes:
     return hashlib.blake2b(str(number).encode(), digest_size=16).digest()
 
 
-def mark(number: int, kind: str, **fields: Any) -> EventMark:
+def mark(number: int, kind: str, **fields: Any) -> Step:
     """The nth event of a session. `parent` is the number of the event it follows."""
     parent = fields.pop("parent", None)
     told = {
@@ -54,14 +54,14 @@ def mark(number: int, kind: str, **fields: Any) -> EventMark:
         "summary": "",
         "payload_hash": _uid(number),
     }
-    return EventMark(**(_NOTHING | told | fields))
+    return Step(**(_NOTHING | told | fields))
 
 
-def call(number: int, command: str, kind: str = TOOL_CALL) -> EventMark:
+def call(number: int, command: str, kind: str = TOOL_CALL) -> Step:
     return mark(number, kind, role="assistant", call_id=f"c{number}", retry_key=command.encode())
 
 
-def result(number: int, of: int, kind: str = TOOL_RESULT) -> EventMark:
+def result(number: int, of: int, kind: str = TOOL_RESULT) -> Step:
     return mark(number, kind, role="tool", call_id=f"c{of}")
 
 
@@ -73,37 +73,30 @@ class Seen(NamedTuple):
     is_abandoned: bool = False
 
 
-def seen(events: Iterable[EventMark]) -> dict[int, Seen]:
+def seen(events: Iterable[Step]) -> dict[int, Seen]:
     """Each event (by number) as it stands in the store after deriving."""
     return {event.id: Seen(event.kind, _has(event, IS_RETRY), _has(event, IS_ABANDONED)) for event in derived(events)}
 
 
-def _has(event: EventMark, flag: int) -> bool:
+def _has(event: Step, flag: int) -> bool:
     return bool(event.flags & flag)
 
 
-def derived(events: Iterable[EventMark]) -> list[EventMark]:
+def derived(events: Iterable[Step]) -> list[Step]:
     """The events with all changes written."""
     known = list(events)
-    rows = {change[-1]: change for change in changes(known, derive(known))}
-    return [_with(event, rows[event.id]) if event.id in rows else event for event in known]
+    return apply(known, derive(known))[0]
 
 
-def _with(event: EventMark, change: tuple[str, str | None, bool, bool, int]) -> EventMark:
-    kind, base, is_retry, is_abandoned, _ = change
-    flags = event.flags & ~(IS_RETRY | IS_ABANDONED) | (IS_RETRY * is_retry) | (IS_ABANDONED * is_abandoned)
-    return event._replace(kind=kind, base_kind=base or kind, flags=flags)
-
-
-def retried(*events: EventMark) -> list[int]:
+def retried(*events: Step) -> list[int]:
     return [number for number, found in seen(events).items() if found.is_retry]
 
 
-def completed(*events: EventMark) -> list[int]:
+def completed(*events: Step) -> list[int]:
     return [number for number, found in seen(events).items() if found.kind == COMPLETION]
 
 
-def abandoned(*events: EventMark) -> list[int]:
+def abandoned(*events: Step) -> list[int]:
     return [number for number, found in seen(events).items() if found.is_abandoned]
 
 
@@ -238,7 +231,7 @@ def test_a_request_in_another_lane_does_not_end_an_exchange() -> None:
     assert completed(*events) == [2]
 
 
-def _rewind(number: int, **told: Any) -> EventMark:
+def _rewind(number: int, **told: Any) -> Step:
     return mark(number, LIFECYCLE, metadata=orjson.dumps(told).decode())
 
 
@@ -305,7 +298,7 @@ _metadata = st.none() | st.fixed_dictionaries(
 
 
 @st.composite
-def _sessions(draw: st.DrawFn) -> list[EventMark]:
+def _sessions(draw: st.DrawFn) -> list[Step]:
     events = [
         mark(
             number,
@@ -327,21 +320,21 @@ def _sessions(draw: st.DrawFn) -> list[EventMark]:
 
 @settings(max_examples=80, deadline=None)
 @given(_sessions())
-def test_no_session_makes_deriving_fail_and_every_event_is_told_of(events: list[EventMark]) -> None:
+def test_no_session_makes_deriving_fail_and_every_event_is_told_of(events: list[Step]) -> None:
     assert set(seen(events)) == {event.id for event in events}
 
 
 @settings(max_examples=80, deadline=None)
 @given(_sessions())
-def test_deriving_twice_changes_nothing(events: list[EventMark]) -> None:
+def test_deriving_twice_changes_nothing(events: list[Step]) -> None:
     after = derived(events)
 
-    assert changes(after, derive(after)) == []
+    assert apply(after, derive(after)) == (after, [])
 
 
 @settings(max_examples=60, deadline=None)
 @given(_sessions(), st.randoms(use_true_random=False))
-def test_the_order_in_which_lanes_are_told_does_not_matter(events: list[EventMark], random: Any) -> None:
+def test_the_order_in_which_lanes_are_told_does_not_matter(events: list[Step], random: Any) -> None:
     lanes = sorted({event.lane for event in events}, key=lambda _: random.random())
 
     shuffled = [event for lane in lanes for event in events if event.lane == lane]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect.adapters import adapters
-from recollect.adapters.protocol import Cursor, EventRecord, Record, SessionInfo, Source, Usage
-from recollect.memory import Memory, open_memory
+from recollect.agentkit.protocol import Cursor, EventRecord, Record, SessionInfo, Source, Usage
+from recollect.agents import adapters
+from recollect.api import Memory, open_memory
 from recollect.sweep import SweepReport
 from tests.builders import AGENT, Home, ScriptedAdapter, event, usage
 

@@ -18,15 +18,14 @@ import pytest
 from cogapp import Cog  # type: ignore[import-untyped]
 
 import recollect
-from recollect import adapters as adapters_package
-from recollect.adapters import adapters
+from recollect import agents as adapters_package
+from recollect.agents import adapters
+from recollect.api import open_memory
 from recollect.cli import main
 from recollect.cli.entry import load
-from recollect.cli.output import Renamed
 from recollect.config import load_settings
 from recollect.errors import RecollectError
-from recollect.memory import open_memory
-from recollect.store import migrations
+from recollect.store.tables import migrations
 from tests.conftest import REPOSITORY
 
 DOCS = REPOSITORY / "docs"
@@ -68,7 +67,7 @@ def test_every_command_has_a_section(name: str) -> None:
 def test_every_option_is_in_its_commands_section_with_its_help(name: str, parameter: click.Parameter) -> None:
     section = page("commands.md").partition(f"## recollect {name}\n")[2].partition("\n## ")[0]
 
-    for spelling in parameter.opts[:1] if isinstance(parameter, Renamed) else parameter.opts:
+    for spelling in parameter.opts:
         assert (spelling if spelling.startswith("-") else spelling.upper()) in section
     if isinstance(parameter, click.Option):
         assert _words(parameter.help or "") in _words(section)
@@ -162,14 +161,13 @@ def test_every_adapter_has_a_page_about_its_format(agent: str) -> None:
 
 
 def _modules_of(agent: str) -> list[Path]:
-    folder = Path(adapters_package.__file__ or "").parent
-    return [path for path in sorted(folder.glob(f"{agent}*.py")) if re.fullmatch(rf"{agent}(_\w+)?", path.stem)]
+    return sorted((Path(adapters_package.__file__ or "").parent / agent).glob("*.py"))
 
 
 def _skip_names(agent: str) -> Iterator[str]:
     """Every name an adapter can skip by: its lists, and what it writes out where it skips."""
     for path in _modules_of(agent):
-        module: ModuleType = __import__(f"recollect.adapters.{path.stem}", fromlist=["x"])
+        module: ModuleType = __import__(f"recollect.agents.{agent}.{path.stem}", fromlist=["x"])
         for name, value in vars(module).items():
             if name.startswith("SKIPPED") and not isinstance(value, str):
                 prefix = "attachment/" if "ATTACHMENT" in name else ""
@@ -228,7 +226,7 @@ def test_every_command_of_the_readme_exists() -> None:
 def test_every_make_target_of_the_readme_exists() -> None:
     targets = re.findall(r"^(\w+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)
 
-    assert set(re.findall(r"\bmake (\w+)", (REPOSITORY / "README.md").read_text())) <= set(targets)
+    assert set(re.findall(r"(?:^|`)make (\w+)", (REPOSITORY / "README.md").read_text(), re.MULTILINE)) <= set(targets)
 
 
 def _code(path: Path) -> str:
@@ -249,7 +247,7 @@ def _name(path: Path) -> str:
     return str(path.relative_to(PACKAGE))
 
 
-@pytest.mark.parametrize("path", _outside("adapters/"), ids=_name)
+@pytest.mark.parametrize("path", _outside("agents/"), ids=_name)
 def test_no_agent_is_named_outside_the_adapters(path: Path) -> None:
     with path.open("rb") as file:
         words = [token.string.lower() for token in tokenize.tokenize(file.readline)]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from recollect import Finding
-from recollect.adapters import adapters
-from recollect.care import doctor
+from recollect.agents import adapters
+from recollect.api import doctor
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
 from tests.faults.rig import as_nobody, command, needs_nobody, own, run, scratch
 from tests.logs import CLAUDE

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.adapters import adapters
-from recollect.adapters.protocol import EventRecord, Record, SessionInfo, Usage
+from recollect.agentkit.protocol import EventRecord, Record, SessionInfo, Usage
+from recollect.agents import adapters
+from recollect.api import Memory, open_memory
 from recollect.errors import Ambiguous
-from recollect.memory import Memory, open_memory
 from recollect.schema import ASSISTANT_MSG, USER_MSG
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
 from tests.faults.rig import IS_SOAK, scratch

@@ -27,7 +27,7 @@ from recollect.schema import (
     Cost,
     Event,
     Session,
-    as_json,
+    to_json,
 )
 from tests import native_count
 from tests.conftest import SHARED, needs_shared, swept, with_key
@@ -228,9 +228,9 @@ def _portrait(memory: Memory, home: Path) -> dict[str, Any]:
         payloads = memory.payloads(session, events)
         sources = sorted(os.path.relpath(source.path, home.resolve()) for source in session.sources)
         told[session.native_session_id] = {
-            "session": _without_own(as_json(session)),
+            "session": _without_own(to_json(session)),
             "sources": sources,
-            "events": [(_without_own(as_json(event)), body) for event, body in zip(events, payloads, strict=True)],
+            "events": [(_without_own(to_json(event)), body) for event, body in zip(events, payloads, strict=True)],
         }
     return told
 
@@ -387,7 +387,7 @@ def test_reader_processes_tell_what_one_process_tells(
     root: str, tmp_path: Path, at_once: AtOnce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = at_once(root)
-    monkeypatch.setattr("recollect.readers.WORKER_BYTES", 0)
+    monkeypatch.setattr("recollect.ingest.pool.WORKER_BYTES", 0)
 
     with swept(tmp_path / "store", root) as memory:
         portrait = _portrait(memory, Path(root.partition("=")[2]))
@@ -727,7 +727,7 @@ def test_sweep_prints_its_figures_as_json(tmp_path: Path) -> None:
 
 def test_sessions_prints_every_documented_field_as_json(tmp_path: Path) -> None:
     with swept(tmp_path / "store", *SAMPLE_HOMES) as memory:
-        stored = [json.loads(json.dumps(as_json(session))) for session in memory.sessions()]
+        stored = [json.loads(json.dumps(to_json(session))) for session in memory.sessions()]
 
     printed = _run(tmp_path / "store", "sessions", "--json")
 

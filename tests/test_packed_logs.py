@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from recollect.memory import Memory, open_memory
+from recollect.api import Memory, open_memory
 from tests import logs
 from tests.conftest import swept, with_key
 from tests.logs import CODEX, codex_user, session_id

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from recollect.pricing import estimate_usd
+from recollect.sessions.pricing import estimate_usd
 from tests.builders import BEGIN_MS, KNOWN_MODEL
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.memory import Memory
+from recollect.api import Memory
 from recollect.schema import QUEUE_ONLY, USER_MSG
 from tests import logs
 from tests.conftest import swept, with_key

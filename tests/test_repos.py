@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.repos import Checkouts, domain_of, normal_remote, normal_root
+from recollect.sessions.repos import Checkouts, domain_of, normal_remote, normal_root
 
 
 @pytest.mark.parametrize(

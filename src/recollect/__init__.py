@@ -16,44 +16,34 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "recollect.care": ("doctor", "repair", "restore"),
-    "recollect.memory": ("Memory", "open_memory"),
+    "recollect.api": ("Memory", "doctor", "open_memory", "repair", "restore"),
     "recollect.distill.exchanges": ("Exchange",),
-    "recollect.stats": ("StatLine", "Stats"),
-    "recollect.doctor": ("Finding",),
+    "recollect.recall": ("StatLine", "Stats"),
+    "recollect.care.doctor": ("Finding",),
     "recollect.errors": ("RecollectError",),
-    "recollect.forget": ("ForgetPlan", "ForgottenSession", "UnreachableCopy"),
-    "recollect.rescan": ("RescanReport",),
+    "recollect.forget.plan": ("ForgetPlan", "ForgottenSession", "UnreachableCopy"),
+    "recollect.forget.rescan": ("RescanReport",),
     "recollect.schema": (
-        "Cost",
-        "Digest",
-        "Event",
-        "Outcome",
-        "Problem",
-        "Session",
-        "SessionSource",
-        "Signal",
-        "as_json",
+        *("Cost", "Digest", "Event", "Outcome", "Problem", "Session", "SessionSource", "Signal", "to_json"),
     ),
-    "recollect.status": ("AgentTotals", "DistilledTotals", "RetentionStatus", "SourceTotals", "Status"),
-    "recollect.sweep": ("SweepReport",),
-    "recollect.transcript": ("TranscriptItem",),
+    "recollect.care.status": ("AgentTotals", "DistilledTotals", "RetentionStatus", "SourceTotals", "Status"),
+    "recollect.sweep_report": ("SweepReport",),
+    "recollect.sessions.transcript": ("TranscriptItem",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
-    from recollect.care import doctor, repair, restore
+    from recollect.api import Memory, doctor, open_memory, repair, restore
+    from recollect.care.doctor import Finding
+    from recollect.care.status import AgentTotals, DistilledTotals, RetentionStatus, SourceTotals, Status
     from recollect.distill.exchanges import Exchange
-    from recollect.doctor import Finding
     from recollect.errors import RecollectError
-    from recollect.forget import ForgetPlan, ForgottenSession, UnreachableCopy
-    from recollect.memory import Memory, open_memory
-    from recollect.rescan import RescanReport
-    from recollect.schema import Cost, Digest, Event, Outcome, Problem, Session, SessionSource, Signal, as_json
-    from recollect.stats import StatLine, Stats
-    from recollect.status import AgentTotals, DistilledTotals, RetentionStatus, SourceTotals, Status
-    from recollect.sweep import SweepReport
-    from recollect.transcript import TranscriptItem
+    from recollect.forget.plan import ForgetPlan, ForgottenSession, UnreachableCopy
+    from recollect.forget.rescan import RescanReport
+    from recollect.recall import StatLine, Stats
+    from recollect.schema import Cost, Digest, Event, Outcome, Problem, Session, SessionSource, Signal, to_json
+    from recollect.sessions.transcript import TranscriptItem
+    from recollect.sweep_report import SweepReport
 
 __all__ = [
     "AgentTotals",
@@ -82,11 +72,11 @@ __all__ = [
     "TranscriptItem",
     "UnreachableCopy",
     "__version__",
-    "as_json",
     "doctor",
     "open_memory",
     "repair",
     "restore",
+    "to_json",
 ]
 
 
@@ -94,3 +84,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'recollect' has no attribute {name!r}")
     return getattr(import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,20 +1,20 @@
-"""The program `recollect`, which is `python -m recollect` too."""
+"""The program `recollect`, also run as `python -m recollect`."""
 
 import gc
 import os
 
 
 def run() -> None:
-    os.umask(0o077)  # what is written is the user's alone, and the user's to write: neither more nor less
-    # Before anything is loaded: objects come by the ten thousand and hold few cycles. To look for some as often as
-    # Python does takes a tenth of a sweep, and a tenth of the start of a search.
+    os.umask(0o077)  # only the user may read or write what is created here
+    # Before anything is loaded: there are tens of thousands of objects with few cycles. Collecting them as often as
+    # Python does by default takes a tenth of a sweep, and a tenth of the start of a search.
     gc.set_threshold(50_000)
     from recollect.cli import main
 
     try:
         main()
     finally:
-        gc.freeze()  # nor is it worth looking through all of them when the program ends
+        gc.freeze()  # a last collection at exit is not worth its time either
 
 
 if __name__ == "__main__":

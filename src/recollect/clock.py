@@ -1,4 +1,4 @@
-"""Times: milliseconds since 1970 inside, RFC 3339 UTC in data."""
+"""Times: milliseconds since 1970 in code, RFC 3339 UTC in data."""
 
 import re
 import time
@@ -10,7 +10,7 @@ def now_ms() -> int:
 
 
 def rfc3339(ms: int | None) -> str | None:
-    """`2026-11-15T18:28:31.330Z`, or None for no time."""
+    """`2026-11-15T18:28:31.330Z`, or None."""
     if ms is None:
         return None
     moment = datetime.fromtimestamp(ms // 1000, UTC)
@@ -26,8 +26,8 @@ _PERIOD = re.compile(r"^((?:19|20)\d\d)(?:-(0[1-9]|1[0-2]))?$")
 def parse_moment(text: str, now: datetime) -> datetime:
     """`2026-11-01`, `2026-11-01T10:00`, `2026-11`, `2026`, `7d`, `2h`, `3mo`, `1y`, `today`, `yesterday`.
 
-    Days begin at midnight in the user's zone, whatever the clocks did since. Raises ValueError for anything else, and
-    OverflowError for a time before all calendars.
+    Days start at midnight in the user's time zone, whatever the clocks have done since. Raises ValueError for anything
+    else, and OverflowError for a time before the calendar starts.
     """
     if text in ("today", "yesterday"):
         return _midnight(now.astimezone().date() - timedelta(days=text == "yesterday"))
@@ -49,8 +49,8 @@ def _span(count: int, unit: str) -> timedelta:
 
 
 def _months_before(now: datetime, months: int) -> datetime:
-    """The same day and time so many months ago, or the last day of that month if it is shorter."""
+    """The same day and time that many months ago, or the last day of a shorter month."""
     local = now.astimezone().replace(tzinfo=None)
-    ended = local.year * 12 + local.month - months  # months of the calendar that have passed with that one
+    ended = local.year * 12 + local.month - months  # months of the calendar up to and including that one
     last = date(ended // 12, ended % 12 + 1, 1) - timedelta(days=1)
     return local.replace(year=last.year, month=last.month, day=min(local.day, last.day)).astimezone()

@@ -16,28 +16,28 @@ from recollect import failpoints
 from recollect.errors import BadConfig, NotFound, UsageError
 
 if TYPE_CHECKING:
-    from recollect.account import AccountRules
-    from recollect.distill.rules import ExchangeRules
-    from recollect.redact.userrules import RedactionRules
+    from recollect.distill import ExchangeRules
+    from recollect.redact import RedactionRules
     from recollect.retention import Limits
+    from recollect.sessions import AccountRules
 
 _SECTIONS = ("agents", "capture", "domains", "exchanges", "notify", "redact", "retention", "tasks")
 
 
 def _default_rules() -> "AccountRules":
-    from recollect.account import AccountRules
+    from recollect.sessions import AccountRules
 
     return AccountRules()
 
 
 def _default_redaction() -> "RedactionRules":
-    from recollect.redact.userrules import RedactionRules
+    from recollect.redact import RedactionRules
 
     return RedactionRules()
 
 
 def _default_exchanges() -> "ExchangeRules":
-    from recollect.distill.rules import ExchangeRules
+    from recollect.distill import ExchangeRules
 
     return ExchangeRules()
 
@@ -77,17 +77,15 @@ def _expanded(path: str | PathLike[str]) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise BadConfig(
-            f"No home folder is known for {Path(path).parts[0]}: {path}", "write the path in full"
-        ) from None
+        raise BadConfig(f"Unknown home folder {Path(path).parts[0]}: {path}", "write the path in full") from None
 
 
 def current_sessions(environment: Mapping[str, str] | None = None) -> list[str]:
     """Native ids of the sessions this process runs in, as the agents' environment tells them."""
-    from recollect.adapters.environment import SESSION_VARIABLES
+    from recollect.agents import session_variables
 
     environment = os.environ if environment is None else environment
-    return [environment[name] for name in SESSION_VARIABLES if environment.get(name)]
+    return [environment[name] for name in session_variables() if environment.get(name)]
 
 
 def load_settings(
@@ -169,24 +167,24 @@ def _read(path: Path) -> Mapping[str, Any]:
     except NotADirectoryError as error:
         file = next(place for place in path.parents if place.exists())
         raise BadConfig(
-            f"A folder is needed for the store and its settings, and this is a file: {file}",
+            f"Not a folder: {file}",
             "set RECOLLECT_HOME to a folder",
         ) from error
     except PermissionError as error:
         if not os.access(path.parent, os.X_OK):
             raise BadConfig(
-                f"You may not look into the folder of the store and its settings: {path.parent}",
-                "set RECOLLECT_HOME to a folder of your own",
+                f"No permission to read the store's folder: {path.parent}",
+                "set RECOLLECT_HOME to a folder you own",
             ) from error
-        raise BadConfig(f"You may not read the settings: {path}", "make the file readable, or move it away") from error
+        raise BadConfig(f"No permission to read the settings: {path}", "make it readable, or remove it") from error
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadConfig(f"Cannot read the settings ({error}): {path}", "correct it, or move it away") from error
+        raise BadConfig(f"Cannot read the settings ({error}): {path}", "fix the file, or remove it") from error
     return _only(config, _SECTIONS, "", path)
 
 
 def _section(value: Any, name: str, path: Path) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise BadConfig(f"Not a section in {path}: {name}", f"write [{name}] on a line of its own")
+        raise BadConfig(f"Not a section: {name} in {path}", f"write [{name}] on a line of its own")
     return value
 
 
@@ -196,20 +194,22 @@ def _only(value: Any, known: Collection[str], name: str, path: Path) -> Mapping[
     for key in section:
         if key not in known:
             place = f"{name}.{key}" if name else key
-            raise BadConfig(f"No such setting in {path}: {place}", f"known: {', '.join(known)}")
+            raise BadConfig(f"Unknown setting in {path}: {place}", f"known: {', '.join(known)}")
     return section
 
 
 def _texts(value: Any, name: str, path: Path) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise BadConfig(f"Not a list of texts in {path}: {name}", "write ['one', 'two']")
+        raise BadConfig(f"Not a list of strings in {path}: {name}", "write ['one', 'two']")
     return value
 
 
 def _configured_roots(agents: Any, path: Path) -> dict[str, list[str]]:
-    from recollect.adapters import adapters
+    from recollect.agents import adapters
 
     found: dict[str, list[str]] = {}
+    if not agents:
+        return found
     for agent, section in _only(agents, adapters(), "agents", path).items():
         told = _only(section, ("roots",), f"agents.{agent}", path)
         if "roots" in told:
@@ -218,7 +218,7 @@ def _configured_roots(agents: Any, path: Path) -> dict[str, list[str]]:
 
 
 def _roots(configured: Mapping[str, list[str]], environment: Mapping[str, str]) -> dict[str, tuple[Path, ...]]:
-    from recollect.adapters import adapters
+    from recollect.agents import adapters
 
     found: dict[str, tuple[Path, ...]] = {}
     for agent, adapter in adapters().items():
@@ -229,7 +229,7 @@ def _roots(configured: Mapping[str, list[str]], environment: Mapping[str, str]) 
 
 
 def _roots_of_flags(flags: Sequence[str]) -> dict[str, tuple[Path, ...]]:
-    from recollect.adapters import adapters, get_adapter
+    from recollect.agents import adapters, get_adapter
 
     found: dict[str, tuple[Path, ...]] = {}
     for flag in flags:
@@ -245,7 +245,7 @@ def _domains(domains: Any, path: Path) -> Mapping[str, str]:
     told = _section(domains, "domains", path)
     for repo, domain in told.items():
         if not isinstance(domain, str):
-            raise BadConfig(f"Not a text in {path}: domains.{repo}", 'write "owner/name" = "what it is about"')
+            raise BadConfig(f"Not a string in {path}: domains.{repo}", 'write "owner/name" = "what it is about"')
     return told
 
 
@@ -253,18 +253,18 @@ def _exclude(capture: Any, path: Path) -> tuple[str, ...]:
     told = _only(capture, ("exclude",), "capture", path)
     patterns = [pattern.strip() for pattern in _texts(told.get("exclude", []), "capture.exclude", path)]
     if not all(pattern.strip("/* ") for pattern in patterns):
-        raise BadConfig(f"A pattern leaves out everything: capture.exclude in {path}", "name a folder or a repository")
+        raise BadConfig(f"Pattern in capture.exclude matches everything: {path}", "name a folder or a repository")
     for pattern in patterns:
         if pattern.startswith((".", "!")):
             raise BadConfig(
-                f"A pattern that fits nothing, in capture.exclude of {path}: {pattern}",
-                "a folder begins with / or ~, a repository with its name; nothing can be let in again with !",
+                f"Pattern in capture.exclude of {path} matches nothing: {pattern}",
+                "start a folder with / or ~, a repository with its name; `!` cannot re-include anything",
             )
     return tuple(str(_expanded(pattern)) if pattern.startswith("~") else pattern for pattern in patterns)
 
 
 def _rules(tasks: Any, path: Path) -> "AccountRules":
-    from recollect.account import AccountRules
+    from recollect.sessions import AccountRules
 
     if "patterns" not in _only(tasks, ("patterns",), "tasks", path):
         return AccountRules()
@@ -273,18 +273,18 @@ def _rules(tasks: Any, path: Path) -> "AccountRules":
         return AccountRules(task_patterns=tuple(re.compile(pattern) for pattern in patterns))
     except re.error as error:
         raise BadConfig(
-            f"A task pattern is no regular expression ({error}): {path}", f"its text: {error.pattern!r}"
+            f"Invalid regular expression in tasks.patterns ({error}): {path}", f"the pattern: {error.pattern!r}"
         ) from error
 
 
 def _redaction(redact: Any, path: Path) -> "RedactionRules":
-    from recollect.redact.userrules import AllowList, RedactionRules, UserRule
+    from recollect.redact import AllowList, RedactionRules, UserRule
 
     section = _only(redact, ("rules", "allow"), "redact", path)
     rules = _section(section.get("rules", {}), "redact.rules", path)
     for name, pattern in rules.items():
         if not isinstance(pattern, str):
-            raise BadConfig(f"Not a text in {path}: redact.rules.{name}", "write name = 'regular expression'")
+            raise BadConfig(f"Not a string in {path}: redact.rules.{name}", "write name = 'regular expression'")
         UserRule(name, pattern)
     allow = tuple(_texts(section.get("allow", []), "redact.allow", path))
     AllowList(allow)
@@ -292,7 +292,7 @@ def _redaction(redact: Any, path: Path) -> "RedactionRules":
 
 
 def _exchange_rules(exchanges: Any, path: Path) -> "ExchangeRules":
-    from recollect.distill.rules import ExchangeRules
+    from recollect.distill import ExchangeRules
 
     known = {item.name: item.default for item in fields(ExchangeRules)}
     return ExchangeRules(**_of_kinds(_only(exchanges, known, "exchanges", path), known, "exchanges", path))
@@ -307,10 +307,10 @@ def _limits(retention: Any, path: Path) -> "Limits":
         told[name] = _size(told[name], f"retention.{name}", path)
     limits = Limits(**_of_kinds(told, known, "retention", path))
     if limits.cadence not in CADENCES:
-        raise BadConfig(f"No such cadence in {path}: {limits.cadence}", f"known: {', '.join(CADENCES)}")
+        raise BadConfig(f"Unknown cadence in {path}: {limits.cadence}", f"known: {', '.join(CADENCES)}")
     if limits.raw_soft_cap > limits.raw_hard_cap:
         raise BadConfig(
-            f"retention.raw_soft_cap is above raw_hard_cap in {path}", "the soft cap is where eviction begins: lower it"
+            f"retention.raw_soft_cap is above raw_hard_cap in {path}", "eviction starts at the soft cap: lower it"
         )
     return limits
 
@@ -320,7 +320,7 @@ def _of_kinds(told: Mapping[str, Any], known: Mapping[str, Any], name: str, path
     for key, value in told.items():
         if type(value) is not type(known[key]):
             wanted = "true or false" if isinstance(known[key], bool) else f"something like {known[key]!r}"
-            raise BadConfig(f"Wrong kind of value in {path}: {name}.{key}", f"write {wanted}")
+            raise BadConfig(f"Wrong type in {path}: {name}.{key}", f"write {wanted}")
         if type(value) is int and value < 1:
             raise BadConfig(f"Too small in {path}: {name}.{key}", "write 1 or more")
     return told
@@ -336,7 +336,7 @@ def _size(value: Any, name: str, path: Path) -> Any:
         return parse_size(value)
     except ValueError:
         raise BadConfig(
-            f"Not a size in {path}: {name} = {value!r}", 'write "4GiB", "500MB" or a number of bytes'
+            f"Invalid size in {path}: {name} = {value!r}", 'write "4GiB", "500MB" or a number of bytes'
         ) from None
 
 
@@ -350,5 +350,5 @@ def _notify(notify: Any, path: Path) -> tuple[str, ...]:
         return tuple(shlex.split(command))
     except ValueError as error:
         raise BadConfig(
-            f"Not a command in {path} ({error}): notify.command", "write ['program', 'argument']"
+            f"Invalid command in {path} ({error}): notify.command", "write ['program', 'argument']"
         ) from error

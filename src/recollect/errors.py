@@ -1,25 +1,25 @@
 """Every error Recollect raises on purpose.
 
-    RecollectError            the user can act on it                  exit 1
-      UsageError              the call itself is wrong                exit 2
-      NotFound                nothing has that id or name             exit 4
-      Ambiguous               several things have that id or name     exit 5
-      Busy                    another process holds the lock          exit 6
-      StoreUnusable           the store cannot be used by this version  exit 7
-        StoreTooNew           written by a newer version
-        StoreDamaged          a file of the store is not what it should be
-      StoreUnwritable         full disk, read-only disk               exit 1
-      NeedsAnswer             a question is open and nobody can be asked  exit 1
-      BadConfig               a setting cannot be read                exit 1
-      BadBackup               a backup or export is not whole         exit 1
-      SourceUnreadable        one source could not be read; the sweep records it and goes on
+    RecollectError        the user can act on it                            exit 1
+      UsageError          wrong usage                                       exit 2
+      NotFound            nothing has this id or name                       exit 4
+      Ambiguous           several things have this id or name               exit 5
+      Busy                another process holds the lock                    exit 6
+      StoreUnusable       this version cannot use the store                 exit 7
+        StoreTooNew       written by a newer version
+        StoreDamaged      a file of the store is damaged
+      StoreUnwritable     disk full or read-only                            exit 1
+      NeedsAnswer         confirmation needed, and no terminal to ask on    exit 1
+      BadConfig           a setting is invalid                              exit 1
+      BadBackup           a backup or export is incomplete or damaged       exit 1
+      SourceUnreadable    a source could not be read; the sweep records it and continues
 
-`message` is one sentence without a full stop, the value last; `hint` says what to do next.
+`message` is one sentence without a full stop, the value last; `hint` says what to do.
 """
 
 
 class RecollectError(Exception):
-    """Base of all errors a user can act on."""
+    """Base class of all errors a user can act on."""
 
     code = "error"
     exit_code = 1

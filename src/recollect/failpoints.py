@@ -73,12 +73,10 @@ def arm(text: str) -> None:
 def _parse(text: str) -> _Armed:
     form = re.fullmatch(_FORM, text)
     if form is None:
-        raise BadConfig(
-            f"RECOLLECT_FAILPOINT cannot be read: {text}", "write name:action, or name:action:nth from 1 on"
-        )
+        raise BadConfig(f"Invalid RECOLLECT_FAILPOINT: {text}", "write name:action, or name:action:nth from 1 on")
     name, action, nth = form.groups()
     if name not in NAMES:
-        raise BadConfig(f"No such failpoint in RECOLLECT_FAILPOINT: {name}", f"known: {', '.join(NAMES)}")
+        raise BadConfig(f"Unknown failpoint in RECOLLECT_FAILPOINT: {name}", f"known: {', '.join(NAMES)}")
     if action not in ACTIONS:
-        raise BadConfig(f"No such action in RECOLLECT_FAILPOINT: {action}", f"known: {', '.join(ACTIONS)}")
+        raise BadConfig(f"Unknown action in RECOLLECT_FAILPOINT: {action}", f"known: {', '.join(ACTIONS)}")
     return _Armed(name, action, int(nth or 1))

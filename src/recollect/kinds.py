@@ -1,7 +1,17 @@
-"""The words of the schema: kinds of events, classes and outcomes of sessions, lanes.
+"""The vocabulary of the schema: kinds of events, classes and outcomes of sessions, lanes, signals.
 
-Apart from its records, because a search needs the words only and making the records takes time.
+Separate from its records because a search needs only these, and defining the records takes time.
 """
+
+from typing import NamedTuple
+
+
+class SessionKey(NamedTuple):
+    """What identifies a session everywhere: its agent, and the id that the agent gave it."""
+
+    agent: str
+    native_id: str
+
 
 USER_MSG = "user_msg"
 ASSISTANT_MSG = "assistant_msg"
@@ -35,7 +45,7 @@ KINDS = (
     OTHER,
 )
 
-# Asking for a kind also means what is a more specific case of it.
+# A query for a kind includes its more specific cases.
 KIND_FAMILY: dict[str, tuple[str, ...]] = {
     TOOL_CALL: (TOOL_CALL, TEST_RUN, EDIT, RETRY),
     TOOL_RESULT: (TOOL_RESULT, ERROR, DECISION),
@@ -57,22 +67,22 @@ OUTCOMES = (SUCCESS, FAIL, ABANDONED, UNKNOWN)
 
 SUMMARY_CHARS = 200
 MAIN_LANE = ""
-FILES_LANE = "files"  # side files of a session, which have no place in its order
+FILES_LANE = "files"  # side files of a session, which are outside its order
 HISTORY_LANE = "history"  # prompts known only from an agent's prompt history
 STAND_IN_LANE = "stand-in"  # a conversation known only from a copy, because the agent's own log is missing
 
-# The status of a prompt that waited in an agent's queue and that no other record tells: what came of it is not known.
+# The status of a prompt known only from an agent's queue: what became of it is unknown.
 QUEUE_ONLY = "queue-only"
-# A record that tells such a prompt may bear a somewhat earlier time than the moment it was typed; one of days later is
-# another prompt of the same words.
+# The record of such a prompt may be dated slightly before it was typed; one dated days later is another prompt with the
+# same words.
 _QUEUE_SLACK_MS, _QUEUE_WAIT_MS = 60_000, 86_400_000
 
 
-def may_tell_queued(told_ms: int | None, queued_ms: int | None) -> bool:
-    """Whether a record of that time may tell a prompt of the same words that was queued then."""
-    if told_ms is None or queued_ms is None:
+def may_tell_queued(recorded_ms: int | None, queued_ms: int | None) -> bool:
+    """Whether a record from one time may be the prompt with the same words that was queued at the other."""
+    if recorded_ms is None or queued_ms is None:
         return True
-    return -_QUEUE_SLACK_MS <= told_ms - queued_ms <= _QUEUE_WAIT_MS
+    return -_QUEUE_SLACK_MS <= recorded_ms - queued_ms <= _QUEUE_WAIT_MS
 
 
 def session_uid(agent: str, native_session_id: str) -> str:

@@ -1,4 +1,4 @@
-"""How a long piece of work tells how far it is."""
+"""How long-running work reports its progress."""
 
 from collections.abc import Callable
 
@@ -6,4 +6,4 @@ Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """Progress for nobody."""
+    """Report to nobody."""

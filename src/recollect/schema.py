@@ -1,7 +1,7 @@
-"""The records of the one schema that every agent's log is turned into.
+"""The records of the one schema that every agent's log is turned into, and their JSON.
 
 A session is one conversation (a sub-agent's is a session of its own); an event is one thing that
-happened in it. Records are frozen: adapters make them, the store keeps them, doors show them.
+happened in it. Records are frozen: adapters make them, the store keeps them, interfaces show them.
 """
 
 import hashlib
@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from recollect.kinds import *  # noqa: F403 - the words belong to the schema too
+from recollect.kinds import *  # noqa: F403 - these words are part of the schema
 
 SCHEMA_VERSION = 1
 
 
 def event_uid(agent: str, native_session_id: str, native_id: str, block: int = 0) -> bytes:
-    """The name by which everything cites an event: never made from content, path or arrival.
+    """The id by which everything cites an event; never made from content, path or arrival.
 
-    One half names the session, so that its events lie side by side in an index; the other one the record,
-    so that copies of it in other sessions are known by it.
+    One half identifies the session, so that its events are adjacent in an index; the other half the record, so that
+    its copies in other sessions can be recognised.
     """
     return name_half(agent, native_session_id) + name_half(agent, f"{native_id}\x1f{block}")
 
@@ -29,11 +29,11 @@ def name_half(agent: str, name: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Tokens and money of a session's own events: copies are counted where they were first made.
+    """Tokens and money of a session's own events; copies count where they were first made.
 
     `input_tokens` excludes what was read from or written to the prompt cache; `output_tokens`
-    includes `reasoning_tokens`. `usd` is None where neither the agent nor the price list knows it,
-    and on a sub-agent whose root's own figure already includes it.
+    includes `reasoning_tokens`. `usd` is None if neither the agent nor the price list knows it,
+    and for a sub-agent whose root's own figure already includes it.
     """
 
     input_tokens: int = 0
@@ -50,7 +50,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class SessionSource:
-    """One place a session was read from."""
+    """A file or folder that a session was read from."""
 
     path: str
     bytes: int
@@ -60,7 +60,7 @@ class SessionSource:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One conversation with one agent. Times are RFC 3339 UTC with milliseconds, absent is None."""
+    """One conversation with one agent. Times are RFC 3339 UTC with milliseconds; None means absent."""
 
     session_uid: str
     agent: str
@@ -104,10 +104,13 @@ class Session:
     character_id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    def to_json(self) -> dict[str, Any]:
+        return {("class" if name == "session_class" else name): value for name, value in asdict(self).items()}
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened in a session. `payload_ref` leads to its full content."""
+    """One thing that happened in a session. `payload_ref` locates its full content."""
 
     event_uid: str
     session_uid: str
@@ -138,7 +141,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Something in a session worth noticing. `evidence` are the events that show it, in reading order."""
+    """Something in a session worth noticing. `evidence` lists the events that show it, in reading order."""
 
     session_uid: str
     signal: str
@@ -150,7 +153,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a session ended, how sure that is (0 to 1), and why it is thought so."""
+    """How a session ended, with a confidence from 0 to 1 and the reasons."""
 
     outcome: str
     confidence: float
@@ -159,7 +162,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Words from a session, shortened, and the event they are from; `note` says what they are."""
+    """A shortened quote from a session and the event it is from; `note` describes it."""
 
     text: str
     event_uid: str
@@ -168,7 +171,7 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How often something was used or happened, and how often of that it failed."""
+    """How often something was used or happened, and how often it failed."""
 
     name: str
     count: int
@@ -177,7 +180,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Covers:
-    """How far a digest reaches: events counted, copies included, the last of them, and who made it."""
+    """What a digest covers: the number of events including copies, the last one, and the distiller's version."""
 
     event_count: int
     last_event_uid: str | None
@@ -186,33 +189,33 @@ class Covers:
 
 @dataclass(frozen=True, slots=True)
 class RanTests:
-    """Test runs of a session, and how the last one that ended did: `passed`, `failed` or None."""
+    """Test runs of a session; `last` is the result of the last finished one: `passed`, `failed` or None."""
 
     runs: int = 0
     failures: int = 0
-    unfinished: int = 0  # timed out, cut off, could not begin, had no test to run, or not seen to end
+    unfinished: int = 0  # timed out, interrupted, could not start, had no tests, or never seen to end
     last: str | None = None
     last_run: Quote | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OpenEnds:
-    """What a session left unfinished, as far as it tells."""
+    """What a session left unfinished, as far as its log shows."""
 
     todos: tuple[Quote, ...] = ()
     questions: tuple[Quote, ...] = ()
     next_steps: tuple[Quote, ...] = ()
     failing_tests: Quote | None = None
     interruption: Quote | None = None
-    unanswered: tuple[Quote, ...] = ()  # requests after which the agent did nothing more
+    unanswered: tuple[Quote, ...] = ()  # requests the agent never acted on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digest:
-    """The lasting account of a session, made without a model. Lists are cut; the counts beside them are not.
+    """The lasting summary of a session, made without a model. Lists are cut; the counts beside them are not.
 
-    Everything quoted carries the `event_uid` it is from. Copies and sub-agents' work are counted in their own sessions.
-    Stored without the fields that have their default.
+    Every quote carries the `event_uid` it is from. Copies and the work of sub-agents count in their own sessions.
+    Fields with default values are not stored.
     """
 
     session_uid: str
@@ -227,7 +230,7 @@ class Digest:
     commands: tuple[Tally, ...] = ()
     commits: tuple[Quote, ...] = ()
     commit_count: int = 0
-    pull_requests: tuple[Quote, ...] = ()  # their addresses, with their titles as notes
+    pull_requests: tuple[Quote, ...] = ()  # their URLs, with their titles as notes
     deleted: tuple[str, ...] = ()
     tests: RanTests = RanTests()
     open: OpenEnds = OpenEnds()
@@ -252,7 +255,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A line or file that could not be read, kept so that nothing vanishes silently."""
+    """A line or file that could not be read, recorded so that nothing disappears silently."""
 
     agent: str
     path: str
@@ -263,9 +266,11 @@ class Problem:
     found_at: str
 
 
-def as_json(record: Session | Event | Problem | Signal | Digest) -> dict[str, Any]:
-    """A record as every door prints it: the documented names, nested cost, None for what is absent."""
-    found = asdict(record)
-    if "session_class" in found:
-        return {("class" if name == "session_class" else name): value for name, value in found.items()}
-    return found
+def to_json(record: Any) -> Any:
+    """A record, or a list of them, as every interface prints it: the documented names, None for what is absent.
+
+    A record whose JSON differs from its fields has a `to_json` of its own.
+    """
+    if isinstance(record, list):
+        return [to_json(item) for item in record]
+    return record.to_json() if hasattr(record, "to_json") else asdict(record)

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recollect.adapters.claude import ADAPTER
-from recollect.adapters.protocol import (
+from recollect.agentkit.protocol import (
     FIRST_WINS,
     STATE_LIMIT_BYTES,
     BadLine,
@@ -25,6 +24,7 @@ from recollect.adapters.protocol import (
     Skipped,
     Usage,
 )
+from recollect.agents.claude import ADAPTER
 from recollect.schema import QUEUE_ONLY
 from tests.builders import without_delivered
 

@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.adapters.codex import ADAPTER
-from recollect.adapters.codex_rollout import SKIPPED
-from recollect.adapters.protocol import (
+from recollect.agentkit.protocol import (
     STATE_LIMIT_BYTES,
     BadLine,
     Checkpoint,
@@ -26,7 +24,9 @@ from recollect.adapters.protocol import (
     Source,
     Usage,
 )
-from recollect.memory import open_memory
+from recollect.agents.codex import ADAPTER
+from recollect.agents.codex.events import SKIPPED
+from recollect.api import open_memory
 
 DATA = Path(__file__).parent.parent / "data" / "codex"
 THREAD = "01a1e089-5b26-7b22-9365-07c5967e0ad7"
@@ -1051,8 +1051,8 @@ def test_a_folder_of_loose_rollouts_is_a_root_too(tmp_path: Path) -> None:
     ("line", "reason"),
     [
         (b'{"timestamp":"2026-11-15T18:00:00Z","type":"response_item","payload":{"type":"mess', "not JSON"),
-        (b"[1,2]", "no record"),
-        (b'"words"', "no record"),
+        (b"[1,2]", "not an object"),
+        (b'"words"', "not an object"),
         (b'{"nothing":1}', "no record of a rollout"),
         (b'{"type":"event_msg","payload":7}', "payload is no object"),
         (b"\x00" * 64, "block of NUL bytes"),

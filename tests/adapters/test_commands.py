@@ -2,7 +2,7 @@
 
 import pytest
 
-from recollect.adapters.commands import error_line
+from recollect.agentkit.shell import error_line
 
 
 @pytest.mark.parametrize(

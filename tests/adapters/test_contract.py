@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 import recollect
-from recollect.adapters import adapters
-from recollect.adapters.protocol import (
+from recollect.agentkit.protocol import (
     STATE_LIMIT_BYTES,
     Adapter,
     BadLine,
@@ -23,6 +22,7 @@ from recollect.adapters.protocol import (
     Record,
     Source,
 )
+from recollect.agents import adapters
 from recollect.schema import KINDS
 from tests.builders import without_delivered
 

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recollect.adapters.grok import ADAPTER
-from recollect.adapters.protocol import (
+from recollect.agentkit.protocol import (
     STATE_LIMIT_BYTES,
     BadLine,
     Checkpoint,
@@ -24,6 +23,7 @@ from recollect.adapters.protocol import (
     Source,
     Usage,
 )
+from recollect.agents.grok import ADAPTER
 from recollect.schema import HISTORY_LANE
 
 SESSION = "01a1e08d-4e33-7561-812e-3a41f155cffe"
@@ -920,7 +920,7 @@ def test_a_chat_history_of_both_formats_is_read(home: Path) -> None:
 # Damage
 
 
-def test_damaged_lines_are_told_and_the_rest_is_read(home: Path) -> None:
+def test_damaged_lines_are_reported_and_the_rest_is_read(home: Path) -> None:
     first, second, third = Updates().user("one").chunk("two").end().lines
     content = b"\n".join([first, second[:40], b"\x00\x00", b"[1]", b'"x"', b"", second + third, b""])
     put(home, "updates.jsonl", content)
@@ -931,8 +931,8 @@ def test_damaged_lines_are_told_and_the_rest_is_read(home: Path) -> None:
     assert [(record.line, record.reason) for record in records if isinstance(record, BadLine)] == [
         (2, "not JSON"),
         (3, "block of NUL bytes"),
-        (4, "not an update"),
-        (5, "not an update"),
+        (4, "not an object"),
+        (5, "not an object"),
     ]
 
 

@@ -29,7 +29,7 @@ from typing import Any
 
 import pytest
 
-from recollect.memory import Memory, open_memory
+from recollect.api import Memory, open_memory
 from tests.conftest import SHARED, with_key
 
 SCRIPTS = SHARED / "agents"

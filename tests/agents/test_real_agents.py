@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from recollect.memory import Memory
+from recollect.api import Memory
 from recollect.schema import (
     ASSISTANT_MSG,
     AUTOMATION,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.adapters import adapters
+from recollect.agents import adapters
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage
 from tests.store.rows import noise
 

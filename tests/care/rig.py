@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from recollect import Finding
-from recollect.care import doctor
-from recollect.memory import Memory, open_memory
-from recollect.schema import as_json
+from recollect.api import Memory, doctor, open_memory
+from recollect.schema import to_json
 from recollect.store import Store
+from recollect.store.payloads.writer import tidy_shared
 from tests.builders import Home
 from tests.retention.rig import evict_all, opened, row, write
 
@@ -61,13 +61,15 @@ def leave_only_its_row(opened: Store) -> None:
         for table in ("events", "frames", "usage", "stream_sources"):
             connection.execute(f"DELETE FROM {table} WHERE stream = ?", (stream,))
         connection.execute("DELETE FROM streams WHERE id = ?", (stream,))
+    tidy_shared(opened.databases[0], opened.folder)
+    opened.keep_copy(is_due=True)
 
 
 def _told(memory: Memory, session: Any) -> Any:
     events = memory.events(session)
-    row = {name: value for name, value in as_json(session).items() if name not in _ARRIVAL}
+    row = {name: value for name, value in to_json(session).items() if name not in _ARRIVAL}
     places = {"seq": None, "payload_ref": None}  # where content lies is the store's own business
-    told = [as_json(event) | places for event in events]
+    told = [to_json(event) | places for event in events]
     return row, told, list(memory.payloads(session, events))
 
 

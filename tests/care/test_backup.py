@@ -14,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from recollect.care import restore
+from recollect.api import open_memory, restore
 from recollect.errors import BadBackup, Busy, RecollectError, StoreUnusable, StoreUnwritable, UsageError
-from recollect.memory import open_memory
 from recollect.store import open_store
-from recollect.store.locks import sweep_lock
-from recollect.store.tombstones import Tombstone
+from recollect.store.sqlite.locks import sweep_lock
+from recollect.store.tables.tombstones import Tombstone
 from tests.builders import Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree
 from tests.faults.rig import IS_SOAK, as_nobody, command, needs_nobody, needs_root, own, run, run_json
@@ -305,16 +304,35 @@ def test_a_read_only_store_can_be_backed_up(home: Home, store: Path) -> None:
         assert json.loads(done.stdout)["is_noted"] is False
 
 
-def test_settings_come_back_only_where_there_are_none(store: Path, tmp_path: Path) -> None:
-    (store / "config.toml").write_text('[domains]\n"a/b" = "old"\n')
+@pytest.mark.parametrize("has_settings", [False, True])
+def test_settings_of_a_backup_are_shown_and_never_applied(store: Path, tmp_path: Path, has_settings: bool) -> None:
+    ran = tmp_path / "ran"
+    (store / "config.toml").write_text(f"[notify]\ncommand = ['touch', '{ran}']\n[retention]\ndistilled_cap = 1\n")
     path = _back_up(store, tmp_path / "with-settings.tar.zst")
-    (store / "config.toml").write_text('[domains]\n"a/b" = "new"\n')
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    if has_settings:
+        (elsewhere / "config.toml").write_text('[domains]\n"a/b" = "mine"\n')
+    before = tree(elsewhere)
 
-    restore(path, store)
-    restore(path, tmp_path / "elsewhere")
+    report = restore(path, elsewhere)
+    sweep(elsewhere, Home(tmp_path / "none")).close()
 
-    assert "new" in (store / "config.toml").read_text()
-    assert "old" in (tmp_path / "elsewhere" / "config.toml").read_text()
+    assert not ran.exists()
+    assert {name: content for name, content in tree(elsewhere).items() if name == "config.toml"} == before
+    shown = Path(report.settings or "")
+    assert shown.read_text() == (store / "config.toml").read_text()
+    assert shown.stat().st_mode & 0o077 == 0
+
+
+def test_settings_that_are_in_force_are_not_shown(store: Path, tmp_path: Path) -> None:
+    (store / "config.toml").write_text('[domains]\n"a/b" = "mine"\n')
+    path = _back_up(store, tmp_path / "with-settings.tar.zst")
+
+    report = restore(path, store)
+
+    assert report.settings is None
+    assert [file.name for file in store.glob("*.toml")] == ["config.toml"]
 
 
 def test_what_must_outlive_a_restore_is_carried_over(store: Path, backup: Path) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from recollect.store import ballast, open_store
+from recollect.store import open_store
+from recollect.store.sqlite import ballast
 from tests.builders import Home, sweep
 from tests.faults.rig import needs_root
 from tests.store.rows import batch, noise, put
@@ -15,7 +16,7 @@ MEGABYTE = 1024 * 1024
 
 def test_a_sweep_leaves_ballast_as_large_as_a_small_store(store: Path) -> None:
     with open_store(store) as opened:
-        size = opened.size_bytes()["total"]
+        size = opened.sizes.on_disk()["total"]
 
     assert size / 2 <= (store / "ballast").stat().st_size <= 2 * size
 

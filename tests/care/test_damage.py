@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.adapters import adapters
+from recollect.agents import adapters
 from tests.builders import AGENT, ScriptedAdapter
 from tests.care import damage
 from tests.care.damage import Subject

@@ -9,12 +9,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from recollect.care import doctor, repair
+from recollect.api import doctor, open_memory, repair
+from recollect.care.inspect import inspect
 from recollect.config import load_settings
-from recollect.inspection import inspect
-from recollect.memory import open_memory
 from recollect.store import open_store
-from recollect.store.checksums import iter_damaged_pages
+from recollect.store.sqlite.checksums import iter_damaged_pages
 from tests.builders import Home, event, sweep
 from tests.care.rig import copy_while_open, flip, lose_home, pack_of, problems
 from tests.conftest import SHARED, needs_shared
@@ -99,7 +98,7 @@ def test_a_damaged_page_is_never_read_as_content(store: Path, name: str, place: 
     for page in range(last // 4096):
         flip(store / name, (page * 4096 + place) % last)
 
-    done = run(command("sessions"), store)
+    done = run(command("show", "small"), store)
 
     assert done.returncode == 7
     assert name in done.stderr
@@ -117,7 +116,7 @@ def test_a_pack_that_is_cut_off_is_named(store: Path, home: Home, part: float) -
     pack = pack_of(store, "largest")
     os.truncate(pack, int(pack.stat().st_size * part))
 
-    assert any("cut off" in finding.message and str(pack) in finding.message for finding in problems(store, home))
+    assert any("truncated" in finding.message and str(pack) in finding.message for finding in problems(store, home))
 
 
 def test_the_pack_of_another_session_is_named(store: Path, home: Home) -> None:
@@ -138,7 +137,7 @@ def test_events_that_are_gone_are_noticed_by_their_sessions_hash(store: Path, ho
     with open_store(store) as opened, opened.databases[0].transaction() as connection:
         connection.execute("DELETE FROM events WHERE id IN (SELECT max(id) FROM events)")
 
-    assert any("not those its row tells of" in finding.message for finding in problems(store, home))
+    assert any("do not match its row" in finding.message for finding in problems(store, home))
 
 
 def test_bytes_behind_the_known_end_of_a_pack_are_no_problem(store: Path, home: Home) -> None:
@@ -175,7 +174,7 @@ def test_a_source_that_has_grown_since_is_not_called_changed(store: Path, home: 
 
     found = doctor(store, [home.flag], deep=True)
 
-    assert [finding for finding in found if "Changed" in finding.message] == []
+    assert [finding for finding in found if "changed since" in finding.message] == []
 
 
 def test_a_store_without_its_sources_is_sound(store: Path, home: Home) -> None:
@@ -195,7 +194,7 @@ def test_a_missing_database_is_named(store: Path, home: Home, name: str) -> None
 def test_ordinary_commands_do_not_take_a_store_without_memory_for_an_empty_one(store: Path) -> None:
     (store / "memory.db").unlink()
 
-    done = run(command("sessions"), store)
+    done = run(command("show", "small"), store)
 
     assert done.returncode == 7
     assert "memory.db is missing" in done.stderr
@@ -205,7 +204,7 @@ def test_ordinary_commands_do_not_take_a_store_without_memory_for_an_empty_one(s
 def test_a_time_limit_says_what_was_not_looked_at(store: Path, home: Home) -> None:
     found = doctor(store, [home.flag], deep=True, max_seconds=0)
 
-    untold = [finding.message for finding in found if "Not looked at" in finding.message]
+    untold = [finding.message for finding in found if "Not checked" in finding.message]
     assert len(untold) > 3
     assert any("source files" in message for message in untold)
 
@@ -215,7 +214,7 @@ def test_a_look_tells_how_far_it_is(store: Path, home: Home) -> None:
 
     inspect(load_settings(store, [home.flag]), lambda *step: told.append(step))
 
-    assert {"sessions", "rows of sessions", "source files"} <= {name for name, _, _ in told}
+    assert {"sessions", "session rows", "source files"} <= {name for name, _, _ in told}
     assert all(done <= total for _, done, total in told)
 
 
@@ -330,8 +329,8 @@ def test_an_old_file_put_back_is_noticed_and_stays_so(store: Path, home: Home, n
     sweep(store, home).close()
     second = problems(store, home)
 
-    assert any(f"{name} is not what it was" in finding.message for finding in first)
-    assert any(f"{name} is not what it was" in finding.message for finding in second)
+    assert any(f"{name} has lost data since" in finding.message for finding in first)
+    assert any(f"{name} has lost data since" in finding.message for finding in second)
 
 
 def test_another_database_in_its_place_is_noticed(store: Path, home: Home, another: Path) -> None:
@@ -370,7 +369,7 @@ def test_a_deleted_mark_is_noticed_and_taken_anew(store: Path, home: Home) -> No
     noticed = doctor(store, [home.flag], deep=True)
     repair(store, [home.flag])
 
-    assert [finding.level for finding in noticed if "high-water mark is missing" in finding.message] == ["note"]
+    assert [finding.level for finding in noticed if "High-water mark is missing" in finding.message] == ["note"]
     assert (store / "high-water.json").exists()
     assert not any("high-water" in finding.message for finding in doctor(store, [home.flag], deep=True))
 
@@ -384,7 +383,7 @@ def test_another_key_of_redaction_is_named_and_no_damage(store: Path, home: Home
 
     found = doctor(store, [home.flag], deep=True)
 
-    (told,) = [finding for finding in found if "another key" in finding.message]
+    (told,) = [finding for finding in found if "a different key" in finding.message]
     assert (told.level, "3 sessions" in told.message) == ("note", True)
     assert told.advice
     assert problems(store, home) == []

@@ -1,4 +1,4 @@
-"""What an export tells is redacted by the rules of the store that takes it, before anything of it is stored."""
+"""The texts of an export are redacted by the rules of the store that takes it, before anything of it is stored."""
 
 import os
 import subprocess
@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect import imports
-from recollect.adapters.protocol import BadLine, CostTotal, SessionInfo
-from recollect.foreign import protected_adoption
-from recollect.memory import Memory, open_memory
-from recollect.redact.redactor import Redactor
+from recollect.agentkit.protocol import BadLine, CostTotal, SessionInfo
+from recollect.api import open_memory
 from recollect.schema import TOOL_CALL
-from recollect.store.adopting import Adoption
 from tests.builders import Home, at_ms, event, usage
 from tests.care.rig import held
 from tests.faults.rig import command
@@ -97,30 +93,23 @@ def test_what_both_stores_marked_with_their_own_keys_is_one_event(store: Path, e
     assert (report.events_new, held(store)) == (0, before)
 
 
-def _as_it_is(redactor: Redactor, adoption: Adoption) -> Adoption:
-    return adoption
+def _import_without_the_rule(store: Path, export: Path) -> None:
+    """Store texts that the rule would hide, in sessions of which the store knows that they went through no rules."""
+    (store / "config.toml").unlink()
+    with open_memory(store) as memory:
+        memory.import_sessions(export)
+        with memory._store.databases[0].transaction() as connection:
+            connection.execute("UPDATE streams SET redacted_with = NULL")
+    (store / "config.toml").write_text(RULE)
 
 
-def _as_by_an_earlier_version(memory: Memory) -> None:
-    """Have the store look as if it had been made before it was known which sessions a rescan has to look at."""
-    connection = memory._store.databases[0].connection
-    connection.execute("ALTER TABLE streams DROP COLUMN needs_rescan")
-    connection.pragma("user_version", connection.pragma("user_version") - 1)
-
-
-def test_a_rescan_reaches_what_imports_stored_before_they_were_redacted(
-    store: Path, export: Path, home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert protected_adoption is imports.protected_adoption  # which the next line takes away
-    monkeypatch.setattr(imports, "protected_adoption", _as_it_is)
+def test_a_rescan_reaches_every_text_that_an_import_stored(store: Path, export: Path, home: Home) -> None:
     _sweep(store, home)
     home.append(f"log-{PATH}", event("s", 4, text=f"later {TEXT}"))
     with open_memory(export.parent / "without", [home.flag]) as memory:
         memory.sweep()
         memory.export(export.parent / "grown")
-    with open_memory(store) as memory:
-        memory.import_sessions(export.parent / "grown")
-        _as_by_an_earlier_version(memory)
+    _import_without_the_rule(store, export.parent / "grown")
     assert left_in(store, WORDS) >= {TEXT, CWD, PATH, BAD, REASON, USAGE, LEDGER, PARENT}
 
     with open_memory(store) as memory:
@@ -130,15 +119,10 @@ def test_a_rescan_reaches_what_imports_stored_before_they_were_redacted(
     assert (first.sessions, second.sessions) == (1, 0)
 
 
-def test_a_file_known_by_its_path_and_by_the_redacted_one_is_one_source(
-    store: Path, export: Path, home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_known_by_its_path_and_by_the_redacted_one_is_one_source(store: Path, export: Path, home: Home) -> None:
     _sweep(store, home)
     before = held(store)
-    with monkeypatch.context() as patched, open_memory(store) as memory:
-        patched.setattr(imports, "protected_adoption", _as_it_is)
-        memory.import_sessions(export)
-        _as_by_an_earlier_version(memory)
+    _import_without_the_rule(store, export)
 
     with open_memory(store, [home.flag]) as memory:
         memory.rescan()

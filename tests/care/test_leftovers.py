@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recollect.care import doctor, repair
-from recollect.memory import Memory, open_memory
-from recollect.store.locks import sweep_lock, work_folder
+from recollect.api import Memory, doctor, open_memory, repair
+from recollect.store.sqlite.locks import sweep_lock, work_folder
 from tests.builders import Home, event
 from tests.faults.rig import command
 from tests.forget.traces import forget, left_in
@@ -137,7 +136,7 @@ def test_the_next_copy_in_the_folder_removes_it_and_nothing_of_others(
 
 
 def test_a_backup_that_fails_leaves_no_work_file(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recollect import backup
+    from recollect.care import backup
 
     def fail(database: object, target: Path, advance: object) -> None:
         target.with_name(target.name + "-journal").write_text(WORD)

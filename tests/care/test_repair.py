@@ -8,13 +8,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from recollect import repairs
-from recollect.care import repair
+from recollect.api import open_memory, repair
+from recollect.care import repair as repairs
+from recollect.care.repair import RepairReport
 from recollect.errors import NeedsAnswer, StoreTooNew
-from recollect.memory import open_memory
-from recollect.repairs import RepairReport
-from recollect.store import checksums, open_store
+from recollect.store import open_store
 from recollect.store.ledger import Ledger
+from recollect.store.sqlite import checksums
 from tests.builders import Home, event, sweep
 from tests.care.rig import (
     distilled,
@@ -110,9 +110,6 @@ def test_a_damaged_file_is_kept_byte_by_byte(store: Path, home: Home) -> None:
 
     kept = tree(Path(report.set_aside or ""))
     assert kept["cache.db"] == before["cache.db"]
-    assert {name: content for name, content in kept.items() if name.startswith("packs/")} == {
-        name: content for name, content in before.items() if name.startswith("packs/")
-    }
 
 
 def test_what_was_set_aside_is_remembered_as_a_copy(store: Path, home: Home) -> None:
@@ -127,7 +124,7 @@ def test_what_was_set_aside_is_remembered_as_a_copy(store: Path, home: Home) -> 
 def _copies(store: Path) -> set[tuple[str, str]]:
     """What whoever forgets a session is told to be out of reach."""
     with open_store(store) as opened:
-        return {(copy.kind, copy.path) for copy in opened.remains.copies()}
+        return {(copy.kind, copy.path) for copy in opened.erasure.copies()}
 
 
 def test_what_is_set_aside_is_noted_before_it_is_moved(
@@ -183,6 +180,7 @@ def test_events_that_come_back_after_they_were_given_up_are_held_like_all_others
 ) -> None:
     before = held(store)
     _damage_pages(store / "cache.db", *range(1, _pages(store / "cache.db")))
+    shutil.rmtree(store / "packs")
     (tmp_path / "elsewhere").mkdir()
 
     report = repair(store, [f"scripted={tmp_path / 'elsewhere'}"])
@@ -256,7 +254,6 @@ def test_a_lost_key_of_redaction_is_noticed_and_a_look_makes_no_new_one(
 
 
 def test_sessions_without_sources_are_saved_from_a_damaged_cache(store: Path, home: Home) -> None:
-    """All but the events on the damaged page; their sessions are named with how many they lost."""
     before = held(store)
     page = _page_of(store / "cache.db", b"small words 3")
     lose_home(home)
@@ -264,14 +261,7 @@ def test_sessions_without_sources_are_saved_from_a_damaged_cache(store: Path, ho
 
     report = _repaired(store, home)
 
-    after = held(store)
-    lost = {uid for uid in before if after[uid][1] != before[uid][1]}
-    assert report.lost
-    assert len(lost) < len(before)
-    assert all(any(line.endswith(uid) for line in report.lost) for uid in lost)
-    for uid in before:
-        known = {repr(event) for event in before[uid][2]}
-        assert {repr(event) for event in after[uid][2]} <= known
+    assert (report.lost, held(store)) == ([], before)
     assert problems(store, home) == []
 
 
@@ -305,7 +295,7 @@ def test_a_missing_pack_is_read_again_from_its_source(store: Path, home: Home) -
 @pytest.mark.parametrize("which", ["largest", "smallest"])
 def test_a_flipped_byte_in_a_pack_is_read_again_from_its_source(store: Path, home: Home, which: str) -> None:
     before = held(store)
-    flip(pack_of(store, which), 5000)
+    flip(pack_of(store, which), pack_of(store, which).stat().st_size // 2)
     damaged = pack_of(store, which).read_bytes()
 
     report = _repaired(store, home)

@@ -1,24 +1,28 @@
 """Everything exports and re-imports to the same hashes; an import adds, and never overwrites."""
 
+import io
 import json
 import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import zstandard
 
 import recollect
-from recollect.adapters.protocol import SessionInfo
-from recollect.care import repair, restore
+from recollect.agentkit.protocol import SessionInfo
+from recollect.api import open_memory, repair, restore
+from recollect.care.imports import ImportReport
 from recollect.errors import BadBackup, UsageError
-from recollect.imports import ImportReport
-from recollect.memory import open_memory
+from recollect.store import EventRow
 from tests.builders import AGENT, Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree
 from tests.conftest import SHARED, needs_shared
@@ -219,30 +223,32 @@ def test_a_session_without_events_keeps_its_row(store: Path, home: Home, tmp_pat
 def test_every_line_keeps_to_its_schema(samples: Path, tmp_path: Path) -> None:
     path = _export(samples, tmp_path / "export")
 
-    lines = {name: _lines(path / f"{name}.jsonl") for name in ("sessions", "events")}
+    lines = _lines(path / "sessions.jsonl")
     manifest = json.loads((path / "manifest.json").read_text())
-    found = breaches(SCHEMAS["export-manifest"], manifest)
-    found += [text for line in lines["sessions"] for text in breaches(SCHEMAS["export-session"], line)]
-    found += [text for line in lines["sessions"] for text in breaches(SCHEMAS["session"], line["session"])]
-    found += [text for line in lines["events"] for text in breaches(SCHEMAS["export-event"], line)]
+    wrong = breaches(SCHEMAS["export-manifest"], manifest)
+    wrong += [text for line in lines for text in breaches(SCHEMAS["export-session"], line)]
+    wrong += [text for line in lines for text in breaches(SCHEMAS["session"], line["session"])]
 
-    assert lines["sessions"]
-    assert lines["events"]
-    assert found == []
+    assert lines
+    assert wrong == []
 
 
-def test_the_content_can_be_read_with_nothing_but_zstd_and_json(store: Path, tmp_path: Path) -> None:
+def test_a_pack_can_be_read_with_nothing_but_zstd_and_msgpack(store: Path, tmp_path: Path) -> None:
+    """As docs/backup.md describes it."""
     path = _export(store, tmp_path / "export")
 
-    packs = {}
-    for line in _lines(path / "sessions.jsonl"):
-        content = (path / line["pack"]).read_bytes()
-        unpacked = zstandard.ZstdDecompressor().stream_reader(content, read_across_frames=True)
-        packs[line["session"]["session_uid"]] = unpacked.read()
     texts = set()
-    for line in _lines(path / "events.jsonl"):
-        start, size = line["payload_ref"]
-        texts.add(json.loads(packs[line["session_uid"]][start : start + size])["text"])
+    for line in _lines(path / "sessions.jsonl"):
+        pack = (path / line["pack"]).read_bytes()
+        while pack:
+            magic, size, head_bytes, payload_bytes, checksum = struct.unpack("<4sIIII", pack[:20])
+            assert (magic, checksum) == (b"RcF1", zlib.crc32(pack[20 : 20 + size], zlib.crc32(pack[4:16])))
+            content, pack = zstandard.decompress(pack[20 : 20 + size]), pack[20 + size :]
+            assert len(content) == head_bytes + payload_bytes
+            (agent, native_id, *_), rows, _ = msgspec.msgpack.decode(content[:head_bytes])
+            assert line["session"]["session_uid"] == f"{agent}:{native_id}"
+            payloads = io.BytesIO(content[head_bytes:])
+            texts |= {json.loads(payloads.read(row[EventRow._fields.index("payload_bytes")]))["text"] for row in rows}
 
     assert texts == {payload["text"] for told in held(store).values() for payload in told[2]}
 
@@ -270,7 +276,7 @@ def test_exports_are_remembered(store: Path, tmp_path: Path) -> None:
         assert [(copy.kind, copy.path) for copy in memory._store.copies.copies()] == [("export", str(path))]
 
 
-@pytest.mark.parametrize("name", ["sessions.jsonl", "events.jsonl", "pack"])
+@pytest.mark.parametrize("name", ["sessions.jsonl", "pack"])
 def test_an_export_with_a_flipped_byte_changes_nothing(store: Path, tmp_path: Path, name: str) -> None:
     path = _export(store, tmp_path / "export")
     file = next(path.rglob("*.pack")) if name == "pack" else path / name
@@ -284,7 +290,7 @@ def test_an_export_with_a_flipped_byte_changes_nothing(store: Path, tmp_path: Pa
     assert tree(tmp_path / "other") == before
 
 
-@pytest.mark.parametrize("name", ["sessions.jsonl", "events.jsonl", "manifest.json", "pack"])
+@pytest.mark.parametrize("name", ["sessions.jsonl", "manifest.json", "pack"])
 def test_an_export_with_a_missing_file_changes_nothing(store: Path, tmp_path: Path, name: str) -> None:
     path = _export(store, tmp_path / "export")
     (next(path.rglob("*.pack")) if name == "pack" else path / name).unlink()
@@ -348,12 +354,18 @@ def test_a_session_that_has_only_its_digest_comes_with_it(tmp_path: Path, home: 
         evict_all(memory)
         digest = memory.digest(memory.session("evicted"))
         memory.export(tmp_path / "export")
+        kept = memory.session("evicted"), memory.signals(), memory.stats()
 
     with open_memory(tmp_path / "other") as memory:
         memory.import_sessions(tmp_path / "export")
 
         assert memory.digest(memory.session("evicted")) == digest
         assert [hit.session_uid for hit in memory.search(topic("evicted"))] == ["scripted:evicted"]
+        assert (memory.session("evicted"), memory.signals(), memory.stats()) == kept
+    lines = _lines(tmp_path / "export" / "sessions.jsonl")
+    (line,) = (line for line in lines if line["session"]["native_session_id"] == "evicted")
+    assert line["pack"] is None
+    assert breaches(SCHEMAS["export-session"], line) == []
 
 
 @pytest.mark.parametrize("is_evicted", [False, True])

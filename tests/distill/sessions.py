@@ -9,9 +9,9 @@ from recollect.distill import VERSION
 from recollect.distill.digest import Subject
 from recollect.distill.distiller import Distilled, distil
 from recollect.distill.story import tell
-from recollect.schema import SUMMARY_CHARS, Covers
+from recollect.schema import MAIN_LANE, SUMMARY_CHARS, Covers
 from recollect.store.flags import IS_ABANDONED, IS_ERROR, IS_RETRY
-from recollect.store.steps import Spent, Step
+from recollect.store.tables.steps import Response, Step
 from tests.builders import BEGIN_MS
 
 UID = "scripted:s"
@@ -33,7 +33,7 @@ class Script:
         self.name = name
         self.steps: list[Step] = []
         self.payloads: dict[bytes, dict[str, Any]] = {}
-        self.spent: list[Spent] = []
+        self.spent: list[Response] = []
         self.now_ms = BEGIN_MS
 
     def add(self, kind: str, text: str = "", payload: dict[str, Any] | None = None, **fields: Any) -> Step:
@@ -42,19 +42,27 @@ class Script:
         line = " ".join(text.split())
         summary = line if len(line) <= SUMMARY_CHARS else line[: SUMMARY_CHARS - 1] + "…"
         told: dict[str, Any] = {
+            "id": len(self.steps) + 1,
             "event_uid": uid,
+            "parent_uid": None,
+            "lane": MAIN_LANE,
+            "position": len(self.steps),
             "ts_ms": self.now_ms,
             "kind": kind,
+            "base_kind": kind,
             "role": _ROLES.get(kind, "assistant"),
             "tool": None,
             "call_id": None,
             "status": None,
             "flags": 0,
-            "is_copy": 0,
+            "copy_of": None,
             "retry_key": None,
             "summary": summary,
             "payload_start": len(self.steps),
             "payload_bytes": 300 + len(text),
+            "payload_hash": uid,
+            "model": None,
+            "metadata": None,
         }
         step = Step(**(told | fields))
         self.steps.append(step)
@@ -114,7 +122,7 @@ class Script:
         self.now_ms += minutes * MINUTE_MS
 
     def spend(self, tokens: int) -> None:
-        self.spent.append(Spent(self.now_ms, "some-model", tokens, 0, 0, 0, 0, None))
+        self.spent.append(Response(self.now_ms, "some-model", tokens, 0, 0, 0, 0, None))
 
 
 def abandoned(step: Step) -> Step:

@@ -5,18 +5,17 @@ from pathlib import Path
 import pytest
 
 from recollect import distill, schema
-from recollect.adapters.protocol import EventRecord, SessionInfo
-from recollect.distill import analysis
-from recollect.distill.analysis import TINY_BYTES, analyze
+from recollect.agentkit.protocol import EventRecord, SessionInfo
+from recollect.api import Memory
+from recollect.distill.distiller import TINY_BYTES
 from recollect.errors import NotFound, StoreDamaged
-from recollect.memory import Memory
-from recollect.store.digests import seal_digest
+from recollect.store.tables.digests import seal_digest
 from tests.builders import AGENT, Home, event, sweep, usage
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    from recollect.adapters import adapters
+    from recollect.agents import adapters
     from tests.builders import ScriptedAdapter
 
     monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
@@ -32,8 +31,11 @@ def _talk(session: str, count: int = 3) -> list[EventRecord]:
     return told
 
 
-def _analyze(memory: Memory) -> analysis.AnalysisReport:
-    return analyze(memory._store, lambda done, total: None)
+def _distil(memory: Memory) -> int:
+    """Distil what is pending; return of how many sessions that is."""
+    pending = memory._store.digests.pending(distill.VERSION)
+    distill.distil_pending(memory._store, lambda done, total: None)
+    return len(pending)
 
 
 def test_a_sweep_makes_digest_and_outcome(tmp_path: Path, home: Home) -> None:
@@ -52,7 +54,7 @@ def test_nothing_new_is_not_analysed_again(tmp_path: Path, home: Home) -> None:
     home.write("a", *_talk("s1"))
     memory = sweep(tmp_path / "store", home)
 
-    assert _analyze(memory).sessions == 0
+    assert _distil(memory) == 0
 
 
 def test_a_session_that_grew_is_analysed_and_keeps_its_first_time(tmp_path: Path, home: Home) -> None:
@@ -74,13 +76,13 @@ def test_another_distiller_makes_all_digests_again(tmp_path: Path, home: Home, m
     (before,) = memory.sessions()
     monkeypatch.setattr(distill, "VERSION", distill.VERSION + 1)
 
-    report = _analyze(memory)
+    count = _distil(memory)
 
     (after,) = memory.sessions()
-    assert report.sessions == 1
+    assert count == 1
     assert memory.digest(after).covers.distiller == distill.VERSION
     assert after.analyzed_at == before.analyzed_at
-    assert _analyze(memory).sessions == 0
+    assert _distil(memory) == 0
 
 
 def _drop_events(memory: Memory, *sessions: str) -> None:
@@ -107,7 +109,7 @@ def test_a_digest_is_never_replaced_by_one_that_covers_less(tmp_path: Path, home
     assert memory.digest(after) == before
     assert after.outcome == before.outcome.outcome
     assert memory.stats("agent").lines[0].turns == 3
-    assert _analyze(memory).sessions == 0
+    assert _distil(memory) == 0
 
 
 def test_a_session_without_events_keeps_its_digest_whatever_distiller_comes(
@@ -120,9 +122,9 @@ def test_a_session_without_events_keeps_its_digest_whatever_distiller_comes(
     _drop_events(memory, "s1")
     monkeypatch.setattr(distill, "VERSION", distill.VERSION + 1)
 
-    first, second = _analyze(memory), _analyze(memory)
+    first, second = _distil(memory), _distil(memory)
 
-    assert (first.without_events, second.sessions) == (1, 0)
+    assert (first, second) == (1, 0)
     assert memory.digest(session) == before
 
 
@@ -231,13 +233,13 @@ def test_a_group_that_cannot_be_written_leaves_nothing_of_it(tmp_path: Path, hom
         )
 
     with pytest.raises(Exception, match="stop"):
-        _analyze(memory)
+        _distil(memory)
 
     assert memory._store._memory.value("SELECT count(*) FROM digests") == 0
     assert all(session.analyzed_at is None for session in memory.sessions())
 
 
-def test_the_oldest_activity_is_analysed_first(tmp_path: Path, home: Home) -> None:
+def test_sessions_distilled_in_one_sweep_share_one_moment(tmp_path: Path, home: Home) -> None:
     day = 86_400_000
     for number in (3, 1, 2):
         told = _talk(f"s{number}", 1)
@@ -246,9 +248,7 @@ def test_the_oldest_activity_is_analysed_first(tmp_path: Path, home: Home) -> No
         home.write(f"s{number}", *told)
     memory = sweep(tmp_path / "store", home)
 
-    order = [name for (name,) in memory._store._memory.rows("SELECT native_session_id FROM digests ORDER BY id")]
-
-    assert order == ["s1", "s2", "s3"]
+    assert len({session.analyzed_at for session in memory.sessions()}) == 1
 
 
 def test_a_session_is_found_by_the_words_of_its_digest(tmp_path: Path, home: Home) -> None:

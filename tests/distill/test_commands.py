@@ -14,8 +14,8 @@ import recollect
 from recollect import Memory, open_memory
 from recollect.cli import main
 from recollect.errors import BadConfig
-from recollect.schema import SIGNALS, as_json
-from recollect.stats import BREAKDOWNS
+from recollect.recall import BREAKDOWNS
+from recollect.schema import SIGNALS, to_json
 from tests.test_api import SCHEMAS, breaches
 
 SAMPLES = Path(recollect.__file__).parent / "samples"
@@ -174,6 +174,6 @@ def test_a_setting_of_the_wrong_kind_is_named(tmp_path: Path, text: str) -> None
 def test_the_library_returns_records(memory: Memory) -> None:
     session = memory.sessions(roots_only=True)[0]
 
-    assert as_json(memory.digest(session))["session_uid"] == session.session_uid
+    assert to_json(memory.digest(session))["session_uid"] == session.session_uid
     assert memory.stats("agent").total.sessions == len(memory.sessions(roots_only=True))
     assert memory.exchanges(session)[0].number == 1

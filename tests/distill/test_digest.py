@@ -15,12 +15,14 @@ from recollect.distill.digest import (
     MOST_FILES,
     MOST_QUOTES,
     NOT_THE_END,
+    TOKENS,
     extend,
+    parse_digest,
     searchable,
+    write_digest,
 )
 from recollect.distill.markdown import inert, render
-from recollect.distill.written import TOKENS, parse_digest, write_digest
-from recollect.schema import Digest, as_json
+from recollect.schema import Digest, to_json
 from tests.distill.sessions import Script, distilled
 
 
@@ -376,7 +378,7 @@ def test_what_is_empty_takes_no_room_and_is_there_again_when_read() -> None:
     assert not {"files", "tests", "commit_count", "snippets", "signals"} & set(told)
     assert "note" not in told["requests"][0]
     assert parse_digest(write_digest(found)).files == ()
-    assert as_json(parse_digest(write_digest(found))).keys() == as_json(found).keys()
+    assert to_json(parse_digest(write_digest(found))).keys() == to_json(found).keys()
 
 
 def test_an_empty_session_has_a_digest() -> None:

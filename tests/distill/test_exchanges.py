@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect import schema
+from recollect.api import Memory
+from recollect.distill import ExchangeRules
 from recollect.distill.exchanges import Exchange, cut
-from recollect.distill.rules import ExchangeRules
-from recollect.distill.texts import clean, payload_text
-from recollect.distill.tokens import estimate_tokens
-from recollect.memory import Memory
+from recollect.distill.texts import clean, estimate_tokens, payload_text
 from tests.conftest import SHARED, needs_shared, swept
 from tests.distill.sessions import Script
 

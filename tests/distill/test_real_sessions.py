@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from recollect import Memory, Session
-from recollect.distill.analysis import analyze
+from recollect.distill import VERSION
+from recollect.distill.digest import write_digest
 from recollect.distill.markdown import render
-from recollect.distill.written import write_digest
 from recollect.errors import NotFound
 from recollect.schema import OUTCOMES, Digest
 from tests.conftest import SHARED, needs_shared, swept
@@ -92,4 +92,5 @@ def test_the_same_sessions_give_the_same_digests(memory: Memory, tmp_path: Path)
 
 
 def test_nothing_is_left_to_do_after_a_sweep(memory: Memory) -> None:
-    assert analyze(memory._store, lambda done, total: None).sessions == 0
+    assert memory._store.digests.pending(VERSION) == []
+    assert not memory._store.digests.has_outdated(VERSION)

@@ -3,11 +3,11 @@
 import pytest
 
 from recollect import schema
+from recollect.api import Memory
 from recollect.distill.signals import CHURN_ROUNDS, LOOP_ATTEMPTS, REPEATED_TIMES, SPIKE_LEAST_TOKENS
 from recollect.distill.story import IDLE_MS
-from recollect.memory import Memory
 from recollect.schema import Signal
-from recollect.store.steps import Spent
+from recollect.store.tables.steps import Response
 from tests.conftest import SHARED, needs_shared, swept
 from tests.distill.sessions import MINUTE_MS, Script, abandoned, distilled
 
@@ -525,7 +525,7 @@ def test_answers_that_were_stamped_anew_when_a_session_was_resumed_make_no_spike
     for _ in range(6):
         script.user("go on")
         script.answer("Done.", ts_ms=stamped_ms)
-        script.spent.append(Spent(stamped_ms, "some-model", SPIKE_LEAST_TOKENS, 0, 0, 0, 0, None))
+        script.spent.append(Response(stamped_ms, "some-model", SPIKE_LEAST_TOKENS, 0, 0, 0, 0, None))
 
     assert found(script, schema.COST_SPIKE) == []
 
@@ -615,7 +615,7 @@ def test_copies_are_signals_of_the_session_they_are_from() -> None:
     script = Script()
     script.test("exit 1: 1 failed", has_failed=True)
     script.test("3 passed")
-    script.steps = [step._replace(is_copy=1) for step in script.steps]
+    script.steps = [step._replace(copy_of=step.event_uid) for step in script.steps]
     script.user("go on from here")
 
     assert found(script, schema.TEST_FLIP) == []

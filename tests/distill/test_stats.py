@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from recollect import schema
-from recollect.adapters import adapters
-from recollect.adapters.protocol import SessionInfo
+from recollect.agentkit.protocol import SessionInfo
+from recollect.agents import adapters
+from recollect.api import Memory
 from recollect.cli import main
 from recollect.errors import UsageError
-from recollect.memory import Memory
-from recollect.stats import BREAKDOWNS
+from recollect.recall import BREAKDOWNS
 from tests.builders import AGENT, BEGIN_MS, Home, ScriptedAdapter, event, sweep, usage
 from tests.conftest import SHARED, needs_shared, swept
 
@@ -109,7 +109,7 @@ def test_a_choice_that_nothing_fits_is_no_empty_store(tmp_path: Path, home: Home
 
     shown = CliRunner().invoke(main, ["stats", *words]).output
 
-    assert "Nothing fits" in shown
+    assert "No activity matches" in shown
 
 
 def test_one_way_to_print_is_asked_for() -> None:
@@ -139,7 +139,7 @@ def test_a_forks_copies_are_counted_where_they_were_made(tmp_path: Path, home: H
 
 
 def test_a_sub_agents_money_is_counted_once(tmp_path: Path, home: Home) -> None:
-    from recollect.adapters.protocol import CostTotal
+    from recollect.agentkit.protocol import CostTotal
 
     info = SessionInfo("root/sub", parent_native_id="root", root_native_id="root", session_class=schema.SUB_AGENT)
     home.write(

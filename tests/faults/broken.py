@@ -19,13 +19,14 @@ import apsw
 import pytest
 
 import recollect.store
-from recollect.adapters import jsonl
-from recollect.adapters.jsonl import fingerprint
+from recollect.agentkit import lines as jsonl
+from recollect.agentkit.lines import fingerprint
 from recollect.cli import main
-from recollect.store import intake, packs
+from recollect.store import intake
 from recollect.store.batch import Batch, EventRow
 from recollect.store.intake import Index, Intake, SaveSource, Written
-from recollect.store.sqlite import Database
+from recollect.store.payloads import packs
+from recollect.store.sqlite.database import Database
 
 _put = Intake.put
 
@@ -91,7 +92,7 @@ def names_of_folders_not_synced(patch: pytest.MonkeyPatch) -> None:
 
     def make_durable(paths: Collection[Path]) -> None:
         for place in [*paths, *(path.parent for path in paths)]:
-            packs._sync(place)
+            packs.sync(place)
 
     patch.setattr(packs, "make_durable", make_durable)
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from recollect.care import doctor, restore
+from recollect.api import doctor, open_memory, restore
 from recollect.errors import RecollectError
-from recollect.memory import open_memory
 from tests.faults.crashes import Case, MakeCase
 from tests.faults.rig import Held, command, examine, run, sweep
 from tests.faults.work import Writers, texts_on_disk

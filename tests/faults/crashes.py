@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from recollect.api import open_memory
 from recollect.failpoints import NAMES
-from recollect.memory import open_memory
 from tests.faults.rig import Held, Struck, command, examine, run, sweep
 from tests.faults.work import Writers, texts_on_disk
 from tests.forget.traces import Planted

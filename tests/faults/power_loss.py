@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from recollect.errors import RecollectError
-from recollect.protection import Protection
-from recollect.redact.userrules import RedactionRules
-from recollect.store import Store, open_store, sqlite
-from recollect.store.digests import Digests
-from recollect.store.sessions import SessionFilter, Sessions
+from recollect.ingest.protection import Protection
+from recollect.redact import RedactionRules
+from recollect.store import Store, open_store
+from recollect.store.sqlite import database as sqlite
+from recollect.store.tables.digests import Digests
+from recollect.store.tables.sessions import SessionFilter, Sessions
 from tests.conftest import with_key
 from tests.faults.broken import BUGS
 from tests.faults.rig import Held, Struck, examine, sweep
@@ -74,9 +75,9 @@ def _note_what_is_acknowledged(patch: pytest.MonkeyPatch, tape: Tape) -> None:
         put(self, rows)
         tape.acknowledge({row.session_uid: row.event_count for row, _ in rows})
 
-    def noted_digests(self: Digests, rows: Any) -> int:
+    def noted_digests(self: Digests, rows: Any, at_ms: int) -> int:
         listed = list(rows)
-        kept_back = put_digests(self, listed)
+        kept_back = put_digests(self, listed, at_ms)
         tape.acknowledge({_digest_of(f"{row.agent}:{row.native_session_id}"): row.event_count for row in listed})
         return kept_back
 
@@ -103,7 +104,11 @@ def cut_power(recording: Recording, chance: random.Random, disks: int) -> Struck
 def _look(store: Path, recording: Recording, cut: int) -> list[str]:
     try:
         with open_store(store, create=True) as opened:
-            findings = [*opened.damage(), *_missing(opened, recording.tape.acknowledged(cut)), *_unreadable(opened)]
+            findings = [
+                *opened.check.damage(),
+                *_missing(opened, recording.tape.acknowledged(cut)),
+                *_unreadable(opened),
+            ]
     except RecollectError as error:
         findings = [f"does not open: {error.message}"]
     return findings + examine(store, recording.writers, recording.clean)

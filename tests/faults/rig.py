@@ -18,9 +18,8 @@ import apsw
 import pytest
 
 from recollect import Event, Problem, Session
-from recollect.care import doctor
+from recollect.api import Memory, doctor, open_memory
 from recollect.errors import RecollectError
-from recollect.memory import Memory, open_memory
 from recollect.schema import Digest
 from recollect.sweep import SweepReport
 from tests.faults.work import Writers, texts_on_disk

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import apsw
 import pytest
 
-from recollect.store import checksums
+from recollect.store.sqlite import checksums
 
 SECTOR_BYTES = 512
 _JOURNALS = apsw.SQLITE_OPEN_MAIN_JOURNAL | apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_SUPER_JOURNAL

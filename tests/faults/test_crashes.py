@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.memory import open_memory
+from recollect.api import open_memory
 from tests.faults.crashes import kill_at_random
 from tests.faults.rig import IS_SOAK, Struck, command
 from tests.faults.work import Writers
@@ -52,7 +52,7 @@ def _readers() -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            if int(parent) == os.getpid() and b"recollect.reader_process" in (folder / "cmdline").read_bytes():
+            if int(parent) == os.getpid() and b"recollect.ingest.pool" in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
         except (FileNotFoundError, ProcessLookupError):
             continue
@@ -64,7 +64,7 @@ def _readers() -> list[int]:
 def test_what_a_killed_reader_was_reading_is_read_by_the_next_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recollect.sweep.BATCH_EVENTS", 100)  # the kill comes while most is still to be read
+    monkeypatch.setattr("recollect.ingest.pool.BATCH_EVENTS", 100)  # the kill comes while most is still to be read
     store, writers = tmp_path / "store", Writers(tmp_path / "home", seed=4, padding=4000)
     writers.write([1500, 1500, 10, 1500, 10, 10])  # enough that it is worth starting readers
     writers.finish()

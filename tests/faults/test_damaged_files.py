@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from recollect.api import open_memory
 from recollect.errors import StoreDamaged
-from recollect.memory import open_memory
 from recollect.store import open_store
 from tests.faults.rig import IS_SOAK, command, examine, flip_bytes, run, sweep
 from tests.faults.work import Writers

@@ -10,8 +10,8 @@ from pathlib import Path
 import apsw
 import pytest
 
+from recollect.api import open_memory
 from recollect.errors import Busy, StoreDamaged, StoreTooNew
-from recollect.memory import open_memory
 from tests.faults.rig import (
     as_nobody,
     command,

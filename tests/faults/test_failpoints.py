@@ -58,7 +58,7 @@ def test_an_error_at_a_failpoint_is_one_line_and_made_good(
 
     assert done.returncode == 1, done.stderr
     (told,) = error_lines(done)
-    reason = "No room is left on the disk of the store" if action == "enospc" else "Cannot use the store"
+    reason = "Disk full" if action == "enospc" else "Cannot use the store"
     assert told.startswith(f"Error: {reason}")
     assert examine(tmp_path / "store", writers) == []
 

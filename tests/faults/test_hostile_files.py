@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect.adapters import adapters
-from recollect.adapters.files import open_beneath
-from recollect.memory import open_memory
+from recollect.agentkit.files import open_beneath
+from recollect.agents import adapters
+from recollect.api import open_memory
 from tests.faults.rig import (
     NOBODY,
     Held,
@@ -459,11 +459,11 @@ def _sweep_and(store: Path, log: AgentLog, home: Path, act: Callable[[], None]) 
     acts = [act]
 
     def progress(stage: str, done: int, total: int) -> None:
-        if stage == "reading" and acts:
+        if stage.startswith("reading") and acts:
             acts.pop()()
 
     with pytest.MonkeyPatch.context() as patch, open_memory(store, [log.root_flag(home)]) as memory:
-        patch.setattr("recollect.sweep.BATCH_EVENTS", 1000)  # so that a small file takes several transactions
+        patch.setattr("recollect.ingest.pool.BATCH_EVENTS", 1000)  # so that a small file takes several transactions
         memory.sweep(progress)
     assert not acts
 
@@ -510,9 +510,10 @@ def test_a_file_cut_in_mid_read_ends_nothing(tmp_path: Path, log: AgentLog) -> N
 
 def test_a_file_deleted_before_its_turn_does_not_stop_the_others(tmp_path: Path, log: AgentLog) -> None:
     home, store = tmp_path / "home", tmp_path / "store"
-    log.write(home, log.content(MANY))
+    newest = log.write(home, log.content(MANY))
     doomed = log.write(home, log.content(3, session_id(2)), session_id(2))
     log.write(home, log.content(4, session_id(3), words="last"), session_id(3))
+    os.utime(newest)
 
     _sweep_and(store, log, home, doomed.unlink)
 

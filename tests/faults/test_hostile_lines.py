@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recollect.memory import open_memory
+from recollect.api import open_memory
 from tests.faults.rig import IS_SOAK, Held, run, scratch, sweep, sweep_file
 from tests.logs import (
     AGENT_LOGS,
@@ -395,7 +395,7 @@ def test_sessions_that_descend_from_each_other_can_still_be_shown(tmp_path: Path
         records = [meta | {"payload": meta["payload"] | {field: parent}}, CODEX.message(session, 1, f"hello {number}")]
         CODEX.write(home, lines(records), session)
     script = (
-        "import sys; from recollect.memory import open_memory\n"
+        "import sys; from recollect.api import open_memory\n"
         "memory = open_memory(None, [sys.argv[1]]); memory.sweep()\n"
         "print(sorted(item.payload.get('text') for s in memory.sessions() for item in memory.transcript(s)"
         " if item.session == s))"
@@ -482,7 +482,7 @@ def _python(script: str, folder: Path, *arguments: str) -> subprocess.CompletedP
 
 _PEAK = (
     "import sys, resource\n"
-    "from recollect.memory import open_memory\n"
+    "from recollect.api import open_memory\n"
     "memory = open_memory(None, [sys.argv[1]]); report = memory.sweep()\n"
     "peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]\n"
     "held = [event.payload_ref[1] for session in memory.sessions() for event in memory.events(session)]\n"

@@ -64,7 +64,7 @@ def _assert_everything_is_there(folder: Path) -> None:
     sessions = ["shared", *(f"own-{number}" for number in range(WRITERS))]
     with open_store(folder) as store:
         found = [(name, text.partition("|")[0]) for session in sessions for name, text in held(store, session)]
-        assert store.damage() == []
+        assert store.check.damage() == []
     events = range(BATCHES * BATCH_EVENTS)
     wanted = [(f"{number}.{event}", f"writer {number} event {event}") for number in range(WRITERS) for event in events]
     assert sorted(found) == sorted(wanted)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.adapters import adapters
+from recollect.agents import adapters
 from tests.builders import AGENT, Home, ScriptedAdapter
 
 

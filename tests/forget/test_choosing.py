@@ -9,12 +9,12 @@ import apsw
 import pytest
 from click.testing import CliRunner, Result
 
-from recollect.adapters.protocol import SessionInfo
+from recollect.agentkit.protocol import SessionInfo
+from recollect.api import Memory, open_memory
 from recollect.cli import main
 from recollect.errors import Busy, NeedsAnswer, NotFound, UsageError
-from recollect.memory import Memory, open_memory
 from recollect.store import open_store
-from recollect.store.locks import sweep_lock
+from recollect.store.sqlite.locks import sweep_lock
 from tests.builders import Home, at_ms, event, sweep
 from tests.faults.rig import command
 from tests.forget.traces import left_in, native_ids
@@ -56,7 +56,7 @@ def test_conditions_choose_sessions_that_meet_all_of_them(memory: Memory) -> Non
 
 @pytest.mark.parametrize("condition", [{"match": ""}, {"match": " \n"}, {"repo": ""}])
 def test_an_empty_text_does_not_choose_everything(memory: Memory, condition: dict[str, str]) -> None:
-    with memory, pytest.raises(UsageError, match="is empty"):
+    with memory, pytest.raises(UsageError, match="Empty"):
         chosen(memory, **condition)
 
 
@@ -164,7 +164,7 @@ def test_a_dry_run_shows_what_would_go_and_changes_no_byte(store: Path) -> None:
     done = call("new-shop", "--dry-run")
 
     assert done.exit_code == 0
-    assert "2 sessions, 1 sub-agent among them" in done.output
+    assert "2 sessions, including 1 sub-agent" in done.output
     assert "Nothing was changed" in done.output
     assert content(store) == before
 
@@ -172,7 +172,7 @@ def test_a_dry_run_shows_what_would_go_and_changes_no_byte(store: Path) -> None:
 def test_yes_forgets_without_a_question(store: Path, home: Home) -> None:
     done = call("--repo", "shop-api", "--yes")
 
-    assert (done.exit_code, done.output.splitlines()[-1]) == (0, "Forgot 3 sessions; no sweep brings them back")
+    assert (done.exit_code, done.output.splitlines()[-1]) == (0, "Deleted 3 sessions for good")
     with open_memory(store, [home.flag]) as memory:
         assert native_ids(memory) == {"old-docs"}
 
@@ -227,7 +227,7 @@ def test_a_person_is_asked(
 ) -> None:
     shown = _in_terminal(["forget", "new-shop"], answers, store)
 
-    assert "Forget 2 sessions for good?" in shown
+    assert "Delete 2 sessions for good?" in shown
     with open_memory(store, [home.flag]) as memory:
         assert ("new-shop" not in native_ids(memory)) is is_gone
 
@@ -288,7 +288,7 @@ def test_what_was_stored_since_the_plan_does_not_escape(
             done = memory.forget(planned, also_new=True)
             assert {one.native_session_id for one in done.sessions} == {"old-shop", "late"}
         else:
-            with pytest.raises(Busy, match="1 more fits"):
+            with pytest.raises(Busy, match="1 more matches"):
                 memory.forget(planned)
             assert {"old-shop", "late"} <= native_ids(memory)
 
@@ -301,7 +301,7 @@ def test_a_reader_that_holds_old_pages_delays_the_end_only(
     assert reader.execute("SELECT count(*) FROM events").get
     with open_memory(store, [home.flag]) as memory:
         memory._store._cache.connection.set_busy_timeout(50)
-        with pytest.raises(Busy, match="reads the store"):
+        with pytest.raises(Busy, match="is reading the store"):
             memory.forget(memory.plan_forgetting(match="pray"))
         assert "old-shop" not in native_ids(memory)
         reader.close()
@@ -315,8 +315,8 @@ def test_too_little_room_is_said_and_the_next_sweep_finishes(
 ) -> None:
     with open_memory(store, [home.flag]) as memory:
         with monkeypatch.context() as full:
-            full.setattr("recollect.store.rewriting._ROOM", 1e12)
-            with pytest.raises(Exception, match="Too little room"):
+            full.setattr("recollect.store.sqlite.vacuum._ROOM", 1e12)
+            with pytest.raises(Exception, match="Not enough space"):
                 memory.forget(memory.plan_forgetting(match="pray"))
             memory.sweep()  # goes on without it
             assert "old-shop" not in native_ids(memory)

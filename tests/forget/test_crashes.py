@@ -10,25 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from recollect.care import doctor
-from recollect.memory import open_memory
+from recollect.api import doctor, open_memory
 from tests.forget.traces import Planted, left_in, native_ids, rare_words
 
 # Each is about to be done when the process dies.
 STEPS = (
-    "recollect.store.tombstones:TombstoneTable.add",
-    "recollect.store.tombstones:TombstoneTable._insert",
-    "recollect.store.remains:Remains.drop",
-    "recollect.store.remains:_scrub_sources",
-    "recollect.store.packs:drop_all",
-    "recollect.store.remains:Remains._drop_files",
+    "recollect.store.tables.tombstones:TombstoneTable.add",
+    "recollect.store.tables.tombstones:TombstoneTable._insert",
+    "recollect.store.tables.erase:Erasure.drop",
+    "recollect.store.tables.erase:_scrub_sources",
+    "recollect.store.payloads.packs:drop_own_packs",
+    "recollect.store.tables.erase:Erasure._drop_files",
     "recollect.store.ledger:Ledger.rewrite",
-    "recollect.store.remains:Remains.scrub",
-    "recollect.store.rewriting:_copy_back",
-    "recollect.store.rewriting:_empty_log",
-    "recollect.store.tombstones:TombstoneTable.finish",
-    "recollect.forget:account_for_changes",
-    "recollect.forget:name_repos",
+    "recollect.store.tables.erase:Erasure.scrub",
+    "recollect.store.sqlite.vacuum:_copy_back",
+    "recollect.store.sqlite.vacuum:_empty_log",
+    "recollect.store.tables.tombstones:TombstoneTable.finish",
+    "recollect.forget.plan:settle",
+    "recollect.forget.plan:name_repos",
 )
 _DYING = """
 import importlib, os, signal, sys
@@ -38,7 +37,7 @@ module, _, path = sys.argv[1].partition(":")
 owner = reduce(getattr, owners, importlib.import_module(module))
 getattr(owner, name)
 setattr(owner, name, lambda *given, **named: os.kill(os.getpid(), signal.SIGKILL))
-from recollect.memory import open_memory
+from recollect.api import open_memory
 with open_memory(sys.argv[2]) as memory:
     memory.forget(memory.plan_forgetting(*sys.argv[3:]))
 """
@@ -81,7 +80,14 @@ def test_a_forget_killed_before_a_step_is_finished_by_the_next_sweep(
 
 def test_a_forget_can_be_finished_by_asking_again(tmp_path: Path, planted: Planted) -> None:
     store = _swept(tmp_path / "store", planted)
-    arguments = [sys.executable, "-c", _DYING, "recollect.store.remains:_scrub_sources", str(store), *planted.forgotten]
+    arguments = [
+        sys.executable,
+        "-c",
+        _DYING,
+        "recollect.store.tables.erase:_scrub_sources",
+        str(store),
+        *planted.forgotten,
+    ]
     subprocess.run(arguments, check=False)
 
     with open_memory(store, planted.roots) as memory:

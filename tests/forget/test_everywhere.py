@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from recollect.adapters.protocol import BadLine, SessionInfo
+from recollect.agentkit.protocol import BadLine, SessionInfo
+from recollect.api import Memory, open_memory
 from recollect.cli import main
 from recollect.errors import NotFound
-from recollect.memory import Memory, open_memory
 from recollect.schema import TOOL_CALL
 from tests.builders import Home, event, sweep, usage
 from tests.forget.traces import left_in, native_ids
@@ -136,8 +136,8 @@ def test_the_command_says_what_lines_go(tmp_path: Path, store: Path, monkeypatch
 
     done = CliRunner().invoke(main, ["forget", "--match", WORD, "--yes"])
 
-    assert (done.exit_code, done.output.splitlines()[-1]) == (0, "Forgot 1 line; no sweep brings it back")
-    assert "1 line that cannot be read" in done.output
+    assert (done.exit_code, done.output.splitlines()[-1]) == (0, "Deleted 1 line for good")
+    assert "1 unreadable line" in done.output
     assert CliRunner().invoke(main, ["forget", "--match", WORD, "--yes"]).exit_code == NotFound.exit_code
 
 
@@ -147,4 +147,4 @@ def test_other_conditions_leave_lines_of_nobody_alone(tmp_path: Path, store: Pat
     with open_memory(store, [CLAUDE.root_flag(home)]) as memory:
         memory.sweep()
 
-        assert memory.plan_forgetting(match=WORD, before_ms=1 << 42).names == set()
+        assert memory.plan_forgetting(match=WORD, before_ms=1 << 42).keys == set()

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from recollect.adapters.protocol import SessionInfo
-from recollect.care import restore
-from recollect.memory import Memory
+from recollect.agentkit.protocol import SessionInfo
+from recollect.api import Memory, restore
 from tests.builders import Home
 from tests.forget.traces import left_in, native_ids
 from tests.retention.rig import as_copied, bytes_of, evict_all, opened, rare_word, talk, topic, write

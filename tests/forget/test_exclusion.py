@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from recollect.adapters.protocol import BadLine, SessionInfo
-from recollect.care import doctor
+from recollect.agentkit.protocol import BadLine, SessionInfo
+from recollect.api import Memory, doctor, open_memory
 from recollect.cli import main
 from recollect.errors import BadConfig
-from recollect.memory import Memory, open_memory
 from tests.builders import Home, event
 from tests.forget.traces import forget, left_in, native_ids
 from tests.logs import AGENT_LOGS, CODEX, CWD, GROK, AgentLog, line, lines, session_id, tell_places
@@ -208,8 +207,8 @@ def test_a_line_that_means_nothing_is_told_by_the_sweep_and_by_doctor(
 
     swept = CliRunner().invoke(main, ["sweep", "--root", home.flag])
 
-    assert "1 line without a meaning" in swept.output
-    (finding,) = [finding for finding in doctor(store, [home.flag]) if "means nothing" in finding.message]
+    assert "1 line without effect" in swept.output
+    (finding,) = [finding for finding in doctor(store, [home.flag]) if "without effect" in finding.message]
     assert finding.message.endswith(".recollectignore: !deep/er")
 
 
@@ -265,7 +264,7 @@ def test_what_was_stored_before_another_session_told_the_repository_is_named_and
 
     with sweep(store, home) as memory:
         assert [(found.native_session_id, found.event_count) for found in memory.sessions()] == [("silent", 1)]
-    assert [finding for finding in doctor(store, [home.flag]) if "Stored before" in finding.message]
+    assert [finding for finding in doctor(store, [home.flag]) if "stored before" in finding.message]
 
 
 def test_forgetting_what_is_excluded_leaves_a_namesake_alone(
@@ -281,7 +280,7 @@ def test_forgetting_what_is_excluded_leaves_a_namesake_alone(
     assert done.exit_code == 0
     with open_memory(store, [home.flag]) as memory:
         assert native_ids(memory) == {"precious"}
-        assert memory.plan_forgetting(excluded=True).names == set()
+        assert memory.plan_forgetting(excluded=True).keys == set()
 
 
 @pytest.mark.parametrize("make", [lambda path: path.mkdir(), os.mkfifo, lambda path: path.write_bytes(b"\xff" * 9)])
@@ -346,7 +345,7 @@ def test_events_wait_for_a_place_that_is_told_later(store: Path, home: Home) -> 
 def test_a_log_whose_place_stands_beside_it_does_not_wait(
     tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, cwd: str
 ) -> None:
-    monkeypatch.setattr("recollect.admission.WAITING_BYTES", 0)  # what waits would be read twice
+    monkeypatch.setattr("recollect.ingest.gate.WAITING_BYTES", 0)  # what waits would be read twice
     exclude(store, cwd)
     home = tmp_path / "agent"
     GROK.write(home, GROK.content(3))
@@ -361,7 +360,7 @@ def test_a_log_whose_place_stands_beside_it_does_not_wait(
 def test_what_is_too_big_to_wait_is_read_again(
     store: Path, home: Home, monkeypatch: pytest.MonkeyPatch, room: int
 ) -> None:
-    monkeypatch.setattr("recollect.admission.WAITING_BYTES", room)
+    monkeypatch.setattr("recollect.ingest.gate.WAITING_BYTES", room)
     exclude(store, "/srv/secret")
     for name in ("out", "in"):
         records = [record for number in range(1, 9) for record in (event(name, number, text=f"{name} word"), None)]

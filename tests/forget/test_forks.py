@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect.adapters.protocol import EventRecord, SessionInfo
+from recollect.agentkit.protocol import EventRecord, SessionInfo
+from recollect.api import Memory
 from recollect.errors import NeedsAnswer
-from recollect.memory import Memory
 from tests.builders import Home, event, sweep, usage
 from tests.forget.traces import forget, left_in, native_ids
 
@@ -41,7 +41,7 @@ def test_a_plan_lists_the_sessions_that_share_the_text(memory: Memory) -> None:
 
 def test_nothing_goes_before_the_question_of_forks_is_answered(memory: Memory) -> None:
     with memory:
-        with pytest.raises(NeedsAnswer, match="same text"):
+        with pytest.raises(NeedsAnswer, match="share this text"):
             memory.forget(memory.plan_forgetting("original"))
 
         assert native_ids(memory) == {"original", "fork-a", "fork-b", "other"}

@@ -120,6 +120,20 @@ def test_a_rewrite_that_refuses_nothing_touches_nothing(ledger: Ledger) -> None:
     assert (ledger.path.stat().st_ino, ledger.path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
+def test_an_update_replaces_data_and_keeps_damaged_lines(ledger: Ledger) -> None:
+    for number in range(3):
+        ledger.append("note", {"number": number})
+    ledger.path.write_bytes(ledger.path.read_bytes().replace(b'"number":2', b'"number":9'))
+    damage, times = ledger.damage(), [record.at_ms for record in ledger.records()]
+
+    assert ledger.update(lambda record: {"number": 7} if record.data["number"] == 1 else None)
+
+    assert [record.data["number"] for record in ledger.records()] == [0, 7]
+    assert [record.at_ms for record in ledger.records()] == times
+    assert ledger.damage() == damage
+    assert not ledger.update(lambda record: dict(record.data))
+
+
 def test_a_read_only_ledger_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(StoreUnwritable, match="read-only"):
         Ledger(tmp_path, read_only=True).append("note", {})

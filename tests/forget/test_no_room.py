@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from recollect.care import doctor, repair
+from recollect.api import doctor, open_memory, repair
 from recollect.cli import main
 from recollect.errors import StoreUnwritable
-from recollect.memory import open_memory
 from tests.builders import Home, event, sweep
 from tests.faults.rig import as_nobody, command, needs_nobody, own, run
 from tests.forget.traces import left_in, native_ids
@@ -40,7 +39,7 @@ def nobodys(open_folder: Path, home: Home) -> Path:
 
 
 def _fill(patched: pytest.MonkeyPatch) -> None:
-    patched.setattr("recollect.store.access.SHARED_INDEX_BYTES", 1 << 60)
+    patched.setattr("recollect.store.sqlite.access.SHARED_INDEX_BYTES", 1 << 60)
 
 
 def test_a_full_disk_is_called_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,15 +49,15 @@ def test_a_full_disk_is_called_so(store: Path, monkeypatch: pytest.MonkeyPatch) 
     done = CliRunner().invoke(main, ["forget", "session-1", "--yes"])
 
     assert done.exit_code == StoreUnwritable.exit_code
-    assert "No room is left" in done.output
+    assert "Disk full" in done.output
     assert "free some space" in done.output
 
 
 def test_doctor_tells_of_a_full_disk(store: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [found for found in doctor(store, [home.flag]) if "No room" in found.message] == []
+    assert [found for found in doctor(store, [home.flag]) if "Disk full" in found.message] == []
     _fill(monkeypatch)
 
-    (finding,) = [found for found in doctor(store, [home.flag]) if "No room" in found.message]
+    (finding,) = [found for found in doctor(store, [home.flag]) if "Disk full" in found.message]
 
     assert finding.level == "problem"
 
@@ -67,19 +66,19 @@ def test_a_forget_that_could_not_end_says_that_it_was_begun_and_repair_finishes_
     store: Path, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as full, open_memory(store, [home.flag]) as memory:
-        full.setattr("recollect.store.rewriting._ROOM", 1e12)
-        with pytest.raises(StoreUnwritable, match="begun but not finished") as told:
+        full.setattr("recollect.store.sqlite.vacuum._ROOM", 1e12)
+        with pytest.raises(StoreUnwritable, match="started but could not finish") as told:
             memory.forget(memory.plan_forgetting("session-1"))
         assert "recollect sweep" in str(told.value.hint)
         assert native_ids(memory) == set()
         memory.close()
-        with pytest.raises(StoreUnwritable, match="cannot be finished now"):
+        with pytest.raises(StoreUnwritable, match="Cannot finish"):
             repair(store, [home.flag])
-        assert [found.advice for found in doctor(store, [home.flag]) if "not finished" in found.message]
+        assert [found.advice for found in doctor(store, [home.flag]) if "is unfinished" in found.message]
 
     report = repair(store, [home.flag])
 
-    assert report.notes == ["Finished a forget that was stopped: 1 session"]
+    assert report.notes == ["Finished an interrupted forget: 1 session"]
     assert left_in(store, ["xxxxoutspoken"]) == set()
     assert [found for found in doctor(store, [home.flag]) if found.level == "problem"] == []
     assert repair(store, [home.flag]).notes == []
@@ -107,7 +106,7 @@ def test_the_store_of_another_user_is_one_clear_sentence(nobodys: Path, argument
 
     assert done.returncode == 1
     told = done.stdout + done.stderr
-    assert f"You may not look into the folder of the store and its settings: {nobodys}" in told
+    assert f"No permission to read the store's folder: {nobodys}" in told
     assert "Errno" not in told
     assert told.count(str(nobodys)) == 1
 

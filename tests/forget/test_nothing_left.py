@@ -7,9 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from recollect.adapters.protocol import BadLine, SessionInfo
-from recollect.care import doctor
-from recollect.memory import Memory, open_memory
+from recollect.agentkit.protocol import BadLine, SessionInfo
+from recollect.api import Memory, doctor, open_memory
 from tests.builders import Home, event, sweep
 from tests.faults.rig import scratch
 from tests.forget.traces import Planted, forget, left_in, native_ids, rare_words

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import recollect
-from recollect.adapters import adapters
-from recollect.adapters.protocol import FOLDER
-from recollect.memory import open_memory
+from recollect.agentkit.protocol import FOLDER
+from recollect.agents import adapters
+from recollect.api import open_memory
 from recollect.schema import HISTORY_LANE
 from tests.forget.traces import forget, left_in
 from tests.logs import AGENT_LOGS, CWD, GROK, AgentLog, line, session_id, tell_places

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import zstandard
 
-from recollect.memory import Memory
+from recollect.api import Memory
 from tests.faults.rig import IS_SOAK
 from tests.logs import AGENT_LOGS, AgentLog, lines, session_id
 

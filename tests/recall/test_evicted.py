@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from recollect.api import Memory
 from recollect.errors import NotFound
-from recollect.memory import Memory
 from recollect.schema import ASSISTANT_MSG
 from tests.builders import Home, event
 from tests.retention.rig import evict_all, opened
@@ -27,7 +27,8 @@ def test_most_of_the_words_find_an_evicted_session_and_it_says_so(tmp_path: Path
 
     hit, *_ = answer.hits
     assert (hit.session_uid, hit.evicted) == ("scripted:gone", True)
-    assert hit.why == "its digest has some of the words"
+    assert hit.why == "its digest has all the words"
+    assert "No match for `refuse`" in answer.notes
 
 
 def test_a_session_with_all_the_words_comes_before_one_with_some(tmp_path: Path, home: Home) -> None:
@@ -61,7 +62,7 @@ def test_a_mistyped_word_that_only_a_digest_has_is_put_right(tmp_path: Path, hom
     with evicted(tmp_path / "store", home, gone="ask the walrus about it") as memory:
         answer = memory.answer("walris")
 
-    assert (answer.suggestion, answer.notes) == ("walrus", [])
+    assert (answer.suggestion, answer.notes) == ("walrus", ["No match for `walris`; showing `walrus`"])
     assert [hit.session_uid for hit in answer.hits] == ["scripted:gone"]
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from recollect.adapters.protocol import EventRecord, SessionInfo
+from recollect.agentkit.protocol import EventRecord, SessionInfo
+from recollect.api import Memory, open_memory
 from recollect.clock import rfc3339
-from recollect.memory import Memory, open_memory
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, HUMAN_INTERVENTION, TOOL_RESULT
 from tests.builders import Home, at_ms, event, sweep
 from tests.retention.rig import evict_all, opened
@@ -36,7 +36,7 @@ def names(memory: Memory, query: str, limit: int = 10) -> list[str]:
 
 
 def test_what_happened_last_comes_first_whenever_it_was_stored(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect.recall.search._SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr("recollect.recall.lookup._SESSIONS_AT_ONCE", 1)
 
     with memory:
         assert names(memory, "is:error") == ["new", "middle", "old"]
@@ -88,7 +88,7 @@ def test_a_busy_session_does_not_hide_the_others(tmp_path: Path, home: Home) -> 
 def test_an_old_event_of_a_session_that_went_on_does_not_come_before_newer_ones(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recollect.recall.search._SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr("recollect.recall.lookup._SESSIONS_AT_ONCE", 1)
     home.write("long", event("long", 1, ERROR, "broke", is_error=True), event("long", 2, ts_ms=at_ms(9000)))
     home.write("short", event("short", 1, ERROR, "broke", is_error=True, ts_ms=at_ms(5000)))
 
@@ -198,7 +198,7 @@ def test_the_case_of_a_filter_does_not_matter(tmp_path: Path, home: Home, query:
 
 def test_agents_and_filters_that_are_not_there_are_noted(memory: Memory) -> None:
     with memory:
-        assert memory.answer("agent:nope").notes == ["no session is of the agent `nope`; there are: scripted"]
-        assert memory.answer("foo:bar begin").notes[0] == "`foo:` is no filter; looked for as words"
+        assert memory.answer("agent:nope").notes == ["No sessions of the agent `nope`; known: scripted"]
+        assert memory.answer("foo:bar begin").notes[0] == "No such filter, searched for as words: `foo:`"
         for words in ("https://example.org", "localhost:8080", "std::vector", "TypeError:x", "error:/x"):
-            assert not any("no filter" in note for note in memory.answer(words).notes), words
+            assert not any("No such filter" in note for note in memory.answer(words).notes), words

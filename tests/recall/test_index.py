@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.memory import open_memory
+from recollect.api import open_memory
 from recollect.recall.index import index_pending
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.store import Store, open_store
-from recollect.store.fulltext_search import EventFilter, Term, Wanted
+from recollect.store.words.search import EventFilter, Term, Wanted
 from recollect.text import CJK_RUN, Columns, column_of, columns_of, evidence, payload_text
 from tests.builders import Home, event, sweep
 from tests.faults.rig import IS_SOAK, scratch
@@ -31,7 +31,7 @@ def found(store: Store, *terms: Term, columns: tuple[str, ...] | None = None) ->
     wanted = Wanted(tuple((term,) for term in terms), columns=columns)
     index = store.fulltext_search
     chosen = EventFilter(with_copies=True)
-    return {hit.id for month in index.months() for hit in index.find(month, wanted, EVEN, chosen, 100_000).events}
+    return {hit.id for month in index.months() for hit in index.find(month, wanted, EVEN, chosen, 100_000)}
 
 
 def fold(text: str) -> str:
@@ -150,9 +150,9 @@ def test_names_are_taken_apart_in_what_agents_write_but_not_in_what_tools_print(
     printed = columns_of(TOOL_RESULT, {"output": "use parseInvoiceHeader"})
 
     assert said is not None
-    assert said.parts == "parse Invoice Header"
+    assert said.parts == b"parse Invoice Header"
     assert printed is not None
-    assert printed.parts == ""
+    assert printed.parts == b""
 
 
 def test_an_event_that_says_nothing_is_not_indexed() -> None:
@@ -181,10 +181,10 @@ def test_a_replaced_event_is_found_by_its_new_words_only(tmp_path: Path) -> None
 
 def test_a_replaced_event_leaves_the_month_it_was_indexed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(tmp_path, create=True) as store:
-        monkeypatch.setattr("recollect.store.fulltext._month", lambda: "202609")
+        monkeypatch.setattr("recollect.store.words.index._month", lambda: "202609")
         put(store, batch({"a": "oldword grows"}, provisional=True))
         index_pending(store)
-        monkeypatch.setattr("recollect.store.fulltext._month", lambda: "202610")
+        monkeypatch.setattr("recollect.store.words.index._month", lambda: "202610")
         put(store, batch({"a": "newword is final"}, offset=9))
         index_pending(store)
 
@@ -224,7 +224,7 @@ def test_no_byte_of_a_deleted_event_stays_when_asked_so(tmp_path: Path) -> None:
 
 
 def test_indexing_that_is_cut_off_goes_on_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recollect.store.events.PIECE_BYTES", 1)
+    monkeypatch.setattr("recollect.store.tables.events.PIECE_BYTES", 1)
     with open_store(tmp_path, create=True) as store:
         put(store, batch({f"e{number}": f"word{number}" for number in range(20)}))
         calls = 0

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from recollect.adapters.protocol import SessionInfo
+from recollect.agentkit.protocol import SessionInfo
+from recollect.api import Memory
 from recollect.errors import RecollectError
-from recollect.memory import Memory
-from recollect.recall import scan
+from recollect.recall import literal
 from recollect.schema import TOOL_RESULT
-from recollect.store import fulltext_search
+from recollect.store.words import search as fulltext_search
 from tests.builders import Home, event, sweep
 
 
@@ -41,7 +41,7 @@ def test_what_looks_like_a_filter_and_stands_alone_is_the_text(memory: Memory) -
 def test_an_expression_that_never_ends_is_stopped_and_said_so(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "_SECONDS_AT_ONCE", 0.5)
+    monkeypatch.setattr(literal, "_SECONDS_AT_ONCE", 0.5)
     home.write("log", event("s", 1, TOOL_RESULT, "a" * 5000 + "!"))
 
     with sweep(tmp_path / "store", home) as memory:
@@ -61,8 +61,8 @@ def test_without_a_process_to_match_it_is_one_clear_error(memory: Memory, monkey
 def test_what_was_found_before_an_expression_was_stopped_is_shown(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "_SECONDS_AT_ONCE", 0.5)
-    monkeypatch.setattr(scan, "_EVENTS_AT_ONCE", 1)
+    monkeypatch.setattr(literal, "_SECONDS_AT_ONCE", 0.5)
+    monkeypatch.setattr(literal, "_EVENTS_AT_ONCE", 1)
     home.write("log", event("s", 1, TOOL_RESULT, "a" * 5000 + "!"), event("s", 2, TOOL_RESULT, "aaaa"))
 
     with sweep(tmp_path / "store", home) as memory:
@@ -72,14 +72,14 @@ def test_what_was_found_before_an_expression_was_stopped_is_shown(
 
 
 def test_a_vocabulary_that_takes_too_long_is_not_needed(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scan, "_SECONDS_FOR_WORDS", -1.0)
+    monkeypatch.setattr(literal, "_SECONDS_FOR_WORDS", -1.0)
     monkeypatch.setattr(fulltext_search, "_STEPS_BETWEEN_LOOKS", 1)
 
     with memory:
         answer = memory.answer("erlying", mode="substring")
 
     assert len(answer.hits) == 2
-    assert any("the index cannot help" in note for note in answer.notes)
+    assert any("cannot narrow this down" in note for note in answer.notes)
 
 
 def test_the_snippet_shows_the_place(tmp_path: Path, home: Home) -> None:

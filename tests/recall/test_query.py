@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.memory import Memory
+from recollect.api import Memory
 from recollect.recall.query import FILTERS, MOST_CHARS, MOST_WORDS, Filter, Phrase, Query, parse_query
 from recollect.schema import ASSISTANT_MSG, USER_MSG
 from tests.builders import Home, event, sweep

@@ -10,13 +10,11 @@ from typing import Any
 import orjson
 import pytest
 
-from recollect.adapters import adapters
-from recollect.adapters.environment import SESSION_VARIABLES
-from recollect.adapters.protocol import EventRecord, SessionInfo
-from recollect.distill.tokens import estimate_tokens
-from recollect.memory import Memory, open_memory
-from recollect.recall.answers import as_json
-from recollect.recall.search import Options, search
+from recollect.agentkit.protocol import EventRecord, SessionInfo
+from recollect.agents import adapters, session_variables
+from recollect.api import Memory, open_memory
+from recollect.distill.texts import estimate_tokens
+from recollect.recall import Options, search
 from recollect.schema import (
     ASSISTANT_MSG,
     DECISION,
@@ -141,7 +139,7 @@ def test_an_echo_that_was_cut_off_is_no_evidence_either(tmp_path: Path, home: Ho
         assert names(memory, "walrus") == []
 
 
-@pytest.mark.parametrize("variable", SESSION_VARIABLES)
+@pytest.mark.parametrize("variable", session_variables())
 def test_the_session_it_is_run_from_is_left_out(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
@@ -159,7 +157,7 @@ def test_the_session_it_is_run_from_is_left_out(
 def test_the_variables_are_those_of_the_profiles() -> None:
     told = {adapter.profile.session_variable for adapter in adapters().values()} - {None}
 
-    assert told == set(SESSION_VARIABLES)
+    assert told == set(session_variables())
 
 
 def test_a_word_one_letter_wrong_is_put_right(tmp_path: Path, home: Home) -> None:
@@ -198,7 +196,12 @@ def test_the_one_with_the_rarest_word_comes_first_however_long_it_is(tmp_path: P
     home.write("rest", *(event("rest", number, ASSISTANT_MSG, "nothing of it") for number in range(1, 300)))
 
     with sweep(tmp_path / "store", home) as memory:
-        assert names(memory, "repair fault kdlwooi page entry")[0] == "all"
+        first, *others = memory.search("repair fault kdlwooi page")
+        longer = {hit.session_uid: hit.missing for hit in memory.search("repair fault kdlwooi page entry", limit=30)}
+
+    assert first.session_uid == "scripted:all"
+    assert {hit.missing for hit in others} == {("kdlwooi",)}
+    assert [uid for uid, missing in longer.items() if missing != ("kdlwooi",)] == ["scripted:all"]
 
 
 def test_what_is_there_letter_by_letter_comes_first(tmp_path: Path, home: Home) -> None:
@@ -322,7 +325,7 @@ def test_a_budget_is_used(tmp_path: Path, home: Home) -> None:
     with sweep(tmp_path / "store", home) as memory:
         for tokens in (200, 500, 1500):
             answer = memory.answer("walrus", budget_tokens=tokens, limit=30)
-            printed = estimate_tokens(orjson.dumps(as_json(answer)).decode())
+            printed = estimate_tokens(orjson.dumps(answer.to_json()).decode())
             assert tokens * 0.6 < printed < tokens * 1.1, tokens
 
 
@@ -350,28 +353,32 @@ def test_rewound_words_count_less(tmp_path: Path, home: Home, monkeypatch: pytes
         assert names(memory, "walrus") == ["kept", "rewound"]
 
 
-def test_a_very_common_word_is_ranked_among_the_newest_and_said_so(
+def test_words_too_common_to_rank_all_their_events_are_left_out_with_a_note(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recollect.recall.ranking.RANKED_ROWS", 10)
-    home.write("log", *(event("s", number, text=f"walrus {number}") for number in range(1, 40)))
+    monkeypatch.setattr("recollect.recall.ranking.RANKED_EVENTS", 10)
+    home.write("log", *(event("s", number, ASSISTANT_MSG, f"walrus {number}") for number in range(1, 40)))
+    home.write("other", event("t", 1, text="a walrus and a penguin"))
 
     with sweep(tmp_path / "store", home) as memory:
-        answer = memory.answer("walrus", matches=100)
+        both = memory.answer("walrus penguin")
+        one = memory.answer("walrus")
 
-    assert {match.seq for match in answer.hits[0].matches} <= set(range(30, 40))
-    assert any("newest" in note for note in answer.notes)
+    assert [hit.session_uid for hit in both.hits][:1] == ["scripted:t"]
+    assert "Too common to rank events by: `walrus`" in both.notes
+    assert [hit.session_uid for hit in one.hits][:1] == ["scripted:t"]
+    assert any("only requests were ranked" in note for note in one.notes)
 
 
 def test_months_of_different_size_are_compared_fairly(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_memory(tmp_path / "store", [home.flag]) as memory:
-        monkeypatch.setattr("recollect.store.fulltext._month", lambda: "202609")
+        monkeypatch.setattr("recollect.store.words.index._month", lambda: "202609")
         home.write("old", *(event("old", n, ASSISTANT_MSG, f"walrus and {'filler ' * 9}") for n in range(1, 4)),
                    *(event("old", n, ASSISTANT_MSG, f"other {n}") for n in range(4, 200)))  # fmt: skip
         memory.sweep()
-        monkeypatch.setattr("recollect.store.fulltext._month", lambda: "202610")
+        monkeypatch.setattr("recollect.store.words.index._month", lambda: "202610")
         home.write("new", event("new", 1, text="walrus"))
         memory.sweep()
 
@@ -467,7 +474,8 @@ def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home, var
     assert found == 1
     assert loaded & heavy == set()
     assert {name for name in loaded if name.startswith("recollect.")} & {
-        "recollect.memory", "recollect.sweep", "recollect.schema", "recollect.account", "recollect.doctor",
-        "recollect.cli.reading", "recollect.cli.care", "recollect.redact.userrules", "recollect.distill.rules",
-        "recollect.recall.scan", "recollect.recall.patterns", "recollect.store.intake", "recollect.store.batch",
+        "recollect.sweep", "recollect.schema", "recollect.sessions.account",
+        "recollect.care.doctor",
+        "recollect.cli.sessions", "recollect.cli.care", "recollect.redact.user_rules", "recollect.distill.distiller",
+        "recollect.recall.literal", "recollect.recall.file_history", "recollect.store.intake", "recollect.store.batch",
     } == set()  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from recollect.adapters.protocol import SessionInfo
+from recollect.agentkit.protocol import SessionInfo
 from recollect.cli import main
 from recollect.schema import ASSISTANT_MSG, EDIT, TOOL_CALL
 from tests.builders import Home, event, sweep
@@ -66,7 +66,7 @@ def test_people_see_sessions_snippets_and_what_was_meant(run: Run) -> None:
 
     assert "use a walrus" in found.output
     assert "Did you mean: walrus" in wrong.output
-    assert "Nothing found" in nothing.output
+    assert "No matches" in nothing.output
 
 
 def test_what_was_looked_for_is_bold_on_a_terminal(run: Run) -> None:

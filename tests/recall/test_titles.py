@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from recollect.adapters.protocol import SessionInfo
+from recollect.agentkit.protocol import SessionInfo
 from recollect.schema import ASSISTANT_MSG
 from tests.builders import Home, at_ms, event, sweep
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from recollect.adapters.protocol import EventRecord, SessionInfo
+from recollect.agentkit.protocol import EventRecord, SessionInfo
+from recollect.api import Memory
 from recollect.cli import main
 from recollect.errors import NotFound
-from recollect.memory import Memory
 from recollect.recall.edits import Change, absolute, changes, is_same, renames
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_CALL, TOOL_RESULT
 from tests.builders import Home, at_ms, event, sweep

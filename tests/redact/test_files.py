@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 
 from recollect.errors import StoreDamaged
-from recollect.redact.marks import KEY_FILE, load_key
-from recollect.redact.redactor import HYPERSCAN, Redactor
-from recollect.redact.userrules import RedactionRules
+from recollect.redact import HYPERSCAN, KEY_FILE, RedactionRules, Redactor, load_key
 
 KEY = bytes(range(32))
 TOKEN = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0iL3oR6"
@@ -35,7 +33,7 @@ def test_the_key_is_made_once_and_is_private(tmp_path: Path) -> None:
 
 
 def test_processes_that_make_the_key_at_the_same_time_get_the_same(tmp_path: Path) -> None:
-    program = "import sys; from pathlib import Path; from recollect.redact.marks import load_key; sys.stdin.read(); "
+    program = "import sys; from pathlib import Path; from recollect.redact import load_key; sys.stdin.read(); "
     program += "print(load_key(Path(sys.argv[1])).hex())"
     started = [
         subprocess.Popen(

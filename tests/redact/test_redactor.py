@@ -15,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect.errors import BadConfig
-from recollect.redact import scanners
+from recollect.redact import AHO_CORASICK, HYPERSCAN, RULES, RedactionRules, Redactor, scanners
 from recollect.redact.finder import expressions
 from recollect.redact.marks import NEWER, OLDER, OTHER, SAME, UNSCANNABLE, compare_versions
-from recollect.redact.pieces import KEYWORDS
-from recollect.redact.redactor import AHO_CORASICK, BLOCK_BYTES, HYPERSCAN, Redactor
-from recollect.redact.rules import RULES
-from recollect.redact.userrules import RedactionRules, required_literal
+from recollect.redact.patterns import KEYWORDS
+from recollect.redact.redactor import BLOCK_BYTES
+from recollect.redact.user_rules import required_literal
 from tests.planted import DECOYS, KINDS, escaped, in_base64, in_colours, in_url, plant
 
 KEY = bytes(range(32))
@@ -109,13 +108,13 @@ _SCANNER = scanners.HyperscanScanner(_EXPRESSIONS, None, KEY)
 @settings(max_examples=EXAMPLES // 4, deadline=None)
 @given(st.data())
 def test_hyperscan_finds_whatever_an_expression_matches(data: st.DataObject) -> None:
-    number = data.draw(st.sampled_from([n for n, told in enumerate(_EXPRESSIONS) if not told.is_once]))
+    number = data.draw(st.sampled_from([n for n, expression in enumerate(_EXPRESSIONS) if not expression.is_once]))
     matched = data.draw(st.from_regex(re.compile(_EXPRESSIONS[number].whole), fullmatch=True))
     before = data.draw(st.sampled_from([b"", b" - ", b"FROM node:20\n", b'{"a":"', b"x" * 40 + b"\n"]))
 
-    places = _SCANNER.places(before + matched + b" x", scanners.Clock(0), is_exact=False)
+    hits = _SCANNER.hits(before + matched + b" x", scanners.Clock(0), is_exact=False)
 
-    assert number in {found for found, _ in places}
+    assert number in {hit for hit, _ in hits}
 
 
 @BOTH
@@ -139,14 +138,16 @@ def test_a_second_pass_changes_nothing(text: str) -> None:
 @given(st.lists(TEXTS, min_size=1, max_size=4))
 def test_a_batch_of_documents_is_redacted_as_each_leaf_would_be(texts: list[str]) -> None:
     leaves = [text.encode("utf-8", "replace").decode() for text in texts]
-    documents = [orjson.dumps({"text": leaf}) for leaf in leaves]
+    documents = {n: orjson.dumps({"text": leaf}) for n, leaf in enumerate(leaves)}
 
-    changed = FAST.payloads(documents)
+    changed = FAST.changes(list(documents.values()))
 
-    assert [orjson.loads(changed.get(n, documents[n]))["text"] for n in range(len(leaves))] == [
-        FAST.text(leaf) for leaf in leaves
-    ]
-    assert changed == PLAIN.payloads(documents)
+    assert changed == PLAIN.changes(list(documents.values()))
+    alone = [orjson.dumps({"text": FAST.text(leaf)}) for leaf in leaves]
+    stored = documents | {one.number: one.document for one in changed}
+    learned = {one.number for one in changed if one.is_learned}
+    assert [n for n in range(len(leaves)) if stored[n] != alone[n] and n not in learned] == []
+    assert all(len(MARK.findall(stored[n].decode())) > len(MARK.findall(alone[n].decode())) for n in learned)
     assert {n: leaf for n, leaf in enumerate(map(FAST.text, leaves)) if leaf != leaves[n]} == FAST.texts(leaves)
 
 
@@ -319,6 +320,77 @@ def test_a_secret_in_a_key_is_replaced(redactor: Redactor) -> None:
     assert token.encode() not in redactor.payloads([orjson.dumps({token: 1})])[0]
 
 
+NAMED = "Zq3vKp9Lm2Wx8"
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"then I typed {NAMED}, and it worked",
+        f"{NAMED}",
+        f"one\n{NAMED}\ttwo",
+        f"user:{NAMED}@host",
+        f'{{"stdout": "{NAMED}\\n"}}',
+        f"k%3D{NAMED}&x=1",
+    ],
+)
+def test_a_value_that_one_document_names_is_hidden_in_the_whole_batch(redactor: Redactor, text: str) -> None:
+    documents = [orjson.dumps({"text": value}) for value in (text, "nothing", f"DB_PASSWORD={NAMED}", text)]
+
+    changes = redactor.changes(documents)
+
+    assert [(changed.number, changed.is_learned) for changed in changes] == [(0, True), (2, False), (3, True)]
+    assert all(NAMED in changed.secrets for changed in changes)
+    stored = b"".join(changed.document for changed in changes)
+    assert NAMED.encode() not in stored
+    assert len(set(MARK.findall(stored.decode()))) == 1
+    assert [orjson.loads(changed.document)["text"] for changed in changes if changed.number != 2] == [
+        text.replace(NAMED, MARK.findall(stored.decode())[0])
+    ] * 2
+
+
+@BOTH
+def test_a_text_that_names_a_value_has_it_nowhere(redactor: Redactor) -> None:
+    assert NAMED not in redactor.text(f"it is {NAMED}\npassword: '{NAMED}'\n{NAMED}")
+
+
+@BOTH
+@pytest.mark.parametrize("value", ['Kq8"vZx2LmT4w', "Kq8\\vZx2LmT4w", "nKq8vZx2LmT4w", "Kq8é密vZx2LmT4w"])
+def test_a_document_stays_one_whatever_characters_a_learned_value_has(redactor: Redactor, value: str) -> None:
+    texts = [value, f"\n{value}", f"\\{value}", value[1:], f"\n{value[1:]} \x01{value}"]
+    documents = [orjson.dumps({"password": value}), *(orjson.dumps({"text": text}) for text in texts)]
+
+    changes = redactor.changes(documents)
+
+    assert {changed.number for changed in changes} == {0, 1, 2, 3, 5}
+    assert not any(value in orjson.loads(changed.document).get("text", "") for changed in changes)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("named", "text"),
+    [
+        ("DB_PASSWORD=changeme1", "changeme1"),
+        ("password = 'hunter2'", "hunter2"),
+        ("password = 'shop-db-2024'", "shop-db-2024"),
+        (f"DB_PASSWORD={NAMED}", f"x{NAMED}"),
+        (f"DB_PASSWORD={NAMED}", f"{NAMED}7"),
+    ],
+)
+def test_words_and_parts_of_words_stay_whatever_is_named(redactor: Redactor, named: str, text: str) -> None:
+    documents = [orjson.dumps({"text": value}) for value in (named, text)]
+
+    assert 1 not in redactor.payloads(documents)
+
+
+@BOTH
+def test_nothing_is_learned_from_one_batch_for_the_next(redactor: Redactor) -> None:
+    redactor.payloads([orjson.dumps({"password": NAMED})])
+
+    assert redactor.payloads([orjson.dumps({"text": NAMED})]) == {}
+
+
 @BOTH
 def test_only_documents_that_change_come_back(redactor: Redactor) -> None:
     token = plant(random.Random(2), "github").secret
@@ -385,11 +457,20 @@ def test_a_document_that_takes_too_long_is_left_out(monkeypatch: pytest.MonkeyPa
 
 
 HOSTILE = {
+    "marks and tokens": f"[REDACTED:jwt:01234567] {TOKEN} " * 25_000,
+    "blanks": ("password" + " " * 60) * 20_000,
+    "blanks around signs": ("token" + " " * 30 + "=" + " " * 30) * 20_000,
+    "comparisons": 'password == "' * 80_000,
+    "triple quotes": 'password = """' * 80_000,
     "one letter": "a" * 2_000_000,
     "assignments": "password=abcdefg1 " * 100_000,
     "openings": "eyJhbGciOi.eyJ" * 100_000,
     "begin": "-----BEGIN RSA PRIVATE KEY-----\n" * 50_000,
     "quotes": 'password = "' * 100_000,
+    "backslashes after a sign": "password=" + "\\" * 1_000_000,
+    "backslashes on the next line": "password=\n" + "\\" * 1_000_000,
+    "escaped tabs": "password" + "\\t" * 300_000 + "=",
+    "encoded blanks": "token" + "%20" * 300_000 + "=",
     "backslashes": "password" + "\\" * 1_000_000 + '"=1',
     "addresses": "://a:b" * 200_000,
     "percent": "%70" * 500_000,

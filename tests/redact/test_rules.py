@@ -6,12 +6,24 @@ import re
 import urllib.parse
 from collections.abc import Callable
 
+import orjson
 import pytest
 
-from recollect.redact.redactor import AHO_CORASICK, HYPERSCAN, Redactor
-from recollect.redact.rules import RULES
-from recollect.redact.userrules import RedactionRules
-from tests.planted import CONTEXTS, DECOYS, KINDS, Planted, escaped, in_base64, in_colours, in_url, plant
+from recollect.redact import AHO_CORASICK, HYPERSCAN, RULES, RedactionRules, Redactor
+from tests.planted import (
+    CONTEXTS,
+    DECOYS,
+    KINDS,
+    LAYOUTS,
+    Planted,
+    escaped,
+    in_base64,
+    in_colours,
+    in_url,
+    named_decoy,
+    named_value,
+    plant,
+)
 
 KEY = bytes(range(32))
 TIMES = 12
@@ -64,6 +76,60 @@ def test_a_secret_is_found_in_every_form(redactor: Redactor, kind: str, form: st
 
         assert not survives(planted.secret, read(text)), (planted.line, text)
         assert "[REDACTED:" in text
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_named_value_is_found_in_every_layout(redactor: Redactor, layout: str) -> None:
+    draw = random.Random(layout)
+
+    for _ in range(TIMES):
+        secret = named_value(draw)
+        text = f"before\n{layout.replace('{}', secret)}\nafter"
+
+        for times in range(3):
+            assert not survives(escaped(secret, times), redactor.text(escaped(text, times))), text
+        assert not survives(secret, redactor.payloads([orjson.dumps({"text": text})])[0].decode()), text
+
+
+def test_values_that_are_no_secrets_stay_in_every_layout(redactor: Redactor) -> None:
+    draw = random.Random(6)
+
+    for decoy in (named_decoy(draw) for _ in range(2000)):
+        assert redactor.text(decoy) == decoy
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "API key: f3Kd93kfQ02kd97bT",
+        "PRIVATE_KEY=0x" + "4f3edf983ac636a65a842ce7c78d9aa706d3b113bce9c46f30d7d21715b23b1d",
+        "SIGNER_KEY=0x" + "4f3edf983ac636a65a842ce7c78d9aa706d3b113bce9c46f30d7d21715b23b1d",
+        "encryption_key: /KHY3PdokK13rxmBUDvK3vJHeHJNL3X/",
+        "token = '/f/GVUI9dBGrb1bUHWDSO5XvWn76D9QW'",
+        "password = 'hRyBhFohNQM='",
+        "define('NONCE_SALT',       'k2|Wq(8v ,Zx%2Lm:T4w[sd9f{ 7gH3!jK5');",
+        "RESEND=re_aB3dE6gH_9jK2mN5pQ8sT1vW4yZ7cF0iL",
+    ],
+)
+def test_what_an_attacker_found_is_hidden(redactor: Redactor, text: str) -> None:
+    assert "[REDACTED:" in redactor.text(text)
+    assert redactor.payloads([orjson.dumps({"text": text})])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "token: 0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48",
+        "re_compiled_patternforsomething re_match2x_groups",
+        "secret: /run/secrets/OAuth2Client/db2",
+        "if token == 'STRING2' or password != 'field1': pass",
+        "API key: required. Private key: ed25519",
+        "password || 'undefined', token ?? 'none'",
+        "t('WELCOME_KEY', 'Hello World, 2 new messages'); CACHE_KEY=Abc123Def456x",
+    ],
+)
+def test_what_looks_like_it_stays(redactor: Redactor, text: str) -> None:
+    assert redactor.text(text) == text
 
 
 @pytest.mark.parametrize("context", CONTEXTS)

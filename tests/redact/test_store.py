@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from recollect.adapters import adapters
-from recollect.adapters.protocol import SessionInfo
-from recollect.care import doctor
-from recollect.memory import Memory, open_memory
-from recollect.redact.unfinished import find_beginning
+from recollect.agentkit.protocol import SessionInfo
+from recollect.agents import adapters
+from recollect.api import Memory, doctor, open_memory
+from recollect.redact.formats import find_beginning
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
 from tests.forget.traces import left_in
 from tests.logs import (
@@ -208,3 +207,44 @@ def test_a_token_that_is_written_piece_by_piece_is_never_stored_in_part(
 @pytest.mark.parametrize("end", ["task-force", "see ghp_", "sk-learn", "src/AKIA.py", "key-value-stores", "glpat-"])
 def test_words_at_the_end_of_what_is_still_written_stay(end: str) -> None:
     assert find_beginning(f"it is {end}") is None
+
+
+PASSWORD = "Zq3vKp9Lm2Wx8ttY"
+
+
+def test_a_password_that_one_event_names_is_in_no_other_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+    home = Home(tmp_path / "home")
+    events = [event("s1", 1, text=f"it is {PASSWORD}"), event("s1", 2, text=f"DB_PASSWORD={PASSWORD}")]
+    home.write("s1", SessionInfo("s1", cwd="/home/x/shop"), *events, event("s1", 3, text=f"> {PASSWORD}"), None)
+
+    with sweep(tmp_path / "store", home) as memory:
+        texts = [found["text"] for found in memory.payloads(memory.session("s1"), memory.events(memory.session("s1")))]
+
+    assert [re.sub(r":[0-9a-f]{8}", "", text) for text in texts] == [
+        "it is [REDACTED:assignment]",
+        "DB_PASSWORD=[REDACTED:assignment]",
+        "> [REDACTED:assignment]",
+    ]
+    assert left_in(tmp_path / "store", [PASSWORD, PASSWORD.lower()]) == set()
+
+
+def test_events_that_are_read_again_with_others_are_not_stored_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+    home, info = Home(tmp_path / "home"), SessionInfo("s1", cwd="/home/x/shop")
+    first, second = event("s1", 1, text=f"it is {PASSWORD}"), event("s1", 2, text=f"DB_PASSWORD={PASSWORD}")
+    home.write("s1", info, first, None)
+    with sweep(tmp_path / "store", home) as memory:
+        home.append("s1", second, None)
+        memory.sweep()
+
+        for records in ((info, first, second, None), (info, first, None, second, None)):
+            home.write("s1", *records)
+            home.append("s1", event("s2", 1, text=str(len(records))), None)
+            memory.sweep()
+            payloads = list(memory.payloads(memory.session("s1"), memory.events(memory.session("s1"))))
+
+            assert len(payloads) == 2
+            assert not any(PASSWORD in payload["text"] for payload in payloads)

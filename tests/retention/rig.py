@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec import structs
 
-from recollect.adapters.protocol import EventRecord, SessionInfo, Usage
-from recollect.memory import Memory, open_memory
-from recollect.retention import Limits
+from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
+from recollect.api import Memory, open_memory
+from recollect.retention.plan import Limits
 from recollect.schema import ASSISTANT_MSG, TOOL_CALL, TOOL_RESULT, USER_MSG, Session
 from tests.builders import Home, event, usage
 
@@ -89,7 +89,7 @@ def evict_all(memory: Memory, hard: bool = False) -> None:
 
 def raw_names(memory: Memory) -> set[str]:
     """Sessions with raw detail."""
-    return {native_id for _, native_id in memory._store.holdings.event_counts()}
+    return {native_id for _, native_id in memory._store.raw.event_counts()}
 
 
 def row(session: Session) -> dict[str, Any]:

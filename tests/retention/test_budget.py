@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from recollect import budget
-from recollect.adapters.protocol import SessionInfo
-from recollect.budget import look_ahead
-from recollect.care import doctor
+from recollect.agentkit.protocol import SessionInfo
+from recollect.api import Memory, doctor
 from recollect.clock import now_ms
-from recollect.distill import analysis
+from recollect.distill import distiller
 from recollect.errors import NotFound
-from recollect.memory import Memory
+from recollect.retention import apply as budget
+from recollect.retention.apply import look_ahead
 from recollect.schema import FILES_LANE, OTHER
 from tests.builders import AGENT, Home, event
 from tests.retention.rig import (
@@ -49,7 +48,10 @@ def keep(memory: Memory, days: float = 0, **limits: int) -> budget.BudgetReport:
     """The last step of a sweep so many days from now."""
     limit(memory, **limits)
     at_ms = now_ms() + round(days * DAY_MS)
-    return budget.keep_within_budget(memory._store, memory.settings, lambda done, total: None, at_ms=at_ms)
+    settings = memory.settings
+    return budget.keep_within_budget(
+        memory._store, settings.limits, settings.host, lambda done, total: None, notify=settings.notify, at_ms=at_ms
+    )
 
 
 def test_old_sessions_go_by_their_age(memory: Memory) -> None:
@@ -157,7 +159,7 @@ def test_a_last_copy_stays_if_there_turns_out_to_be_room_without_the_others(memo
     (home.folder / "dull.jsonl").unlink()
     memory.sweep()
     evict = dataclasses.replace(memory.settings, limits=dataclasses.replace(memory.settings.limits, raw_soft_cap=1))
-    planned = look_ahead(memory._store, evict).plan
+    planned = look_ahead(memory._store, evict.limits, evict.host).plan
     room = planned.bytes_after - 1  # so that by what is estimated the last copy would have to go
 
     report = keep(memory, raw_soft_cap=1, raw_hard_cap=room)
@@ -178,7 +180,8 @@ def test_old_sessions_that_are_read_today_are_no_growth(tmp_path: Path, home: Ho
 def test_a_digest_does_not_claim_what_was_lost(memory: Memory, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     write(home, "lost", turns=2)
     with monkeypatch.context() as patch:
-        patch.setattr(analysis, "analyze", lambda store, advance: analysis.AnalysisReport())
+        for step in ("distil_sessions", "distil_pending"):
+            patch.setattr(distiller, step, lambda *_, **__: None)
         evict_all(memory, hard=True)
     assert memory.status().retention.losses == {"data_loss": 1}
     assert memory.session("lost").event_count == 8
@@ -244,26 +247,26 @@ def test_what_is_measured_is_what_lies_on_the_disk(memory: Memory, home: Home) -
     store = memory.settings.folder
     packs = sum(path.stat().st_size for path in store.rglob("*.pack"))
 
-    measured = memory._store.tiers.raw_bytes()
+    measured = memory._store.sizes.raw_bytes()
 
     assert packs
     assert packs < measured < packs + (store / "cache.db").stat().st_size
     everything = packs + sum((store / name).stat().st_size for name in ("cache.db", "memory.db"))
-    assert measured + memory._store.tiers.distilled_bytes() == pytest.approx(everything, rel=0.02)
+    assert measured + memory._store.sizes.distilled_bytes() == pytest.approx(everything, rel=0.02)
     evict_all(memory)
-    assert list(store.rglob("*.pack")) == []
+    assert list(store.glob("packs/??/*.pack")) == []
 
 
 def test_what_stays_of_evicted_sessions_is_no_raw_detail(tmp_path: Path, home: Home) -> None:
     with opened(tmp_path / "many", home) as memory:
-        empty = memory._store.tiers.raw_bytes()
+        empty = memory._store.sizes.raw_bytes()
         for number in range(100):
             write(home, f"many{number:03}", turns=1, words=5)
         memory.sweep()
         evict_all(memory)
 
-        assert memory._store.tiers.raw_bytes() <= empty + 16 * KILOBYTE
-        assert memory._store.tiers.cache_bytes() > empty + 64 * KILOBYTE
+        assert memory._store.sizes.raw_bytes() <= empty + 16 * KILOBYTE
+        assert memory._store.sizes.cache_bytes() > empty + 64 * KILOBYTE
 
 
 def test_a_last_copy_is_not_dropped_to_make_room_for_what_cannot_be(tmp_path: Path, home: Home) -> None:
@@ -277,8 +280,8 @@ def test_a_last_copy_is_not_dropped_to_make_room_for_what_cannot_be(tmp_path: Pa
         memory.sweep()
         (home.folder / "last.jsonl").unlink()
         memory.sweep()
-        cap = memory._store.tiers.raw_bytes() + 8 * KILOBYTE
-        assert cap < memory._store.tiers.cache_bytes()
+        cap = memory._store.sizes.raw_bytes() + 8 * KILOBYTE
+        assert cap < memory._store.sizes.cache_bytes()
 
         report = keep(memory, raw_soft_cap=cap, raw_hard_cap=cap)
 
@@ -309,7 +312,7 @@ def test_what_is_rehydrated_is_not_the_first_to_go_again(memory: Memory, home: H
     memory.sweep()
     memory.rehydrate(memory.session("aa"))
 
-    outlook = keep(memory, raw_soft_cap=memory._store.tiers.raw_bytes() - 1)
+    outlook = keep(memory, raw_soft_cap=memory._store.sizes.raw_bytes() - 1)
 
     assert outlook.sessions_evicted == 1
     assert raw_names(memory) == {"aa"}

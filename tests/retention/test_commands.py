@@ -46,7 +46,7 @@ def test_retention_says_what_would_go_and_changes_nothing(store: Path, home: Hom
     explained = run("retention", "--explain").output
     listed = told("retention", "--dry-run")["evictions"]
 
-    assert "2 sessions would go" in shown
+    assert "2 sessions would be evicted" in shown
     assert f"{AGENT}:session-aa" in shown
     assert "soft cap:" in explained
     assert {one["session_uid"] for one in listed} == {f"{AGENT}:session-aa", f"{AGENT}:session-bb"}
@@ -55,7 +55,7 @@ def test_retention_says_what_would_go_and_changes_nothing(store: Path, home: Hom
 
 
 def test_retention_drops_what_does_not_fit(store: Path, home: Home) -> None:
-    assert "Nothing to drop" in run("retention").output
+    assert "Nothing to evict" in run("retention").output
     (store / "config.toml").write_text("[retention]\nraw_soft_cap = 1")
 
     report = told("retention")
@@ -69,7 +69,7 @@ def test_show_and_exchanges_of_an_evicted_session_tell_its_digest(evicted: Path)
     for command in ("show", "exchanges"):
         shown = run(command, "session-aa")
         assert shown.exit_code == 0, shown.output
-        assert "was dropped to keep within the budget" in shown.output
+        assert "was evicted to stay within the budget" in shown.output
         assert topic("session-aa") in shown.output
     assert told("show", "session-aa")["digest"]["request_count"] == 4
     assert told("exchanges", "session-aa") == []
@@ -122,7 +122,7 @@ def test_status_says_that_digests_have_outgrown_their_cap(evicted: Path) -> None
     assert "distilled_cap" not in run("status").output
     (evicted / "config.toml").write_text("[retention]\ndistilled_cap = 1")
 
-    assert "more than retention.distilled_cap" in run("status").output
+    assert "over retention.distilled_cap" in run("status").output
 
 
 def test_a_sweep_says_what_it_dropped(store: Path, home: Home) -> None:
@@ -130,7 +130,7 @@ def test_a_sweep_says_what_it_dropped(store: Path, home: Home) -> None:
 
     shown = run("sweep", "--root", home.flag)
 
-    assert "Dropped the raw detail of 2 sessions" in shown.output
+    assert "Evicted the raw detail of 2 sessions" in shown.output
 
 
 def test_rehydrate_reads_the_session_again(evicted: Path, home: Home) -> None:
@@ -145,7 +145,7 @@ def test_rehydrate_says_in_one_line_that_the_file_is_gone(evicted: Path, home: H
     result = run("rehydrate", "session-aa", "--root", home.flag)
 
     assert result.exit_code == 4
-    assert "The agent's own file is gone" in result.output
+    assert "The agent has deleted its file" in result.output
 
 
 def test_a_session_that_could_not_be_rehydrated_is_evicted_and_found_as_before(evicted: Path, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_session_that_could_not_be_rehydrated_is_evicted_and_found_as_before(e
     result = run("rehydrate", "session-aa", "--root", elsewhere.flag)
 
     assert result.exit_code == 4
-    assert "The sweep did not read it" in result.output
+    assert "The sweep did not read this file" in result.output
     assert told("search", topic("session-aa"))["hits"] == found["hits"]
     assert (told("show", "session-aa"), told("stats")) == (shown, counted)
 
@@ -196,7 +196,7 @@ def test_what_stays_is_explained_too(store: Path, home: Home) -> None:
 
     explained = run("retention", "--explain").output
 
-    assert "1 session would go" in explained
+    assert "1 session would be evicted" in explained
     assert re.search(r"1 session \(.*\) would stay: last copies", explained)
 
 
@@ -205,7 +205,7 @@ def test_a_schedule_goes_also_after_the_cadence_was_changed(store: Path, monkeyp
     (store / "config.toml").write_text('[retention]\ncadence = "on-hook"')
     assert run("schedule", "--dry-run").exit_code == 2
 
-    assert run("schedule", "--remove").output == "There was none\n"
+    assert run("schedule", "--remove").output == "No schedule is installed\n"
 
 
 def _crontab(folder: Path) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.adapters.protocol import EventRecord, SessionInfo
+from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.schema import HISTORY_LANE
 from tests.builders import AGENT, Home, at_ms, event, usage
 from tests.retention.rig import (
@@ -240,7 +240,7 @@ def test_a_store_driven_far_over_its_cap_ends_below_it_and_is_still_searched(tmp
         for name in names[: sessions // 2]:
             write(home, name, turns, words)
         assert memory.sweep().failures == []
-        full = memory._store.tiers.raw_bytes()
+        full = memory._store.sizes.raw_bytes()
         limit(memory, raw_hard_cap=full * 2 // 3, raw_soft_cap=full // 2)  # the other half makes it three times that
         for name in names[sessions // 2 :]:
             write(home, name, turns, words)
@@ -248,7 +248,7 @@ def test_a_store_driven_far_over_its_cap_ends_below_it_and_is_still_searched(tmp
         report = memory.sweep()
 
         assert report.failures == []
-        assert memory._store.tiers.raw_bytes() <= full // 2
+        assert memory._store.sizes.raw_bytes() <= full // 2
         assert report.budget.data_loss == report.budget.last_copies_evicted == 0
         evicted = sorted(set(names) - raw_names(memory))
         assert report.budget.sessions_evicted == len(evicted) < len(names)
@@ -278,7 +278,7 @@ def test_a_small_sub_agent_that_grows_after_its_eviction_keeps_the_line_that_say
 
         (line,) = memory.digest(memory.session("root")).sub_agents
         assert "count the sheep" in line
-        ((_, line),) = memory._store.digests.lines(f"{AGENT}:root").values()
+        ((_, line),) = memory._store.digests.lines([f"{AGENT}:root"])[f"{AGENT}:root"].values()
         assert "count the sheep" in line
 
 

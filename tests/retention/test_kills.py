@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.memory import open_memory
+from recollect.api import open_memory
 from tests.faults.rig import command, run
 from tests.logs import CLAUDE, claude_call, claude_result, claude_user, lines, session_id
 from tests.retention.rig import bytes_of, rare_word

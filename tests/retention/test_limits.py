@@ -7,7 +7,7 @@ import pytest
 
 from recollect.config import Settings, load_settings
 from recollect.errors import BadConfig
-from recollect.retention import Limits, parse_size
+from recollect.retention.plan import Limits, parse_size
 
 
 def load(tmp_path: Path, text: str) -> Settings:

@@ -11,17 +11,18 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from recollect import account, budget, failpoints
-from recollect.adapters import adapters
-from recollect.adapters.protocol import SessionInfo
+from recollect import failpoints, sweep
+from recollect.agentkit.protocol import SessionInfo
+from recollect.agents import adapters
+from recollect.api import Memory
 from recollect.clock import now_ms
-from recollect.distill import analysis
+from recollect.distill import distiller
 from recollect.errors import NotFound, RecollectError
-from recollect.memory import Memory
-from recollect.retention import Limits
+from recollect.retention import apply as budget
+from recollect.retention.plan import Limits
 from recollect.schema import Session, event_uid
-from recollect.store import digests
-from recollect.store.evictions import RetentionEvent
+from recollect.sessions import account
+from recollect.store.tables.evictions import RetentionEvent
 from tests.builders import AGENT, Home, ScriptedAdapter
 from tests.retention.rig import as_copied, grow, limit, opened, talk
 
@@ -31,7 +32,7 @@ DAY_MS = 86_400_000
 LIMITS = Limits(raw_soft_cap=1 << 40, raw_hard_cap=1 << 40, raw_max_age_days=5)
 EVENTS_OF_A_TURN = 4
 FORK_BEGINS = 500  # the first turn that a fork has not copied
-CLOCKS = (account, budget, digests)
+CLOCKS = (account, budget, distiller, sweep)
 STAYS = ["streams", "usage", "cost_totals", "sources", "infos", "stream_sources", "problems", "evicted_streams"]
 CRASHES = ("before-memory-commit", "after-memory-commit", "before-cache-commit", "after-cache-commit")
 
@@ -183,12 +184,16 @@ class Retention(RuleBasedStateMachine):
     def sweep_without_digests(self, percent: int, is_hard: bool) -> None:
         """Whatever keeps digests from being made, what has none goes only over the hard cap."""
         cap = max(1, self._raw_bytes() * percent // 100)
-        analyze, analysis.analyze = analysis.analyze, lambda store, advance: analysis.AnalysisReport()
+        steps = {name: getattr(distiller, name) for name in ("distil_sessions", "distil_pending")}
+        for name in steps:
+            setattr(distiller, name, lambda *_, **__: None)
         self.has_distiller = False
         try:
             self._sweep(raw_soft_cap=cap, raw_hard_cap=cap if is_hard else LIMITS.raw_hard_cap)
         finally:
-            analysis.analyze, self.has_distiller = analyze, True
+            self.has_distiller = True
+            for name, step in steps.items():
+                setattr(distiller, name, step)
         self._sweep()
 
     @rule(number=st.integers(0, 99), percent=st.integers(0, 60))
@@ -314,9 +319,10 @@ class Retention(RuleBasedStateMachine):
         assert all(gone <= (before[name].analyzed_at or "") for name in held - bases)
 
     def _raw_bytes(self) -> int:
-        """What Tier 1 takes, measured here: packs, and the pages of the cache that are in use but for what stays."""
+        """What Tier 1 takes, measured here: packs, and the pages of the cache in use, without what eviction leaves."""
         packs = sum(path.stat().st_size for path in (self.folder / "store" / "packs").rglob("*.pack"))
         cache = self.memory._store.databases[0]
+        packs -= cache.value("SELECT coalesce(sum(pack_bytes), 0) FROM frames WHERE bytes = 0")
         pages, free, size = (cache.value(f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size"))
         tables = dict(cache.rows("SELECT name, tbl_name FROM sqlite_schema"))
         stays = [bytes for name, bytes in cache.rows("SELECT name, pgsize FROM dbstat") if tables.get(name) in STAYS]

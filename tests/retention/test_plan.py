@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.retention import AGE, DATA_LOSS, HARD_CAP, LAST_COPY, SOFT_CAP, Limits, Plan, plan
-from recollect.store.tiers import Held
+from recollect.retention.plan import AGE, DATA_LOSS, HARD_CAP, LAST_COPY, SOFT_CAP, Limits, Plan, plan
+from recollect.store import HeldSession
 
 DAY_MS = 86_400_000
 NOW_MS = 400 * DAY_MS
@@ -23,12 +23,14 @@ def held(
     last: bool = False,
     forks: bool = False,
     ended: int = 0,
-) -> Held:
+) -> HeldSession:
     """A session of `size` bytes, last active or read `age` days ago and analysed at `analyzed`."""
-    return Held("agent", name, f"agent:{name}", size, NOW_MS - age * DAY_MS, analyzed, last, forks, ended)
+    return HeldSession("agent", name, f"agent:{name}", size, NOW_MS - age * DAY_MS, analyzed, last, forks, ended)
 
 
-def decide(*sessions: Held, limits: Limits = LIMITS, size: int | None = None, sane: bool = True, tried: bool = True):
+def decide(
+    *sessions: HeldSession, limits: Limits = LIMITS, size: int | None = None, sane: bool = True, tried: bool = True
+):
     raw = sum(one.bytes for one in sessions) if size is None else size
     return plan(sessions, raw, limits, NOW_MS, is_clock_sane=sane, is_all_analyzed=tried)
 
@@ -115,7 +117,7 @@ def test_bytes_that_belong_to_no_session_do_not_make_it_take_more_than_there_is(
 
 _sessions = st.lists(
     st.builds(
-        Held,
+        HeldSession,
         st.just("agent"),
         st.just("x"),
         st.uuids().map(str),
@@ -131,7 +133,7 @@ _sessions = st.lists(
 
 
 @given(_sessions, st.booleans(), st.booleans(), st.booleans())
-def test_promises_hold_for_any_store(sessions: list[Held], sane: bool, tried: bool, last_too: bool) -> None:
+def test_promises_hold_for_any_store(sessions: list[HeldSession], sane: bool, tried: bool, last_too: bool) -> None:
     limits = replace(LIMITS, evict_last_copy=last_too)
     found = decide(*sessions, limits=limits, sane=sane, tried=tried)
     gone = {eviction.held.session_uid: eviction for eviction in found.evictions}

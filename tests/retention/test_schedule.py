@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from recollect.care.schedule import CRON, LAUNCHD, SYSTEMD, Host, Schedule, install, plan_schedule, remove
 from recollect.errors import StoreUnwritable, UsageError
-from recollect.schedule import CRON, LAUNCHD, SYSTEMD, Host, Schedule, install, plan_schedule, remove
 
 COMMAND = ("/opt/my tools/python", "-m", "recollect", "sweep")
 VARIABLES = {"RECOLLECT_HOME": "/data/50% full"}

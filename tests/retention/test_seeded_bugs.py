@@ -7,13 +7,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from recollect import budget
-from recollect.distill import analysis
+from recollect.distill import distiller
 from recollect.errors import RecollectError
-from recollect.store import evictions
-from recollect.store.digests import Digests
-from recollect.store.evictions import Evicted, EvictionTable
-from recollect.store.tiers import Tiers
+from recollect.retention import apply as budget
+from recollect.store.tables import evictions
+from recollect.store.tables.digests import Digests
+from recollect.store.tables.evictions import Evicted, EvictionTable
+from recollect.store.tables.sizes import Sizes
 from tests.retention.test_machine import Retention
 
 # The seed is fixed, for a test that fails now and then tells nothing.
@@ -42,15 +42,15 @@ _read_back = Digests.read_back
 BUGS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "raw goes though its digest cannot be read back": (Digests, "read_back", _read_without_a_look),
     "what was evicted is read again": (Evicted, "without", lambda self, batch: batch),
-    "a digest is replaced by that of the newest events": (analysis, "_extended", lambda old, new, subject: new),
+    "a digest is replaced by that of the newest events": (distiller, "_extended", lambda old, new, subject: new),
     "last copies go like others": (
-        Tiers,
+        Sizes,
         "_with_sources",
         lambda self, host: {number for (number,) in self._cache.rows("SELECT id FROM streams")},
     ),
-    "a loss is not told": (evictions, "_note_loss", lambda *told: None),
+    "a loss is not told": (evictions, "note_loss", lambda *told: None),
     "what has no digest goes over the soft cap": (
-        Tiers,
+        Sizes,
         "_rows",
         lambda self: {
             (agent, name): [(uid, ended_ms, ingested_ms, 1)]
@@ -61,7 +61,7 @@ BUGS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     ),
     "nobody looks at the clock": (budget, "is_clock_sane", lambda last_ms, now_ms, limits: True),
     "an eviction that was stopped is forgotten": (EvictionTable, "unfinished", lambda self: set()),
-    "the budget is not measured": (Tiers, "raw_bytes", lambda self, enough=0: 1),
+    "the budget is not measured": (Sizes, "raw_bytes", lambda self, enough=0: 1),
 }
 
 

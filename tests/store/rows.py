@@ -7,10 +7,9 @@ from pathlib import Path
 
 import orjson
 
-from recollect.adapters.protocol import Checkpoint, Cursor, EventRecord, Record, Source
-from recollect.ingest import Task, read_batches
-from recollect.redact.redactor import Redactor
-from recollect.redact.userrules import RedactionRules
+from recollect.agentkit.protocol import Checkpoint, Cursor, EventRecord, Record, Source
+from recollect.ingest.builder import Task, read_batches
+from recollect.redact import RedactionRules, Redactor
 from recollect.schema import USER_MSG
 from recollect.store import Store, open_store
 from recollect.store.batch import Batch, SourceRow

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from recollect.adapters.protocol import EventRecord
+from recollect.agentkit.protocol import EventRecord
+from recollect.kinds import SessionKey
 from recollect.schema import USER_MSG
 from recollect.store import Store
 from recollect.store.batch import Batch
@@ -24,10 +25,10 @@ class _Killed(Exception):
     pass
 
 
-def _stream(store: Store) -> int:
-    """The number of the one session just written to."""
-    (found,) = store.streams.dirty()
-    return found.id
+def _session(store: Store) -> SessionKey:
+    """The one session just written to."""
+    (key,) = store.streams.dirty()
+    return key
 
 
 def test_a_batch_moves_its_cursor_with_its_rows(store: Store) -> None:
@@ -159,7 +160,7 @@ def test_sessions_of_one_batch_do_not_share_their_order(store: Store) -> None:
 
 def test_what_a_batch_touched_is_dirty_until_it_is_accounted_for(store: Store) -> None:
     put(store, batch({"a": "1"}))
-    store.streams.set_dirty([_stream(store)], False)
+    store.streams.set_dirty([_session(store)], False)
     assert store.streams.dirty() == []
 
     put(store, batch({"b": "2"}))
@@ -189,7 +190,7 @@ def test_whether_records_came_in_one_batch_or_in_two_does_not_matter(tmp_path: P
 
 
 def _kept_usage(store: Store) -> Any:
-    (kept,) = store.streams.usage(_stream(store))
+    (kept,) = store.steps.responses([_session(store)])[_session(store)]
     return kept
 
 

@@ -89,7 +89,7 @@ def test_a_folder_without_a_store_is_not_made_by_looking(tmp_path: Path) -> None
 def test_a_folder_that_cannot_be_made_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(StoreUnwritable, match="Cannot make the store"):
+    with pytest.raises(StoreUnwritable, match="Cannot create the store"):
         open_store(tmp_path / "file" / "store", create=True)
 
 
@@ -144,17 +144,20 @@ def test_another_programs_database_is_refused_and_not_written(tmp_path: Path) ->
     connection.close()
 
 
-def test_a_deleted_cache_is_made_anew_and_can_be_filled_again(tmp_path: Path) -> None:
-    payload = noise(100_000)
+def test_a_deleted_cache_is_made_again_from_the_packs(tmp_path: Path) -> None:
+    texts = {"a": noise(100_000), "b": "short"}
     with new_store(tmp_path) as store:
-        put(store, batch({"a": payload}))
+        put(store, batch(texts))
+        put(store, batch({"c": "in a shared pack"}, session="s2"))
     for path in (tmp_path / "store").glob("cache.db*"):
         path.unlink()
 
-    with open_store(tmp_path / "store") as store:
-        put(store, batch({"a": payload}))
-
-        assert held(store) == [("a", payload)]
+    with pytest.raises(StoreDamaged, match="missing beside its packs"):
+        open_store(tmp_path / "store")
+    with new_store(tmp_path) as store:
+        assert dict(held(store)) == texts
+        assert held(store, "s2") == [("c", "in a shared pack")]
+        assert put(store, batch({**texts, "d": "new"})).events_new == 1
 
 
 def test_a_checkpoint_leaves_nothing_in_the_write_ahead_logs(tmp_path: Path) -> None:

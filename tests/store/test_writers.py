@@ -48,6 +48,6 @@ def test_writers_in_several_processes_lose_nothing_of_one_shared_session(tmp_pat
     assert [process.returncode for process in processes] == [0] * _WRITERS
     with open_store(tmp_path / "store") as store:
         found = dict(held(store))
-        assert store.damage() == []
+        assert store.check.damage() == []
     assert set(found) == {f"{name}.{number}" for name in names for number in range(_BATCHES)}
     assert all(found[f"{name}.5"] == noise(100_000) + name for name in names)

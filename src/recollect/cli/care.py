@@ -1,27 +1,32 @@
-"""The commands that look after the store: doctor, backup, restore, export, import."""
+"""Commands that look after the store: doctor, backup, restore, export, import."""
 
 import sys
-from dataclasses import asdict
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from recollect.cli.output import confirm, json_option, print_json, repo_option, reports_errors, root_option, yes_option
-from recollect.cli.progress import shown_progress
-from recollect.cli.words import one_line, plural, size
+from recollect import api
+from recollect.api import open_memory
+from recollect.cli.output import confirm, emit, json_option, repo_option, reports_errors, root_option, yes_option
+from recollect.cli.terminal import one_line, plural, shown_progress, size
 from recollect.errors import UsageError
 
 if TYPE_CHECKING:
-    from recollect.doctor import Finding
-    from recollect.repairs import RepairReport
+    from recollect.care.backup import BackupReport, RestoreReport
+    from recollect.care.doctor import Finding
+    from recollect.care.exports import ExportReport
+    from recollect.care.imports import ImportReport
+    from recollect.care.repair import RepairReport
 
 _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 
 
 @click.command()
 @root_option
-@click.option("--deep", is_flag=True, help="Look at every stored byte, and compare it with your agents' files.")
-@click.option("--max-seconds", metavar="N", type=click.FloatRange(0), help="Stop a deep look after this time.")
+@click.option("--deep", is_flag=True, help="Check every stored byte, and compare it with your agents' files.")
+@click.option("--max-seconds", metavar="N", type=click.FloatRange(0), help="Stop a deep check after N seconds.")
 @click.option("--repair", "is_repair", is_flag=True, help="Rebuild what is damaged; nothing is deleted.")
 @yes_option
 @json_option
@@ -31,70 +36,57 @@ def doctor(
 ) -> None:
     """Check homes, permissions, settings and the store.
 
-    Says what to do about each problem, and reads everything stored once to see that it can be read.
-    --deep finds a single flipped bit, a lost write-ahead log, and files that were edited after they were read.
+    Reads all stored content once, and says what to do about each problem. --deep finds even a single flipped bit, a
+    lost write-ahead log, and source files edited after they were read.
 
     \b
     recollect doctor --deep --max-seconds 60
     recollect doctor --repair
     """
-    from recollect.care import doctor as examine
-
     if is_repair:
         _repair(roots, yes, as_json)
         return
     with shown_progress() as show:
-        findings = examine(roots=roots, deep=deep, max_seconds=max_seconds, progress=show)
-    if as_json:
-        print_json([asdict(finding) for finding in findings])
-    else:
-        _print_findings(findings)
+        findings = api.doctor(roots=roots, deep=deep, max_seconds=max_seconds, progress=show)
+    emit(findings, as_json, _finding_lines)
     if any(finding.level == "problem" for finding in findings):
         sys.exit(1)
 
 
-def _print_findings(findings: list["Finding"]) -> None:
+def _finding_lines(findings: list["Finding"]) -> Iterator[str]:
     for finding in findings:
         mark, colour = _MARKS[finding.level]
-        click.echo(f"{click.style(mark, fg=colour)} {one_line(finding.message)}")
+        yield f"{click.style(mark, fg=colour)} {one_line(finding.message)}"
         if finding.advice:
-            click.echo(f"  {click.style('→', fg='cyan')} {one_line(finding.advice)}")
+            yield f"  {click.style('→', fg='cyan')} {one_line(finding.advice)}"
 
 
 def _repair(roots: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    from recollect.care import repair
-
     def ask(steps: list[str]) -> None:
         for step in steps if not as_json else ():
             click.echo(one_line(step))
-        confirm("Go on?", yes)
+        confirm("Continue?", "repair the store", yes)
 
     with shown_progress() as show:
-        report = repair(roots=roots, confirm=ask, progress=show)
-    if as_json:
-        print_json(asdict(report))
-    else:
-        _print_repair(report)
+        report = api.repair(roots=roots, confirm=ask, progress=show)
+    emit(report, as_json, _repair_lines)
+    for line in report.lost if not as_json else ():
+        click.echo(one_line(line), err=True)
     if report.lost:
         sys.exit(1)
 
 
-def _print_repair(report: "RepairReport") -> None:
+def _repair_lines(report: "RepairReport") -> Iterator[str]:
+    if report.steps:
+        again = plural(report.events_read_again, "event")
+        yield f"Repaired: {plural(report.events_saved, 'event')} saved, {again} read again"
+        for kind, count in report.records_restored.items():
+            yield f"Restored from the ledger: {count:,} × {one_line(kind)}"
+        if report.set_aside:
+            yield f"Damaged files are kept: {one_line(report.set_aside)}"
+    yield from map(one_line, report.notes)
     if not report.steps:
-        for line in report.notes:
-            click.echo(one_line(line))
-        click.echo("Nothing to repair: every stored byte is as it should be")
-        return
-    again = plural(report.events_read_again, "event")
-    click.echo(f"Repaired: {plural(report.events_saved, 'event')} saved, {again} read again")
-    for kind, count in report.records_restored.items():
-        click.echo(f"Back from the ledger: {count:,} × {one_line(kind)}")
-    if report.set_aside:
-        click.echo(f"The damaged files are kept: {one_line(report.set_aside)}")
-    for line in report.notes:
-        click.echo(one_line(line))
-    for line in report.lost:
-        click.echo(one_line(line), err=True)
+        yield "Nothing to repair: the store is intact"
 
 
 @click.command()
@@ -102,28 +94,30 @@ def _print_repair(report: "RepairReport") -> None:
 @json_option
 @reports_errors
 def backup(file: str, as_json: bool) -> None:
-    """Write the whole store into one new FILE.
+    """Write the whole store to a new FILE.
 
-    Sweeps may go on meanwhile. It holds all that is stored, and the key of the redaction marks: keep it private.
+    A sweep may run meanwhile. The file holds everything stored, and the redaction key: keep it private.
 
     \b
     recollect backup ~/backups/recollect-2026-11-15.tar.zst
     """
-    from recollect.memory import open_memory
-
     with open_memory(create=False) as memory, shown_progress() as show:
         report = memory.backup(file, show)
-    if as_json:
-        print_json(asdict(report))
-        return
-    held = f"{plural(report.sessions, 'session')}, {plural(report.events, 'event')}"
-    click.echo(f"Wrote {held} ({size(report.bytes)}) and read it back: {one_line(report.path)}")
-    _print_noted(report.is_noted)
+    emit(report, as_json, _backup_lines)
 
 
-def _print_noted(is_noted: bool) -> None:
-    if not is_noted:
-        click.echo("The store is read-only, so it cannot remember this copy: when you forget a session, think of it")
+def _backup_lines(report: "BackupReport") -> Iterator[str]:
+    yield f"Wrote and verified {_held(report)} ({size(report.bytes)}): {one_line(report.path)}"
+    yield from _unnoted_lines(report)
+
+
+def _held(report: "BackupReport | RestoreReport | ExportReport") -> str:
+    return f"{plural(report.sessions, 'session')}, {plural(report.events, 'event')}"
+
+
+def _unnoted_lines(report: "BackupReport | ExportReport") -> Iterator[str]:
+    if not report.is_noted:
+        yield "The store is read-only and cannot record this copy: `recollect forget` will not list it"
 
 
 @click.command()
@@ -132,25 +126,25 @@ def _print_noted(is_noted: bool) -> None:
 @json_option
 @reports_errors
 def restore(file: str, yes: bool, as_json: bool) -> None:
-    """Put the backup FILE in the place of the store.
+    """Replace the store with the backup FILE.
 
-    It is compared with its hashes first; one that is damaged changes nothing. The store that is there is kept aside.
+    Verifies the backup first; a damaged one changes nothing. The old store is kept beside the new one.
     """
-    from recollect.care import restore as put_back
-    from recollect.config import load_settings
 
-    folder = load_settings().folder
-    if (folder / "memory.db").exists():
-        confirm(f"Replace the store in {folder}? It is kept aside.", yes)
+    def ask(folder: Path) -> None:
+        confirm(f"Replace the store in {folder}? The old one is kept.", "replace the store", yes)
+
     with shown_progress() as show:
-        report = put_back(file, progress=show)
-    if as_json:
-        print_json(asdict(report))
-        return
-    held = f"{plural(report.sessions, 'session')}, {plural(report.events, 'event')}"
-    click.echo(f"Restored {held} as of {report.made_at}: {one_line(report.folder)}")
+        report = api.restore(file, confirm=ask, progress=show)
+    emit(report, as_json, _restore_lines)
+
+
+def _restore_lines(report: "RestoreReport") -> Iterator[str]:
+    yield f"Restored {_held(report)} as of {report.made_at}: {one_line(report.folder)}"
     if report.set_aside:
-        click.echo(f"What was there before is kept: {one_line(report.set_aside)}")
+        yield f"The old store is kept: {one_line(report.set_aside)}"
+    if report.settings:
+        yield f"The backup's settings were not applied; copy what you need from: {one_line(report.settings)}"
 
 
 @click.command()
@@ -160,30 +154,28 @@ def restore(file: str, yes: bool, as_json: bool) -> None:
 @json_option
 @reports_errors
 def export(path: str, sessions: tuple[str, ...], repo: str | None, as_json: bool) -> None:
-    """Write sessions as JSON lines and packs into a new folder PATH.
+    """Write sessions as JSON lines and packs to a new folder PATH.
 
-    A PATH that ends in .tar.zst becomes one file. SESSIONS are ids or titles, with their sub-agents; none means all.
+    If PATH ends in .tar.zst, writes one file. SESSIONS are ids or titles; their sub-agents are included. The default
+    is all sessions.
 
     \b
     recollect export ~/sessions --repo shop-api
     recollect export fix.tar.zst 3f2a91c4
     """
-    from recollect.memory import open_memory
-
     if sessions and repo:
-        raise UsageError("`--repo` and sessions exclude each other", "give one of them")
+        raise UsageError("Cannot use `--repo` together with sessions", "choose one")
     with open_memory(create=False) as memory, shown_progress() as show:
         report = memory.export(path, sessions, repo=repo, progress=show)
-    if as_json:
-        print_json(asdict(report))
-        return
-    held = f"{plural(report.sessions, 'session')}, {plural(report.events, 'event')}"
-    click.echo(f"Exported {held} ({size(report.bytes)}): {one_line(report.path)}")
-    if report.damaged:
-        click.echo(
-            f"Left out {plural(report.damaged, 'damaged event')}: `recollect doctor --repair` may help", err=True
-        )
-    _print_noted(report.is_noted)
+    emit(report, as_json, _export_lines)
+    if report.damaged and not as_json:
+        damaged = plural(report.damaged, "damaged event")
+        click.echo(f"Left out {damaged}: `recollect doctor --repair` may help", err=True)
+
+
+def _export_lines(report: "ExportReport") -> Iterator[str]:
+    yield f"Exported {_held(report)} ({size(report.bytes)}): {one_line(report.path)}"
+    yield from _unnoted_lines(report)
 
 
 @click.command(name="import")
@@ -191,28 +183,27 @@ def export(path: str, sessions: tuple[str, ...], repo: str | None, as_json: bool
 @json_option
 @reports_errors
 def import_(path: str, as_json: bool) -> None:
-    """Take over the sessions of an export.
+    """Add the sessions of an export.
 
-    What is stored already stays as it is, so importing twice adds nothing.
+    What is already stored does not change, so importing twice adds nothing.
     """
-    from recollect.memory import open_memory
-
     with open_memory() as memory, shown_progress() as show:
         report = memory.import_sessions(path, show)
-    if as_json:
-        print_json(asdict(report))
-        return
+    emit(report, as_json, _import_lines)
+
+
+def _import_lines(report: "ImportReport") -> Iterator[str]:
     new = f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"
-    click.echo(f"Imported {plural(report.sessions, 'session')}: {new}")
+    yield f"Imported {plural(report.sessions, 'session')}: {new}"
     if report.different:
-        found = plural(report.different, "session")
-        click.echo(f"Not as the export tells, because grown here or redacted by other rules: {found}")
+        different = plural(report.different, "session")
+        yield f"{different} differ from the export: they have grown here, or were redacted by other rules"
     if report.forgotten:
-        click.echo(f"Forgotten here, which they stay: {plural(report.forgotten, 'session')}")
+        yield f"Left out {plural(report.forgotten, 'forgotten session')}"
     if report.excluded:
-        click.echo(f"Left out {plural(report.excluded, 'excluded session')}")
+        yield f"Left out {plural(report.excluded, 'excluded session')}"
     if not report.is_settled:
-        click.echo("A sweep is running: run `recollect sweep` after it, and they are listed")
+        yield "A sweep is running: run `recollect sweep` afterwards to list the imported sessions"
 
 
 COMMANDS = (doctor, backup, restore, export, import_)

@@ -1,4 +1,4 @@
-"""The command `recollect`: each part of it is loaded when it is called, so that a search begins at once."""
+"""The command `recollect`. Each family of commands is loaded when it is called, so that a search starts at once."""
 
 import io
 import sys
@@ -11,20 +11,20 @@ from recollect import __version__
 from recollect.cli.output import usage_errors_as_json
 
 _AS_JSON = "recollect.as_json"
-# What commands are for, and the modules that hold them.
+# The help's sections, and the module of each command in them.
 _SECTIONS = {
-    "Read": dict.fromkeys(("sweep", "status", "sessions", "show", "problems", "demo"), "reading"),
-    "Find again": dict.fromkeys(("search", "history", "recent", "related", "files", "blame", "timeline"), "searching"),
-    "Understand": dict.fromkeys(("digest", "exchanges", "signals", "stats"), "distilling"),
-    "Keep private": {"forget": "forgetting", "redact": "redacting"},
-    "Keep small and whole": dict.fromkeys(("retention", "rehydrate", "schedule"), "retaining")
+    "Read": dict.fromkeys(("sweep", "status", "problems", "demo"), "sweep"),
+    "Find": dict.fromkeys(("search", "history", "recent", "related", "files", "blame", "timeline"), "find"),
+    "Show": dict.fromkeys(("sessions", "show", "digest", "exchanges", "signals"), "sessions") | {"stats": "stats"},
+    "Keep private": dict.fromkeys(("forget", "redact"), "privacy"),
+    "Keep small and safe": dict.fromkeys(("retention", "rehydrate", "schedule"), "retention")
     | dict.fromkeys(("doctor", "backup", "restore", "export", "import"), "care"),
 }
 _MODULES = {name: module for names in _SECTIONS.values() for name, module in names.items()}
 
 
 class Commands(click.Group):
-    """Lists commands by what they are for, and says what is wrong with a call in JSON if it asks for JSON."""
+    """Lists commands by purpose, and reports wrong usage as JSON to a call with `--json`."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -54,24 +54,24 @@ class Commands(click.Group):
 
 def load(name: str) -> click.Command:
     """A command by its name."""
-    found: tuple[click.Command, ...] = import_module(f"recollect.cli.{_MODULES[name]}").COMMANDS
-    return next(command for command in found if command.name == name)
+    commands: tuple[click.Command, ...] = import_module(f"recollect.cli.{_MODULES[name]}").COMMANDS
+    return next(command for command in commands if command.name == name)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="recollect")
 @click.pass_context
 def main(context: click.Context) -> None:
-    """Everything your coding agents did, in one local store.
+    """Everything your coding agents did, searchable, in one local store.
 
     \b
-    recollect sweep                 read all sessions that are new
-    recollect search "pool timeout" find it again: words, paths, commands, errors
-    recollect recent                where you left off
-    recollect digest 3f2a91         what one session was about, and what is open
-    recollect show 3f2a91           the whole of it, readable
+    recollect sweep                   read new sessions
+    recollect search "pool timeout"   search words, paths, commands, errors
+    recollect recent                  pick up where you left off
+    recollect digest 3f2a91           what a session did and left open
+    recollect show 3f2a91             the whole session
 
-    Your agents' files are only read. RECOLLECT_HOME moves the store.
+    Your agents' files are never changed. RECOLLECT_HOME sets the store's folder.
     """
     from recollect.config import has_colour
 
@@ -79,4 +79,4 @@ def main(context: click.Context) -> None:
         context.color = False
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without `✓` must not end a command
+            stream.reconfigure(errors="replace")  # a terminal that lacks `✓` must not end a command

@@ -1,4 +1,4 @@
-"""Sessions and what they add up to, as a person reads them: a line each."""
+"""Lists of sessions for people: a line each, in columns, cut to the terminal."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -6,30 +6,39 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from recollect.cli.output import grey, line_columns
-from recollect.cli.words import fitted, local_time, money, one_line, padded, plural, repo_name, short_ids, width
+from recollect.cli.terminal import (
+    fitted,
+    grey,
+    line_columns,
+    local_time,
+    money,
+    one_line,
+    padded,
+    plural,
+    repo_name,
+    short_ids,
+    width,
+)
 
 if TYPE_CHECKING:
-    from recollect.recall.related import Related, TimelineEntry
-    from recollect.recall.trails import FileVisit
+    from recollect.recall import FileVisit, Related, TimelineEntry
     from recollect.schema import Session
-    from recollect.status import AgentTotals
 
 _NARROW = 100
 _LEAST_TITLE = 20
 
 
 class _Row(NamedTuple):
-    """A session's line. A `remark` has a line of its own if need be."""
+    """A session's line. A `remark` gets a line of its own if it does not fit."""
 
     when: str
-    of: "Session | Related | TimelineEntry | FileVisit"
+    session: "Session | Related | TimelineEntry | FileVisit"
     title: str
     cost: str = ""
     remark: str = ""
 
 
-def session_lines(found: "Sequence[Session]") -> Iterator[str]:
+def session_lines(sessions: "Sequence[Session]") -> Iterator[str]:
     """A line for each session; a sub-agent's title is marked."""
     return _lines(
         [
@@ -39,46 +48,55 @@ def session_lines(found: "Sequence[Session]") -> Iterator[str]:
                 f"{'↳ ' if session.parent_session_uid else ''}{one_line(session.title or '–')}",
                 cost=money(session.cost.usd, session.cost.usd_is_estimate),
             )
-            for session in found
+            for session in sessions
         ]
     )
 
 
-def related_lines(found: "Sequence[Related]") -> Iterator[str]:
-    yield from _lines([_row(local_time(other.started_at), other, one_line(other.why)) for other in found])
-    if not found:
+def related_lines(sessions: "Sequence[Related]") -> Iterator[str]:
+    yield from _lines([_row(local_time(other.started_at), other, one_line(other.why)) for other in sessions])
+    if not sessions:
         yield "No related sessions"
 
 
-def visit_lines(found: "Sequence[FileVisit]") -> Iterator[str]:
-    yield from _lines([_row(local_time(visit.last_at), visit, _visited(visit)) for visit in found])
-    if not found:
-        yield "No session touched or discussed that path"
+def visit_lines(visits: "Sequence[FileVisit]") -> Iterator[str]:
+    yield from _lines([_row(local_time(visit.last_at), visit, _visit_counts(visit)) for visit in visits])
+    if not visits:
+        yield "No session touched or discussed this path"
 
 
-def _visited(visit: "FileVisit") -> str:
+def _visit_counts(visit: "FileVisit") -> str:
     counts = (("edit", visit.edits), ("call", visit.calls), ("mention", visit.mentions))
-    gone = " [digest only]" if visit.evicted else ""
-    return ", ".join(plural(count, word) for word, count in counts if count) + gone
+    evicted = " [digest only]" if visit.evicted else ""
+    return ", ".join(plural(count, word) for word, count in counts if count) + evicted
 
 
-def timeline_lines(found: "Sequence[TimelineEntry]") -> Iterator[str]:
-    for day, entries in groupby(found, key=lambda entry: local_time(entry.started_at)[:10]):
+def timeline_lines(timeline: "Sequence[TimelineEntry]") -> Iterator[str]:
+    for day, entries in groupby(timeline, key=lambda entry: local_time(entry.started_at)[:10]):
         yield click.style(f"── {day}", bold=True)
         yield from _lines([_row(local_time(entry.started_at)[11:], entry) for entry in entries])
-    if not found:
-        yield "No sessions in that time"
+    if not timeline:
+        yield "No sessions in this period"
 
 
-def _row(when: str, of: "Related | TimelineEntry | FileVisit", remark: str = "") -> _Row:
-    return _Row(when, of, one_line(of.title or "–"), remark=remark)
+def _row(when: str, session: "Related | TimelineEntry | FileVisit", remark: str = "") -> _Row:
+    return _Row(when, session, one_line(session.title or "–"), remark=remark)
 
 
 def _lines(rows: Sequence[_Row]) -> Iterator[str]:
-    """In columns, cut to the terminal."""
     columns = line_columns()
-    names = short_ids(row.of.session_uid for row in rows)
-    cells = [(row.when, row.of.agent, names[row.of.session_uid], _repo(row.of.repo, columns), row.cost) for row in rows]
+    repo_columns = 24 if columns >= _NARROW else 12
+    names = short_ids(row.session.session_uid for row in rows)
+    cells = [
+        (
+            row.when,
+            row.session.agent,
+            names[row.session.session_uid],
+            fitted(repo_name(row.session.repo), repo_columns),
+            row.cost,
+        )
+        for row in rows
+    ]
     widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
     room = max(_LEAST_TITLE, columns - sum(size + 2 for size in widths if size))
     for row, cell in zip(rows, cells, strict=True):
@@ -91,17 +109,3 @@ def _lines(rows: Sequence[_Row]) -> Iterator[str]:
         if row.remark and not is_beside:
             indent = " " * (width(when) + 2)
             yield grey(indent + fitted(row.remark, columns - len(indent)))
-
-
-def _repo(repo: str | None, columns: int) -> str:
-    return fitted(repo_name(repo), 24 if columns >= _NARROW else 12)
-
-
-def total_line(agent: "AgentTotals") -> str:
-    """What the store holds of one agent."""
-    sub_agents = f" and {plural(agent.sub_agents, 'sub-agent')}" if agent.sub_agents else ""
-    since = f", since {local_time(agent.started_at)[:10]}" if agent.started_at else ""
-    return (
-        f"{agent.agent:<8} {plural(agent.sessions - agent.sub_agents, 'session')}{sub_agents},"
-        f" {plural(agent.events, 'event')}, {money(agent.usd, agent.usd_is_estimate)}{since}"
-    )

@@ -1,4 +1,4 @@
-"""A session as a person reads it."""
+"""A session as people read it: who said and did what, line by line."""
 
 import json
 import re
@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from recollect import schema
-from recollect.cli.found import SPEAKERS
-from recollect.cli.words import duration, fitted, local_time, money, one_line, plural, printable
+from recollect.cli.find import SPEAKERS
+from recollect.cli.terminal import duration, fitted, grey, local_time, money, one_line, plural, printable
 from recollect.config import terminal_columns
 from recollect.schema import Event, Session
-from recollect.transcript import TranscriptItem
+from recollect.sessions.transcript import TranscriptItem
 
 RESULT_LINES = 8
 MESSAGE_LINES = 400
@@ -31,47 +31,44 @@ _RESULTS = (schema.TOOL_RESULT, schema.ERROR)
 
 
 def header(session: Session) -> Iterator[str]:
-    """What the session is, before its events."""
+    """The session itself, before its events."""
     yield click.style(one_line(session.title or session.session_uid), bold=True)
-    place = [session.agent, session.repo or session.cwd, session.git_branch, session.model]
-    yield " · ".join(one_line(part) for part in place if part)
+    facts = [session.agent, session.repo or session.cwd, session.git_branch, session.model]
+    yield " · ".join(one_line(fact) for fact in facts if fact)
     cost = session.cost
     spent = [
         f"{local_time(session.started_at)} ({duration(cost.wall_clock_s)})",
         plural(cost.turns, "turn"),
         plural(session.event_count, "event"),
-        f"{plural(cost.output_tokens, 'token')} written",
+        plural(cost.output_tokens, "output token"),
         money(cost.usd, cost.usd_is_estimate),
     ]
     yield " · ".join(spent)
-    yield click.style(one_line(session.session_uid), fg="bright_black")
+    yield grey(one_line(session.session_uid))
     yield ""
 
 
-def transcript_lines(session: Session, items: Iterable[TranscriptItem], without: str = "No events") -> Iterator[str]:
-    """All lines of a session; where a new day begins a line says so, since events show the time only.
-
-    A session without any of the items asked for says `without`.
-    """
+def transcript_lines(session: Session, items: Iterable[TranscriptItem], empty: str = "No events") -> Iterator[str]:
+    """All lines of a session, or `empty`. A line marks each new day, because events show only the time."""
     yield from header(session)
     day = local_time(session.started_at)[:10]
     item = None
     for item in items:
         if item.event.ts and (today := local_time(item.event.ts)[:10]) != day:
             day = today
-            yield click.style(f"── {day}", fg="bright_black")
+            yield grey(f"── {day}")
         yield from _item_lines(item)
     if item is None:
-        yield without
+        yield empty
 
 
 def _item_lines(item: TranscriptItem) -> Iterator[str]:
-    """The lines one event takes; a sub-agent's are set in."""
+    """The lines of one event; a sub-agent's are indented."""
     label, colour = _speaker(item)
     bar = click.style("│ ", fg="blue") * item.depth
     when = local_time(item.event.ts, seconds=True) if item.event.ts else ""
     lines = list(_body(item.event, item.payload, _width(item.depth))) or [""]
-    first = f"{click.style(f'{when:>8}', fg='bright_black')}  {click.style(f'{label:<9}', fg=colour)}  "
+    first = f"{grey(f'{when:>8}')}  {click.style(f'{label:<9}', fg=colour)}  "
     yield f"{bar}{first}{lines[0]}{_marks(item.event)}"
     for line in lines[1:]:
         yield f"{bar}{' ' * _MARGIN}{line}".rstrip()
@@ -80,9 +77,9 @@ def _item_lines(item: TranscriptItem) -> Iterator[str]:
 def _speaker(item: TranscriptItem) -> tuple[str, str]:
     label, colour = _SPEAKERS[item.event.kind]
     if item.event.kind == schema.USER_MSG and item.session.parent_session_uid:
-        return "task", colour  # the agent above asks, not the user
+        return "task", colour  # the parent agent asks, not the user
     if item.event.kind == schema.ERROR and item.event.call_id is None:
-        return "error", colour  # of the model's service, not of a call
+        return "error", colour  # from the model's service, not from a call
     return label, colour
 
 
@@ -105,14 +102,14 @@ def _body(event: Event, payload: dict[str, Any], width: int) -> Iterator[str]:
 
 
 def _with_tool(event: Event) -> str:
-    """The summary, after the tool's name unless that is one of its words."""
+    """The summary, prefixed with the tool's name unless it contains that as a word."""
     if not event.tool or re.search(rf"(?<!\w){re.escape(event.tool)}(?!\w)", event.summary):
         return event.summary
     return f"{event.tool}: {event.summary}"
 
 
 def _payload_text(payload: dict[str, Any]) -> str:
-    """What a payload says, as text."""
+    """The text of a payload."""
     for key in ("text", "output", "input"):
         value = payload.get(key)
         if value:
@@ -121,7 +118,7 @@ def _payload_text(payload: dict[str, Any]) -> str:
 
 
 def _parts_text(value: Any) -> str:
-    """The text of a message in parts; a part without text (an image) is named. Nothing if it is none."""
+    """The text of a message in parts, with `[type]` for a part without text (an image); empty for anything else."""
     parts = value if isinstance(value, list) else []
     if not parts or not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in parts):
         return ""
@@ -132,19 +129,19 @@ def _parts_text(value: Any) -> str:
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    """The text in lines of that width; of a very long one only the beginning, and how much is left out."""
+    """The text wrapped to that width; of a very long one the beginning, and how much is left out."""
     text = printable(text).strip("\n").expandtabs()
     rows = list(islice(_rows(text[:MESSAGE_CHARS], width), MESSAGE_LINES))
     for start, end, _ in rows:
         yield text[start:end].rstrip()
     if rows and (left_out := len(text) - rows[-1][2]):
-        yield click.style(f"… {plural(left_out, 'more character')} (--raw shows all)", fg="bright_black")
+        yield grey(f"… {plural(left_out, 'more character')} (--raw shows all)")
 
 
 def _rows(text: str, width: int) -> Iterator[tuple[int, int, int]]:
-    """Where each line begins and ends, and where the next one begins.
+    """Where each line starts and ends, and where the next one starts.
 
-    The standard library's textwrap takes time that grows with the square of a word's length.
+    The standard library's textwrap takes time quadratic in the length of a word.
     """
     start = 0
     while start < len(text):
@@ -158,7 +155,7 @@ def _rows(text: str, width: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _break(text: str, start: int, furthest: int) -> int:
-    """The last space up to `furthest`, or that itself inside a word and in the indentation."""
+    """The last space up to `furthest`, or `furthest` itself inside a word or an indentation."""
     space = text.rfind(" ", start, furthest + 1)
     return space if space > start and not text[start:space].isspace() else furthest
 
@@ -166,6 +163,6 @@ def _break(text: str, start: int, furthest: int) -> int:
 def _cut(text: str, width: int) -> Iterator[str]:
     lines = printable(text).strip("\n").split("\n")
     for line in lines[:RESULT_LINES]:
-        yield click.style(fitted(line.expandtabs().rstrip(), width), fg="bright_black")
+        yield grey(fitted(line.expandtabs().rstrip(), width))
     if len(lines) > RESULT_LINES:
-        yield click.style(f"… {plural(len(lines) - RESULT_LINES, 'more line')}", fg="bright_black")
+        yield grey(f"… {plural(len(lines) - RESULT_LINES, 'more line')}")

@@ -2,8 +2,12 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import cache
 from typing import Any, TypeVar
+
+import msgspec
+import orjson
 
 from recollect import schema
 from recollect.clock import rfc3339
@@ -15,7 +19,8 @@ from recollect.distill.story import MOST_COMMITS, NOTES, Payloads, Story, SuiteR
 from recollect.distill.texts import excerpt, payload_text, sentences, shortened
 from recollect.distill.todos import Todo
 from recollect.schema import Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
-from recollect.store.steps import Step
+from recollect.sessions.pricing import TOKENS
+from recollect.store.tables.steps import Step
 from recollect.text import spaced
 
 FIRST_REQUEST_CHARS = 400
@@ -33,6 +38,8 @@ NOT_THE_END = "the session went on without words of the agent"
 _STEPS_OF_HEADING = 3
 
 _T = TypeVar("_T")
+_read = msgspec.json.Decoder(Digest).decode
+_PLAIN = (str, int, float, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,3 +409,40 @@ def searchable(digest: Digest) -> str:
     names = [*(tally.name for tally in (*digest.files, *digest.commands)), *digest.deleted]
     said = [part for quote in quotes if quote for part in (quote.text, quote.note or "")]
     return spaced("\n".join(part for part in (digest.title or "", *said, *names, *digest.sub_agents) if part))
+
+
+def write_digest(digest: Digest) -> bytes:
+    """The bytes to store; fields that have their default are left out, and so are sorts of tokens not used."""
+    used = {name: count for name, count in digest.tokens.items() if count}
+    return orjson.dumps(_lean(digest) | {"tokens": used})
+
+
+def parse_digest(raw: bytes) -> Digest:
+    """The digest that was written, whether or not what is empty was left out."""
+    digest = _read(raw)
+    return replace(digest, tokens=dict.fromkeys(TOKENS, 0) | dict(digest.tokens))
+
+
+def _lean(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that differ from their default, and of those within them."""
+    lean: dict[str, Any] = {}
+    for name, default in _defaults(value.__class__):
+        item = getattr(value, name)
+        if item != default:
+            lean[name] = item if item.__class__ in _PLAIN else _leaner(item)
+    return lean
+
+
+def _leaner(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_leaner(item) for item in value]
+    return _lean(value) if is_dataclass(value) else value
+
+
+@cache
+def _defaults(of: type) -> list[tuple[str, Any]]:
+    """Its fields, each with its default, which no value equals where there is none."""
+    return [
+        (field.name, field.default if field.default_factory is MISSING else field.default_factory())
+        for field in fields(of)
+    ]

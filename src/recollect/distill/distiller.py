@@ -1,25 +1,104 @@
-"""All that is distilled from one session at once: one pass over its events, then the judges."""
+"""All that is distilled from sessions: one pass over their events, then the judges; and how it is kept."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from recollect import schema
-from recollect.distill.digest import Findings, Subject, make_digest
+from recollect import distill, schema
+from recollect.clock import now_ms
+from recollect.distill import ExchangeRules
+from recollect.distill.activity import activity_of
+from recollect.distill.digest import Findings, Subject, extend, make_digest, parse_digest, searchable, write_digest
+from recollect.distill.exchanges import Exchange, cut
 from recollect.distill.outcome import find_ending, judge
-from recollect.distill.signals import corrections, find_signals, weighed
-from recollect.distill.story import HOUR_MS, NO_TIME, Payloads, Story, settle
+from recollect.distill.signals import corrections, find_signals
+from recollect.distill.story import Payloads, Story, Use, settle, tell
 from recollect.distill.texts import shortened
 from recollect.distill.todos import todo_list
-from recollect.pricing import estimate_usd
-from recollect.schema import Covers, Digest, Outcome, Signal
-from recollect.store.steps import Spent
-from recollect.store.tallies import ActivityRow, UseRow
+from recollect.errors import NotFound
+from recollect.kinds import SessionKey
+from recollect.schema import FILES_LANE, Covers, Digest, Outcome, Session, Signal
+from recollect.sessions.pricing import TOKENS
+from recollect.store import Store
+from recollect.store.tables.digests import DigestRow, Pending
+from recollect.store.tables.steps import Response, StoredSession
+from recollect.store.tables.tallies import ActivityRow, UseRow
 
 LINE_CHARS = 300
 FILES_OF_LINE = 3
 BYTES_OF_TOKEN = 4
+TINY_BYTES = 4096  # a sub-agent with less to tell gets a line in its root's digest
+_SESSIONS_AT_ONCE, _EVENTS_AT_ONCE = 500, 5_000  # in memory, and in one transaction
+
+
+def distil_pending(store: Store, advance: Callable[[int, int], None]) -> None:
+    """Bring digests, signals, outcomes and tallies up to date, sub-agents before their roots.
+
+    May be stopped at any time: what was written is whole, and the rest is still pending.
+    """
+    at_ms, pending = now_ms(), {session.key: session for session in store.digests.pending(distill.VERSION)}
+    keys = sorted(pending, key=lambda key: pending[key].parent_session_uid is None)
+    held = store.steps.counts(keys)
+    store.digests.set_checked([key for key in keys if key not in held], distill.VERSION)
+    done = len(pending) - len(held)
+    for sessions in store.steps.iter_sessions(keys, _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE):
+        _distil(store, sessions, pending, at_ms)
+        done += len(sessions)
+        advance(done, len(pending))
+
+
+def distil_sessions(store: Store, sessions: Sequence[StoredSession], at_ms: int) -> None:
+    """Distil sessions whose rows were just made. Those that are distilled together have one `analyzed_ms`."""
+    pending = {
+        session.key: session for session in store.digests.pending(distill.VERSION, [one.key for one in sessions])
+    }
+    _distil(store, [session for session in sessions if session.key in pending], pending, at_ms)
+
+
+def _distil(store: Store, sessions: Sequence[StoredSession], pending: Mapping[SessionKey, Pending], at_ms: int) -> None:
+    batch = _Batch(store, [pending[session.key] for session in sessions])
+    distilled = [(session.key, batch.distil(pending[session.key], session)) for session in sessions]
+    if rows := [row for _, row in distilled if row is not None]:
+        store.digests.put(rows, at_ms)
+    store.digests.set_checked([key for key, row in distilled if row is None], distill.VERSION)
+
+
+class _Batch:
+    """Sessions that are distilled together. A root's digest has a line of each of its sub-agents."""
+
+    def __init__(self, store: Store, sessions: Sequence[Pending]) -> None:
+        self._store = store
+        self._lines = store.digests.lines([one.session_uid for one in sessions if one.parent_session_uid is None])
+
+    def distil(self, session: Pending, stored: StoredSession) -> DigestRow | None:
+        """What is kept of a session; None if no event of it is held."""
+        steps = [step for step in stored.steps if step.lane != FILES_LANE]
+        if not steps:
+            return None
+        story = tell(steps)
+        is_root = session.parent_session_uid is None
+        is_tiny = not is_root and session.sealed is None and sum(step.payload_bytes for step in steps) < TINY_BYTES
+        wanted = [] if is_tiny else story.wanted()  # for a line the summaries are enough
+        sealed = None if session.sealed is None else parse_digest(session.sealed.encode())
+        is_part = sealed is not None or session.is_lost
+        covers = Covers(len(stored.steps) if is_part else session.event_count, steps[-1].uid, distill.VERSION)
+        distilled = distil(
+            _subject(session) if sealed is None else _since(sealed, _subject(session)),
+            session.session_class,
+            story,
+            covers,
+            self._store.steps.payloads(stored.key, wanted),
+            stored.responses,
+            [line for _, line in sorted(self._lines.get(session.session_uid, {}).values())] if is_root else (),
+        )
+        if sealed is not None:
+            distilled = _extended(sealed, distilled, _subject(session))
+        elif session.sealed_line:  # all that is left of what a small sub-agent was for
+            distilled = replace(distilled, line=session.sealed_line)
+        if distilled.line:
+            lines = self._lines.setdefault(session.root_session_uid, {})
+            lines[session.session_uid] = (session.started_ms or 0, distilled.line)
+        return _row(session, distilled, has_digest=not is_tiny)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +125,7 @@ def distil(
     story: Story,
     covers: Covers,
     payloads: Payloads,
-    spent: Sequence[Spent],
+    responses: Sequence[Response],
     sub_agents: Sequence[str] = (),
 ) -> Distilled:
     """Distil a session from its story, the payloads its story wants, and what its responses used."""
@@ -56,14 +135,14 @@ def distil(
     outcome = judge(story, ending, todos, session_class)
     # Above a sub-agent is another agent: what that says is no human's correction.
     corrected = [] if session_class == schema.SUB_AGENT else list(corrections(story))
-    signals = find_signals(subject.session_uid, story, corrected, todos, spent)
-    findings = Findings(outcome, signals, corrected, todos, ending, sub_agents, _models(spent))
+    signals = find_signals(subject.session_uid, story, corrected, todos, responses)
+    findings = Findings(outcome, signals, corrected, todos, ending, sub_agents, _models(responses))
     digest = make_digest(subject, covers, story, payloads, findings)
     return Distilled(
         digest=digest,
         signals=tuple(signals),
         line=_line(digest) if session_class == schema.SUB_AGENT else "",
-        activity=_activity(subject, story, spent),
+        activity=activity_of(subject, story, responses),
         tools=_uses(story.tools) if story.has_own else (),
         commands=_uses(story.commands) if story.has_own else (),
         raw_tokens=story.all_bytes // BYTES_OF_TOKEN if story.has_own else 0,
@@ -71,9 +150,9 @@ def distil(
     )
 
 
-def _models(spent: Sequence[Spent]) -> list[str]:
+def _models(responses: Sequence[Response]) -> list[str]:
     """The models that answered, the most used first."""
-    counts = Counter(response.model for response in spent if response.model)
+    counts = Counter(response.model for response in responses if response.model)
     return sorted(counts, key=lambda model: (-counts[model], model))
 
 
@@ -92,100 +171,82 @@ def _edited(digest: Digest) -> str:
     return f" (edited {', '.join(names)}{more})" if names else ""
 
 
-def _uses(uses: Mapping[tuple[int, str], Any]) -> tuple[UseRow, ...]:
-    rows = (UseRow(day, shortened(name, LINE_CHARS), *_counts(use)) for (day, name), use in uses.items())
-    return tuple(sorted(rows))
-
-
-def _counts(use: Any) -> tuple[int, int, int]:
-    return use.count, use.failures, use.refusals
-
-
-def _activity(subject: Subject, story: Story, spent: Sequence[Spent]) -> tuple[ActivityRow, ...]:
-    """Work by hour, and tokens by hour and model; the rows' money adds up to the session's, cent for cent."""
-    begun = NO_TIME if subject.started_ms is None else subject.started_ms // HOUR_MS
-    rows = [*_worked(story, begun), *_used(subject, spent, begun)]
-    if subject.usd is not None and not any(row.usd is not None for row in rows):
-        rows[0] = rows[0]._replace(usd=subject.usd)
-    return tuple(rows)
-
-
-def _worked(story: Story, begun: int) -> list[ActivityRow]:
-    turns, active = (story.turns, story.active_ms) if story.has_own else ({}, {})
-    hours = sorted({begun} | set(turns) | set(active))
-    return [ActivityRow(hour, "", active_ms=active.get(hour, 0), turns=turns.get(hour, 0)) for hour in hours]
-
-
-def _used(subject: Subject, spent: Sequence[Spent], begun: int) -> list[ActivityRow]:
-    """Tokens by hour and model, each with its share of the session's money."""
-    sums: dict[tuple[int, str], Spent] = {}
-    for response in spent:
-        hour = begun if response.ts_ms is None else response.ts_ms // HOUR_MS
-        key = (hour, response.model or "unknown")
-        known = sums.get(key)
-        sums[key] = response if known is None else _added(known, response)
-    prices = {key: _price(used) for key, used in sums.items()} if len(sums) > 1 else dict.fromkeys(sums, 1.0)
-    shares = _shared(subject.usd, prices)
-    rows = [ActivityRow(*key, *sums[key][2:7], shares.get(key)) for key in sorted(sums)]
-    for name, count in subject.tokens.items():
-        rows = _limited(rows, name, count)
-    return rows
-
-
-def _limited(rows: list[ActivityRow], name: str, limit: int) -> list[ActivityRow]:
-    """Rows with no more tokens of a sort than the session has: what it holds of its sub-agents' is counted there."""
-    over = sum(getattr(row, name) for row in rows) - limit
-    limited = []
-    for row in rows:
-        taken = max(0, min(over, getattr(row, name)))
-        over -= taken
-        limited.append(row._replace(**{name: getattr(row, name) - taken}) if taken else row)
-    return limited
-
-
-def _added(one: Spent, other: Spent) -> Spent:
-    usd = None if one.usd is None and other.usd is None else (one.usd or 0.0) + (other.usd or 0.0)
-    return Spent(
-        one.ts_ms,
-        one.model,
-        one.input_tokens + other.input_tokens,
-        one.output_tokens + other.output_tokens,
-        one.cache_read_tokens + other.cache_read_tokens,
-        one.cache_write_tokens + other.cache_write_tokens,
-        one.reasoning_tokens + other.reasoning_tokens,
-        usd,
+def _uses(uses: Mapping[tuple[int, str], Use]) -> tuple[UseRow, ...]:
+    return tuple(
+        sorted(
+            UseRow(day, shortened(name, LINE_CHARS), use.count, use.failures, use.refusals)
+            for (day, name), use in uses.items()
+        )
     )
 
 
-def _price(used: Spent) -> float:
-    """What responses count for when money is split: their price, or their tokens where no price is known."""
-    if used.usd is not None:
-        return used.usd
-    usd = estimate_usd(
-        used.model,
-        used.ts_ms,
-        input_tokens=used.input_tokens,
-        output_tokens=used.output_tokens,
-        cache_read_tokens=used.cache_read_tokens,
-        cache_write_tokens=used.cache_write_tokens,
+def _subject(session: Pending) -> Subject:
+    return Subject(
+        session_uid=session.session_uid,
+        title=session.title,
+        cwd=session.cwd,
+        tokens={name: getattr(session, name) for name in TOKENS},
+        usd=session.usd,
+        usd_is_estimate=bool(session.usd_is_estimate),
+        started_ms=session.started_ms,
+        ended_ms=session.ended_ms,
     )
-    return usd if usd is not None else weighed(used) / 1_000_000
 
 
-def _shared(usd: float | None, weights: Mapping[tuple[int, str], float]) -> dict[tuple[int, str], float]:
-    """A session's money split by weight; the last share takes what rounding leaves."""
-    if usd is None or not weights:
-        return {}
-    keys, total = sorted(weights), sum(weights.values())
-    shares = {key: round(usd * (weights[key] / total if total else 1 / len(keys)), 9) for key in keys[:-1]}
-    return shares | {keys[-1]: usd - sum(shares.values())}
+def _since(sealed: Digest, subject: Subject) -> Subject:
+    """What a session used since a digest was sealed: the rest is counted there."""
+    tokens = {name: max(0, count - sealed.tokens.get(name, 0)) for name, count in subject.tokens.items()}
+    usd = None if subject.usd is None else max(0.0, round(subject.usd - (sealed.usd or 0.0), 9))
+    return replace(subject, tokens=tokens, usd=usd)
 
 
-def merge(old: Digest, distilled: Distilled) -> Distilled:
-    """The same with a digest that also covers what was dropped since `old` was made."""
-    from dataclasses import replace
-
-    from recollect.distill.digest import extend
-
-    digest = extend(old, distilled.digest)
+def _extended(sealed: Digest, distilled: Distilled, subject: Subject) -> Distilled:
+    """The same with a digest that also covers what was dropped; its figures are the whole session's."""
+    digest = extend(sealed, replace(distilled.digest, tokens=subject.tokens, usd=subject.usd))
     return replace(distilled, digest=digest, line=_line(digest) if distilled.line else "")
+
+
+def _row(session: Pending, distilled: Distilled, *, has_digest: bool) -> DigestRow:
+    digest = distilled.digest
+    return DigestRow(
+        agent=session.agent,
+        native_session_id=session.native_session_id,
+        ingested_ms=session.ingested_ms,
+        distiller=distill.VERSION,
+        event_count=digest.covers.event_count,
+        last_event_uid=digest.covers.last_event_uid,
+        outcome=distilled.outcome.outcome,
+        confidence=distilled.outcome.confidence,
+        line=distilled.line,
+        raw_tokens=distilled.raw_tokens,
+        kept_tokens=distilled.kept_tokens,
+        digest=write_digest(digest) if has_digest else None,
+        text=searchable(digest) if has_digest else "",
+        signals=distilled.signals,
+        activity=distilled.activity,
+        tools=distilled.tools,
+        commands=distilled.commands,
+    )
+
+
+def find_digest(store: Store, session: Session) -> Digest:
+    """The stored digest of a session; raises NotFound with what to do instead if it has none."""
+    raw = store.digests.find(session.agent, session.native_session_id)
+    if raw is not None:
+        return parse_digest(raw)
+    if session.analyzed_at is None:
+        advice = "`recollect sweep` makes it" if session.evicted_at is None else "`recollect rehydrate` reads it again"
+        raise NotFound(f"No digest yet: {session.session_uid}", advice)
+    raise NotFound(
+        f"Too small for a digest of its own: {session.session_uid}",
+        f"it is a line in that of {session.root_session_uid}",
+    )
+
+
+def find_exchanges(store: Store, session: Session, rules: ExchangeRules) -> list[Exchange]:
+    """The exchanges of a session whose events are held; those that were dropped before them count."""
+    key = SessionKey(session.agent, session.native_session_id)
+    steps = [step for stored in store.steps.read([key]) for step in stored.steps if step.lane != FILES_LANE]
+    payloads = store.steps.payloads(key, steps)
+    pairs = ((step, payloads[step.event_uid]) for step in steps)
+    return list(cut(session.session_uid, pairs, rules, store.digests.dropped_requests(*key)))

@@ -11,11 +11,10 @@ import orjson
 
 from recollect import schema
 from recollect.clock import rfc3339
-from recollect.distill.rules import ExchangeRules
+from recollect.distill import ExchangeRules
 from recollect.distill.story import CALLS
-from recollect.distill.texts import as_text, clean, one_line, payload_text, shortened
-from recollect.distill.tokens import estimate_tokens
-from recollect.store.steps import Step
+from recollect.distill.texts import as_text, clean, estimate_tokens, one_line, payload_text, shortened
+from recollect.store.tables.steps import Step
 
 _SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
 _RESULTS = (schema.TOOL_RESULT, schema.ERROR, schema.DECISION, schema.HUMAN_INTERVENTION)
@@ -163,7 +162,7 @@ def _trace(output: str) -> Iterator[str]:
 
 def _parts(session_uid: str, number: int, pieces: Sequence[_Piece], rules: ExchangeRules) -> Iterator[Exchange]:
     parts = _split(pieces, rules.max_tokens)
-    is_copy = all(piece.step.is_copy for piece in pieces)
+    is_copy = all(piece.step.copy_of is not None for piece in pieces)
     is_abandoned = pieces[0].step.is_abandoned
     for index, part in enumerate(parts, 1):
         body = "\n".join(piece.text for piece in part.pieces if piece.text)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from recollect.distill.texts import word_set
+
 RAN = "ran "
 SCRIPT = "ran script:"
 _FAMILY_CHARS = 40
@@ -22,6 +24,9 @@ _LAUNCHER = re.compile(
     r"^(?:sudo|time|env|nice|command|exec|xvfb-run|nohup|timeout\s+(?:-\S+\s+)*\S+"
     r"|(?:uv|poetry|pdm|hatch|pipenv|rye)\s+run|npx|bunx|pnpm dlx|yarn dlx|bundle exec)\s+(?:-\S+\s+)*"
 )
+_LAUNCHERS = word_set(
+    "sudo time env nice command exec xvfb-run nohup timeout uv poetry pdm hatch pipenv rye npx bunx pnpm yarn bundle"
+)
 _SETTING_UP = frozenset(
     {"cd", "export", "source", "set", "echo", "true", "sleep", "pushd", "popd", "unset", "ulimit", "."}
 )
@@ -36,68 +41,11 @@ _CHANGING = re.compile(
     r"(?<![0-9&])>(?!&|\s*/dev/null)|\bsed\s+(?:-\S+\s+)*-\w*i|\s-(?:delete|exec)\b|\btee\b|\bxargs\b"
 )
 # Programs whose first word after the name says what they do.
-_WITH_VERBS = frozenset(
-    [
-        "git",
-        "gh",
-        "npm",
-        "pnpm",
-        "yarn",
-        "bun",
-        "deno",
-        "cargo",
-        "go",
-        "docker",
-        "podman",
-        "kubectl",
-        "helm",
-        "pip",
-        "pip3",
-        "uv",
-        "poetry",
-        "pdm",
-        "make",
-        "just",
-        "mise",
-        "task",
-        "rails",
-        "rake",
-        "bundle",
-        "mix",
-        "dotnet",
-        "swift",
-        "flutter",
-        "dart",
-        "terraform",
-        "aws",
-        "gcloud",
-        "az",
-        "brew",
-        "apt",
-        "apt-get",
-        "systemctl",
-        "composer",
-        "php",
-        "artisan",
-        "gradle",
-        "gradlew",
-        "mvn",
-        "mvnw",
-        "bazel",
-        "nx",
-        "turbo",
-        "pre-commit",
-        "tox",
-        "nox",
-        "supabase",
-        "vercel",
-        "fly",
-        "heroku",
-        "rustup",
-        "conda",
-        "stack",
-        "cabal",
-    ]
+_WITH_VERBS = word_set(
+    "git gh npm pnpm yarn bun deno cargo go docker podman kubectl helm pip pip3 uv poetry pdm make just "
+    "mise task rails rake bundle mix dotnet swift flutter dart terraform aws gcloud az brew apt apt-get "
+    "systemctl composer php artisan gradle gradlew mvn mvnw bazel nx turbo pre-commit tox nox supabase "
+    "vercel fly heroku rustup conda stack cabal"
 )
 _TWO_VERBS = frozenset(
     {("npm", "run"), ("pnpm", "run"), ("yarn", "run"), ("bun", "run"), ("docker", "compose"), ("mise", "run")}
@@ -170,7 +118,7 @@ def only_looks(command: str) -> bool:
 def test_family(command: str) -> str:
     """The family of that part of a command that runs tests."""
     names = _names(command)
-    return next((name for name in names if names_tests(name)), (names or ["shell"])[0])
+    return next((name for name in names if names_tests(name)), (names or ("shell",))[0])
 
 
 def names_tests(family: str) -> bool:
@@ -191,21 +139,25 @@ def may_fail_before_tests(command: str) -> bool:
     return names[:1] != [test_family(command)]
 
 
-def _names(command: str) -> list[str]:
+@lru_cache(maxsize=5_000)
+def _names(command: str) -> tuple[str, ...]:
     """What each part of a chain does, without those that only set up the shell."""
     parts = _SEPARATOR.split(_QUOTED.sub("''", command[:2000]))
-    return [name for part in parts if (name := _named(part))]
+    return tuple(name for part in parts if (name := _named(part)))
 
 
 def _named(part: str) -> str | None:
     part = part.strip().lstrip("({! ")
-    while (shorter := _LAUNCHER.sub("", _ASSIGNMENT.sub("", part))) != part:
-        part = shorter
     words = part.split()
+    while words and ("=" in words[0] or words[0] in _LAUNCHERS):
+        shorter = _LAUNCHER.sub("", _ASSIGNMENT.sub("", part))
+        if shorter == part:
+            break
+        part, words = shorter, shorter.split()
     if not words or words[0] in _SETTING_UP or not _WORD.match(words[0]):
         return None
     name = words[0].rstrip("/").rpartition("/")[2] or words[0]
-    if re.fullmatch(r"python[\d.]*", name):
+    if name.startswith("python") and not name[6:].strip("0123456789."):
         return _python(words[1:])
     return _with_verb(name, words[1:])[:_FAMILY_CHARS]
 

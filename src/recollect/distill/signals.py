@@ -12,7 +12,7 @@ from recollect.distill.story import IDLE_MS, Story
 from recollect.distill.texts import shortened
 from recollect.distill.todos import Todo
 from recollect.schema import Signal
-from recollect.store.steps import Spent, Step
+from recollect.store.tables.steps import Response, Step
 
 LOOP_ATTEMPTS = 3  # the same failing call, the first one included
 REPEATED_TIMES = 3
@@ -32,7 +32,7 @@ def find_signals(
     story: Story,
     corrected: Sequence[tuple[Step, str]],
     todos: Sequence[Todo],
-    spent: Sequence[Spent],
+    spent: Sequence[Response],
 ) -> list[Signal]:
     """All signals of a session whose story is settled, in the order of `schema.SIGNALS`."""
     found = [
@@ -211,7 +211,7 @@ def _are_together(story: Story, first: int, second: int) -> bool:
     return all(step.kind == schema.LIFECYCLE for step in story.steps[first:second])
 
 
-def _cost_spikes(story: Story, spent: Sequence[Spent]) -> Iterator[_Told]:
+def _cost_spikes(story: Story, spent: Sequence[Response]) -> Iterator[_Told]:
     """An exchange that cost several times what the session's others did."""
     requests = sorted((step for step in story.requests if step.ts_ms is not None), key=lambda step: step.ts_ms or 0)
     if len(requests) < SPIKE_LEAST_EXCHANGES or not _is_in_order(story):
@@ -241,7 +241,7 @@ def _is_in_order(story: Story) -> bool:
     return True
 
 
-def exchange_costs(begun_ms: Sequence[int], spent: Iterable[Spent]) -> list[float]:
+def exchange_costs(begun_ms: Sequence[int], spent: Iterable[Response]) -> list[float]:
     """What each exchange cost, in tokens of fresh input; exchanges are given by when they began, ascending."""
     costs = [0.0] * len(begun_ms)
     index = 0
@@ -253,7 +253,7 @@ def exchange_costs(begun_ms: Sequence[int], spent: Iterable[Spent]) -> list[floa
     return costs
 
 
-def weighed(response: Spent) -> float:
+def weighed(response: Response) -> float:
     """A response's tokens by what they cost, in tokens of fresh input: about the same for all vendors."""
     return (
         response.input_tokens

@@ -5,7 +5,7 @@ The other modules only look at what is collected here, so that each event is tou
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from recollect import schema
 from recollect.distill import shell, words
 from recollect.distill.texts import payload_text
 from recollect.store.flags import IS_ABANDONED
-from recollect.store.steps import Step
+from recollect.store.tables.steps import Step
 from recollect.text import ELLIPSIS
 
 PAUSE_MS = 5 * 60_000  # a longer silence is not counted as working time
@@ -130,7 +130,7 @@ class Story:
 
 def tell(steps: Sequence[Step]) -> Story:
     """Collect what happened. `steps` are a session's events in reading order, but for its side files."""
-    own = [step for step in steps if not step.is_copy]
+    own = [step for step in steps if step.copy_of is None]
     teller = _Teller(Story([step for step in own or steps if not step.flags & IS_ABANDONED], bool(own)))
     teller.read(own or steps)
     teller.break_off()
@@ -140,13 +140,16 @@ def tell(steps: Sequence[Step]) -> Story:
 
 def _weigh(story: Story, steps: Sequence[Step]) -> None:
     """Bytes before and after filtering, by the rules of `exchanges`, as far as rows tell."""
+    all_bytes = kept_bytes = 0
     for step in steps:
-        told = max(step.payload_bytes - NATIVE_BYTES, len(step.summary))
-        story.all_bytes += told
-        if step.kind in _KEPT:
-            story.kept_bytes += told if step.summary.endswith(ELLIPSIS) else len(step.summary)
-        elif step.kind != schema.LIFECYCLE:
-            story.kept_bytes += min(told, LINE_BYTES)
+        words, size, kind = len(step.summary), step.payload_bytes - NATIVE_BYTES, step.kind
+        size = size if size > words else words
+        all_bytes += size
+        if kind in _KEPT:
+            kept_bytes += size if step.summary.endswith(ELLIPSIS) else words
+        elif kind != schema.LIFECYCLE:
+            kept_bytes += size if size < LINE_BYTES else LINE_BYTES
+    story.all_bytes, story.kept_bytes = all_bytes, kept_bytes
 
 
 def settle(story: Story, payloads: Payloads) -> None:
@@ -221,23 +224,9 @@ class _Teller:
         self._slash: Step | None = None  # a command of the agent's own, which may be the request
         self._is_stopped = False
         self._stopped_call: Step | None = None  # an intervention that concerned a call, while nothing came after it
-        self._handlers = {
-            schema.USER_MSG: self._request,
-            schema.ASSISTANT_MSG: self._answer,
-            schema.COMPLETION: self._answer,
-            schema.TOOL_CALL: self._call,
-            schema.RETRY: self._retry,
-            schema.EDIT: self._edit,
-            schema.TEST_RUN: self._call,
-            schema.TOOL_RESULT: self._result,
-            schema.ERROR: self._error,
-            schema.HUMAN_INTERVENTION: self._intervention,
-            schema.DECISION: self._decision,
-            schema.LIFECYCLE: self._lifecycle,
-        }
 
     def read(self, steps: Iterable[Step]) -> None:
-        handlers, active_ms = self._handlers, self.story.active_ms
+        active_ms = self.story.active_ms
         latest: Step | None = None  # the one with the latest time so far
         latest_ms = 0
         for step in steps:
@@ -248,9 +237,9 @@ class _Teller:
                 elif latest is not None and now - latest_ms >= IDLE_MS:
                     self.story.idles.append((latest, step))
                 latest, latest_ms = step, now
-            handler = handlers.get(step.kind)
+            handler = _HANDLERS.get(step.kind)
             if handler is not None:
-                handler(step)
+                handler(self, step)
             if step.kind not in NOTES:
                 is_of_call = step.kind == schema.HUMAN_INTERVENTION and step.call_id
                 self._stopped_call = step if is_of_call else None
@@ -401,3 +390,20 @@ class _Teller:
             self._slash = step
         elif words.COMPACTED.search(step.summary):
             self.story.compactions.append(step)
+
+
+# Not of bound methods: a teller that holds itself would stay, with all its events, until the garbage is collected.
+_HANDLERS: dict[str, Callable[[_Teller, Step], None]] = {
+    schema.USER_MSG: _Teller._request,
+    schema.ASSISTANT_MSG: _Teller._answer,
+    schema.COMPLETION: _Teller._answer,
+    schema.TOOL_CALL: _Teller._call,
+    schema.RETRY: _Teller._retry,
+    schema.EDIT: _Teller._edit,
+    schema.TEST_RUN: _Teller._call,
+    schema.TOOL_RESULT: _Teller._result,
+    schema.ERROR: _Teller._error,
+    schema.HUMAN_INTERVENTION: _Teller._intervention,
+    schema.DECISION: _Teller._decision,
+    schema.LIFECYCLE: _Teller._lifecycle,
+}

@@ -7,7 +7,7 @@ Each pattern is meant to be right when it matches rather than to match often: wh
 import re
 from collections.abc import Sequence
 
-from recollect.distill.texts import sentences
+from recollect.distill.texts import sentences, word_set
 
 HEAD_CHARS = 200  # a user says it at the beginning, or not at all
 
@@ -15,6 +15,10 @@ HEAD_CHARS = 200  # a user says it at the beginning, or not at all
 def _any(*patterns: str) -> re.Pattern[str]:
     """One pattern for lower-case text: ignoring case takes several times as long."""
     return re.compile("|".join(patterns))
+
+
+def _phrases(text: str) -> tuple[str, ...]:
+    return tuple(text.split("|"))
 
 
 THANKS = _any(
@@ -73,43 +77,10 @@ CANNOT = _any(
     r"konnte nicht|kann nicht",
 )
 
-DONE_WORDS = frozenset(
-    [
-        "done",
-        "fixed",
-        "complete",
-        "completed",
-        "finished",
-        "implemented",
-        "created",
-        "added",
-        "updated",
-        "removed",
-        "deleted",
-        "renamed",
-        "resolved",
-        "committed",
-        "pushed",
-        "merged",
-        "refactored",
-        "configured",
-        "installed",
-        "enabled",
-        "written",
-        "wrote",
-        "passes",
-        "passed",
-        "passing",
-        "pass",
-        "successful",
-        "successfully",
-        "erledigt",
-        "behoben",
-        "fertig",
-        "terminé",
-        "hecho",
-        "listo",
-    ]
+DONE_WORDS = word_set(
+    "done fixed complete completed finished implemented created added updated removed deleted renamed "
+    "resolved committed pushed merged refactored configured installed enabled written wrote passes passed "
+    "passing pass successful successfully erledigt behoben fertig terminé hecho listo"
 )
 DONE = _any(
     r"✅|готово|исправ|сделан|добавл|созда[нл]|完了|完成|しました|作成|修正|已(?:经)?(?:修|完|添|更|创|删)|완료"
@@ -187,73 +158,25 @@ _NO_TESTS = re.compile(
 _SOME_TESTS = re.compile(r"\b[1-9]\d* (?:tests? )?pass(?:ed|ing)\b|^ok\s+\S|\bran [1-9]\d* tests?\b", re.MULTILINE)
 
 # Most texts hold none of these, and looking for them first takes a tenth of the time of the whole patterns.
-_BROKEN_HINTS = (
-    *(
-        "still ",
-        "n't work",
-        "n't fix",
-        "n't help",
-        "n't comp",
-        "n't build",
-        "n't pass",
-        "n't run",
-        "not work",
-        "not fix",
-    ),
-    *("not help", "not comp", "not build", "not pass", "not run", "same ", "broke", "it fail", "that fail", "e fail"),
-    *("crashes", "no luck", "nicht", "immer noch", " pas", "no funciona", "sigue sin"),
-    *("failing now", "failing again", "now fail", "nothing ", "traceback ("),
+_BROKEN_HINTS = _phrases(
+    "still |n't work|n't fix|n't help|n't comp|n't build|n't pass|n't run|not work|not fix|not help|"
+    "not comp|not build|not pass|not run|same |broke|it fail|that fail|e fail|crashes|no luck|nicht|"
+    "immer noch| pas|no funciona|sigue sin|failing now|failing again|now fail|nothing |traceback ("
 )
-_CORRECTION_HINTS = (
-    *(
-        "that's ",
-        "thats ",
-        " is wrong",
-        " is incorrect",
-        " is not ",
-        "not what i",
-        "i meant",
-        "i said",
-        "i asked",
-        "why ",
-    ),
-    *(
-        "u misunder",
-        "u forgot",
-        "u missed",
-        "u broke",
-        "u deleted",
-        "u should",
-        "u were",
-        "ou ma",
-        "what you",
-        "i never",
-    ),
-    *("i did", "don't do", "dont do", "revert", "undo ", "roll back", "put it", "put that", "actually"),
-    *("wtf", "stupid", "useless", "ridiculous", "terrible"),
+_CORRECTION_HINTS = _phrases(
+    "that's |thats | is wrong| is incorrect| is not |not what i|i meant|i said|i asked|why |u misunder|"
+    "u forgot|u missed|u broke|u deleted|u should|u were|ou ma|what you|i never|i did|don't do|dont do|"
+    "revert|undo |roll back|put it|put that|actually|wtf|stupid|useless|ridiculous|terrible"
 )
-_INSIGHT_HINTS = (
-    *("root cause", "issue is", "issue was", "problem is", "problem was", "bug is", "bug was", "cause is", "cause was"),
-    *("culprit", "turns out", "the fix ", "found it", "found the ", "that's why", "thats why", "because"),
+_INSIGHT_HINTS = _phrases(
+    "root cause|issue is|issue was|problem is|problem was|bug is|bug was|cause is|cause was|culprit|"
+    "turns out|the fix |found it|found the |that's why|thats why|because"
 )
-_CANNOT_HINTS = (
-    *("unable", "unfortunately", "not able", "n't", "n’t", "not ", "afraid", "sorry", "fail", "broken", "unresolved"),
-    *("blocked", "denied", "refused", "rejected", "gave up", "giving up", "nicht"),
+_CANNOT_HINTS = _phrases(
+    "unable|unfortunately|not able|n't|n’t|not |afraid|sorry|fail|broken|unresolved|blocked|denied|"
+    "refused|rejected|gave up|giving up|nicht"
 )
-_NEXT_HINTS = (
-    "next",
-    "remain",
-    "still ",
-    "todo",
-    "to do",
-    "follow",
-    "left to",
-    "not yet",
-    "yet to",
-    "need to",
-    "now",
-    "noch",
-)
+_NEXT_HINTS = _phrases("next|remain|still |todo|to do|follow|left to|not yet|yet to|need to|now|noch")
 
 # The run itself did not take place or was not seen to its end: that says nothing of the tests.
 NO_VERDICT = _any(

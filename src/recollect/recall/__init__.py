@@ -1,1 +1,63 @@
-"""Finding it again: the query language, the search, and what it shows."""
+"""Finding it again: the query language, the search, and what it shows.
+
+This is the door: code outside imports these names from here. They load when first used, for a search must start fast
+and needs few of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
+    from recollect.recall.edits import absolute
+    from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files
+    from recollect.recall.index import index_pending
+    from recollect.recall.lookup import Options, recent_sessions, search
+    from recollect.recall.other_sessions import Related, TimelineEntry, related, timeline
+    from recollect.recall.snippets import folded
+    from recollect.recall.stats import BREAKDOWNS, WEEKDAYS, StatLine, Stats, make_stats
+
+_MODULES = {
+    "answers": ("Glimpse", "Match", "SearchAnswer", "SessionHit"),
+    "edits": ("absolute",),
+    "file_history": ("FileEdit", "FileVisit", "blame", "evicted_edits", "files"),
+    "index": ("index_pending",),
+    "lookup": ("Options", "recent_sessions", "search"),
+    "other_sessions": ("Related", "TimelineEntry", "related", "timeline"),
+    "snippets": ("folded",),
+    "stats": ("BREAKDOWNS", "WEEKDAYS", "StatLine", "Stats", "make_stats"),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "BREAKDOWNS",
+    "WEEKDAYS",
+    "FileEdit",
+    "FileVisit",
+    "Glimpse",
+    "Match",
+    "Options",
+    "Related",
+    "SearchAnswer",
+    "SessionHit",
+    "StatLine",
+    "Stats",
+    "TimelineEntry",
+    "absolute",
+    "blame",
+    "evicted_edits",
+    "files",
+    "folded",
+    "index_pending",
+    "make_stats",
+    "recent_sessions",
+    "related",
+    "search",
+    "timeline",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

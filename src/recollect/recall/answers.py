@@ -1,4 +1,4 @@
-"""What a search answers with. Named tuples, for making a dataclass takes time that a search has not."""
+"""What a search answers with. Named tuples: making a dataclass takes longer than a search may."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,11 +8,11 @@ import orjson
 from recollect.clock import rfc3339
 
 if TYPE_CHECKING:
-    from recollect.store.cards import Card
+    from recollect.store.tables.cards import Card
 
 
 class Glimpse(NamedTuple):
-    """An event told in a line: what stands around a match, or at a session's ends."""
+    """An event in a line: next to a match, or at a session's ends."""
 
     event_uid: str
     seq: int
@@ -22,7 +22,7 @@ class Glimpse(NamedTuple):
 
 
 class Match(NamedTuple):
-    """An event that fits, with what stands around it in its lane. It may lie in a sub-agent of the hit's session."""
+    """An event that matches, with its neighbours in its lane. It may be in a sub-agent of the hit's session."""
 
     event_uid: str
     seq: int
@@ -33,7 +33,7 @@ class Match(NamedTuple):
     after: list[Glimpse]
     session_uid: str
     score: float
-    is_exact: bool = True  # what was asked for stands there letter by letter, not only its words
+    is_exact: bool = True  # matches exactly as typed, not only by its words
     why: str = ""
     words: tuple[str, ...] = ()  # what of its text was looked for, small and without accents
 
@@ -55,10 +55,11 @@ class SessionHit(NamedTuple):
     why: str = ""
     outcome: str | None = None  # of a recent session
     open_ends: tuple[str, ...] = ()  # of a recent session: what it left to do
+    missing: tuple[str, ...] = ()  # words of the query that the session does not have, the rarest among them
 
 
-def hit_of(card: "Card", score: float, matches: list[Match], why: str, **told: Any) -> SessionHit:
-    """A hit on the session of a card; `told` is what else there is to say of it."""
+def hit_of(card: "Card", score: float, matches: list[Match], why: str, **more: Any) -> SessionHit:
+    """A hit on the session of a card; `more` are further fields."""
     return SessionHit(
         session_uid=card.session_uid,
         title=card.title,
@@ -70,7 +71,7 @@ def hit_of(card: "Card", score: float, matches: list[Match], why: str, **told: A
         matches=matches,
         ended_at=rfc3339(card.ended_ms),
         why=why,
-        **told,
+        **more,
     )
 
 
@@ -84,16 +85,15 @@ class SearchAnswer(NamedTuple):
     notes: Sequence[str] = ()
     is_cut: bool = False  # more was found than the budget allows
 
-
-def as_json(answer: SearchAnswer, *, explain: bool = False) -> dict[str, Any]:
-    """An answer as every door prints it; `explain` adds why each thing was found and what was noted."""
-    found: dict[str, Any] = {
-        "query": answer.query,
-        "took_ms": answer.took_ms,
-        "hits": [_hit(hit, explain) for hit in answer.hits],
-        "suggestion": answer.suggestion,
-    }
-    return found | {"notes": list(answer.notes)} if explain else found
+    def to_json(self, *, explain: bool = False) -> dict[str, Any]:
+        """An answer as every interface prints it; `explain` adds why each thing was found and what was noted."""
+        fields: dict[str, Any] = {
+            "query": self.query,
+            "took_ms": self.took_ms,
+            "hits": [_hit(hit, explain) for hit in self.hits],
+            "suggestion": self.suggestion,
+        }
+        return fields | {"notes": list(self.notes)} if explain else fields
 
 
 def _hit(hit: SessionHit, explain: bool) -> dict[str, Any]:
@@ -107,6 +107,8 @@ def _hit(hit: SessionHit, explain: bool) -> dict[str, Any]:
         "evicted": hit.evicted,
         "matches": [_match(match, hit.session_uid, explain) for match in hit.matches],
     }
+    if hit.missing:
+        found["missing"] = list(hit.missing)
     if hit.outcome is not None:
         found |= {"outcome": hit.outcome, "open_ends": list(hit.open_ends)}
     if explain:
@@ -146,7 +148,7 @@ def within_budget(answer: SearchAnswer, tokens: int) -> SearchAnswer:
 
     It costs what it takes as JSON on one line; what `explain` adds comes on top.
     """
-    left = tokens - _cost(as_json(answer._replace(hits=[])))
+    left = tokens - _cost(answer._replace(hits=[]).to_json())
     hits: list[SessionHit] = []
     for hit in answer.hits:
         left -= _cost(_hit(hit._replace(matches=[]), explain=False))
@@ -156,18 +158,18 @@ def within_budget(answer: SearchAnswer, tokens: int) -> SearchAnswer:
         hits.append(hit._replace(matches=kept))
     if len(hits) == len(answer.hits):
         return answer._replace(hits=hits)
-    note = f"cut to {tokens} tokens: {len(hits)} of {len(answer.hits)} sessions"
+    note = f"Cut to {tokens} tokens: {len(hits)} of {len(answer.hits)} sessions"
     return answer._replace(hits=hits, notes=[*answer.notes, note], is_cut=True)
 
 
 def _affordable(hit: SessionHit, left: int) -> tuple[list[Match], int]:
-    """The best matches for so many tokens, and what is left of these; what stands around them goes first."""
+    """The best matches for so many tokens, and what is left of these; their neighbours go first."""
     kept: list[Match] = []
     for match in hit.matches:
-        for told in (match, match._replace(before=[], after=[])):
-            cost = _cost(_match(told, hit.session_uid, explain=False))
+        for shown in (match, match._replace(before=[], after=[])):
+            cost = _cost(_match(shown, hit.session_uid, explain=False))
             if cost <= left:
-                kept.append(told)
+                kept.append(shown)
                 left -= cost
                 break
         else:
@@ -178,5 +180,5 @@ def _affordable(hit: SessionHit, left: int) -> tuple[list[Match], int]:
 _BYTES_OF_TOKEN = 4  # of UTF-8: about four letters of English or code, one and a third of CJK
 
 
-def _cost(told: dict[str, Any]) -> int:
-    return -(-len(orjson.dumps(told)) // _BYTES_OF_TOKEN)
+def _cost(answer: dict[str, Any]) -> int:
+    return -(-len(orjson.dumps(answer)) // _BYTES_OF_TOKEN)

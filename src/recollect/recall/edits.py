@@ -19,23 +19,22 @@ class Change(NamedTuple):
 
 
 def changes(payload: Mapping[str, Any]) -> list[Change]:
-    """The files an edit's payload says were changed, each once, in the order told."""
-    told = payload.get("input")
-    found = dict.fromkeys(_of_patch(told) if isinstance(told, str) else _of_fields(told or {}))
-    return list(found)
+    """The files an edit's payload says were changed, each once, in their order."""
+    arguments = payload.get("input")
+    return list(dict.fromkeys(_of_patch(arguments) if isinstance(arguments, str) else _of_fields(arguments or {})))
 
 
-def _of_fields(told: Any) -> Iterator[Change]:
-    if not isinstance(told, dict):
+def _of_fields(arguments: Any) -> Iterator[Change]:
+    if not isinstance(arguments, dict):
         return
-    listed = told.get("changes")
+    listed = arguments.get("changes")
     if isinstance(listed, dict):
         yield from _of_listing(listed)
     for key in _PATH_KEYS:
-        if isinstance(path := told.get(key), str) and path:
+        if isinstance(path := arguments.get(key), str) and path:
             yield Change(path)
             break
-    for value in told.values():
+    for value in arguments.values():
         for text in value if isinstance(value, list) else (value,):
             if isinstance(text, str) and "*** Begin Patch" in text:
                 yield from _of_patch(text)
@@ -63,11 +62,11 @@ def _of_patch(patch: str) -> Iterator[Change]:
 
 def renames(payload: Mapping[str, Any]) -> list[Change]:
     """Files and folders that a shell command gave another name by `mv` or `git mv`, as seen from where it began."""
-    told = payload.get("input")
-    folder = told.get("workdir") if isinstance(told, dict) else None
-    command = told.get("command", told.get("cmd", "")) if isinstance(told, dict) else told
+    arguments = payload.get("input")
+    folder = arguments.get("workdir") if isinstance(arguments, dict) else None
+    command = arguments.get("command", arguments.get("cmd", "")) if isinstance(arguments, dict) else arguments
     if isinstance(command, list):
-        # One of them is a shell's script, so that each may begin with a command.
+        # One of them is a shell script, so each may begin with a command.
         command = "\n".join(part for part in command if isinstance(part, str))
     if not isinstance(command, str) or "mv " not in command:
         return []
@@ -87,9 +86,9 @@ def _moves(command: str, folder: str | None) -> Iterator[Change]:
             yield Change(_inside(folder, target), renamed_from=_inside(folder, source))
 
 
-def _words(arguments: str) -> list[str]:
+def _words(line: str) -> list[str]:
     try:
-        return [word for word in shlex.split(arguments) if not word.startswith("-")]
+        return [word for word in shlex.split(line) if not word.startswith("-")]
     except ValueError:
         return []
 
@@ -121,7 +120,7 @@ def slashed(path: str) -> str:
 
 
 def absolute(path: str, cwd: str | None) -> str:
-    """A path as told in a session, from its working folder; `.` and `..` taken out."""
+    """A path as a session names it, from its working folder; `.` and `..` taken out."""
     path = slashed(path.removeprefix("file://"))
     if not path.startswith("/") and not _DRIVE.match(path) and cwd:
         path = f"{slashed(cwd).rstrip('/')}/{path}"
@@ -134,7 +133,7 @@ def absolute(path: str, cwd: str | None) -> str:
     return "/".join(parts)
 
 
-def is_same(told: str, wanted: str) -> bool:
+def is_same(path: str, asked: str) -> bool:
     """Whether a whole path is the one asked for, be that whole or any ending of it."""
-    wanted = wanted.removeprefix("./").rstrip("/")
-    return told == wanted or (not wanted.startswith("/") and told.endswith(f"/{wanted}"))
+    asked = asked.removeprefix("./").rstrip("/")
+    return path == asked or (not asked.startswith("/") and path.endswith(f"/{asked}"))

@@ -1,207 +1,262 @@
-"""From ranked events to what is shown: sessions by name, snippets out of the packs, what stands around."""
+"""From ranked sessions to what is shown: names, snippets from the packs, the events around a match."""
 
 import re
-import time
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import orjson
 
+from recollect import kinds
 from recollect.clock import rfc3339
-from recollect.kinds import ASSISTANT_MSG, USER_MSG, session_uid
 from recollect.recall.answers import Glimpse, Match, SessionHit, hit_of
-from recollect.recall.digests import open_ends
 from recollect.recall.query import Phrase
-from recollect.recall.ranking import Ranked
 from recollect.recall.scope import Scope
-from recollect.recall.snippets import folded, is_exact, is_there, pattern_of, snippet, snippet_at
-from recollect.recall.surroundings import Surroundings
-from recollect.recall.texts import Texts
+from recollect.recall.snippets import Span, Texts, folded, is_exact, is_there, pattern_of, snippet, snippet_at
 from recollect.store import Store
-from recollect.store.cards import Card
-from recollect.store.excerpts import EventCard
-from recollect.store.fulltext_search import Scored
+from recollect.store.tables.cards import Card
+from recollect.store.tables.excerpts import EventCard, Outline
+from recollect.store.words.search import Scored
 from recollect.text import begins_with
 
-Place = tuple[int, int]  # where in a text something begins and ends
-
-VERIFY_SECONDS = 0.15
 _VERIFIED_AT_ONCE = 50
+_MOST_VERIFIED = 200  # events whose texts are read to see whether they have a path or a flag as it was typed
 _MOST_WORDS = 8
-_CHARS_OF_WORDS = 100_000  # of a long text, in which they are looked for
-_INEXACT = 0.1  # what an event counts for whose words are there, but not as they were written
+_MOST_PLACES = 200  # of a text, where they are looked for,
+_CHARS_OF_WORDS = 50_000  # and from its beginning
+_TELLING = (kinds.USER_MSG, kinds.ASSISTANT_MSG, kinds.COMPLETION, kinds.ERROR, kinds.HUMAN_INTERVENTION)
+_MOST_OPEN_ENDS = 3
+_OPEN_LISTS = (("unanswered", "no answer"), ("todos", "to do"), ("questions", "asked"), ("next_steps", "next"))
+_OPEN_QUOTES = (("failing_tests", "tests fail"), ("interruption", "interrupted"))
 
 
-class Hits:
-    """Makes hits. Made for one search, and remembers what it has read."""
+class Sessions:
+    """Which session a stream of events belongs to. Remembers what it has read."""
 
-    def __init__(self, store: Store, matches: int, context: int) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._matches = matches
-        self._context = context
         self._cards: dict[int, Card] = {}
-        self.root_of: dict[int, int] = {}
-        self._texts = Texts(store)
-        self._inexact: set[int] = set()
-        self._places: Mapping[int, Place] = {}
-        self._lengths: dict[int, int] = {}
-        self._surroundings: dict[int, Surroundings] = {}
-        self._neighbours: dict[int, EventCard] = {}
+        self._roots: dict[str, Card] = {}
 
-    def roots(self, streams: Collection[int]) -> dict[int, int]:
-        """The session each one is shown under: a sub-agent's root, by any of its streams."""
-        missing = set(streams) - self.root_of.keys()
-        if missing:
-            keys = self._store.excerpts.keys(missing)
-            cards = self._store.cards.of(keys.values())
-            for stream, key in keys.items():
-                self._cards[stream] = cards.get(key) or _nameless(*key)
-            self._name_roots(missing & keys.keys())
-        return self.root_of
-
-    def _name_roots(self, streams: Collection[int]) -> None:
-        """Sub-agents count for their root, be it held any more or not."""
-        roots = self._store.cards.named({self._cards[stream].root_session_uid for stream in streams})
-        held = self._store.excerpts.streams({card.key for card in roots.values()})
-        for stream in streams:
-            root = roots.get(self._cards[stream].root_session_uid)
-            number = held.get(root.key) if root else None
-            self.root_of[stream] = stream if number is None else number
-            if root is not None and number is not None:
-                self._cards[number] = root
-
-    def relative_length(self, session: int) -> float:
-        """A session's events, with those of its sub-agents that were met, against what is usual."""
-        if session not in self._lengths:
-            self._lengths = defaultdict(int)
-            for stream, root in self.root_of.items():
-                self._lengths[root] += self._cards[stream].event_count
-        return self._lengths[session] / self._usual_length
-
-    @cached_property
-    def _usual_length(self) -> float:
-        return self._store.cards.usual_length()
-
-    def of(
-        self,
-        found: Ranked,
-        phrases: Sequence[Phrase],
-        limit: int,
-        places: Mapping[int, Place] | None = None,
-    ) -> list[SessionHit]:
-        """The best sessions. `places` tells where in an event's text that was found which is no phrase."""
-        order = sorted(found.scores, key=lambda session: (-found.scores[session], -_last_ms(found, session), -session))
-        chosen = {session: found.events[session][: self._matches] for session in order[:limit]}
-        self._texts.read({event.id for events in chosen.values() for event in events})
-        pattern, self._places = pattern_of(phrases), places or {}
-        self._read_surroundings(chosen)
-        return [self._hit(session, found.scores[session], chosen[session], pattern) for session in chosen]
-
-    def _read_surroundings(self, chosen: Mapping[int, Sequence[Scored]]) -> None:
-        """Have what stands round the chosen events at hand, and the ends of their sessions, with few questions."""
-        streams = {event.stream for events in chosen.values() for event in events} | chosen.keys()
-        for stream in streams:
-            self._surroundings[stream] = Surroundings(self._store.excerpts.outline(stream), self._context)
-        wanted = {end for session in chosen for end in self._surroundings[session].ends if end is not None}
-        for event in (event for events in chosen.values() for event in events):
-            before, after = self._surroundings[event.stream].around(event.id)
-            wanted |= {*before, *after}
-        self._neighbours |= self._store.excerpts.of(wanted)
-
-    def verify(self, found: Ranked, phrases: Sequence[Phrase], notes: list[str]) -> None:
-        """Put events first that have paths, URLs and the like letter by letter.
-
-        The words of `--no-verify` stand in many places. The best are looked at, until time is up.
-        """
-        exact = [phrase for phrase in phrases if is_exact(phrase)]
-        if not exact:
+    def load(self, streams: Collection[int]) -> None:
+        """Have these at hand, with the sessions that started them."""
+        missing = set(streams) - self._cards.keys()
+        if not missing:
             return
-        events = sorted((event for some in found.events.values() for event in some), key=lambda event: -event.score)
-        inexact: set[int] = set()
-        seen: set[int] = set()
-        end = time.monotonic() + VERIFY_SECONDS
-        for start in range(0, len(events), _VERIFIED_AT_ONCE):
-            some = [event.id for event in events[start : start + _VERIFIED_AT_ONCE]]
-            self._texts.read(some)
-            seen |= set(some)
-            inexact |= {event for event in some if not self._has_all(event, exact)}
-            if time.monotonic() > end or len(seen) - len(inexact) >= _VERIFIED_AT_ONCE:
-                break
-        self._inexact |= inexact
-        if seen and seen == inexact:
-            notes.append("nowhere letter by letter: found by its words")
-            return
-        for session, held in found.events.items():
-            found.events[session] = sorted(held, key=lambda event: event.id in inexact or event.id not in seen)
-            if found.events[session][0].id in inexact:
-                found.scores[session] *= _INEXACT
+        keys = self._store.excerpts.keys(missing)
+        cards = self._store.cards.of(keys.values())
+        for stream, key in keys.items():
+            self._cards[stream] = cards.get(key) or _nameless(*key)
+        self.named({self._cards[stream].root_session_uid for stream in keys})
 
-    def _has_all(self, event: int, phrases: Sequence[Phrase]) -> bool:
-        return event in self._texts and all(is_there(phrase, self._texts[event]) for phrase in phrases)
+    def named(self, uids: Collection[str]) -> Mapping[str, Card]:
+        """Sessions by their ids, those among them that are known."""
+        self._roots |= self._store.cards.named(set(uids) - self._roots.keys())
+        return self._roots
 
     def card(self, stream: int) -> Card:
         return self._cards[stream]
 
-    def _hit(
+    def root(self, stream: int) -> Card:
+        """The session that a sub-agent's events are shown under."""
+        card = self._cards[stream]
+        return self._roots.get(card.root_session_uid, card)
+
+    def streams_below(self, uids: Collection[str]) -> set[int]:
+        """The streams at hand of these sessions and their sub-agents."""
+        return {stream for stream in self._cards if self.root(stream).session_uid in uids} if uids else set()
+
+
+class Candidate:
+    """A session that matches, with its best events, the best first, and the best digest of it and its sub-agents."""
+
+    def __init__(self, card: Card) -> None:
+        self.card = card
+        self.events: list[Scored] = []
+        self.digest: Card | None = None
+        self.score = 0.0
+        self.is_verbatim = False
+        self.is_complete = True
+        self.missing: tuple[str, ...] = ()
+
+    def order(self) -> tuple[Any, ...]:
+        """By what candidates are sorted; the newer one wins a tie."""
+        last_ms = max((event.ts_ms or 0 for event in self.events), default=self.card.ended_ms or 0)
+        return (not self.is_verbatim, not self.is_complete, -self.score, -last_ms, self.card.session_uid)
+
+
+class Hits:
+    """Makes hits for one search."""
+
+    def __init__(self, store: Store, sessions: Sessions, matches: int, context: int) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._matches = matches
+        self._context = context
+        self._texts = Texts(store)
+        self._inexact: set[int] = set()
+        self._spans: Mapping[int, Span] = {}
+        self._outlines: dict[int, list[Outline]] = {}
+        self._streams: dict[tuple[str, str], int] = {}
+        self._neighbours: dict[int, EventCard] = {}
+
+    def of(
         self,
-        session: int,
-        score: float,
-        events: Sequence[Scored],
-        pattern: re.Pattern[str] | None,
-    ) -> SessionHit:
-        card = self._cards[session]
-        first, last = (self._told(end) for end in self._surroundings[session].ends)
+        candidates: Sequence[Candidate],
+        phrases: Sequence[Phrase],
+        limit: int,
+        spans: Mapping[int, Span] | None = None,
+    ) -> list[SessionHit]:
+        """The best sessions. `spans` says where in an event's text a match is that is no phrase."""
+        shown: list[Candidate] = []
+        for candidate in candidates:
+            if len(shown) == limit:
+                break
+            candidate.events = candidate.events[: self._matches] or self._first_request(candidate)
+            if candidate.events or candidate.card.evicted_ms is not None:
+                shown.append(candidate)
+        self._texts.read({event.id for candidate in shown for event in candidate.events})
+        self._spans = spans or {}
+        self._read_neighbours(shown)
+        pattern = pattern_of(phrases)
+        return [self._hit(candidate, pattern) for candidate in shown]
+
+    def _first_request(self, candidate: Candidate) -> list[Scored]:
+        """The request to show a session by that only its digest found; none if the digest quotes another session's."""
+        stream = self._stream(candidate.card)
+        if stream is None or candidate.card.evicted_ms is not None:
+            return []
+        first, own = (self._store.excerpts.first_request(stream, is_own=is_own) for is_own in (False, True))
+        if first is None or own is None:
+            return []
+        self._sessions.load({stream})
+        is_foreign = first.id != own.id and begins_with(first.summary, candidate.card.title or first.summary)
+        return [] if is_foreign else [Scored(own.id, 0.0, stream, own.ts_ms, own.flags, own.kind)]
+
+    def _stream(self, card: Card) -> int | None:
+        if card.key not in self._streams:
+            self._streams |= self._store.excerpts.streams([card.key])
+        return self._streams.get(card.key)
+
+    def verify(self, candidates: Sequence[Candidate], phrases: Sequence[Phrase]) -> bool:
+        """Mark what has paths, URLs and the like as they were typed; False if none of the best events has them.
+
+        The words of `--no-verify` are in many places.
+        """
+        exact = [phrase for phrase in phrases if is_exact(phrase)]
+        lacking = {phrase.text for phrase in exact}
+        having = [candidate for candidate in candidates if not lacking.intersection(candidate.missing)]
+        events = [event for candidate in having for event in candidate.events] if exact else []
+        events.sort(key=lambda event: (-event.score, -event.id))
+        verified: set[int] = set()
+        for start in range(0, min(len(events), _MOST_VERIFIED), _VERIFIED_AT_ONCE):
+            batch = [event.id for event in events[start : start + _VERIFIED_AT_ONCE]]
+            self._texts.read(batch)
+            verified |= {event for event in batch if self._has_all(event, exact)}
+            self._inexact |= set(batch) - verified
+            if len(verified) >= _VERIFIED_AT_ONCE:
+                break
+        for candidate in candidates:
+            candidate.is_verbatim |= any(event.id in verified for event in candidate.events)
+            candidate.events.sort(key=lambda event: event.id not in verified)
+        return bool(verified) or not exact
+
+    def _has_all(self, event: int, phrases: Sequence[Phrase]) -> bool:
+        return event in self._texts and all(is_there(phrase, self._texts[event]) for phrase in phrases)
+
+    def _read_neighbours(self, shown: Sequence[Candidate]) -> None:
+        """Have at hand, with few queries, what is around the shown events, and the ends of their sessions."""
+        needed: set[int] = set()
+        for candidate in shown:
+            needed |= {end for end in self._ends(self._stream(candidate.card)) if end is not None}
+            for event in candidate.events:
+                before, after = self._around(event)
+                needed |= {*before, *after}
+        self._neighbours |= self._store.excerpts.of(needed)
+
+    def _outline(self, stream: int) -> list[Outline]:
+        if stream not in self._outlines:
+            self._outlines[stream] = self._store.excerpts.outline(stream)
+        return self._outlines[stream]
+
+    def _around(self, event: Scored) -> tuple[list[int], list[int]]:
+        """The events before and after one in its lane: what a side file holds did not happen next."""
+        outline = self._outline(event.stream)
+        place = next((place for place, item in enumerate(outline) if item.id == event.id), None)
+        if place is None:
+            return [], []
+        before = outline[max(0, place - self._context) : place]
+        after = outline[place + 1 : place + 1 + self._context]
+        lane = outline[place].lane
+        return [item.id for item in before if item.lane == lane], [item.id for item in after if item.lane == lane]
+
+    def _ends(self, stream: int | None) -> tuple[int | None, int | None]:
+        """The first request of a session, and the last event that says how it ended."""
+        outline = self._outline(stream) if stream is not None else ()
+        events = [item for item in outline if item.lane not in (kinds.FILES_LANE, kinds.HISTORY_LANE)]
+        first = next((item.id for item in events if item.kind == kinds.USER_MSG), None)
+        last = next((item.id for item in reversed(events) if item.kind in _TELLING), None)
+        return first, last
+
+    def _hit(self, candidate: Candidate, pattern: re.Pattern[str] | None) -> SessionHit:
+        card = candidate.card
+        matches = [self._match(event, pattern) for event in candidate.events if event.id in self._texts]
+        why = f"{len(matches)} best of its matches shown"
+        first, last = (self._glimpse(end) for end in self._ends(self._stream(card)))
         if card.evicted_ms is not None:  # what is held is how it went on
             first = self._digested_ends(card)[0] or first
-        matches = [self._match(event, pattern) for event in events if event.id in self._texts]
-        why = f"{len(events)} best of its matches shown"
-        return hit_of(card, score, matches, why, first_request=first, ending=last)
+        if not matches and candidate.digest is not None:
+            matches = self._digest_matches(candidate.digest, pattern)
+            why = f"its digest has {'some of' if candidate.missing else 'all'} the words"
+            first = last = None
+        return hit_of(card, candidate.score, matches, why, first_request=first, ending=last, missing=candidate.missing)
 
     def _match(self, event: Scored, pattern: re.Pattern[str] | None) -> Match:
         card = self._texts.cards[event.id]
-        before, after = self._surroundings[event.stream].around(event.id)
-        text, place = self._texts[event.id], self._places.get(event.id)
-        words = (folded(text[slice(*place)]),) if place else _words(text, pattern)
+        before, after = self._around(event)
+        text, span = self._texts[event.id], self._spans.get(event.id)
+        words = (folded(text[slice(*span)]),) if span else _words(text, pattern)
         return Match(
             event_uid=card.event_uid.hex(),
             seq=card.seq,
             kind=card.kind,
             ts=rfc3339(card.ts_ms),
-            snippet=snippet_at(text, place[0]) if place else snippet(text, pattern),
-            before=[told for other in before if (told := self._told(other))],
-            after=[told for other in after if (told := self._told(other))],
-            session_uid=self._cards[card.stream].session_uid,
+            snippet=snippet_at(text, span[0]) if span else snippet(text, pattern),
+            before=[glimpse for other in before if (glimpse := self._glimpse(other))],
+            after=[glimpse for other in after if (glimpse := self._glimpse(other))],
+            session_uid=self._sessions.card(card.stream).session_uid,
             score=round(event.score, 4),
             is_exact=event.id not in self._inexact,
             why=f"{card.kind}: {', '.join(words)}" if words else card.kind,
             words=words,
         )
 
-    def _told(self, event: int | None) -> Glimpse | None:
+    def _digest_matches(self, card: Card, pattern: re.Pattern[str] | None) -> list[Match]:
+        """What a digest quotes that matches; its last event with the title, if no quote does."""
+        digest = orjson.loads(self._store.cards.digest(card.key) or "{}")
+        matching = [quote for quote in quotes(digest) if pattern is None or pattern.search(folded(quote["text"]))]
+        last = digest["covers"]["last_event_uid"]
+        shown = [(quote.get("event_uid") or last, quote["text"]) for quote in matching] or [(last, card.title or "")]
+        return [
+            Match(uid, 0, "digest", None, snippet(text, pattern), [], [], card.session_uid, 0.0, why="digest")
+            for uid, text in dict.fromkeys(shown[: self._matches])
+        ]
+
+    def _glimpse(self, event: int | None) -> Glimpse | None:
         card = self._neighbours.get(event) if event is not None else None
         return _glimpse(card) if card else None
 
-    def begun_with(self, session: int) -> Scored | None:
-        """The request to show a session by; None if it has none, or is called by one that it took over."""
-        first, own = (self._store.excerpts.first_request(session, is_own=is_own) for is_own in (False, True))
-        if first is None or own is None:
-            return None
-        is_foreign = first.id != own.id and begins_with(first.summary, self._cards[session].title or first.summary)
-        return None if is_foreign else Scored(own.id, 0.0, session, own.ts_ms, own.flags, own.kind)
-
     def recent(self, limit: int, scope: Scope) -> list[SessionHit]:
         """The sessions that were active last, each with its last request, how it ended and what it left to do."""
-        times = {"since_ms": scope.events.since_ms, "before_ms": scope.events.before_ms}
-        cards = self._store.cards.recent(limit, scope.cards, **times)
-        streams = self._store.excerpts.streams({card.key for card in cards})
-        return [self._recent_hit(card, streams.get(card.key)) for card in cards]
+        since_ms, before_ms = scope.times
+        cards = self._store.cards.recent(limit, scope.cards, since_ms=since_ms, before_ms=before_ms)
+        return [self._recent_hit(card) for card in cards]
 
-    def _recent_hit(self, card: Card, stream: int | None) -> SessionHit:
-        ends = Surroundings(self._store.excerpts.outline(stream), 0).ends if stream is not None else (None, None)
+    def _recent_hit(self, card: Card) -> SessionHit:
+        stream = self._stream(card)
+        ends = self._ends(stream)
         self._neighbours |= self._store.excerpts.of({end for end in ends if end is not None})
-        first, ending = map(self._told, ends)
+        first, ending = map(self._glimpse, ends)
         last = self._store.excerpts.last_request(stream) if stream is not None else None
         request = None if last is None else _glimpse(last)
         if card.evicted_ms is not None:  # what is held, if anything, is how it went on
@@ -215,20 +270,38 @@ class Hits:
             first_request=first,
             ending=ending,
             outcome=card.outcome,
-            open_ends=open_ends(self._store, card),
+            open_ends=self._open_ends(card),
         )
 
     def _digested_ends(self, card: Card) -> tuple[Glimpse | None, Glimpse | None, Glimpse | None]:
         """The first request, the last one and the last answer, as a session's digest quotes them."""
-        told = self._store.cards.digest(card.key)
-        digest = orjson.loads(told) if told else {}
+        digest = orjson.loads(self._store.cards.digest(card.key) or "{}")
         requests = digest.get("requests") or [None]
-        return _quoted(requests[0], USER_MSG), _quoted(requests[-1], USER_MSG), _quoted(digest.get("final_answer"))
+        first, last = (_quoted(request, kinds.USER_MSG) for request in (requests[0], requests[-1]))
+        return first, last, _quoted(digest.get("final_answer"), kinds.ASSISTANT_MSG)
+
+    def _open_ends(self, card: Card) -> tuple[str, ...]:
+        """What a session left to do, in a line each; nothing if it has no digest yet."""
+        left = orjson.loads(self._store.cards.digest(card.key) or "{}").get("open", {})
+        ends = [f"{label}: {quote['text']}" for name, label in _OPEN_LISTS for quote in left.get(name, ())]
+        ends += [f"{label}: {left[name]['text']}" for name, label in _OPEN_QUOTES if left.get(name)]
+        return tuple(ends[:_MOST_OPEN_ENDS])
+
+
+def quotes(value: Any) -> Iterator[dict[str, Any]]:
+    """Every quote of a digest, wherever in it."""
+    if isinstance(value, dict):
+        if isinstance(value.get("text"), str) and "event_uid" in value:
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from quotes(inner)
 
 
 def _nameless(agent: str, native_id: str) -> Card:
     """A session that a sweep has begun to read and has not accounted for yet."""
-    uid = session_uid(agent, native_id)
+    uid = kinds.session_uid(agent, native_id)
     return Card(agent, native_id, uid, uid, None, None, None, None, None)
 
 
@@ -236,15 +309,11 @@ def _glimpse(card: EventCard) -> Glimpse:
     return Glimpse(card.event_uid.hex(), card.seq, card.kind, rfc3339(card.ts_ms), card.summary)
 
 
-def _quoted(quote: dict[str, Any] | None, kind: str = ASSISTANT_MSG) -> Glimpse | None:
+def _quoted(quote: dict[str, Any] | None, kind: str) -> Glimpse | None:
     """What a digest quotes of an event, which has no number any more."""
     return Glimpse(quote["event_uid"], 0, kind, None, snippet(quote["text"], None)) if quote else None
 
 
 def _words(text: str, pattern: re.Pattern[str] | None) -> tuple[str, ...]:
-    found = {match[0] for match in pattern.finditer(folded(text[:_CHARS_OF_WORDS]))} if pattern else set()
-    return tuple(sorted(found)[:_MOST_WORDS])
-
-
-def _last_ms(found: Ranked, session: int) -> int:
-    return max((event.ts_ms or 0 for event in found.events[session]), default=0)
+    matches = islice(pattern.finditer(folded(text[:_CHARS_OF_WORDS])), _MOST_PLACES) if pattern else ()
+    return tuple(sorted({match[0] for match in matches})[:_MOST_WORDS])

@@ -5,8 +5,9 @@ from operator import attrgetter
 
 import orjson
 
-from recollect.store import Store, events
-from recollect.store.fulltext import Entry, PendingEvent, PendingStream
+from recollect.store import Store
+from recollect.store.tables import events
+from recollect.store.words.index import Entry, PendingEvent, PendingStream
 from recollect.text import columns_of
 
 Indexed = tuple[PendingStream, list[Entry]]

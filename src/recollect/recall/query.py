@@ -1,6 +1,6 @@
 """The query language: words, "phrases", -not, OR, and filters such as `repo:shop-api`. See docs/search.md.
 
-Reading a query never fails. What is no good syntax is looked for as words, and `notes` says so.
+Reading a query never fails. Invalid syntax is searched for as words, with a note.
 """
 
 import re
@@ -29,6 +29,19 @@ _ITEM = re.compile(
 _FILTER = re.compile(r'(?<!\S)(?P<minus>-)?(?P<name>[A-Za-z]+):(?:"(?P<quoted>[^"]*)"|(?P<bare>\S+))(?!\S)')
 _LIKE_A_FILTER = re.compile(r"[A-Za-z][\w.-]*")  # and not like a URL, a port, a line or a path
 _FLAG = re.compile(r"-[A-Za-z]{1,2}")  # `-v`, `-rf`: nobody excludes so short a word
+# A pasted command, in which `-name` is an option: by what only a shell reads, or by how it begins.
+_SHELL = r"[|;<>$`]|&&|(?<!\S)(?:--\w|-[A-Za-z]{1,2}(?!\S)|\.(?!\S)|(?:\.{1,2}|~)/|['\"]?\*\.)"
+_PROGRAMS = (
+    r"ansible|apt|aws|awk|az|bash|brew|bun|bundle|cargo|chmod|chown|cmake|composer|cp|curl|"
+    r"deno|docker|dotnet|du|flutter|gcc|gcloud|gem|gh|git|gradle|grep|"
+    r"helm|java|jq|journalctl|kubectl|ln|ls|mise|mv|mvn|mypy|npm|npx|"
+    r"openssl|php|pip|pnpm|poetry|ps|psql|pytest|python3?|rails|rg|rm|rsync|ruby|ruff|scp|"
+    r"sed|sh|sqlite3|ssh|sudo|swift|systemctl|tail|tar|terraform|tsc|uv|wget|xargs|"
+    r"yarn"
+)
+# Of those that are plain verbs too, only with an option that has a value.
+_VERBS = r"(?:diff|find|go|head|kill|make|node|touch)\s.*\s-\w+\s+[^-\s]"
+_COMMAND = re.compile(rf"{_SHELL}|\A\s*(?:(?:{_PROGRAMS})\s|{_VERBS})")
 
 
 class Phrase(NamedTuple):
@@ -53,6 +66,7 @@ class Query(NamedTuple):
     excluded: tuple[Phrase, ...] = ()
     filters: tuple[Filter, ...] = ()
     notes: tuple[str, ...] = ()
+    sentence: str = ""  # all of its words as they were typed; empty if it says more than words
 
     @property
     def is_empty(self) -> bool:
@@ -72,6 +86,9 @@ def parse_query(text: str, now: datetime) -> Query:
     notes: list[str] = []
     text = _cut(text, notes)
     items = list(_items(text, now, notes))
+    if _COMMAND.search(text) and any(isinstance(item, Phrase) and is_excluded for item, is_excluded in items):
+        items = [(_as_typed(item), False) if is_excluded else (item, False) for item, is_excluded in items]
+        notes.append("Read as a command: options such as `-name` exclude nothing")
     needs: list[tuple[Phrase, ...]] = []
     excluded: list[Phrase] = []
     is_choice = False
@@ -79,7 +96,7 @@ def parse_query(text: str, now: datetime) -> Query:
         if item == Phrase("OR"):
             is_choice = bool(needs) and _is_needed(items, place - 1) and _is_needed(items, place + 1)
             if not is_choice:
-                notes.append("`OR` stands between two words or phrases; looked for as a word")
+                notes.append("`OR` needs a word on each side: searched for as a word")
                 needs.append((item,))
         elif isinstance(item, Phrase) and is_excluded:
             excluded.append(item)
@@ -87,9 +104,17 @@ def parse_query(text: str, now: datetime) -> Query:
             needs, is_choice = _added(needs, item, is_choice), False
     filters = tuple(item for item, _ in items if isinstance(item, Filter))
     if excluded and not needs and not filters:
-        notes.append("only exclusions: looked for as words")
+        notes.append("Only exclusions: searched for as words")
         needs, excluded = [(phrase,) for phrase in excluded], []
-    return Query(text, tuple(needs), tuple(excluded), filters, tuple(notes))
+    phrases = [item for item, _ in items if isinstance(item, Phrase)]
+    is_plain = not (excluded or any(phrase.is_quoted or phrase.is_prefix for phrase in phrases))
+    sentence = " ".join(phrase.text for phrase in phrases) if is_plain else ""
+    return Query(text, tuple(needs), tuple(excluded), filters, tuple(notes), sentence)
+
+
+def _as_typed(item: Phrase | Filter) -> Phrase | Filter:
+    """What was read as an exclusion, as a word; a filter stays what it is."""
+    return item._replace(text=f"-{item.text}") if isinstance(item, Phrase) else item
 
 
 def without_filters(text: str, now: datetime) -> tuple[str, tuple[Filter, ...]]:
@@ -121,10 +146,15 @@ def _is_needed(items: list[tuple[Phrase | Filter, bool]], place: int) -> bool:
     return isinstance(item, Phrase) and item != Phrase("OR") and not is_excluded
 
 
+def sound(text: str) -> str:
+    """The text without what no store can hold: NUL, and halves of characters."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode()
+
+
 def _cut(text: str, notes: list[str]) -> str:
-    text = text.replace("\0", " ")
+    text = sound(text)
     if len(text) > MOST_CHARS:
-        notes.append(f"only the first {MOST_CHARS} characters were looked at")
+        notes.append(f"Only the first {MOST_CHARS} characters were searched for")
         text = text[:MOST_CHARS].rpartition(" ")[0] or text[:MOST_CHARS]
     return text
 
@@ -134,10 +164,10 @@ def _items(
 ) -> Iterator[tuple[Phrase | Filter, bool]]:
     for number, match in enumerate(_ITEM.finditer(text)):
         if number >= most:
-            notes.append(f"only the first {MOST_WORDS} words were looked for")
+            notes.append(f"Only the first {MOST_WORDS} words were searched for")
             return
         if match["open"]:
-            notes.append("a quotation mark is not closed; the rest was looked for as words")
+            notes.append("Missing closing quotation mark: the rest was searched for as words")
             yield from _items(match["open"][1:], now, notes, most - number)
             return
         yield _item(match, now, notes)
@@ -152,9 +182,9 @@ def _item(match: re.Match[str], now: datetime, notes: list[str]) -> tuple[Phrase
         return found, is_excluded
     if name:
         if name.lower() in FILTERS:
-            notes.append(f"`{name}:` does not take `{value}`; looked for as words")
+            notes.append(f"Invalid value for `{name}:`, searched for as words: {value}")
         elif name.islower() and _LIKE_A_FILTER.fullmatch(value):
-            notes.append(f"`{name}:` is no filter; looked for as words")
+            notes.append(f"No such filter, searched for as words: `{name}:`")
         return Phrase(f"{name}:{value}", is_quoted=is_quoted), is_excluded
     if is_quoted:
         return Phrase(value, is_quoted=True), is_excluded

@@ -1,133 +1,140 @@
-"""How well events and sessions fit.
+"""How well sessions match.
 
-An event is ranked by BM25, with more weight for what a person said than for what a tool printed. A session is
-ranked by its best events. Where no event has all the words, a session counts by the best place of each
-word: a conversation about something seldom says it all in one breath.
+One query over all events and one over all digests, each the OR of the words, ranked by BM25; a word in what a person
+asked weighs more than one that a tool printed. A session scores as its best events and its best digest together. Above
+the score there are ranks: what is there as it was typed comes first, then, for a query of few words, what has all of
+them. Every figure here was chosen by `bench/known_item.py`; what it did not earn (coverage of the words, neighbouring
+words, BM25 over whole sessions, other forms of a word) is not here.
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from recollect.recall.query import MOST_WORDS, Phrase
+from recollect.recall.hits import Candidate, Sessions
+from recollect.recall.query import Phrase
+from recollect.recall.scope import Scope
+from recollect.store import Store
 from recollect.store.flags import IS_ABANDONED
-from recollect.store.fulltext_search import RANKED_ROWS, EventFilter, Found, FulltextSearch, Scored, Term, Wanted
+from recollect.store.words.search import EventFilter, Scored, Term, Wanted
 from recollect.text import Columns
 
 _WEIGHTS = {"got": 1.0, "said": 2.0, "did": 1.5, "asked": 3.0, "parts": 0.7}
 WEIGHTS = tuple(_WEIGHTS[column] for column in Columns._fields)
-COMMON_SHARE = 0.1  # of all events: a word that stands in more says little,
-COMMON_EVENTS = 5_000  # and is left out if looking at it takes long
-EVENTS_RANKED = 500  # best ones looked at of a question
-EVENTS_OF_SESSION = 5  # of them, so that one session does not hide the others
-EVENTS_OF_WORD = 1000  # the same for each word by itself
-_NEXT_BEST = 0.25  # how much a session's second best event counts, and so on
+FEW_WORDS = 4  # up to so many, sessions that have all of them come first
+RANKED_EVENTS = 120_000  # that a query may match, which takes about 0.2 s
+COMMON_EVENTS = 20_000  # a word in more events is taken to be in every session
+_NEXT_BEST = (1.0, 0.25, 0.0625)  # what a session's best events count
+_EVICTED = 3.0  # what a digest counts where the events, which count about twice as much, are gone
 _WHOLE = 1.5  # what says just this, against what says it among other things
 _ABANDONED = 0.6  # what was rewound is still evidence, of what did not work
+_OF_REPO = 1.5  # a session of a repository that the query names
 _RECENCY = 0.05  # the most that being new adds: enough to break a tie
-_SATURATION, _LENGTH_COUNTS = 1.2, 0.75  # BM25's usual k1 and b, of whole sessions
 _RECENCY_MS = 90 * 86_400_000
 
-Needs = Sequence[Sequence[Phrase]]
+
+class Word(NamedTuple):
+    """A word or phrase to rank by, or a choice of them, with the number of events and digests that have it."""
+
+    choice: tuple[Phrase, ...]
+    events: Mapping[str, int]  # by month
+    digests: int
+    is_repo: bool = False  # also the name of a repository
+
+    @property
+    def text(self) -> str:
+        return self.choice[0].text
+
+    @property
+    def total(self) -> int:
+        return sum(self.events.values())
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.total or self.digests or self.is_repo)
+
+    @property
+    def is_required(self) -> bool:
+        return any(phrase.is_quoted for phrase in self.choice)
 
 
-class Words:
-    """How common words are, by month and all together. Counted when asked for: a very common word takes a while."""
+class Terms(NamedTuple):
+    """What to rank by: the words of a query, parts of them that only add to the score, and the query as a sentence."""
 
-    def __init__(self, index: FulltextSearch) -> None:
-        self._index = index
-        self._counted: dict[str, dict[str, int]] = {}
-        self.events = index.months()
-        self.total = sum(self.events.values())
-
-    def by_month(self, token: str) -> Mapping[str, int]:
-        if token not in self._counted:
-            found = self._index.frequencies([token])
-            self._counted[token] = {month: words.get(token, 0) for month, words in found.items()}
-        return self._counted[token]
-
-    def count(self, token: str) -> int:
-        return sum(self.by_month(token).values())
-
-    def scale(self, month: str, tokens: Sequence[str]) -> float:
-        """What makes a month's scores comparable: how rare the words are in all, against how rare in it."""
-        if len(self.events) == 1:
-            return 1.0
-        here = sum(_rarity(self.by_month(token).get(month, 0), self.events[month]) for token in tokens)
-        overall = sum(_rarity(self.count(token), self.total) for token in tokens)
-        return overall / here if here > 0 else 1.0
-
-
-def _rarity(having: int, total: int) -> float:
-    """As FTS5's bm25() has it, which never lets a word count for nothing."""
-    return max(math.log((total - having + 0.5) / (having + 0.5)), 1e-6)
-
-
-class Ranked:
-    """Events by session's stream, best first, and the score of each session."""
-
-    def __init__(self, is_partial: bool = False) -> None:
-        self.events: dict[int, list[Scored]] = {}
-        self.scores: dict[int, float] = {}
-        self.is_partial = is_partial
+    words: Sequence[Word]
+    parts: Sequence[Word] = ()
+    sentence: Word | None = None
+    excluded: Sequence[Phrase] = ()
 
 
 class Ranking:
-    """Asks the index and orders what it finds. Made for one search."""
+    """Ranks sessions for one search."""
 
-    def __init__(self, index: FulltextSearch, chosen: EventFilter, now_ms: int) -> None:
-        self._index = index
-        self._chosen = chosen
+    def __init__(self, store: Store, scope: Scope, sessions: Sessions, now_ms: int, matches: int) -> None:
+        self._store = store
+        self._index = store.fulltext_search
+        self._scope = scope
+        self._sessions = sessions
         self._now_ms = now_ms
-        self.words = Words(index)
+        self._of_session = max(matches, len(_NEXT_BEST))
+        self._months = self._index.months()
 
-    def all_of(self, needs: Needs, excluded: Sequence[Phrase]) -> Found:
-        """Events that have everything."""
-        whole = " ".join(need[0].text for need in needs)
-        wanted = Wanted(terms(needs), terms([excluded])[0], whole=whole)
-        return self._find(wanted, EVENTS_RANKED, RANKED_ROWS, EVENTS_OF_SESSION)
+    def candidates(self, terms: Terms, with_digests: bool, notes: list[str]) -> list[Candidate]:
+        """Sessions that have any of the words, to be sorted by `Candidate.order`."""
+        candidates: dict[str, Candidate] = {}
+        used, columns = self._affordable([*terms.words, *terms.parts], notes)
+        wanted = self._wanted(used, terms, columns)
+        self._add_events(candidates, self._find(wanted, used, self._scope.events))
+        if with_digests:
+            self._add_digests(candidates, self._wanted([*terms.words, *terms.parts], terms))
+        having = self._having(terms.words, with_digests)
+        self._add_complete(candidates, terms, having, wanted, used)
+        if terms.sentence is not None:
+            self._add_verbatim(candidates, terms.sentence)
+        for candidate in candidates.values():
+            self._settle(candidate, terms.words, having)
+        required = [roots for word, roots in having if word.is_required]
+        return [candidate for uid, candidate in candidates.items() if all(uid in roots for roots in required)]
 
-    def any_of(self, needs: Needs, excluded: Sequence[Phrase]) -> list[Found]:
-        """For each need, the events that have it."""
-        left_out = terms([excluded])[0]
-        rows = max(RANKED_ROWS // 4 // max(1, len(needs)), 1000)
-        return [self._find(Wanted(terms([need]), left_out), EVENTS_OF_WORD, rows) for need in needs]
+    def _affordable(self, words: Sequence[Word], notes: list[str]) -> tuple[list[Word], tuple[str, ...] | None]:
+        """The rarer words, as far as all events that match can be ranked, and the columns to look in."""
+        by_rarity = sorted(words, key=lambda word: word.total)
+        kept: list[Word] = []
+        total = 0
+        for word in by_rarity:
+            total += word.total
+            if kept and total > RANKED_EVENTS:
+                break
+            kept.append(word)
+        left_out = [f"`{word.text}`" for word in by_rarity[len(kept) :] if word in words]
+        if left_out:
+            notes.append(f"Too common to rank events by: {', '.join(left_out)}")
+        if kept and kept[0].total > RANKED_EVENTS:
+            notes.append(f"`{kept[0].text}` is in {kept[0].total:,} events: only requests were ranked")
+            return kept, ("asked",)
+        return kept, None
 
-    def rare(self, needs: Needs) -> Needs:
-        """Those worth asking for by themselves; if all are common, all are."""
-        most = max(COMMON_SHARE * self.words.total, COMMON_EVENTS)
+    def _wanted(self, words: Iterable[Word], terms: Terms, columns: tuple[str, ...] | None = None) -> Wanted:
+        whole = " ".join(word.text for word in terms.words) if terms.sentence is None else terms.sentence.text
+        choices = tuple(dict.fromkeys(phrase for word in words for phrase in word.choice))
+        return Wanted(terms_of([choices]), terms_of([terms.excluded])[0], columns, whole)
 
-        def is_rare(need: Sequence[Phrase]) -> bool:
-            return any(self._rarest(phrase) <= most for phrase in need)
-
-        return [need for need in needs if is_rare(need)] or needs
-
-    def apart(self, needs: Needs) -> Needs:
-        """The needs, and of what was written as one (`action-taking`) its words too: elsewhere they stand apart."""
-        written = [need[0] for need in needs if len(need) == 1 and not (need[0].is_quoted or need[0].is_prefix)]
-        words = [(Phrase(token),) for phrase in written if len(tokens := self._index.tokens(phrase.text)) > 1
-                 for token in tokens]  # fmt: skip
-        return list(dict.fromkeys([*map(tuple, needs), *words]))[:MOST_WORDS]
-
-    def rarity(self, need: Sequence[Phrase]) -> float:
-        """How telling a need is: by the least common word of the most common phrase."""
-        having = max(self._rarest(phrase) for phrase in need)
-        return math.log(1 + (self.words.total - having + 0.5) / (having + 0.5))
-
-    def _rarest(self, phrase: Phrase) -> int:
-        return min((self.words.count(token) for token in self._index.tokens(phrase.text)), default=0)
-
-    def _find(self, wanted: Wanted, limit: int, rows: int, of_session: int = RANKED_ROWS) -> Found:
-        words = self.words
-        tokens = [token for need in wanted.needs for term in need for token in self._index.tokens(term.text)]
+    def _find(self, wanted: Wanted, words: Sequence[Word], chosen: EventFilter) -> list[Scored]:
         events: list[Scored] = []
-        is_partial = False
-        for month in words.events:
-            found = self._index.find(month, wanted, WEIGHTS, self._chosen, limit, rows, of_session)
-            scale = words.scale(month, tokens)
-            events += [self._adjusted(event, scale) for event in found.events]
-            is_partial |= found.is_partial
-        return Found(sorted(events, key=lambda event: (-event.score, -event.id))[:limit], is_partial)
+        for month in self._months:
+            scale = self._scale(month, words)
+            found = self._index.find(month, wanted, WEIGHTS, chosen, self._of_session)
+            events += [self._adjusted(event, scale) for event in found]
+        return events
+
+    def _scale(self, month: str, words: Sequence[Word]) -> float:
+        """What makes a month's scores comparable: how rare the words are in all, against how rare in it."""
+        if len(self._months) == 1:
+            return 1.0
+        everywhere = sum(self._months.values())
+        here = sum(_rarity(word.events.get(month, 0), self._months[month]) for word in words)
+        overall = sum(_rarity(word.total, everywhere) for word in words)
+        return overall / here if here > 0 else 1.0
 
     def _adjusted(self, event: Scored, scale: float) -> Scored:
         age_ms = max(0, self._now_ms - (event.ts_ms or 0))
@@ -136,48 +143,95 @@ class Ranking:
         whole = _WHOLE if event.is_whole else 1.0
         return event._replace(score=event.score * scale * recency * rewound * whole)
 
+    def _add_events(self, candidates: dict[str, Candidate], events: Sequence[Scored]) -> None:
+        self._sessions.load({event.stream for event in events})
+        for event in sorted(events, key=lambda event: (-event.score, -event.id)):
+            self._candidate(candidates, event).events.append(event)
+        for candidate in candidates.values():
+            best = zip(candidate.events, _NEXT_BEST, strict=False)
+            candidate.score = sum(event.score * share for event, share in best)
 
-def terms(needs: Needs) -> tuple[tuple[Term, ...], ...]:
-    return tuple(tuple(Term(phrase.text, phrase.is_prefix) for phrase in need) for need in needs)
+    def _candidate(self, candidates: dict[str, Candidate], event: Scored) -> Candidate:
+        root = self._sessions.root(event.stream)
+        return candidates.setdefault(root.session_uid, Candidate(root))
+
+    def _add_digests(self, candidates: dict[str, Candidate], wanted: Wanted) -> None:
+        """Add what the best digest of each session and its sub-agents scores; they come best first."""
+        expression, times = self._index.expression(wanted), self._scope.times
+        found = self._store.cards.by_digest(expression, self._scope.cards, *times) if expression else []
+        roots = self._sessions.named({card.root_session_uid for card, _ in found})
+        for card, score in found:
+            root = roots.get(card.root_session_uid, card)
+            candidate = candidates.setdefault(root.session_uid, Candidate(root))
+            if candidate.digest is None:
+                candidate.digest = card
+                candidate.score += score * (_EVICTED if card.evicted_ms is not None else 1.0)
+
+    def _having(self, words: Sequence[Word], with_digests: bool) -> list[tuple[Word, set[str]]]:
+        """The sessions that have each of a few words; of more, those with the rarest, and what is required."""
+        if len(words) == 1:
+            return []  # all candidates have it
+        rarest = sorted(words, key=lambda word: word.total)[:1]
+        looked_up = [word for word in words if len(words) <= FEW_WORDS or word in rarest or word.is_required]
+        return [
+            (word, self._sessions_with(word, with_digests))
+            for word in looked_up
+            if word.is_required or word.total <= COMMON_EVENTS
+        ]
+
+    def _sessions_with(self, word: Word, with_digests: bool) -> set[str]:
+        wanted = Wanted(terms_of([word.choice]))
+        streams = self._index.sessions_with(wanted, self._scope.events)
+        self._sessions.load(streams)
+        roots = {self._sessions.root(stream).session_uid for stream in streams}
+        if with_digests:
+            roots |= self._store.cards.roots_by_digest(self._index.expression(wanted))
+        if word.is_repo:
+            roots |= self._store.cards.roots_of_repo(word.text)
+        return roots
+
+    def _add_complete(
+        self,
+        candidates: dict[str, Candidate],
+        terms: Terms,
+        having: Sequence[tuple[Word, set[str]]],
+        wanted: Wanted,
+        used: Sequence[Word],
+    ) -> None:
+        """Sessions that have all of a few words belong to the first, though none of their events is among the best."""
+        if len(terms.words) > FEW_WORDS or not having:
+            return
+        complete = set.intersection(*(roots for _, roots in having)) - candidates.keys()
+        streams = self._sessions.streams_below(complete)
+        if streams:
+            chosen = self._scope.events._replace(streams=tuple(sorted(streams)))
+            others: dict[str, Candidate] = {}
+            self._add_events(others, self._find(wanted, used, chosen))
+            candidates.update(others)
+
+    def _add_verbatim(self, candidates: dict[str, Candidate], sentence: Word) -> None:
+        """Mark the sessions in which the query stands as a whole, and have those events shown first."""
+        wanted = Wanted(terms_of([sentence.choice]))
+        events = self._find(wanted, [sentence], self._scope.events)
+        self._sessions.load({event.stream for event in events})
+        for event in sorted(events, key=lambda event: (event.score, event.id)):
+            candidate = self._candidate(candidates, event)
+            candidate.is_verbatim = True
+            candidate.events = [event, *(other for other in candidate.events if other.id != event.id)]
+
+    def _settle(self, candidate: Candidate, words: Sequence[Word], having: Sequence[tuple[Word, set[str]]]) -> None:
+        uid = candidate.card.session_uid
+        missing = [word for word, roots in having if uid not in roots]
+        candidate.missing = tuple(word.text for word in missing)
+        candidate.is_complete = len(words) <= FEW_WORDS and not missing
+        if any(candidate.card.is_of_repo(word.text) for word in words if word.is_repo):
+            candidate.score *= _OF_REPO
 
 
-def grouped(found: Found, session_of: Mapping[int, int]) -> Ranked:
-    """Events that each have all that was asked for: a session is as good as its best, and a little for the next."""
-    ranked = Ranked(is_partial=found.is_partial)
-    for event in found.events:
-        ranked.events.setdefault(session_of[event.stream], []).append(event)
-    for session, events in ranked.events.items():
-        ranked.scores[session] = sum(event.score * _NEXT_BEST**place for place, event in enumerate(events[:5]))
-    return ranked
+def terms_of(choices: Sequence[Sequence[Phrase]]) -> tuple[tuple[Term, ...], ...]:
+    return tuple(tuple(Term(phrase.text, phrase.is_prefix) for phrase in choice) for choice in choices)
 
 
-def combined(
-    by_need: Sequence[Found],
-    rarities: Sequence[float],
-    session_of: Mapping[int, int],
-    length_of: Callable[[int], float],
-) -> Ranked:
-    """Sessions by the event that has most of the words, and by BM25 of the session as a whole.
-
-    For the latter a word counts by the number of events that have it; `length_of` tells a session's against the usual.
-    """
-    ranked = Ranked(is_partial=any(found.is_partial for found in by_need))
-    whole: dict[int, Scored] = {}
-    counts: dict[int, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for number, found in enumerate(by_need):
-        for event in found.events:
-            known = whole.get(event.id)
-            whole[event.id] = event if known is None else known._replace(score=known.score + event.score)
-            counts[session_of[event.stream]][number] += 1
-    for event in sorted(whole.values(), key=lambda event: -event.score):
-        ranked.events.setdefault(session_of[event.stream], []).append(event)
-    for session, having in counts.items():
-        length = 1 - _LENGTH_COUNTS + _LENGTH_COUNTS * length_of(session)
-        overall = sum(
-            rarities[number] * count * (_SATURATION + 1) / (count + _SATURATION * length)
-            for number, count in having.items()
-        )
-        # What a session lacks, rare words above all, it loses: else short events with most of the words win.
-        covered = sum(rarities[number] for number in having) / sum(rarities)
-        ranked.scores[session] = (ranked.events[session][0].score + overall) * covered
-    return ranked
+def _rarity(having: int, total: int) -> float:
+    """As FTS5's bm25() has it, which never lets a word count for nothing."""
+    return max(math.log((total - having + 0.5) / (having + 0.5)), 1e-6)

@@ -7,17 +7,22 @@ from typing import NamedTuple
 from recollect.kinds import DECISION, FAIL, KIND_FAMILY, SUCCESS
 from recollect.recall.query import Query, moment_ms
 from recollect.store import Store
-from recollect.store.cards import CardFilter, SessionKey
-from recollect.store.fulltext_search import Choice, EventFilter
+from recollect.store.tables.cards import CardFilter, SessionKey
+from recollect.store.words.search import Choice, EventFilter
 
 OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "group", "channel", "user", "domain", "task")
 
 
 class Scope(NamedTuple):
-    """What the filters say about sessions, be they held or not, and about events."""
+    """What the filters say about sessions, held or evicted, and about events."""
 
     cards: CardFilter
     events: EventFilter
+
+    @property
+    def times(self) -> tuple[int | None, int | None]:
+        """Since and before when, in milliseconds."""
+        return self.events.since_ms, self.events.before_ms
 
 
 def scope_of(store: Store, query: Query, now: datetime, exclude: Collection[str], notes: list[str]) -> Scope:
@@ -53,12 +58,12 @@ def _event_filter(store: Store, query: Query, now: datetime, cards: CardFilter) 
         choices=tuple(_choices(query)),
         since_ms=_latest(query.values("since") + query.values("before", is_excluded=True), now),
         before_ms=_earliest(query.values("before") + query.values("since", is_excluded=True), now),
-        is_error=_told(query, "is", "error"),
+        is_error=_choice(query, "is", "error"),
         with_copies=bool(query.values("session")),  # who asks for a fork wants all of it
     )
 
 
-def _told(query: Query, name: str, value: str) -> bool | None:
+def _choice(query: Query, name: str, value: str) -> bool | None:
     if value in query.values(name):
         return True
     return False if value in query.values(name, is_excluded=True) else None
@@ -78,12 +83,12 @@ def _choices(query: Query) -> Iterable[Choice]:
         family = [member for kind in kinds for member in KIND_FAMILY.get(kind, (kind,))]
         if "decision" in query.values("is", is_excluded=is_excluded):
             family.append(DECISION)
-        told = (
+        columns = (
             ("kind", family),
             ("tool", query.values("tool", is_excluded=is_excluded)),
             ("role", query.values("role", is_excluded=is_excluded)),
         )
-        yield from (Choice(column, tuple(values), is_excluded) for column, values in told if values)
+        yield from (Choice(column, tuple(values), is_excluded) for column, values in columns if values)
 
 
 def _streams(store: Store, keys: Collection[SessionKey]) -> tuple[int, ...]:
@@ -110,22 +115,20 @@ def _households(store: Store, names: Collection[str], notes: list[str] | None) -
         matches = store.sessions.matching(name)
         uids |= {match.session_uid for match in matches}
         if not matches and notes is not None:
-            notes.append(f"no session has the id or title `{name}`")
+            notes.append(f"No session with this id or title: {name}")
     keys = store.cards.households(uids) if uids else []
     return {card.session_uid for card in store.cards.of(keys).values()} if keys else set()
 
 
 def _touching(store: Store, paths: Collection[str]) -> set[SessionKey]:
     """Sessions with a call that names one of these paths, held or not."""
-    from recollect.recall.paths import PathMeetings  # takes time to load, which most searches need not spend
+    from recollect.recall.file_history import sessions_calling  # slow to load, and few searches need it
 
-    meetings = [PathMeetings(store, path) for path in paths]
-    held = store.excerpts.keys({stream for some in meetings for stream in some.streams()}).values()
-    return {*held, *(one.card.key for some in meetings for one in some.remembered() if one.edits or one.calls)}
+    return {key for path in paths for key in sessions_calling(store, path)}
 
 
 def _note_unknown_agents(store: Store, query: Query, notes: list[str]) -> None:
     asked = query.values("agent")
     known = store.cards.agents() if asked else []
-    there = f"there are: {', '.join(known) or 'none'}"
-    notes += [f"no session is of the agent `{agent}`; {there}" for agent in asked if agent.lower() not in known]
+    listed = ", ".join(known) or "none"
+    notes += [f"No sessions of the agent `{agent}`; known: {listed}" for agent in asked if agent.lower() not in known]

@@ -1,17 +1,25 @@
-"""The place in a text that shows why it was found, and whether it is there letter by letter."""
+"""The texts of events, read from the packs, and the place in a text that shows why it was found."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Final
 
+import orjson
+
 from recollect.recall.query import Phrase
-from recollect.text import CJK_RUN, ELLIPSIS, cut_short, identifier_words
+from recollect.store import Store
+from recollect.store.tables.cards import SessionKey
+from recollect.store.tables.excerpts import EventCard
+from recollect.text import CJK_RUN, ELLIPSIS, cut_short, evidence, identifier_words, payload_text
+
+Span = tuple[int, int]  # where in a text something begins and ends
 
 SNIPPET_CHARS = 240
 _MOST_PLACES = 400
 _WORD = re.compile(r"[^\W_]+")
 _ACCENTED = "[\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff]"
+_PUNCTUATION = ".,;:!?()'"  # around a word in a sentence
 _SPACES = re.compile(r"\s+")
 
 
@@ -36,11 +44,12 @@ def folded(text: str) -> str:
 
 def is_exact(phrase: Phrase) -> bool:
     """Whether more is asked for than words: a path, a URL, a flag, a call. `is_there` can then tell."""
-    return bool(_WORD.search(phrase.text)) and _WORD.fullmatch(phrase.text) is None
+    text = phrase.text if phrase.is_quoted else phrase.text.strip(_PUNCTUATION)
+    return bool(_WORD.search(text)) and _WORD.fullmatch(text) is None
 
 
 def is_there(phrase: Phrase, text: str) -> bool:
-    """Whether the phrase stands in the text letter by letter, but for case, accents and the kind of space."""
+    """Whether the text has the phrase exactly, but for case, accents and the kind of space."""
     wanted = _plain(phrase.text)
     lowered = _SPACES.sub(" ", text.lower())
     if wanted in lowered or phrase.text.lower() in lowered:
@@ -83,7 +92,7 @@ def _spelling(text: str, is_prefix: bool) -> str:
 
 
 def snippet(text: str, pattern: re.Pattern[str] | None) -> str:
-    """A line of the text round the place where most of what was looked for stands together."""
+    """A line of the text round the place where most of what was searched for is close together."""
     places = list(islice(pattern.finditer(folded(text)), _MOST_PLACES)) if pattern else []
     return snippet_at(text, _best_start(places) if places else 0)
 
@@ -109,3 +118,45 @@ def snippet_at(text: str, place: int) -> str:
     shown = cut_short(line, SNIPPET_CHARS)
     is_cut = shown == line and end < len(text)
     return f"{ELLIPSIS if start else ''}{shown}{ELLIPSIS if is_cut else ''}"
+
+
+class Texts:
+    """Reads events' texts, each once; a session's pack is opened once for all that are asked for together."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._keys: dict[int, SessionKey] = {}
+        self._texts: dict[int, str] = {}
+        self.cards: dict[int, EventCard] = {}
+
+    def __getitem__(self, event: int) -> str:
+        return self._texts[event]
+
+    def __contains__(self, event: int) -> bool:
+        return event in self._texts
+
+    def read(self, events: Collection[int]) -> None:
+        """Have these at hand. An event that was deleted meanwhile stays away."""
+        missing = set(events) - self._texts.keys()
+        if not missing:
+            return
+        cards = self._store.excerpts.of(missing)
+        self.cards |= cards
+        by_stream: dict[int, list[EventCard]] = {}
+        for card in sorted(cards.values(), key=lambda card: card.payload_start):
+            by_stream.setdefault(card.stream, []).append(card)
+        self._keys |= self._store.excerpts.keys(by_stream.keys() - self._keys.keys())
+        for stream, batch in by_stream.items():
+            for card, payload in zip(batch, self._payloads(stream, batch), strict=True):
+                self._texts[card.id] = evidence(payload_text(card.kind, orjson.loads(payload))) or card.summary
+
+    def _payloads(self, stream: int, cards: list[EventCard]) -> list[bytes]:
+        places = [(card.payload_start, card.payload_bytes) for card in cards]
+        return list(self._store.events.iter_payloads(*self._keys[stream], places))
+
+    def payloads(self, cards: list[EventCard]) -> list[dict[str, object]]:
+        """Whole payloads of one session's events, in the order given."""
+        if not cards:
+            return []
+        self._keys |= self._store.excerpts.keys({cards[0].stream} - self._keys.keys())
+        return [orjson.loads(raw) for raw in self._payloads(cards[0].stream, cards)]

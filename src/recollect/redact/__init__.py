@@ -1,1 +1,57 @@
-"""Secrets become marks before anything is stored. What is looked for stands in `rules.py` and in docs/privacy.md."""
+"""Replaces secrets with marks before anything is stored. docs/privacy.md lists what is found.
+
+Names load on first use: a search must not load the rules or Hyperscan.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recollect.redact.marks import (
+        KEY_BYTES,
+        KEY_FILE,
+        OLDER,
+        OPENING,
+        OTHER,
+        SAME,
+        compare_versions,
+        key_id,
+        key_of,
+        load_key,
+        without_rules,
+    )
+    from recollect.redact.redactor import AHO_CORASICK, HYPERSCAN, Redactor
+    from recollect.redact.rules import RULES
+    from recollect.redact.user_rules import AllowList, RedactionRules, UserRule
+
+__all__ = [
+    "AHO_CORASICK",
+    "HYPERSCAN",
+    "KEY_BYTES",
+    "KEY_FILE",
+    "OLDER",
+    "OPENING",
+    "OTHER",
+    "RULES",
+    "SAME",
+    "AllowList",
+    "RedactionRules",
+    "Redactor",
+    "UserRule",
+    "compare_versions",
+    "key_id",
+    "key_of",
+    "load_key",
+    "without_rules",
+]
+_MODULES = {
+    **dict.fromkeys(("AHO_CORASICK", "HYPERSCAN", "Redactor"), "redactor"),
+    **dict.fromkeys(("AllowList", "RedactionRules", "UserRule"), "user_rules"),
+    "RULES": "rules",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'marks')}"), name)

@@ -1,7 +1,7 @@
-"""Secrets that are known by the flag of a program that takes them, in a line or as items of a list of arguments."""
+"""Secrets known by the flag of a program that takes them, in a command line or in a list of arguments."""
 
 from recollect.redact.named import COOKIES, SOME_COOKIES
-from recollect.redact.pieces import (
+from recollect.redact.patterns import (
     ANY,
     ANY_KEYWORD,
     IN_QUOTES,
@@ -23,16 +23,13 @@ _SOME_NEXT_ITEM = rf"{SOME_QUOTE}{SOME_SPACE},{LINE_BYTES}{{0,60}}"
 _FLAG = Rule(
     "command-line-flag",
     "Values of command-line flags such as `--password` and `--api-key`, also as items of a list of arguments",
-    KEYWORD,
-    ("--",),
+    KEYWORD, ("--",),
     rf"{FLAG_NAME}(?:[ ]{{1,3}}{QUOTE_OR_CODE}?{IN_QUOTES}{{6}}|(?:[ ]{{1,3}}|{_SOME_NEXT_ITEM}){SOME_QUOTE}{ANY}{{6}})",
     rf"(?P<name>{FLAG_NAME})(?:[ ]{{1,3}}|{_NEXT_ITEM})(?P<quote>{QUOTE}?)(?P<s>{PLAIN}{{0,512}})",
-    160,
-    test="flag",
-    is_caseless=True,
-)
-# A command goes on to the end of its line, over lines that end in a backslash, and over the lines of a list; never past
-# `;`, `|` or `&`. Behind one backslash, two or four of them `n` is the end of a line, behind three or six it goes on.
+    360, check="flag", is_caseless=True,
+)  # fmt: skip
+# A command runs to the end of its line, across lines that end in a backslash, and across the lines of a list; never past
+# `;`, `|` or `&`. After one, two or four backslashes `n` ends a line; after three or six the line continues.
 _ARGUMENTS = (
     r"(?:[^\x00-\x08\x0a-\x1f;|&\\]|\\{1,16}(?![nr\\])|(?:\\{3})+(?:r\\{1,16})?n"
     r"|(?<=,)(?:\r?\n|(?:\\{1,16}r)?\\{1,16}n)|(?<=\\)\r?\n){0,400}?"
@@ -55,89 +52,69 @@ def _behind(words: tuple[str, ...]) -> str:
     return "(?:" + "|".join(f"(?<={word})" for word in words) + ")"
 
 
-# One for all of them: each by itself would have a scanner carry an automaton more.
+# One rule for all of them: each one more would cost the scanner an automaton.
 _PROGRAM = Rule(
     "command-line-flag",
     "Passwords that programs take by flags of their own: `mysql -p…` (also `mysqldump`, `mariadb`), `docker login -p` and any other `login`, "
     "`sshpass -p`, `mongosh -p`, `twine upload -p`, `az sql … -p`, `redis-cli -a`, `ldapsearch -w`, `gh secret set --body`",
-    KEYWORD,
-    (*_MYSQL, *_REDIS, *_OTHERS, *_OF_TWO_WORDS, "ldap", "secret"),
+    KEYWORD, (*_MYSQL, *_REDIS, *_OTHERS, *_OF_TWO_WORDS, "ldap", "secret"),
     rf"{_SOME_ARGUMENTS}(?:-p|-a|-w|-b|--body|--value){_EITHER[1]}{_SOME_VALUE}",
     rf"(?:(?P<mysql>{_behind(_MYSQL)}[a-z_-]{{0,12}})|(?P<redis>{_behind(_REDIS)})|(?P<ldap>(?<=ldap)[a-z]{{3,8}})"
     rf"|(?P<vault>(?<=secret)(?:[ ]|{_NEXT_ITEM}{QUOTE})set)|(?!(?<=ldap)|(?<=secret)))(?={QUOTE}|[ \t\\])"
     rf"{_ARGUMENTS}{_BEFORE_FLAG}(?P<flag>(?(redis)-a|(?(ldap)-w|(?(vault)(?:--body|--value|-b)|-p))))(?(mysql)|{_EITHER[0]})"
     rf"{_VALUE}",
-    580,
-    test="program",
-    is_guarded=True,
+    720, check="program", is_guarded=True,
 )  # fmt: skip
 _CURL_COOKIE = Rule(
     "session-cookie",
     "Such cookies behind `curl -b`",
-    KEYWORD,
-    ("curl",),
+    KEYWORD, ("curl",),
     rf"{_SOME_ARGUMENTS}-b{_EITHER[1]}{SOME_COOKIES}",
     rf"(?={QUOTE}|[ ]){_ARGUMENTS}{_BEFORE_FLAG}(?P<flag>-b){_EITHER[0]}{COOKIES}",
-    600,
-    test="cookie",
-    is_guarded=True,
-)
+    740, check="cookie", is_guarded=True,
+)  # fmt: skip
 _OPTIONS = "pass passwd password storepass keypass srcstorepass deststorepass srckeypass destkeypass pw token secret apikey api-key".split()  # noqa: SIM905
 _OPTION = Rule(
     "command-line-flag",
     "Values of flags with one dash: `keytool -storepass`, `-keypass`, `plink -pw`, `-Password`, `-token` …",
-    KEYWORD,
-    tuple(f"-{name}" for name in _OPTIONS),
+    KEYWORD, tuple(f"-{name}" for name in _OPTIONS),
     rf"{_APART[1]}{_SOME_VALUE}",
     rf"{_APART[0]}{_VALUE}",
-    120,
-    test="option",
-    is_caseless=True,
-    is_guarded=True,
-)
+    300, check="option", is_caseless=True, is_guarded=True,
+)  # fmt: skip
 _OPENSSL = Rule(
     "command-line-flag",
     "The password of `openssl … -passin pass:…`, `-passout`, `-pass`",
-    KEYWORD,
-    ("-passin", "-passout", "-pass"),
+    KEYWORD, ("-passin", "-passout", "-pass"),
     rf"{_APART[1]}{QUOTE_OR_CODE}?pass(?::|%3[aA]){IN_QUOTES}{{6}}",
     rf"{_APART[0]}(?P<quote>{QUOTE}?)pass:(?P<s>{PLAIN}{{0,512}})",
-    120,
-    test="program",
-)
+    300, check="program",
+)  # fmt: skip
 _DIRECTIVE = Rule(
     "command-line-flag",
     "Passwords behind `requirepass` and `masterauth` of Redis, and behind `ConvertTo-SecureString`",
-    KEYWORD,
-    ("requirepass", "masterauth", "ConvertTo-SecureString"),
+    KEYWORD, ("requirepass", "masterauth", "ConvertTo-SecureString"),
     rf"[ ]{{1,3}}(?:-String[ ]{{1,3}})?{_SOME_VALUE}",
     rf"[ ]{{1,3}}(?:-String[ ]{{1,3}})?{_VALUE}",
-    60,
-    test="program",
-    is_caseless=True,
-)
+    60, check="program", is_caseless=True,
+)  # fmt: skip
 _PIPED = Rule(
     "command-line-flag",
     "What `echo` and `printf` hand to a program that reads a secret: `echo … | docker login --password-stdin`, `| sudo -S`",
-    KEYWORD,
-    ("echo", "printf"),
+    KEYWORD, ("echo", "printf"),
     rf"[ ](?:-[neE]{{1,3}}[ ])?(?:{SOME_QUOTE}%s(?:\\+n)?{SOME_QUOTE}[ ])?{_SOME_VALUE}[^\x00\r\n]{{0,240}}"
     r"(?:password-stdin|with-token|sudo -S|secret (?:set|put)|pass-stdin|passwd)",
     rf"[ ](?:-[neE]{{1,3}}[ ])?(?:{QUOTE}%s(?:\\{{1,16}}n)?{QUOTE}[ ])?{_VALUE}{QUOTE}?[ ]?\|[^\x00\r\n;|]{{0,100}}?"
     r"(?:--password-stdin|--with-token|sudo -S|secret (?:set|put)|--pass-stdin|passwd --stdin)",
-    340,
-    test="piped",
-    is_guarded=True,
-)
+    340, check="piped", is_guarded=True,
+)  # fmt: skip
 _CURL_USER = Rule(
     "command-line-flag",
     "The password of `curl -u user:…`",
-    KEYWORD,
-    ("-u", "--user"),
+    KEYWORD, ("-u", "--user"),
     rf"{_EITHER[1]}{QUOTE_OR_CODE}?[^\x00-\x20\"'`\\:]{{1,60}}:{IN_QUOTES}{{6}}",
     rf"{_EITHER[0]}(?P<quote>{QUOTE}?)[^\x00-\x20\"'`\\:]{{1,60}}:(?P<s>{PLAIN}{{0,512}})",
-    160,
-    test="curl-user",
-)
+    360, check="curl-user",
+)  # fmt: skip
 
 COMMANDS = (_FLAG, _PROGRAM, _OPTION, _OPENSSL, _DIRECTIVE, _PIPED, _CURL_USER, _CURL_COOKIE)

@@ -1,6 +1,8 @@
-"""Secrets that are known by their own look: an opener that nothing else has, and a run of characters."""
+"""Secrets known by their own look: a distinctive opener and a run of characters."""
 
-from recollect.redact.pieces import PREFIX, Lead, Rule
+import re
+
+from recollect.redact.patterns import PREFIX, Lead, Rule
 
 _ALNUM = "[A-Za-z0-9]"
 _WORD = "[A-Za-z0-9_-]"
@@ -22,46 +24,24 @@ def _token(
     lead: Lead | None = None,
     end: str = "",
 ) -> Rule:
-    """An opener and a run of characters. If `most` is left out the run has exactly the least length and then ends."""
+    """An opener and a run of characters; without `most`, the run has exactly the least length."""
     words = tuple(openers.split())
     run = f"{characters}{{{least},{most}}}{end}" if most else f"{characters}{{{least}}}{end}(?!{characters})"
+    reach = max(map(len, words)) + least
     return Rule(
-        name,
-        finds,
-        PREFIX,
-        words,
-        f"{characters}{{{least}}}",
-        run,
-        max(map(len, words)) + least,
-        lead=lead,
-        is_guarded=guarded,
-        needs_digit=needs_digit,
-    )
+        name, finds, PREFIX, words, f"{characters}{{{least}}}", run, reach,
+        lead=lead, is_guarded=guarded, needs_digit=needs_digit,
+    )  # fmt: skip
 
 
 TOKENS = (
     _token("aws-access-key-id", "AWS access key ids (`AKIA…`, `ASIA…`)", "AKIA ASIA ABIA ACCA", "[A-Z2-7]", 16),
     _token("github-token", "GitHub tokens (`ghp_`, `gho_`, `ghu_`, `ghs_`, `ghr_`)", "ghp_ gho_ ghu_ ghs_ ghr_", _ALNUM, 30, 255),
     _token("github-fine-grained", "GitHub fine-grained tokens (`github_pat_`)", "github_pat_", "[A-Za-z0-9_]", 30, 255),
-    _token(
-        "gitlab-token",
-        "GitLab tokens (`glpat-`, `gldt-`, `glrt-`, `glptt-`, `glsoat-`, `glcbt-`, `glimt-`, `glft-`, `glagent-`, `gloas-`, `glffct-`)",
-        "glpat- gldt- glrt- glptt- glsoat- glcbt- glimt- glft- glagent- gloas- glffct-",
-        _DOTTED,
-        16,
-        300,
-    ),
+    _token("gitlab-token", "GitLab tokens (`glpat-`, `gldt-`, `glrt-`, `glptt-`, `glsoat-`, `glcbt-`, `glimt-`, `glft-`, `glagent-`, `gloas-`, `glffct-`)", "glpat- gldt- glrt- glptt- glsoat- glcbt- glimt- glft- glagent- gloas- glffct-", _DOTTED, 16, 300),
     _token("gitlab-runner", "GitLab runner registration tokens (`GR1348941…`)", "GR1348941", _WORD, 20, 40),
     _token("openai", "OpenAI keys of projects, service accounts, admins (`sk-proj-` …)", "sk-proj- sk-svcacct- sk-admin- sk-None-", _WORD, 20, 300),
-    _token(
-        "openai",
-        "OpenAI keys with the mark `T3BlbkFJ` in them",
-        "T3BlbkFJ",
-        _WORD,
-        20,
-        160,
-        lead=Lead(_WORD, 20, 180, "sk-"),
-    ),
+    _token("openai", "OpenAI keys with the mark `T3BlbkFJ` in them", "T3BlbkFJ", _WORD, 20, 160, lead=Lead(_WORD, 20, 180, "sk-")),
     _token("openrouter", "OpenRouter keys (`sk-or-v1-`)", "sk-or-v1-", _WORD, 20, 160),
     _token("anthropic", "Anthropic keys and OAuth tokens (`sk-ant-api…`, `-oat…`, `-ort…`, `-admin…`, `-sid…`)", "sk-ant-", _WORD, 24, 300),
     _token("xai", "xAI keys (`xai-`)", "xai-", _ALNUM, 40, 160),
@@ -72,14 +52,7 @@ TOKENS = (
     _token("hugging-face", "Hugging Face tokens (`hf_`, `api_org_`)", "hf_ api_org_", "[A-Za-z]", 34),
     _token("sk-key", "Keys of many services that begin with `sk-`", "sk-", _ALNUM, 32, 100, guarded=True, needs_digit=True),
     _token("slack-token", "Slack tokens (`xoxb-`, `xoxp-` …, `xapp-`)", "xoxa- xoxb- xoxc- xoxd- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs- xapp-", "[A-Za-z0-9.%/+-]", 10, 400),
-    _token(
-        "slack-webhook",
-        "Slack webhook addresses",
-        "hooks.slack.com/services/ hooks.slack.com/workflows/ hooks.slack.com/triggers/",
-        "[A-Za-z0-9+/]",
-        20,
-        140,
-    ),
+    _token("slack-webhook", "Slack webhook addresses", "hooks.slack.com/services/ hooks.slack.com/workflows/ hooks.slack.com/triggers/", "[A-Za-z0-9+/]", 20, 140),
     _token("discord-webhook", "Discord webhook addresses", "discord.com/api/webhooks/ discordapp.com/api/webhooks/", "[A-Za-z0-9_/-]", 60, 140),
     _token("stripe", "Stripe keys (`sk_live_`, `rk_live_`, `sk_test_`, `rk_test_`)", "sk_live_ rk_live_ sk_test_ rk_test_ sk_prod_ rk_prod_", _ALNUM, 10, 250),
     _token("webhook-secret", "Webhook signing secrets (`whsec_`)", "whsec_", "[A-Za-z0-9+/=]", 24, 100),
@@ -87,27 +60,12 @@ TOKENS = (
     _token("google-oauth", "Google OAuth tokens and client secrets (`ya29.`, `GOCSPX-`)", "ya29. GOCSPX-", _DOTTED, 20, 2000),
     _token("google-refresh-token", "Google refresh tokens (`1//0…`)", "1//0", _WORD, 36, 200, guarded=True, needs_digit=True, end="(?![A-Za-z0-9_+/=-])"),
     _token("npm-token", "npm tokens (`npm_`)", "npm_", _ALNUM, 36, 80),
+    Rule("resend", "Resend keys (`re_…_…`)", PREFIX, ("re_",), f"{_ALNUM}{{8}}_{_ALNUM}{{16}}", rf"{_ALNUM}{{8}}_[A-Za-z0-9_]{{16,48}}", 28, is_guarded=True, needs_digit=True),
     _token("pypi-token", "PyPI tokens (`pypi-AgE…`)", "pypi-AgE", _WORD, 40, 2000),
     _token("sendgrid", "SendGrid keys (`SG.`)", "SG.", _WORD, 16, 32, end=rf"\.{_WORD}{{32,64}}"),
     _token("twilio", "Twilio API keys (`SK` and 32 hexadecimal digits)", "SK", _HEX, 32, guarded=True),
-    _token(
-        "telegram-bot",
-        "Telegram bot tokens (digits, then `:AA…`)",
-        ":AA",
-        _WORD,
-        32,
-        35,
-        lead=Lead("[0-9]", 8, 10),
-    ),
-    _token(
-        "azure-secret",
-        "Microsoft Entra (Azure AD) client secrets (`…Q~…`)",
-        "0Q~ 1Q~ 2Q~ 3Q~ 4Q~ 5Q~ 6Q~ 7Q~ 8Q~ 9Q~",
-        "[A-Za-z0-9_~.-]",
-        31,
-        36,
-        lead=Lead("[A-Za-z0-9_~.-]", 3, 3),
-    ),
+    _token("telegram-bot", "Telegram bot tokens (digits, then `:AA…`)", ":AA", _WORD, 32, 35, lead=Lead("[0-9]", 8, 10)),
+    _token("azure-secret", "Microsoft Entra (Azure AD) client secrets (`…Q~…`)", "0Q~ 1Q~ 2Q~ 3Q~ 4Q~ 5Q~ 6Q~ 7Q~ 8Q~ 9Q~", "[A-Za-z0-9_~.-]", 31, 36, lead=Lead("[A-Za-z0-9_~.-]", 3, 3)),
     _token("azure-devops", "Azure DevOps tokens (`…AZDO…`)", "AZDO", _ALNUM, 4, lead=Lead(_ALNUM, 76, 76), end="(?![+/=])"),
     _token("azure-registry", "Azure container registry passwords (`…+ACR…`)", "+ACR", _ALNUM, 6, lead=Lead(_BASE64, 42, 42), end="(?![+/=])"),
     _token("azure-storage-key", "Azure storage and database keys (`…+ASt…`, `…ACDb…`)", "+ASt ACDb", _BASE64, 6, lead=Lead(_BASE64, 76, 76), end="=="),
@@ -166,14 +124,19 @@ TOKENS = (
         r"|(?<=\$6\$)(?:rounds=[0-9]{1,9}\$)?[A-Za-z0-9./]{1,16}\$[A-Za-z0-9./]{86})",
         62,
     ),
-    _token(
-        "jwt",
-        "JSON web tokens (`eyJ….eyJ….…`)",
-        ".eyJ",
-        _WORD,
-        8,
-        16000,
-        lead=Lead(_WORD, 8, 4000, "eyJ"),
-        end=rf"(?:\.{_WORD}{{4,4000}})?",
-    ),
+    _token("jwt", "JSON web tokens (`eyJ….eyJ….…`)", ".eyJ", _WORD, 8, 16000, lead=Lead(_WORD, 8, 4000, "eyJ"), end=rf"(?:\.{_WORD}{{4,4000}})?"),
 )  # fmt: skip
+
+_LEAST_OPENER = 3
+_MOST_CHARS = 5000  # more than any token has
+_OPENERS = sorted({word for rule in TOKENS for word in rule.openers if len(word) >= _LEAST_OPENER}, key=len)
+# A few characters of a token are worth nothing; a run of small letters is a word.
+_BEGINNING = re.compile(
+    rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, reversed(_OPENERS)))})(?=\S*[A-Z0-9])[A-Za-z0-9_.~+/=-]{{8,}}\Z"
+)
+
+
+def find_beginning(text: str) -> str | None:
+    """What may be the beginning of a token at the end of a text that is still being written."""
+    match = _BEGINNING.search(text[-_MOST_CHARS:])
+    return match[0] if match else None

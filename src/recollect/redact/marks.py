@@ -1,4 +1,4 @@
-"""What stands in the place of a secret, the key that makes it, and the name of the rules that did."""
+"""The marks that replace secrets, the key that makes them, and the versions of the rules."""
 
 import os
 import re
@@ -19,13 +19,13 @@ _LINE_ENDS = re.compile(rb"(?:\\+[nrt]|\s)+")
 
 
 def mark(rule: str, secret: bytes, key: bytes) -> str:
-    """The stand-in of a secret: the same wherever and however often it was written, escaped or not."""
+    """What replaces a secret: always the same for the same secret, escaped or not."""
     plain = _LINE_ENDS.sub(b"", secret) if rule == "private-key" else secret.replace(b"\\", b"")
     return f"[REDACTED:{rule}:{blake2b(plain, key=key, digest_size=4).hexdigest()}]"
 
 
 def without_rules(text: bytes) -> bytes:
-    """A text whose marks tell which secret stood there, and not which rule found it: a newer rule may find it too."""
+    """A text whose marks name the secret but not the rule, which may differ between versions."""
     return MARK.sub(rb"[REDACTED\1]", text)
 
 
@@ -34,13 +34,13 @@ def key_id(key: bytes) -> str:
 
 
 def key_of(version: str) -> str | None:
-    """The id of the key in the name of a version of the rules; None where it tells none."""
+    """The id of the key in a version; None if it has none."""
     parts = version.split(".")
     return parts[2] if len(parts) == 3 else None
 
 
 def load_key(folder: Path) -> bytes:
-    """The store's key, made at the first call; processes that make it at the same time get the same one."""
+    """The store's key, created on first use; processes that create it at the same time get the same one."""
     path = folder / KEY_FILE
     try:
         if not path.exists():
@@ -48,19 +48,19 @@ def load_key(folder: Path) -> bytes:
         key = path.read_bytes()
     except OSError as error:
         raise StoreUnwritable(
-            f"Cannot make or read the key of redaction ({error.strerror}): {path}",
+            f"Cannot create or read the redaction key ({error.strerror}): {path}",
             "free some space or check its permissions; nothing is stored without it",
         ) from error
     if len(key) != KEY_BYTES:
         raise StoreDamaged(
-            f"Key of redaction is damaged ({len(key)} bytes instead of {KEY_BYTES}): {path}",
-            "move it away: a new one is made, and secrets get new marks",
+            f"Redaction key is damaged ({len(key)} bytes instead of {KEY_BYTES}): {path}",
+            "move it away: a new one is created, and secrets get new marks",
         )
     return key
 
 
 def _make_key(path: Path) -> None:
-    """Write the key beside its place, and link it there unless another process was faster: it is never half there."""
+    """Write the key to a temporary file and link it into place, so that it is never there in part."""
     new = path.with_name(f"{KEY_FILE}.{os.getpid()}.{os.urandom(4).hex()}")
     fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -76,14 +76,14 @@ def _make_key(path: Path) -> None:
         new.unlink(missing_ok=True)
 
 
-def compare_versions(one: str, other: str) -> str:
-    """Whether rules were `older`, the `same`, `newer`, or `other` ones that cannot be set in order.
+def compare_versions(version: str, other: str) -> str:
+    """Whether a version of the rules is `older` than another, the `same`, `newer`, or `other`: neither.
 
-    A larger number of the published list is newer, whoever's key and own rules it was used with.
+    A higher number of the published list is newer, whatever key and rules of the user's were used with it.
     """
-    if one == other:
+    if version == other:
         return SAME
-    first, second = one.partition(".")[0], other.partition(".")[0]
-    if first == second or not (first.isdigit() and second.isdigit()):
+    number, other_number = version.partition(".")[0], other.partition(".")[0]
+    if number == other_number or not (number.isdigit() and other_number.isdigit()):
         return OTHER
-    return OLDER if int(first) < int(second) else NEWER
+    return OLDER if int(number) < int(other_number) else NEWER

@@ -1,6 +1,6 @@
-"""Secrets that are known by the name they are given."""
+"""Secrets known by the name of the field, variable or element that holds them."""
 
-from recollect.redact.pieces import (
+from recollect.redact.patterns import (
     ANY,
     ANY_KEYWORD,
     IN_ANY,
@@ -22,53 +22,76 @@ from recollect.redact.pieces import (
     Rule,
 )
 
-_JSON_FIELD = r"\\*\"[ ]?:[ ]?\\*\""  # what begins after it is a value for sure
-_TYPE = r"[ ]?:[ ]?[A-Za-z&\[\]|' ]{2,24}[ ]?="  # as in `password: str = "…"`
-# Of a tag: `<password type="plain">…`.
+_JSON_FIELD = r"\\*\"[ ]?:[ ]?\\*\""  # a value follows for certain
+# As in `password: str = "…"`, `password string = "…"`, `password As String = "…"`.
+_TYPE = r"(?:\??:[ ]?[A-Za-z&\[\]|'<> ]{2,24}|(?<=[ ])(?:as[ ])?string[ ]?)="
+_SOME_TYPE = r"(?:\??:[ ]?[A-Za-z&\[\]|'<> ]{2,24}|[ ](?:as[ ])?string[ ]?)="
+# Attributes of a tag: `<password type="plain">…`.
 _ATTRIBUTES = rf"(?:[ ][A-Za-z][A-Za-z0-9:_-]{{0,24}}={QUOTE}[^\x00-\x1f<>\"'`\\]{{0,40}}{QUOTE}){{1,3}}"
 _SOME_ATTRIBUTES = r"[ ][A-Za-z][A-Za-z0-9:_-]{0,24}=[^\x00-\x1f<>]{0,160}"
-# Before a value: what wraps it in Rust, Go, Java, Python (`Some("…")`), in YAML (`&anchor …`, `!!str …`) and in XML.
+# What wraps a value in Rust, Go, Java, Python (`Some("…")`), in YAML (`&anchor …`, `!!str …`) and in XML.
 _WRAPPED = (
     r"(?:Some|String::from|(?:Secret|SecretString)::(?:new|from)|SecretStr|(?:aws|pulumi)\.String|Optional\.of)\("
 )
 _MARKED = r"(?:&[A-Za-z0-9_-]{1,24}[ ]|!![a-z]{1,12}[ ])"
 _CDATA = r"<!\[CDATA\["
-_BARE_SIGN = rf"(?:=>|:=|=|:|(?:{_ATTRIBUTES})?>|,{SPACE}(?:default[ ]?=)?|\({SPACE})"
-_SIGN_OR_CODE = r"(?:=>|:=|=|:|>|%3[adAD]|\\+u003[adAD])"
-_BEFORE_QUOTE = rf"(?:{_SIGN_OR_CODE}|{_TYPE}|\({SOME_SPACE})"
-# A small letter after a keyword makes another word of it (`tokenizer`), but for the `s` of many.
+_BRACKETED = r"(?:\[\[|qq?[({\[])"  # strings of Lua and Perl
+# Before quotes, comparisons and defaults count too: `== "…"`, `|| "…"`, `or "…"`.
+_COMPARED = r"(?:[=!]==?|\|\||\?\?|\?:|or(?=[ ])|<-)"
+_SOME_COMPARED = r"(?:[=!]=|\|\||\?\?|\?:|or[ ]|<-)=?"
+# Browser tests type into a field that they find by its name: `page.locator("#password").fill("…")`.
+_TYPED = r"/?i?\)\.(?:fill|type|val|set_?value|send_?keys|press_?sequentially|input)\("
+_BARE_SIGN = rf"(?:=>|:=|:-|[?+]?=|:|(?:{_ATTRIBUTES})?>|,{SPACE}(?:default[ ]?=|with:)?|[({{]{SPACE})"
+_SIGN_OR_CODE = r"(?:=>|:=|[?+]?=|:|>|%3[adAD]|\\+u003[adAD])"
+_BEFORE_QUOTE = rf"(?:{_SIGN_OR_CODE}|{_SOME_TYPE}|[({{])"
+# Formatters put a long value on the next line.
+_NEXT_LINE = r"(?:\r?\n|(?:\\{1,16}r)?\\{1,16}n)(?:[ \t+-]|\\{1,16}t){0,40}"
+_SOME_NEXT_LINE = r"(?:\r?\n|(?:\\+r)?\\+n)(?:[ \t+-]|\\+t)*"
+# A small letter after a keyword makes it another word (`tokenizer`), except for a plural `s`.
 _REST = r"(?-i:s?(?:[A-Z0-9_.-][A-Za-z0-9_.-]{0,31})?)"
-_BARE = rf"{PLAIN}{{8}}"  # without quotes no shorter one is taken for a secret
-_HTML_QUOTE = r"&(?:quot|#0?39|#x27);"  # a bare word too, so anything may follow
+_BARE = rf"{PLAIN}{{8}}"  # without quotes, nothing shorter counts as a secret
+_HTML_QUOTE = r"&(?:quot|#0?39|#x27);"  # may be a bare word too, so anything may follow
 
+_NAMED_VALUE = (
+    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}})(?:{SPACE}:{SPACE}[|>][0-9+-]{{0,2}}{SPACE}{LINE}(?P<block>{PLAIN}{{6,512}})(?={LINE_END})"
+    rf"|(?:{QUOTE}?(?:\]{QUOTE}?)?|\[[0-9]{{0,5}}\])"
+    rf"(?:(?P<compared>\)?{SPACE}{_COMPARED}|{_TYPED})(?={SPACE}{LITERAL}?{QUOTE})|{SPACE}(?P<sign>{_TYPE}(?={SPACE}(?:{_NEXT_LINE})?{QUOTE})|{_BARE_SIGN}))"
+    rf"{SPACE}(?:{_NEXT_LINE}(?={QUOTE}))?(?:{_WRAPPED}(?={QUOTE})|(?P<marked>{_MARKED})|{_CDATA}|{_BRACKETED})?(?P<literal>{LITERAL}(?={QUOTE}))?(?:{QUOTE}{{2}}(?={QUOTE}))?(?P<quote>{QUOTE}?)"
+    rf"(?P<s>(?:(?!&(?:[A-Za-z_][A-Za-z0-9_.-]*=|[a-z]{{2,4}};|#)){PLAIN}){{0,512}}))"
+)  # fmt: skip
 _ASSIGNMENT = Rule(
     "assignment",
     "Values given to names such as `password`, `passwd`, `pwd`, `pass`, `passphrase`, `secret`, `token`, `credential`, `api_key`, "
     "`access_key`, `auth_key`, `private_key`, `encryption_key`, `signing_key`, `master_key`: in code, JSON, YAML (also block scalars, behind anchors and types), XML (also `CDATA`), `.env` lines, "
     "connection strings, addresses, in calls (`define('DB_PASSWORD', '…')`, a variable's default), and wrapped (`Some(\"…\")`)",
-    KEYWORD,
-    tuple(KEYWORDS),
+    KEYWORD, tuple(KEYWORDS),
     rf"{_REST}(?:{QUOTE_OR_CODE}?\]?{SPACE_OR_CODE}"
     rf"(?:{_SIGN_OR_CODE}{SPACE_OR_CODE}(?:{_MARKED}|{_CDATA})?{_BARE}|{_SOME_ATTRIBUTES}>(?:{_CDATA})?{_BARE}"
     rf"|{_BEFORE_QUOTE}{SPACE_OR_CODE}(?:(?:{_WRAPPED}|{_MARKED}|{SOME_LITERAL}){QUOTE_OR_CODE}{IN_ANY}|{_HTML_QUOTE}))"
     rf"|{SOME_QUOTE}{SOME_SPACE},{SOME_SPACE}(?:default[ ]?=[ ]?)?{SOME_LITERAL}{SOME_QUOTE}{IN_ANY}"
     rf"|{_JSON_FIELD}{ANY}{{5}}|{SOME_SPACE}:{SOME_SPACE}[|>][0-9+-]{{0,2}}[ \t\r\n\\])",
-    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}})(?:{SPACE}:{SPACE}[|>][0-9+-]{{0,2}}{SPACE}{LINE}(?P<block>{PLAIN}{{6,512}})(?={LINE_END})"
-    rf"|{QUOTE}?\]?{SPACE}(?P<sign>{_TYPE}(?={SPACE}{QUOTE})|{_BARE_SIGN}){SPACE}(?:{_WRAPPED}(?={QUOTE})|(?P<marked>{_MARKED})|{_CDATA})?(?P<literal>{LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)"
-    rf"(?P<s>(?:(?!&(?:[A-Za-z_][A-Za-z0-9_.-]*=|[a-z]{{2,4}};|#)){PLAIN}){{0,512}}))",
-    150,
-    test="assignment",
-    is_caseless=True,
+    _NAMED_VALUE,
+    400, check="assignment", is_caseless=True,
 )  # fmt: skip
-# In each branch by itself: behind all of them together Hyperscan 0.9.1 does not find `ENV PASSWORD …`.
+_OTHER_ASSIGNMENT = Rule(
+    "assignment",
+    "Values that such a name is compared with (`password == \"…\"`), defaults to (`|| \"…\"`, `?? \"…\"`, `or \"…\"`), or that are typed "
+    "into its field (`page.fill('#password', '…')`); on the next line, and in other literals (triple quotes, Rust, Lua, Perl)",
+    KEYWORD, tuple(KEYWORDS),
+    rf"{_REST}(?:{SOME_QUOTE}?(?:\]{SOME_QUOTE}?)?(?:\)?{SOME_SPACE}{_SOME_COMPARED}|{_TYPED}){SOME_SPACE}{SOME_LITERAL}{SOME_QUOTE}"
+    rf"|{SOME_QUOTE}(?:\]{SOME_QUOTE}{SOME_SPACE},|{SOME_SPACE},[ ]?with:){SOME_SPACE}{SOME_QUOTE}|\[[0-9]{{0,5}}\]{SOME_SPACE}={SOME_SPACE}{SOME_LITERAL}{SOME_QUOTE}"
+    rf"|{SOME_QUOTE}?\]?{SOME_SPACE}(?:[:=]|=>|{_SOME_TYPE}){SOME_SPACE}(?:{_SOME_NEXT_LINE}{SOME_QUOTE}|{SOME_LITERAL}(?:{SOME_QUOTE}){{3}}|{_BRACKETED})){IN_ANY}",
+    _NAMED_VALUE,
+    400, check="assignment", is_caseless=True,
+)  # fmt: skip
+# Repeated in each branch: after all of them together, Hyperscan 0.9.1 does not find `ENV PASSWORD …`.
 _KEYWORD_END = rf"{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}[\"'`\\ \t\r\n,]"
 _SOME_NAME = rf"[A-Za-z0-9_.-]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}"
 _DECLARATION = Rule(
     "assignment",
     "Values of `#define DB_PASSWORD \"…\"`, of `ENV DB_PASSWORD …` in a Dockerfile, of `setx`, `set -gx` and `aws configure set`, and of "
     "`name: DB_PASSWORD` followed by `value: …`, in JSON, YAML, XML and code",
-    KEYWORD,
-    ("name", "define ", "env ", "setx ", "set -", "config set ", "configure set ", "add key", "key>"),
+    KEYWORD, ("name", "define ", "env ", "setx ", "set -", "config set ", "configure set ", "add key", "key>"),
     rf"(?:name[\"'`\\ ]{{0,40}}[:=][\"'`\\ ]{{0,40}}[A-Za-z0-9_.-]{{0,40}}{_KEYWORD_END}"
     rf"|define [ ]{{0,2}}[A-Za-z0-9_]{{0,40}}{_KEYWORD_END}|env [A-Za-z0-9_]{{0,40}}{_KEYWORD_END}"
     rf"|setx (?:/m )?[A-Za-z0-9_]{{0,40}}{_KEYWORD_END}|set -[a-z]{{1,4}} [A-Za-z0-9_]{{0,40}}{_KEYWORD_END}"
@@ -80,77 +103,60 @@ _DECLARATION = Rule(
     rf"(?(pair)(?:{QUOTE}?{SPACE},?{SPACE}(?:{LINE})?{QUOTE}?val(?:ue)?{QUOTE}?{SPACE}[:=]{SPACE}|{QUOTE}(?:{_ATTRIBUTES})?>)"
     rf"|(?(tag)</(?:name|key)>(?:{LINE})?<(?:value|string)>|{WIDE_SPACE}))"
     rf"(?:{_WRAPPED}(?={QUOTE})|{_CDATA})?(?P<literal>{LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)(?P<s>{PLAIN}{{0,512}})",
-    200,
-    test="declaration",
-    is_caseless=True,
-    is_whole=True,
+    200, check="declaration", is_caseless=True, is_whole=True,
 )  # fmt: skip
 _TERRAFORM = Rule(
     "assignment",
     "The default of a Terraform variable with such a name",
-    KEYWORD,
-    ("variable",),
+    KEYWORD, ("variable",),
     rf"[ ]{SOME_QUOTE}[A-Za-z0-9_.-]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}{SOME_QUOTE}",
-    rf"[ ]{QUOTE}(?P<name>{_SOME_NAME}){QUOTE}[ ]?\{{[^\x00{{}}]{{0,400}}?\bdefault[ ]{{0,16}}=[ ]{{0,4}}(?P<quote>{QUOTE})(?P<s>{PLAIN}{{0,512}})",
-    160,
-    test="default",
-)
+    rf"[ ]{QUOTE}(?P<name>{_SOME_NAME}){QUOTE}[ ]?\{{[^\x00{{}}]{{0,400}}?\bdefault[ ]{{0,40}}=[ ]{{0,40}}(?P<quote>{QUOTE})(?P<s>{PLAIN}{{0,512}})",
+    160, check="default",
+)  # fmt: skip
 _SQL = Rule(
     "sql-password",
     "Passwords in SQL: `PASSWORD '…'`, `IDENTIFIED BY '…'`",
-    KEYWORD,
-    ("password", "identified by"),
-    rf"[ ]{{1,3}}{SOME_QUOTE}{ANY}{{6}}",
-    rf"[ ]{{1,3}}(?P<quote>{QUOTE})(?P<s>{PLAIN}{{0,512}})",
-    60,
-    test="flag",
-    is_caseless=True,
-)
+    KEYWORD, ("password", "identified by"),
+    rf"[ ]{{1,64}}{SOME_QUOTE}{ANY}{{6}}",
+    rf"[ ]{{1,64}}(?P<quote>{QUOTE})(?P<s>{PLAIN}{{0,512}})",
+    120, check="flag", is_caseless=True,
+)  # fmt: skip
 _NETRC = Rule(
     "netrc",
     "Passwords in `.netrc` files (`login … password …`)",
-    KEYWORD,
-    ("login",),
+    KEYWORD, ("login",),
     rf"{LINE_BYTES}{{1,60}}[^\x00-\x20]{{1,80}}{LINE_BYTES}{{1,60}}password{LINE_BYTES}{{1,60}}{PLAIN}{{6}}",
     rf"(?:[ \t]{{1,8}}|{LINE})[^\x00-\x20\\]{{1,80}}(?:[ \t]{{1,8}}|{LINE})password(?:[ \t]{{1,8}}|{LINE})"
     rf"(?P<quote>)(?P<s>{PLAIN}{{6,512}})",
-    250,
-    test="flag",
-)
+    250, check="flag",
+)  # fmt: skip
 _ENV_KEY = Rule(
     "environment-key",
-    "Values of variables whose names end in `_KEY`",
-    KEYWORD,
-    ("_KEY",),
-    rf"{SPACE_OR_CODE}(?:=|:|%3[adAD]){SPACE_OR_CODE}{QUOTE_OR_CODE}?[^\x00-\x20\"'`\\]{{16}}",
-    rf"{SPACE}(?:=|:){SPACE}(?P<quote>{QUOTE}?)(?P<s>{PLAIN}{{16,512}})",
-    80,
-    test="environment-key",
-)
+    "Values of variables whose names end in `_KEY` or `_SALT`",
+    KEYWORD, ("_KEY", "_SALT"),
+    rf"(?:{SPACE_OR_CODE}(?:=|:|%3[adAD])|{SOME_QUOTE}{SOME_SPACE},){SPACE_OR_CODE}{QUOTE_OR_CODE}?[^\x00-\x20\"'`\\]{{4}}[^\x00-\x1f\"'`\\]{{12}}",
+    rf"(?:{SPACE}[=:]|{QUOTE}{SPACE},(?={SPACE}{QUOTE})){SPACE}(?P<quote>{QUOTE}?)(?P<s>{PLAIN}{{4,512}})",
+    300, check="environment-key",
+)  # fmt: skip
 
 _REGISTRY = Rule(
     "registry-auth",
     'Users and passwords of package and container registries in base64: `_auth=…`, `"auth": "…"`',
-    KEYWORD,
-    ("auth", "AuthIdent"),
+    KEYWORD, ("auth", "AuthIdent"),
     rf"{QUOTE_OR_CODE}?{SPACE_OR_CODE}(?:[:=]|%3[adAD]){SPACE_OR_CODE}{QUOTE_OR_CODE}?[A-Za-z0-9+/=%]{{12}}",
     rf"{QUOTE}?{SPACE}[:=]{SPACE}{QUOTE}?(?P<s>[A-Za-z0-9+/]{{12,1000}}={{0,2}})",
-    80,
-    test="registry",
-)
+    280, check="registry",
+)  # fmt: skip
 _PAIR = rf"{QUOTE}?[A-Za-z0-9_.-]{{1,60}}(?:=|{QUOTE}[ ]?:[ ]?){QUOTE}?[^\x00-\x20\"'`\\;,{{}}]{{0,4000}}{QUOTE}?"
 COOKIES = rf"(?P<s>{_PAIR}(?:[;,][ ]?{_PAIR}){{0,60}})"
 SOME_COOKIES = rf"{QUOTE_OR_CODE}?[A-Za-z0-9_.-]{{1,60}}(?:=|%3[dD]|{SOME_QUOTE}[ ]?:)"
 _COOKIE = Rule(
     "session-cookie",
-    "Cookies that tell who somebody is (`session…`, `…sid`, `auth…`, `…token`, `csrf…` and a value drawn at random), in headers and code",
-    KEYWORD,
-    ("cookie",),
+    "Cookies by which a server recognises somebody (`session…`, `…sid`, `auth…`, `…token`, `csrf…`, with a random value), in headers and code",
+    KEYWORD, ("cookie",),
     rf"s?(?:{QUOTE_OR_CODE}?{SPACE_OR_CODE}(?:[:= ]|%3[adAD])|{SOME_QUOTE},){SPACE_OR_CODE}\{{?{SOME_COOKIES}",
     rf"s?(?:{QUOTE}?{SPACE}[:= ]|{QUOTE},){SPACE}\{{?{COOKIES}",
-    160,
-    test="cookie",
-    is_caseless=True,
-)
+    360, check="cookie", is_caseless=True,
+)  # fmt: skip
 
-NAMED_VALUES = (_ASSIGNMENT, _DECLARATION, _TERRAFORM, _SQL, _NETRC, _ENV_KEY, _REGISTRY, _COOKIE)
+NAMED_VALUES = (_ASSIGNMENT, _OTHER_ASSIGNMENT, _DECLARATION, _TERRAFORM, _SQL, _NETRC, _ENV_KEY, _REGISTRY, _COOKIE)

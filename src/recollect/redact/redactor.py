@@ -1,235 +1,251 @@
-"""Secrets out of texts and JSON documents, before anything is stored, hashed or indexed.
+"""Replaces secrets in texts and JSON documents, before anything is stored, hashed or indexed.
 
-The fast path scans the documents of a batch as they are, in one block, and parses only those in which a rule may
-apply. What is replaced is always decided on the leaves, so that it does not depend on the path.
+A quick scan over the raw documents of a batch picks those in which a rule may apply; only they are parsed. What is
+replaced is always decided on the leaves, so the result does not depend on the path.
 """
 
 import json
 import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from recollect.redact import values
 from recollect.redact.commands import COMMANDS, FLAG_NAME
-from recollect.redact.finder import ESCAPED, EVERYTHING, NAMES, Finder, Span, expressions
+from recollect.redact.decoding import COLOUR, ESCAPE
+from recollect.redact.finder import BY_NAME, ESCAPED, EVERYTHING, NAMES, Finder, Span, expressions
+from recollect.redact.formats import find_beginning
+from recollect.redact.learned import Learned
 from recollect.redact.marks import UNSCANNABLE, key_id, mark
-from recollect.redact.pieces import ANY_KEYWORD, KEYWORD
+from recollect.redact.patterns import ANY_KEYWORD, KEYWORD
 from recollect.redact.rules import NAME_FIELDS, VALUE_FIELDS, VERSION
-from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanner, OutOfTime, Scanner, TooManyPlaces
-from recollect.redact.unfinished import find_beginning
-from recollect.redact.unfolding import COLOUR, ESCAPE
-from recollect.redact.userrules import AllowList, RedactionRules, UserRule
-
-IsSuspect = Callable[[bytes, int, int], bool]  # block, number of the expression, place
+from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanner, OutOfTime, Scanner, TooManyHits
+from recollect.redact.user_rules import AllowList, RedactionRules, UserRule
 
 HYPERSCAN = "hyperscan"
 AHO_CORASICK = "ahocorasick"
 
-BLOCK_BYTES = 512 * 1024  # one with an escape in it is searched for all of them, so it is better small
-_LEAST_BYTES = 8  # no rule finds anything in less
+BLOCK_BYTES = 512 * 1024  # one escape makes all of a block be searched for escapes, so it is better small
+_LEAST_BYTES = 8  # no rule matches less
 _MOST_ROUNDS = 4
 _MOST_VALUE = 512
-_MOST_SEEN = 1000
+_MOST_SECRETS = 1000
+_MOST_ARGUMENTS = 200
 _SEPARATOR = b"\n\x00\n"
 _NAME = re.compile(rf"(?i)[A-Za-z0-9_. -]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}")
-_FIELD_END = re.compile(rb"[A-Za-z0-9_.-]{0,32}")
+_NAME_END = re.compile(rb"[A-Za-z0-9_.-]{0,32}")
 _FLAG = re.compile(rf"(?i)--({FLAG_NAME})")
-_TELLING = frozenset({"cookie", "set-cookie", "auth", "_auth"})  # fields that tell of what they hold as no other does
+_WITH_NAME = frozenset({"cookie", "set-cookie", "auth", "_auth"})  # fields whose rules need the name beside the value
 _NAME_START = re.compile(r"[A-Za-z0-9_]")
-_MOST_ARGUMENTS = 200
-_BY_NAME = frozenset({KEYWORD})
-_OF_COMMANDS = frozenset(rule.name for rule in COMMANDS)
+_KEYWORDS_ONLY = frozenset({KEYWORD})
+_COMMAND_RULES = frozenset(rule.name for rule in COMMANDS)
 _LONG_NUMBER = 1e18
 _STUB = orjson.dumps({"text": UNSCANNABLE})
 
+MayApply = Callable[[bytes, int, int], bool]  # block, number of the expression, offset
+
+
+class Changed(NamedTuple):
+    """A document of a batch as it is to be stored, and the secrets that were in its leaves.
+
+    `is_learned`: at least one is hidden only because another document of the batch names it.
+    """
+
+    number: int
+    document: bytes
+    secrets: list[str]
+    is_learned: bool = False
+
 
 class Redactor:
-    """Replaces secrets by marks. Each process makes its own; `replaced` counts by rule what it has replaced."""
+    """Replaces secrets with marks. Each process makes its own; `replaced` counts replacements by rule."""
 
     def __init__(
         self, rules: RedactionRules, key: bytes, engine: str | None = None, *, folder: Path | None = None
     ) -> None:
-        """`folder` keeps the compiled rules from one start to the next; without `engine` it is the faster there is."""
+        """`folder` caches the compiled rules. Without `engine`, the fastest one installed is used."""
         self._key = key
         users = [UserRule(name, pattern) for name, pattern in rules.rules.items()]
-        scanner, self.engine = _scanner(users, key, engine, folder)
-        self._finder = Finder(scanner, users, AllowList(rules.allow))
-        self._places = scanner.places
+        self._scanner, self.engine = _scanner(users, key, engine, folder)
+        self._finder = Finder(self._scanner, users, AllowList(rules.allow))
         self.version = f"{VERSION}.{rules.digest}.{key_id(key)}"
         self.replaced: Counter[str] = Counter()
         self.unscannable = 0
-        self._seen: list[bytes] = []
+        self._secrets: deque[bytes] = deque(maxlen=_MOST_SECRETS)  # of the current document
+        self._learned = Learned()  # from the current text or batch
 
     def text(self, text: str) -> str:
-        """A text with its secrets replaced."""
-        return self._guarded(text, EVERYTHING)
+        """A text without its secrets. A value that it names once is hidden wherever it occurs."""
+        self._learned = Learned()
+        redacted = self._guarded(text, EVERYTHING)
+        if not self._learned.rules:
+            return redacted
+        data = redacted.encode("utf-8", "surrogatepass")
+        return self._marked(data, self._learned.find(data, is_json=False)).decode("utf-8", "surrogatepass")
 
     def functional(self, text: str) -> str:
-        """A path, an id, a branch or the name of a tool: only what is known by its own look is replaced."""
+        """A path, id, branch or tool name without the secrets that are known by their own look."""
         return self._guarded(text, NAMES)
 
     def beginning(self, text: str) -> tuple[str, str] | None:
-        """A text that is still being written, without the secret that its end may be the beginning of; and that."""
+        """An unfinished text without the token that begins at its end, and that beginning; None if there is none."""
         begun = find_beginning(text)
         return None if begun is None else (text[: -len(begun)] + self._mark("unfinished", begun.encode()), begun)
 
     def value(self, value: Any) -> Any:
-        """A JSON value with the secrets in its texts and keys replaced; a field's name counts for what it holds."""
-        try:
-            return self._walked(value, _leaves(value)[0], Clock(0))
-        except (OutOfTime, TooManyPlaces, RecursionError):
-            self.unscannable += 1
-            return {"text": UNSCANNABLE}
+        """A JSON value without the secrets in its texts and keys; a field's name counts for what it holds."""
+        self._learned = Learned()
+        document = orjson.dumps(value)
+        document = self._document(document) or document
+        return orjson.loads(self._marked(document, self._learned.find(document, is_json=True)))
 
     def payloads(self, payloads: Sequence[bytes]) -> dict[int, bytes]:
-        """Those of a batch of JSON documents that change, by their place in it, as they are to be stored."""
-        return {number: changed for number, changed, _ in self.iter_changed(payloads)}
+        """The documents of a batch that change, by their number in it, as they are to be stored."""
+        return {changed.number: changed.document for changed in self.changes(payloads)}
 
-    def iter_changed(self, payloads: Sequence[bytes]) -> Iterator[tuple[int, bytes, list[str]]]:
-        """The same one by one, each with its secrets as they stood in its leaves."""
-        for number in self._suspects(payloads, self._finder.is_hit):
-            self._seen = []
-            changed = self._document(payloads[number])
-            if changed is not None:
-                yield number, changed, [secret.decode("utf-8", "replace") for secret in self._seen]
+    def changes(self, payloads: Sequence[bytes]) -> list[Changed]:
+        """The same with their secrets, in order. A value that one document names is hidden in the whole batch."""
+        self._learned = Learned()
+        changes: dict[int, Changed] = {}
+        for number in self._suspects(payloads, self._finder.may_apply):
+            self._secrets.clear()
+            document = self._document(payloads[number])
+            if document is not None:
+                changes[number] = Changed(number, document, _decoded(self._secrets))
+        for number, payload in enumerate(payloads) if self._learned.rules else ():
+            changed = changes.get(number, Changed(number, payload, []))
+            spans = self._learned.find(changed.document, is_json=True)
+            if spans:
+                learned = _decoded(dict.fromkeys(span.secret for span in spans))
+                is_learned = not set(learned) <= set(changed.secrets)
+                document = self._marked(changed.document, spans)
+                changes[number] = Changed(number, document, [*changed.secrets, *learned], is_learned)
+        return [changes[number] for number in sorted(changes)]
 
     def keyed(self, digest: bytes) -> bytes:
-        """A hash of something that held a secret, made so that nobody without the key can try secrets on it."""
+        """A keyed hash of the hash of something with a secret in it: without the key, nobody can try secrets on it."""
         return blake2b(digest, key=self._key, digest_size=len(digest)).digest()
 
     def suspects(self, texts: Sequence[str]) -> list[int]:
-        """The numbers of those texts in which a rule may apply: a quick look over many."""
-        return self._suspects([text.encode("utf-8", "surrogatepass") for text in texts], _always)
+        """The numbers of the texts in which a rule may apply, after a quick scan over all of them."""
+        return self._suspects([text.encode("utf-8", "surrogatepass") for text in texts])
 
     def texts(self, texts: Sequence[str]) -> dict[int, str]:
-        """Those of many texts that change, by their place."""
-        found = {}
-        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-        for number in self._suspects(encoded, _always):
-            changed = self.text(texts[number])
-            if changed != texts[number]:
-                found[number] = changed
-        return found
+        """The texts that change, by their number."""
+        redacted = {number: self.text(texts[number]) for number in self.suspects(texts)}
+        return {number: text for number, text in redacted.items() if text != texts[number]}
 
-    def _suspects(self, items: Sequence[bytes], is_suspect: IsSuspect, clock: Clock | None = None) -> list[int]:
-        """The items in which a rule may apply."""
+    def _suspects(
+        self, items: Sequence[bytes], may_apply: MayApply | None = None, clock: Clock | None = None
+    ) -> list[int]:
+        """The numbers of the items in which a rule may apply."""
         if self._finder.always_parses:
             return list(range(len(items)))
-        found: list[int] = []
+        numbers: list[int] = []
         for start, end in _blocks(items):
-            some = items[start:end]
-            found += sorted(start + number for number in self._suspects_of(some, is_suspect, clock))
-        return found
+            numbers += sorted(start + number for number in self._suspects_of_block(items[start:end], may_apply, clock))
+        return numbers
 
-    def _suspects_of(self, some: Sequence[bytes], is_suspect: IsSuspect, clock: Clock | None) -> set[int]:
-        block = some[0] if len(some) == 1 else _SEPARATOR.join(some)
-        ends = list(accumulate(map(len(_SEPARATOR).__add__, map(len, some))))
+    def _suspects_of_block(
+        self, items: Sequence[bytes], may_apply: MayApply | None, clock: Clock | None
+    ) -> Iterable[int]:
+        block = items[0] if len(items) == 1 else _SEPARATOR.join(items)
+        ends = list(accumulate(map(len(_SEPARATOR).__add__, map(len, items))))
         try:
-            places = self._places(block, clock or Clock(len(block)), is_exact=False)
-        except (TooManyPlaces, OutOfTime):  # each is then looked at by itself
-            return set(range(len(some)))
-        found: set[int] = set()
-        for number, place in places:
-            item = bisect_right(ends, place)
-            if item not in found and is_suspect(block, number, place):
-                found.add(item)
-        has_escape = any(number == ESCAPED for number, _ in places)
+            hits = self._scanner.hits(block, clock or Clock(len(block)), is_exact=False)
+        except (TooManyHits, OutOfTime):  # then each item is scanned by itself
+            return range(len(items))
+        suspects: set[int] = set()
+        for number, offset in hits:
+            item = bisect_right(ends, offset)
+            if item not in suspects and (may_apply is None or may_apply(block, number, offset)):
+                suspects.add(item)
+        has_escape = any(number == ESCAPED for number, _ in hits)
         for sign in (COLOUR, ESCAPE) if has_escape else (COLOUR,):
-            found |= _items_with(sign, block, ends)
-        return found
+            suspects |= _items_with(sign, block, ends)
+        return suspects
 
     def _document(self, document: bytes) -> bytes | None:
-        """A document redacted leaf by leaf; None if nothing changes, a stub if it cannot be done."""
+        """A document redacted leaf by leaf; None if nothing changes, a stub if that fails."""
         before = self.replaced.total()
         try:
             value, dumps, texts = _parsed(document)
-            value = self._walked(value, texts, Clock(len(document)))
+            clock = Clock(len(document))
+            texts = [text for text in texts if len(text) >= _LEAST_BYTES]
+            encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+            suspects = {texts[number] for number in self._suspects(encoded, clock=clock)}
+            del encoded  # may be large
+            value = self._walk(value, clock, suspects)
             return dumps(value) if self.replaced.total() != before else None
-        except Exception:  # whatever it is: what cannot be looked through is not stored
+        except Exception:  # whatever it is: a document that cannot be searched is not stored
             self.unscannable += 1
             return _STUB
 
-    def _walked(self, value: Any, texts: Sequence[str], clock: Clock) -> Any:
-        """A value with every leaf redacted. All texts are scanned at once to see which need to be looked at."""
-        texts = [text for text in texts if len(text) >= _LEAST_BYTES]
-        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-        suspects = {texts[number] for number in self._suspects(encoded, _always, clock)}
-        del encoded  # may be large
-        return self._walk(value, clock, suspects)
-
     def _walk(self, value: Any, clock: Clock, suspects: set[str]) -> Any:
+        """A value with its leaves redacted; only those among `suspects` are searched."""
         if isinstance(value, str):
             return self._redacted(value, EVERYTHING, clock) if value in suspects else value
         if isinstance(value, dict):
             return self._walk_fields(value, clock, suspects)
-        if isinstance(value, (list, tuple)):
-            return self._walk_items(value, clock, suspects)
-        return value
+        return self._walk_items(value, clock, suspects) if isinstance(value, list) else value
 
-    def _walk_items(self, items: Sequence[Any], clock: Clock, suspects: set[str]) -> list[Any]:
-        found: list[Any] = []
+    def _walk_items(self, items: list[Any], clock: Clock, suspects: set[str]) -> list[Any]:
+        redacted: list[Any] = []
         for number, item in enumerate(items):
             new = self._walk(item, clock, suspects)
             if number and isinstance(item, str) and new == item:
                 flag = _FLAG.fullmatch(items[number - 1]) if isinstance(items[number - 1], str) else None
                 new = self._field(flag[1], item, "command-line-flag") if flag else item
-            found.append(new)
-        return self._command(found, clock) if _is_command(found) else found
+            redacted.append(new)
+        return self._command(redacted, clock) if _is_command(redacted) else redacted
 
     def _command(self, arguments: list[Any], clock: Clock) -> list[Any]:
-        """The arguments of a command without what a flag of its own tells it, found as in a text that lists them."""
-        data = json.dumps(arguments, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
-        spans = [span for span in self._finder.spans(data, _BY_NAME, clock) if span.rule in _OF_COMMANDS]
-        if not spans:
-            return arguments
-        redacted: list[Any] = json.loads(self._marked(data, spans).decode("utf-8", "surrogatepass"))
+        """The arguments of a command without the secrets that its own flags take."""
+        data = _dumps(arguments)
+        spans = [span for span in self._finder.spans(data, _KEYWORDS_ONLY, clock) if span.rule in _COMMAND_RULES]
+        redacted: list[Any] = json.loads(self._marked(data, spans)) if spans else arguments
         return redacted
 
-    def _walk_fields(self, fields: dict[Any, Any], clock: Clock, suspects: set[str]) -> dict[Any, Any]:
-        found = {}
-        name = next((fields[key] for key in NAME_FIELDS if isinstance(fields.get(key), str)), None)
+    def _walk_fields(self, fields: dict[str, Any], clock: Clock, suspects: set[str]) -> dict[str, Any]:
+        redacted = {}
+        name = next((fields[key] for key in NAME_FIELDS if isinstance(fields.get(key), str)), "")
         for key, value in fields.items():
-            told = key if isinstance(key, str) else str(key)
             new = self._walk(value, clock, suspects)
             if isinstance(value, str) and new == value:
-                is_named = name is not None and told in VALUE_FIELDS and _NAME.fullmatch(name)
-                new = self._field(name if is_named and name else told, value)
-                new = self._told(told, new, clock) if told.lower() in _TELLING and _NAME_START.match(new) else new
-            found[self._redacted(told, EVERYTHING, clock) if told in suspects else told] = new
-        return found
+                is_pair = key in VALUE_FIELDS and _NAME.fullmatch(name)
+                new = self._field(name if is_pair else key, value)
+                if key.lower() in _WITH_NAME and _NAME_START.match(new):
+                    new = self._redacted(f"{key}: {new}", EVERYTHING, clock)[len(key) + 2 :]
+            redacted[self._redacted(key, EVERYTHING, clock) if key in suspects else key] = new
+        return redacted
 
     def _field(self, name: str, value: str, rule: str = "assignment") -> str:
-        """The value of a field, replaced whole if the field's name says that it is a secret."""
-        told = name.encode("utf-8", "surrogatepass")
-        keyword = values.names_secret(told) if len(value) <= _MOST_VALUE else None
-        if keyword is None or not _FIELD_END.fullmatch(told, keyword.end()):
+        """The value of a field, replaced whole if the field's name makes it a secret."""
+        encoded = name.encode("utf-8", "surrogatepass")
+        keyword = values.names_secret(encoded) if len(value) <= _MOST_VALUE else None
+        if keyword is None or not _NAME_END.fullmatch(encoded, keyword.end()):
             return value
-        data = value.encode("utf-8", "surrogatepass")
-        if not values.is_secret(told[keyword.start() :], data, is_quoted=True) or self._finder.allows(data):
+        secret = value.encode("utf-8", "surrogatepass")
+        if not values.is_secret(encoded[keyword.start() :], secret, is_quoted=True) or self._finder.allows(secret):
             return value
-        return self._mark(rule, data)
-
-    def _told(self, name: str, value: str, clock: Clock) -> str:
-        """The value of a field, looked at together with its name."""
-        before = f"{name}: "
-        return self._redacted(before + value, EVERYTHING, clock)[len(before) :]
+        self._learned.add(secret, rule)
+        return self._mark(rule, secret)
 
     def _guarded(self, text: str, kinds: frozenset[str]) -> str:
         try:
             return self._redacted(text, kinds, Clock(len(text)))
-        except (OutOfTime, TooManyPlaces):
+        except (OutOfTime, TooManyHits):
             self.unscannable += 1
             return UNSCANNABLE
 
     def _redacted(self, text: str, kinds: frozenset[str], clock: Clock) -> str:
-        """The text after so many rounds as find something: a mark may uncover what stood beside a secret."""
+        """A text without its secrets. A mark may uncover what stood beside a secret, so it takes several rounds."""
         if len(text) < _LEAST_BYTES:
             return text
         data, has_changed = text.encode("utf-8", "surrogatepass"), False
@@ -242,27 +258,28 @@ class Redactor:
 
     def _marked(self, data: bytes, spans: Sequence[Span]) -> bytes:
         pieces: list[bytes | memoryview] = []
-        view, last = memoryview(data), 0  # a view, for the text may be large
+        view, last = memoryview(data), 0  # a view, because the text may be large
         for span in spans:
             pieces += (view[last : span.start], self._mark(span.rule, span.secret).encode())
             last = span.end
+            if span.rank == BY_NAME:
+                self._learned.add(span.secret, span.rule)
         return b"".join((*pieces, view[last:]))
 
     def _mark(self, rule: str, secret: bytes) -> str:
         self.replaced[rule] += 1
-        self._seen = [*self._seen[-_MOST_SEEN:], secret]
+        self._secrets.append(secret)
         return mark(rule, secret, self._key)
 
 
 def _scanner(users: Sequence[UserRule], key: bytes, engine: str | None, folder: Path | None) -> tuple[Scanner, str]:
-    wanted = expressions(users)
     if engine != AHO_CORASICK:
         try:
-            return HyperscanScanner(wanted, folder, key), HYPERSCAN
+            return HyperscanScanner(expressions(users), folder, key), HYPERSCAN
         except ImportError:
             if engine == HYPERSCAN:
                 raise
-    return AhoCorasickScanner(wanted), AHO_CORASICK
+    return AhoCorasickScanner(expressions(users)), AHO_CORASICK
 
 
 def _is_command(items: list[Any]) -> bool:
@@ -284,21 +301,21 @@ def _blocks(items: Sequence[bytes]) -> Iterator[tuple[int, int]]:
 
 
 def _items_with(sign: bytes, block: bytes, ends: Sequence[int]) -> set[int]:
-    found = set()
-    place = block.find(sign)
-    while place >= 0:
-        number = bisect_right(ends, place)
-        found.add(number)
-        place = block.find(sign, ends[number])
-    return found
+    items = set()
+    offset = block.find(sign)
+    while offset >= 0:
+        number = bisect_right(ends, offset)
+        items.add(number)
+        offset = block.find(sign, ends[number])
+    return items
 
 
-def _always(block: bytes, number: int, place: int) -> bool:
-    return True
+def _decoded(secrets: Iterable[bytes]) -> list[str]:
+    return [secret.decode("utf-8", "replace") for secret in secrets]
 
 
 def _parsed(document: bytes) -> tuple[Any, Callable[[Any], bytes], list[str]]:
-    """A document, how to write it, and its texts: orjson makes a float of a whole number that is too long for it."""
+    """A document, how to write it, and its texts. Where orjson makes a float of a long whole number, json reads it."""
     value = orjson.loads(document)
     texts, floats = _leaves(value)
     if any(abs(number) >= _LONG_NUMBER for number in floats):
@@ -307,7 +324,7 @@ def _parsed(document: bytes) -> tuple[Any, Callable[[Any], bytes], list[str]]:
 
 
 def _leaves(value: Any) -> tuple[list[str], list[float]]:
-    """All texts of a JSON value, keys included, and its floats; not recursive, so that depth is no matter."""
+    """All texts of a JSON value, keys included, and its floats; not recursive, so depth does not matter."""
     texts: list[str] = []
     floats: list[float] = []
     waiting = [value]
@@ -318,7 +335,7 @@ def _leaves(value: Any) -> tuple[list[str], list[float]]:
         elif isinstance(item, dict):
             waiting += item
             waiting += item.values()
-        elif isinstance(item, (list, tuple)):
+        elif isinstance(item, list):
             waiting += item
         elif isinstance(item, float):
             floats.append(item)

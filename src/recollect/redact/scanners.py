@@ -1,7 +1,7 @@
-"""Finding the places where a rule may apply, fast and over whole blocks.
+"""Finds where a rule may apply, fast and over whole blocks.
 
-Two scanners that find the same places: Hyperscan, with one compiled database for all rules, and Aho-Corasick for the
-openers with `re` behind it where there is no Hyperscan. Everything that decides is after them and is the same for both.
+Two scanners have the same hits: Hyperscan, with one compiled database for all rules, and, where there is no Hyperscan,
+Aho-Corasick for the openers with `re` behind it. Everything that decides comes after them and is the same for both.
 """
 
 import os
@@ -15,18 +15,20 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-MOST_PLACES = 400_000  # in one scan; no real text of that size comes near
+MOST_HITS = 400_000  # in one scan; no real text of that size comes near
 SECONDS = 2.0  # of processor time, for a text of any usual size
 SECONDS_PER_MB = 0.5  # for larger ones
-_PLACES_PER_CHECK = 1024
+_HITS_PER_CHECK = 1024
 _STRETCH_BYTES = 256 * 1024
 _BEFORE_SIGN, _AFTER_SIGN = 80, 160
 _CACHE_PREFIX = "redaction-"
 _SEAL_BYTES = 32
 
+Hit = tuple[int, int]  # number of the expression, offset
 
-class TooManyPlaces(Exception):
-    """A text with so many places to look at that looking would take for ever."""
+
+class TooManyHits(Exception):
+    """A text with so many hits that checking them would take forever."""
 
 
 class OutOfTime(Exception):
@@ -34,7 +36,7 @@ class OutOfTime(Exception):
 
 
 class Clock:
-    """The time one text may take."""
+    """The processor time one text may take."""
 
     def __init__(self, size: int) -> None:
         self._until = time.thread_time() + max(SECONDS, size * SECONDS_PER_MB / 1e6)
@@ -45,32 +47,29 @@ class Clock:
 
 
 class Expression(NamedTuple):
-    """What to look for: an opener and the least that follows, or a pattern that ends `fixed` bytes after the place."""
+    """What to look for: an opener and the least that follows, or a pattern that ends `fixed` bytes after the hit."""
 
     openers: tuple[bytes, ...]
     pattern: bytes  # what follows an opener; all of it if there is none
     reach: int
     is_caseless: bool = False
     fixed: int | None = None
-    sign: bytes = b""  # stands in all that a pattern without openers matches
-    is_whole: bool = False  # the pattern has the openers in it
-    is_once: bool = False  # all that is asked is whether its sign is there: one place is enough
+    sign: bytes = b""  # part of every match of a pattern without openers
+    is_whole: bool = False  # the pattern includes the openers
+    is_once: bool = False  # one hit is enough: it only matters whether the sign is there
 
     @property
     def whole(self) -> bytes:
         either = b"|".join(map(re.escape, self.openers))
-        found = b"(?:" + either + b")" + self.pattern if self.openers and not self.is_whole else self.pattern
-        return b"(?i)" + found if self.is_caseless else found
-
-
-Place = tuple[int, int]  # number of the expression, offset
+        whole = b"(?:" + either + b")" + self.pattern if self.openers and not self.is_whole else self.pattern
+        return b"(?i)" + whole if self.is_caseless else whole
 
 
 class Scanner(Protocol):
-    def places(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Place]:
-        """Where each expression applies: the start of an opener. Raises TooManyPlaces or OutOfTime.
+    def hits(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Hit]:
+        """Where each expression matches: the offset of its opener. Raises TooManyHits or OutOfTime.
 
-        Places that are not exact may be more than those; that takes less time.
+        Inexact hits may include others, and take less time.
         """
         ...
 
@@ -89,7 +88,7 @@ class _Openers:
         if self._expression.is_caseless:
             window = window.lower()
         starts = [begin + match.start() for match in self._pattern.finditer(window)]
-        # What ends here may not be what begins there: another match within reach may have the end.
+        # What ends here need not begin there: the end may belong to another match within reach.
         return [start for start in starts if self._whole.match(data, start)] if is_exact else starts
 
     @cached_property
@@ -98,7 +97,7 @@ class _Openers:
 
     @cached_property
     def _pattern(self) -> re.Pattern[bytes]:
-        """One byte, then the rest looked ahead at: openers may overlap, and `re` tells branches by their first byte."""
+        """One byte, then a look-ahead at the rest: openers may overlap, and `re` tells branches by their first byte."""
         openers = self._expression.openers
         openers = tuple({opener.lower() for opener in openers}) if self._expression.is_caseless else openers
         branches = []
@@ -109,10 +108,10 @@ class _Openers:
 
 
 class HyperscanScanner:
-    """All expressions in one Hyperscan database, kept compiled in a file that only its own key can seal."""
+    """All expressions in one Hyperscan database, cached in a file that is sealed with the store's key."""
 
     def __init__(self, expressions: Sequence[Expression], folder: Path | None, key: bytes) -> None:
-        import hyperscan
+        import hyperscan  # not installed everywhere, and slow to load
 
         self._openers = [_Openers(expression) for expression in expressions]
         self._terminated = hyperscan.ScanTerminated
@@ -120,93 +119,87 @@ class HyperscanScanner:
         database.scratch = hyperscan.Scratch(database)
         self._scan: Callable[..., Any] = database.scan
 
-    def places(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Place]:
-        ends: list[Place] = []
+    def hits(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Hit]:
+        ends: list[Hit] = []
 
         def note(number: int, start: int, end: int, flags: int, context: Any) -> bool:
             ends.append((number, end))
-            return len(ends) > MOST_PLACES
+            return len(ends) > MOST_HITS
 
         try:
             self._scan(data, match_event_handler=note)
         except self._terminated:
-            raise TooManyPlaces from None
-        if not ends:
-            return []
-        found: dict[Place, None] = {}
+            raise TooManyHits from None
+        hits: dict[Hit, None] = {}
         for count, (number, end) in enumerate(dict.fromkeys(ends)):
-            if count % _PLACES_PER_CHECK == 0:
+            if count % _HITS_PER_CHECK == 0:
                 clock.check()
             for start in self._openers[number].starts(data, end, is_exact):
-                found[number, start] = None
-        return list(found)
+                hits[number, start] = None
+        return list(hits)
 
 
 class AhoCorasickScanner:
     """The openers of all expressions at once, each then tried by `re`; expressions without openers by `re` alone."""
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
-        from ahocorasick_rs import BytesAhoCorasick
+        from ahocorasick_rs import BytesAhoCorasick  # only where there is no Hyperscan
 
-        self._tails: list[list[tuple[int, re.Pattern[bytes]]]] = []
         self._patterns: list[tuple[int, Expression, re.Pattern[bytes]]] = []
         openers: dict[bytes, list[tuple[int, re.Pattern[bytes]]]] = {}
-        self._once = [(number, told.sign) for number, told in enumerate(expressions) if told.is_once]
+        self._once = [(number, expression.sign) for number, expression in enumerate(expressions) if expression.is_once]
         for number, expression in enumerate(expressions):
             if expression.is_once:
                 continue
             if expression.fixed is not None:
-                self._patterns.append((number, expression, _anywhere(expression)))
+                flags = b"(?i)" if expression.is_caseless else b""
+                anywhere = re.compile(flags + b"(?=(" + expression.pattern + b"))")
+                self._patterns.append((number, expression, anywhere))
                 continue
             whole = re.compile(expression.whole)
             for opener in expression.openers:
                 openers.setdefault(opener.lower(), []).append((number, whole))
-        self._tails = list(openers.values())
+        self._wholes = list(openers.values())
         self._search = BytesAhoCorasick(list(openers)).find_matches_as_indexes
 
-    def places(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Place]:
-        found: dict[Place, None] = {}
+    def hits(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Hit]:
+        hits: dict[Hit, None] = {}
         for count, (opener, start, _) in enumerate(self._search(data.lower(), overlapping=True)):
-            if count % _PLACES_PER_CHECK == 0:
+            if count % _HITS_PER_CHECK == 0:
                 clock.check()
-            for number, whole in self._tails[opener]:
+            for number, whole in self._wholes[opener]:
                 if whole.match(data, start):
-                    found[number, start] = None
-            if len(found) > MOST_PLACES:
-                raise TooManyPlaces
+                    hits[number, start] = None
+            if len(hits) > MOST_HITS:
+                raise TooManyHits
         for number, sign in self._once:
-            if (place := data.find(sign)) >= 0:
-                found[number, place] = None
+            if (offset := data.find(sign)) >= 0:
+                hits[number, offset] = None
         for number, expression, pattern in self._patterns:
             for start, end in _windows(data, expression.sign):
                 clock.check()
                 for match in pattern.finditer(data, start, end):
-                    found[number, match.end(1) - (expression.fixed or 0)] = None
-        return list(found)
+                    hits[number, match.end(1) - (expression.fixed or 0)] = None
+        return list(hits)
 
 
 def _windows(data: bytes, sign: bytes) -> Iterator[tuple[int, int]]:
-    """The stretches of a text near a sign; all of it if there is none to look for."""
+    """The stretches of a text near a sign; without a sign, all of it."""
     if not sign:
         for start in range(0, max(1, len(data)), _STRETCH_BYTES):
             yield start, start + _STRETCH_BYTES + _AFTER_SIGN
         return
     start = end = -1
-    place = data.find(sign)
-    while place >= 0:
-        if place - _BEFORE_SIGN > end:
+    offset = data.find(sign)
+    while offset >= 0:
+        if offset - _BEFORE_SIGN > end:
             if end >= 0:
                 yield start, end
-            start = max(0, place - _BEFORE_SIGN)
-        end = place + _AFTER_SIGN
-        place = data.find(sign, place + 1)
+            start = max(0, offset - _BEFORE_SIGN)
+        end = offset + _AFTER_SIGN
+        offset = data.find(sign, offset + 1)
     if end >= 0:
         yield start, end
-
-
-def _anywhere(expression: Expression) -> re.Pattern[bytes]:
-    flags = b"(?i)" if expression.is_caseless else b""
-    return re.compile(flags + b"(?=(" + expression.pattern + b"))")
 
 
 @lru_cache(maxsize=4)  # a process may open several stores, mostly with the same rules
@@ -225,45 +218,32 @@ class _Cache:
     def __init__(self, expressions: Sequence[Expression], folder: Path | None, key: bytes) -> None:
         import hyperscan
 
-        self._patterns = [expression.whole for expression in expressions]
-        self._flags = [hyperscan.HS_FLAG_SINGLEMATCH if expression.is_once else 0 for expression in expressions]
+        self._patterns = tuple(expression.whole for expression in expressions)
+        self._flags = tuple(hyperscan.HS_FLAG_SINGLEMATCH if expression.is_once else 0 for expression in expressions)
         self._key = key
-        told = repr((getattr(hyperscan, "__version__", ""), platform.machine(), self._patterns, self._flags))
-        self._name = blake2b(told.encode(), digest_size=12).hexdigest()
-        self._path = folder / f"{_CACHE_PREFIX}{self._name}.hs" if folder else None
+        content = repr((getattr(hyperscan, "__version__", ""), platform.machine(), self._patterns, self._flags))
+        name = blake2b(content.encode(), digest_size=12).hexdigest()
+        self._path = folder / f"{_CACHE_PREFIX}{name}.hs" if folder else None
 
     def database(self) -> Any:
-        return self._load() or self._compile()
-
-    def _load(self) -> Any:
         import hyperscan
 
-        content = self._read()
-        if content is None or content[:_SEAL_BYTES] != self._seal(content[_SEAL_BYTES:]):
-            return None
-        with suppress(hyperscan.error):  # made for another processor
-            return hyperscan.loadb(content[_SEAL_BYTES:], hyperscan.HS_MODE_BLOCK)
-        return None
-
-    def _read(self) -> bytes | None:
-        if self._path is None:
-            return None
-        try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return None
-        with os.fdopen(fd, "rb") as file, suppress(OSError):
-            return file.read()
-        return None
-
-    def _compile(self) -> Any:
-        import hyperscan
-
-        content = _compiled(tuple(self._patterns), tuple(self._flags))
+        content = self._read() if self._path else b""
+        if content[:_SEAL_BYTES] == self._seal(content[_SEAL_BYTES:]):
+            with suppress(hyperscan.error):  # made for another processor
+                return hyperscan.loadb(content[_SEAL_BYTES:], hyperscan.HS_MODE_BLOCK)
+        content = _compiled(self._patterns, self._flags)
         if self._path is not None:
             with suppress(OSError):  # a full or read-only disk costs time at the next start, nothing else
                 self._write(self._path, content)
         return hyperscan.loadb(content, hyperscan.HS_MODE_BLOCK)
+
+    def _read(self) -> bytes:
+        with suppress(OSError):
+            fd = os.open(self._path or "", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(fd, "rb") as file:
+                return file.read()
+        return b""
 
     def _write(self, path: Path, content: bytes) -> None:
         new = path.with_name(f"{path.name}.{os.getpid()}.new")

@@ -1,9 +1,8 @@
-"""Tests of what a rule has found: a value that was made to be secret, or a name, a path, a word, a placeholder.
+"""Tells a value that was made to be secret from a name, a path, a word, a placeholder.
 
-All of them take bytes of the text as it is, look at nothing else, and so say the same whoever found the value.
+Each function looks at the bytes of the text and nothing else, so the verdict does not depend on what found the value.
 """
 
-import binascii
 import math
 import re
 from collections import Counter
@@ -11,10 +10,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from recollect.redact.pieces import ANY_KEYWORD
+from recollect.redact.decoding import decode_base64
+from recollect.redact.patterns import ANY_KEYWORD
 
 LEAST_DISTINCT = 6
-# Looked for in small letters, each way with a first byte of its own: `re` then runs over all others many times as fast.
+# Searched in small letters, each branch with a first byte of its own: `re` then skips all others many times as fast.
 _STRONG = re.compile(rb"pass|pwd|secret|credential")
 _STAND_INS = rb"example|placeholder|xxxxx|000000000000|12345678|abcdefgh|redacted"
 _PLACEHOLDER = re.compile(_STAND_INS + rb"|change[-_]?me|dummy|your[-_ ]|-here\b|_here\b|\.\.\.|\*\*\*")
@@ -36,14 +36,16 @@ _NAMES = (
 )
 _IDENTIFIER = re.compile(_NAMES)
 _NUMBERED = re.compile(rb"(?:" + _NAMES + rb")\d{1,2}|[a-z]+(?:_[a-z]+\d{0,2})+")
-# Of names for keys that stand elsewhere: `Apache-2.0`, `KMS-default-2024`; `agent:main:42`; `rsa.RSAPrivateKey`.
+# Names of keys that are kept elsewhere: `Apache-2.0`, `KMS-default-2024`; `agent:main:42`; `rsa.RSAPrivateKey`.
 _WORD = rb"(?:[A-Z]?[a-z]+(?:[A-Z][a-z]+)*|[A-Z]{1,8}|v?\d{1,4})"
 _LABEL = re.compile(_WORD + rb"(?:[-_./:]" + _WORD + rb")+|(?:[a-z][a-z_-]*:){2,}.*|[a-z][a-z_-]*:\d+")
 _OF_A_KEY = re.compile(rb"(?i)[a-z_][\w.]*(?:private_?key|secret|token|credential|password)[a-z_]{0,12}")
-_NUMBER = re.compile(rb"[+-]?\d[\d_.,:eExX+/-]*[A-Za-z%]{0,3}|0[xX][0-9a-fA-F]+")
+# A longer hexadecimal number is a key, but for one of 40 digits: that is the public address of an account.
+_NUMBER = re.compile(rb"[+-]?\d[\d_.,:eExX+/-]*[A-Za-z%]{0,3}|0[xX](?:[0-9a-fA-F]{1,31}|[0-9a-fA-F]{40})")
 _FIELD = re.compile(rb"[A-Za-z_]+=\W{0,3}")  # another name that is given next to nothing
 _UUID = re.compile(rb"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_HEX = re.compile(rb"(?i)[0-9a-f]+")
+_HEX = re.compile(rb"(?i)(?:0x)?[0-9a-f]+")
+_BASE64 = re.compile(rb"/[A-Za-z0-9+/]+={0,2}")
 _AWS_SECRET = re.compile(rb"[A-Za-z0-9/+]{40}")
 _UNSPEAKABLE = re.compile(rb"(?i)[bcdfghjklmnpqrstvwxz]{5}")
 _LOWER = re.compile(rb"[a-z]")
@@ -51,14 +53,14 @@ _UPPER = re.compile(rb"[A-Z]")
 _DIGIT = re.compile(rb"\d")
 _SIGN = re.compile(rb"[!@#%^&*+=~?|]")
 
-# The end of a name that tells of a secret without being one.
+# The end of a name that is about a secret without holding one.
 _ABOUT = re.compile(
     rb"(?i)(?:id|ids|name|names|type|types|count|counts|total|url|uri|path|file|filename|dir|field|input|label|placeholder|length|len"
     rb"|size|limit|expiry|expires|expires[-_]?(?:at|in)|expiration|ttl|at|time|date|policy|ref|env|var|header|prefix|suffix|hint|reset|error"
     rb"|regex|pattern|usage|budget|index|idx|start|end|pos|position|format|version|kind|class|arn|endpoint|status|state|manager|provider"
     rb"|store|service|rotation|scope|scopes|match|list|map|set|test|tests|rules?|min|max|used|left|key[-_]?id)"
 )
-# Before `token` in the names of those by which pages are turned, or changes followed.
+# Before `token` in the names of page and sync tokens.
 _OF_PAGES = re.compile(
     rb"(?:\A|[^A-Za-z]|(?<=[a-z])(?=[A-Z]))"
     rb"(?i:pag(?:e|ing|ination)|next|prev(?:ious)?|continu(?:e|ation)|sync|cursor|resume|start(?:ing)?|delta|skip)"
@@ -71,23 +73,23 @@ _LAST_PART = re.compile(rb"[A-Z]?[a-z0-9]+\Z|[A-Z0-9]+\Z")
 
 
 def entropy(value: bytes) -> float:
-    """Bits per byte, by how often each byte stands in the value itself."""
+    """Bits per byte, by how often each byte occurs in the value itself."""
     size = len(value)
     return -sum(count / size * math.log2(count / size) for count in Counter(value).values()) if size else 0.0
 
 
 def is_token(value: bytes) -> bool:
-    """Whether what follows a distinctive opener was drawn at random rather than typed as a stand-in."""
+    """Whether what follows a distinctive opener is random rather than a stand-in."""
     return len(set(value)) >= LEAST_DISTINCT and not _STAND_IN.search(value.lower())
 
 
 @lru_cache(4096)
 def names_secret(name: bytes) -> re.Match[bytes] | None:
-    """The keyword that makes a name (of a field, a variable) one of a secret, if it is."""
-    found = list(_KEYWORD.finditer(name))
-    if not found:
+    """The keyword that makes a field or variable a secret's, if it is one."""
+    keywords = list(_KEYWORD.finditer(name))
+    if not keywords:
         return None
-    last = found[-1]  # that one counts: `secret_token_name`
+    last = keywords[-1]  # the one that counts: `secret_token_name`
     is_other = is_about(last[0], name[last.end() :]) or is_of_pages(last[0], name[: last.start()])
     return None if is_other else last
 
@@ -96,7 +98,7 @@ _KEYWORD = re.compile(b"(?i)" + ANY_KEYWORD.encode())
 
 
 def is_about(keyword: bytes, rest: bytes) -> bool:
-    """Whether a name goes on after the keyword in a way that makes it another word, or something about a secret."""
+    """Whether the rest of a name after the keyword makes it another word, or something about a secret."""
     if rest[:1] in (b"s", b"S") and not rest[1:2].islower():
         rest = rest[1:]
     if not rest:
@@ -108,17 +110,17 @@ def is_about(keyword: bytes, rest: bytes) -> bool:
 
 
 def is_of_pages(keyword: bytes, before: bytes) -> bool:
-    """Whether the name of a token says that it is one by which pages are turned: `next_page_token`."""
+    """Whether a name is that of a page or sync token: `next_page_token`."""
     return keyword.lower() == b"token" and _OF_PAGES.search(before) is not None
 
 
 def is_strong(name: bytes) -> bool:
-    """Whether a name stands for a secret so plainly that a short or simple value is one too."""
+    """Whether a name is so clearly a secret's that a short or simple value is one too."""
     return _STRONG.search(name.lower()) is not None
 
 
 def is_secret(name: bytes, value: bytes, *, is_quoted: bool) -> bool:
-    """Whether a value given to a name that stands for a secret is one."""
+    """Whether the value of a name that a secret may have is one."""
     if _AWS_SECRET.fullmatch(value) and entropy(value) >= 4.2 and _UPPER.search(value) and _DIGIT.search(value):
         return True
     if _is_other(value):
@@ -130,25 +132,30 @@ def is_secret(name: bytes, value: bytes, *, is_quoted: bool) -> bool:
 
 def _is_other(value: bytes) -> bool:
     """A placeholder, template, reference, number, identifier or plain words."""
-    return (  # what most values are comes first
+    return (  # the most frequent first
         (_IDENTIFIER.fullmatch(value) is not None and not is_scrambled(value))
         or _NUMBER.fullmatch(value) is not None
-        or _FIELD.fullmatch(value) is not None
+        or (_FIELD.fullmatch(value) is not None and not is_scrambled(value))
         or value.startswith((b"${", b"$(", b"{{", b"[REDACTED:"))
         or _TEMPLATE.fullmatch(value) is not None
-        or (_REFERENCE.match(value) is not None and entropy(value) < 4.5)
+        or (_REFERENCE.match(value) is not None and entropy(value) < 4.5 and not _is_slashed_base64(value))
         or not (_LOWER.search(value) or _UPPER.search(value))
         or _PLACEHOLDER.search(value.lower()) is not None
     )
 
 
+def _is_slashed_base64(value: bytes) -> bool:
+    """Whether a value that begins like a path is base64: most of it is random."""
+    return _BASE64.fullmatch(value) is not None and _is_mostly_drawn(value.split(b"/"))
+
+
 def is_numbered(value: bytes) -> bool:
-    """Whether a value is a name with a number at its end, as those of fields and variables are."""
-    return _NUMBERED.fullmatch(value) is not None
+    """Whether a value is a name with a number at its end, like that of a field or variable."""
+    return _NUMBERED.fullmatch(value) is not None and not is_scrambled(value)
 
 
 def _is_label(value: bytes) -> bool:
-    """Whether a value is made of words and numbers, as the name of a key is and hardly any key."""
+    """Whether a value is made of words and numbers: the name of a key, hardly ever a key."""
     if _OF_A_KEY.fullmatch(value):
         return True
     return _LABEL.fullmatch(value) is not None and not is_scrambled(value)
@@ -163,15 +170,28 @@ def _is_password(value: bytes, is_quoted: bool) -> bool:
 
 
 def _is_mostly_drawn(words: Sequence[bytes]) -> bool:
-    """Whether more than half of some words was drawn at random; prose about a password is not, nor one of words."""
+    """Whether more than half of the words is random; prose is not, nor a passphrase."""
     return 2 * sum(len(word) for word in words if _is_drawn(word)) > sum(map(len, words))
 
 
 def _is_drawn(word: bytes) -> bool:
     if len(word) < 6 or _is_other(word) or is_numbered(word):
         return False
-    kinds = sum(kind.search(word) is not None for kind in (_LOWER, _UPPER, _DIGIT, _SIGN))
-    return kinds >= 3 or is_scrambled(word)
+    return _kinds(word) >= 3 or is_scrambled(word)
+
+
+def _kinds(value: bytes) -> int:
+    """How many of small letters, capitals, digits and signs are in a value."""
+    return sum(kind.search(value) is not None for kind in (_LOWER, _UPPER, _DIGIT, _SIGN))
+
+
+def is_distinctive(value: bytes) -> bool:
+    """Whether a secret cannot be mistaken for a word, so that it can be hidden where no name is near it."""
+    if len(value) < 8 or is_numbered(value) or _is_label(value):
+        return False
+    if _DIGIT.search(value) is None:
+        return len(value) >= 20 and is_scrambled(value)
+    return _kinds(value) >= 3 or (len(value) >= 12 and _kinds(value) >= 2)
 
 
 def _is_key(value: bytes) -> bool:
@@ -184,7 +204,7 @@ def _is_key(value: bytes) -> bool:
 
 
 def is_scrambled(value: bytes) -> bool:
-    """Whether capitals stand as they do at random: in names they begin words, or are the whole of one."""
+    """Whether capitals are spread at random: in names they begin words, or are all of one."""
     if value.islower() or value.isupper():
         return False
     letters = [byte for byte in value if 65 <= (byte & 0xDF) <= 90]
@@ -196,8 +216,10 @@ def is_scrambled(value: bytes) -> bool:
 
 
 def is_environment_key(value: bytes) -> bool:
-    """A variable that ends in `_KEY` is a key of any kind, so only what looks drawn at random is taken."""
-    if _is_other(value) or _UUID.fullmatch(value) or entropy(value) < 3.3 or not _DIGIT.search(value):
+    """Whether the value of a variable that ends in `_KEY` looks random: such a name may be any kind of key's."""
+    if len(value) < 16 or _is_other(value) or _UUID.fullmatch(value) or entropy(value) < 3.3:
+        return False
+    if not _DIGIT.search(value) or (b" " in value and not _is_mostly_drawn(value.split())):
         return False
     return bool(_LOWER.search(value) and _UPPER.search(value)) or (
         len(value) >= 32 and _HEX.fullmatch(value) is not None
@@ -239,26 +261,19 @@ def is_header_value(value: bytes, opener: bytes) -> bool:
 
 
 def _is_basic(value: bytes) -> bool:
-    told = _decoded(value)
-    return b":" in told and all(32 <= byte < 127 for byte in told)
+    credentials = decode_base64(value)
+    return b":" in credentials and all(32 <= byte < 127 for byte in credentials)
 
 
 def is_registry_auth(value: bytes) -> bool:
-    """Whether base64 tells a user and a password that is no stand-in."""
+    """Whether base64 holds a user and a password that is no stand-in."""
     if not _is_basic(value):
         return False
-    return is_url_password(_decoded(value).partition(b":")[2])
+    return is_url_password(decode_base64(value).partition(b":")[2])
 
 
 def is_cookie(name: bytes, value: bytes) -> bool:
-    """Whether a cookie is one by which a server knows somebody."""
+    """Whether a cookie is one by which a server recognises somebody."""
     if _WHO.search(name) is None or _is_other(value) or is_numbered(value):
         return False
     return _UUID.fullmatch(value) is not None or _is_key(value)
-
-
-def _decoded(value: bytes) -> bytes:
-    try:
-        return binascii.a2b_base64(value + b"=" * (-len(value) % 4))
-    except binascii.Error:
-        return b""

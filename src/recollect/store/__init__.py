@@ -1,59 +1,152 @@
 """Everything that is kept, and all the SQL there is.
 
-`memory.db` holds what must last and is written with full durability; `cache.db` and the packs hold the
-bulk, which may be read again from the agents' files.
+`memory.db` holds what must last and is written with full durability; `cache.db` and the packs hold the bulk, which
+can be read again from the agents' files. Code above the store imports from this package only, never from its modules.
 """
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import NotFound, RecollectError, StoreDamaged, StoreUnwritable
-from recollect.store import ballast, history, migrations
-from recollect.store.access import is_full, unwritable
-from recollect.store.cards import Cards
-from recollect.store.events import Events
-from recollect.store.excerpts import Excerpts
-from recollect.store.fulltext_search import FulltextSearch
-from recollect.store.sqlite import Database, translated
+from recollect.store.sqlite import ballast, history
+from recollect.store.sqlite.access import is_full, unwritable
+from recollect.store.sqlite.database import Database
+from recollect.store.tables import migrations
+from recollect.store.tables.cards import Cards
+from recollect.store.tables.events import Events
+from recollect.store.tables.excerpts import Excerpts
+from recollect.store.tables.table import CACHE, MEMORY
+from recollect.store.words.search import FulltextSearch
 
 if TYPE_CHECKING:
-    from recollect.store.copies import Copies
-    from recollect.store.digests import Digests
-    from recollect.store.evictions import EvictionTable
-    from recollect.store.exclusions import Exclusions
-    from recollect.store.fulltext import Fulltext
-    from recollect.store.holdings import Holdings
-    from recollect.store.intake import Intake
-    from recollect.store.ledger import Ledger
-    from recollect.store.mentions import Mentions
-    from recollect.store.remains import Remains
-    from recollect.store.rewrite import Rewrites
-    from recollect.store.sessions import Sessions
-    from recollect.store.sources import Sources
-    from recollect.store.steps import Steps
-    from recollect.store.streams import Streams
-    from recollect.store.tallies import Tallies
-    from recollect.store.tiers import Tiers
-    from recollect.store.tombstones import TombstoneTable
+    from recollect.store.batch import (
+        Batch,
+        CostTotalRow,
+        EventRow,
+        Facts,
+        ProblemRow,
+        SourceRow,
+        StreamBatch,
+        UsageRow,
+        hash_payload,
+    )
+    from recollect.store.check import Check
+    from recollect.store.flags import HIDES_LEARNED, IS_ABANDONED, IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
+    from recollect.store.intake import Intake, merge_infos, second_uid
+    from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
+    from recollect.store.omission import leave_out, sessions_of, without_text
+    from recollect.store.payloads.frames import Description, describe, hash_source, make_frames, origin_of
+    from recollect.store.payloads.packs import Content, iter_frames
+    from recollect.store.payloads.rewrite import UNFINISHED, Rewrites
+    from recollect.store.sqlite.locks import sweep_lock, work_folder, write_lock
+    from recollect.store.tables.cards import Card, CardFilter
+    from recollect.store.tables.copies import SET_ASIDE, Copies, Copy
+    from recollect.store.tables.digests import DigestRow, Digests, Pending
+    from recollect.store.tables.erase import Erasure, HeldContent
+    from recollect.store.tables.events import in_pieces
+    from recollect.store.tables.evictions import (
+        DATA_LOSS,
+        EVICTED,
+        LAST_COPY_EVICTED,
+        Base,
+        Evicted,
+        Eviction,
+        EvictionTable,
+        Keys,
+        RetentionEvent,
+    )
+    from recollect.store.tables.excerpts import EventCard, Outline
+    from recollect.store.tables.exclusions import Exclusion, Exclusions
+    from recollect.store.tables.find_text import Texts, UnreadLine
+    from recollect.store.tables.lasting import Lasting, redact_rows
+    from recollect.store.tables.raw import HeldStream, RawCache
+    from recollect.store.tables.redaction import Redaction
+    from recollect.store.tables.sessions import Place, SessionFilter, SessionRow, Sessions, SourceOfSession
+    from recollect.store.tables.sizes import HeldSession, Sizes
+    from recollect.store.tables.sources import KnownSource, SkippedLine, Sources, path_key
+    from recollect.store.tables.steps import Response, RunningTotal, Step, Steps, StoredSession
+    from recollect.store.tables.streams import Candidate, Origin, SharedResponse, Streams
+    from recollect.store.tables.tallies import ActivityRow, Span, StatRow, Tallies, UseRow
+    from recollect.store.tables.tombstones import (
+        FORGOTTEN,
+        HIDDEN,
+        TOMBSTONE,
+        Tombstone,
+        Tombstones,
+        TombstoneTable,
+        hidden_path,
+        without_forgotten,
+    )
+    from recollect.store.words.index import Entry, Fulltext, PendingEvent, PendingStream
+    from recollect.store.words.search import Choice, EventFilter, OutOfTime, Scored, Term, Wanted
 
-CACHE_NAME = "cache.db"
-MEMORY_NAME = "memory.db"
+CACHE_NAME = CACHE
+MEMORY_NAME = MEMORY
 DATABASES = (MEMORY_NAME, CACHE_NAME)
+
+# The records and functions that cross the door. They load on first use: a search needs hardly any of them.
+_HOMES = {
+    "batch": "Batch CostTotalRow EventRow Facts ProblemRow SourceRow StreamBatch UsageRow hash_payload",
+    "flags": "HIDES_LEARNED IS_ABANDONED IS_ERROR IS_PROVISIONAL IS_RETRY TOLD_RETRY",
+    "intake": "merge_infos second_uid",
+    "ledger": "LEDGER_NAME Ledger LedgerRecord",
+    "omission": "leave_out sessions_of without_text",
+    "payloads.frames": "Description describe hash_source make_frames origin_of",
+    "payloads.packs": "Content iter_frames",
+    "payloads.rewrite": "UNFINISHED",
+    "sqlite.locks": "sweep_lock work_folder write_lock",
+    "tables.cards": "Card CardFilter",
+    "tables.copies": "SET_ASIDE Copy",
+    "tables.digests": "DigestRow Pending",
+    "tables.erase": "HeldContent",
+    "tables.events": "in_pieces",
+    "tables.evictions": "DATA_LOSS EVICTED LAST_COPY_EVICTED Base Evicted Eviction Keys RetentionEvent",
+    "tables.excerpts": "EventCard Outline",
+    "tables.exclusions": "Exclusion",
+    "tables.find_text": "UnreadLine",
+    "tables.lasting": "redact_rows",
+    "tables.raw": "HeldStream",
+    "tables.sessions": "Place SessionFilter SessionRow SourceOfSession",
+    "tables.sizes": "HeldSession",
+    "tables.sources": "KnownSource SkippedLine Sources path_key",
+    "tables.steps": "Response RunningTotal Step StoredSession",
+    "tables.streams": "Candidate Origin SharedResponse",
+    "tables.tallies": "ActivityRow Span StatRow UseRow",
+    "tables.tombstones": "FORGOTTEN HIDDEN TOMBSTONE Tombstone Tombstones hidden_path without_forgotten",
+    "words.index": "Entry PendingEvent PendingStream",
+    "words.search": "Choice EventFilter OutOfTime Scored Term Wanted",
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+
+
+def _part(home: str, *needs: str) -> Any:
+    """A part of the store that is loaded when it is first asked for."""
+    module, _, name = home.partition(":")
+
+    def make(store: "Store") -> Any:
+        return getattr(import_module(f"{__name__}.{module}"), name)(*(getattr(store, need) for need in needs))
+
+    return cached_property(make)
 
 
 class Store:
     """One folder with everything Recollect knows."""
 
-    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+    def __init__(self, folder: Path, *, read_only: bool = False, cache_path: Path | None = None) -> None:
         self.folder = folder
         self.read_only = read_only
-        self._cache = Database(folder / CACHE_NAME, migrations.CACHE, "NORMAL", read_only=read_only)
+        self._cache = Database(cache_path or folder / CACHE_NAME, migrations.CACHE, "NORMAL", read_only=read_only)
         self._memory = Database(folder / MEMORY_NAME, migrations.MEMORY, "FULL", read_only=read_only)
         self.events = Events(self._cache, folder)
         self.excerpts = Excerpts(self._cache)
@@ -62,115 +155,33 @@ class Store:
         if not read_only and self._memory.is_new:
             self.restore_records()
 
-    # A search needs none of these, and is to begin at once: they are loaded when they are asked for.
-
-    @cached_property
-    def intake(self) -> "Intake":
-        from recollect.store.intake import Intake
-
-        return Intake(self._cache, self.folder)
-
-    @cached_property
-    def fulltext(self) -> "Fulltext":
-        from recollect.store.fulltext import Fulltext
-
-        return Fulltext(self._cache)
-
-    @cached_property
-    def sources(self) -> "Sources":
-        from recollect.store.sources import Sources
-
-        return Sources(self._cache)
-
-    @cached_property
-    def streams(self) -> "Streams":
-        from recollect.store.streams import Streams
-
-        return Streams(self._cache)
-
-    @cached_property
-    def steps(self) -> "Steps":
-        from recollect.store.steps import Steps
-
-        return Steps(self._cache, self.events)
-
-    @cached_property
-    def sessions(self) -> "Sessions":
-        from recollect.store.sessions import Sessions
-
-        return Sessions(self._memory)
+    # A search needs none of these and should start at once.
+    intake: "Intake" = _part("intake:Intake", "_cache", "folder")
+    fulltext: "Fulltext" = _part("words.index:Fulltext", "_cache")
+    sources: "Sources" = _part("tables.sources:Sources", "_cache")
+    streams: "Streams" = _part("tables.streams:Streams", "_cache")
+    steps: "Steps" = _part("tables.steps:Steps", "_cache", "events")
+    sessions: "Sessions" = _part("tables.sessions:Sessions", "_memory")
+    digests: "Digests" = _part("tables.digests:Digests", "_memory")
+    tallies: "Tallies" = _part("tables.tallies:Tallies", "_memory")
+    tombstones: "TombstoneTable" = _part("tables.tombstones:TombstoneTable", "_memory", "ledger")
+    exclusions: "Exclusions" = _part("tables.exclusions:Exclusions", "_cache", "_memory")
+    evictions: "EvictionTable" = _part("tables.evictions:EvictionTable", "_cache", "_memory", "ledger")
+    copies: "Copies" = _part("tables.copies:Copies", "_memory", "ledger")
+    erasure: "Erasure" = _part("tables.erase:Erasure", "_cache", "_memory", "folder")
+    texts: "Texts" = _part("tables.find_text:Texts", "_cache", "_memory")
+    redaction: "Redaction" = _part("tables.redaction:Redaction", "_cache", "_memory")
+    lasting: "Lasting" = _part("tables.lasting:Lasting", "_memory")
+    rewrites: "Rewrites" = _part("payloads.rewrite:Rewrites", "_cache", "_memory", "folder")
+    raw: "RawCache" = _part("tables.raw:RawCache", "_cache", "folder")
+    sizes: "Sizes" = _part("tables.sizes:Sizes", "_cache", "_memory", "folder")
+    check: "Check" = _part("check:Check", "_cache", "_memory", "folder")
 
     @cached_property
     def ledger(self) -> "Ledger":
-        from recollect.store.ledger import Ledger
+        from recollect.store.ledger import Ledger  # not needed to look something up
 
         return Ledger(self.folder, read_only=self.read_only)
-
-    @cached_property
-    def tombstones(self) -> "TombstoneTable":
-        from recollect.store.tombstones import TombstoneTable
-
-        return TombstoneTable(self._memory, self.ledger)
-
-    @cached_property
-    def exclusions(self) -> "Exclusions":
-        from recollect.store.exclusions import Exclusions
-
-        return Exclusions(self._cache, self._memory)
-
-    @cached_property
-    def remains(self) -> "Remains":
-        from recollect.store.remains import Remains
-
-        return Remains(self._cache, self._memory, self.folder)
-
-    @cached_property
-    def mentions(self) -> "Mentions":
-        from recollect.store.mentions import Mentions
-
-        return Mentions(self._cache, self._memory)
-
-    @cached_property
-    def copies(self) -> "Copies":
-        from recollect.store.copies import Copies
-
-        return Copies(self._memory, self.ledger)
-
-    @cached_property
-    def digests(self) -> "Digests":
-        from recollect.store.digests import Digests
-
-        return Digests(self._memory)
-
-    @cached_property
-    def tallies(self) -> "Tallies":
-        from recollect.store.tallies import Tallies
-
-        return Tallies(self._memory)
-
-    @cached_property
-    def evictions(self) -> "EvictionTable":
-        from recollect.store.evictions import EvictionTable
-
-        return EvictionTable(self._cache, self._memory, self.ledger)
-
-    @cached_property
-    def tiers(self) -> "Tiers":
-        from recollect.store.tiers import Tiers
-
-        return Tiers(self._cache, self._memory, self.folder)
-
-    @cached_property
-    def rewrites(self) -> "Rewrites":
-        from recollect.store.rewrite import Rewrites
-
-        return Rewrites(self._cache, self._memory, self.folder)
-
-    @cached_property
-    def holdings(self) -> "Holdings":
-        from recollect.store.holdings import Holdings
-
-        return Holdings(self._cache, self.folder)
 
     @property
     def databases(self) -> tuple[Database, Database]:
@@ -183,130 +194,47 @@ class Store:
     def drop_stand_ins(self) -> int:
         """Delete events that stood in for what is held itself by now; returns how many.
 
-        Digests come first: one that covers these too would else count as better than any that is made without them.
+        Digests come first: one that covers these too would count as better than any that is made without them.
         """
-        found = self.streams.stand_ins()
-        if found:
-            self.digests.cover_less(Counter(found.values()))
-            self.streams.drop_events(found)
-        return len(found)
+        stand_ins = self.streams.stand_ins()
+        if stand_ins:
+            self.digests.cover_less(Counter(stand_ins.values()))
+            self.streams.drop_events(stand_ins)
+        return len(stand_ins)
 
     def restore_records(self) -> Counter[str]:
-        """Put what the ledger holds back into memory.db; what is there stays as it is."""
-        from recollect.store.restoring import restore_records
+        """Put the ledger's records back into memory.db; rows that exist stay as they are."""
+        from recollect.store.tables.records import restore_records  # only a new or a damaged store needs them
 
         with self._memory.transaction() as connection:
             return restore_records(connection, self.ledger.records())
 
     def missing_records(self) -> list[tuple[str, dict[str, Any]]]:
-        """What memory.db holds and the ledger should, and does not."""
-        from recollect.store.restoring import missing_records
+        """Rows of memory.db that the ledger should have too, and does not."""
+        from recollect.store.tables.records import missing_records  # only a damaged store needs them
 
         return missing_records(self.ledger, (self.tombstones, self.copies, self.evictions))
 
-    def take_over_memory(self, old: Database) -> None:
-        """Have memory.db, which was just made, hold what was saved of another one; the ledger's records come after."""
-        from recollect.store.salvage import take_over_rows
+    def keep_copy(self, *, is_due: bool = False) -> None:
+        """Have a recent copy of memory.db beside it; one that `is_due` is made whatever the age of the last."""
+        from recollect.store.sqlite.rolling_copy import keep_copy  # only needed to write
 
-        take_over_rows(old, self._memory)
-
-    def add_memory(self, old: Database) -> None:
-        """Have memory.db hold also what only another one tells; the ledger's records come before."""
-        from recollect.store.salvage import add_rows
-
-        add_rows(old, self._memory)
+        keep_copy(self._memory, is_due=is_due)
 
     def checkpoint(self) -> None:
         """Empty both write-ahead logs, then note how far the store has come; done at the end of a sweep."""
-        marks = self._new_marks()
+        marks = self.check.new_marks()
         for database in self.databases:
             database.checkpoint()
         if marks:
-            with translated(self.folder / history.MARK_NAME):
-                history.write_mark(self.folder, marks)
-        ballast.ensure(self.folder, self._bytes())
-
-    def _new_marks(self) -> dict[str, history.Mark]:
-        """A mark for each database; none if nothing was written since the last one, or if one is behind that."""
-        known = history.read_mark(self.folder)
-        if all(self._is_marked(database, known) for database in self.databases) or self._is_behind(known):
-            return {}
-        marks = {}
-        for database in self.databases:
-            counts = self._counts(database)
-            with database.transaction() as connection:
-                marks[database.path.name] = history.add_mark(connection, counts)
-        return marks
-
-    def _is_marked(self, database: Database, known: dict[str, history.Mark]) -> bool:
-        mark = known.get(database.path.name)
-        return mark is not None and mark.commits == history.last_commit(database.connection).number
-
-    def _is_behind(self, known: dict[str, history.Mark]) -> bool:
-        """Whether a database has less than was marked. A cache that was read again whole is as good as the lost one."""
-        for database in self.databases:
-            name, counts = database.path.name, self._counts(database)
-            mark = known.get(name)
-            is_whole = mark is not None and all(counts.get(noun, 0) >= had for noun, had in mark.counts.items())
-            is_refilled = database is self._cache and is_whole
-            if history.behind_mark(name, database.connection, mark, counts) and not is_refilled:
-                return True
-        return False
+            self.keep_copy()
+            self.check.write_marks(marks)
+        ballast.ensure(self.folder, self.sizes.about_bytes())
 
     def accept_as_is(self) -> None:
-        """Take the store as it stands for whole: the alarms were answered."""
-        history.forget_history(self.folder, [database.path.name for database in self.databases])
+        """Take the store as it is for whole: the alarms were answered."""
+        self.check.forget_marks()
         self.checkpoint()
-
-    def iter_faults_of_structure(self, database: Database, keep_going: Callable[[], bool]) -> Iterator[str]:
-        """All that SQLite's own full check finds wrong; ends early, with apsw.InterruptError, when told to."""
-        with _stoppable(database, keep_going):
-            for (message,) in database.rows("PRAGMA integrity_check(100)"):
-                if message != "ok":
-                    yield f"{database.path.name}: {message}"
-
-    def iter_faults_of_content(self, database: Database, keep_going: Callable[[], bool]) -> Iterator[str]:
-        """Rows that can be read, and are not what was ever stored; ends early like a look at the structure."""
-        from recollect.store.shapes import iter_nonsense
-
-        with _stoppable(database, keep_going):
-            for message in iter_nonsense(database):
-                yield f"{database.path.name}: {message}"
-
-    def alarms(self) -> list[str]:
-        """In words, which databases have less than they had: a lost log, an old copy put back."""
-        known, found = history.read_mark(self.folder), []
-        for database in (database for database in self.databases if database.has_history()):
-            name, connection = database.path.name, database.connection
-            found.append(history.behind_mark(name, connection, known.get(name), self._counts(database)))
-            found.append(history.behind_last(database.path, connection))
-        return [alarm for alarm in found if alarm]
-
-    def _counts(self, database: Database) -> dict[str, int]:
-        if database is self._memory:
-            return {"sessions": self.sessions.count()}
-        sessions, events = database.rows("SELECT count(*), coalesce(sum(next_seq - 1), 0) FROM streams")[0]
-        return {"sessions": sessions, "events": events}
-
-    def damage(self) -> list[str]:
-        """What SQLite's own checks find wrong, in words; empty when nothing is."""
-        found = []
-        for database in (self._cache, self._memory):
-            rows = database.rows("PRAGMA quick_check(20)")
-            found += [f"{database.path.name}: {message}" for (message,) in rows if message != "ok"]
-            found += self.iter_faults_of_content(database, lambda: True)
-        return found
-
-    def size_bytes(self) -> dict[str, int]:
-        """Bytes on disk by part of the store."""
-        packs = sum(file.stat().st_size for file in (self.folder / "packs").rglob("*.pack"))
-        sizes = {name: _size(self.folder / name) for name in DATABASES}
-        return {**sizes, "packs": packs, "total": packs + sum(sizes.values())}
-
-    def _bytes(self) -> int:
-        """About how large the store is, without a look at every pack."""
-        packed = self._cache.value("SELECT coalesce(sum(pack_bytes), 0) FROM streams")
-        return int(packed) + sum(_size(database.path) for database in self.databases)
 
     def close(self) -> None:
         self._cache.close()
@@ -321,61 +249,68 @@ class Store:
         self.close()
 
 
-@contextmanager
-def _stoppable(database: Database, keep_going: Callable[[], bool]) -> Iterator[None]:
-    """Have statements end with apsw.InterruptError once they are not to go on."""
-    database.connection.set_progress_handler(lambda: not keep_going(), 100_000)
-    try:
-        yield
-    finally:
-        database.connection.set_progress_handler(None)
-
-
-def _size(path: Path) -> int:
-    return sum(file.stat().st_size for file in path.parent.glob(path.name + "*"))
-
-
 def open_store(folder: Path, *, create: bool = False) -> Store:
     """Open the store in `folder`, read-only where it cannot be written; raises NotFound if there is none."""
     from recollect.store.replacing import finish_replacing  # not needed to look something up
 
     finish_replacing(folder)
     if not (folder / MEMORY_NAME).exists() and not create:
-        _refuse_remains(folder)
+        _refuse_incomplete(folder)
         raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
     if create:
         _make_private_folder(folder)
+        _recover_lost_cache(folder)
         return Store(folder)
+    if _has_lost_cache(folder):
+        raise StoreDamaged(
+            f"{CACHE_NAME} is missing beside its packs: {folder}", "`recollect sweep` makes it again from them"
+        )
     return Store(folder, read_only=not os.access(folder, os.W_OK) or is_full(folder))
 
 
 def open_database(path: Path) -> Database:
-    """One database of a store, to be looked at only; raises what opening the store would."""
+    """One database of a store, read-only; raises what opening the store would."""
     steps = migrations.CACHE if path.name == CACHE_NAME else migrations.MEMORY
     return Database(path, steps, "FULL", read_only=True)
 
 
-def _refuse_remains(folder: Path) -> None:
-    """A store without its main file is not empty: somebody has to know."""
+def _has_lost_cache(folder: Path) -> bool:
+    return not (folder / CACHE_NAME).exists() and next((folder / "packs").glob("*/*.pack"), None) is not None
+
+
+def _recover_lost_cache(folder: Path) -> None:
+    """Packs without the database that knows them are read into a new one before anything is appended to them."""
+    if _has_lost_cache(folder):
+        from recollect.store.payloads.rebuild import rebuild_cache  # as good as never needed
+        from recollect.store.sqlite.locks import sweep_lock
+
+        with sweep_lock(folder):
+            rebuild_cache(folder, lambda path: None, lambda done, total: None)
+
+
+def _refuse_incomplete(folder: Path) -> None:
+    """Refuse to take a store without its main file for an empty one."""
     from recollect.store.ledger import LEDGER_NAME
 
     left = [name for name in (CACHE_NAME, LEDGER_NAME, history.MARK_NAME) if (folder / name).exists()]
     if left:
         raise StoreDamaged(
-            f"{MEMORY_NAME} is missing beside {', '.join(left)}: {folder}", "`recollect doctor --repair` makes it again"
+            f"{MEMORY_NAME} is missing beside {', '.join(left)}: {folder}", "`recollect doctor --repair` rebuilds it"
         )
 
 
 def open_for_reading(folder: Path) -> Store:
-    """Open the store only to look something up: waits for no writer. Raises NotFound if there is none."""
+    """Open the store to read it, with connections of its own: waits for no writer. Raises NotFound if there is none."""
     try:
         is_there = (folder / MEMORY_NAME).exists()
     except OSError as error:
         raise RecollectError(
-            f"Cannot look into the store ({error.strerror}): {folder}", "set RECOLLECT_HOME to a folder you can read"
+            f"Cannot read the store ({error.strerror}): {folder}", "set RECOLLECT_HOME to a folder you can read"
         ) from error
     if not is_there:
         raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
+    if (folder / "replacement").exists():
+        return open_store(folder)  # which finishes an interrupted restore
     return Store(folder, read_only=True)
 
 
@@ -387,8 +322,8 @@ def _make_private_folder(folder: Path) -> None:
             folder.chmod(0o700)  # whatever the user's umask takes away
     except OSError as error:
         raise StoreUnwritable(
-            f"Cannot make the store ({error.strerror}): {folder}",
-            "set RECOLLECT_HOME to a folder you can write",
+            f"Cannot create the store ({error.strerror}): {folder}",
+            "set RECOLLECT_HOME to a folder you can write to",
         ) from error
     if not os.access(folder, os.W_OK):
-        raise unwritable(folder, "it cannot be written")
+        raise unwritable(folder, "no write permission")

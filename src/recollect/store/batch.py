@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from recollect.store.packs import Frame
+import msgspec
+
+from recollect.store.payloads.packs import Frame, StoredFrame
+from recollect.text import Columns
 
 
 class EventRow(NamedTuple):
@@ -43,18 +46,35 @@ class EventRow(NamedTuple):
     metadata: str | None
 
 
+class Facts(NamedTuple):
+    """What was read along with a session's events: what the source says of the session (JSON), tokens and money."""
+
+    info: str | None = None
+    usage: Sequence[tuple[Any, ...]] = ()  # with the fields of UsageRow
+    cost_totals: Sequence[tuple[Any, ...]] = ()  # with the fields of CostTotalRow
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.info or self.usage or self.cost_totals)
+
+
 @dataclass(slots=True)
 class StreamBatch:
-    """New events of one session.
+    """What is new of one session: rows of events, and frames that hold them with their payloads and the facts.
 
-    Rows have EventRow's fields but are plain tuples: named ones take five times as long to hand over. So have `texts`
-    those of the full text's columns, one for each row or none at all: then the index unpacks the payloads itself.
+    Rows have EventRow's fields but are plain tuples, which are quicker to make. `texts` are what the full text takes of
+    each row; if there are none, the index unpacks the payloads itself.
     """
 
     native_id: str
     rows: list[tuple[Any, ...]] = field(default_factory=list)
-    frames: list[Frame] = field(default_factory=list)
-    texts: list[tuple[str, ...] | None] = field(default_factory=list)
+    frames: Sequence[Frame | StoredFrame] = ()
+    texts: Sequence[Columns | None] = ()
+    facts: Facts = field(default_factory=Facts)
+    has_events: bool = False  # even where none of them is new: then the source is one of the session's
+
+    def __post_init__(self) -> None:
+        self.has_events = self.has_events or bool(self.rows)
 
 
 class Fresh(NamedTuple):
@@ -66,7 +86,7 @@ class Fresh(NamedTuple):
     stream: int
     generation: int
     first_event: int
-    texts: Sequence[tuple[str, ...] | None]  # with Columns' fields
+    texts: Sequence[Columns | None]
     bytes: int
     seq: int
 
@@ -91,7 +111,6 @@ class SourceRow(NamedTuple):
 
 
 class UsageRow(NamedTuple):
-    native_id: str
     usage_id: str
     ts_ms: int | None
     model: str | None
@@ -102,11 +121,10 @@ class UsageRow(NamedTuple):
     cache_write_tokens: int
     reasoning_tokens: int
     usd: float | None
-    includes_sub_agents: bool
+    includes_sub_agents: bool | int
 
 
 class CostTotalRow(NamedTuple):
-    native_id: str
     ledger: str
     usd: float
     ts_ms: int | None
@@ -125,9 +143,6 @@ class Batch:
 
     source: SourceRow
     streams: list[StreamBatch] = field(default_factory=list)
-    infos: dict[str, str] = field(default_factory=dict)  # native session id -> JSON
-    usage: list[tuple[Any, ...]] = field(default_factory=list)  # with UsageRow's fields
-    cost_totals: list[CostTotalRow] = field(default_factory=list)
     problems: list[ProblemRow] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     lines: int = 0
@@ -139,7 +154,30 @@ class Batch:
     def events(self) -> int:
         return sum(len(stream.rows) for stream in self.streams)
 
+    @property
+    def infos(self) -> dict[str, str]:
+        """What is said of sessions as JSON, by native id."""
+        return {stream.native_id: stream.facts.info for stream in self.streams if stream.facts.info}
+
 
 def hash_payload(payload: bytes) -> bytes:
     """What a payload is known by, as `payload_hash` of its event."""
     return sha256(payload).digest()[:16]  # most processors have instructions for it
+
+
+_Rows = list[tuple[Any, ...]]
+_Part = tuple[str, _Rows, list[Frame], list[Columns | None], tuple[str | None, _Rows, _Rows]]
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[SourceRow, list[_Part], list[ProblemRow], dict[str, int], int, int, str]).decode
+
+
+def pack_batch(batch: Batch) -> bytes:
+    """A batch as a reader hands it over to the writer: one flat buffer."""
+    parts = [(part.native_id, part.rows, part.frames, part.texts, part.facts) for part in batch.streams]
+    return _encode((batch.source, parts, batch.problems, batch.skipped, batch.lines, batch.bytes, batch.redacted_with))
+
+
+def unpack_batch(data: bytes | bytearray) -> Batch:
+    source, parts, problems, skipped, lines, size, rules = _decode(data)
+    streams = [StreamBatch(name, rows, frames, texts, Facts(*facts)) for name, rows, frames, texts, facts in parts]
+    return Batch(source, streams, problems, skipped, lines, size, rules)

@@ -1,6 +1,7 @@
 """Tier 1: events, their payloads, tokens. Written batch by batch, each in one transaction with its cursor."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,32 +9,34 @@ import apsw
 import orjson
 
 from recollect.clock import now_ms
-from recollect.redact.marks import OLDER, OTHER, SAME, compare_versions
-from recollect.store import packs
+from recollect.redact import OLDER, OTHER, SAME, compare_versions
 from recollect.store.batch import Batch, EventRow, Fresh, StreamBatch
-from recollect.store.flags import IS_PROVISIONAL
-from recollect.store.packs import Frame, compress, decompress
-from recollect.store.sqlite import Database
+from recollect.store.flags import HIDES_LEARNED, IS_PROVISIONAL
+from recollect.store.payloads.frames import origin_of, take_rows
+from recollect.store.payloads.writer import FrameWriter
+from recollect.store.sqlite.database import Database
 
 SaveSource = Callable[[apsw.Connection, Batch], int]
-Index = Callable[[apsw.Connection, Fresh], None]
-
-INLINE_BYTES = 32 * 1024  # a frame up to this size lies in the database: thousands of tiny packs cost more
+Index = Callable[[apsw.Connection, Sequence[Fresh]], None]
 
 _UIDS_AT_ONCE = 500
 _UID = EventRow._fields.index("event_uid")
 
 
-class Stream(NamedTuple):
-    """One session's stream of payloads, as the writer sees it before it appends."""
+@dataclass(slots=True)
+class Stream:
+    """One session as the writer sees it before it appends."""
 
     id: int
+    agent: str
+    native_id: str
     next_seq: int
     stream_bytes: int
     pack_generation: int
     pack_bytes: int
     redacted_with: str | None
     indexed_bytes: int
+    sources: set[int] = field(default_factory=set)
 
 
 class Stored(NamedTuple):
@@ -57,102 +60,130 @@ class Intake:
     def __init__(self, database: Database, folder: Path) -> None:
         self._database = database
         self._folder = folder
-        self._grown: set[Path] = set()  # packs with bytes that are not on the disk yet
 
     def put(self, batches: Sequence[Batch], save_source: SaveSource, index: Index | None = None) -> Written:
         """Store batches with their cursors in one transaction; their payloads are durable before it commits.
 
-        `index` takes the words that came with new events; those of others stay pending.
+        `index` takes the words that came with new events; those of others stay pending. It comes last: any statement
+        that opens a savepoint would make FTS5 write out what it has gathered.
         """
-        begun_ms = now_ms()
-        written = Written(0, 0)
-        self._grown.clear()
         with self._database.transaction() as connection:
+            transaction = _Transaction(connection, self._folder)
             for batch in batches:
                 source = save_source(connection, batch)
-                for stream_batch in batch.streams:
-                    stream = _ensure_stream(connection, batch, stream_batch.native_id, begun_ms)
-                    new, replaced = self._put_stream(connection, batch, stream, stream_batch, index)
-                    connection.execute("INSERT OR IGNORE INTO stream_sources VALUES (?, ?)", (stream.id, source))
-                    written = Written(written.events_new + new, written.events_replaced + replaced)
-                _put_usage(connection, batch, begun_ms)
-                _put_infos(connection, batch, source)
-            packs.make_durable(self._grown)
-        return written
+                for part in batch.streams:
+                    transaction.put(batch, source, part)
+            transaction.finish()
+            if index:
+                index(connection, transaction.fresh)
+        return Written(transaction.events_new, transaction.events_replaced)
 
-    def _put_stream(
-        self, connection: apsw.Connection, batch: Batch, stream: Stream, told: StreamBatch, index: Index | None
-    ) -> tuple[int, int]:
-        fresh, replacing = told.rows, list[tuple[Any, ...]]()
-        if stream.next_seq > 1:
-            known = compare_versions(stream.redacted_with or "0", batch.redacted_with)
-            rules = OTHER if batch.is_adopted else known
-            fresh, replacing = _sort_out(connection, told.rows, rules)
-        rows, frames = [*fresh, *replacing], told.frames
-        if not rows:
-            return 0, 0
-        if len(rows) < len(told.rows):
-            rows, frames = _repacked(told, rows)
-        self._append(connection, batch.source.agent, told.native_id, stream, frames)
-        insert = _INSERT_EVENTS.format(stream=stream.id, seq=stream.next_seq, start=stream.stream_bytes)
-        connection.executemany(insert, rows[: len(fresh)])
-        if index and told.texts and len(fresh) == len(told.rows) and stream.indexed_bytes == stream.stream_bytes:
-            index(connection, _fresh(stream, told, connection.last_insert_rowid()))
-        if replacing:
-            replace = _REPLACE_EVENT.format(start=stream.stream_bytes)
-            connection.executemany(replace, ((*row[2:], row[1]) for row in rows[len(fresh) :]))
-        update = "UPDATE streams SET next_seq = next_seq + ?, is_dirty = 1 WHERE id = ?"
-        connection.execute(update, (len(fresh), stream.id))
-        return len(fresh), len(replacing)
 
-    def _append(
-        self, connection: apsw.Connection, agent: str, native_id: str, stream: Stream, frames: Sequence[Frame]
+class _Transaction:
+    """What is put in one transaction. Each session is looked up once."""
+
+    def __init__(self, connection: apsw.Connection, folder: Path) -> None:
+        self._connection = connection
+        self._frames = FrameWriter(connection, folder)
+        self._begun_ms = now_ms()
+        self._streams: dict[tuple[str, str], Stream] = {}
+        self._changed: dict[int, Stream] = {}
+        self.fresh: list[Fresh] = []
+        self.events_new = self.events_replaced = 0
+
+    def put(self, batch: Batch, source: int, part: StreamBatch) -> None:
+        has_news = _put_info(self._connection, batch, part, source)
+        stream = self._find_stream(batch, part)
+        if stream is None:
+            return  # what a source says of a session makes none
+        if part.has_events and source not in stream.sources:
+            self._connection.execute("INSERT OR IGNORE INTO stream_sources VALUES (?, ?)", (stream.id, source))
+            stream.sources.add(source)
+        has_news |= _put_usage(self._connection, stream.id, part)
+        fresh, replacing = part.rows, list[tuple[Any, ...]]()
+        if stream.next_seq > 1 and part.rows:
+            fresh, replacing = _sort_out(self._connection, part.rows, _compare_rules(stream, batch))
+            replacing = [] if batch.is_adopted else replacing  # an import adds, and never overwrites
+        if fresh or replacing or has_news:
+            self._put_events(batch, stream, part, fresh, replacing)
+        if fresh or replacing or not part.facts.is_empty:
+            self._changed[stream.id] = stream
+
+    def _put_events(
+        self,
+        batch: Batch,
+        stream: Stream,
+        part: StreamBatch,
+        fresh: list[tuple[Any, ...]],
+        replacing: list[tuple[Any, ...]],
     ) -> None:
-        start, offset = stream.stream_bytes, stream.pack_bytes
-        rows: list[tuple[Any, ...]] = []
-        packed: list[bytes] = []
-        for frame in frames:
-            if len(frame.content) <= INLINE_BYTES:
-                rows.append((stream.id, start, frame.length, None, len(frame.content), frame.content))
-            else:
-                rows.append((stream.id, start, frame.length, offset, len(frame.content), None))
-                packed.append(frame.content)
-                offset += len(frame.content)
-            start += frame.length
-        if packed:
-            path = packs.pack_path(self._folder, agent, native_id, stream.pack_generation)
-            packs.append(path, stream.pack_bytes, packed)
-            self._grown.add(path)
-        connection.executemany("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?)", rows)
-        connection.execute(
-            "UPDATE streams SET stream_bytes = ?, pack_bytes = ? WHERE id = ?", (start, offset, stream.id)
+        rows, frames = [*fresh, *replacing], part.frames
+        if len(rows) < len(part.rows):
+            rows, frames = take_rows(origin_of(batch, part.native_id), part, rows)
+        start = stream.stream_bytes
+        self._frames.add(stream, frames)
+        if fresh:
+            insert = _INSERT_EVENTS.format(stream=stream.id, seq=stream.next_seq, start=start)
+            self._connection.executemany(insert, rows[: len(fresh)])
+            stream.next_seq += len(fresh)
+            if part.texts and len(fresh) == len(part.rows) and stream.indexed_bytes == start:
+                self._add_fresh(stream, part)
+        if replacing:
+            replace = _REPLACE_EVENT.format(start=start)
+            self._connection.executemany(replace, ((*row[2:], row[1]) for row in rows[len(fresh) :]))
+        self.events_new += len(fresh)
+        self.events_replaced += len(replacing)
+
+    def _add_fresh(self, stream: Stream, part: StreamBatch) -> None:
+        """All events of a batch, which were just inserted one after another."""
+        first = self._connection.last_insert_rowid() - len(part.rows) + 1
+        stream.indexed_bytes = stream.stream_bytes
+        seq = stream.next_seq - 1
+        self.fresh.append(Fresh(stream.id, stream.pack_generation, first, part.texts, stream.stream_bytes, seq))
+
+    def finish(self) -> None:
+        """Have all payloads on the disk, then say in the database where they are."""
+        self._frames.finish()
+        self._connection.executemany(
+            "UPDATE streams SET next_seq = ?, stream_bytes = ?, pack_generation = ?, pack_bytes = ?, is_dirty = 1"
+            " WHERE id = ?",
+            [
+                (stream.next_seq, stream.stream_bytes, stream.pack_generation, stream.pack_bytes, stream.id)
+                for stream in self._changed.values()
+            ],
         )
 
+    def _find_stream(self, batch: Batch, part: StreamBatch) -> Stream | None:
+        key = (batch.source.agent, part.native_id)
+        stream = self._streams.get(key) or find_stream(self._connection, *key)
+        if stream is None and (part.rows or part.facts.usage or part.facts.cost_totals or part.has_events):
+            stream = self._make_stream(*key, batch.redacted_with)
+        if stream is not None:
+            self._streams[key] = stream
+        return stream
 
-def _fresh(stream: Stream, told: StreamBatch, last_event: int) -> Fresh:
-    """All events of a batch, which were just inserted one after another."""
-    count, size = len(told.rows), sum(frame.length for frame in told.frames)
-    first, seq = last_event - count + 1, stream.next_seq + count - 1
-    return Fresh(stream.id, stream.pack_generation, first, told.texts, stream.stream_bytes + size, seq)
+    def _make_stream(self, agent: str, native_id: str, rules: str) -> Stream:
+        self._connection.execute(
+            "INSERT INTO streams (agent, native_id, discovered_ms, redacted_with) VALUES (?, ?, ?, ?)",
+            (agent, native_id, self._begun_ms, rules or None),
+        )
+        return Stream(self._connection.last_insert_rowid(), agent, native_id, 1, 0, 1, 0, rules, 0)
 
 
-def _ensure_stream(connection: apsw.Connection, batch: Batch, native_id: str, at_ms: int) -> Stream:
-    agent, rules = batch.source.agent, batch.redacted_with
+def find_stream(connection: apsw.Connection, agent: str, native_id: str) -> Stream | None:
     select = (
-        "SELECT s.id, next_seq, stream_bytes, pack_generation, pack_bytes, redacted_with,"
+        "SELECT s.id, agent, native_id, next_seq, stream_bytes, pack_generation, pack_bytes, redacted_with,"
         " iif(generation = pack_generation, bytes, 0)"
         " FROM streams s LEFT JOIN fulltext_marks m ON m.stream = s.id WHERE agent = ? AND native_id = ?"
     )
-    for row in connection.execute(select, (agent, native_id)):
-        return Stream(*row)
-    connection.execute(
-        "INSERT INTO streams (agent, native_id, discovered_ms, redacted_with) VALUES (?, ?, ?, ?)",
-        (agent, native_id, at_ms, rules or None),
-    )
-    return Stream(connection.last_insert_rowid(), 1, 0, 1, 0, rules, 0)
+    return next((Stream(*row) for row in connection.execute(select, (agent, native_id))), None)
 
 
-# What only the writer knows stands in the text of a statement, so that it takes rows as a reader made them.
+def _compare_rules(stream: Stream, batch: Batch) -> str:
+    return OTHER if batch.is_adopted else compare_versions(stream.redacted_with or "0", batch.redacted_with)
+
+
+# What only the writer knows is part of the statement, so that it takes rows as a reader made them.
 _PLACES = {"seq": "? + {seq:d}", "payload_start": "? + {start:d}"}
 _INSERT_EVENTS = (
     f"INSERT INTO events (stream, {', '.join(EventRow._fields)})"
@@ -167,12 +198,12 @@ _REPLACE_EVENT = (
 def _sort_out(
     connection: apsw.Connection, rows: list[tuple[Any, ...]], rules: str
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """Tell new events from those already held, and from those that replace what is held.
+    """Split rows into new events and those that replace a stored one; drop what is already stored.
 
-    `rules` says how those that redacted what is held compare with the rows': only with the same ones does
-    other content mean another event; newer ones replace what older ones left.
+    `rules` compares the redaction rules of what is stored with the rows': only under the same rules does other
+    content mean another event; newer rules replace what older ones left.
     """
-    known = _find_stored(connection, [row[_UID] for row in rows])
+    known = find_stored(connection, [row[_UID] for row in rows])
     if not known:
         return rows, []
     fresh: list[tuple[Any, ...]] = []
@@ -183,13 +214,15 @@ def _sort_out(
             fresh.append(row._replace(seq=len(fresh)))
         elif stored.reader < row.reader or (stored.flags & IS_PROVISIONAL and _differs(stored, row)):
             replacing.append(row)
-        elif stored.payload_hash == row.payload_hash or row.flags & IS_PROVISIONAL:
+        elif stored.payload_hash == row.payload_hash or row.flags & IS_PROVISIONAL or stored.reader > row.reader:
             continue
-        elif rules == OLDER:
+        elif rules == OLDER or (row.flags & HIDES_LEARNED and not stored.flags & HIDES_LEARNED):
             replacing.append(row)
+        elif stored.flags & HIDES_LEARNED:
+            continue  # the same event, read with others
         elif rules == SAME:
             uid = second_uid(row.event_uid, row.payload_hash)
-            fresh += [] if _find_stored(connection, [uid]) else [row._replace(event_uid=uid, seq=len(fresh))]
+            fresh += [] if find_stored(connection, [uid]) else [row._replace(event_uid=uid, seq=len(fresh))]
     return fresh, replacing
 
 
@@ -203,62 +236,55 @@ def second_uid(event_uid: bytes, payload_hash: bytes) -> bytes:
     return event_uid[:8] + half.to_bytes(8)
 
 
-def _find_stored(connection: apsw.Connection, uids: list[bytes]) -> dict[bytes, Stored]:
-    """Those of the events that are held."""
-    found: dict[bytes, Stored] = {}
+def find_stored(connection: apsw.Connection, uids: Sequence[bytes]) -> dict[bytes, Stored]:
+    """Those of the events that are already stored."""
+    stored: dict[bytes, Stored] = {}
     for start in range(0, len(uids), _UIDS_AT_ONCE):
-        some = uids[start : start + _UIDS_AT_ONCE]
-        marks = ", ".join("?" * len(some))
+        chunk = uids[start : start + _UIDS_AT_ONCE]
+        marks = ", ".join("?" * len(chunk))
         sql = f"SELECT event_uid, payload_hash, flags, reader FROM events WHERE event_uid IN ({marks})"
-        found |= {row[0]: Stored(*row[1:]) for row in connection.execute(sql, some)}
-    return found
-
-
-def _repacked(batch: StreamBatch, rows: list[tuple[Any, ...]]) -> tuple[list[tuple[Any, ...]], list[Frame]]:
-    """The stream of a batch with the payloads of `rows` only: what is already held is not stored again."""
-    stream = decompress(frame.content for frame in batch.frames)
-    kept: list[tuple[Any, ...]] = []
-    pieces, start = [], 0
-    for row in map(EventRow._make, rows):
-        pieces.append(stream[row.payload_start : row.payload_start + row.payload_bytes])
-        kept.append(row._replace(payload_start=start))
-        start += row.payload_bytes
-    return kept, compress(b"".join(pieces))
+        stored |= {row[0]: Stored(*row[1:]) for row in connection.execute(sql, chunk)}
+    return stored
 
 
 _LARGER = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+_SURER = ("usd", "model")
+_PUT_USAGE = (
+    "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO UPDATE SET"
+    f" {', '.join(f'{name} = max({name}, excluded.{name})' for name in _LARGER)},"
+    f" {', '.join(f'{name} = coalesce(excluded.{name}, {name})' for name in _SURER)}"
+    f" WHERE {' OR '.join(f'excluded.{name} > {name}' for name in _LARGER)}"
+    f" OR {' OR '.join(f'coalesce(excluded.{name}, {name}) IS NOT {name}' for name in _SURER)}"
+)
 
 
-def _put_usage(connection: apsw.Connection, batch: Batch, at_ms: int) -> None:
-    agent = batch.source.agent
-    told = {row[0] for row in batch.usage} | {row.native_id for row in batch.cost_totals}
-    streams = {native_id: _ensure_stream(connection, batch, native_id, at_ms).id for native_id in told}
-    larger = ", ".join(f"{name} = max({name}, excluded.{name})" for name in _LARGER)
+def _put_usage(connection: apsw.Connection, stream: int, part: StreamBatch) -> bool:
+    """Whether any of it is new."""
+    before = connection.total_changes()
+    connection.executemany(_PUT_USAGE, ((stream, *row) for row in part.facts.usage))
     connection.executemany(
-        "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO UPDATE SET"
-        f" {larger}, usd = coalesce(excluded.usd, usd), model = coalesce(excluded.model, model)",
-        ((streams[row[0]], *row[1:]) for row in batch.usage),
+        "INSERT OR IGNORE INTO cost_totals VALUES (?, ?, ?, ?)", ((stream, *row) for row in part.facts.cost_totals)
     )
-    connection.executemany(
-        "INSERT OR IGNORE INTO cost_totals VALUES (?, ?, ?, ?)",
-        ((streams[row.native_id], *row[1:]) for row in batch.cost_totals),
-    )
-    changed = [(agent, native_id) for native_id in told | set(batch.infos)]
-    connection.executemany("UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?", changed)
+    return connection.total_changes() > before
 
 
-def _put_infos(connection: apsw.Connection, batch: Batch, source: int) -> None:
-    for native_id, told in batch.infos.items():
-        key = (batch.source.agent, native_id, source)
-        known = list(connection.execute("SELECT info FROM infos WHERE agent = ? AND native_id = ? AND source = ?", key))
-        info = merge_infos(orjson.loads(known[0][0]), orjson.loads(told)) if known else orjson.loads(told)
-        links = [
-            info["first"].get(name) for name in ("parent_native_id", "root_native_id", "base_native_id", "born_ms")
-        ]
-        row = (*key, *links, orjson.dumps(info).decode())
-        connection.execute("INSERT OR REPLACE INTO infos VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+def _put_info(connection: apsw.Connection, batch: Batch, part: StreamBatch, source: int) -> bool:
+    """Whether any of it is new."""
+    if part.facts.info is None:
+        return False
+    key = (batch.source.agent, part.native_id, source)
+    known = connection.execute("SELECT info FROM infos WHERE agent = ? AND native_id = ? AND source = ?", key).get
+    info = orjson.loads(part.facts.info)
+    if known is not None:
+        info = orjson.loads(known) if batch.is_adopted else merge_infos(orjson.loads(known), info)
+    text = orjson.dumps(info).decode()
+    if text == known:
+        return False
+    links = [info["first"].get(name) for name in ("parent_native_id", "root_native_id", "base_native_id", "born_ms")]
+    connection.execute("INSERT OR REPLACE INTO infos VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*key, *links, text))
+    return True
 
 
 def merge_infos(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
-    """Two tellings of one session: `first` keeps what was said first, `last` what was said last."""
+    """Merge what a source says of a session: `first` keeps the earliest values, `last` the latest."""
     return {"first": {**later["first"], **earlier["first"]}, "last": {**earlier["last"], **later["last"]}}

@@ -1,7 +1,7 @@
-"""The file of what cannot be read again from anywhere: tombstones, and whatever a user made by hand.
+"""The file of records that exist nowhere else: tombstones, evictions, and whatever a user made by hand.
 
-`ledger.jsonl` is only ever appended to, one line of JSON for each record, and every line ends in a checksum of
-itself, so that the databases can be made anew from it. docs/forgetting.md has the format in words.
+`ledger.jsonl` has a line of JSON for each record, and every line ends in a checksum of itself, so that the databases
+can be made anew from it. docs/forgetting.md describes the format.
 """
 
 import os
@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from recollect.clock import now_ms, rfc3339
-from recollect.store.access import unwritable
-from recollect.store.durable import replace_file, sync
-from recollect.store.locks import write_lock
-from recollect.store.sqlite import translated
+from recollect.store.sqlite.access import unwritable
+from recollect.store.sqlite.database import translated
+from recollect.store.sqlite.durable import replace_file, sync
+from recollect.store.sqlite.locks import write_lock
 
 LEDGER_NAME = "ledger.jsonl"
 _SUM = b',"sum":"'
@@ -32,7 +32,7 @@ class LedgerRecord(NamedTuple):
 
 
 class Ledger:
-    """The ledger of a store. It takes the write lock itself, so never call it inside of a transaction."""
+    """The ledger of a store. It takes the write lock itself, so never call it inside a transaction."""
 
     def __init__(self, folder: Path, *, read_only: bool = False) -> None:
         self.path = folder / LEDGER_NAME
@@ -59,14 +59,14 @@ class Ledger:
                 sync(self.path.parent)
 
     def records(self, kind: str | None = None) -> Iterator[LedgerRecord]:
-        """What the ledger holds, or all of one kind, in the order it was written; damaged lines are left out."""
+        """All records, or those of one kind, in the order they were written; damaged lines are skipped."""
         opening = orjson.dumps({"kind": kind})[:-1] + b"," if kind else b""
         for line in self._lines():
             if line.startswith(opening) and (record := _parse(line)) is not None:
                 yield record
 
     def damage(self) -> list[str]:
-        """The lines that are not as they were written, in words; empty when all are."""
+        """Describe the lines that do not match their checksum."""
         return [
             f"{LEDGER_NAME}: line {number} does not match its checksum"
             for number, line in enumerate(self._lines(), start=1)
@@ -74,9 +74,9 @@ class Ledger:
         ]
 
     def rewrite(self, keep: Callable[[LedgerRecord], bool], *, is_repair: bool = False) -> int:
-        """Leave out the records that `keep` refuses, and return how many; a repair leaves out damaged lines, too.
+        """Drop the records that `keep` refuses, and return how many; a repair drops damaged lines, too.
 
-        The new file takes the old one's place at once: a crash leaves the one or the other.
+        The new file replaces the old one at once: a crash leaves one or the other.
         """
         with self._writing():
             lines = list(self._lines())
@@ -85,6 +85,15 @@ class Ledger:
             if len(kept) < len(lines):
                 replace_file(self.path, b"".join(kept))
         return len(lines) - len(kept)
+
+    def update(self, change: Callable[[LedgerRecord], dict[str, Any] | None]) -> bool:
+        """Replace the data of records where `change` returns other data; return whether any changed."""
+        with self._writing():
+            lines = list(self._lines())
+            updated = [_updated(line, change) for line in lines]
+            if updated != lines:
+                replace_file(self.path, b"".join(updated))
+        return updated != lines
 
     def _lines(self) -> Iterator[bytes]:
         """Whole lines only: what follows the last line end was never acknowledged."""
@@ -108,13 +117,21 @@ def _line(record: LedgerRecord) -> bytes:
 
 
 def _parse(line: bytes) -> LedgerRecord | None:
-    """A line's record, or None if any byte of it is not as it was written."""
+    """A line's record, or None if any byte of it has changed."""
     body, _, checksum = line.rpartition(_SUM)
     if checksum != _checksum(body + b"}") + b'"}\n':
         return None
-    told = orjson.loads(body + b"}")
-    at_ms = round(datetime.fromisoformat(told["at"]).timestamp() * 1000)
-    return LedgerRecord(told["kind"], at_ms, told["data"])
+    record = orjson.loads(body + b"}")
+    at_ms = round(datetime.fromisoformat(record["at"]).timestamp() * 1000)
+    return LedgerRecord(record["kind"], at_ms, record["data"])
+
+
+def _updated(line: bytes, change: Callable[[LedgerRecord], dict[str, Any] | None]) -> bytes:
+    record = _parse(line)
+    if record is None:
+        return line
+    data = change(record)
+    return line if data is None or data == record.data else _line(record._replace(data=data))
 
 
 def _checksum(body: bytes) -> bytes:
@@ -122,7 +139,7 @@ def _checksum(body: bytes) -> bytes:
 
 
 def _cut_torn_line(fd: int) -> None:
-    """Take off what a process that died left after the last line end."""
+    """Cut off the unfinished line of a process that died."""
     end = size = os.fstat(fd).st_size
     while end and (piece := os.pread(fd, min(end, _PIECE_BYTES), max(0, end - _PIECE_BYTES))):
         newline = piece.rfind(b"\n")

@@ -4,14 +4,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from recollect.store.batch import Batch, EventRow, ProblemRow, StreamBatch
-from recollect.store.packs import compress, decompress
+from recollect.store.batch import Batch, ProblemRow, StreamBatch
+from recollect.store.payloads.frames import origin_of, take_rows
 
 
 def sessions_of(batch: Batch) -> set[str]:
-    """Every session a batch tells anything of, by native id."""
-    told = {stream.native_id for stream in batch.streams} | set(batch.infos)
-    return told | {row[0] for row in batch.usage} | {row.native_id for row in batch.cost_totals}
+    """Every session a batch has anything of, by native id."""
+    return {stream.native_id for stream in batch.streams}
 
 
 def leave_out(batch: Batch, sessions: Collection[str], reason: str) -> Batch:
@@ -28,9 +27,6 @@ def leave_out(batch: Batch, sessions: Collection[str], reason: str) -> Batch:
         batch,
         source=batch.source._replace(offset=0, line=0, head="", tail="", state="{}"),
         streams=streams,
-        infos={name: info for name, info in batch.infos.items() if name not in sessions},
-        usage=[row for row in batch.usage if row[0] not in sessions],
-        cost_totals=[row for row in batch.cost_totals if row.native_id not in sessions],
         problems=without_text(batch.problems),
         skipped=_counted(batch.skipped, reason, left_out),
     )
@@ -41,17 +37,12 @@ def without_text(problems: list[ProblemRow]) -> list[ProblemRow]:
     return [problem._replace(raw=b"") for problem in problems]
 
 
-def leave_out_events(stream: StreamBatch, rows: list[tuple[Any, ...]]) -> StreamBatch:
-    """The stream with these of its rows only, and only their payloads."""
-    content = decompress(frame.content for frame in stream.frames)
-    kept: list[tuple[Any, ...]] = []
-    pieces: list[bytes] = []
-    start = 0
-    for seq, row in enumerate(map(EventRow._make, rows)):
-        pieces.append(content[row.payload_start : row.payload_start + row.payload_bytes])
-        kept.append(tuple(row._replace(seq=seq, payload_start=start)))
-        start += row.payload_bytes
-    return StreamBatch(stream.native_id, kept, compress(b"".join(pieces)))
+def leave_out_events(batch: Batch, part: StreamBatch, rows: list[tuple[Any, ...]]) -> StreamBatch:
+    """A session's part of a batch with these of its rows only, and only their payloads."""
+    if len(rows) == len(part.rows):
+        return part
+    kept, frames = take_rows(origin_of(batch, part.native_id), part, rows)
+    return StreamBatch(part.native_id, kept, frames, facts=part.facts, has_events=True)
 
 
 def _counted(skipped: dict[str, int], reason: str, count: int) -> dict[str, int]:

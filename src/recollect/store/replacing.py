@@ -1,7 +1,7 @@
-"""Putting a whole new store in the place of the one that is there, so that a crash leaves either and never a mixture.
+"""Replacing the whole store, so that a crash leaves the old one or the new one, never a mixture.
 
-The new one lies complete in a folder of its own below the store's; its name is the promise that it is whole. Whoever
-opens the store next finishes what was begun: each step moves one thing, and may be done again.
+The new store is complete in a folder below the old one, and the folder's name says so. Whoever opens the store next
+finishes what was begun: each step moves one thing and can be repeated.
 """
 
 from datetime import UTC, datetime
@@ -9,33 +9,33 @@ from pathlib import Path
 
 import orjson
 
-from recollect.store import history
-from recollect.store.durable import replace_file, sync
 from recollect.store.ledger import LEDGER_NAME, Ledger
-from recollect.store.locks import sweep_lock, write_lock
+from recollect.store.sqlite import history
+from recollect.store.sqlite.durable import replace_file, sync
+from recollect.store.sqlite.locks import sweep_lock, write_lock
 
 READY_NAME = "replacement"
 
-_NOTE = "note.json"  # in the replacement: what it has, and where the old store goes
+_NOTE = "note.json"  # in the replacement: its parts, and where the old store goes
 _PARTS = ("memory.db", "cache.db", "packs", LEDGER_NAME)
-_KEY = "redaction.key"  # one that is in use stays in use, unless the new store brings its own
+_KEY = "redaction.key"  # stays in use unless the new store brings its own
 _SIDE_FILES = ("-wal", "-shm", history.LAST_SUFFIX)
 
 
 def replace_store(folder: Path, unpacked: Path) -> Path | None:
-    """Put what was unpacked in the place of the store; returns where the old one is now, if there was any."""
+    """Replace the store with what was unpacked; returns where the old one is now, if there was any."""
     with sweep_lock(folder), write_lock(folder):
         _carry_over(folder, unpacked)
         parts = [name for name in (*_PARTS, _KEY) if (unpacked / name).exists()]
-        told = {"parts": parts, "aside": f"before-restore-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"}
-        replace_file(unpacked / _NOTE, orjson.dumps(told))
+        note = {"parts": parts, "aside": f"before-restore-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"}
+        replace_file(unpacked / _NOTE, orjson.dumps(note))
         unpacked.rename(folder / READY_NAME)  # from here on it is finished, by this process or by the next one
         sync(folder)
         return _finish(folder)
 
 
 def finish_replacing(folder: Path) -> None:
-    """End what a process that died had begun."""
+    """Finish what a killed process had begun."""
     if (folder / READY_NAME).exists():
         with sweep_lock(folder), write_lock(folder):
             if (folder / READY_NAME).exists():
@@ -43,8 +43,8 @@ def finish_replacing(folder: Path) -> None:
 
 
 def _carry_over(folder: Path, unpacked: Path) -> None:
-    """What was forgotten stays forgotten, whatever the backup holds: such records outlive it."""
-    from recollect.store.restoring import OUTLIVES_RESTORE  # what it knows of is more than a search has to load
+    """Keep the records that outlive a restore: what was forgotten since stays forgotten."""
+    from recollect.store.tables.records import OUTLIVES_RESTORE  # it loads more than a search needs
 
     new = Ledger(unpacked)
     known = {(record.kind, str(record.data)) for record in new.records()}
@@ -56,13 +56,13 @@ def _carry_over(folder: Path, unpacked: Path) -> None:
 
 def _finish(folder: Path) -> Path | None:
     ready = folder / READY_NAME
-    if not (ready / _NOTE).exists():  # all was moved, and the process died with its last step to do
+    if not (ready / _NOTE).exists():  # all was moved; only the last step is left
         ready.rmdir()
         return None
-    told = orjson.loads((ready / _NOTE).read_bytes())
-    aside = folder / told["aside"]
-    for name in (*_PARTS, *told["parts"]):
-        if (ready / name).exists() or name not in told["parts"]:  # else the new one is in its place already
+    note = orjson.loads((ready / _NOTE).read_bytes())
+    aside = folder / note["aside"]
+    for name in (*_PARTS, *note["parts"]):
+        if (ready / name).exists() or name not in note["parts"]:  # else the new one is in place already
             _set_aside(folder, aside, name)
         if (ready / name).exists():
             (ready / name).rename(folder / name)

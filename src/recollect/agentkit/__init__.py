@@ -1,0 +1,1 @@
+"""What all adapters share: the contract, reading of logs, safe files, ids, shell commands."""

@@ -1,0 +1,37 @@
+"""The adapter of an agent whose folder has the modules `discover` and `log`."""
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from recollect.agentkit.profile import AgentProfile
+
+if TYPE_CHECKING:  # a search loads the profiles, and must not pay for the contract
+    from pathlib import Path
+
+    from recollect.agentkit.protocol import Cursor, Record, Source
+
+
+class FolderAdapter:
+    """Reads an agent's files with `discover(root)` and `READERS` (by kind of source) of its package.
+
+    Both modules load when they are first used: a search needs neither, a sweep without news only the first.
+    """
+
+    def __init__(
+        self, package: str, profile: AgentProfile, *, agent: str, home: str, home_variable: str, version: int
+    ) -> None:
+        self._package = package
+        self.profile = profile
+        self.agent = agent
+        self.home = home
+        self.home_variable = home_variable
+        self.version = version
+
+    def discover(self, root: "Path") -> "Iterator[Source]":
+        sources: Iterator[Source] = import_module(f"{self._package}.discover").discover(root)
+        return sources
+
+    def read(self, source: "Source", cursor: "Cursor | None") -> "Iterator[Record]":
+        records: Iterator[Record] = import_module(f"{self._package}.log").READERS[source.kind](source, cursor)
+        return records

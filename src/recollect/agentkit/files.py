@@ -1,0 +1,103 @@
+"""Opening an agent's files safely.
+
+Below a root no link is followed, and only the user's own regular files are opened: a naive open reads a planted link to
+a private key and hangs on a FIFO.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from recollect.agentkit.protocol import FOLDER, Source
+from recollect.errors import SourceUnreadable
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def open_beneath(root: Path, path: Path) -> int:
+    """Open a regular file below `root` for reading and return its descriptor.
+
+    Raises SourceUnreadable for links, devices, hard links and files of other users.
+    """
+    try:
+        fd = _open_without_links(root, path)
+    except OSError as error:
+        raise SourceUnreadable(f"cannot be opened: {error.strerror}") from error
+    refusal = _refusal(os.fstat(fd))
+    if refusal:
+        os.close(fd)
+        raise SourceUnreadable(refusal)
+    return fd
+
+
+def _open_without_links(root: Path, path: Path) -> int:
+    *folders, name = path.relative_to(root).parts
+    directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for folder in folders:
+            below = os.open(folder, _DIRECTORY, dir_fd=directory)
+            os.close(directory)
+            directory = below
+        return os.open(name, _FILE, dir_fd=directory)
+    finally:
+        os.close(directory)
+
+
+def _refusal(info: os.stat_result) -> str | None:
+    if not stat.S_ISREG(info.st_mode):
+        return "is not a regular file"
+    if info.st_nlink > 1:  # 0 if it was replaced a moment ago: then this is its last state
+        return "has more than one hard link"
+    if info.st_uid != os.geteuid():
+        return "belongs to another user"
+    return None
+
+
+def resolve_root(root: Path) -> Path:
+    """The folder that a root names, links followed; raises OSError for a loop of links."""
+    resolved = Path(os.path.realpath(root))
+    try:
+        is_link = stat.S_ISLNK(os.lstat(resolved).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return resolved
+    if is_link:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(root))
+    return resolved
+
+
+def iter_files(folder: Path, unreadable: list[OSError] | None = None) -> Iterator[Path]:
+    """Walk below `folder` in name order without following links, not even `folder`.
+
+    A folder that cannot be read is left out; the error that names it is added to `unreadable`.
+    """
+    try:
+        if folder.is_symlink():
+            return
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        if not os.access(folder, os.X_OK):  # only its names can be read
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        folders = {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        if unreadable is not None:
+            unreadable.append(OSError(error.errno, error.strerror, str(folder)))
+        return
+    for entry in entries:
+        if entry.name in folders:
+            yield from iter_files(Path(entry.path), unreadable)
+        elif not entry.is_symlink():
+            yield Path(entry.path)
+
+
+def unreadable_folders(agent: str, root: Path, errors: Iterable[OSError]) -> Iterator[Source]:
+    """The folders that `iter_files` left out, as sources with the reason."""
+    for error in errors:
+        yield Source(agent, FOLDER, root, Path(error.filename), failure=unreadable_reason(error))
+
+
+def unreadable_reason(error: OSError) -> str:
+    return f"cannot be read: {error.strerror or error}"

@@ -1,0 +1,38 @@
+"""Names and keys that adapters take from logs, or make."""
+
+import hashlib
+import re
+from typing import Any
+
+import orjson
+
+from recollect.agentkit.values import storable
+
+ID_CHARS = 128
+_is_id = re.compile(r"[ !#-\[\]-~]+").fullmatch
+
+
+def as_id(value: Any, chars: int = ID_CHARS) -> str | None:
+    """An id as the log has it; None if it is no text, too long, or JSON would escape it.
+
+    So ids never blow up a cursor's state.
+    """
+    return value if value.__class__ is str and len(value) <= chars and _is_id(value) else None
+
+
+def short_hash(*parts: str) -> str:
+    """Sixteen hex digits."""
+    return hashlib.blake2b("\x1f".join(parts).encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def call_key(tool: str, arguments: Any) -> tuple[Any, str]:
+    """A call's arguments as JSON can hold them, and its retry key.
+
+    The key is equal for two calls of the same tool with the same arguments, whatever their white space.
+    """
+    try:
+        text = orjson.dumps([tool, arguments], option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        arguments = storable(arguments)
+        text = orjson.dumps([tool, arguments], option=orjson.OPT_SORT_KEYS)
+    return arguments, hashlib.blake2b(text.translate(None, b" \t"), digest_size=8).hexdigest()

@@ -1,0 +1,21 @@
+"""What front ends know of an agent. Apart from the contract, because a search needs only this of an agent."""
+
+from typing import NamedTuple
+
+
+class SettingAdvice(NamedTuple):
+    """A setting in an agent's JSON settings file that makes it delete its own logs."""
+
+    path: str
+    key: str
+    default: int
+    at_least: int
+    advice: str
+
+
+class AgentProfile(NamedTuple):
+    """What front ends need to know of an agent, so that none of them names one."""
+
+    display_name: str
+    session_variable: str | None = None  # environment variable that holds the current session's id
+    settings_advice: tuple[SettingAdvice, ...] = ()

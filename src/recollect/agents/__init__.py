@@ -1,0 +1,45 @@
+"""Readers of the agents' own files, one folder per agent, all behind one contract.
+
+Third parties add an agent by the entry point group `recollect.adapters`; see docs/adding-an-agent.md.
+"""
+
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING
+
+from recollect.errors import NotFound
+
+if TYPE_CHECKING:  # a search loads the profiles only
+    from recollect.agentkit.protocol import Adapter
+
+BUILT_IN = tuple(sorted(module.name for module in iter_modules(__path__) if module.ispkg))
+
+
+@cache
+def adapters() -> "dict[str, Adapter]":
+    """All installed adapters by agent, those of this package first."""
+    from importlib.metadata import entry_points  # slow to import, and needed only where all agents are
+
+    known = {agent: get_adapter(agent) for agent in BUILT_IN}
+    for entry in entry_points(group="recollect.adapters"):
+        adapter: Adapter = entry.load()
+        known.setdefault(adapter.agent, adapter)
+    return known
+
+
+def get_adapter(agent: str) -> "Adapter":
+    """The adapter of an agent; of this package only that one is loaded, to start reader processes quickly."""
+    if agent in BUILT_IN:
+        adapter: Adapter = import_module(f"recollect.agents.{agent}").ADAPTER
+        return adapter
+    try:
+        return adapters()[agent]
+    except KeyError:
+        raise NotFound(f"Unknown agent: {agent}", f"known: {', '.join(adapters())}") from None
+
+
+def session_variables() -> tuple[str, ...]:
+    """The environment variables in which the agents of this package pass on the current session's id."""
+    profiles = (import_module(f"recollect.agents.{agent}").ADAPTER.profile for agent in BUILT_IN)
+    return tuple(profile.session_variable for profile in profiles if profile.session_variable)

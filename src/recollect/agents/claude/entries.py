@@ -1,0 +1,163 @@
+"""What is decoded of a line of a Claude Code log.
+
+Every field is `Any`: a string where an object is usual must not cost the entry. Fields without a name here are never
+built, which makes the bulk of a log (wire requests, twins of tool results) cheap.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import orjson
+
+from recollect.agentkit.log import MALFORMED
+from recollect.agentkit.values import storable
+
+# Every JSON value but an object: with it a field takes whatever a log holds.
+_NoObject = str | int | float | bool | list[msgspec.Raw] | None
+
+
+class ResultFacts(msgspec.Struct, gc=False, omit_defaults=True):
+    """The fields of `toolUseResult` that the text of the result, its twin, does not have."""
+
+    status: Any = None
+    isAsync: Any = None
+    agentId: Any = None
+    agentType: Any = None
+    resolvedModel: Any = None
+    totalDurationMs: Any = None
+    totalTokens: Any = None
+    totalToolUseCount: Any = None
+    interrupted: Any = None
+    returnCodeInterpretation: Any = None
+    backgroundTaskId: Any = None
+    persistedOutputPath: Any = None
+    persistedOutputSize: Any = None
+    type: Any = None
+    filePath: Any = None
+    userModified: Any = None
+    answers: Any = None
+    annotations: Any = None
+    taskId: Any = None
+    shellId: Any = None
+    exitCode: Any = None
+
+
+class Attachment(msgspec.Struct, gc=False):
+    """The attachments that are read: queued prompts, instruction files, reports of hooks."""
+
+    type: Any = None
+    prompt: Any = None
+    commandMode: Any = None
+    origin: Any = None
+    files: Any = None
+
+
+class Message(msgspec.Struct, gc=False):
+    """A message of the model's service. `usage` stays as written: it is mostly that of the entry before."""
+
+    id: Any = None
+    model: Any = None
+    content: Any = None
+    stop_reason: Any = None
+    stop_sequence: Any = None
+    usage: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class Entry(msgspec.Struct, gc=False):
+    """One line of a transcript, its fields in about the order Claude Code writes them."""
+
+    parentUuid: Any = None
+    logicalParentUuid: Any = None
+    isSidechain: Any = None
+    promptId: Any = None
+    agentId: Any = None
+    attachment: Attachment | _NoObject = None
+    message: Message | _NoObject = None
+    thinkingDurationMs: Any = None
+    apiBlockIndex: Any = None
+    requestId: Any = None
+    type: Any = None
+    subtype: Any = None
+    uuid: Any = None
+    timestamp: Any = None
+    isMeta: Any = None
+    isCompactSummary: Any = None
+    isVisibleInTranscriptOnly: Any = None
+    toolUseResult: ResultFacts | _NoObject = None
+    toolDenialKind: Any = None
+    userFeedback: Any = None
+    interruptedMessageId: Any = None
+    interruptedByShutdown: Any = None
+    permissionMode: Any = None
+    origin: Any = None
+    promptSource: Any = None
+    turnOrigin: Any = None
+    thinkingMetadata: Any = None
+    imagePasteIds: Any = None
+    sandboxed: Any = None
+    sourceToolAssistantUUID: Any = None
+    sourceToolUseID: Any = None
+    permissionDecision: Any = None
+    effort: Any = None
+    advisorModel: Any = None
+    attributionAgent: Any = None
+    attributionSkill: Any = None
+    attributionPlugin: Any = None
+    attributionMcpServer: Any = None
+    attributionMcpTool: Any = None
+    isAbortedMidStream: Any = None
+    error: Any = None
+    errorDetails: Any = None
+    isApiErrorMessage: Any = None
+    apiErrorStatus: Any = None
+    apiErrorType: Any = None
+    entrypoint: Any = None
+    cwd: Any = None
+    sessionId: Any = None
+    version: Any = None
+    gitBranch: Any = None
+    forkedFrom: Any = None
+    summary: Any = None
+    leafUuid: Any = None
+    aiTitle: Any = None
+    customTitle: Any = None
+    totalCostUSD: Any = None
+    startTime: Any = None
+
+
+decode_entry = msgspec.json.Decoder(Entry).decode
+
+
+def parse_whole(raw: bytes) -> Any:
+    """Every field of an entry, for kinds that this version does not know."""
+    try:
+        return storable(msgspec.json.decode(raw))
+    except MALFORMED:
+        return raw.decode("utf-8", "replace")
+
+
+_NO_MESSAGE = Message()
+
+
+def message_of(entry: Entry) -> Message:
+    """An entry's message; an empty one where the log has something else."""
+    return entry.message if entry.message.__class__ is Message else _NO_MESSAGE
+
+
+@lru_cache(maxsize=1)  # needed for the event and for the account, and the same in entry after entry
+def parse_usage(raw: bytes) -> dict[str, Any]:
+    """The tokens of a message; empty for what is no object. Not to be changed: it is shared."""
+    try:
+        usage = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return {}
+    return usage if isinstance(usage, dict) else {}
+
+
+def join_spread_text(entry: Entry, raw: bytes) -> None:
+    """Join a text that some versions spread over the message: {"0": "A", "1": "P", …}."""
+    whole = parse_whole(raw)
+    message = whole.get("message") if isinstance(whole, dict) else None
+    if isinstance(message, dict) and "0" in message:
+        entry.message = Message(content="".join(str(message[key]) for key in message if key.isdecimal()))

@@ -1,0 +1,15 @@
+from recollect.agentkit.profile import AgentProfile, SettingAdvice
+
+PROFILE = AgentProfile(
+    display_name="Claude Code",
+    session_variable="CLAUDE_CODE_SESSION_ID",
+    settings_advice=(
+        SettingAdvice(
+            path="settings.json",
+            key="cleanupPeriodDays",
+            default=30,
+            at_least=365,
+            advice='transcripts are deleted after this many days; put "cleanupPeriodDays": 365 there',
+        ),
+    ),
+)

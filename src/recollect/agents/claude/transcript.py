@@ -1,0 +1,132 @@
+"""What is remembered of a Claude Code log between lines, and over a cursor.
+
+Everything here follows from the lines before, never from where a piece of the file ended, and every collection drops
+its oldest entry at a fixed size: so any cut of a file yields the same events, and the state stays below the contract's
+limit whatever a log holds (see `test_state_stays_small`).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from recollect.agentkit.ids import as_id
+from recollect.agentkit.log import Log
+from recollect.agentkit.values import remember
+
+KEPT_SKIPPED = 360
+KEPT_CHAINED = 110
+KEPT_CALLS = 40
+KEPT_SPAWNS = 16
+KEPT_MESSAGES = 32
+KEPT_LEAVES = 40
+RECORD_CHARS = 40  # of an entry's id: a uuid has 36
+NAME_CHARS = 80  # of any other name; a sub-agent's session id has about 60
+
+
+class Transcript(Log):
+    """What later entries of one log need of earlier ones."""
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.session: str | None = as_id(state.get("session"))
+        self.last_time: str | None = as_id(state.get("time"))
+        self.first_time: str | None = as_id(state.get("born"))
+        self.is_warm_up = state.get("warm_up") is True
+        self.has_worked = state.get("worked") is True
+        self.asks_nobody = state.get("asks_nobody") is True  # in its mode the agent asks for no permission
+        self.fork: list[str] | None = state.get("fork")
+        self._warm_ups: dict[str, Any] = dict.fromkeys(state.get("warm_ups") or ())
+        self._skipped = _ungrouped(state.get("skipped"))
+        self._chains = _ungrouped(state.get("chains"))
+        self._calls: dict[str, Any] = dict(state.get("calls") or ())
+        self._spawns: dict[str, Any] = dict(state.get("spawns") or ())
+        self._messages: dict[str, Any] = dict.fromkeys(state.get("messages") or ())
+        self._leaves = _ungrouped(state.get("leaves"))
+
+    def dump(self) -> dict[str, Any]:
+        """The state to hand to the cursor."""
+        state = {
+            "session": self.session,
+            "time": self.last_time,
+            "born": self.first_time,
+            "warm_up": self.is_warm_up,
+            "worked": self.has_worked,
+            "asks_nobody": self.asks_nobody,
+            "fork": self.fork,
+            "warm_ups": list(self._warm_ups),
+            "skipped": _grouped(self._skipped),
+            "chains": _grouped(self._chains),
+            "calls": [list(pair) for pair in self._calls.items()],
+            "spawns": [list(pair) for pair in self._spawns.items()],
+            "messages": list(self._messages),
+            "leaves": _grouped(self._leaves),
+        }
+        return {name: value for name, value in state.items() if value}
+
+    def note_warm_up(self, lane: str) -> None:
+        """Remember that an inline sidechain only warms the prompt cache."""
+        _keep(self._warm_ups, lane, None, KEPT_SPAWNS)
+
+    def is_warm_up_lane(self, lane: str) -> bool:
+        return lane in self._warm_ups
+
+    def pass_over(self, uuid: str | None, parent: str | None) -> None:
+        """Remember an entry that makes no event, so that what follows it follows its parent."""
+        if uuid is not None:
+            _keep(self._skipped, uuid, self.resolve(parent), KEPT_SKIPPED, RECORD_CHARS)
+
+    def resolve(self, uuid: str | None) -> str | None:
+        """The nearest entry that made an event; ancestors are resolved on the way in, so one step does."""
+        return self._skipped.get(uuid, uuid) if uuid is not None else None
+
+    def chain(self, uuid: str, parent: str | None) -> str:
+        """The first entry of the inline sidechain that an entry belongs to (itself, if it starts one)."""
+        first = self._chains.get(parent, uuid) if parent is not None else uuid
+        _keep(self._chains, uuid, first, KEPT_CHAINED, RECORD_CHARS)
+        return first or uuid
+
+    def open_call(self, call_id: str, tool: str) -> None:
+        _keep(self._calls, call_id, tool, KEPT_CALLS)
+
+    def close_call(self, call_id: str | None) -> str | None:
+        """The tool of the call that a result answers, if known."""
+        return self._calls.pop(call_id, None) if call_id is not None else None
+
+    def spawn(self, prompt_key: str, call_id: str) -> None:
+        _keep(self._spawns, prompt_key, call_id, KEPT_SPAWNS)
+
+    def find_spawn(self, prompt_key: str) -> str | None:
+        return self._spawns.get(prompt_key)
+
+    def is_first_of_message(self, message_id: str | None) -> bool:
+        """Whether this is the first event of a model's answer, which is written one block to a line."""
+        if message_id is None or message_id in self._messages:
+            return message_id is None
+        _keep(self._messages, message_id, None, KEPT_MESSAGES)
+        return True
+
+    def remember(self, uuid: str, session: str) -> None:
+        """Remember an entry that made events."""
+        _keep(self._leaves, uuid, session, KEPT_LEAVES)
+
+    def find_leaf(self, uuid: str | None) -> str | None:
+        return self._leaves.get(uuid) if uuid is not None else None
+
+
+def _keep(entries: dict[str, Any], key: str, value: str | None, limit: int, chars: int = NAME_CHARS) -> None:
+    if len(key) <= chars and (value is None or len(value) <= chars):
+        remember(entries, key, value, limit)
+
+
+def _grouped(entries: Mapping[str, str | None]) -> list[list[Any]]:
+    """Entries in their order, equal values side by side written once: most come in long runs."""
+    groups: list[list[Any]] = []
+    for key, value in entries.items():
+        if groups and groups[-1][0] == value:
+            groups[-1][1].append(key)
+        else:
+            groups.append([value, [key]])
+    return groups
+
+
+def _ungrouped(groups: Iterable[tuple[str | None, list[str]]] | None) -> dict[str, str | None]:
+    return {key: value for value, keys in groups or () for key in keys}

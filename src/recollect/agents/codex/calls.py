@@ -1,0 +1,276 @@
+"""Calls and results of a Codex rollout: each call and each result is exactly one event.
+
+A command may appear three times: as the model's call, as the harness's item (or `…_end` event) and as the output given
+to the model. The call is the event of its arguments; the result is the item, because only it has a real exit code, and
+the output is its twin. Where no item came first the output is the result, and an item that follows (a command in the
+background, one the user cut off) completes it. An item of a command inside a script (code mode) has no call of its own
+and makes both events.
+"""
+
+from typing import Any
+
+import msgspec
+import orjson
+
+from recollect.agentkit.content import summarise
+from recollect.agentkit.ids import call_key
+from recollect.agentkit.protocol import SessionInfo
+from recollect.agentkit.shell import shell_kind
+from recollect.agentkit.values import as_list, as_mapping, as_text, remember, storable
+from recollect.agents.codex import text
+from recollect.agents.codex.rollout import (
+    DONE,
+    KEPT_CALLS,
+    OPEN,
+    REFUSED,
+    RUNNING,
+    Call,
+    Rollout,
+    is_own_id,
+    native,
+    payload_of,
+    state_key,
+)
+from recollect.agents.codex.scripts import close_script, open_script
+from recollect.kinds import DECISION, EDIT, ERROR, HUMAN_INTERVENTION, TOOL_CALL, TOOL_RESULT
+
+SHELL_TOOLS = {"shell", "exec_command", "shell_command", "local_shell", "container.exec", "unified_exec"}
+QUESTIONS = {"request_user_input"}
+NAME_CHARS = 48
+
+
+class CallItem(msgspec.Struct, gc=False):
+    """A call as the model made it, in all its spellings."""
+
+    name: Any = None
+    namespace: Any = None
+    arguments: Any = None
+    input: Any = None
+    action: Any = None
+    call_id: Any = None
+    id: Any = None
+    status: Any = None
+    query: Any = None
+
+
+class OutputItem(msgspec.Struct, gc=False):
+    call_id: Any = None
+    output: Any = None
+    id: Any = None
+    tools: Any = None
+
+
+def add_call(rollout: Rollout, item: CallItem, default_name: str) -> None:
+    """A call with its arguments, remembered until its result comes."""
+    tool = _tool_name(item, default_name)
+    call_id = as_text(item.call_id) or as_text(item.id)
+    arguments, retry_key = call_key(tool, _arguments(item))
+    native_id = remember_call(rollout, call_id, tool)
+    kind, summary = describe_call(tool, arguments)
+    has_own_id = native_id == call_id
+    rollout.add(
+        kind,
+        payload_of("input", arguments, native(id=item.id, namespace=item.namespace, status=item.status)),
+        summary,
+        role="assistant",
+        native_id=native_id,
+        tool=tool,
+        call_id=call_id,
+        retry_key=retry_key,
+        copy_key=None if has_own_id else rollout.copy_key("call", f"{tool}\x1f{call_id}\x1f{arguments!r}"),
+        by_model=True,
+    )
+    if tool == "exec" and call_id:
+        open_script(rollout.state, call_id, arguments)
+
+
+def _tool_name(item: CallItem, default_name: str) -> str:
+    name = as_text(item.name) or default_name
+    if isinstance(item.namespace, str) and item.namespace.startswith("mcp__"):
+        return f"{item.namespace.rstrip('_')}__{name}"[:200]
+    return name[:200]
+
+
+def _arguments(item: CallItem) -> Any:
+    given = item.arguments
+    if given is None:
+        given = next((value for value in (item.input, item.action, item.query) if value is not None), {})
+    if isinstance(given, str) and given.startswith(("{", "[")) and item.input is None:
+        try:
+            return orjson.loads(given)
+        except orjson.JSONDecodeError:
+            return given
+    return given
+
+
+def remember_call(rollout: Rollout, call_id: str | None, tool: str) -> str:
+    """The call's native id: its call id, unless that is missing, too short to be unique, or used before."""
+    if call_id is None:
+        return rollout.here
+    calls, key = rollout.state.calls, state_key(call_id)
+    native_id = call_id if is_own_id(call_id) and key not in calls else rollout.here
+    call = Call("" if native_id == call_id else native_id, tool if len(tool) <= NAME_CHARS else "")
+    remember(calls, key, call, KEPT_CALLS)
+    return native_id
+
+
+def describe_call(tool: str, arguments: Any) -> tuple[str, str]:
+    """The kind of a call and one line about it."""
+    fields = as_mapping(arguments)
+    if tool in SHELL_TOOLS:
+        argv = fields.get("cmd", fields.get("command"))
+        if isinstance(argv, list) and argv[:1] == ["apply_patch"]:
+            return EDIT, text.summarise_edit(text.patched_paths(text.shell_command(argv[1:])))
+        command = text.shell_command(argv)
+        if text.is_patch_command(command):
+            return EDIT, text.summarise_edit(text.patched_paths(command))
+        return shell_kind(command), text.summarise_command(command)
+    if tool == "apply_patch":
+        patch = arguments if isinstance(arguments, str) else fields.get("input", fields.get("patch"))
+        return EDIT, text.summarise_edit(text.patched_paths(patch if isinstance(patch, str) else ""))
+    return TOOL_CALL, _describe_other(tool, arguments)
+
+
+def _describe_other(tool: str, arguments: Any) -> str:
+    fields = as_mapping(arguments)
+    if tool in QUESTIONS:
+        first = next(iter(as_list(fields.get("questions"))), None)
+        return summarise(f"asked: {as_mapping(first).get('question', '')}")
+    if tool == "exec" and isinstance(arguments, str):
+        return summarise(f"ran script: {arguments[:400]}")
+    if tool == "view_image":
+        return summarise(f"looked at {fields.get('path', 'an image')}")
+    if tool == "update_plan":
+        return "updated the plan"
+    if tool == "spawn_agent":
+        return summarise(f"spawned {fields.get('task_name') or 'an agent'}: {str(fields.get('message', ''))[:400]}")
+    words = next((value for value in fields.values() if isinstance(value, str) and value), "")
+    return summarise(f"{tool} {words[:400]}")
+
+
+def add_output(rollout: Rollout, item: OutputItem, native_type: str) -> None:
+    """The output given to the model: the result, unless an item was it."""
+    state, call_id = rollout.state, as_text(item.call_id)
+    key = state_key(call_id) if call_id else ""
+    call = state.calls.get(key)
+    is_twin = call is not None and call.result != OPEN
+    if is_twin and key not in state.scripts:
+        rollout.skip(f"{native_type} (twin)")
+        return
+    output, media, words = _output(item.output if item.output is not None else item.tools)
+    close_script(state, key, words)
+    if is_twin:
+        rollout.skip(f"{native_type} (twin)")
+        return
+    outcome = text.parse_outcome(words)
+    body = outcome.body if isinstance(output, str) and words.startswith('{"output":') else output
+    if call and call.tool == "spawn_agent":
+        _add_spawn(rollout, call_id, words)
+    _add_result(
+        rollout,
+        call_id,
+        call,
+        payload_of("output", body, native(id=item.id, exit_code=outcome.exit_code), media),
+        text.summarise_outcome(outcome.body, outcome.exit_code, outcome.is_failed or outcome.is_refused),
+        result=REFUSED if outcome.is_refused else RUNNING if outcome.is_running else DONE,
+        is_failed=outcome.is_failed,
+    )
+
+
+def _output(output: Any) -> tuple[Any, list[dict[str, Any]], str]:
+    """An output to keep, references to the media in it, and its words."""
+    if isinstance(output, dict):
+        content = output.get("content", output.get("output"))
+        output = content if content is not None else orjson.dumps(storable(output)).decode()
+    if isinstance(output, list):
+        media, _ = text.find_media(output)
+        return storable([_without_media(part) for part in output]), media, "".join(text.text_parts(output))
+    words = output if isinstance(output, str) else "" if output is None else str(output)
+    return words, [], words
+
+
+def _without_media(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
+    return {key: value for key, value in part.items() if not (isinstance(value, str) and value.startswith("data:"))}
+
+
+def _add_spawn(rollout: Rollout, call_id: str | None, words: str) -> None:
+    """In logs without items the answer to the call holds the spawned agent's id."""
+    try:
+        name_spawn(rollout, as_mapping(orjson.loads(words)).get("agent_id"), call_id)
+    except orjson.JSONDecodeError:
+        return
+
+
+def name_spawn(rollout: Rollout, child: Any, call_id: Any) -> None:
+    """Name the call of this session that spawned another thread."""
+    thread = rollout.state.thread
+    if is_own_id(child) and child != thread and isinstance(call_id, str):
+        rollout.out.append(SessionInfo(child, parent_native_id=thread, spawn_call_id=call_id))
+
+
+def add_item_result(
+    rollout: Rollout, call_id: str, payload: dict[str, Any], summary: str, *, is_failed: bool, role: str = "tool"
+) -> None:
+    """The result as the harness saw it: it settles what an output said before."""
+    call = rollout.state.calls.get(state_key(call_id))
+    if call is not None and call.result == DONE:
+        rollout.skip("item of a call already answered")
+        return
+    result = REFUSED if call is not None and call.result == REFUSED else DONE
+    _add_result(
+        rollout, call_id, call, payload, summary, result=result, is_failed=is_failed, role=role, is_settled=True
+    )
+    if call is not None:
+        call.result = DONE
+
+
+def _add_result(
+    rollout: Rollout,
+    call_id: str | None,
+    call: Call | None,
+    payload: dict[str, Any],
+    summary: str,
+    *,
+    result: int,
+    is_failed: bool,
+    role: str = "tool",
+    is_settled: bool = False,
+) -> None:
+    tool = call.tool if call else ""
+    kind, role, status = _result_kind(tool, result, is_failed, role)
+    native_id = (call.native_id if call and call.native_id else call_id) if call or is_own_id(call_id) else None
+    previous = rollout.state.previous
+    # A result that is completed later stays where it first appeared.
+    first = call if call is not None and call.result != OPEN else None
+    rollout.add(
+        kind,
+        payload,
+        summary,
+        role=role,
+        native_id=native_id,
+        block=1,
+        parent=native_id if call else None,
+        position=first.position if first else None,
+        ts_ms=first.ts_ms if first else None,
+        tool=tool or None,
+        call_id=call_id,
+        status=status,
+        is_provisional=result in (RUNNING, REFUSED) and not is_settled,
+        copy_key=None if native_id == call_id else rollout.copy_key("result", summary),
+    )
+    if first is not None:
+        rollout.state.previous = previous
+    elif call is not None:
+        call.result, call.position, call.ts_ms = result, rollout.position, rollout.ts_ms
+
+
+def _result_kind(tool: str, result: int, is_failed: bool, role: str) -> tuple[str, str, str]:
+    if result == REFUSED:
+        return HUMAN_INTERVENTION, "user", "denied"
+    if is_failed:
+        return ERROR, role, "failed"
+    if tool in QUESTIONS:
+        return DECISION, "user", "ok"
+    return TOOL_RESULT, role, "ok"

@@ -1,0 +1,332 @@
+"""The finished items of a Codex turn (`item_completed`, and the `…_end` events of older logs)."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from recollect.agentkit.content import media_reference, summarise
+from recollect.agentkit.ids import call_key
+from recollect.agentkit.shell import shell_kind
+from recollect.agentkit.values import as_list, as_mapping, as_text, storable
+from recollect.agents.codex import text
+from recollect.agents.codex.calls import add_item_result, name_spawn, remember_call
+from recollect.agents.codex.messages import MessageItem, Reasoning, add_answer, add_prompt, add_reasoning
+from recollect.agents.codex.rollout import Rollout, native, payload_of, state_key
+from recollect.agents.codex.scripts import find_script, patched_name
+from recollect.kinds import EDIT, LIFECYCLE, TOOL_CALL, TOOL_RESULT
+
+
+class Item(msgspec.Struct, gc=False):
+    """An item of any type; older events have `call_id`, `stdout` and `success`."""
+
+    type: Any = None
+    id: Any = None
+    call_id: Any = None
+    content: Any = None
+    phase: Any = None
+    text: Any = None
+    summary_text: Any = None
+    raw_content: Any = None
+    command: Any = None
+    cwd: Any = None
+    parsed_cmd: Any = None
+    source: Any = None
+    status: Any = None
+    success: Any = None
+    aggregated_output: Any = None
+    exit_code: Any = None
+    duration: Any = None
+    process_id: Any = None
+    changes: Any = None
+    stdout: Any = None
+    stderr: Any = None
+    server: Any = None
+    tool: Any = None
+    arguments: Any = None
+    invocation: Any = None
+    result: Any = None
+    error: Any = None
+    kind: Any = None
+    agent_thread_id: Any = None
+    agent_path: Any = None
+    receiver_thread_ids: Any = None
+    new_thread_id: Any = None
+    query: Any = None
+    action: Any = None
+    results: Any = None
+    path: Any = None
+    saved_path: Any = None
+    revised_prompt: Any = None
+    content_items: Any = None
+    review: Any = None
+    fragments: Any = None
+
+
+# Items that a classic log has as response items too.
+CLASSIC_TWINS = frozenset({"UserMessage", "AgentMessage", "Reasoning", "Plan"})
+
+
+def _user_message(rollout: Rollout, item: Item) -> None:
+    parts = text.without_image_marks(text.text_parts(item.content))
+    add_prompt(rollout, MessageItem(content=item.content, id=item.id), parts)
+
+
+def _agent_message(rollout: Rollout, item: Item) -> None:
+    add_answer(rollout, MessageItem(content=item.content, id=item.id, phase=item.phase))
+
+
+def _plan(rollout: Rollout, item: Item) -> None:
+    add_answer(rollout, MessageItem(content=item.text, id=item.id), plan=True)
+
+
+def _reasoning(rollout: Rollout, item: Item) -> None:
+    add_reasoning(rollout, Reasoning(summary_text=item.summary_text, raw_content=item.raw_content, id=item.id))
+
+
+def add_command(rollout: Rollout, item: Item) -> None:
+    """A command that ended. One of the user's, or of a script, has no call of its own."""
+    call_id = _id(rollout, item)
+    is_user = item.source == "user_shell"
+    command = text.shell_command(item.command)
+    if is_user or _is_alone(rollout, call_id):
+        _add_call(
+            rollout,
+            call_id,
+            "shell" if is_user else "exec_command",
+            {name: value for name, value in (("command", item.command), ("cwd", item.cwd)) if value is not None},
+            shell_kind(command),
+            _describe_command(item, command),
+            role="user" if is_user else "assistant",
+            named=(command,),
+        )
+        rollout.state.shells += is_user
+    output = item.aggregated_output if isinstance(item.aggregated_output, str) else ""
+    code = item.exit_code if type(item.exit_code) is int and abs(item.exit_code) < 2**31 else None
+    is_failed = item.status in ("failed", "declined") or bool(code)
+    add_item_result(
+        rollout,
+        call_id,
+        payload_of("output", output, native(exit_code=code, status=item.status, duration=item.duration)),
+        text.summarise_outcome(output, code, is_failed),
+        is_failed=is_failed,
+        role="user" if is_user else "tool",
+    )
+
+
+def _id(rollout: Rollout, item: Item) -> str:
+    return as_text(item.call_id if item.call_id is not None else item.id) or rollout.here
+
+
+def _is_alone(rollout: Rollout, call_id: str) -> bool:
+    """Whether the item has no call, because it ran inside a script.
+
+    The id shows that too: an item whose call was only forgotten must not make that call a second time.
+    """
+    return state_key(call_id) not in rollout.state.calls and call_id.startswith(("exec-", rollout.here))
+
+
+def _add_call(
+    rollout: Rollout,
+    call_id: str,
+    tool: str,
+    arguments: Any,
+    kind: str,
+    summary: str,
+    *,
+    role: str = "assistant",
+    named: Iterable[str] = (),
+) -> None:
+    """A call without a record of its own; `named` is how the script that ran it may name it."""
+    arguments, retry_key = call_key(tool, arguments)
+    outer = find_script(rollout.state, named or (tool,)) if call_id.startswith("exec-") else None
+    rollout.add(
+        kind,
+        {"input": arguments},
+        summary,
+        native_id=remember_call(rollout, call_id, tool),
+        role=role,
+        tool=tool,
+        call_id=call_id,
+        retry_key=retry_key,
+        metadata={"within_call": outer} if outer else None,
+        by_model=role == "assistant",
+    )
+
+
+def _describe_command(item: Item, command: str) -> str:
+    parsed = as_list(item.parsed_cmd)
+    only = as_mapping(parsed[0]) if len(parsed) == 1 else {}
+    if only.get("type") == "read" and isinstance(only.get("name"), str):
+        return summarise(f"read {only['name']}")
+    return text.summarise_command(command)
+
+
+def add_file_change(rollout: Rollout, item: Item) -> None:
+    """Files that a patch changed. The diff is kept where no call holds the patch."""
+    call_id = _id(rollout, item)
+    changes = as_mapping(item.changes)
+    if _is_alone(rollout, call_id):
+        summary = text.summarise_edit([str(path) for path in changes])
+        named = map(patched_name, changes)
+        _add_call(rollout, call_id, "apply_patch", {"changes": changes}, EDIT, summary, named=named)
+    output = "".join(part for part in (item.stdout, item.stderr) if isinstance(part, str))
+    kinds = {path: as_mapping(change).get("type") for path, change in changes.items()}
+    is_failed = item.status in ("failed", "declined") or item.success is False
+    add_item_result(
+        rollout,
+        call_id,
+        payload_of("output", output, native(status=item.status, changes=kinds)),
+        text.summarise_outcome(output, None, is_failed),
+        is_failed=is_failed,
+    )
+
+
+def add_mcp_call(rollout: Rollout, item: Item) -> None:
+    invocation = as_mapping(item.invocation)
+    server, tool = item.server or invocation.get("server"), item.tool or invocation.get("tool")
+    arguments = item.arguments if item.arguments is not None else invocation.get("arguments")
+    name = f"mcp__{server}__{tool}"[:200]
+    result = as_mapping(item.result)
+    error = item.error or result.get("Err")
+    answer = as_mapping(result.get("Ok", result))
+    is_failed = bool(error) or answer.get("isError") is True or item.status == "failed"
+    _add_tool(rollout, item, name, arguments, error or answer.get("content"), is_failed)
+
+
+def _dynamic_call(rollout: Rollout, item: Item) -> None:
+    is_failed = item.success is False or item.status == "failed"
+    _add_tool(rollout, item, str(item.tool)[:200], item.arguments, item.content_items, is_failed)
+
+
+def _add_tool(rollout: Rollout, item: Item, name: str, arguments: Any, output: Any, is_failed: bool) -> None:
+    call_id = _id(rollout, item)
+    if _is_alone(rollout, call_id):
+        _add_call(rollout, call_id, name, arguments, TOOL_CALL, summarise(f"called {name}"))
+    words = "\n".join(text.text_parts(output))
+    media = [
+        media_reference("image", part.get("mimeType"), part["data"])
+        for part in as_list(output)
+        if isinstance(part, dict) and isinstance(part.get("data"), str)
+    ]
+    fields = native(status=item.status, duration=item.duration)
+    add_item_result(
+        rollout,
+        call_id,
+        payload_of("output", words, fields, media),
+        text.summarise_outcome(words, None, is_failed),
+        is_failed=is_failed,
+    )
+
+
+def add_web_search(rollout: Rollout, item: Item) -> None:
+    query = item.query or as_mapping(item.action).get("query") or ""
+    arguments, retry_key = call_key("web_search", native(query=item.query, action=item.action))
+    native_id = rollout.native_id(item.id or item.call_id)
+    rollout.add(
+        TOOL_CALL,
+        payload_of("input", arguments, native(results=item.results)),
+        summarise(f"searched the web: {query}"),
+        native_id=native_id,
+        tool="web_search",
+        call_id=native_id,
+        retry_key=retry_key,
+        copy_key=rollout.copy_key("web_search", str(arguments)),
+        role="assistant",
+        by_model=True,
+    )
+
+
+def add_search_results(rollout: Rollout, item: Item) -> None:
+    """The results of a search, which only this event of older logs holds."""
+    if not item.results:
+        rollout.skip("event_msg/web_search_end (twin)")
+        return
+    summary = summarise(f"found: {item.query or ''}")
+    payload = {"output": storable(item.results)}
+    rollout.add(TOOL_RESULT, payload, summary, role="tool", tool="web_search", status="ok", call_id=_id(rollout, item))
+
+
+def _image_generation(rollout: Rollout, item: Item) -> None:
+    native_id = rollout.native_id(item.id or item.call_id)
+    media = [media_reference("image", None, item.result)] if isinstance(item.result, str) and item.result else []
+    fields = native(status=item.status, saved_path=item.saved_path)
+    rollout.add(
+        TOOL_CALL,
+        payload_of("input", native(prompt=item.revised_prompt), fields, media),
+        summarise(f"made an image: {item.revised_prompt or ''}"),
+        native_id=native_id,
+        tool="image_generation",
+        call_id=native_id,
+        role="assistant",
+        by_model=True,
+    )
+
+
+def _image_view(rollout: Rollout, item: Item) -> None:
+    call_id = _id(rollout, item)
+    if _is_alone(rollout, call_id):
+        _add_call(
+            rollout, call_id, "view_image", native(path=item.path), TOOL_CALL, summarise(f"looked at {item.path}")
+        )
+    else:
+        rollout.skip("item/ImageView (twin)")
+
+
+def _collab_call(rollout: Rollout, item: Item) -> None:
+    """A call to another agent: the call and its output are events; this names the agents it spawned."""
+    call_id = _id(rollout, item)
+    threads = as_list(item.receiver_thread_ids)
+    if item.tool in ("spawn_agent", "spawnAgent"):
+        for thread in threads:
+            name_spawn(rollout, thread, call_id)
+    if _is_alone(rollout, call_id):
+        tool, arguments = str(item.tool)[:200], {"receiver_thread_ids": threads}
+        _add_call(rollout, call_id, tool, arguments, TOOL_CALL, summarise(f"called {item.tool}"))
+    else:
+        rollout.skip("item/CollabAgentToolCall (twin)")
+
+
+def add_spawn_end(rollout: Rollout, item: Item) -> None:
+    name_spawn(rollout, item.new_thread_id, item.call_id)
+    rollout.skip("event_msg/collab_agent_spawn_end")
+
+
+def _sub_agent_activity(rollout: Rollout, item: Item) -> None:
+    if item.kind == "started":
+        name_spawn(rollout, item.agent_thread_id, item.id)
+    fields = native(id=item.id, kind=item.kind, agent_thread_id=item.agent_thread_id, agent_path=item.agent_path)
+    summary = summarise(f"sub-agent {item.agent_path or ''} {item.kind or ''}")
+    # A start has the id of the spawning call: then the event is named by its place in the log.
+    native_id = rollout.here if state_key(_id(rollout, item)) in rollout.state.calls else rollout.native_id(item.id)
+    rollout.add(LIFECYCLE, {"text": summary, "native": fields}, summary, native_id=native_id, role="system")
+
+
+def _note(summary: str) -> Callable[[Rollout, Item], None]:
+    def add(rollout: Rollout, item: Item) -> None:
+        words = item.review if isinstance(item.review, str) else "\n".join(text.text_parts(item.fragments))
+        payload = payload_of("text", words or summary, native(id=item.id, type=item.type))
+        rollout.add(LIFECYCLE, payload, summary, native_id=rollout.native_id(item.id), role="system")
+
+    return add
+
+
+ITEMS: dict[Any, Callable[[Rollout, Item], None]] = {
+    "UserMessage": _user_message,
+    "AgentMessage": _agent_message,
+    "Plan": _plan,
+    "Reasoning": _reasoning,
+    "CommandExecution": add_command,
+    "FileChange": add_file_change,
+    "McpToolCall": add_mcp_call,
+    "DynamicToolCall": _dynamic_call,
+    "WebSearch": add_web_search,
+    "ImageView": _image_view,
+    "ImageGeneration": _image_generation,
+    "CollabAgentToolCall": _collab_call,
+    "SubAgentActivity": _sub_agent_activity,
+    "ContextCompaction": _note("context compacted"),
+    "HookPrompt": _note("a hook spoke"),
+    "EnteredReviewMode": _note("review started"),
+    "ExitedReviewMode": _note("review ended"),
+}

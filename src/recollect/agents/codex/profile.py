@@ -1,0 +1,3 @@
+from recollect.agentkit.profile import AgentProfile
+
+PROFILE = AgentProfile("Codex")

@@ -1,0 +1,194 @@
+"""From Grok's updates to events: the parts that need no order."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from recollect.agentkit.content import summarise
+from recollect.agentkit.protocol import EventRecord, Usage
+from recollect.agentkit.values import as_mapping, as_text, positive_int
+from recollect.agents.grok.records import Content, Tokens, Update, UpdateRecord, grok_id, media_of, moment_ms
+from recollect.agents.grok.state import Call
+from recollect.kinds import ASSISTANT_MSG, THINKING, USER_MSG
+
+# Native types that make no event, and why.
+SKIPPED = {
+    "plan": "twin of the todo_write call",
+    "background_tasks": "list of what task_backgrounded and task_completed hold one by one",
+    "available_commands_update": "the harness's own command list",
+    "tool_call_delta_chunk": "pieces of a tool_call that follows whole",
+    "subagent_progress": "counters; the child has its own session",
+    "session_summary_generated": "twin of summary.json",
+    "last_turn_summary": "twin of summary.json",
+    "session_status": "state of the screen",
+    "hooks_changed": "state of the screen",
+    "plugins_changed": "state of the screen",
+    "pending_interaction": "state of the screen; the call and its result have it",
+    "interaction_resolved": "state of the screen; the call and its result have it",
+    "hook_execution": "a hook's report; nothing that happened in the session",
+    "response_started": "timing",
+    "response_completed": "timing",
+    "image_compressed": "timing",
+}
+TOOL_DETAILS = "tool_call_update (details)"  # title, paths and progress between a call and its result
+BASH_PROMPT = "user_message_chunk (bash)"  # twin of the tool_call that follows
+RETRIES_FAILED = "retry_state (failed)"  # the end of the turn has it
+EMPTY = "empty"
+LIFECYCLE_TYPES = frozenset(
+    {"compaction_checkpoint", "hook_annotation", "current_mode_update", "git_branch_update"}
+    | {"model_changed", "model_auto_switched", "auto_continue_completed", "session_recap", "diff_review"}
+    | {"subagent_spawned", "subagent_finished", "task_backgrounded", "task_completed", "monitor_event"}
+    | {"workflow_updated", "goal_updated"}
+)
+LIFECYCLE_FAMILIES = ("auto_compact_", "auto_recovery_", "memory_", "scheduled_task_")
+
+
+def usages(event: EventRecord, update: Update, model: str | None) -> list[Usage]:
+    """The tokens of a turn, for each model that worked on it."""
+    total = update.usage
+    if not isinstance(total, Tokens):
+        return []
+    usage_id = grok_id(update.prompt_id) or event.native_id
+    models = as_mapping(total.modelUsage)
+    if len(models) < 2:
+        return [_usage(event, usage_id, next(iter(models), model), total)]
+    return [
+        _usage(event, f"{usage_id}:{name}", name, msgspec.convert(as_mapping(tokens), Tokens))
+        for name, tokens in sorted(models.items())
+    ]
+
+
+def _usage(event: EventRecord, usage_id: str, model: str | None, tokens: Tokens) -> Usage:
+    cached, created = positive_int(tokens.cachedReadTokens), positive_int(tokens.cacheCreationTokens)
+    ticks = tokens.costUsdTicks
+    return Usage(
+        event.native_session_id,
+        usage_id,
+        event.ts_ms,
+        model,
+        provider_of(model),
+        max(0, positive_int(tokens.inputTokens) - cached - created),
+        positive_int(tokens.outputTokens),
+        cached,
+        created,
+        positive_int(tokens.reasoningTokens),
+        ticks / 1e10 if isinstance(ticks, int | float) and 0 < ticks < 2**63 else None,
+        includes_sub_agents=True,
+    )
+
+
+def provider_of(model: str | None) -> str | None:
+    """Grok may use the models of other services; only its own are known by their name."""
+    return "xai" if model and model.startswith("grok") else None
+
+
+def native_of(record: UpdateRecord) -> dict[str, Any]:
+    """What a rebuild of the update needs and no column holds."""
+    meta, native = record.meta, {}
+    if record.event_id:
+        native["eventId"] = record.event_id
+    if isinstance(meta.promptId, str):
+        native["promptId"] = meta.promptId
+    if moment_ms(meta.streamStartMs):
+        native["streamStartMs"] = meta.streamStartMs
+    return native
+
+
+def scalars(**facts: Any) -> dict[str, Any]:
+    """Those of the facts that are text or a number of 64 bits."""
+    return {
+        name: value
+        for name, value in facts.items()
+        if isinstance(value, str) or (isinstance(value, int) and -(2**63) <= value < 2**63)
+    }
+
+
+def answer_variant(record: UpdateRecord, call: Call) -> str:
+    """How a question was answered: the tool's result is an object with one key for each way."""
+    if call.tool_kind != "ask_user" and "plan" not in call.tool and "ask" not in call.tool:
+        return ""
+    output = as_mapping(record.plain().get("rawOutput"))
+    return " ".join(str(name) for name in output if name != "type")[:200]
+
+
+def without(fields: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in names}
+
+
+def without_output(fields: dict[str, Any]) -> dict[str, Any]:
+    """A sub-agent's answer is in its own session, a task's output is the event's text."""
+    if isinstance(fields.get("task_snapshot"), dict):
+        fields = {**fields, "task_snapshot": without(fields["task_snapshot"], "output")}
+    return without(fields, "output")
+
+
+def new_model(fields: dict[str, Any]) -> str | None:
+    for name in ("model_id", "modelId", "model", "to", "new_model"):
+        if model := grok_id(fields.get(name)):
+            return model
+    return None
+
+
+def lifecycle_summary(kind: str, fields: dict[str, Any]) -> str:
+    name = kind.replace("_", " ")
+    snapshot = as_mapping(fields.get("task_snapshot"))
+    for key in ("description", "error", "reason", "command", "status"):
+        if text := as_text(fields.get(key)) or as_text(snapshot.get(key)):
+            return summarise(f"{name}: {text}")
+    return summarise(name)
+
+
+USER_CHUNK = "user_message_chunk"
+CHUNKS = {
+    USER_CHUNK: (USER_MSG, "user"),
+    "agent_message_chunk": (ASSISTANT_MSG, "assistant"),
+    "agent_thought_chunk": (THINKING, "assistant"),
+}
+
+Piece = tuple[int, str | None, str]  # position, event id, text
+
+
+@dataclass(slots=True)
+class OpenMessage:
+    """A message that is streamed in several lines, while it is read."""
+
+    key: tuple[Any, ...]
+    event: EventRecord
+    pieces: list[Piece]
+    media: list[dict[str, Any]]
+
+    def add(self, piece: Piece, media: list[dict[str, Any]], is_lossy: bool) -> None:
+        if piece == self.pieces[-1]:  # the same line written twice
+            return
+        self.pieces.append(piece)
+        self.media.extend(media)
+        if is_lossy:
+            self.event.metadata = {"lossy": True}
+
+    def joined(self) -> EventRecord:
+        """The message as one event, its pieces in the order of their moments."""
+        self.pieces.sort(key=lambda piece: piece[0])
+        text = "".join(text for _, _, text in self.pieces)
+        media = {"media": self.media} if self.media else {}
+        self.event.payload = {"text": text, **media, **self.event.payload}
+        self.event.summary = summarise(text or (f"sent {self.media[0]['kind']}" if media else ""))
+        return self.event
+
+
+def message_key(record: UpdateRecord) -> tuple[Any, ...]:
+    """Equal for the pieces of one message: same speaker, same prompt, same model response."""
+    if record.kind == USER_CHUNK:
+        facts = record.update.facts
+        return (USER_CHUNK, facts.promptIndex, facts.hideFromScrollback)
+    return (record.kind, record.meta.promptId, record.meta.streamStartMs)
+
+
+def content_of(content: Content) -> tuple[str, list[dict[str, Any]]]:
+    if isinstance(content.text, str):
+        return content.text, []
+    if isinstance(content.data, str):
+        return "", [media_of(content)]
+    resource = as_mapping(content.resource)
+    named = resource.get("text") or resource.get("uri") or content.uri
+    return (named if isinstance(named, str) else ""), []

@@ -1,0 +1,159 @@
+"""Care of a store: what must work even if there is none, or if it cannot be opened.
+
+Functions import what they need when they are called, as in `recollect.api`.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recollect.config import load_settings
+from recollect.errors import BadConfig, StoreTooNew, StoreUnwritable
+from recollect.progress import Progress, silent
+from recollect.store import MEMORY_NAME, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from os import PathLike
+
+    from recollect.care.backup import RestoreReport
+    from recollect.care.doctor import Finding
+    from recollect.care.repair import RepairReport
+    from recollect.care.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedText:
+    """A text as it would be stored; `replaced` counts by rule."""
+
+    text: str
+    replaced: dict[str, int]
+
+
+def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedText:
+    """What the redaction rules make of a text. Without a store, the marks are not the ones it will use."""
+    from recollect.ingest.protection import Protection
+    from recollect.redact import KEY_BYTES, Redactor
+
+    settings = load_settings(folder)
+    if (settings.folder / MEMORY_NAME).exists():
+        redactor = Protection(settings.folder, settings.redaction).redactor()
+    else:
+        redactor = Redactor(settings.redaction, bytes(KEY_BYTES))
+    return CheckedText(redactor.text(text), dict(sorted(redactor.replaced.items())))
+
+
+def make_room(folder: str | PathLike[str] | None = None) -> None:
+    """Drop the ballast of a store whose disk is full: without it, nothing could even be deleted."""
+    from recollect.store.sqlite import ballast
+    from recollect.store.sqlite.access import is_full
+
+    path = load_settings(folder).folder
+    if path.exists() and is_full(path):
+        ballast.drop(path)
+
+
+def plan_schedule(*, is_removal: bool = False) -> Schedule:
+    """The scheduled sweep for this machine; for a removal, whatever the cadence is now."""
+    from platformdirs import user_config_path
+
+    from recollect.care.schedule import Host, plan_schedule
+
+    settings = load_settings()
+    host = Host(sys.platform, Path.home(), user_config_path(), Path("/run/systemd/system").exists())
+    is_moved = settings.config_path.parent == settings.folder
+    variables = {"RECOLLECT_HOME": str(settings.folder)} if is_moved else {}
+    cadence = "daily" if is_removal else settings.limits.cadence
+    return plan_schedule(host, cadence, (sys.executable, "-m", "recollect", "sweep"), variables)
+
+
+def doctor(
+    folder: str | PathLike[str] | None = None,
+    roots: Sequence[str] = (),
+    *,
+    deep: bool = False,
+    max_seconds: float | None = None,
+    progress: Progress = silent,
+) -> list[Finding]:
+    """Check homes, permissions, settings and the store. Works without a store.
+
+    `deep` checks every stored byte and compares it with the agents' files, for at most `max_seconds`.
+    """
+    from recollect.care.doctor import PROBLEM, Finding, examine
+
+    try:
+        settings = load_settings(folder, roots)
+    except BadConfig as error:
+        return [Finding(PROBLEM, "settings", error.message, error.hint)]
+    findings = examine(settings)
+    if deep:
+        from recollect.care.inspect import inspect
+
+        with suppress(StoreTooNew):  # which `examine` has reported
+            findings += inspect(settings, progress, max_seconds).findings()
+    return findings
+
+
+def repair(
+    folder: str | PathLike[str] | None = None,
+    roots: Sequence[str] = (),
+    *,
+    confirm: Callable[[list[str]], None] | None = None,
+    progress: Progress = silent,
+) -> RepairReport:
+    """Rebuild what is damaged from sources, packs and ledger; nothing is deleted.
+
+    `confirm` gets the steps before anything changes, and raises to stop.
+    """
+    from recollect.care.inspect import inspect
+    from recollect.care.repair import RepairReport, apply, plan
+
+    settings = load_settings(folder, roots)
+    planned = plan(inspect(settings, progress).faults)
+    if not planned.steps:
+        return RepairReport(notes=_finish_forgetting(settings.folder))
+    if confirm:
+        confirm(planned.steps)
+    return apply(settings, planned, progress)
+
+
+def _finish_forgetting(folder: Path) -> list[str]:
+    """Finish an interrupted forget; returns what to report."""
+    from recollect.forget.erase import FINISHES_FORGETTING, finish_forgetting
+    from recollect.store.sqlite.locks import sweep_lock
+
+    if not (folder / MEMORY_NAME).exists():
+        return []
+    with open_store(folder) as store:
+        count = len(store.tombstones.unfinished())
+        if not count:
+            return []
+        with sweep_lock(folder):
+            finish_forgetting(store)
+            store.checkpoint()
+        if store.tombstones.unfinished():
+            raise StoreUnwritable(f"Cannot finish an interrupted forget now: {folder}", FINISHES_FORGETTING)
+    return [f"Finished an interrupted forget: {count:,} {'session' if count == 1 else 'sessions'}"]
+
+
+def restore(
+    path: str | PathLike[str],
+    folder: str | PathLike[str] | None = None,
+    *,
+    confirm: Callable[[Path], None] | None = None,
+    progress: Progress = silent,
+) -> RestoreReport:
+    """Replace the store with a backup; the old store is kept. An incomplete backup changes nothing.
+
+    `confirm` gets the folder of a store that would be replaced, and raises to stop.
+    """
+    from recollect.care.backup import restore_backup
+
+    settings = load_settings(folder)
+    if confirm and (settings.folder / MEMORY_NAME).exists():
+        confirm(settings.folder)
+    return restore_backup(settings, Path(path).absolute(), progress)

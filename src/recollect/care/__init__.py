@@ -1,0 +1,1 @@
+"""Looking after a store: doctor, repair, backup, export and import, schedules."""

@@ -1,0 +1,239 @@
+"""What stands in the way of a complete memory, with the exact thing to do about it."""
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+import orjson
+
+from recollect.agentkit.files import resolve_root
+from recollect.agentkit.protocol import Adapter, SettingAdvice, Source
+from recollect.agents import adapters
+from recollect.clock import now_ms
+from recollect.config import Settings
+from recollect.errors import NotFound, RecollectError, StoreDamaged
+from recollect.forget.erase import FINISHES_FORGETTING
+from recollect.ingest.gate import held_although_excluded, unusable_rules
+from recollect.retention import look_ahead
+from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
+from recollect.store.sqlite.access import is_full
+from recollect.store.sqlite.database import file_system_type
+from recollect.store.sqlite.leftovers import abandoned
+from recollect.store.tables.sessions import SessionFilter
+
+OK = "ok"
+NOTE = "note"
+PROBLEM = "problem"
+ABANDONED_MESSAGE = "Left by an interrupted command, may hold whole sessions"
+ABANDONED_ADVICE = "`recollect sweep` or `recollect doctor --repair` removes it"
+_OVERDUE_MS = 2 * 86_400_000  # what is dropped is gone to the last byte within a day
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `level` is ok, note or problem; `advice` says what to do."""
+
+    level: str
+    subject: str
+    message: str
+    advice: str | None = None
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Look at everything; nothing is changed, and a missing store is no error."""
+    return [*_sqlite(), *_homes(settings), *_store(settings)]
+
+
+def _sqlite() -> Iterator[Finding]:
+    yield Finding(OK, "sqlite", f"SQLite {apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})")
+
+
+def _homes(settings: Settings) -> Iterator[Finding]:
+    for agent, roots in settings.roots.items():
+        for root in roots:
+            try:
+                yield from _home(adapters()[agent], root)
+            except OSError as error:
+                message = f"{adapters()[agent].profile.display_name}'s folder cannot be read ({error.strerror}): {root}"
+                yield Finding(PROBLEM, agent, message, f"check it with `ls -ld {root}`")
+
+
+def _unreadable(adapter: Adapter, sources: list[Source]) -> Iterator[Finding]:
+    name = adapter.profile.display_name
+    for source in sources:
+        message = f"A folder of {name} {source.failure}: {source.path}"
+        yield Finding(PROBLEM, adapter.agent, message, f"chmod u+rx {source.path}")
+
+
+def _home(adapter: Adapter, root: Path) -> Iterator[Finding]:
+    name = adapter.profile.display_name
+    resolved = resolve_root(root)
+    if not root.exists():
+        yield Finding(
+            NOTE,
+            adapter.agent,
+            f"No {name} folder: {root}",
+            f"if it is elsewhere, set {adapter.home_variable} or --root",
+        )
+        return
+    if not os.access(root, os.R_OK | os.X_OK):
+        yield Finding(PROBLEM, adapter.agent, f"{name}'s folder cannot be read: {root}", f"chmod u+rx {root}")
+        return
+    sources = list(adapter.discover(resolved))
+    unreadable = [source for source in sources if source.failure]
+    count = len(sources) - len(unreadable)
+    link = f" (a link to {resolved})" if resolved != root.absolute() else ""
+    yield Finding(OK, adapter.agent, f"{name}: {count} {'file' if count == 1 else 'files'} in {root}{link}")
+    yield from _unreadable(adapter, unreadable)
+    for advice in adapter.profile.settings_advice:
+        yield from _setting(adapter, resolved, advice)
+
+
+def _setting(adapter: Adapter, root: Path, advice: SettingAdvice) -> Iterator[Finding]:
+    value = _number_in(root / advice.path, advice.key)
+    days = advice.default if value is None else value
+    told = "the default; not set" if value is None else "set"
+    name, place = adapter.profile.display_name, f"({told} in {root / advice.path})"
+    if days >= advice.at_least:
+        yield Finding(OK, adapter.agent, f"{name} keeps its logs for {days} days {place}")
+    else:
+        yield Finding(NOTE, adapter.agent, f"{name} deletes its own logs after {days} days {place}", advice.advice)
+
+
+def _number_in(path: Path, key: str) -> int | None:
+    """One number of an agent's settings; the file may hold secrets, so nothing else of it is kept."""
+    try:
+        settings = orjson.loads(path.read_bytes()) if path.is_file() else None
+    except (OSError, orjson.JSONDecodeError):
+        return None
+    value = settings.get(key) if isinstance(settings, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _store(settings: Settings) -> Iterator[Finding]:
+    for path in abandoned(settings.folder):
+        yield Finding(NOTE, "store", f"{ABANDONED_MESSAGE}: {path}", ABANDONED_ADVICE)
+    if (settings.folder / MEMORY_NAME).exists() and not (settings.folder / CACHE_NAME).exists():
+        message = f"{CACHE_NAME} is missing: {settings.folder}"  # opening the store would make an empty one
+        yield Finding(PROBLEM, "store", message, _advice_on_damage(settings.folder))
+        return
+    try:
+        store = open_store(settings.folder)
+    except NotFound as error:
+        yield Finding(NOTE, "store", error.message, error.hint)
+    except (RecollectError, OSError, apsw.Error) as error:
+        yield _unsound(settings.folder, error)
+    else:
+        with store:
+            yield from _permissions(settings.folder)
+            yield from _room(settings.folder)
+            found = list(_integrity(store))
+            yield from found
+            if all(finding.level == OK for finding in found):
+                yield from _kept_out(store, settings)
+                yield from _retention(store, settings)
+
+
+def _kept_out(store: Store, settings: Settings) -> Iterator[Finding]:
+    """What was stored before the user excluded it, and what could not be forgotten to the end."""
+    held = Counter(place.repo for place in held_although_excluded(store, settings.exclude))
+    for repo, count in held.items():
+        message = f"Sessions stored before they were excluded: {count} in {repo}"
+        yield Finding(NOTE, "capture", message, "`recollect forget --excluded` deletes everything your rules exclude")
+    for path, line in unusable_rules(store):
+        advice = f"nothing can be re-included; list only what to exclude, without `!`: {path}"
+        yield Finding(NOTE, "capture", f"Line without effect in {path}: {line}", advice)
+    left = len(store.tombstones.unfinished())
+    if left:
+        message = f"Forgetting is unfinished: bytes of {left} sessions may remain in the store's files"
+        yield Finding(PROBLEM, "store", message, FINISHES_FORGETTING)
+
+
+def _retention(store: Store, settings: Settings) -> Iterator[Finding]:
+    """What went and cannot be had again, what is about to, and what could not be dropped to the end."""
+    outlook = look_ahead(store, settings.limits, settings.host)
+    advice = "raise retention.raw_hard_cap, or see what fills it: `recollect retention --explain`"
+    for event, count in outlook.losses.items():
+        yield Finding(NOTE, "retention", f"{event}: {count} evicted sessions exist nowhere else", advice)
+    if outlook.last_copies_go_at:
+        message = f"Last copies will be evicted from about {outlook.last_copies_go_at[:10]}"
+        yield Finding(NOTE, "retention", message, advice)
+    if outlook.distilled_bytes > settings.limits.distilled_cap:
+        message = f"Digests take {outlook.distilled_bytes:,} bytes, over retention.distilled_cap"
+        yield Finding(NOTE, "retention", message, "raise it, or delete sessions you no longer need: `recollect forget`")
+    begun_ms = store.evictions.unfinished_since_ms()
+    if begun_ms is not None and begun_ms < now_ms() - _OVERDUE_MS:
+        left = len(store.evictions.unfinished())
+        message = f"Eviction is unfinished: bytes of {left} sessions may remain in the store's files"
+        yield Finding(
+            NOTE,
+            "store",
+            message,
+            "`recollect sweep` finishes it; it needs free space, and no other program reading the store",
+        )
+
+
+def _permissions(folder: Path) -> Iterator[Finding]:
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & 0o077:
+        yield Finding(
+            PROBLEM, "store", f"Other users can read the store (mode {mode:o}): {folder}", f"chmod 700 {folder}"
+        )
+    else:
+        kind = file_system_type(folder) or "unknown"
+        yield Finding(OK, "store", f"Only you can read the store: {folder} ({kind} file system)")
+
+
+def _room(folder: Path) -> Iterator[Finding]:
+    if is_full(folder):
+        message = f"Disk full, nothing new can be stored: {folder}"
+        yield Finding(PROBLEM, "store", message, "free some space; nothing has been lost")
+
+
+def _integrity(store: Store) -> Iterator[Finding]:
+    is_sound = True
+    try:
+        for alarm in store.check.alarms():
+            is_sound = False
+            yield Finding(PROBLEM, "store", alarm, _advice_on_damage(store.folder))
+        damage = store.check.damage()
+        for message in damage:
+            yield Finding(PROBLEM, "store", f"Damaged: {message}", _advice_on_damage(store.folder))
+        if damage:
+            return  # anything may stand in its rows
+        sessions, events = _read_back(store)
+    except (RecollectError, OSError, apsw.Error) as error:
+        yield _unsound(store.folder, error)
+        return
+    if is_sound:
+        yield Finding(OK, "store", f"Store intact: {sessions:,} sessions, all {events:,} events readable")
+
+
+def _read_back(store: Store) -> tuple[int, int]:
+    """Read every event's content, which checks that the packs are there, long enough and as written."""
+    sessions = store.sessions.find(SessionFilter())
+    events = 0
+    for session in sessions:
+        name = (session.agent, session.native_session_id)
+        places = sorted(store.events.rows(*name, ("payload_start", "payload_bytes")))
+        events += sum(1 for _ in store.events.iter_payloads(*name, places))
+    return len(sessions), events
+
+
+def _unsound(folder: Path, error: Exception) -> Finding:
+    if isinstance(error, StoreDamaged):
+        return Finding(PROBLEM, "store", error.message, _advice_on_damage(folder))
+    if isinstance(error, RecollectError):
+        return Finding(PROBLEM, "store", error.message, error.hint)
+    return Finding(PROBLEM, "store", f"Cannot read the store ({error}): {folder}", _advice_on_damage(folder))
+
+
+def _advice_on_damage(folder: Path) -> str:
+    return (
+        "`recollect doctor --repair` rebuilds what it can from your agents' files and keeps the damaged files;"
+        f" or restore a backup with `recollect restore FILE`: {folder}"
+    )

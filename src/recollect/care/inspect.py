@@ -1,0 +1,420 @@
+"""A look at every byte that is stored: what was damaged, what is missing, what has changed at its source.
+
+Nothing is changed. Each look is a generator that says after every step how far it is, so that a time limit can
+end it anywhere, and what was not looked at is told.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from recollect.agentkit.files import resolve_root, unreadable_reason
+from recollect.agentkit.protocol import FOLDER, Adapter, Source
+from recollect.agents import adapters
+from recollect.care.comparison import count_changed
+from recollect.care.doctor import ABANDONED_ADVICE, ABANDONED_MESSAGE, NOTE, OK, PROBLEM, Finding
+from recollect.config import Settings
+from recollect.errors import NotFound, RecollectError, StoreTooNew
+from recollect.ingest.builder import Task, read_batches
+from recollect.ingest.discover import SourceNames
+from recollect.ingest.protection import Protection
+from recollect.kinds import SessionKey
+from recollect.progress import Progress
+from recollect.redact import KEY_BYTES, KEY_FILE, Redactor, key_id, key_of
+from recollect.schema import Session
+from recollect.sessions.account import content_hash
+from recollect.store import CACHE_NAME, DATABASES, Store, open_database, open_store
+from recollect.store.ledger import LEDGER_NAME, Ledger
+from recollect.store.sqlite.checksums import iter_blank_pages, iter_damaged_pages
+from recollect.store.sqlite.database import Database
+from recollect.store.sqlite.history import MARK_NAME, has_marks, read_mark
+from recollect.store.sqlite.leftovers import abandoned
+from recollect.store.tables.evictions import Evicted
+from recollect.store.tables.raw import HeldStream
+from recollect.store.tables.sessions import SessionFilter
+from recollect.store.tables.sources import KnownSource
+
+# What a fault is about, for those who repair it
+DATABASE = "database"
+STREAM = "stream"
+LEDGER = "ledger"
+LEDGER_GAP = "ledger gap"
+KEY = "key"
+OTHER_KEY = "other key"
+SESSION = "session"
+BEHIND = "behind"
+NO_MARK = "no mark"
+ABANDONED = "abandoned"
+LEFTOVER = "leftover"
+SOURCE = "source"
+UNREADABLE = "unreadable"
+
+_NOTES = (ABANDONED, LEFTOVER, SOURCE, OTHER_KEY, NO_MARK)
+_SHOWN_OF_A_KIND = 20
+_REPAIR = "`recollect doctor --repair` rebuilds what it can and lists what it cannot"
+_ADVICE = {
+    KEY: "restore it from a backup; otherwise `recollect doctor --repair` makes a new one, and secrets get new marks",
+    OTHER_KEY: "restore the old one if a backup has it; secrets stay hidden either way, but one may have two marks",
+    NO_MARK: "`recollect sweep` sets a new one; until then an outdated database would go unnoticed",
+    ABANDONED: ABANDONED_ADVICE,
+    UNREADABLE: "check the permissions of the store's files and its disk; repair cannot help",
+}
+_NEEDS_BOTH = "what needs both databases: packs, sessions, sources"
+_PAGES_A_STEP = 256
+
+
+class Fault(NamedTuple):
+    """One thing that is not as it should be. `name` is the file, or the session as (agent, native id)."""
+
+    part: str
+    name: str | tuple[str, str]
+    message: str
+
+
+class Step(NamedTuple):
+    """How far a look has come, and what it has just found."""
+
+    done: int
+    total: int
+    faults: tuple[Fault, ...] = ()
+
+
+Look = Iterator[Step]
+
+
+@dataclass(slots=True)
+class Inspection:
+    """What was found, and what was not looked at: for lack of time, or because something was in the way."""
+
+    faults: list[Fault] = field(default_factory=list)
+    looked_at: dict[str, int] = field(default_factory=dict)
+    not_looked_at: list[str] = field(default_factory=list)
+    out_of_reach: list[str] = field(default_factory=list)
+
+    def findings(self) -> list[Finding]:
+        """As doctor tells them; many of a kind are summed up."""
+        found = [finding for part in dict.fromkeys(fault.part for fault in self.faults) for finding in self._told(part)]
+        found += [Finding(NOTE, "deep", f"Not checked, out of time: {name}") for name in self.not_looked_at]
+        found += [Finding(NOTE, "deep", f"Not checked: {name}") for name in self.out_of_reach]
+        if not any(finding.level == PROBLEM for finding in found):
+            seen = ", ".join(f"{count:,} {name}" for name, count in self.looked_at.items() if count > 1)
+            found.append(Finding(OK, "deep", f"Every byte checked is intact: {seen}"))
+        return found
+
+    def _told(self, part: str) -> Iterator[Finding]:
+        faults = [fault for fault in self.faults if fault.part == part]
+        level, advice = (NOTE, _ADVICE.get(part)) if part in _NOTES else (PROBLEM, _ADVICE.get(part, _REPAIR))
+        for fault in faults[:_SHOWN_OF_A_KIND]:
+            yield Finding(level, "deep", fault.message, advice)
+        if len(faults) > _SHOWN_OF_A_KIND:
+            yield Finding(level, "deep", f"and {len(faults) - _SHOWN_OF_A_KIND:,} more of this kind", advice)
+
+
+def inspect(settings: Settings, progress: Progress, max_seconds: float | None = None) -> Inspection:
+    """Look at the whole store, as far as the time goes. A store that is not there has no faults.
+
+    Raises StoreTooNew for the store of a newer version.
+    """
+    run = _Run(progress, max_seconds)
+    run.look("leftovers of interrupted commands", _abandoned(settings.folder))
+    for name in DATABASES:
+        run.look(f"pages of {name}", _pages(settings.folder, name))
+    damaged = {fault.name for fault in run.inspection.faults}
+    for name in DATABASES:
+        if name not in damaged:
+            run.look(name, _opening(settings.folder, name))
+    if run.has_damaged_database:
+        _look_without_databases(settings.folder, run)
+        return run.inspection
+    try:
+        store = open_store(settings.folder)
+    except NotFound:
+        return run.inspection
+    with store:
+        _look_at_store(store, settings, run)
+    return run.inspection
+
+
+def _look_without_databases(folder: Path, run: "_Run") -> None:
+    run.look("ledger lines", _ledger(Ledger(folder)))
+    run.inspection.out_of_reach.append(_NEEDS_BOTH)
+
+
+def _look_at_store(store: Store, settings: Settings, run: "_Run") -> None:
+    run.look("alarms", _alarms(store))
+    run.look("ledger lines", _ledger(store.ledger))
+    for database in store.databases:
+        run.look(f"structure of {database.path.name}", _structure(store, database, run))
+        run.look(f"rows of {database.path.name}", _contents(store, database, run))
+    if run.has_damaged_database:
+        run.inspection.out_of_reach.append(_NEEDS_BOTH)
+        return
+    run.look("ledger records", _ledger_gaps(store))
+    run.look("redaction key", _key(store))
+    run.look("sessions", _streams(store))
+    run.look("session rows", _rows(store))
+    if any(fault.part == KEY for fault in run.inspection.faults):
+        run.inspection.out_of_reach.append("source files (compared after redaction)")
+    else:
+        run.look("source files", _sources(store, settings))
+
+
+class _Run:
+    """Runs looks one after the other until the time is over."""
+
+    def __init__(self, progress: Progress, max_seconds: float | None) -> None:
+        self.inspection = Inspection()
+        self._progress = progress
+        self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
+
+    @property
+    def has_damaged_database(self) -> bool:
+        return any(fault.part == DATABASE for fault in self.inspection.faults)
+
+    def has_time(self) -> bool:
+        return self._deadline is None or time.monotonic() < self._deadline
+
+    def look(self, name: str, look: Look) -> None:
+        step, names = Step(0, 0), self.inspection.not_looked_at
+        try:
+            while self.has_time():
+                following = next(look, None)
+                if following is None:
+                    self.inspection.looked_at[name] = step.done
+                    return
+                step = following
+                self.inspection.faults += step.faults
+                self._progress(name, step.done, step.total)
+        except apsw.InterruptError:
+            pass
+        except StoreTooNew:
+            raise  # that is no damage, and nothing for this version to judge
+        except (RecollectError, OSError, apsw.Error) as error:
+            self.inspection.faults.append(_unreadable(error, name))
+            names = self.inspection.out_of_reach
+        whole = f" ({step.done:,} of {step.total:,} were)" if step.total else ""
+        names.append(name + whole)
+
+
+def _unreadable(error: Exception, look: str) -> Fault:
+    """A look that came upon something unreadable; the message has the path of it.
+
+    A database is rebuilt for its own errors only: a file that cannot be read beside it says nothing of it.
+    """
+    named = next((name for told in (str(error), look) for name in DATABASES if name in told), None)
+    if named is None and isinstance(error, OSError):
+        return Fault(UNREADABLE, str(error.filename), str(error))
+    return Fault(DATABASE, named or CACHE_NAME, str(error))
+
+
+def _abandoned(folder: Path) -> Look:
+    """Folders in which an import or a restore was killed; nothing is damaged by them."""
+    found = abandoned(folder)
+    yield Step(1, 1, tuple(Fault(ABANDONED, path.name, f"{ABANDONED_MESSAGE}: {path}") for path in found))
+
+
+def _pages(folder: Path, name: str) -> Look:
+    """Every page: its checksum, and whether it is blank and should not be."""
+    path = folder / name
+    if not path.exists():
+        return
+    looks = [iter_blank_pages(path, lambda: open_database(path))]
+    if _has_checksums(path):  # a database that was written without them is left to the other looks
+        looks.insert(0, iter_damaged_pages(path))
+    total = path.stat().st_size // 4096 * len(looks)
+    for number, page in enumerate(chain(*looks), start=1):
+        if page is not None:
+            yield Step(number, total, (Fault(DATABASE, name, f"Page {page:,} of {name} is damaged: {path}"),))
+        elif number % _PAGES_A_STEP == 0 or number == total:
+            yield Step(number, total)
+
+
+def _has_checksums(path: Path) -> bool:
+    try:
+        with closing(open_database(path)) as database:
+            return database.has_checksums()
+    except (RecollectError, OSError, apsw.Error):
+        return True  # it cannot even be asked: all the more reason to look
+
+
+def _opening(folder: Path, name: str) -> Look:
+    path = folder / name
+    if path.exists():
+        try:
+            open_database(path).close()
+        except StoreTooNew:
+            raise
+        except (RecollectError, OSError, apsw.Error) as error:
+            yield Step(1, 1, (Fault(DATABASE, name, str(error)),))
+    elif others := [other for other in (*DATABASES, LEDGER_NAME) if (folder / other).exists()]:
+        yield Step(1, 1, (Fault(DATABASE, name, f"{name} is missing beside {', '.join(others)}: {folder}"),))
+    yield Step(1, 1)
+
+
+def _alarms(store: Store) -> Look:
+    alarms, path = store.check.alarms(), store.folder / MARK_NAME
+    if path.exists() and not read_mark(store.folder):
+        alarms.append(f"Cannot read the high-water mark: {path}")
+    faults = [Fault(BEHIND, MARK_NAME, alarm) for alarm in alarms]
+    if not path.exists() and any(has_marks(base.connection) for base in store.databases):
+        faults.append(Fault(NO_MARK, MARK_NAME, f"High-water mark is missing: {path}"))
+    yield Step(1, 1, tuple(faults))
+
+
+def _ledger(ledger: Ledger) -> Look:
+    damage = ledger.damage()
+    count = sum(1 for _ in ledger.records()) + len(damage)
+    yield Step(count, count, tuple(Fault(LEDGER, LEDGER_NAME, f"{line}: {ledger.path}") for line in damage))
+
+
+def _ledger_gaps(store: Store) -> Look:
+    """What memory.db has and the ledger has lost: without it, what was forgotten would come back one day."""
+    counts = Counter(kind for kind, _ in store.missing_records())
+    told = (f"The ledger has lost {count:,} × {kind}: {store.ledger.path}" for kind, count in counts.items())
+    yield Step(1, 1, tuple(Fault(LEDGER_GAP, LEDGER_NAME, message) for message in told))
+
+
+def _key(store: Store) -> Look:
+    """Whether the key is there that stored secrets were marked with; to load it would make a new one."""
+    yield Step(1, 1, tuple(_key_faults(store, store.folder / KEY_FILE)))
+
+
+def _key_faults(store: Store, path: Path) -> Iterator[Fault]:
+    versions = store.raw.rule_versions()
+    if not path.exists():
+        if versions:
+            yield Fault(KEY, KEY_FILE, f"Redaction key is missing: {path}")
+    elif path.stat().st_size != KEY_BYTES:
+        yield Fault(KEY, KEY_FILE, f"Redaction key is damaged: {path}")
+    else:
+        own = key_id(path.read_bytes())
+        count = sum(sessions for version, sessions in versions.items() if key_of(version) not in (None, own))
+        if count:
+            message = f"Secrets of {count:,} sessions were marked with a different key than this one: {path}"
+            yield Fault(OTHER_KEY, KEY_FILE, message)
+
+
+def _structure(store: Store, database: Database, run: "_Run") -> Look:
+    name = database.path.name
+    faults = tuple(Fault(DATABASE, name, message) for message in store.check.iter_structure_faults(name, run.has_time))
+    yield Step(1, 1, faults)
+
+
+def _contents(store: Store, database: Database, run: "_Run") -> Look:
+    name = database.path.name
+    faults = tuple(Fault(DATABASE, name, message) for message in store.check.iter_content_faults(name, run.has_time))
+    yield Step(1, 1, faults)
+
+
+def _streams(store: Store) -> Look:
+    """Every frame and every payload of every session, and packs that nobody has."""
+    streams = store.raw.streams()
+    for number, stream in enumerate(streams, start=1):
+        yield Step(number, len(streams), tuple(_stream_faults(store, stream)))
+    unknown = tuple(
+        Fault(LEFTOVER, str(path), f"Pack belongs to no session: {path}") for path in store.raw.unknown_packs()
+    )
+    yield Step(len(streams), len(streams), unknown)
+
+
+def _stream_faults(store: Store, stream: HeldStream) -> Iterator[Fault]:
+    faults = list(store.raw.faults(stream))
+    now = store.raw.find(stream.agent, stream.native_id) if faults else stream
+    if now != stream:  # a sweep has written to it meanwhile
+        yield from _stream_faults(store, now) if now else ()
+        return
+    yield from (Fault(STREAM, (stream.agent, stream.native_id), message) for message in faults)
+
+
+def _rows(store: Store) -> Look:
+    """Whether each session's row in memory.db tells of the events that are held."""
+    sessions = store.sessions.find(SessionFilter())
+    streams = {(stream.agent, stream.native_id): stream for stream in store.raw.streams()}
+    for number, session in enumerate(sessions, start=1):
+        name = (session.agent, session.native_session_id)
+        stream = streams.pop(name, None)
+        yield Step(number, len(sessions), tuple(_row_faults(store, session, stream)))
+    untold = [stream for stream in streams.values() if not stream.is_dirty and _content_hash(store, stream)]
+    told = tuple(Fault(SESSION, (stream.agent, stream.native_id), _no_row(stream)) for stream in untold)
+    yield Step(len(sessions), len(sessions), told)
+
+
+def _no_row(stream: HeldStream) -> str:
+    return f"Session has events but no row: {stream.agent}:{stream.native_id}"
+
+
+def _content_hash(store: Store, stream: HeldStream) -> str | None:
+    """The hash of what is held of a session; None if nothing is."""
+    sessions = store.steps.read([SessionKey(stream.agent, stream.native_id)])
+    return next((content_hash(session.steps) for session in sessions if session.steps), None)
+
+
+def _row_faults(store: Store, session: Session, stream: HeldStream | None) -> Iterator[Fault]:
+    name = (session.agent, session.native_session_id)
+    if session.evicted_at is not None or (stream is not None and stream.is_dirty):
+        return
+    if stream is None:
+        yield Fault(SESSION, name, f"Session has a row but no events: {session.session_uid}")
+    elif _content_hash(store, stream) != session.content_hash:
+        yield Fault(SESSION, name, f"Session's events do not match its row: {session.session_uid}")
+
+
+def _sources(store: Store, settings: Settings) -> Look:
+    """Every file that is still there, read again from its start and compared with what is held of it."""
+    unreadable: list[Fault] = []
+    found = list(_known_sources(store, settings, unreadable))
+    redactor = Protection(store.folder, settings.redaction).redactor() if found else None
+    for number, (source, known) in enumerate(found, start=1):
+        if redactor is not None:
+            yield Step(number, len(found), tuple(_source_faults(store, source, known, redactor)))
+    yield Step(len(found), len(found), tuple(unreadable))
+
+
+def _known_sources(store: Store, settings: Settings, unreadable: list[Fault]) -> Iterator[tuple[Source, KnownSource]]:
+    names = SourceNames(Protection(store.folder, settings.redaction).redactor)
+    for agent, roots in settings.roots.items():
+        known = store.sources.known(settings.host, agent)
+        for source in _discovered(adapters()[agent], roots):
+            if source.failure:
+                unreadable.append(
+                    Fault(SOURCE, str(source.path), f"Not compared, the file {source.failure}: {source.path}")
+                )
+            else:
+                before = known.get(names.find(source.path, known))
+                if before is not None and before.failure is None:
+                    yield source, before
+
+
+def _discovered(adapter: Adapter, roots: Iterable[Path]) -> Iterator[Source]:
+    """The files of an agent, and the folders that cannot be read."""
+    for root in roots:
+        try:
+            yield from adapter.discover(resolve_root(root))
+        except OSError as error:
+            yield Source(adapter.agent, FOLDER, root, root, failure=unreadable_reason(error))
+
+
+def _source_faults(store: Store, source: Source, known: KnownSource, redactor: Redactor) -> Iterator[Fault]:
+    adapter = adapters()[source.agent]
+    if source.is_rewritten or known.row.reader != adapter.version:
+        return  # such a file is compared as a whole by every sweep; an older reading is replaced by the next one
+    row = known.row._replace(offset=0, line=0, head="", tail="", state="{}")
+    changed, evicted = 0, Evicted(store.evictions)
+    try:
+        for batch in read_batches(adapter, Task(source, row, has_cursor=False), redactor):
+            if batch.source.offset > known.row.offset:
+                break  # what was added since is for the next sweep
+            changed += count_changed(store.raw, evicted.without(batch))
+    except (RecollectError, OSError):
+        return  # the next sweep says so
+    if changed:
+        yield Fault(
+            SOURCE, str(source.path), f"File changed since it was read, {changed:,} events differ: {source.path}"
+        )

@@ -1,0 +1,226 @@
+"""Rebuilding what is damaged, and saying what cannot be.
+
+`plan` decides from what an inspection found; `apply` acts. cache.db is made again from the packs, beside the damaged
+one, and takes its place when it is whole; memory.db from its copy, the ledger and cache.db. Damaged files are set
+aside, never deleted. A repair that was stopped is simply run again.
+"""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from recollect.care.inspect import ABANDONED, BEHIND, DATABASE, KEY, LEDGER, LEDGER_GAP, NO_MARK, SESSION, STREAM, Fault
+from recollect.clock import now_ms, rfc3339
+from recollect.config import Settings
+from recollect.errors import StoreUnwritable
+from recollect.progress import Progress
+from recollect.redact import KEY_FILE, load_key
+from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
+from recollect.store.batch import EventRow
+from recollect.store.ledger import LEDGER_NAME, Ledger
+from recollect.store.payloads.rebuild import rebuild_cache
+from recollect.store.sqlite.aside import Aside, files_of
+from recollect.store.sqlite.history import forget_history
+from recollect.store.sqlite.locks import sweep_lock, write_lock
+from recollect.store.sqlite.rolling_copy import restore_copy
+from recollect.store.tables.copies import KIND as COPY
+from recollect.sweep import sweep
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What is to be rebuilt. `steps` says it in sentences."""
+
+    databases: tuple[str, ...] = ()
+    streams: tuple[tuple[str, str], ...] = ()
+    sessions: tuple[tuple[str, str], ...] = ()
+    has_ledger_damage: bool = False
+    has_ledger_gap: bool = False
+    has_lost_key: bool = False
+    is_behind: bool = False
+    abandoned: tuple[str, ...] = ()
+
+    @property
+    def steps(self) -> list[str]:
+        told: list[str] = []
+        if self.abandoned:
+            told.append(f"Remove leftovers of interrupted commands: {', '.join(self.abandoned)}")
+        if CACHE_NAME in self.databases:
+            told.append("Rebuild cache.db from the packs, set the damaged one aside, read all sources again")
+        if MEMORY_NAME in self.databases:
+            told.append("Set memory.db aside, rebuild it from its copy, the ledger and cache.db")
+        if self.has_ledger_damage:
+            told.append("Keep a copy of the ledger, and rewrite it without its damaged lines")
+        if self.has_ledger_gap:
+            told.append("Restore records missing from the ledger from memory.db")
+        if self.has_lost_key:
+            told.append("Create a new redaction key; `recollect redact --rescan` then marks all secrets with it")
+        if self.streams:
+            told.append(f"Keep the intact payloads of {len(self.streams):,} sessions, and read their sources again")
+        if self.sessions:
+            told.append(f"Rebuild the rows of {len(self.sessions):,} sessions")
+        if self.is_behind:
+            told.append(
+                "Restore the records of the ledger, read what is missing from the sources, set a new high-water mark"
+            )
+        return told
+
+
+@dataclass(slots=True)
+class RepairReport:
+    """What was done, what is lost for good, and where the damaged files are kept."""
+
+    steps: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    set_aside: str | None = None
+    events_saved: int = 0
+    events_read_again: int = 0
+    records_restored: dict[str, int] = field(default_factory=dict)
+
+
+def plan(faults: Iterable[Fault]) -> RepairPlan:
+    """Which parts have to be rebuilt; faults that need nothing done (a changed source) are left out."""
+    found = list(faults)
+
+    def names(part: str) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(fault.name for fault in found if fault.part == part))
+
+    return RepairPlan(
+        databases=names(DATABASE),
+        streams=names(STREAM),
+        sessions=names(SESSION),
+        has_ledger_damage=bool(names(LEDGER)),
+        has_ledger_gap=bool(names(LEDGER_GAP)),
+        has_lost_key=bool(names(KEY)),
+        is_behind=bool(names(BEHIND) or names(NO_MARK)),
+        abandoned=names(ABANDONED),
+    )
+
+
+class LostEvent(NamedTuple):
+    """An event whose content is gone, as far as this store goes."""
+
+    session_uid: str
+    row: EventRow
+
+
+def apply(settings: Settings, repair: RepairPlan, progress: Progress) -> RepairReport:
+    """Rebuild. May be ended at any moment and run again. Raises StoreUnwritable first where there is no room for it."""
+    _require_room(settings.folder, repair)
+    aside, report = Aside(settings.folder), RepairReport(steps=repair.steps)
+    with sweep_lock(settings.folder):
+        _set_aside(settings.folder, repair, aside)
+        if CACHE_NAME in repair.databases:
+            advance = partial(progress, "reading packs")
+            report.events_saved = rebuild_cache(settings.folder, aside.take_database, advance)
+        with open_store(settings.folder, create=True) as store:
+            lost = _rebuild(store, repair, aside, report, progress)
+    with open_store(settings.folder) as store:
+        before = store.sessions.event_counts() | store.evictions.later_counts()
+        report.events_read_again = sweep(store, settings, progress).events_new
+        if store.evictions.note_held_usage():  # by sources that were read again
+            sweep(store, settings, progress)
+        report.lost += [*_fewer(store, settings, before), *_still_lost(store, lost)]
+        store.accept_as_is()
+        if aside.copy is not None:
+            store.copies.put(aside.copy)
+            report.set_aside = str(aside.folder)
+        store.keep_copy(is_due=True)
+    return report
+
+
+def _require_room(folder: Path, repair: RepairPlan) -> None:
+    """A database is built beside the damaged one, which stays."""
+    needed = sum((folder / name).stat().st_size for name in repair.databases if (folder / name).exists())
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise StoreUnwritable(
+            f"Not enough space, a repair needs {needed:,} bytes and {free:,} are free: {folder}",
+            "free some space; nothing was changed",
+        )
+
+
+def _set_aside(folder: Path, repair: RepairPlan, aside: Aside) -> None:
+    ledger = (folder / LEDGER_NAME).read_bytes() if repair.has_ledger_damage else b""  # as it is before the note
+    if ledger or any(path.exists() for name in repair.databases for path in files_of(folder / name)):
+        aside.note()  # now: it takes the write lock, which is held later
+    if MEMORY_NAME in repair.databases:
+        with write_lock(folder):
+            aside.take_database(folder / MEMORY_NAME)
+            restore_copy(folder / MEMORY_NAME)
+    if repair.databases:
+        forget_history(folder, repair.databases)
+    if repair.has_ledger_damage:
+        aside.keep_copy(folder / LEDGER_NAME, ledger)
+        Ledger(folder).rewrite(lambda record: True, is_repair=True)
+    if repair.has_lost_key:
+        aside.take(folder / KEY_FILE)
+        load_key(folder)
+
+
+def _rebuild(
+    store: Store, repair: RepairPlan, aside: Aside, report: RepairReport, progress: Progress
+) -> list[LostEvent]:
+    lost: list[LostEvent] = []
+    for number, name in enumerate(repair.streams, start=1):
+        lost += _drop_damaged(store, name, aside)
+        progress("repairing", number, len(repair.streams))
+    if repair.databases or repair.is_behind:
+        own = Counter({COPY: int(aside.copy is not None)})
+        report.records_restored = dict(store.restore_records() - own)
+        store.evictions.note_held_usage()
+        store.streams.set_all_dirty()
+    if missing := store.missing_records():
+        store.ledger.extend(missing)
+    store.streams.set_dirty(repair.sessions, True)
+    return lost
+
+
+def _drop_damaged(store: Store, name: tuple[str, str], aside: Aside) -> list[LostEvent]:
+    """Keep what is sound of a session, and have its sources read again."""
+    stream = store.raw.find(*name)
+    if stream is None:
+        return []
+    for path in store.raw.packs_of(stream):
+        aside.keep_file(path)
+    store.sources.read_again(stream.id)
+    lost = store.rewrites.drop_damaged(stream)
+    store.rewrites.drop_old()
+    return [LostEvent(stream.uid, row) for row in lost]
+
+
+def _fewer(store: Store, settings: Settings, before: dict[tuple[str, str], int]) -> Iterator[str]:
+    """Sessions that had more events. One that has none left keeps its row, which says so."""
+    now = store.raw.event_counts()
+    missing = {name: count - now.get(name, 0) for name, count in before.items() if count > now.get(name, 0)}
+    gone = missing.keys() - now.keys() - store.evictions.names()
+    store.sessions.set_evicted(sorted(gone), now_ms())
+    for name, count in missing.items():
+        yield f"{count:,} of {before[name]:,} events are {_whereabouts(store, settings, name)}"
+
+
+def _whereabouts(store: Store, settings: Settings, name: tuple[str, str]) -> str:
+    """What became of events that were not read again: their file may lie outside of the folders that were read."""
+    agent, native_id = name
+    roots = [os.path.realpath(root) for root in settings.roots.get(agent, ())]
+    session = store.sessions.find_named(*name)
+    for source in session.sources if session else ():
+        if os.access(source.path, os.F_OK) and not any(Path(source.path).is_relative_to(root) for root in roots):
+            return f"missing, `recollect sweep --root {agent}=PATH` may read them again: {source.path}"
+    return f"lost, no source has them: {agent}:{native_id}"
+
+
+def _still_lost(store: Store, lost: list[LostEvent]) -> list[str]:
+    """The events that no source could tell again, as far as they are known."""
+    back = store.raw.stored([event.row.event_uid for event in lost])
+    missing = [event for event in lost if event.row.event_uid not in back]
+    return [
+        f"  {rfc3339(event.row.ts_ms) or 'no time'}  {event.row.kind}  {event.row.summary}: {event.session_uid}"
+        for event in missing
+    ]

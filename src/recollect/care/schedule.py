@@ -1,0 +1,173 @@
+"""Running a sweep by itself: the files and commands for the scheduler of each system, made here and shown first."""
+
+import plistlib
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from recollect.errors import StoreUnwritable, UsageError
+
+CRON, SYSTEMD, LAUNCHD = "cron", "systemd", "launchd"
+_MARK = "# recollect sweep"  # ends our line of a crontab
+_LABEL = "io.recollect.sweep"
+_CALENDAR = {"daily": "daily", "weekly": "weekly"}
+_CRON_TIMES = {"daily": "17 3 * * *", "weekly": "17 3 * * 1"}
+_LAUNCHD_TIMES = {"daily": {"Hour": 3, "Minute": 17}, "weekly": {"Weekday": 1, "Hour": 3, "Minute": 17}}
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What decides which scheduler is used, and where its files lie."""
+
+    platform: str  # as sys.platform
+    home: Path
+    config_home: Path
+    has_systemd: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What installing does: files that are written, a line for the crontab, commands that are run then."""
+
+    kind: str
+    files: Mapping[Path, str] = field(default_factory=dict)
+    cron_line: str | None = None
+    on: tuple[tuple[str, ...], ...] = ()
+    off: tuple[tuple[str, ...], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        files = {str(path): content for path, content in self.files.items()}
+        return {"kind": self.kind, "files": files, "cron_line": self.cron_line, "commands": list(map(list, self.on))}
+
+
+def plan_schedule(host: Host, cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:
+    """The schedule for a machine; raises UsageError for a cadence that needs none.
+
+    Its files and names are the same for every cadence.
+    """
+    if cadence not in _CALENDAR:
+        raise UsageError(
+            f"Nothing to schedule: with cadence `{cadence}` your agents start sweeps",
+            'set retention.cadence to "daily" or "weekly"',
+        )
+    if host.platform == "darwin":
+        return _launchd(host, cadence, command, variables)
+    if host.platform.startswith("linux") and host.has_systemd:
+        return _systemd(host, cadence, command, variables)
+    return _cron(cadence, command, variables)
+
+
+def _cron(cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:
+    words = [*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), shlex.join(command)]
+    line = f"{_CRON_TIMES[cadence]} {' '.join(words)} >/dev/null 2>&1".replace("%", r"\%")
+    return Schedule(CRON, cron_line=f"{line} {_MARK}")
+
+
+def _systemd(host: Host, cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:
+    folder = host.config_home / "systemd" / "user"
+    settings = "".join(f"Environment={_unit_text(f'{name}={value}')}\n" for name, value in variables.items())
+    service = (
+        "[Unit]\nDescription=Read new agent sessions (Recollect)\n\n[Service]\nType=oneshot\nNice=10\n"
+        f"{settings}ExecStart={' '.join(map(_unit_word, command))}\n"
+    )
+    timer = (
+        f"[Unit]\nDescription=Scheduled Recollect sweep\n\n[Timer]\nOnCalendar={_CALENDAR[cadence]}\nPersistent=true\n"
+        "RandomizedDelaySec=15min\n\n[Install]\nWantedBy=timers.target\n"
+    )
+    systemctl = ("systemctl", "--user")
+    return Schedule(
+        SYSTEMD,
+        {folder / "recollect.service": service, folder / "recollect.timer": timer},
+        on=((*systemctl, "daemon-reload"), (*systemctl, "enable", "--now", "recollect.timer")),
+        off=((*systemctl, "disable", "--now", "recollect.timer"),),
+    )
+
+
+def _unit_text(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
+
+
+def _unit_word(text: str) -> str:
+    """A word of a command, in which variables would be put in."""
+    return _unit_text(text.replace("$", "$$"))
+
+
+def _launchd(host: Host, cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:
+    path = host.home / "Library" / "LaunchAgents" / f"{_LABEL}.plist"
+    told = {
+        "Label": _LABEL,
+        "ProgramArguments": list(command),
+        "EnvironmentVariables": dict(variables),
+        "StartCalendarInterval": _LAUNCHD_TIMES[cadence],
+        "LowPriorityIO": True,
+    }
+    return Schedule(
+        LAUNCHD,
+        {path: plistlib.dumps(told).decode()},
+        on=(("launchctl", "load", "-w", str(path)),),
+        off=(("launchctl", "unload", "-w", str(path)),),
+    )
+
+
+def install(schedule: Schedule) -> None:
+    """Write the files or the line, then switch it on."""
+    for path, content in schedule.files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    if schedule.cron_line is not None:
+        _set_cron_lines([*_other_cron_lines(), schedule.cron_line])
+    for command in schedule.on:
+        _run(command)
+
+
+def remove(schedule: Schedule) -> bool:
+    """Switch it off and delete what `install` wrote; says whether there was anything."""
+    if schedule.cron_line is not None:
+        others = _other_cron_lines()
+        is_there = len(others) < len(_cron_lines())
+        if is_there:
+            _set_cron_lines(others)
+        return is_there
+    is_there = any(path.exists() for path in schedule.files)
+    for command in schedule.off if is_there else ():
+        _run(command, is_needed=False)
+    for path in schedule.files:
+        path.unlink(missing_ok=True)
+    return is_there
+
+
+def _cron_lines() -> list[str]:
+    try:
+        told = subprocess.run(["crontab", "-l"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise StoreUnwritable("No `crontab` on this machine", "run `recollect sweep` from another scheduler") from None
+    if told.returncode and "no crontab" not in told.stderr:  # what cannot be read must not be written anew
+        raise StoreUnwritable(f"`crontab -l` failed: {' '.join(told.stderr.split())}", "nothing was changed")
+    return told.stdout.splitlines() if told.returncode == 0 else []
+
+
+def _other_cron_lines() -> list[str]:
+    return [line for line in _cron_lines() if not line.endswith(_MARK)]
+
+
+def _set_cron_lines(lines: Sequence[str]) -> None:
+    table = "".join(f"{line}\n" for line in lines)
+    told = subprocess.run(["crontab", "-"], input=table, text=True, capture_output=True, check=False)
+    if told.returncode:
+        raise StoreUnwritable(f"`crontab -` failed: {' '.join(told.stderr.split())}", "nothing was changed")
+
+
+def _run(command: Sequence[str], *, is_needed: bool = True) -> None:
+    try:
+        done = subprocess.run(list(command), capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        done = subprocess.CompletedProcess(list(command), 127, "", "no such program")
+    if is_needed and done.returncode:
+        raise StoreUnwritable(
+            f"`{shlex.join(command)}` failed: {' '.join(done.stderr.split())}",
+            "the files are written; run the command yourself",
+        )

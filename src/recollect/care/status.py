@@ -1,0 +1,122 @@
+"""What the store holds, and how its budget stands."""
+
+from dataclasses import dataclass
+
+from recollect.config import Settings
+from recollect.retention import look_ahead
+from recollect.store import Store
+
+_BYTES_OF_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTotals:
+    """What the store holds of one agent. `sessions` counts its sub-agents too; `usd` is None if none is known."""
+
+    agent: str
+    sessions: int
+    sub_agents: int
+    events: int
+    messages: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    usd: float | None
+    usd_is_estimate: bool
+    started_at: str | None
+    ended_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTotals:
+    """The agents' files that were read; `sources_gone` of them the agents have deleted since."""
+
+    sources: int
+    sources_failed: int
+    sources_gone: int
+    source_bytes: int
+    bad_lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class DistilledTotals:
+    """Sessions distilled, the size of their digests, and estimates of their tokens.
+
+    `log_tokens` are those of the agents' files, `raw_tokens` of what was said, called and returned in them,
+    `kept_tokens` of what `exchanges` leaves of that.
+    """
+
+    sessions: int
+    bytes: int
+    log_tokens: int
+    raw_tokens: int
+    kept_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionStatus:
+    """How the budget stands. `losses` counts what cannot be had again; `last_copies_go_at` is a forecast."""
+
+    raw_bytes: int
+    raw_hard_cap: int
+    distilled_bytes: int
+    distilled_cap: int
+    sessions_evicted: int
+    losses: dict[str, int]
+    last_copies_go_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the store holds. `alarms` say, in words, which of its databases has less than it had."""
+
+    folder: str
+    agents: list[AgentTotals]
+    sessions: int
+    events: int
+    sources: SourceTotals
+    size_bytes: dict[str, int]
+    alarms: list[str]
+    distilled: DistilledTotals
+    retention: RetentionStatus
+
+
+def make_status(store: Store, settings: Settings) -> Status:
+    agents = [AgentTotals(**agent) for agent in store.sessions.totals()]
+    sources = SourceTotals(**store.sources.counts())
+    return Status(
+        folder=str(store.folder),
+        agents=agents,
+        sessions=sum(agent.sessions for agent in agents),
+        events=sum(agent.events for agent in agents),
+        sources=sources,
+        size_bytes=store.sizes.on_disk(),
+        alarms=store.check.alarms(),
+        distilled=_distilled(store, sources.source_bytes),
+        retention=_retention(store, settings),
+    )
+
+
+def _distilled(store: Store, source_bytes: int) -> DistilledTotals:
+    saved = store.digests.saved()
+    return DistilledTotals(
+        sessions=saved.sessions,
+        bytes=store.digests.size_bytes(),
+        log_tokens=source_bytes // _BYTES_OF_TOKEN,
+        raw_tokens=saved.raw_tokens,
+        kept_tokens=saved.kept_tokens,
+    )
+
+
+def _retention(store: Store, settings: Settings) -> RetentionStatus:
+    outlook = look_ahead(store, settings.limits, settings.host)
+    return RetentionStatus(
+        raw_bytes=outlook.raw_bytes,
+        raw_hard_cap=settings.limits.raw_hard_cap,
+        distilled_bytes=outlook.distilled_bytes,
+        distilled_cap=settings.limits.distilled_cap,
+        sessions_evicted=len(store.evictions.names()),
+        losses=outlook.losses,
+        last_copies_go_at=outlook.last_copies_go_at,
+    )

@@ -1,0 +1,208 @@
+"""Commands for privacy: forget, redact."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recollect.api import CheckedText, check_text, make_room, open_memory
+from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
+from recollect.cli.terminal import fitted, moment_ms, one_line, plural, shown_progress, size
+from recollect.errors import NeedsAnswer, NotFound, UsageError
+
+if TYPE_CHECKING:
+    from recollect.api import Memory
+    from recollect.forget.plan import ForgetPlan, ForgottenSession
+    from recollect.forget.rescan import RescanReport
+
+_SHOWN = 20
+_TITLE_COLUMNS = 60
+
+
+@click.command()
+@click.argument("sessions", nargs=-1)
+@click.option("--repo", metavar="NAME", help="Everything from this repository: its name, or the end of it.")
+@click.option("--before", metavar="WHEN", help="Sessions that ended before: 2026-11-01, 90d, yesterday.")
+@click.option("--match", metavar="TEXT", help="Sessions that contain TEXT anywhere, in upper or lower case.")
+@click.option("--excluded", is_flag=True, help="Sessions stored before one of your rules excluded them.")
+@click.option("--with-forks", is_flag=True, help="Forget sessions that share their text, too.")
+@click.option("--keep-forks", is_flag=True, help="Keep sessions that share their text, with their copies of it.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
+@yes_option
+@json_option
+@reports_errors
+def forget(
+    sessions: tuple[str, ...],
+    before: str | None,
+    excluded: bool,
+    with_forks: bool,
+    keep_forks: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **conditions: Any,
+) -> None:
+    """Delete sessions and their sub-agents for good.
+
+    Deletes every byte of them from the store; no later sweep brings them back. Your agents' own files are not
+    changed. Sessions must meet all conditions given.
+
+    \b
+    recollect forget 3f2a91c4 --dry-run
+    recollect forget --repo shop-api --before 90d
+    recollect forget --match "words that should not be there"
+    """
+    if with_forks and keep_forks:
+        raise UsageError("Cannot use `--with-forks` and `--keep-forks` together", "choose one")
+    conditions |= {"before_ms": moment_ms("--before", before), "excluded": excluded}
+    if not dry_run:
+        make_room()
+    with open_memory(create=False) as memory:
+        plan = partial(_plan, memory, sessions, conditions, dry_run=dry_run, as_json=as_json)
+        planned = plan(with_forks)
+        if not dry_run:
+            if planned.forks and not keep_forks:
+                keep_forks = _may_keep_forks(planned, can_ask=not as_json and not yes and sys.stdin.isatty())
+                planned = planned if keep_forks else plan(True)
+            count = _count(planned)
+            if as_json and not yes:
+                raise NeedsAnswer(f"Refusing to delete {count} without `--yes`", "with `--json` nothing is asked")
+            confirm(f"Delete {count} for good?", f"delete {count}", yes)
+            planned = memory.forget(planned, keep_forks=keep_forks, also_new=yes)
+    if as_json:
+        print_json(planned.to_json() | {"is_done": not dry_run})
+    elif dry_run:
+        click.echo(f"Nothing was changed: {_count(planned)} would be deleted")
+    else:
+        click.echo(f"Deleted {_count(planned)} for good")
+
+
+def _plan(
+    memory: "Memory",
+    sessions: tuple[str, ...],
+    conditions: dict[str, Any],
+    with_forks: bool,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> "ForgetPlan":
+    """Plan and show it. Raises NotFound if nothing matches, and Busy while a running sweep may still store a match."""
+
+    def plan() -> "ForgetPlan":
+        with shown_progress() as show:
+            planned = memory.plan_forgetting(*sessions, **conditions, with_forks=with_forks, progress=show)
+        if not planned.keys:
+            raise NotFound("No sessions match, nothing to forget", "`recollect sessions` lists sessions")
+        return planned
+
+    try:
+        planned = plan()
+    except NotFound:
+        if dry_run:
+            raise
+        with memory.without_sweeps():
+            planned = plan()
+    if not as_json:
+        click.echo("\n".join(_plan_lines(planned)))
+    return planned
+
+
+def _may_keep_forks(planned: "ForgetPlan", *, can_ask: bool) -> bool:
+    """Whether forks keep their copies; if not, they are deleted too."""
+    if not can_ask:
+        verb = "shares" if len(planned.forks) == 1 else "share"
+        raise NeedsAnswer(
+            f"{plural(len(planned.forks), 'other session')} {verb} text with these: {planned.forks[0].session_uid}",
+            "--with-forks deletes them too, --keep-forks keeps them with their copies",
+        )
+    return not click.confirm("Delete the sessions that share the text, too?")
+
+
+def _plan_lines(planned: "ForgetPlan") -> Iterator[str]:
+    sub_agents = sum(session.is_sub_agent for session in planned.sessions)
+    including = f", including {plural(sub_agents, 'sub-agent')}" if sub_agents else ""
+    if planned.sessions:
+        amount = f"{plural(planned.events, 'event')}, {size(planned.payload_bytes)}"
+        yield f"{plural(len(planned.sessions), 'session')}{including}: {amount}"
+        yield from _first(map(_session_line, planned.sessions))
+    if planned.lines:
+        yield f"{plural(len(planned.lines), 'unreadable line')} that belong to no single session:"
+        yield from _first(f"{line.path}:{line.line}" for line in planned.lines)
+    if planned.forks:
+        yield "These share text with them (forks, resumed copies, originals):"
+        yield from _first(
+            f"{_session_line(fork)}, {plural(fork.shared_events, 'shared event')}" for fork in planned.forks
+        )
+    if planned.copies:
+        yield "These copies may hold the same text; Recollect cannot reach them, delete them yourself if they must go:"
+        yield from _first(f"{copy.kind} {copy.path} ({copy.made_at})" for copy in planned.copies)
+    if planned.files:
+        yield "Your agents' own files are not changed; delete them yourself if they must go:"
+        yield from _first(planned.files)
+
+
+def _first(lines: Iterable[str]) -> Iterator[str]:
+    every = list(lines)
+    yield from (f"  {one_line(line)}" for line in every[:_SHOWN])
+    if len(every) > _SHOWN:
+        yield f"  and {len(every) - _SHOWN:,} more: --json lists all"
+
+
+def _session_line(session: "ForgottenSession") -> str:
+    title = fitted(one_line(session.title or "–"), _TITLE_COLUMNS)
+    return f"{session.session_uid}  {title}  {plural(session.events, 'event')}"
+
+
+def _count(planned: "ForgetPlan") -> str:
+    sessions, lines = plural(len(planned.sessions), "session"), plural(len(planned.lines), "line")
+    return " and ".join(([sessions] if planned.sessions else []) + ([lines] if planned.lines else []))
+
+
+@click.command()
+@click.option("--rescan", is_flag=True, help="Apply the rules to sessions stored under older rules.")
+@click.option("--dry-run", is_flag=True, help="With --rescan: only show what would be replaced.")
+@click.option("--check", metavar="TEXT", help="Show what would be replaced in TEXT; - reads standard input.")
+@json_option
+@reports_errors
+def redact(rescan: bool, dry_run: bool, check: str | None, as_json: bool) -> None:
+    """Replace secrets in stored sessions, or try the rules on a text.
+
+    \b
+    recollect redact --rescan
+    recollect redact --check "password = hunter2hunter2"
+    cat deploy.log | recollect redact --check -
+    """
+    if rescan == (check is not None) or (dry_run and not rescan):
+        raise UsageError("Give either `--rescan` (with or without `--dry-run`) or `--check TEXT`")
+    if check is not None:
+        _check(sys.stdin.read() if check == "-" else check, as_json)
+        return
+    with open_memory(create=False) as memory, shown_progress() as show:
+        report = memory.rescan(show, dry_run=dry_run)
+    emit(report, as_json, lambda report: _rescan_lines(report, dry_run))
+
+
+def _check(text: str, as_json: bool) -> None:
+    checked: CheckedText = check_text(text)
+    emit(checked, as_json, lambda checked: [checked.text])
+    if not as_json:
+        click.echo(_rules(checked.replaced) or "Nothing would be replaced", err=True)
+
+
+def _rescan_lines(report: "RescanReport", dry_run: bool) -> Iterator[str]:
+    yield f"Checked {plural(report.sessions, 'session')} stored under older rules"
+    if report.sessions_changed:
+        verb = "Would change" if dry_run else "Changed"
+        yield f"{verb} {plural(report.events_changed, 'event')} in {plural(report.sessions_changed, 'session')}"
+    yield _rules(report.replaced) or "No secrets found"
+    if report.unscannable:
+        yield f"Skipped {plural(report.unscannable, 'text')} that could not be scanned"
+
+
+def _rules(replaced: dict[str, int]) -> str:
+    return one_line(", ".join(f"{rule} {count}" for rule, count in sorted(replaced.items())))
+
+
+COMMANDS = (forget, redact)

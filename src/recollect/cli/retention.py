@@ -1,0 +1,187 @@
+"""Commands of the budget: retention, rehydrate, schedule."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from recollect.api import make_room, open_memory, plan_schedule
+from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, root_option, yes_option
+from recollect.cli.terminal import grey, local_time, one_line, plural, shown_progress, size
+from recollect.clock import rfc3339
+
+if TYPE_CHECKING:
+    from recollect.care.schedule import Schedule
+    from recollect.care.status import RetentionStatus
+    from recollect.retention import BudgetReport, Eviction, Outlook
+
+_SHOWN = 20
+_REASON_COLUMNS = 22
+_LOSSES = {
+    "data_loss": "evicted without a digest",
+    "last_copy_evicted": "evicted whose files your agents have deleted; their digests are kept",
+}
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Only show what would be evicted.")
+@click.option("--explain", is_flag=True, help="Only show what would be evicted, what would stay, and why.")
+@json_option
+@reports_errors
+def retention(dry_run: bool, explain: bool, as_json: bool) -> None:
+    """Evict raw detail until the store fits its budget, as sweeps do.
+
+    Digests are always kept. The limits are settings in `[retention]`.
+
+    \b
+    recollect retention --explain
+    """
+    if dry_run or explain:
+        with open_memory(create=False) as memory:
+            outlook = memory.outlook()
+        emit(outlook, as_json, lambda outlook: _outlook_lines(outlook, explain))
+        return
+    make_room()
+    with open_memory(create=False) as memory:
+        report = memory.keep_within_budget()
+    emit(report, as_json, budget_lines)
+    if not as_json:
+        print_budget_warnings(report)
+        if not report.sessions_evicted:
+            click.echo(f"Nothing to evict: {size(report.raw_bytes)} of raw detail")
+
+
+def budget_lines(report: "BudgetReport") -> Iterator[str]:
+    """What a sweep prints about the budget: nothing if nothing was evicted."""
+    if report.sessions_evicted:
+        freed = f"{plural(report.sessions_evicted, 'session')} ({size(report.bytes_evicted)})"
+        yield f"Evicted the raw detail of {freed} to stay within the budget; digests are kept"
+
+
+def print_budget_warnings(report: "BudgetReport") -> None:
+    for count, event in ((report.data_loss, "data_loss"), (report.last_copies_evicted, "last_copy_evicted")):
+        if count:
+            click.echo(f"{click.style(event, fg='red')}: {plural(count, 'session')} {_LOSSES[event]}", err=True)
+    for warning in report.warnings:
+        click.echo(f"{click.style('warning', fg='yellow')}: {one_line(warning)}", err=True)
+
+
+def retention_status_lines(retention: "RetentionStatus") -> Iterator[str]:
+    """The lines of `recollect status` about the budget."""
+    yield f"{'raw':<8} {size(retention.raw_bytes)} of at most {size(retention.raw_hard_cap)}"
+    if retention.distilled_bytes > retention.distilled_cap:
+        over = f"{size(retention.distilled_bytes)}, over retention.distilled_cap ({size(retention.distilled_cap)})"
+        yield f"{click.style('kept'.ljust(8), fg='yellow')} digests take {over}; they are never evicted"
+    if retention.sessions_evicted:
+        yield f"{'evicted':<8} {plural(retention.sessions_evicted, 'session')} kept as digests only"
+    for event, count in retention.losses.items():
+        yield f"{click.style('lost'.ljust(8), fg='red')} {event}: {plural(count, 'session')} {_LOSSES[event]}"
+    if retention.last_copies_go_at:
+        when = local_time(retention.last_copies_go_at)[:10]
+        yield f"{'forecast':<8} last copies will be evicted from about {when}: raise retention.raw_hard_cap"
+
+
+def _outlook_lines(outlook: "Outlook", explain: bool) -> Iterator[str]:
+    planned = outlook.plan
+    yield f"{size(outlook.raw_bytes)} of raw detail; eviction starts above {size(outlook.limits.raw_soft_cap)}"
+    if explain:
+        yield from _rule_lines(outlook)
+    yield from map(_eviction_line, planned.evictions[:_SHOWN])
+    if len(planned.evictions) > _SHOWN:
+        yield f"  and {plural(len(planned.evictions) - _SHOWN, 'more session')}: --json lists all"
+    if planned.evictions:
+        count = plural(len(planned.evictions), "session")
+        yield f"{count} would be evicted, {size(planned.bytes_after)} would remain"
+    else:
+        yield "Nothing would be evicted"
+    for reason, share in outlook.stays.items() if explain else ():
+        yield f"{plural(share.sessions, 'session')} ({size(share.bytes)}) would stay: {reason}"
+
+
+def _eviction_line(eviction: "Eviction") -> str:
+    held = eviction.held
+    last = local_time(rfc3339(held.ended_ms) if held.ended_ms else None)[:10]
+    return f"  {last}  {size(held.bytes):>8}  {eviction.reason:<{_REASON_COLUMNS}}  {one_line(held.session_uid)}"
+
+
+def _rule_lines(outlook: "Outlook") -> Iterator[str]:
+    limits = outlook.limits
+    last = "are treated like others" if limits.evict_last_copy else f"stay below {size(limits.raw_hard_cap)}"
+    lines = (
+        f"age: sessions with a digest, idle for {limits.raw_max_age_days} days, are evicted even if there is room",
+        f"soft cap: above {size(limits.raw_soft_cap)}, sessions with a digest are evicted, oldest digest first",
+        f"hard cap: above {size(limits.raw_hard_cap)}, the rest is digested and evicted, last copies last",
+        "not analysed: sessions that cannot be digested are evicted only above the hard cap, after all others",
+        f"last copies ({size(outlook.last_copy_bytes)}), whose files your agents have deleted, {last}",
+        f"growth: about {size(outlook.growth_bytes_per_day)} a day",
+    )
+    yield from (grey(f"  {line}") for line in lines)
+
+
+@click.command()
+@click.argument("session")
+@root_option
+@json_option
+@reports_errors
+def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
+    """Bring back the raw detail of an evicted session.
+
+    Reads your agent's own file again, if it still exists.
+
+    \b
+    recollect rehydrate 3f2a91c4
+    """
+    with open_memory(roots=roots, create=False) as memory:
+        chosen = memory.session(session)
+        with shown_progress() as show:
+            memory.rehydrate(chosen, show)
+        events = len(memory.events(chosen))
+    if as_json:
+        print_json({"session_uid": chosen.session_uid, "events": events})
+    else:
+        click.echo(f"Restored {plural(events, 'event')} of {one_line(chosen.session_uid)}")
+
+
+@click.command()
+@click.option("--remove", "is_removal", is_flag=True, help="Remove the schedule.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be installed.")
+@yes_option
+@json_option
+@reports_errors
+def schedule(is_removal: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Run sweeps automatically, daily or weekly.
+
+    Installs a systemd timer, a launchd agent or a crontab line, as often as `retention.cadence` says. Shows it first;
+    --remove uninstalls it.
+    """
+    from recollect.care.schedule import install, remove  # `sweep` uses this module too, and needs neither
+
+    planned = plan_schedule(is_removal=is_removal)
+    if not as_json and not is_removal:
+        click.echo("\n".join(_schedule_lines(planned)))
+    is_done = False
+    if is_removal:
+        is_done = remove(planned)
+    elif not dry_run:
+        confirm("Install this?", "install the schedule", yes)
+        install(planned)
+        is_done = True
+    if as_json:
+        print_json(planned.to_json() | {"is_done": is_done})
+    elif is_removal:
+        click.echo("Removed" if is_done else "No schedule is installed")
+    elif is_done:
+        click.echo("Installed; `recollect schedule --remove` uninstalls it")
+
+
+def _schedule_lines(planned: "Schedule") -> Iterator[str]:
+    for path, content in planned.files.items():
+        yield click.style(str(path), bold=True)
+        yield content
+    if planned.cron_line:
+        yield planned.cron_line
+    for command in planned.on:
+        yield f"$ {' '.join(command)}"
+
+
+COMMANDS = (retention, rehydrate, schedule)

@@ -1,0 +1,202 @@
+"""Commands that read the agents' files, and what came of it: sweep, status, problems, demo."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import as_file
+from importlib.resources import files as resource_files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recollect.api import Memory, open_memory
+from recollect.cli.output import emit, json_option, print_json, reports_errors, root_option
+from recollect.cli.retention import budget_lines, print_budget_warnings, retention_status_lines
+from recollect.cli.terminal import fitted, grey, local_time, money, number, one_line, plural, printable, shown_progress
+from recollect.cli.terminal import size as size_of
+from recollect.schema import to_json
+
+if TYPE_CHECKING:
+    from recollect.care.status import AgentTotals, DistilledTotals, Status
+    from recollect.schema import Problem, Session
+    from recollect.sweep_report import SweepReport
+
+_SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
+
+
+@click.command()
+@root_option
+@click.option("--verify", is_flag=True, help="Open every file, even if it looks unchanged.")
+@json_option
+@reports_errors
+def sweep(roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
+    """Read what is new in your agents' sessions.
+
+    \b
+    recollect sweep
+    recollect sweep --root AGENT=~/backup/its-home
+    """
+    from recollect.config import require_folders
+
+    require_folders(roots)
+    with open_memory(roots=roots) as memory, shown_progress() as show:
+        report = memory.sweep(show, verify=verify)
+        ignored = memory.ignored_rules() if report.bytes_read and not as_json else []
+    emit(report, as_json, _sweep_lines)
+    if not as_json:
+        _print_warnings(report)
+    if ignored:
+        click.echo(f"Ignore files have {plural(len(ignored), 'line')} without effect: `recollect doctor` lists them")
+    if report.failures:
+        sys.exit(_SKIPPED_SOURCES)
+
+
+def _sweep_lines(report: "SweepReport") -> Iterator[str]:
+    if report.bytes_read:
+        read = f"{plural(report.sources_changed, 'file')} ({size_of(report.bytes_read)})"
+        new = f"{plural(report.events_new, 'new event')}, {plural(report.sessions_new, 'new session')}"
+        yield f"Read {read} in {report.seconds:.1f} s: {new}"
+    elif report.sources:
+        yield f"Nothing new in {plural(report.sources, 'file')} ({report.seconds:.1f} s)"
+    else:
+        yield "No sessions found: `recollect doctor` shows where Recollect looks for them"
+    if report.sources_gone:
+        yield f"{plural(report.sources_gone, 'file')} deleted since the last sweep; what was read from them is kept"
+    if report.bad_lines:
+        yield f"Skipped {plural(report.bad_lines, 'unreadable line')}: `recollect problems` lists them"
+    for reason, sessions in sorted(report.left_out.items()):
+        yield f"Left out {plural(len(sessions), f'{reason} session')}"
+    yield from budget_lines(report.budget)
+    if report.sessions:
+        yield f"{plural(report.sessions, 'session')} in the store"
+
+
+def _print_warnings(report: "SweepReport") -> None:
+    print_budget_warnings(report.budget)
+    for path, reason in report.failures:
+        click.echo(f"Skipped {one_line(path)}: {one_line(reason)}", err=True)
+
+
+@click.command()
+@json_option
+@reports_errors
+def status(as_json: bool) -> None:
+    """Show what the store holds and how large it is."""
+    with open_memory(create=False) as memory:
+        current = memory.status()
+    emit(current, as_json, _status_lines)
+
+
+def _status_lines(status: "Status") -> Iterator[str]:
+    yield from map(_agent_line, status.agents)
+    if not status.agents:
+        yield "No sessions yet: `recollect doctor` shows where Recollect looks for them"
+    stored, read = size_of(status.size_bytes["total"]), size_of(status.sources.source_bytes)
+    yield f"{'store':<8} {stored} for {read} of logs: {status.folder}"
+    if status.distilled.log_tokens and status.distilled.raw_tokens:
+        yield from _distilled_lines(status.distilled)
+    if status.sources.sources_gone:
+        yield f"{'kept':<8} {plural(status.sources.sources_gone, 'file')} that the agents have since deleted"
+    if problems := status.sources.bad_lines + status.sources.sources_failed:
+        yield f"{'problems':<8} {number(problems)}: `recollect problems` lists them"
+    yield from retention_status_lines(status.retention)
+    for alarm in status.alarms:
+        yield f"{click.style('alarm'.ljust(8), fg='red')} {one_line(alarm)}: `recollect doctor --repair`"
+
+
+def _agent_line(agent: "AgentTotals") -> str:
+    sub_agents = f" and {plural(agent.sub_agents, 'sub-agent')}" if agent.sub_agents else ""
+    since = f", since {local_time(agent.started_at)[:10]}" if agent.started_at else ""
+    return (
+        f"{agent.agent:<8} {plural(agent.sessions - agent.sub_agents, 'session')}{sub_agents},"
+        f" {plural(agent.events, 'event')}, {money(agent.usd, agent.usd_is_estimate)}{since}"
+    )
+
+
+def _distilled_lines(distilled: "DistilledTotals") -> Iterator[str]:
+    yield f"{'digests':<8} {size_of(distilled.bytes)} of {plural(distilled.sessions, 'session')}"
+    of_logs, of_text = (
+        1 - distilled.kept_tokens / distilled.log_tokens,
+        1 - distilled.kept_tokens / distilled.raw_tokens,
+    )
+    logs = f"{of_logs:.0%} less than the logs ({number(distilled.log_tokens)})"
+    text = f"{of_text:.0%} less than their messages, calls and results"
+    yield f"{'filtered':<8} about {number(distilled.kept_tokens)} tokens in exchanges: {logs}, {text}"
+
+
+@click.command()
+@json_option
+@reports_errors
+def problems(as_json: bool) -> None:
+    """List lines and files that could not be read, and why."""
+    with open_memory(read_only=True) as memory:
+        unread = memory.problems()
+    emit(unread, as_json, _problem_lines)
+
+
+def _problem_lines(unread: "list[Problem]") -> Iterator[str]:
+    for problem in unread:
+        where = f"{problem.path}:{problem.line}" if problem.line else problem.path
+        yield f"{one_line(where)}  {one_line(problem.reason)}"
+        if problem.excerpt:
+            yield grey(f"    {fitted(one_line(problem.excerpt), 100)}")
+    if not unread:
+        yield "No problems: every line of every file was read"
+
+
+@click.command()
+@json_option
+@reports_errors
+def demo(as_json: bool) -> None:
+    """Try Recollect on bundled sample sessions.
+
+    Your own sessions are not read, and nothing is kept.
+    """
+    with _sample_memory() as memory:
+        report = memory.sweep()
+        sessions = memory.sessions(roots_only=True)
+        if as_json:
+            print_json({"sweep": to_json(report), "sessions": to_json(sessions)})
+        else:
+            _print_demo(memory, report, sessions)
+
+
+@contextmanager
+def _sample_memory() -> Iterator[Memory]:
+    """An empty temporary memory whose agents' homes are the samples."""
+    from recollect.agents import adapters  # takes time to load
+
+    samples = as_file(resource_files("recollect") / "samples")
+    with samples as folder, tempfile.TemporaryDirectory(prefix="recollect-") as temporary:
+        # Copied: an installer may have linked them from its cache, and links are not read.
+        homes = shutil.copytree(folder, Path(temporary) / "homes")
+        roots = [f"{agent}={homes / agent}" for agent in adapters() if (homes / agent).is_dir()]
+        with open_memory(Path(temporary) / "store", roots) as memory:
+            yield memory
+
+
+def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]") -> None:
+    from recollect.cli.find import answer_lines  # `sweep` and `status` need none of these
+    from recollect.cli.listing import session_lines
+    from recollect.cli.transcript import transcript_lines
+    from recollect.distill.markdown import render
+
+    parent = max(sessions, key=lambda session: len(memory.sub_agents(session)))
+    longest = max(sessions, key=lambda session: session.event_count)
+    outputs = {
+        "sweep": _sweep_lines(report),
+        "sessions": session_lines(sessions),
+        "search AssertionError": answer_lines(memory.answer("AssertionError", limit=2)),
+        f"show {parent.native_session_id[-8:]}": transcript_lines(parent, memory.transcript(parent)),
+        f"digest {longest.native_session_id[-8:]}": [printable(render(memory.digest(longest), None))],
+    }
+    for command, lines in outputs.items():
+        click.echo(click.style(f"$ recollect {command}", bold=True))
+        click.echo("\n".join(lines) + "\n")
+    click.echo(click.style("Now yours: recollect sweep", bold=True))
+
+
+COMMANDS = (sweep, status, problems, demo)

@@ -1,0 +1,190 @@
+"""Text for a terminal: stripped of control codes, cut to its width; times, sizes and money; a progress line."""
+
+import json
+import re
+import sys
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import accumulate
+from unicodedata import east_asian_width
+
+import click
+
+from recollect.clock import parse_moment
+from recollect.config import terminal_columns
+from recollect.errors import UsageError
+from recollect.progress import Progress
+from recollect.text import TERMINAL_CONTROL
+
+_UNCUT = 10_000  # columns of a pipe: its reader decides what to leave out
+_PROGRESS_SECONDS = 0.1  # between two updates of the progress line
+_ID_CHARS = 8
+_HARMFUL = re.compile(TERMINAL_CONTROL)
+# Characters that hide text, end a line or change its direction.
+_INVISIBLE = "\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff"
+_UNSEEN = re.compile(f"[{_INVISIBLE}]")
+_UNSEEN_IN_JSON = re.compile(f"[\x7f-\x9f{_INVISIBLE}]")
+
+
+def grey(text: str) -> str:
+    return click.style(text, fg="bright_black")
+
+
+def line_columns() -> int:
+    """The width of a line in a list; unlimited in a pipe."""
+    return terminal_columns(_UNCUT)
+
+
+def printable(text: str) -> str:
+    """Text without anything a terminal would act on."""
+    return _UNSEEN.sub("", _HARMFUL.sub("", text))
+
+
+def one_line(text: str) -> str:
+    """Printable text on one line: a title with a line break must not look like two entries."""
+    return " ".join(printable(text).split())
+
+
+def as_utf8(text: str) -> str:
+    """An argument or file name of any bytes, with `\\xff` for those that are not UTF-8."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def harmless_json(text: str) -> str:
+    """The same JSON, with escapes for characters that JSON allows but a terminal would act on."""
+    return _UNSEEN_IN_JSON.sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def width(text: str) -> int:
+    """Columns the text takes on a terminal."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def _columns(char: str) -> int:
+    return 2 if east_asian_width(char) in "WF" else 1
+
+
+def fitted(text: str, columns: int) -> str:
+    """The text, cut with `…` if it is too wide."""
+    # No character takes less than a column, so the rest never counts: a text may have millions of characters.
+    head = text[: columns + 1]
+    if width(head) <= columns:
+        return text
+    room = columns - 1 if head.isascii() else bisect_left(list(accumulate(map(_columns, head))), columns)
+    return head[:room] + "…"
+
+
+def padded(text: str, columns: int) -> str:
+    return text + " " * (columns - width(text))
+
+
+def short_ids(session_uids: Iterable[str]) -> dict[str, str]:
+    """The end of each session's id, which commands accept, as long as needed to tell it from the others."""
+    names = {uid: one_line(uid).partition(":")[2] for uid in session_uids}
+    ends: dict[str, str] = {}
+    waiting, chars = set(names.values()), _ID_CHARS
+    while waiting:
+        counts = Counter(name[-chars:] for name in waiting)
+        ends |= {name: name[-chars:] for name in waiting if counts[name[-chars:]] == 1 or chars >= len(name)}
+        waiting -= ends.keys()
+        chars += 1
+    return {uid: ends[name] for uid, name in names.items()}
+
+
+def repo_name(repo: str | None) -> str:
+    """The last part of a repository's name."""
+    return one_line((repo or "–").rsplit("/", 1)[-1])
+
+
+def local_time(moment: str | None, *, seconds: bool = False) -> str:
+    """An RFC 3339 time in the user's zone."""
+    if moment is None:
+        return "–"
+    local = datetime.fromisoformat(moment).astimezone()
+    return f"{local:%H:%M:%S}" if seconds else f"{local:%Y-%m-%d %H:%M}"
+
+
+def size(count: float) -> str:
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("unreachable")
+
+
+def number(count: int) -> str:
+    return f"{count:,}"
+
+
+def plural(count: int, thing: str) -> str:
+    return f"{number(count)} {thing}" if count == 1 else f"{number(count)} {thing}s"
+
+
+def money(usd: float | None, is_estimate: bool = False) -> str:
+    if usd is None:
+        return "–"
+    return f"{'~' if is_estimate else ''}${usd:,.2f}"
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 86_400 else f"{seconds / 86_400:.0f} d"
+
+
+def moment_ms(option: str, text: str | None) -> int | None:
+    """The time given to an option, in milliseconds since 1970; raises UsageError if it cannot be read."""
+    if text is None:
+        return None
+    try:
+        return round(parse_moment(text, datetime.now().astimezone()).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"Invalid date for `{option}`: {text}", "write 2026-11-01, 7d, 2h, today or yesterday"
+        ) from None
+
+
+@contextmanager
+def shown_progress() -> Iterator[Progress]:
+    """A progress line on a terminal while the block runs; nothing elsewhere."""
+    line = _ProgressLine()
+    try:
+        yield line.show
+    finally:
+        line.clear()
+
+
+class _ProgressLine:
+    """One line of standard error, overwritten in place."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._shown_at = 0.0
+        self._width = 0
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if not self._is_terminal or not total or now - self._shown_at < _PROGRESS_SECONDS:
+            return
+        self._shown_at = now
+        filled = round(30 * done / total)
+        amount = f"{size(done)} of {size(total)}" if stage.startswith("reading") else f"{done} of {total}"
+        self._write(f"{stage:<9} {'━' * filled}{'╌' * (30 - filled)}  {amount}")
+
+    def clear(self) -> None:
+        if self._width:
+            self._write("")
+            sys.stderr.write("\r")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write("\r" + text.ljust(self._width))
+        sys.stderr.flush()
+        self._width = len(text)

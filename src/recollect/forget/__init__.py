@@ -1,0 +1,1 @@
+"""Removing sessions for good, and applying newer redaction rules to what is stored."""

@@ -1,0 +1,279 @@
+"""Forgetting: `plan` says what would go and changes nothing, `apply` removes it for good."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from recollect.clock import rfc3339
+from recollect.distill import distil_pending
+from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
+from recollect.forget.erase import FINISHES_FORGETTING, drop
+from recollect.forget.find_text import Matches, find_text
+from recollect.ingest.gate import held_although_excluded
+from recollect.kinds import SessionKey, session_uid
+from recollect.progress import Progress, silent
+from recollect.schema import Session
+from recollect.sessions import AccountRules
+from recollect.sessions.relations import all_reached
+from recollect.sessions.repos import name_repos
+from recollect.sessions.settle import settle
+from recollect.store import HeldContent, SessionFilter, Store, Tombstone, sweep_lock
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What to forget: these sessions, or all that meet every other condition given."""
+
+    sessions: Sequence[Session] = ()
+    repo: str | None = None
+    before_ms: int | None = None
+    match: str | None = None
+    excluded_by: Sequence[str] | None = None  # the user's patterns, where only what they leave out is meant
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenSession:
+    """A session that goes, or a fork that shares `shared_events` records with one that goes."""
+
+    session_uid: str
+    agent: str
+    native_session_id: str
+    title: str | None
+    is_sub_agent: bool
+    events: int
+    payload_bytes: int
+    shared_events: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenLine:
+    """A line that could not be read, of a file that holds several sessions; only `key`, a hash, stays of it."""
+
+    agent: str
+    path: str
+    line: int | None
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnreachableCopy:
+    """A backup or export that may hold what is forgotten here: only its owner can change it."""
+
+    kind: str
+    path: str
+    made_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The question a plan answers, and the state of the store that it was made from."""
+
+    selection: Selection
+    with_forks: bool
+    commits: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPlan:
+    """What goes, and what stays although it holds the same text.
+
+    `files` are the agents' own logs, which are never changed. `lines` could not be read, and their files hold several
+    sessions or none.
+    """
+
+    sessions: tuple[ForgottenSession, ...]
+    lines: tuple[ForgottenLine, ...]
+    forks: tuple[ForgottenSession, ...]
+    files: tuple[str, ...]
+    copies: tuple[UnreachableCopy, ...]
+    asked: Asked
+
+    @property
+    def keys(self) -> set[SessionKey]:
+        """What gets a tombstone, but for sub-agents that turn up later."""
+        sessions = {SessionKey(session.agent, session.native_session_id) for session in self.sessions}
+        return sessions | {SessionKey(line.agent, line.key) for line in self.lines}
+
+    @property
+    def events(self) -> int:
+        return sum(session.events for session in self.sessions)
+
+    @property
+    def payload_bytes(self) -> int:
+        return sum(session.payload_bytes for session in self.sessions)
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {name: value for name, value in asdict(self).items() if name != "asked"}
+        return fields | {"events": self.events, "payload_bytes": self.payload_bytes}
+
+
+def plan(store: Store, selection: Selection, progress: Progress, *, with_forks: bool = False) -> ForgetPlan:
+    """What would go. `with_forks` takes along every session that shares text with one that goes, and so on."""
+    asked = Asked(selection, with_forks, store.commits())  # first: whatever is stored from here on is news
+    rows = _Rows(store)
+    matches = _matches(store, selection, progress)
+    chosen = rows.with_sub_agents(matches.sessions)
+    sharing = store.erasure.sharing(chosen)
+    while with_forks and sharing:
+        chosen |= rows.with_sub_agents(sharing)
+        sharing = store.erasure.sharing(chosen)
+    contents = {key: store.erasure.held(key) for key in sorted(chosen)}
+    files = {path for held in contents.values() for path in held.files} | {line.path for line in matches.lines}
+    copies = store.erasure.copies() if chosen or matches.lines else []
+    return ForgetPlan(
+        sessions=tuple(rows.describe(key, held) for key, held in contents.items()),
+        lines=tuple(ForgottenLine(line.agent, line.path, line.line, line.key.native_id) for line in matches.lines),
+        forks=tuple(rows.describe(key, store.erasure.held(key), shared) for key, shared in sharing.items()),
+        files=tuple(sorted(files)),
+        copies=tuple(UnreachableCopy(copy.kind, copy.path, rfc3339(copy.made_ms)) for copy in copies),
+        asked=asked,
+    )
+
+
+def apply(
+    store: Store,
+    rules: AccountRules,
+    domains: Mapping[str, str],
+    planned: ForgetPlan,
+    *,
+    keep_forks: bool = False,
+    also_new: bool = False,
+) -> ForgetPlan:
+    """Forget what a plan names and return it; raises NeedsAnswer if forks share the text and may not keep it.
+
+    A match that was stored since the plan raises Busy, or goes too if `also_new`. The tombstones are on the disk
+    before anything is deleted, so that whatever stops this, a later sweep finishes it.
+    """
+    _require_answer(planned, keep_forks)
+    with alone(store):
+        planned = _as_of_now(store, planned, also_new)
+        _require_answer(planned, keep_forks)
+        keys = _Rows(store).with_sub_agents(planned.keys)
+        store.tombstones.add(_tombstones(store, keys, planned.forks))
+        with _reported_as_begun():
+            _remove(store, rules, domains, keys)
+    return planned
+
+
+def _remove(store: Store, rules: AccountRules, domains: Mapping[str, str], keys: set[SessionKey]) -> None:
+    drop(store, keys)
+    settle(store, rules, domains, silent)
+    name_repos(store, domains)
+    distil_pending(store, lambda done, total: None)  # a root's digest has a line for each of its sub-agents
+    store.erasure.scrub()
+    store.tombstones.finish(keys)
+    store.checkpoint()
+
+
+@contextmanager
+def _reported_as_begun() -> Iterator[None]:
+    try:
+        yield
+    except (StoreUnwritable, Busy) as error:
+        raise type(error)(f"Forgetting started but could not finish: {error.message}", FINISHES_FORGETTING) from error
+
+
+def _require_answer(planned: ForgetPlan, keep_forks: bool) -> None:
+    if planned.forks and not keep_forks:
+        raise NeedsAnswer(
+            f"Other sessions share this text: {', '.join(fork.session_uid for fork in planned.forks[:3])}",
+            "--with-forks deletes them too, --keep-forks keeps them with their copies",
+        )
+
+
+def _as_of_now(store: Store, planned: ForgetPlan, also_new: bool) -> ForgetPlan:
+    """The plan as it is with what a sweep stored since it was made."""
+    asked = planned.asked
+    if store.commits() == asked.commits:
+        return planned
+    now = plan(store, asked.selection, silent, with_forks=asked.with_forks)
+    new = now.keys - planned.keys
+    if new and not also_new and not asked.selection.sessions:
+        count = "1 more matches" if len(new) == 1 else f"{len(new)} more match"
+        raise Busy(f"A sweep stored new events since the plan, and {count}", "review the new plan")
+    return now
+
+
+@contextmanager
+def alone(store: Store) -> Iterator[None]:
+    """Hold the sweep's lock: what is being read meanwhile would come back."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(sweep_lock(store.folder))
+        except Busy:
+            raise Busy("Cannot forget while a sweep is running", "try again when it has finished") from None
+        yield
+
+
+def _tombstones(store: Store, keys: Iterable[SessionKey], forks: Iterable[ForgottenSession]) -> list[Tombstone]:
+    """What a kept fork holds stays in the store, so nobody else has to do without it either."""
+    keeping = [SessionKey(fork.agent, fork.native_session_id) for fork in forks]
+    kept = tuple(fork.native_id for fork in keeping)
+    return [Tombstone(*key, store.erasure.event_keys(key, keeping), kept) for key in sorted(keys)]
+
+
+class _Rows:
+    """The rows of sessions, as far as they have any."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rows: dict[SessionKey, Session | None] = {}
+
+    def find(self, key: SessionKey) -> Session | None:
+        if key not in self._rows:
+            self._rows[key] = self._store.sessions.find_named(*key)
+        return self._rows[key]
+
+    def with_sub_agents(self, keys: Iterable[SessionKey]) -> set[SessionKey]:
+        """The sessions and all that they spawned, directly or not, and forks that hold nothing of their own."""
+        return all_reached(keys, self._below)
+
+    def _below(self, key: SessionKey) -> set[SessionKey]:
+        session = self.find(key)
+        parent = session.session_uid if session else session_uid(*key)
+        spawned = [(key.agent, child) for child in self._store.streams.spawned(*key)]
+        spawned += self._store.sessions.spawned(parent)
+        erasure = self._store.erasure
+        return {SessionKey(*below) for below in spawned} | erasure.named_after(key) | erasure.empty_forks(key)
+
+    def describe(self, key: SessionKey, held: HeldContent, shared_events: int = 0) -> ForgottenSession:
+        session = self.find(key)
+        return ForgottenSession(
+            session_uid=session.session_uid if session else session_uid(*key),
+            agent=key.agent,
+            native_session_id=key.native_id,
+            title=session.title if session else None,
+            is_sub_agent=session is not None and session.parent_session_uid is not None,
+            events=held.events,
+            payload_bytes=held.payload_bytes,
+            shared_events=shared_events,
+        )
+
+
+def _key(session: Session) -> SessionKey:
+    return SessionKey(session.agent, session.native_session_id)
+
+
+def _matches(store: Store, selection: Selection, progress: Progress) -> Matches:
+    for option, text in (("--match", selection.match), ("--repo", selection.repo)):
+        if text is not None and not text.strip():
+            raise UsageError(f"Empty `{option}` would match everything", "name a text or a repository")
+    if selection.sessions:
+        return Matches({_key(session) for session in selection.sessions}, [])
+    has_conditions = any(given is not None for given in (selection.repo, selection.before_ms, selection.excluded_by))
+    keys = _matching_rows(store, selection) if has_conditions else store.erasure.keys()
+    if selection.match is None:
+        return Matches(set(keys), [])
+    matches = find_text(store, keys, selection.match, progress)
+    return matches._replace(lines=[]) if has_conditions else matches  # a line has neither repository nor end
+
+
+def _matching_rows(store: Store, selection: Selection) -> list[SessionKey]:
+    before = rfc3339(selection.before_ms)
+    sessions = store.sessions.find(SessionFilter(repo=selection.repo))
+    keys = [_key(session) for session in sessions if before is None or (session.ended_at or "~") < before]
+    if selection.excluded_by is None:
+        return keys
+    excluded = {row[:2] for row in held_although_excluded(store, selection.excluded_by)}
+    return [key for key in keys if key in excluded]

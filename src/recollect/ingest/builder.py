@@ -1,0 +1,353 @@
+"""Reads one source from its cursor and makes batches that the store takes as they are.
+
+Runs in reader processes: everything costly (parsing, hashing, compressing) happens before a batch is
+handed over, so that the one writer only appends bytes and inserts rows.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
+
+import orjson
+
+from recollect.agentkit.protocol import (
+    FIRST_WINS,
+    STATE_LIMIT_BYTES,
+    Adapter,
+    BadLine,
+    Checkpoint,
+    CostTotal,
+    Cursor,
+    EventRecord,
+    Record,
+    SessionInfo,
+    Skipped,
+    Source,
+    Usage,
+)
+from recollect.errors import SourceUnreadable
+from recollect.ingest.protection import protect_names, protected_json, protected_line, without_parts, without_secrets
+from recollect.redact import Redactor
+from recollect.schema import HISTORY_LANE, name_half
+from recollect.store.batch import (
+    Batch,
+    CostTotalRow,
+    EventRow,
+    Facts,
+    ProblemRow,
+    SourceRow,
+    StreamBatch,
+    UsageRow,
+    hash_payload,
+)
+from recollect.store.flags import HIDES_LEARNED, IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
+from recollect.store.intake import merge_infos, second_uid
+from recollect.store.payloads.frames import Origin, make_frames, origin_of
+from recollect.text import Columns, columns_of
+
+
+class Task(NamedTuple):
+    """A source to read. `row` has the file's current signature and, if reading can continue, its cursor."""
+
+    source: Source
+    row: SourceRow
+    has_cursor: bool
+
+
+def read_batches(adapter: Adapter, task: Task, redactor: Redactor) -> Iterator[Batch]:
+    """Yield what is new in a source, cut at the adapter's checkpoints.
+
+    Only the last batch has the file's signature: until it is stored, the file counts as changed.
+    """
+    if task.source.failure:
+        raise SourceUnreadable(task.source.failure)
+    builder = _Builder(adapter.agent, adapter.version, redactor)
+    owner = None if task.has_cursor else task.source.session
+    waiting: Batch | None = None
+    for record in adapter.read(task.source, _cursor(task)):
+        if isinstance(record, Checkpoint):
+            if waiting is not None:
+                yield waiting
+            waiting, owner = builder.take(record, unsettled(task.row), owner), None
+        else:
+            builder.add(record)
+    if waiting is not None:
+        waiting.source = waiting.source._replace(mtime_ns=task.row.mtime_ns)
+        yield waiting
+
+
+def unsettled(row: SourceRow) -> SourceRow:
+    """A source that the next sweep must open again, whatever its file looks like then."""
+    return row._replace(mtime_ns=-1)
+
+
+def _cursor(task: Task) -> Cursor | None:
+    row = task.row
+    return Cursor(row.offset, row.line, row.head, row.tail, orjson.loads(row.state)) if task.has_cursor else None
+
+
+class _Builder:
+    """Collects the records between two checkpoints."""
+
+    def __init__(self, agent: str, reader: int, redactor: Redactor) -> None:
+        self._agent = agent
+        self._reader = reader
+        self._redactor = redactor
+        self._add = {
+            EventRecord: self._add_event,
+            SessionInfo: self._add_info,
+            Usage: self._add_usage,
+            CostTotal: self._add_cost_total,
+            BadLine: self._add_bad_line,
+            Skipped: self._add_skipped,
+        }
+        self._clear()
+
+    def _clear(self) -> None:
+        self._streams: dict[str, _Stream] = {}
+        self._infos: dict[str, dict[str, Any]] = {}
+        self._usage: dict[str, list[list[Any]]] = {}
+        self._cost_totals: dict[str, list[CostTotalRow]] = {}
+        self._problems: list[ProblemRow] = []
+        self._skipped: dict[str, int] = {}
+
+    def add(self, record: Record) -> None:
+        self._add[record.__class__](record)  # type: ignore[operator]
+
+    def _add_event(self, event: EventRecord) -> None:
+        stream = self._streams.get(event.native_session_id)
+        if stream is None:
+            stream = self._streams[event.native_session_id] = _Stream(
+                self._agent, event.native_session_id, self._reader, self._redactor
+            )
+        stream.add(event)
+
+    def _add_usage(self, usage: Usage) -> None:
+        self._usage.setdefault(usage.native_session_id, []).append(list(_usage_row(usage)))
+
+    def _add_cost_total(self, total: CostTotal) -> None:
+        row = CostTotalRow(self._redactor.text(total.ledger), total.usd, total.ts_ms)
+        self._cost_totals.setdefault(total.native_session_id, []).append(row)
+
+    def _add_bad_line(self, bad: BadLine) -> None:
+        raw = protected_line(self._redactor, bad.raw)
+        self._problems.append(ProblemRow(bad.line, bad.offset, self._redactor.text(bad.reason), raw))
+
+    def _add_skipped(self, skipped: Skipped) -> None:
+        self._skipped[skipped.native_type] = self._skipped.get(skipped.native_type, 0) + skipped.count
+
+    def _add_info(self, info: SessionInfo) -> None:
+        facts = {name: value for name in _INFO_FIELDS if (value := getattr(info, name)) is not None}
+        if info.title:
+            facts[f"title_{info.title_rank}"] = info.title
+        first = {name: value for name, value in facts.items() if name in FIRST_WINS}
+        last = {name: value for name, value in facts.items() if name not in FIRST_WINS}
+        later = {"first": first, "last": last}
+        earlier = self._infos.get(info.native_session_id)
+        self._infos[info.native_session_id] = merge_infos(earlier, later) if earlier else later
+
+    def take(self, checkpoint: Checkpoint, row: SourceRow, owner: str | None = None) -> Batch:
+        """The batch up to a checkpoint; the builder starts anew. A batch that names no session belongs to `owner`."""
+        if owner is not None and not (self._streams or self._infos or self._usage or self._cost_totals):
+            self._infos[owner] = {"first": {}, "last": {}}
+        cursor = checkpoint.cursor
+        documents = [encode(cursor.state), *(encode(info) for info in self._infos.values())]
+        state, *infos = protected_json(self._redactor, documents)
+        if len(state) > STATE_LIMIT_BYTES:
+            raise AssertionError(f"adapter state of {len(state)} bytes: {row.agent}")
+        source = row._replace(reader=self._reader, state=state.decode(), head=cursor.head, tail=cursor.tail)
+        batch = Batch(
+            source=source._replace(offset=cursor.offset, line=cursor.line),
+            problems=self._problems,
+            skipped=self._skipped,
+            lines=checkpoint.lines,
+            bytes=checkpoint.bytes,
+            redacted_with=self._redactor.version,
+        )
+        texts = {native_id: info.decode() for native_id, info in zip(self._infos, infos, strict=True)}
+        for native_id in dict.fromkeys([*self._streams, *texts, *self._usage, *self._cost_totals]):
+            usage = self._usage.get(native_id, [])
+            protect_names(self._redactor, usage, _usage_names)
+            facts = Facts(texts.get(native_id), list(map(tuple, usage)), self._cost_totals.get(native_id, ()))
+            origin, stream = origin_of(batch, native_id), self._streams.get(native_id)
+            batch.streams.append(
+                stream.finish(origin, facts)
+                if stream
+                else StreamBatch(native_id, frames=make_frames(origin, (), (), facts), facts=facts)
+            )
+        self._clear()
+        return batch
+
+
+_NO_FACTS = frozenset({"native_session_id", "title", "title_rank"})
+_INFO_FIELDS = tuple(item.name for item in dataclasses.fields(SessionInfo) if item.name not in _NO_FACTS)
+_usage_row = attrgetter(*UsageRow._fields)
+_LANE, _KIND, _FLAGS, _PAYLOAD = map(EventRow._fields.index, ("lane", "kind", "flags", "payload_start"))
+_EVENT_NAMES = ("summary", "native_id", "tool", "call_id", "status", "model", "provider", "metadata")
+_event_names = itemgetter(*map(EventRow._fields.index, _EVENT_NAMES))
+_usage_names = itemgetter(*map(UsageRow._fields.index, ("usage_id", "model", "provider")))
+_MOST_TEXT_BYTES = 4 * 1024 * 1024
+
+
+class _Stream:
+    """The new events of one session: a row each, with its payload and its words beside it."""
+
+    def __init__(self, agent: str, native_id: str, reader: int, redactor: Redactor) -> None:
+        self._agent = agent
+        self._native_id = native_id
+        self._session_half = name_half(agent, native_id)
+        self._reader = reader
+        self._redactor = redactor
+        self._numbers: dict[bytes, int] = {}
+        self._rows: list[list[Any]] = []
+        self._payloads: list[bytes] = []
+        self._texts: list[Columns | None] = []
+        self._has_texts = True
+        self._first_blocks: dict[str, bytes] = {}
+        self._last: tuple[str, int, bytes] = ("", 0, b"")
+
+    def add(self, event: EventRecord) -> None:
+        native_id, block = event.native_id, event.block
+        half = name_half(self._agent, f"{native_id}\x1f{block}")
+        uid = self._session_half + half
+        parent = self._parent(native_id, block, event.parent_native_id)
+        self._last = (native_id, block, uid)
+        if block == 0:
+            self._first_blocks[native_id] = uid
+        if event.is_provisional:
+            _hide_beginning(self._redactor, event)
+        payload, content = encoded(event.payload)
+        number = self._numbers.get(uid)
+        if number is not None and not self._rows[number][_FLAGS] & IS_PROVISIONAL:
+            if event.is_provisional or payload == self._payloads[number]:
+                return
+            uid, number = second_uid(uid, self._hash(payload)), None
+            if uid in self._numbers:
+                return
+        texts = self._texts_of(event.kind, payload, content)
+        if number is None:
+            self._numbers[uid] = number = len(self._rows)
+            self._rows.append(self._row(number, uid, parent, event, half))
+            self._payloads.append(payload)
+            self._texts.append(texts)
+        else:
+            self._rows[number] = self._row(number, uid, parent, event, half)
+            self._payloads[number], self._texts[number] = payload, texts
+
+    def _row(self, number: int, uid: bytes, parent: bytes | None, event: EventRecord, half: bytes) -> list[Any]:
+        """An EventRow; `finish` fills in where its payload is and its hash, once secrets are out of it."""
+        return [
+            number,
+            uid,
+            parent,
+            event.lane,
+            event.position,
+            event.native_id,
+            event.ts_ms,
+            event.kind,
+            event.role,
+            event.tool,
+            event.call_id,
+            event.status,
+            _flags(event) if event.is_error or event.is_retry or event.is_provisional else 0,
+            self._copy_key(event, half),
+            bytes.fromhex(event.retry_key) if event.retry_key else None,
+            event.summary,
+            0,
+            0,
+            b"",
+            event.model,
+            event.provider,
+            event.content_type,
+            event.input_tokens,
+            event.output_tokens,
+            self._reader,
+            encode(event.metadata).decode() if event.metadata else None,
+        ]
+
+    def _texts_of(self, kind: str, payload: bytes, content: Any) -> Columns | None:
+        """What the full text takes of an event. It unpacks a large payload itself: here it would be held many times."""
+        if len(payload) > _MOST_TEXT_BYTES:
+            self._has_texts = False
+        return columns_of(kind, content) if self._has_texts else None
+
+    def _hash(self, payload: bytes) -> bytes:
+        """The hash of a payload as it will be stored."""
+        return hash_payload(self._redactor.payloads([payload]).get(0, payload))
+
+    def _parent(self, native_id: str, block: int, parent: str | None) -> bytes | None:
+        last_id, last_block, last_uid = self._last
+        if block > last_block and last_id == native_id:
+            return last_uid  # a further block of the same record
+        if parent is None:
+            return None
+        return self._first_blocks.get(parent) or self._session_half + name_half(self._agent, f"{parent}\x1f0")
+
+    def _copy_key(self, event: EventRecord, half: bytes) -> int | None:
+        """What the record's copies in other sessions have too."""
+        if event.is_provisional or event.lane == HISTORY_LANE:
+            return None
+        if event.copy_key:
+            half = name_half(self._agent, f"{event.copy_key}\x1f{event.block}")
+        return int.from_bytes(half, "big", signed=True)
+
+    def finish(self, origin: Origin, facts: Facts) -> StreamBatch:
+        self._redact()
+        start = 0
+        for row, payload in zip(self._rows, self._payloads, strict=True):
+            row[_PAYLOAD : _PAYLOAD + 3] = start, len(payload), hash_payload(payload)
+            start += len(payload)
+        rows = list(map(tuple, self._rows))
+        # Prompts of a history go again when their session is read: they are indexed only if that does not happen.
+        texts = self._texts if self._has_texts and rows[0][_LANE] != HISTORY_LANE else []
+        return StreamBatch(self._native_id, rows, make_frames(origin, rows, self._payloads, facts), texts, facts)
+
+    def _redact(self) -> None:
+        for number, content, secrets, is_learned in self._redactor.changes(self._payloads):
+            self._payloads[number] = content
+            if self._has_texts:
+                self._texts[number] = self._texts_of(self._rows[number][_KIND], content, orjson.loads(content))
+            row = self._rows[number] = without_secrets(self._redactor, self._rows[number], secrets)
+            row[_FLAGS] |= HIDES_LEARNED if is_learned else 0
+        protect_names(self._redactor, self._rows, _event_names)
+
+
+def _hide_beginning(redactor: Redactor, event: EventRecord) -> None:
+    """Cut from the end of an unfinished event what may be the beginning of a secret."""
+    text = event.payload.get("text") if isinstance(event.payload, dict) else None
+    beginning = redactor.beginning(text) if isinstance(text, str) else None
+    if beginning is not None:
+        redacted, secret = beginning
+        event.payload = {**event.payload, "text": redacted}
+        event.summary = without_parts(event.summary, [secret])
+
+
+def _flags(event: EventRecord) -> int:
+    flags = IS_ERROR if event.is_error else 0
+    if event.is_retry:
+        flags |= IS_RETRY | TOLD_RETRY
+    return flags | IS_PROVISIONAL if event.is_provisional else flags
+
+
+def encode(value: Any) -> bytes:
+    """JSON bytes; what orjson refuses (lone surrogates, numbers over 64 bits) is replaced, never lost whole."""
+    return encoded(value)[0]
+
+
+def encoded(value: Any) -> tuple[bytes, Any]:
+    """JSON bytes, and what they hold: the value itself, but for what had to be replaced."""
+    try:
+        return orjson.dumps(value), value
+    except TypeError:
+        raw = _encode_loosely(value)
+        return raw, orjson.loads(raw)
+
+
+def _encode_loosely(value: Any) -> bytes:
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):
+        return orjson.dumps({"text": "", "unreadable": "nested too deeply, or a number too long"})
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()

@@ -1,0 +1,257 @@
+"""Which sources there are now, compared with what was read before."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recollect.agentkit.files import resolve_root, unreadable_reason
+from recollect.agentkit.lines import LineReader
+from recollect.agentkit.protocol import FOLDER, Adapter, Cursor, Source
+from recollect.agents import get_adapter
+from recollect.errors import SourceUnreadable
+from recollect.kinds import HISTORY_LANE
+from recollect.store import Store
+from recollect.store.batch import SourceRow
+from recollect.store.tables.sources import KnownSource, Sources, path_key
+from recollect.store.tables.tombstones import HIDDEN, hidden_path
+
+if TYPE_CHECKING:
+    from recollect.ingest.builder import Task
+    from recollect.redact.redactor import Redactor
+
+MakeRedactor = Callable[[], "Redactor"]
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a walk over the agents' folders found, compared with what was read before."""
+
+    sources: int = 0
+    tasks: "list[Task]" = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
+    back: list[int] = field(default_factory=list)
+    moved: list[tuple[KnownSource, str, str]] = field(default_factory=list)  # to which host and path
+    readable: list[int] = field(default_factory=list)  # folders that could not be read before
+    outdated: list[int] = field(default_factory=list)  # an older adapter read them, and they can be read again whole
+
+
+def find_changes(
+    store: Store, host: str, roots: Mapping[str, tuple[Path, ...]], make_redactor: MakeRedactor, *, verify: bool
+) -> Changes:
+    """Walk all roots. A file whose size, times and inode are as before is not opened, unless `verify`.
+
+    What cannot be read becomes a task that fails: it is reported like a file, and all others are read. The newest files
+    come first, so that the last weeks can be searched early; prompt histories come last (see `Source`).
+    """
+    changes = Changes()
+    names = SourceNames(make_redactor)
+    for agent, paths in roots.items():
+        comparison = _Comparison(get_adapter(agent), store.sources, host, names, changes, verify=verify)
+        for path in paths:
+            comparison.walk(path)
+    changes.tasks.sort(key=lambda task: (task.source.kind == HISTORY_LANE, -task.row.mtime_ns))
+    return changes
+
+
+class SourceNames:
+    """The names under which files are known: their paths, without the secrets they may contain."""
+
+    def __init__(self, make_redactor: MakeRedactor) -> None:
+        self._make_redactor = make_redactor
+
+    @cached_property
+    def _redactor(self) -> "Redactor":  # made for the first path that is not known: most sweeps find none
+        return self._make_redactor()
+
+    def find(self, path: Path, known: Mapping[str, KnownSource]) -> str:
+        key = path_key(path)
+        return key if key in known else self._redactor.functional(key)
+
+    def find_root(self, root: Path, known: Iterable[str]) -> str:
+        """What the names of files below a root begin with."""
+        below = path_key(root).rstrip("/") + "/"
+        return below if any(path.startswith(below) for path in known) else self._redactor.functional(below)
+
+
+class _Comparison:
+    """One agent's files beside what is known of them."""
+
+    def __init__(
+        self, adapter: Adapter, sources: Sources, host: str, names: SourceNames, changes: Changes, *, verify: bool
+    ) -> None:
+        self._adapter = adapter
+        self._sources = sources
+        self._host = host
+        self._names = names
+        self._changes = changes
+        self._verify = verify
+        self._known = sources.known(host, adapter.agent)
+        self._has_hidden = any(path.startswith(HIDDEN) for path in self._known)
+        self._seen: set[str] = set()
+        self._walked: set[Path] = set()
+        self._unreadable: set[str] = set()
+
+    def walk(self, root: Path) -> None:
+        """Compare the files below a root with what is known of them."""
+        try:
+            resolved = resolve_root(root)
+        except OSError as error:
+            self._fail(root, root, unreadable_reason(error))
+            return
+        if resolved not in self._walked:
+            self._walked.add(resolved)
+            self._walk(resolved)
+
+    def _walk(self, root: Path) -> None:
+        """One that is new may be a known one that was moved: those come last."""
+        before_walk = len(self._seen)
+        new: list[tuple[str, Source, os.stat_result]] = []
+        for path, source, info in self._files(root):
+            before = self._known.get(path) or self._find_hidden(path)
+            if before is None:
+                new.append((path, source, info))
+            else:
+                self._compare(path, source, info, before)
+        missing = self._missing(root)
+        for path, source, info in new:
+            self._compare_new(path, source, info, missing)
+        self._changes.sources += len(self._seen) - before_walk
+        if len(self._seen) > before_walk:  # a folder that is suddenly empty is an unmounted disk, not a clean-up
+            gone = (source for source in missing.values() if source.gone_ms is None)
+            self._changes.gone += [source.id for source in gone if _is_missing(source.row.path)]
+        self._changes.readable += self._readable(root)
+
+    def _files(self, root: Path) -> Iterator[tuple[str, Source, os.stat_result]]:
+        for source in self._discovered(root):
+            path = self._names.find(source.path, self._known)
+            if path in self._seen:
+                continue  # a root below another root
+            if source.failure:
+                self._fail(root, source.path, source.failure)
+                continue
+            try:
+                info = os.lstat(source.path)
+            except FileNotFoundError:
+                continue  # deleted since the walk saw it
+            except OSError as error:  # no file of that folder can be looked at
+                self._fail(root, source.path.parent, unreadable_reason(error))
+                continue
+            self._seen.add(path)
+            yield path, source, info
+
+    def _discovered(self, root: Path) -> Iterator[Source]:
+        try:
+            yield from self._adapter.discover(root)
+        except OSError as error:  # the root itself cannot be looked into
+            self._fail(root, root, unreadable_reason(error))
+
+    def _fail(self, root: Path, folder: Path, reason: str) -> None:
+        """Have a folder reported: once, and not again by later sweeps that find it as it was."""
+        path = self._names.find(folder, self._known)
+        before = self._known.get(path)
+        is_told = before is not None and before.failure == reason and not self._verify
+        if path not in self._unreadable and not is_told:
+            source = Source(self._adapter.agent, FOLDER, root, folder, failure=reason)
+            row = SourceRow(
+                self._host, source.agent, path, FOLDER, 0, -1, 0, 0, self._adapter.version, 0, 0, "", "", "{}"
+            )
+            self._changes.tasks.append(_make_task(source, row, has_cursor=False))
+        self._unreadable.add(path)
+
+    def _readable(self, root: Path) -> list[int]:
+        """Folders at and below a root that could not be read the last time, and now could."""
+        below = self._names.find_root(root, self._known)
+        folders = (source for source in self._known.values() if source.row.kind == FOLDER)
+        paths = ((source.id, source.row.path) for source in folders)
+        return [id for id, path in paths if path not in self._unreadable and f"{path}/".startswith(below)]
+
+    def _find_hidden(self, path: str) -> KnownSource | None:
+        """A file that told of nothing but forgotten sessions."""
+        return self._known.get(hidden_path(path)) if self._has_hidden else None
+
+    def _missing(self, root: Path) -> dict[tuple[int, int, str], KnownSource]:
+        """Sources below a root that are not where they were, by what a file keeps when it is moved."""
+        below = self._names.find_root(root, self._known)
+        names = (path for path in self._known if path not in self._seen and path.startswith(below))
+        rows = ((self._known[path].row, self._known[path]) for path in names if self._known[path].row.kind != FOLDER)
+        return {(row.inode, row.mtime_ns, _name(row.path)): source for row, source in rows}
+
+    def _compare(self, path: str, source: Source, info: os.stat_result, before: KnownSource) -> None:
+        if before.gone_ms is not None:
+            self._changes.back.append(before.id)
+        is_outdated = before.row.reader != self._adapter.version
+        if self._verify or is_outdated or before.signature != _signature(info):
+            self._changes.tasks.append(self._task(path, source, info, before))
+        if before.row.reader < self._adapter.version and _is_as_read(source, before.row):
+            self._changes.outdated.append(before.id)
+
+    def _compare_new(
+        self, path: str, source: Source, info: os.stat_result, missing: dict[tuple[int, int, str], KnownSource]
+    ) -> None:
+        before = missing.pop((info.st_ino, info.st_mtime_ns, _name(path)), None) or self._on_other_host(path, info)
+        if before is None:
+            self._changes.tasks.append(self._task(path, source, info, None))
+        else:
+            self._changes.moved.append((before, self._host, path))
+            self._compare(path, source, info, before)
+
+    @cached_property
+    def _elsewhere(self) -> dict[str, KnownSource]:
+        return self._sources.known_elsewhere(self._host, self._adapter.agent)
+
+    def _on_other_host(self, path: str, info: os.stat_result) -> KnownSource | None:
+        """The same file at the same place under another host's name: this host was renamed, as containers are."""
+        source = self._elsewhere.get(path)
+        if source is None:
+            return None
+        row = source.row
+        is_same = (row.size, row.mtime_ns, row.inode) == (info.st_size, info.st_mtime_ns, info.st_ino)
+        return source if is_same else None
+
+    def _task(self, path: str, source: Source, info: os.stat_result, before: KnownSource | None) -> "Task":
+        version = self._adapter.version
+        row = SourceRow(
+            self._host, self._adapter.agent, path, source.kind, *_signature(info), version, 0, 0, "", "", "{}"
+        )
+        if before is None or before.row.reader != version or before.failure is not None:
+            return _make_task(source, row, has_cursor=False)
+        old, state = before.row, self._sources.state(before.id)
+        row = row._replace(offset=old.offset, line=old.line, head=old.head, tail=old.tail, state=state)
+        return _make_task(source, row, has_cursor=True)
+
+
+def _make_task(source: Source, row: SourceRow, *, has_cursor: bool) -> "Task":
+    from recollect.ingest.builder import Task  # loads all that reading takes: most sweeps read nothing
+
+    return Task(source, row, has_cursor)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _signature(info: os.stat_result) -> tuple[int, int, int, int]:
+    return info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino
+
+
+def _is_as_read(source: Source, row: SourceRow) -> bool:
+    """Whether a file can be read, and still holds all that was read from it before."""
+    try:
+        lines = LineReader(source, Cursor(row.offset, row.line, row.head, row.tail))
+    except SourceUnreadable:
+        return False
+    return source.is_rewritten or lines.offset == row.offset
+
+
+def _is_missing(path: str) -> bool:
+    """Whether a file is really not there, and not only out of reach."""
+    try:
+        Path(path).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False

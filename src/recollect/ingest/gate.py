@@ -1,0 +1,263 @@
+"""What may be stored of what was read: not what was forgotten or evicted, nor what the user keeps out.
+
+Nothing is stored first and deleted later. Where a session worked may stand in another file than what was said in
+it, so batches of a session whose place is not known yet wait until everything has been read; those of
+big files are not kept meanwhile but read again.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from recollect.ingest.builder import Task
+from recollect.ingest.exclude import IGNORE_FILE, REPO_SETTINGS, Exclude, ignore_files, unusable_lines
+from recollect.ingest.pool import Reading
+from recollect.schema import session_uid
+from recollect.sessions.repos import Checkouts
+from recollect.store import Store
+from recollect.store.batch import Batch
+from recollect.store.omission import leave_out, sessions_of, without_text
+from recollect.store.tables.evictions import Evicted
+from recollect.store.tables.exclusions import Exclusion
+from recollect.store.tables.sessions import Place
+from recollect.store.tables.tombstones import FORGOTTEN, Tombstones, without_forgotten
+
+SKIPPED = "excluded"  # what the sweep's report counts left-out events as
+WAITING_BYTES = 64 * 1024 * 1024
+FACTS_BYTES = 64 * 1024
+
+_KEPT = ""
+_DEEPEST = 32  # logs may name two sessions as each other's parent
+
+Name = tuple[str, str]  # agent, native id
+SourceKey = tuple[str, ...]  # host, agent and path of a source
+Read = Callable[[list[Task]], Iterator[Reading]]
+LeftOut = dict[str, set[str]]  # why, and which sessions
+
+
+def admit(store: Store, exclude: Sequence[str], tasks: list[Task], read: Read, left_out: LeftOut) -> Iterator[Reading]:
+    """Read all sources and yield what may be stored, the batches of each source in order.
+
+    Sessions that are kept out are added to `left_out`.
+    """
+    gate = _Gate(store, exclude, tasks, read, left_out)
+    yield from gate.pass_on(read(tasks))
+    yield from gate.release()
+    yield from gate.pass_on(read(gate.to_read_again))
+
+
+def exclude_of(store: Store, patterns: Sequence[str]) -> Exclude:
+    """The user's rules, with what the store knows of repositories."""
+    return Exclude(
+        patterns, lambda: Checkouts({place[4:7] for place in store.sessions.checkouts()}), store.exclusions.folders
+    )
+
+
+def held_although_excluded(store: Store, patterns: Sequence[str]) -> list[Place]:
+    """Sessions that were stored before a rule left them out, or before it was known where they worked."""
+    exclude = exclude_of(store, patterns)
+    places = store.sessions.checkouts()
+    return [place for place in places if exclude.rule(place.cwd, place.git_root, place.git_remote) is not None]
+
+
+def unusable_rules(store: Store) -> list[tuple[Path, str]]:
+    """Ignore files that hold for what is known, each with a line of it that means nothing."""
+    met = {Path(exclusion.rule) for exclusion in store.exclusions.all() if exclusion.rule.endswith(f"/{IGNORE_FILE}")}
+    files = met | ignore_files({place.cwd for place in store.sessions.checkouts() if place.cwd})
+    return [(path, line) for path in sorted(files) for line in unusable_lines(path)]
+
+
+def reconsider(store: Store) -> None:
+    """Have what was left out judged again, but for repositories that are gone with their ignore files."""
+    known = store.exclusions.all()
+    lifted = [exclusion for exclusion in known if not _is_gone(exclusion.rule)]
+    if lifted:
+        store.exclusions.lift(lifted)
+
+
+def _is_gone(rule: str) -> bool:
+    folder, _, name = rule.rpartition("/")
+    return name in (IGNORE_FILE, REPO_SETTINGS) and not os.access(f"{folder}/", os.F_OK)
+
+
+class _Gate:
+    """Judges batches as they come. A verdict is the rule that keeps a session out, `_KEPT`, or None: not known."""
+
+    def __init__(self, store: Store, exclude: Sequence[str], tasks: list[Task], read: Read, left_out: LeftOut) -> None:
+        self._store = store
+        self._read = read
+        self._left_out = left_out
+        self._facts_beside: dict[Path, list[Task]] = defaultdict(list)
+        facts = [task for task in tasks if task.source.is_rewritten and task.row.size <= FACTS_BYTES]
+        self._facts = {task.row.path for task in facts}
+        for task in facts:
+            self._facts_beside[task.source.path.parent].append(task)
+        self._exclude = exclude_of(store, exclude)
+        self._tombstones = Tombstones(store.tombstones, store.sources)
+        self._evicted = Evicted(store.evictions)
+        self._excluded = set(store.exclusions.all())
+        self._verdicts: dict[Name, str] = {(row.agent, row.native_id): row.rule for row in self._excluded}
+        self._sources = {(row.host, row.agent, row.path) for row in self._excluded}
+        self._told: dict[Name, dict[str, Any]] = {}
+        self._waiting: dict[SourceKey, list[Reading]] = {}
+        self._waiting_bytes = 0
+        self._too_big: set[SourceKey] = set()
+        self._is_waiting_over = False
+        self.to_read_again: list[Task] = []
+
+    def pass_on(self, readings: Iterable[Reading]) -> Iterator[Reading]:
+        """Yield what may be stored now, and keep what has to wait."""
+        for reading in readings:
+            if isinstance(reading, Batch):
+                self._learn(reading)
+            if self._must_wait(reading):
+                self._wait(reading)
+            else:
+                yield self._admitted(reading)
+
+    def release(self) -> Iterator[Reading]:
+        """Yield what has waited: everything was read, so whose place is still not known has none."""
+        self._is_waiting_over = True
+        self._too_big.clear()
+        for readings in self._waiting.values():
+            yield from map(self._admitted, readings)
+        self._waiting.clear()
+
+    def _must_wait(self, reading: Reading) -> bool:
+        if self._is_waiting_over:
+            return False
+        place = _place(reading)
+        if place in self._waiting or place in self._too_big:
+            return True
+        return isinstance(reading, Batch) and not self._is_clear(reading) and not self._is_clear_from_beside(reading)
+
+    def _is_clear_from_beside(self, batch: Batch) -> bool:
+        """Whether small files in the folder of a log tell the place: read now for that alone, later for all else."""
+        if batch.source.path in self._facts:
+            return False
+        beside = self._facts_beside.pop(Path(batch.source.path).parent, [])
+        for reading in self._read(beside):
+            if isinstance(reading, Batch):
+                self._learn(reading)
+        return bool(beside) and self._is_clear(batch)
+
+    def _is_clear(self, batch: Batch) -> bool:
+        agent = batch.source.agent
+        has_tombstones = self._tombstones.concern(agent)
+        return all(
+            (has_tombstones and self._tombstones.hold(agent, name)) or self._verdict((agent, name)) is not None
+            for name in sessions_of(batch)
+        )
+
+    def _wait(self, reading: Reading) -> None:
+        place = _place(reading)
+        if place not in self._too_big:
+            self._waiting.setdefault(place, []).append(reading)
+            self._waiting_bytes += reading.bytes if isinstance(reading, Batch) else 0
+        elif not isinstance(reading, Batch):
+            self.to_read_again.append(reading.task)
+        while self._waiting_bytes > WAITING_BYTES:
+            self._drop_biggest()
+
+    def _drop_biggest(self) -> None:
+        place = max(self._waiting, key=lambda place: _bytes(self._waiting[place]))
+        readings = self._waiting.pop(place)
+        self._waiting_bytes -= _bytes(readings)
+        self._too_big.add(place)
+        self.to_read_again += [reading.task for reading in readings if not isinstance(reading, Batch)]
+
+    def _learn(self, batch: Batch) -> None:
+        """Take down where sessions worked and what they belong to; what is said first holds."""
+        for native_id, info in batch.infos.items():
+            name = (batch.source.agent, native_id)
+            if name not in self._verdicts:
+                self._told[name] = _facts(orjson.loads(info)) | self._told.get(name, {})
+                self._learn_place(self._told[name])
+
+    def _learn_place(self, facts: dict[str, Any]) -> None:
+        """Other agents' logs may tell only the folder of what is a checkout of an excluded repository."""
+        told = self._exclude.learn(facts.get("cwd"), facts.get("git_root"), facts.get("git_remote"))
+        if told:
+            self._store.exclusions.add_folder(*told)
+
+    def _verdict(self, name: Name, depth: int = 0) -> str | None:
+        if name not in self._verdicts:
+            verdict = self._judge(name, depth)
+            if verdict is None:
+                return None
+            self._verdicts[name] = verdict
+            self._told.pop(name, None)
+        return self._verdicts[name]
+
+    def _judge(self, name: Name, depth: int) -> str | None:
+        agent, native_id = name
+        facts = self._facts_of(name)
+        above = native_id.rpartition("/")[0] or facts.get("root_native_id") or facts.get("parent_native_id")
+        inherited = self._verdict((agent, above), depth + 1) if above and depth < _DEEPEST else None
+        if inherited:
+            return inherited
+        if facts.get("cwd") is None and facts.get("git_remote") is None:
+            return inherited
+        place = facts.get("cwd"), facts.get("git_root"), facts.get("git_remote")
+        rule = self._exclude.rule(*place)
+        # It may have worked elsewhere than the session it belongs to, which decides; or another one tells of its place.
+        is_open = (above and inherited is None and depth < _DEEPEST) or not self._exclude.is_certain(*place)
+        return None if not rule and is_open and not self._is_waiting_over else rule or _KEPT
+
+    def _facts_of(self, name: Name) -> dict[str, Any]:
+        facts = self._told.get(name, {})
+        for info in self._store.streams.infos(*name):  # what was told in an earlier sweep was told first
+            facts = facts | _facts(info)
+        return facts
+
+    def _admitted(self, reading: Reading) -> Reading:
+        if isinstance(reading, Batch):
+            return self._admitted_part(reading)
+        task = reading.task
+        return reading._replace(task=task._replace(row=self._tombstones.concealed(task.row)))
+
+    def _admitted_part(self, batch: Batch) -> Batch:
+        agent = batch.source.agent
+        told = sessions_of(batch)
+        batch = self._evicted.without(without_forgotten(batch, self._tombstones))
+        if self._tombstones.concern(agent):
+            self._tell(FORGOTTEN, agent, [name for name in told if self._tombstones.hold(agent, name)])
+        rules = {name: rule for name in sessions_of(batch) if (rule := self._verdict((agent, name)))}
+        self._tell(SKIPPED, agent, rules)
+        if rules:
+            self._note(batch, rules)
+        elif batch.source[:3] in self._sources:
+            batch.problems = without_text(batch.problems)
+        return leave_out(batch, rules, SKIPPED)
+
+    def _tell(self, why: str, agent: str, names: Collection[str]) -> None:
+        if names:
+            self._left_out.setdefault(why, set()).update(session_uid(agent, name) for name in names)
+
+    def _note(self, batch: Batch, rules: dict[str, str]) -> None:
+        """Remember who was left out before anything else of the batch is stored."""
+        host, agent, path = batch.source[:3]
+        told = {Exclusion(agent, name, host, path, rule) for name, rule in rules.items()}
+        if not told <= self._excluded:
+            self._store.exclusions.add(told)
+            self._excluded |= told
+            self._sources.add((host, agent, path))
+
+
+def _facts(info: dict[str, Any]) -> dict[str, Any]:
+    first, last = info["first"], info["last"]
+    places = {name: first.get(name) for name in ("cwd", "parent_native_id", "root_native_id")}
+    told = places | {name: last.get(name) for name in ("git_root", "git_remote")}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _place(reading: Reading) -> SourceKey:
+    return reading.source[:3] if isinstance(reading, Batch) else reading.task.row[:3]
+
+
+def _bytes(readings: list[Reading]) -> int:
+    return sum(reading.bytes for reading in readings if isinstance(reading, Batch))

@@ -1,0 +1,305 @@
+"""What happened to a file: which sessions touched or discussed it, and whose edits wrote it.
+
+The index knows words only, and `common.go` has the words of `push_common.go`: what it finds is checked in the payloads.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from recollect.clock import rfc3339
+from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL
+from recollect.recall.edits import Change, absolute, called_before, changes, is_same, renames, slashed
+from recollect.recall.hits import Sessions, quotes
+from recollect.recall.ranking import WEIGHTS
+from recollect.recall.snippets import Texts
+from recollect.store import Store
+from recollect.store.tables.cards import Card, CardFilter, SessionKey
+from recollect.store.tables.excerpts import EventCard
+from recollect.store.words.search import EventFilter, Scored, Term, Wanted
+from recollect.text import CJK, evidence, payload_text
+
+_MOST_NAMES = 20  # a file may have been renamed
+_MOST_EVENTS = 20_000  # of a session
+_READ_AT_ONCE = 20
+_CALLS = KIND_FAMILY[TOOL_CALL]
+_MENTION = "mention"
+_IN_CALLS = ("did",)
+_SEPARATOR = re.compile(r"[/\\]+")
+
+
+@dataclass(frozen=True, slots=True)
+class FileVisit:
+    """A session (with its sub-agents) and how it met a path."""
+
+    session_uid: str
+    title: str | None
+    agent: str
+    repo: str | None
+    last_at: str | None
+    edits: int  # that did not fail
+    calls: int  # other calls that name it
+    mentions: int  # in messages and results
+    evicted: bool = False  # its raw detail, or a part of it, is gone: counted by what its digest says of the path
+
+
+@dataclass(frozen=True, slots=True)
+class FileEdit:
+    """An edit that wrote a file, and the request it was made for."""
+
+    session_uid: str
+    title: str | None
+    agent: str
+    ts: str | None
+    event_uid: str
+    seq: int
+    path: str  # as it was called then
+    renamed_from: str | None
+    summary: str
+    request: str | None
+    request_seq: int | None
+
+
+class _Digested(NamedTuple):
+    """What the digest of a session without raw detail says of a path."""
+
+    card: Card
+    edits: int
+    calls: int
+    mentions: int
+
+
+def files(store: Store, path: str, limit: int | None = None, repo: str | None = None) -> list[FileVisit]:
+    """Sessions that touched or discussed the path, newest first; evicted ones by their digests."""
+    sessions, mentions = Sessions(store), _Mentions(store, path)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)  # by session
+    last: dict[str, int] = {}
+    cards: dict[str, Card] = {}
+    for event, how in mentions.events():
+        sessions.load({event.stream})
+        card = sessions.root(event.stream)
+        cards[card.session_uid] = card
+        counts[card.session_uid][how] += 1
+        last[card.session_uid] = max(last.get(card.session_uid, 0), event.ts_ms or 0)
+    digested = list(mentions.digested())
+    roots = sessions.named({item.card.root_session_uid for item in digested})
+    for item in digested:
+        card = roots.get(item.card.root_session_uid, item.card)
+        cards[card.session_uid] = card
+        counts[card.session_uid].update({EDIT: item.edits, TOOL_CALL: item.calls, _MENTION: item.mentions})
+    visits = [_visit(card, counts[uid], last.get(uid)) for uid, card in cards.items() if card.is_of_repo(repo)]
+    return sorted(visits, key=lambda visit: (visit.last_at or "", visit.session_uid), reverse=True)[:limit]
+
+
+def _visit(card: Card, counts: Counter[str], last_ms: int | None) -> FileVisit:
+    return FileVisit(
+        session_uid=card.session_uid,
+        title=card.title,
+        agent=card.agent,
+        repo=card.repo,
+        last_at=rfc3339(last_ms or card.ended_ms),
+        edits=counts[EDIT],
+        calls=counts[TOOL_CALL],
+        mentions=counts[_MENTION],
+        evicted=card.evicted_ms is not None,
+    )
+
+
+def sessions_calling(store: Store, path: str) -> set[SessionKey]:
+    """Sessions with a call that names the path, held or not."""
+    mentions = _Mentions(store, path)
+    held = store.excerpts.keys(set(mentions.calling_streams())).values()
+    return {*held, *(item.card.key for item in mentions.digested() if item.edits or item.calls)}
+
+
+def evicted_edits(store: Store, path: str) -> int:
+    """How many sessions edited the file according to their digests, the edits themselves being gone."""
+    return sum(item.edits > 0 for item in _Mentions(store, path).digested())
+
+
+class _Mentions:
+    """Looks up where one path is named."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        self._store = store
+        self._path = path
+        self._pattern = _pattern(path)
+        self._texts = Texts(store)
+
+    def events(self) -> Iterator[tuple[EventCard, str]]:
+        """Every event that names the path, and how: an edit of it, another call, or a mention."""
+        # A call may name the path from its working folder, so that only the name of the file is in it.
+        found = [*_events_with(self._store, _base_name(self._path), columns=_IN_CALLS)]
+        found += _events_with(self._store, self._path)
+        for cards, cwd in _by_session(self._store, found):
+            for card, payload in zip(cards, self._texts.payloads(cards), strict=True):
+                if how := self._how(card, payload, cwd):
+                    yield card, how
+
+    def calling_streams(self) -> Iterator[int]:
+        """Sessions held with a call that names the path."""
+        for cards, cwd in _by_session(
+            self._store, _events_with(self._store, _base_name(self._path), columns=_IN_CALLS)
+        ):
+            if self._is_called(cards, cwd):
+                yield cards[0].stream
+
+    def digested(self) -> Iterator[_Digested]:
+        """Sessions without raw detail whose digests name the path."""
+        expression = self._store.fulltext_search.expression(Wanted(((Term(_base_name(self._path)),),)))
+        matches = self._store.cards.by_digest(expression, CardFilter(), is_evicted=True) if expression else []
+        cards = [card for card, _ in matches]
+        cwds = self._store.cards.cwds({number: card.key for number, card in enumerate(cards)})
+        for number, card in enumerate(cards):
+            digest = orjson.loads(self._store.cards.digest(card.key) or "{}")
+            edited, commands = digest.get("files", ()), digest.get("commands", ())
+            edits = sum(item["count"] for item in edited if self._is_meant(absolute(item["name"], cwds[number])))
+            calls = sum(item["count"] for item in commands if self._pattern.search(item["name"]))
+            mentions = sum(self._pattern.search(quote["text"]) is not None for quote in quotes(digest))
+            if edits or calls or mentions:
+                yield _Digested(card, edits, calls, mentions)
+
+    def _is_called(self, cards: Sequence[EventCard], cwd: str | None) -> bool:
+        """Whether any of these calls names the path; most do in their summaries, and no payload is read."""
+        calls = [card for card in cards if card.kind in _CALLS]
+        if any(self._pattern.search(card.summary) for card in calls):
+            return True
+        for start in range(0, len(calls), _READ_AT_ONCE):
+            batch = calls[start : start + _READ_AT_ONCE]
+            if any(map(self._how, batch, self._texts.payloads(batch), [cwd] * len(batch))):
+                return True
+        return False
+
+    def _how(self, card: EventCard, payload: dict[str, Any], cwd: str | None) -> str | None:
+        is_call = card.kind in _CALLS
+        is_named = is_call and any(self._is_meant(absolute(change.path, cwd)) for change in changes(payload))
+        if is_named and card.kind == EDIT and not self._store.excerpts.has_failed(card):
+            return EDIT
+        text = evidence(payload_text(card.kind, payload)) or card.summary
+        if not is_named and not self._pattern.search(text):
+            return None
+        return TOOL_CALL if is_call else _MENTION
+
+    def _is_meant(self, path: str) -> bool:
+        """Whether a whole path is the one asked for, or below it."""
+        asked = slashed(self._path).removeprefix("./").rstrip("/")
+        below = path.startswith(f"{asked}/") if asked.startswith("/") else f"/{asked}/" in f"/{path}"
+        return below or is_same(path, asked)
+
+
+class _Step(NamedTuple):
+    event: EventCard
+    change: Change
+    is_edit: bool
+
+
+def blame(store: Store, path: str, limit: int | None = None, repo: str | None = None) -> list[FileEdit]:
+    """Every edit that went into the file, newest first, those under its earlier names included.
+
+    A rename is followed from the moment it was made: later edits of another file with the old name are left out.
+    """
+    steps, sessions = _steps(store, path), Sessions(store)
+    sessions.load({step.event.stream for step in steps})
+    kept = [step for step in steps if sessions.card(step.event.stream).is_of_repo(repo)]
+    return [_edit(store, sessions.card(step.event.stream), step) for step in kept[:limit]]
+
+
+def _edit(store: Store, card: Card, step: _Step) -> FileEdit:
+    event = step.event
+    request = store.excerpts.request_of(event)
+    return FileEdit(
+        session_uid=card.session_uid,
+        title=card.title,
+        agent=card.agent,
+        ts=rfc3339(event.ts_ms),
+        event_uid=event.event_uid.hex(),
+        seq=event.seq,
+        path=step.change.path,
+        renamed_from=step.change.renamed_from,
+        summary=event.summary,
+        request=request.summary if request else None,
+        request_seq=request.seq if request else None,
+    )
+
+
+def _steps(store: Store, path: str) -> list[_Step]:
+    """The edits of a file and of those it was before, newest first."""
+    edits: dict[tuple[int, str], _Step] = {}
+    names: list[tuple[str, int | None]] = [(slashed(path), None)]
+    for name, until_ms in names:  # grows on the way
+        for step in _changes_to(store, name):
+            if until_ms is not None and (step.event.ts_ms or 0) > until_ms:
+                continue
+            if step.is_edit:
+                edits[step.event.id, step.change.path] = step
+            earlier = step.change.renamed_from
+            if earlier and len(names) < _MOST_NAMES and earlier not in (name for name, _ in names):
+                names.append((earlier, step.event.ts_ms))
+    return sorted(edits.values(), key=lambda step: (step.event.ts_ms or 0, step.event.id), reverse=True)
+
+
+def _changes_to(store: Store, path: str) -> Iterator[_Step]:
+    """Changes whose file, as it is called afterwards, is this one."""
+    events = _events_with(store, _base_name(path), columns=_IN_CALLS)
+    for folder in path.split("/")[:-1]:
+        events += _events_with(store, folder, "mv", columns=_IN_CALLS) if folder else []
+    texts = Texts(store)
+    for cards, cwd in _by_session(store, events):
+        for card, payload in zip(cards, texts.payloads(cards), strict=True):
+            steps = list(_steps_of(card, payload, path, cwd))
+            if steps and not store.excerpts.has_failed(card):
+                yield from steps
+
+
+def _steps_of(card: EventCard, payload: Mapping[str, Any], path: str, cwd: str | None) -> Iterator[_Step]:
+    """What a call did to the file that is called so afterwards."""
+    if card.kind == EDIT:
+        whole = [_absolute(change, cwd) for change in changes(payload)]
+        yield from (_Step(card, change, is_edit=True) for change in whole if is_same(change.path, path))
+        return
+    for change in renames(payload):
+        if earlier := called_before(_absolute(change, cwd), path):
+            yield _Step(card, Change(path, earlier), is_edit=False)
+
+
+def _absolute(change: Change, cwd: str | None) -> Change:
+    earlier = absolute(change.renamed_from, cwd) if change.renamed_from else None
+    return Change(absolute(change.path, cwd), earlier)
+
+
+def _events_with(store: Store, *words: str, columns: tuple[str, ...] | None = None) -> list[Scored]:
+    """Events that have each of these words or phrases; whether it is the same path is not known yet."""
+    index = store.fulltext_search
+    wanted = Wanted(tuple((Term(word),) for word in words), columns=columns)
+    found = (index.find(month, wanted, WEIGHTS, EventFilter(), _MOST_EVENTS, is_whole=True) for month in index.months())
+    return [event for events in found for event in events]
+
+
+def _by_session(store: Store, events: Sequence[Scored]) -> Iterator[tuple[list[EventCard], str | None]]:
+    """The events by session, in the order of their payloads, with the session's working folder."""
+    by_stream: dict[int, list[EventCard]] = {}
+    for card in store.excerpts.of({event.id for event in events}).values():
+        by_stream.setdefault(card.stream, []).append(card)
+    cwds = store.cards.cwds(store.excerpts.keys(by_stream))
+    for stream, cards in by_stream.items():
+        yield sorted(cards, key=lambda card: card.payload_start), cwds.get(stream)
+
+
+def _base_name(path: str) -> str:
+    return _SEPARATOR.split(path.rstrip("/\\"))[-1]
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    """What finds the path in a text, and not a longer name that ends or begins with it.
+
+    Between CJK letters there is no space around a name, and both kinds of slash separate folders.
+    """
+    path = re.sub(r"^(\./)+", "", path.rstrip("/\\")) or path
+    parts = [re.escape(part) for part in _SEPARATOR.split(path)]
+    before = r"(?<![\w.\-])" if re.match(f"[{CJK}]", path) else rf"(?:(?<![\w.\-])|(?<=[{CJK}]))"
+    after = rf"(?:(?![\w~]|-(?!\d)|\.\w)|(?=[{CJK}]))"
+    return re.compile(before + r"[/\\]+".join(parts) + after, re.IGNORECASE)

@@ -1,0 +1,237 @@
+"""Substrings and regular expressions: the index narrows down where it can, the texts of events decide.
+
+A regular expression may run for years (`(a+)+$`), and no thread of Python can stop it: it is matched by a process of
+its own, which is killed when its time is up.
+"""
+
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Any, NamedTuple, cast
+
+from recollect.errors import RecollectError
+from recollect.recall import pattern_worker
+from recollect.recall.pattern_worker import LENGTH, NOWHERE, PLACE
+from recollect.recall.query import MOST_CHARS
+from recollect.recall.ranking import WEIGHTS
+from recollect.recall.snippets import Span, Texts, folded
+from recollect.store import Store
+from recollect.store.words.search import EventFilter, OutOfTime, Scored, Term, Wanted
+from recollect.text import CJK_RUN
+
+_EVENTS_AT_ONCE = 200
+_MOST_WORDS = 2000  # that may have a piece inside, to ask for each
+_MOST_CANDIDATES = 5000
+_OF_SESSION = 1000  # events
+_MOST_MATCHES = 300
+_LEAST_LITERAL = 3
+_SECONDS_AT_ONCE = 5.0  # for a batch of events: what takes longer is an expression that never ends
+_SECONDS_FOR_WORDS = 5.0  # for looking through all words there are
+_WORD = re.compile(r"[^\W_]+")
+
+Finder = Callable[[Sequence[str], float], list[Span | None]]  # texts and seconds -> the first match of each
+
+
+class TooSlow(Exception):
+    """The expression was not done with the texts in time."""
+
+
+class Literal(NamedTuple):
+    """A text to match exactly as typed."""
+
+    pattern: re.Pattern[str]
+    is_regex: bool
+
+
+class Matches(NamedTuple):
+    """Events in whose text it was found, and where."""
+
+    events: list[Scored]
+    spans: dict[int, Span]
+
+
+def read_literal(text: str, is_regex: bool, notes: list[str]) -> Literal:
+    """The pattern; an invalid regular expression is searched for as it is written."""
+    if len(text) > MOST_CHARS:
+        notes.append(f"Only the first {MOST_CHARS} characters were searched for")
+        text = text[:MOST_CHARS]
+    if is_regex:
+        try:
+            return Literal(re.compile(text), True)
+        except (re.error, OverflowError, RecursionError) as error:
+            notes.append(f"Invalid regular expression ({error}): searched for as a piece of text")
+    return Literal(re.compile(re.escape(text), re.IGNORECASE), False)
+
+
+class Scan:
+    """Looks for a literal in the texts of events, for some seconds. Made for one search."""
+
+    def __init__(
+        self, store: Store, literal: Literal, seconds: float, progress: Callable[[int, int], None], notes: list[str]
+    ) -> None:
+        self._store = store
+        self._index = store.fulltext_search
+        self._literal = literal
+        self._end = time.monotonic() + seconds
+        self._progress = progress
+        self._notes = notes
+        self._seen: set[int] = set()
+        self._found = Matches([], {})
+
+    def run(self, chosen: EventFilter) -> Matches:
+        """Events that have it: by its words first, then by words it is a part of, else by reading all, newest first."""
+        total = sum(self._index.months().values())
+        piece = _longest_text(self._literal.pattern)
+        with _finder(self._literal) as find:
+            try:
+                if _WORD.search(piece):
+                    self._look_through(self._candidates(Wanted(((Term(piece, is_prefix=True),),)), chosen), find)
+                inside = self._prefilter(piece) if not self._is_done() else None
+                if inside is not None:
+                    self._look_through(self._candidates(inside, chosen), find)
+                elif not self._is_done():
+                    self._notes.append("The index cannot narrow this down: reading the sessions, newest first")
+                    self._look_through(self._all_events(chosen), find, total)
+            except TooSlow:
+                self._notes.append("The expression takes too long and was stopped: nested `*` and `+` do that")
+        return self._found
+
+    def _is_done(self) -> bool:
+        return len(self._found.events) >= _MOST_MATCHES or time.monotonic() > self._end
+
+    def _look_through(self, batches: Iterator[list[Scored]], find: Finder, total: int = 0) -> None:
+        waiting = list(batches) if not total else batches
+        total = total or len(self._seen) + sum(map(len, waiting))
+        for batch in waiting:
+            self._look_at([event for event in batch if event.id not in self._seen], find)
+            self._seen |= {event.id for event in batch}
+            self._progress(min(len(self._seen), total), total)
+            if self._is_done():
+                if len(self._seen) < total:
+                    looked = f"Looked at {len(self._seen):,} of {total:,} events"
+                    self._notes.append(f"{looked}; filters such as `since:` narrow it down")
+                return
+
+    def _look_at(self, events: Sequence[Scored], find: Finder) -> None:
+        texts = Texts(self._store)  # made for these only: all texts of a store are too many to remember
+        texts.read([event.id for event in events])
+        held = [event for event in events if event.id in texts]
+        seconds = min(_SECONDS_AT_ONCE, self._end - time.monotonic())
+        for event, span in zip(held, find([texts[event.id] for event in held], seconds), strict=True):
+            if span is not None:
+                self._found.events.append(event)
+                self._found.spans[event.id] = span
+
+    def _candidates(self, wanted: Wanted, chosen: EventFilter) -> Iterator[list[Scored]]:
+        found = [self._index.find(month, wanted, WEIGHTS, chosen, _OF_SESSION) for month in self._index.months()]
+        events = sorted((event for month in found for event in month), key=lambda event: -event.score)
+        for start in range(0, min(len(events), _MOST_CANDIDATES), _EVENTS_AT_ONCE):
+            yield events[start : start + _EVENTS_AT_ONCE]
+
+    def _all_events(self, chosen: EventFilter) -> Iterator[list[Scored]]:
+        below: int | None = None
+        while batch := self._index.newest(chosen, _EVENTS_AT_ONCE, below):
+            yield batch
+            below = batch[-1].id
+
+    def _prefilter(self, piece: str) -> Wanted | None:
+        """What every event has that has the piece; None if the index cannot tell."""
+        if re.fullmatch(CJK_RUN, piece):
+            return Wanted(((Term(piece),),))
+        words = list(_WORD.finditer(piece))
+        if not words or re.search(CJK_RUN, piece):
+            return None
+        is_open = words[-1].end() == len(piece)
+        whole = words if words[0].start() > 0 else words[1:]  # the first may be the end of a longer word
+        if whole:
+            return Wanted(((Term(piece[whole[0].start() :], is_prefix=is_open),),))
+        having = self._words_with(folded(words[0][0]))
+        return None if having is None else Wanted((tuple(Term(word) for word in having),))
+
+    def _words_with(self, part: str) -> list[str] | None:
+        """The words that have a piece inside; None if there are too many, or looking for them takes too long."""
+        self._index.limit_time(_SECONDS_FOR_WORDS)
+        try:
+            having = self._index.words_with(part, _MOST_WORDS)
+        except OutOfTime:
+            return None
+        finally:
+            self._index.limit_time(None)
+        return having if len(having) < _MOST_WORDS else None
+
+
+def _longest_text(pattern: re.Pattern[str]) -> str:
+    """The longest piece of text that every match of the pattern has in it; empty if there is none."""
+    from re import _parser  # type: ignore[attr-defined]
+
+    pieces, piece = [], ""
+    tree: Any = _parser.parse(pattern.pattern, pattern.flags)
+    for operation, value in tree:
+        if str(operation) == "LITERAL":
+            piece += chr(value)
+        else:
+            pieces.append(piece)
+            piece = ""
+    best = max([*pieces, piece], key=len)
+    return best if len(best) >= _LEAST_LITERAL or re.fullmatch(CJK_RUN, best) else ""
+
+
+@contextmanager
+def _finder(literal: Literal) -> Iterator[Finder]:
+    """What looks for a literal: here, if it is a piece of text, else in a process."""
+    if not literal.is_regex:
+        search = literal.pattern.search
+        yield lambda texts, seconds: [match.span() if (match := search(text)) else None for text in texts]
+        return
+    with _PatternProcess(literal.pattern.pattern) as process:
+        yield process.find
+
+
+class _PatternProcess:
+    def __init__(self, pattern: str) -> None:
+        # Neither the user's site packages nor our own are needed: it starts in a few milliseconds.
+        command = [sys.executable, "-I", "-S", pattern_worker.__file__]
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except OSError as error:
+            raise RecollectError(
+                f"Cannot start the process that matches expressions ({error.strerror}): {sys.executable}",
+                "`--substring` needs none",
+            ) from error
+        self._input, self._output = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
+        self._send(pattern)
+
+    def __enter__(self) -> "_PatternProcess":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def find(self, texts: Sequence[str], seconds: float) -> list[Span | None]:
+        """The first match in each text; raises TooSlow, and is of no more use then."""
+        watch = threading.Timer(max(0.0, seconds), self._process.kill)
+        watch.start()
+        try:
+            return [self._answer(text) for text in texts]
+        except BrokenPipeError:
+            raise TooSlow from None
+        finally:
+            watch.cancel()
+
+    def _answer(self, text: str) -> Span | None:
+        self._send(text)
+        packed = self._output.read(PLACE.size)
+        if len(packed) < PLACE.size:
+            raise TooSlow
+        span: Span = PLACE.unpack(packed)
+        return None if span == NOWHERE else span
+
+    def _send(self, text: str) -> None:
+        raw = text.encode("utf-8", "surrogatepass")
+        self._input.write(LENGTH.pack(len(raw)) + raw)
+        self._input.flush()

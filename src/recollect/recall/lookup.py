@@ -1,0 +1,292 @@
+"""Find sessions by what was said, done and printed in them. See docs/search.md."""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import NamedTuple
+
+from recollect.recall.answers import SearchAnswer, within_budget
+from recollect.recall.hits import Candidate, Hits, Sessions
+from recollect.recall.query import Filter, Phrase, Query, parse_query, sound, without_filters
+from recollect.recall.ranking import FEW_WORDS, Ranking, Terms, Word, terms_of
+from recollect.recall.scope import OF_SESSIONS, Scope, scope_of
+from recollect.recall.snippets import is_exact
+from recollect.recall.words import meaningful, suggestion
+from recollect.store import Store
+from recollect.store.words.search import EventFilter, OutOfTime, Scored, Wanted
+from recollect.text import CJK_RUN
+
+_SESSIONS_AT_ONCE = 100
+_LEAST_SENTENCE = 3  # words
+_MOST_CORRECTED = 8  # words; more that nothing has are no typing errors
+SECONDS = 2.0  # of the processor, after which the search of events gives up
+
+Progress = Callable[[int, int], None]
+
+
+class Options(NamedTuple):
+    """How much to show, and what to leave out."""
+
+    limit: int = 10
+    matches: int = 3
+    context: int = 2
+    budget_tokens: int | None = None
+    exclude: Collection[str] = ()  # ids of sessions to leave out
+    mode: str = "words"  # or "substring", "regex"
+    scan_seconds: float = 20.0
+
+
+def search(
+    store: Store,
+    text: str,
+    options: Options | None = None,
+    now: datetime | None = None,
+    progress: Progress = lambda done, total: None,
+) -> SearchAnswer:
+    """Answer a query; never fails for what is in it. An empty one shows recent sessions."""
+    options, begun = options or Options(), time.perf_counter()
+    run = _Search(store, options, now or datetime.now().astimezone(), progress)
+    answer = run.literal(sound(text)) if options.mode != "words" and text.strip() else run.answer(text)
+    answer = answer._replace(took_ms=round((time.perf_counter() - begun) * 1000, 3))
+    return within_budget(answer, options.budget_tokens) if options.budget_tokens is not None else answer
+
+
+def recent_sessions(
+    store: Store, limit: int, *, repo: str | None = None, agent: str | None = None, exclude: Collection[str] = ()
+) -> SearchAnswer:
+    """The sessions that were active last, each with its last request."""
+    begun = time.perf_counter()
+    filters = tuple(Filter(name, value) for name, value in (("repo", repo), ("agent", agent)) if value is not None)
+    notes: list[str] = []
+    scope = scope_of(store, Query("", filters=filters), datetime.now().astimezone(), exclude, notes)
+    hits = Hits(store, Sessions(store), 1, 0).recent(limit, scope)
+    return SearchAnswer("", round((time.perf_counter() - begun) * 1000, 3), hits, notes=notes)
+
+
+class _Search:
+    def __init__(self, store: Store, options: Options, now: datetime, progress: Progress) -> None:
+        self._store = store
+        self._index = store.fulltext_search
+        self._options = options
+        self._now = now
+        self._progress = progress
+        self._sessions = Sessions(store)
+        self._hits = Hits(store, self._sessions, options.matches, options.context)
+        self._notes: list[str] = []
+
+    def answer(self, text: str) -> SearchAnswer:
+        query = parse_query(text, self._now)
+        self._notes += query.notes
+        scope = scope_of(self._store, query, self._now, self._options.exclude, self._notes)
+        if not query.is_empty and not self._index.months() and not self._store.cards.digest_count():
+            self._notes.append("Nothing is indexed yet: run `recollect sweep`")
+        if query.is_empty or (not query.needs and _is_of_sessions(query)):
+            return SearchAnswer(query.text, 0.0, self._hits.recent(self._options.limit, scope), None, self._notes)
+        meant, candidates, phrases = self._candidates(query, scope)
+        if query.has_of_events:
+            self._note_evicted(scope, "filters of events")
+        hits = self._hits.of(candidates, phrases, self._options.limit)
+        return SearchAnswer(query.text, 0.0, hits, meant if meant != query.text else None, self._notes)
+
+    def _candidates(self, query: Query, scope: Scope) -> tuple[str, list[Candidate], list[Phrase]]:
+        """The query as it was probably meant, the sessions that match, best first, and the phrases to show them by."""
+        if not any(self._index.tokens(phrase.text) for need in query.needs for phrase in need):
+            return query.text, self._latest(query, scope.events), []
+        meant, terms = self._terms(query)
+        if terms is None:
+            return meant, [], []
+        phrases = [phrase for word in (*terms.words, *terms.parts) for phrase in word.choice]
+        ranking = Ranking(
+            self._store, scope, self._sessions, round(self._now.timestamp() * 1000), self._options.matches
+        )
+        self._index.limit_time(SECONDS)
+        try:
+            candidates = ranking.candidates(terms, not query.has_of_events, self._notes)
+        except OutOfTime:
+            self._notes.append(f"Stopped after {SECONDS} s: fewer or rarer words are faster")
+            return meant, [], []
+        finally:
+            self._index.limit_time(None)
+        # In a longer query a path is one hint among many.
+        words = terms.words if len(terms.words) <= FEW_WORDS else ()
+        single = [word.choice[0] for word in words if len(word.choice) == 1]
+        if not self._hits.verify(candidates, single) and candidates:
+            typed = next(phrase.text for phrase in single if is_exact(phrase))
+            self._notes.append(f"No exact match for `{typed}`; showing matches for its words")
+        return meant, sorted(candidates, key=Candidate.order), phrases
+
+    def _terms(self, query: Query) -> tuple[str, Terms | None]:
+        """What to rank by, with the query as it was probably meant; None if it needs what no session has."""
+        needs = [need for need in _split(query.needs) if any(self._index.tokens(phrase.text) for phrase in need)]
+        counted = [self._counted(need) for need in self._meaningful(needs)]
+        is_typed = sum(not word.is_known for word in counted) <= _MOST_CORRECTED
+        words: dict[tuple[Phrase, ...], Word] = {}
+        meant = query.text
+        unknown: list[Word] = []
+        for word in counted:
+            others = [word] if word.is_known else self._replaced(word, is_typed)
+            words |= {other.choice: other for other in others}
+            if not others:
+                unknown.append(word)
+            elif len(others) > 1:
+                self._notes.append(f"No exact match for `{word.text}`; showing matches for its words")
+            elif not word.is_known:
+                meant = meant.replace(word.text, others[0].text)
+                self._notes.append(f"No match for `{word.text}`; showing `{others[0].text}`")
+        if unknown:
+            self._notes.append(f"No match for {', '.join(f'`{word.text}`' for word in unknown)}")
+        if not words or any(word.is_required for word in unknown):
+            return meant, None
+        parts = self._parts(list(words.values())) if len(words) > 1 else []
+        sentence = self._sentence(query) if meant == query.text else None
+        return meant, Terms(list(words.values()), parts, sentence, query.excluded)
+
+    def _replaced(self, word: Word, is_typed: bool) -> list[Word]:
+        """What to search for instead of a word that nothing has: one that differs by a letter, else its parts."""
+        return (self._corrected(word.choice) if is_typed else []) or self._apart(word.choice)
+
+    def _meaningful(self, needs: Sequence[tuple[Phrase, ...]]) -> list[tuple[Phrase, ...]]:
+        """The needs without words such as `how` and `the`, unless there is nothing else."""
+        tokens = {need: self._index.tokens(need[0].text) for need in needs}
+        plain = {need: words[0] for need, words in tokens.items() if len(words) == 1 and _is_plain(need)}
+        kept = meaningful([*plain.values(), *(need[0].text for need in needs if need not in plain)])
+        dropped = [need for need, token in plain.items() if token not in kept]
+        if dropped:
+            self._notes.append(f"Ignored: {', '.join(need[0].text for need in dropped)}")
+        return [need for need in needs if need not in dropped]
+
+    def _counted(self, need: tuple[Phrase, ...]) -> Word:
+        wanted = Wanted(terms_of([need]))
+        digests = self._store.cards.digest_matches(self._index.expression(wanted))
+        is_repo = _is_plain(need) and need[0].text.lower() in self._repo_names
+        return Word(need, self._index.counts(wanted), digests, is_repo)
+
+    @cached_property
+    def _repo_names(self) -> set[str]:
+        return {repo.rstrip("/").rpartition("/")[2].lower() for repo in self._store.cards.repos()}
+
+    def _corrected(self, need: tuple[Phrase, ...]) -> list[Word]:
+        """The need with words that nothing has replaced by ones that differ by a letter."""
+        if len(need) > 1 or need[0].is_prefix:
+            return []
+        tokens = self._index.tokens(need[0].text)
+        known = self._frequencies(tokens)
+        changes = {
+            token: meant for token in tokens if not known[token] and (meant := suggestion(self._frequencies, token))
+        }
+        text = " ".join(changes.get(token, token) for token in tokens)
+        word = self._counted((need[0]._replace(text=text),)) if changes else None
+        return [word] if word is not None and word.is_known else []
+
+    def _frequencies(self, words: Collection[str]) -> Counter[str]:
+        """How many events and digests have each of these words."""
+        counts = Counter(self._store.cards.word_counts(words))
+        for month in self._index.frequencies(words).values():
+            counts.update(month)
+        return counts
+
+    def _apart(self, need: tuple[Phrase, ...]) -> list[Word]:
+        """The words of what was typed as one (`action-taking`), those that there are."""
+        tokens = self._index.tokens(need[0].text)
+        if len(tokens) == 1 or not _is_plain(need):
+            return []
+        return [word for token in meaningful(tokens) if (word := self._counted((Phrase(token),))).is_known]
+
+    def _parts(self, words: Sequence[Word]) -> list[Word]:
+        """The words inside paths and the like: elsewhere they are apart."""
+        known = {word.text.lower() for word in words}
+        inside = [
+            token
+            for word in words
+            if _is_plain(word.choice) and len(tokens := self._index.tokens(word.text)) > 1
+            for token in meaningful(tokens)
+            if token not in known
+        ]
+        return [self._counted((Phrase(token),)) for token in dict.fromkeys(inside)]
+
+    def _sentence(self, query: Query) -> Word | None:
+        """All of a query as one phrase, if some event has it: a pasted command or sentence."""
+        is_cjk = re.search(CJK_RUN, query.sentence) is not None
+        if len(self._index.tokens(query.sentence)) < _LEAST_SENTENCE - is_cjk or not (is_cjk or len(query.needs) > 1):
+            return None
+        word = self._counted((Phrase(query.sentence),))
+        return word if word.total else None
+
+    def _note_evicted(self, scope: Scope, what: str) -> None:
+        if count := self._store.cards.evicted_count(scope.cards, *scope.times):
+            sessions = "1 session is" if count == 1 else f"{count:,} sessions are"
+            self._notes.append(f"{sessions} left as digests only, which {what} cannot look into")
+
+    def _latest(self, query: Query, chosen: EventFilter) -> list[Candidate]:
+        """No word in the query: the last events that the filters let through, of the sessions active last."""
+        if not query.filters:
+            self._notes.append("There is no word in the query; `--substring` finds signs too")
+        if not query.filters or _is_of_sessions(query):
+            return []
+        events: list[Scored] = []
+        offset = 0
+        while keys := self._store.cards.latest(_SESSIONS_AT_ONCE, offset):
+            offset += len(keys)
+            streams = set(self._store.excerpts.streams(keys.keys()).values())
+            batch = tuple(sorted(streams if chosen.streams is None else streams & set(chosen.streams)))
+            events += self._index.latest(chosen._replace(streams=batch), self._options.matches)
+            self._sessions.load({event.stream for event in events})
+            # Sessions that ended earlier have no newer events than these.
+            newest = {
+                self._sessions.root(event.stream).session_uid
+                for event in events
+                if (event.ts_ms or 0) >= min(keys.values())
+            }
+            if len(newest) >= self._options.limit:
+                break
+        return self._grouped(sorted(events, key=lambda event: -(event.ts_ms or 0)))
+
+    def _grouped(self, events: Sequence[Scored]) -> list[Candidate]:
+        """The sessions of these events, those first whose events come first."""
+        self._sessions.load({event.stream for event in events})
+        candidates: dict[str, Candidate] = {}
+        for event in events:
+            root = self._sessions.root(event.stream)
+            candidates.setdefault(root.session_uid, Candidate(root)).events.append(event)
+        return list(candidates.values())
+
+    def literal(self, text: str) -> SearchAnswer:
+        """Substrings and regular expressions, verified in the payloads."""
+        from recollect.recall.literal import Scan, read_literal  # loads what a search for words does not need
+
+        piece, filters = without_filters(text, self._now)
+        scope = scope_of(self._store, Query(piece, filters=filters), self._now, self._options.exclude, self._notes)
+        literal = read_literal(piece, self._options.mode == "regex", self._notes)
+        scan = Scan(self._store, literal, self._options.scan_seconds, self._progress, self._notes)
+        found = scan.run(scope.events)
+        self._note_evicted(scope, f"`--{self._options.mode}`")
+        candidates = self._grouped(sorted(found.events, key=lambda event: (-event.score, -(event.ts_ms or 0))))
+        hits = self._hits.of(candidates, [], self._options.limit, found.spans)
+        return SearchAnswer(text, 0.0, hits, None, self._notes)
+
+
+def _split(needs: Sequence[tuple[Phrase, ...]]) -> list[tuple[Phrase, ...]]:
+    """The needs, with runs of CJK letters as the pairs they are indexed by, which are the words of such a text."""
+    split: list[tuple[Phrase, ...]] = []
+    for need in needs:
+        text = need[0].text
+        if _is_plain(need) and not text.isascii() and (runs := re.findall(CJK_RUN, text)):
+            rest = re.sub(CJK_RUN, " ", text).split()
+            pairs = [run[place : place + 2] for run in runs for place in range(max(1, len(run) - 1))]
+            split += [(Phrase(part),) for part in (*rest, *pairs)]
+        else:
+            split.append(need)
+    return list(dict.fromkeys(split))
+
+
+def _is_plain(need: Sequence[Phrase]) -> bool:
+    return len(need) == 1 and not (need[0].is_quoted or need[0].is_prefix)
+
+
+def _is_of_sessions(query: Query) -> bool:
+    """Whether the filters ask for sessions only, whatever is in them."""
+    names = {item.name for item in query.filters if (item.name, item.value) != ("is", "open")}
+    return names <= {*OF_SESSIONS, "session", "file", "has", "since", "before"}

@@ -1,0 +1,115 @@
+"""From one session to others."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recollect.clock import rfc3339
+from recollect.store import Store
+from recollect.store.tables.cards import Card, CardFilter
+from recollect.store.words.search import Term, Wanted
+
+_COMMON_SHARE = 0.2  # of all digests: a word in more says little,
+_FEW_DIGESTS = 5  # but not if these are all
+_WORDS_TOLD = 5
+_WORDS = 25  # the most telling of a session, by which others like it are found
+_SHORT = 2  # letters of a word that tells nothing
+_NOT_FAR_BEHIND = 0.4  # of the best one's score
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Another session, and why it is named."""
+
+    session_uid: str
+    title: str | None
+    agent: str
+    repo: str | None
+    started_at: str | None
+    score: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """A session in the order they began."""
+
+    session_uid: str
+    title: str | None
+    agent: str
+    repo: str | None
+    started_at: str | None
+    ended_at: str | None
+
+
+def timeline(
+    store: Store,
+    *,
+    since_ms: int | None = None,
+    before_ms: int | None = None,
+    repo: str | None = None,
+    agent: str | None = None,
+    limit: int | None = None,
+) -> list[TimelineEntry]:
+    """Sessions active in a time, in the order they began; if there are too many, the latest."""
+    filters = (("repo", repo), ("agent", agent))
+    chosen = CardFilter(tuple((name, (value,)) for name, value in filters if value is not None))
+    cards = store.cards.recent(-1 if limit is None else limit, chosen, since_ms=since_ms, before_ms=before_ms)
+    return [
+        TimelineEntry(
+            card.session_uid, card.title, card.agent, card.repo, rfc3339(card.started_ms), rfc3339(card.ended_ms)
+        )
+        for card in sorted(cards, key=lambda card: (card.started_ms or 0, card.session_uid))
+    ]
+
+
+def related(store: Store, session_uid: str, limit: int) -> list[Related]:
+    """Lineage first (what it was forked from, its forks), then sessions that are about the same."""
+    kin = [(card, why) for card, why in store.cards.kin(session_uid) if card.session_uid != session_uid]
+    found = [_related(card, 1.0, why) for card, why in kin]
+    known = {card.session_uid for card, _ in kin} | {session_uid}
+    return [*found, *(other for other in _alike(store, session_uid, limit) if other.session_uid not in known)][:limit]
+
+
+def _related(card: Card, score: float, why: str) -> Related:
+    return Related(card.session_uid, card.title, card.agent, card.repo, rfc3339(card.started_ms), round(score, 4), why)
+
+
+def _alike(store: Store, session_uid: str, limit: int) -> list[Related]:
+    """Sessions whose digests have the words that tell of this one's, sub-agents by their roots; none far behind."""
+    words = _telling_words(store, session_uid)
+    wanted = Wanted((tuple(Term(word) for word in words),))
+    expression = store.fulltext_search.expression(wanted) if words else ""
+    own = store.cards.named({session_uid})[session_uid].root_session_uid
+    best: dict[str, tuple[Card, float]] = {}
+    for card, score in store.cards.by_digest(expression, CardFilter()) if expression else ():
+        best.setdefault(card.root_session_uid, (card, score))
+    others = [found for root, found in best.items() if root != own]
+    roots = store.cards.named({card.root_session_uid for card, _ in others})
+    return [
+        _related(roots.get(card.root_session_uid, card), score, _shared(store, card, words))
+        for card, score in others[:limit]
+        if score >= others[0][1] * _NOT_FAR_BEHIND
+    ]
+
+
+def _shared(store: Store, card: Card, words: Sequence[str]) -> str:
+    here = set(store.fulltext_search.tokens(store.cards.digest_words(card.session_uid)))
+    return f"shares {', '.join([word for word in words if word in here][:_WORDS_TOLD])}"
+
+
+def _telling_words(store: Store, session_uid: str) -> list[str]:
+    """Words of a session's digest, or of its requests, that stand there often and in few other digests."""
+    streams = store.excerpts.streams(store.cards.households({session_uid})).values()
+    text = store.cards.digest_words(session_uid) or "\n".join(store.excerpts.requests(streams))
+    tokens = store.fulltext_search.tokens(text)
+    here = Counter(token for token in tokens if len(token) > _SHORT and not token.isdecimal())
+    counts, total = store.cards.word_counts(here), store.cards.digest_count()
+    most = max(_COMMON_SHARE * total, _FEW_DIGESTS)
+    weights = {
+        word: (1 + math.log(here[word])) * math.log(1 + total / count)
+        for word, count in counts.items()
+        if 1 < count <= most
+    }
+    return sorted(weights, key=lambda word: (-weights[word], word))[:_WORDS]

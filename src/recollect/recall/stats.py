@@ -1,0 +1,96 @@
+"""What sessions add up to: tokens, money, time, failures. Read from the tallies only, so it outlives raw."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from recollect.errors import UsageError
+from recollect.store import Store
+from recollect.store.tables.tallies import Span, StatRow
+
+BREAKDOWNS = ("day", "week", "month", "repo", "model", "agent", "tool", "command")
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+
+
+@dataclass(frozen=True, slots=True)
+class StatLine:
+    """One line of a breakdown. What it does not know is None: a tool has no tokens, a model no turns.
+
+    `sessions` are those somebody began; their sub-agents are counted beside them, and their tokens, time
+    and money with them.
+    """
+
+    name: str | None
+    sessions: int
+    sub_agents: int
+    turns: int | None
+    active_s: int | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    cache_write_tokens: int | None
+    usd: float | None
+    usd_is_estimate: bool
+    uses: int | None
+    failures: int | None
+    refusals: int | None
+    failure_rate: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """A breakdown, what it adds up to, and minutes of work by weekday (from Monday) and hour."""
+
+    by: str
+    lines: list[StatLine]
+    total: StatLine
+    heatmap: list[list[int]]
+
+
+def make_stats(store: Store, by: str, span: Span) -> Stats:
+    """Statistics by day, week, month (in the user's time zone), repo, model, agent, tool or command."""
+    if by not in BREAKDOWNS:
+        raise UsageError(f"No such breakdown: {by}", f"known: {', '.join(BREAKDOWNS)}")
+    rows = store.tallies.stats(by, span)
+    total = next(iter(store.tallies.stats("total", span)), _NOTHING)
+    return Stats(
+        by=by,
+        lines=[_line(row) for row in rows],
+        total=_line(total._replace(**_used(rows)) if by in ("tool", "command") else total),
+        heatmap=_heatmap(store.tallies.heatmap(span)),
+    )
+
+
+def _line(row: StatRow) -> StatLine:
+    return StatLine(
+        name=row.name,
+        sessions=row.sessions,
+        sub_agents=row.sub_agents,
+        turns=row.turns,
+        active_s=None if row.active_ms is None else row.active_ms // 1000,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        cache_read_tokens=row.cache_read_tokens,
+        cache_write_tokens=row.cache_write_tokens,
+        usd=None if row.usd is None else round(row.usd, 9),
+        usd_is_estimate=bool(row.usd_is_estimate),
+        uses=row.uses,
+        failures=row.failures,
+        refusals=row.refusals,
+        failure_rate=round(row.failures / row.uses, 4) if row.uses and row.failures is not None else None,
+    )
+
+
+_NOTHING = StatRow("total", 0, 0, 0, 0, 0, 0, 0, 0, None, 0)
+
+
+def _used(rows: list[StatRow]) -> dict[str, Any]:
+    """How often tools or commands were used, all together."""
+    return {name: sum(getattr(row, name) or 0 for row in rows) for name in ("uses", "failures", "refusals")}
+
+
+def _heatmap(cells: list[tuple[int, int, int]]) -> list[list[int]]:
+    """Minutes of work: a row for each weekday from Monday, a column for each hour."""
+    grid = [[0] * 24 for _ in WEEKDAYS]
+    for weekday, hour, active_ms in cells:  # weekdays begin with Sunday here
+        grid[(weekday + 6) % 7][hour] += active_ms
+    return [[active_ms // 60_000 for active_ms in row] for row in grid]

@@ -1,0 +1,273 @@
+"""Whether a match of a rule is a secret, and where it begins and ends: one check for each way to write them."""
+
+import re
+from collections.abc import Callable
+
+from recollect.redact import values
+from recollect.redact.patterns import QUOTE, Rule
+
+Bounds = tuple[int, int] | None
+Check = Callable[[Rule, bytes, re.Match[bytes], bool], Bounds]
+
+_MOST_BEFORE = 80  # bytes from a call's bracket to the keyword in its first argument
+_COMMAND_BYTES = 200  # from a command's name to its flags; in JSON they may be twice as many
+_KEY_BYTES = 20_000  # of the largest private key
+_ESCAPE_BEFORE = re.compile(rb"\\[nrtbf]\Z|%[0-7][0-9A-Fa-f]\Z")
+_MOST_QUOTED = 512
+DEEP = b"\\" * 17  # before a quote: more than a pattern takes, but JSON writes twice as many as the leaf has
+_UNESCAPED = re.compile(rb"[^\"'`&\\\r\n\x00]{0,512}")
+_LINE_ENDS = re.compile(rb"[\r\n\x00]")
+# The first argument of a call may be a selector: `fill('input[name="password"]'`.
+_CALLED = re.compile(rb"\((?:\s|\\+[nrt])*" + QUOTE.encode() + rb"(?:[#\w.\[\]^$*~:>@/ -]|=\\*[\"']?)*\Z")
+_QUOTE_END = re.compile(rb"[\"'`;]\s*\Z")
+_IN_PATTERN = re.compile(rb"[\\\[\](){}]")  # in regular expressions, and rarely in passwords
+_CODE = re.compile(rb"[\w.:>-]+")
+_MOST_NAME = 40  # bytes of a name that are looked at before its keyword
+_ASKING = re.compile(
+    rb"\.(?:encode|decode|split|replace|strip|starts_?with|ends_?with|includes|contains|match|indexOf|join)\Z", re.I
+)
+_TAG_END = re.compile(rb"[ \t]*[<\]]")
+_PORTS = re.compile(rb"[\w.-]*:\d{1,5}(?:[:/]\w+)?")
+_COOKIE_PAIR = re.compile(
+    rb"([A-Za-z0-9_.-]+)(?:=|" + QUOTE.encode() + rb"[ ]?:[ ]?)" + QUOTE.encode() + rb"?([^\x00-\x20\"'`\\;,{}]+)"
+)
+_KEY_END = re.compile(rb"-----END[ A-Z0-9]{0,40}KEY(?: BLOCK)?-----")
+_KEY_LINE = re.compile(rb"[A-Za-z0-9+/]{32}")
+_KEY_LINES = re.compile(
+    rb"(?:(?:\s|\\+[nrt]|\d{1,6}(?=[\t:|\-\xe2])|[\t:|+>\-,\"'\x80-\xff]){0,40}[A-Za-z0-9+/=]{20,80}(?![A-Za-z0-9+/=]))*"
+    rb"(?:(?:\s|\\+[nrt]){0,8}[A-Za-z0-9+/=]{1,80}\Z)?"
+)
+
+
+def is_glued(data: bytes, offset: int) -> bool:
+    """Whether a letter or digit comes just before, other than the end of an escaped newline or of `%3D`."""
+    before = data[max(0, offset - 3) : offset]
+    return before[-1:].isalnum() and not _ESCAPE_BEFORE.search(before)
+
+
+def find_cookies(match: re.Match[bytes]) -> list[tuple[int, int]]:
+    """The values of the cookies by which a server recognises somebody."""
+    pairs = _COOKIE_PAIR.finditer(match.string, *match.span("s"))
+    return [pair.span(2) for pair in pairs if values.is_cookie(pair[1], pair[2])]
+
+
+def _value(data: bytes, match: re.Match[bytes]) -> tuple[bytes, int, int, bool]:
+    """The value of a name: all between its quotes, or up to the first byte that ends a bare word."""
+    start = match.start("s")
+    if match["quote"]:
+        end = _quoted_end(data, start, match["quote"])
+        end = match.end("s") if end < 0 else end
+        return data[start:end], start, end, True
+    value = match["s"].rstrip(b".:")
+    return value, start, start + len(value), False
+
+
+def _quoted_end(data: bytes, start: int, quote: bytes) -> int:
+    """Where the text between quotes ends; -1 if its line has no closing quote."""
+    plain = _UNESCAPED.match(data, start)  # nearly all are
+    if plain and data.startswith(quote, plain.end()):
+        return plain.end()
+    limit = start + _MOST_QUOTED + len(quote)
+    stop = _LINE_ENDS.search(data, start, limit)
+    limit = stop.start() if stop else limit
+    if quote[-1:] not in b"\"'`":
+        return data.find(quote, start, limit)
+    # Each time a text is put into a JSON string, n backslashes before a quote become 2n + 1.
+    depth = len(quote) - 1
+    first = offset = data.find(quote[-1:], start, limit)
+    while offset >= 0:
+        count = _backslashes(data, start, offset)
+        if count % (2 * depth + 2) != 2 * depth + 1:
+            return offset - min(count, depth)
+        offset = data.find(quote[-1:], offset + 1, limit)
+    # No escape after all: in many languages a backslash in a string is only that.
+    return first - min(_backslashes(data, start, first), depth) if first >= 0 else -1
+
+
+def _backslashes(data: bytes, start: int, end: int) -> int:
+    return end - start - len(data[start:end].rstrip(b"\\"))
+
+
+def _is_odd(data: bytes, match: re.Match[bytes], start: int, end: int) -> bool:
+    """Whether a value taken from raw JSON may be another one once the JSON is read."""
+    value = data[start:end]
+    has_lost_end = match["quote"][:1] == b"\\" and data[end : end + 1] == b'"'  # which ends the leaf, not the value
+    return has_lost_end or b"\\" in value or b'"' in value
+
+
+def _taken(data: bytes, match: re.Match[bytes], is_json: bool, is_secret: Callable[[bytes, bool], bool]) -> Bounds:
+    """The bounds of a value if it is a secret; raw JSON in doubt counts as one, for it is parsed and checked again."""
+    value, start, end, is_quoted = _value(data, match)
+    is_taken = (is_json and _is_odd(data, match, start, end)) or is_secret(value, is_quoted)
+    return (start, end) if is_taken else None
+
+
+def _check_token(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    group = "s" if "s" in match.re.groupindex else 0
+    body = data[match.end("opener") : match.end()] if rule.openers else match[0]
+    if rule.lead is not None:
+        body = data[max(0, match.start() - rule.lead.least) : match.end()]
+    if rule.needs_digit and not any(48 <= byte <= 57 for byte in body):
+        return None
+    return match.span(group) if values.is_token(body) else None
+
+
+def _check_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    name, sign = match["opener"] + match["rest"], match["sign"] or b""
+    if values.is_about(match["opener"], match["rest"]) or (not is_json and _is_other_name(data, match)):
+        return None
+    if match["block"] is not None:
+        return match.span("block") if values.is_secret(name, match["block"], is_quoted=False) else None
+    value, start, end, is_quoted = _value(data, match)
+    if _is_no_assignment(data, match, sign, is_quoted):
+        return None
+    if is_json and _is_odd(data, match, start, end):
+        return start, end
+    is_tag = sign.endswith(b">") and sign != b"=>"
+    if (is_tag and not is_json and not _TAG_END.match(data, end)) or _is_code(data, match, value, end):
+        return None
+    return (start, end) if values.is_secret(name, value, is_quoted=is_quoted) else None
+
+
+def _is_no_assignment(data: bytes, match: re.Match[bytes], sign: bytes, is_quoted: bool) -> bool:
+    """Whether a comma is not that of a call, or a colon that of `PASS: TestLogin/2`."""
+    if sign.startswith(b","):
+        return not (is_quoted and (sign.endswith(b"with:") or _is_in_call(data, match)))
+    before = data[match.start() - 1 : match.start()]
+    return sign == b":" and match["opener"].lower() == b"pass" and not is_quoted and before not in (b"_", b"-")
+
+
+def _is_code(data: bytes, match: re.Match[bytes], value: bytes, end: int) -> bool:
+    """Whether what surrounds a value makes it part of an expression."""
+    sign, is_quoted = match["sign"] or b"", bool(match["quote"])
+    if (sign.startswith(b",") or match["compared"] is not None) and values.is_numbered(value):
+        return True
+    if sign.startswith((b"(", b"{")) and (not is_quoted or _ASKING.search(match["rest"])):
+        return True
+    if not is_quoted and data[end : end + 1] in (b"(", b"[") and (_CODE.fullmatch(value) or value.startswith(b"=")):
+        return True
+    return _is_composed(match["literal"], value) or (match["marked"] is not None and sign != b":")
+
+
+def _is_other_name(data: bytes, match: re.Match[bytes]) -> bool:
+    """Whether what comes before a keyword makes it another word, or the token of a page."""
+    keyword, offset = match["opener"], match.start()
+    if len(keyword) <= 4 and is_glued(data, offset):
+        return True  # `bypass`, `compass`
+    return values.is_of_pages(keyword, data[max(0, offset - _MOST_NAME) : offset])
+
+
+def _is_in_call(data: bytes, match: re.Match[bytes]) -> bool:
+    """Whether a name is the first argument of a call, in quotes; an item of a list names no other item."""
+    before = data[max(0, match.start() - _MOST_BEFORE) : match.start()]
+    return (
+        _CALLED.search(before) is not None
+        and _QUOTE_END.search(data, match.end("rest"), match.start("sign")) is not None
+    )
+
+
+def _is_composed(literal: bytes | None, value: bytes) -> bool:
+    """Whether the kind of a literal means that its text is no value: a pattern, or a template."""
+    kind = (literal or b"").lower()
+    return (b"r" in kind and _IN_PATTERN.search(value) is not None) or (
+        (b"f" in kind or b"$" in kind) and b"{" in value
+    )
+
+
+def _check_flag(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    name = match["name"] if "name" in match.re.groupindex else b"password"
+
+    def is_secret(value: bytes, is_quoted: bool) -> bool:
+        return values.names_secret(name) is not None and values.is_secret(name, value, is_quoted=is_quoted)
+
+    return _taken(data, match, is_json, is_secret)
+
+
+def _check_program(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    """The value of a program's own flag; no such value is there by chance, so a short one counts without quotes too."""
+    most = 2 * _COMMAND_BYTES if is_json else _COMMAND_BYTES
+    if "flag" in match.re.groupindex and match.start("flag") - match.start() > most:
+        return None
+    return _taken(data, match, is_json, lambda value, _: not _PORTS.fullmatch(value) and _is_password(value))
+
+
+def _check_option(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    name = match["opener"][1:]
+
+    def is_secret(value: bytes, _: bool) -> bool:  # `-pass pass:…` has a rule of its own
+        return not value.startswith(b"pass:") and _is_password(value, b"password" if name == b"pw" else name)
+
+    return _taken(data, match, is_json, is_secret)
+
+
+def _is_password(value: bytes, name: bytes = b"password") -> bool:
+    return values.is_secret(name, value, is_quoted=True)
+
+
+def _check_registry(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    return match.span("s") if values.is_registry_auth(match["s"]) else None
+
+
+def _check_curl_user(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    most = (4 if is_json else 2) * _COMMAND_BYTES
+    before = data[max(0, match.start() - most) : match.start()]
+    if b"curl" not in before or match["s"].startswith(b"//"):  # `docker run -u 1000:1000`, an address
+        return None
+    return _check_flag(rule, data, match, is_json)
+
+
+def _check_declaration(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    if match["opener"].lower() == b"define " and not match["quote"]:
+        return None  # `#define TOKEN_MASK 0xFF00FF00ul`
+    value, start, end, _ = _value(data, match)
+    if not is_json and _is_composed(match["literal"], value):
+        return None
+    if data[start - 1 : start] == b">" and data[end : end + 1] != b"<" and not is_json:
+        return None  # `<input name="password"> 8 characters`
+    return _check_flag(rule, data, match, is_json)
+
+
+def _check_environment_key(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    is_public = data[max(0, match.start() - 6) : match.start()].upper().endswith(b"PUBLIC")
+    return _taken(data, match, is_json, lambda value, _: not is_public and values.is_environment_key(value))
+
+
+def _check_url(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    if match["user"] is not None:
+        return match.span("user") if values.is_url_user(match["user"]) else None
+    return match.span("s") if values.is_url_password(match["s"]) else None
+
+
+def _check_header(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    if data[match.end() : match.end() + 1] == b"(":
+        return None  # `authorization = base64.decodebytes(`
+    return match.span("s") if values.is_header_value(match["s"], match["opener"]) else None
+
+
+def _check_private_key(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    body = match.end()
+    limit = data.find(b"-----BEGIN", body, body + _KEY_BYTES)
+    end = _KEY_END.search(data, body, limit if limit >= 0 else body + _KEY_BYTES)
+    if end is not None:
+        return (match.start(), end.end()) if _KEY_LINE.search(data, body, end.start()) else None
+    lines = _KEY_LINES.match(data, body)
+    return (match.start(), lines.end()) if lines and lines.end() - body >= 20 else None
+
+
+CHECKS: dict[str, Check] = {
+    "token": _check_token,
+    "assignment": _check_assignment,
+    "declaration": _check_declaration,
+    "flag": _check_flag,
+    "default": _check_flag,
+    "program": _check_program,
+    "piped": _check_program,
+    "option": _check_option,
+    "registry": _check_registry,
+    "curl-user": _check_curl_user,
+    "environment-key": _check_environment_key,
+    "url": _check_url,
+    "header": _check_header,
+    "private-key": _check_private_key,
+}  # base64 is decoded instead, and of cookies there may be many
+UNLIKE_IN_JSON = frozenset({"private-key", "base64", "piped", "default"})  # raw JSON cannot be judged by these

@@ -1,0 +1,260 @@
+"""Keeps the store within its budget: measure, plan, drop, measure again. Runs at the end of every sweep.
+
+Before anything is dropped, its digest is read back and the eviction is recorded on disk. So if this is interrupted, the
+next sweep finishes it.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from recollect.clock import now_ms, rfc3339
+from recollect.distill import distil_pending
+from recollect.errors import Busy, StoreDamaged, StoreUnwritable
+from recollect.retention.notify import Notice, send
+from recollect.retention.plan import (
+    DATA_LOSS,
+    LAST_COPY,
+    Eviction,
+    Limits,
+    Plan,
+    Share,
+    find_stays,
+    horizon_ms,
+    is_clock_sane,
+    plan,
+)
+from recollect.store import Store
+from recollect.store.sqlite import ballast
+from recollect.store.tables import evictions
+from recollect.store.tables.sizes import HeldSession as Held
+
+_AT_ONCE = 50  # other writers wait meanwhile
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+_SMALL_BYTES = 256 * 1024 * 1024  # a database of this size is rewritten in a second or two
+_FORECAST_DAYS = 30  # how far back the growth is measured
+_LOSSES = {LAST_COPY: evictions.LAST_COPY_EVICTED, DATA_LOSS: evictions.DATA_LOSS}
+
+Advance = Callable[[int, int], None]  # done, total
+
+
+@dataclass(slots=True)
+class BudgetReport:
+    """What was dropped, what is left, and what to warn about."""
+
+    raw_bytes: int = 0
+    distilled_bytes: int = 0
+    sessions_evicted: int = 0
+    bytes_evicted: int = 0
+    data_loss: int = 0
+    last_copies_evicted: int = 0
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The sizes of the tiers, and when the hard cap will take last copies at the present rate."""
+
+    raw_bytes: int
+    distilled_bytes: int
+    last_copy_bytes: int
+    growth_bytes_per_day: int
+    last_copies_go_at: str | None
+    losses: dict[str, int]
+    limits: Limits
+    plan: Plan
+    stays: dict[str, Share]
+
+    def to_json(self) -> dict[str, Any]:
+        fields = {name: value for name, value in asdict(self).items() if name != "plan"}
+        evictions = [
+            {"session_uid": eviction.held.session_uid, "bytes": eviction.held.bytes, "reason": eviction.reason}
+            for eviction in self.plan.evictions
+        ]
+        stays = {reason: share._asdict() for reason, share in self.stays.items()}
+        return fields | {"bytes_after": self.plan.bytes_after, "evictions": evictions, "stays": stays}
+
+
+def keep_within_budget(
+    store: Store, limits: Limits, host: str, advance: Advance, *, notify: Sequence[str] = (), at_ms: int | None = None
+) -> BudgetReport:
+    """Drop raw detail until Tier 1 fits; warn if Tier 2 does not. The sweep's lock must be held."""
+    work = _Work(store, limits, host, now_ms() if at_ms is None else at_ms)
+    if work.has_work():
+        with ballast.more_room(store.folder, work.report.raw_bytes):
+            work.run(advance)
+    work.check_tier_2()
+    send(notify, work.notices)
+    work.note_time()
+    return work.report
+
+
+def finish_evictions(store: Store) -> None:
+    """Finish interrupted evictions. Must run before anything is read, because what is read then is new."""
+    unfinished = store.evictions.unfinished()
+    if unfinished:
+        store.evictions.drop_raw(sorted(unfinished))
+        _leave_nothing(store, now_ms())
+
+
+def look_ahead(store: Store, limits: Limits, host: str, at_ms: int | None = None) -> Outlook:
+    """What would be dropped now, and a forecast. Changes nothing."""
+    moment = now_ms() if at_ms is None else at_ms
+    held = store.sizes.held(host, moment)
+    raw = store.sizes.raw_bytes()
+    is_sane = is_clock_sane(store.evictions.last_look_ms(), moment, limits)
+    planned = plan(held, raw, limits, moment, is_clock_sane=is_sane, is_all_analyzed=True)
+    last_copy_bytes = sum(session.bytes for session in held if session.is_last_copy)
+    growth = _growth(held, moment)
+    return Outlook(
+        raw_bytes=raw,
+        distilled_bytes=store.sizes.distilled_bytes(),
+        last_copy_bytes=last_copy_bytes,
+        growth_bytes_per_day=growth,
+        last_copies_go_at=_date(limits.raw_hard_cap - last_copy_bytes, growth, moment) if last_copy_bytes else None,
+        losses=store.evictions.loss_counts(),
+        limits=limits,
+        plan=planned,
+        stays=find_stays(held, planned),
+    )
+
+
+def _growth(held: Sequence[Held], at_ms: int) -> int:
+    """Bytes per day over the last weeks; the years that a first sweep reads are no growth."""
+    begun = at_ms - _FORECAST_DAYS * _DAY_MS
+    return round(sum(session.bytes for session in held if session.ended_ms >= begun) / _FORECAST_DAYS)
+
+
+def _date(room: int, growth: int, at_ms: int) -> str | None:
+    """When the room will be used up, if that is within a few years."""
+    days = room / growth if growth else 10_000
+    return rfc3339(at_ms + round(max(0.0, days) * _DAY_MS)) if days < 1000 else None
+
+
+class _Work:
+    """One run over the budget."""
+
+    def __init__(self, store: Store, limits: Limits, host: str, at_ms: int) -> None:
+        self._store = store
+        self._limits = limits
+        self._host = host
+        self.at_ms = at_ms
+        self._is_clock_sane = is_clock_sane(store.evictions.last_look_ms(), at_ms, limits)
+        self._remade: set[str] = set()  # sessions whose unreadable digest was made anew
+        self._kept: set[str] = set()  # sessions for which that did not help
+        self.notices: list[Notice] = []
+        self.report = BudgetReport(raw_bytes=store.sizes.raw_bytes(enough=limits.raw_soft_cap))
+
+    def has_work(self) -> bool:
+        is_over = self.report.raw_bytes > self._limits.raw_soft_cap
+        return is_over or (self._is_clock_sane and self._store.sizes.has_older(horizon_ms(self._limits, self.at_ms)))
+
+    def run(self, advance: Advance) -> None:
+        """Plan and drop until the plan is empty: what the index frees is only known afterwards."""
+        is_all_analyzed = False
+        while (planned := self._plan(is_all_analyzed)).evictions or planned.analyze_first:
+            set_aside = len(self._remade)
+            self._apply(planned.first, advance)
+            if planned.analyze_first or len(self._remade) > set_aside:
+                distil_pending(self._store, lambda done, total: None)
+            is_all_analyzed = is_all_analyzed or planned.analyze_first
+        _leave_nothing(self._store, self.at_ms)
+        size, cap = self._store.sizes.raw_bytes(), self._limits.raw_hard_cap
+        self.report.raw_bytes = size
+        if size > cap:
+            self.report.warnings.append(
+                f"{size:,} bytes cannot be evicted, more than retention.raw_hard_cap ({cap:,}): raise it"
+            )
+
+    def _plan(self, is_all_analyzed: bool) -> Plan:
+        held = self._store.sizes.held(self._host, self.at_ms)
+        held = [session for session in held if session.session_uid not in self._kept]
+        return plan(
+            held,
+            self._store.sizes.raw_bytes(),
+            self._limits,
+            self.at_ms,
+            is_clock_sane=self._is_clock_sane,
+            is_all_analyzed=is_all_analyzed,
+        )
+
+    def _apply(self, planned: Sequence[Eviction], advance: Advance) -> None:
+        """Drop these sessions, except those whose digest cannot be read back."""
+        for start in range(0, len(planned), _AT_ONCE):
+            batch = planned[start : start + _AT_ONCE]
+            prepared = [ready for eviction in batch if (ready := self._prepared(eviction)) is not None]
+            if prepared:
+                self._drop(prepared)
+            advance(start + len(batch), len(planned))
+        if planned:
+            self._store.evictions.leave_no_word()
+
+    def _prepared(self, eviction: Eviction) -> evictions.Eviction | None:
+        """An eviction with the digest read back; None if that fails, because then raw is all there is."""
+        held = eviction.held
+        try:
+            digest = self._store.digests.read_back(held.agent, held.native_id)
+        except StoreDamaged:
+            digest = None
+        loss = _LOSSES.get(eviction.reason)
+        if digest is None and loss != evictions.DATA_LOSS:
+            self._set_aside(held)
+            return None
+        return evictions.Eviction(held.agent, held.native_id, eviction.reason, held.bytes, digest, loss)
+
+    def _set_aside(self, held: Held) -> None:
+        """Have an unreadable digest made anew; if that was tried before, keep the session."""
+        if held.session_uid not in self._remade and self._store.digests.set_outdated(held.agent, held.native_id):
+            self._remade.add(held.session_uid)
+            return
+        self._kept.add(held.session_uid)
+        self.report.warnings.append(f"Kept because its digest cannot be read back: {held.session_uid}")
+
+    def _drop(self, batch: list[evictions.Eviction]) -> None:
+        names = evictions.names_of(batch)
+        self._store.evictions.add(batch, self.at_ms)
+        self._store.evictions.drop_raw(names)
+        self.report.sessions_evicted += len(batch)
+        self.report.bytes_evicted += sum(eviction.bytes for eviction in batch)
+        self.report.data_loss += sum(eviction.loss == evictions.DATA_LOSS for eviction in batch)
+        self.report.last_copies_evicted += sum(eviction.loss == evictions.LAST_COPY_EVICTED for eviction in batch)
+        self.notices += [
+            Notice(eviction.loss, rfc3339(self.at_ms), ":".join(eviction.name), eviction.bytes)
+            for eviction in batch
+            if eviction.loss
+        ]
+
+    def note_time(self) -> None:
+        """Record when ages were checked; to the hour, because a sweep that finds nothing new writes nothing."""
+        last = self._store.evictions.last_look_ms()
+        if last is None or abs(self.at_ms - last) > _HOUR_MS:
+            self._store.evictions.set_last_look(self.at_ms)
+
+    def check_tier_2(self) -> None:
+        """Warn when digests outgrow their cap; they are never dropped."""
+        size, cap = self._store.sizes.distilled_bytes(), self._limits.distilled_cap
+        self.report.distilled_bytes = size
+        if size > cap:
+            self.report.warnings.append(
+                f"Digests take {size:,} bytes, over retention.distilled_cap ({cap:,}); they are never evicted"
+            )
+            self.notices.append(Notice("distilled_over_cap", rfc3339(self.at_ms), None, size))
+
+
+def _leave_nothing(store: Store, at_ms: int) -> None:
+    """Remove every byte of what was dropped. Without room, or while somebody reads, the last of it waits.
+
+    Words leave the index at once. What SQLite leaves in unused parts of pages (a few words of ten thousand) takes a
+    rewrite of cache.db: a large one is rewritten once a day.
+    """
+    begun_ms = store.evictions.unfinished_since_ms()
+    if begun_ms is None:
+        return
+    names = store.evictions.unfinished()
+    store.evictions.leave_no_word()
+    if store.sizes.cache_bytes() <= _SMALL_BYTES or begun_ms <= at_ms - _DAY_MS:
+        with suppress(StoreUnwritable, Busy):
+            store.evictions.leave_no_byte()
+            store.evictions.finish(names)

@@ -1,0 +1,180 @@
+"""Which raw detail is dropped when the cache outgrows its budget. `plan` decides and touches nothing.
+
+The order: analysed sessions that are old, then those analysed longest ago; over the hard cap, analysed last copies; and
+only when nothing else is left, sessions without a digest.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from recollect.store import HeldSession as Held
+
+GIGABYTE = 1024**3
+_DAY_MS = 86_400_000
+
+CADENCES = {"daily": 1, "weekly": 7, "on-hook": 1}  # days between sweeps, at most
+
+AGE = "age"
+SOFT_CAP = "soft cap"
+HARD_CAP = "hard cap"
+LAST_COPY = "hard cap, last copy"
+DATA_LOSS = "hard cap, not analysed"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The user's budget."""
+
+    raw_soft_cap: int = 4 * GIGABYTE
+    raw_hard_cap: int = 6 * GIGABYTE
+    raw_max_age_days: int = 45
+    evict_last_copy: bool = False
+    distilled_cap: int = GIGABYTE
+    cadence: str = "daily"
+
+    @property
+    def usual_gap_ms(self) -> int:
+        """How long after a sweep the next one is due."""
+        return CADENCES[self.cadence] * _DAY_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A session whose raw detail is dropped, and the rule that drops it."""
+
+    held: "Held"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is dropped, in order. `analyze_first`: over the hard cap, with only unanalysed sessions left."""
+
+    evictions: list[Eviction] = field(default_factory=list)
+    bytes_before: int = 0
+    bytes_after: int = 0
+    analyze_first: bool = False
+
+    @property
+    def first(self) -> list[Eviction]:
+        """What is dropped before sizes are measured again; nothing irreplaceable while there is anything else."""
+        for reasons in ((AGE, SOFT_CAP, HARD_CAP), (LAST_COPY,), (DATA_LOSS,)):
+            if evictions := [eviction for eviction in self.evictions if eviction.reason in reasons]:
+                return evictions
+        return []
+
+
+class Share(NamedTuple):
+    """How many sessions stay for one reason, and what they take."""
+
+    sessions: int
+    bytes: int
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]i?B|B)", re.IGNORECASE)
+_POWERS = "BKMGT"
+
+
+def parse_size(text: str) -> int:
+    """`4GiB`, `500 MB`, `1.5GB`: bytes. Raises ValueError for anything else."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(text)
+    unit = match[2].upper()
+    step = 1024 if "I" in unit else 1000
+    return round(float(match[1]) * float(step ** _POWERS.index(unit[0])))
+
+
+def is_clock_sane(last_ms: int | None, now_ms: int, limits: Limits) -> bool:
+    """Whether at most a day has passed beyond the usual time between two sweeps."""
+    return last_ms is None or now_ms - last_ms <= limits.usual_gap_ms + _DAY_MS
+
+
+def plan(
+    held: "Sequence[Held]", raw_bytes: int, limits: Limits, now_ms: int, *, is_clock_sane: bool, is_all_analyzed: bool
+) -> Plan:
+    """Decide what to drop so that the `raw_bytes` of Tier 1 fit the limits.
+
+    `is_clock_sane` is False after the clock jumped a day forward: then nothing is dropped for its age.
+    `is_all_analyzed`: analysing was tried, so what is not analysed cannot be.
+    """
+    planning = _Planning(raw_bytes)
+    if is_clock_sane:
+        horizon = horizon_ms(limits, now_ms)
+        planning.take([session for session in _spare(held, limits) if session.active_ms < horizon], AGE, None)
+    planning.take(_spare(held, limits), SOFT_CAP, limits.raw_soft_cap)
+    if planning.bytes <= limits.raw_hard_cap:
+        return planning.finish(raw_bytes)
+    fresh = [session for session in held if session.analyzed_ms is None]
+    if fresh and not is_all_analyzed:
+        return planning.finish(raw_bytes, analyze_first=True)
+    planning.take(_by_loss(held), HARD_CAP, limits.raw_hard_cap)
+    planning.take(
+        sorted(fresh, key=lambda session: (session.active_ms, session.session_uid)), DATA_LOSS, limits.raw_hard_cap
+    )
+    return planning.finish(raw_bytes)
+
+
+def horizon_ms(limits: Limits, now_ms: int) -> int:
+    """A session that was active since then is never dropped for its age."""
+    return now_ms - limits.raw_max_age_days * _DAY_MS
+
+
+def _analyzed(held: "Sequence[Held]") -> "list[Held]":
+    """Analysed sessions, the earliest analysed first; among those analysed together, the oldest activity first."""
+    analyzed = [session for session in held if session.analyzed_ms is not None]
+    return sorted(analyzed, key=lambda session: (session.analyzed_ms or 0, session.ended_ms, session.session_uid))
+
+
+def _by_loss(held: "Sequence[Held]") -> "list[Held]":
+    """Analysed sessions by what is lost with them: a fork's base can be read again, a last copy cannot."""
+    return sorted(_analyzed(held), key=lambda session: (session.is_last_copy, session.has_forks))
+
+
+def _spare(held: "Sequence[Held]", limits: Limits) -> "Iterator[Held]":
+    """Analysed sessions that can be read again; without the bases of forks, and without last copies unless allowed."""
+    for session in _analyzed(held):
+        if not session.has_forks and (limits.evict_last_copy or not session.is_last_copy):
+            yield session
+
+
+def find_stays(held: "Sequence[Held]", planned: Plan) -> dict[str, Share]:
+    """What would stay, by reason, the largest share first."""
+    gone = {eviction.held.session_uid for eviction in planned.evictions}
+    shares: dict[str, Share] = {}
+    for session in held:
+        if session.session_uid not in gone:
+            sessions, size = shares.get(why := _why_kept(session), Share(0, 0))
+            shares[why] = Share(sessions + 1, size + session.bytes)
+    return dict(sorted(shares.items(), key=lambda share: -share[1].bytes))
+
+
+def _why_kept(session: "Held") -> str:
+    if session.analyzed_ms is None:
+        return "without a digest"
+    if session.has_forks:
+        return "forks depend on them"
+    return "last copies" if session.is_last_copy else "there is room"
+
+
+class _Planning:
+    """Takes sessions one by one and keeps track of what is left."""
+
+    def __init__(self, raw_bytes: int) -> None:
+        self.bytes = raw_bytes
+        self._taken: dict[str, Eviction] = {}
+
+    def take(self, candidates: "Sequence[Held] | Iterator[Held]", reason: str, down_to: int | None) -> None:
+        for session in candidates:
+            if down_to is not None and self.bytes <= down_to:
+                return
+            if session.session_uid not in self._taken:
+                is_loss = reason == HARD_CAP and session.is_last_copy
+                self._taken[session.session_uid] = Eviction(session, LAST_COPY if is_loss else reason)
+                self.bytes = max(0, self.bytes - session.bytes)
+
+    def finish(self, raw_bytes: int, *, analyze_first: bool = False) -> Plan:
+        return Plan(list(self._taken.values()), raw_bytes, self.bytes, analyze_first)

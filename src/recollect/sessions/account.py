@@ -1,0 +1,337 @@
+"""The lasting row of a session: what its sources say, and what its events add up to."""
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import orjson
+
+from recollect.clock import now_ms
+from recollect.kinds import SessionKey
+from recollect.schema import (
+    ASSISTANT_MSG,
+    HUMAN,
+    LIFECYCLE,
+    PROMPTS_ONLY,
+    SCHEMA_VERSION,
+    SUB_AGENT,
+    UNKNOWN,
+    USER_MSG,
+    WARM_UP,
+)
+from recollect.sessions import AccountRules
+from recollect.sessions.marks import Marks, apply, derive
+from recollect.sessions.pricing import Money, Payments
+from recollect.sessions.relations import Relations
+from recollect.store import Store
+from recollect.store.tables.evictions import Base
+from recollect.store.tables.sessions import SessionRow, StoredRow
+from recollect.store.tables.steps import Step, StoredSession
+from recollect.text import cut_short
+
+TITLE_CHARS = 80
+_SESSIONS_AT_ONCE, _EVENTS_AT_ONCE = 500, 5_000  # in memory, and in one transaction
+_MESSAGES = (USER_MSG, ASSISTANT_MSG)  # a completion is an assistant_msg at base
+
+
+class Accounted(NamedTuple):
+    """What became of the dirty sessions: those that hold nothing, and whether any is new or worked elsewhere."""
+
+    empty: list[SessionKey]
+    has_moved: bool
+
+
+def account_for(
+    store: Store,
+    rules: AccountRules,
+    advance: Callable[[int, int], None],
+    then: Callable[[Sequence[StoredSession]], None] = lambda sessions: None,
+) -> Accounted:
+    """Bring the rows of dirty sessions up to date. They stay dirty: their repositories are named next.
+
+    `then` gets them with their events marked, some at a time; sub-agents come before the sessions that spawned them.
+    """
+    dirty = store.streams.dirty()
+    relations = Relations(store, dirty)
+    _mark_copies_of_evicted(store, relations, dirty)
+    keys = _with_relatives(store, relations, dirty)
+    keys.sort(key=lambda key: relations.origin(key).parent is None)
+    empty, has_moved, done = list[SessionKey](), False, 0
+    with _garbage_left():
+        for sessions in store.steps.iter_sessions(keys, _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE):
+            accounts = _accounts(store, relations, rules, sessions)
+            before = store.sessions.stored(account.session.key for account in accounts)
+            has_moved = has_moved or any(_has_moved(account, before) for account in accounts)
+            store.streams.set_marks([step for account in accounts for step in account.changed])
+            store.sessions.put([(account.row, account.session.sources) for account in accounts])
+            then([account.session for account in accounts])
+            empty += {session.key for session in sessions} - {account.session.key for account in accounts}
+            done += len(sessions)
+            advance(done, len(keys))
+    return Accounted(empty, has_moved)
+
+
+def _has_moved(account: "_Account", before: Mapping[SessionKey, StoredRow]) -> bool:
+    """Whether a session is new, or worked elsewhere than its row said."""
+    row, old = account.row, before.get(account.session.key)
+    return old is None or old.place != (row.cwd, row.git_root, row.git_remote)
+
+
+@contextmanager
+def _garbage_left() -> Iterator[None]:
+    """Collect no garbage: events by the ten thousand hold no cycles, and looking for some takes a tenth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _with_relatives(store: Store, relations: Relations, dirty: Sequence[SessionKey]) -> list[SessionKey]:
+    """Dirty sessions with their roots and parents, whose money and digests have a part of them, and with those of
+    their sub-agents that are named otherwise now, or paid for by the root."""
+    above = {relative for key in dirty for relative in relations.above(key)}
+    below = {relative for key in dirty for relative in relations.all_spawned(key)} - set(dirty)
+    totals = store.steps.totals({relations.root(key) for key in below}) if below else {}
+    for key, row in (store.sessions.stored(below) if below else {}).items():
+        is_paid_for = relations.root(key) in totals and row.usd is not None
+        if relations.is_named_as(key, row) and not is_paid_for:
+            below.discard(key)
+    related = (above | below) - set(dirty)
+    if related:
+        store.streams.set_dirty(related, True)
+    return [*dirty, *sorted(related)]
+
+
+def _mark_copies_of_evicted(store: Store, relations: Relations, dirty: Sequence[SessionKey]) -> None:
+    """What a fork has copied from a session whose events are gone was counted there."""
+    owners = {
+        key: {
+            SessionKey(key.agent, name) for name in (relations.origin(key).parent, relations.origin(key).base) if name
+        }
+        for key in dirty
+    }
+    evicted = store.evictions.among({owner for named in owners.values() for owner in named})
+    for key, named in owners.items() if evicted else ():
+        for owner in named & evicted - {key}:
+            store.evictions.mark_copies(key, owner)
+
+
+@dataclass(slots=True)
+class _Facts:
+    """What all sources of a session tell together."""
+
+    first: dict[str, Any]
+    last: dict[str, Any]
+
+    @property
+    def title(self) -> str | None:
+        return next((title for rank in (3, 2, 1) if (title := self.last.get(f"title_{rank}"))), None)
+
+
+def _facts(infos: Sequence[dict[str, Any]]) -> _Facts:
+    """Merge the sources' tellings; a prompt history only fills what nobody else says."""
+    told = [info for info in infos if info["last"].get("session_class") != PROMPTS_ONLY]
+    aside = [info for info in infos if info["last"].get("session_class") == PROMPTS_ONLY]
+    first: dict[str, Any] = {}
+    for info in reversed([*told, *aside]):
+        first.update(info["first"])
+    last: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    for info in [*aside, *told]:
+        last.update(info["last"])
+        metadata.update(info["last"].get("metadata") or {})
+    return _Facts(first, last | {"metadata": metadata})
+
+
+@dataclass(slots=True)
+class _Held:
+    """All that a session's row is made from."""
+
+    session: StoredSession
+    facts: _Facts
+    events: list[Step]
+    counted: list[Step]  # without copies: a session of nothing else has no work of its own to count
+    marks: Marks
+    money: Money
+
+    @property
+    def own(self) -> list[Step]:
+        """What describes it: its own events, or its copies if it has no others."""
+        return self.counted or self.events
+
+
+class _Account(NamedTuple):
+    """A session's new row, the session with its events marked, and those whose marks must be written."""
+
+    row: SessionRow
+    session: StoredSession
+    changed: list[Step]
+
+
+def _accounts(
+    store: Store, relations: Relations, rules: AccountRules, sessions: Sequence[StoredSession]
+) -> list[_Account]:
+    keys = [session.key for session in sessions]
+    bases = {key: store.evictions.base(key) for key in store.evictions.among(keys)}
+    payments = Payments(store, relations, sessions)
+    accounts = (_account(relations, rules, payments, bases.get(session.key), session) for session in sessions)
+    return [account for account in accounts if account is not None]
+
+
+def _account(
+    relations: Relations, rules: AccountRules, payments: Payments, base: Base | None, session: StoredSession
+) -> _Account | None:
+    if not session.steps and base is None:
+        return None
+    marks = derive(session.steps)
+    marked, changed = apply(session.steps, marks)
+    events = session.steps
+    if base is not None:  # an import may bring back what was dropped: it is counted already
+        events = [event for event in events if not base.keys.hold(event.event_uid, event.payload_hash)]
+    facts = _facts(session.infos)
+    counted = [event for event in events if event.copy_of is None]
+    money = payments.money(session, counted or events)
+    row = _session_row(relations, rules, _Held(session, facts, events, counted, marks, money))
+    if base is not None:
+        row = _extended(base, row, facts)
+    return _Account(row, session._replace(steps=marked), changed)
+
+
+def _extended(base: Base, row: SessionRow, facts: _Facts) -> SessionRow:
+    """The row of a session that was evicted once: as it was then, and what it did since."""
+    old = base.row
+    started, ended = _least(old.started_ms, row.started_ms), _most(old.ended_ms, row.ended_ms)
+    absent = [name for name in SessionRow._fields if name != "usd" and getattr(row, name) is None]
+    row = row._replace(**{name: getattr(old, name) for name in absent})
+    return row._replace(
+        **({} if base.is_usage_held else _spent(old, row)),
+        outcome=old.outcome,
+        title=facts.title or old.title or row.title,
+        task_ref=old.task_ref or row.task_ref,
+        started_ms=started,
+        ended_ms=ended,
+        updated_ms=_most(old.updated_ms, row.updated_ms),
+        wall_clock_ms=ended - started if started is not None and ended is not None else None,
+        turns=old.turns + row.turns,
+        retries=old.retries + row.retries,
+        message_count=old.message_count + row.message_count,
+        event_count=old.event_count + row.event_count,
+        content_hash=_joined_hash(old.content_hash, row) if row.event_count else old.content_hash,
+        discovered_ms=_least(old.discovered_ms, row.discovered_ms),
+        ingested_ms=row.ingested_ms if row.event_count else old.ingested_ms,
+    )
+
+
+def _spent(old: SessionRow, row: SessionRow) -> dict[str, Any]:
+    """Tokens and money where it is not known whether all responses are held: never less than they were."""
+    names = [name for name in SessionRow._fields if name.endswith("_tokens")]
+    is_more = (row.usd or 0.0) >= (old.usd or 0.0)
+    usd, is_estimate = (row.usd, row.usd_is_estimate) if is_more else (old.usd, bool(old.usd_is_estimate))
+    return {name: max(getattr(old, name), getattr(row, name)) for name in names} | {
+        "usd": usd,
+        "usd_is_estimate": is_estimate,
+    }
+
+
+def _joined_hash(old: str | None, row: SessionRow) -> str:
+    """Of what is held and what was: the old one cannot be made again."""
+    return blake2b(f"{old}{row.content_hash}".encode(), digest_size=16).hexdigest()
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((value for value in (one, other) if value is not None), default=None)
+
+
+def _most(one: int | None, other: int | None) -> int | None:
+    return max((value for value in (one, other) if value is not None), default=None)
+
+
+def _session_row(relations: Relations, rules: AccountRules, held: _Held) -> SessionRow:
+    key, sources = held.session.key, held.session.sources
+    first, last = held.facts.first, held.facts.last
+    times = [event.ts_ms for event in held.own if event.ts_ms is not None]
+    started, ended = (min(times), max(times)) if times else (None, None)
+    all_times = times if held.own is held.events else (event.ts_ms for event in held.events if event.ts_ms is not None)
+    parent, base = relations.origin(key).parent, first.get("base_native_id")
+    prompt = _first_prompt(held.events)
+    kinds = [event.base_kind for event in held.events]
+    return SessionRow(
+        agent=key.agent,
+        native_session_id=key.native_id,
+        session_uid=relations.uid(key),
+        root_session_uid=relations.uid(relations.root(key)),
+        parent_session_uid=relations.uid(SessionKey(key.agent, parent)) if parent else None,
+        base_session_uid=relations.uid(SessionKey(key.agent, base)) if base else None,
+        base_end=first.get("base_end"),
+        session_class=_session_class(held.facts, parent),
+        group="main",
+        host=sources[0].host if sources else None,
+        repo=None,
+        domain=None,
+        cwd=first.get("cwd"),
+        git_root=last.get("git_root"),
+        git_remote=last.get("git_remote"),
+        git_branch=last.get("git_branch"),
+        model=_model(held.own) or last.get("model"),
+        provider=last.get("provider"),
+        agent_version=last.get("agent_version"),
+        title=held.facts.title or (cut_short(prompt, TITLE_CHARS) if prompt else None),
+        instructions=orjson.dumps(last.get("instructions") or []).decode(),
+        started_ms=started,
+        ended_ms=ended,
+        updated_ms=max(all_times, default=None),
+        outcome=UNKNOWN,
+        **held.money.columns(),
+        wall_clock_ms=ended - started if started is not None and ended is not None else None,
+        turns=sum(event.base_kind == USER_MSG for event in held.counted),
+        retries=sum(map(held.marks.is_retry, held.counted)),
+        message_count=sum(map(kinds.count, _MESSAGES)),
+        event_count=len(held.events),
+        task_ref=_task_ref(rules, last.get("git_branch"), held.events, prompt),
+        content_hash=content_hash(held.events),
+        spawn_call_id=first.get("spawn_call_id"),
+        schema_version=SCHEMA_VERSION,
+        discovered_ms=held.session.discovered_ms,
+        ingested_ms=now_ms(),
+        metadata=orjson.dumps(last["metadata"]).decode(),
+    )
+
+
+def _session_class(facts: _Facts, parent: str | None) -> str:
+    """As told; but what a call spawned did its work, however little it wrote."""
+    told = facts.last.get("session_class") or (SUB_AGENT if parent else HUMAN)
+    return SUB_AGENT if told == WARM_UP and facts.first.get("spawn_call_id") else told
+
+
+def content_hash(events: Iterable[Step]) -> str:
+    """The same for the same events, whatever order and size of pieces they were read in."""
+    return blake2b(
+        b"".join(sorted(event.event_uid + event.payload_hash for event in events)), digest_size=16
+    ).hexdigest()
+
+
+def _first_prompt(events: list[Step]) -> str | None:
+    """What the session was asked first; where nothing was, the command it was begun with."""
+    requests = (event.summary for event in events if event.base_kind == USER_MSG and event.summary)
+    commands = (event.summary for event in events if event.base_kind == LIFECYCLE and event.summary.startswith("/"))
+    return next(requests, None) or next(commands, None)
+
+
+def _model(own: list[Step]) -> str | None:
+    return next((event.model for event in reversed(own) if event.model and not event.model.startswith("<")), None)
+
+
+def _task_ref(rules: AccountRules, branch: str | None, events: list[Step], prompt: str | None) -> str | None:
+    """The first match in the branch, then in a commit message the session wrote, then in the first prompt."""
+    commits = (event.summary for event in events if event.tool and "git commit" in event.summary)
+    for text in (branch, *commits, prompt):
+        for pattern in rules.task_patterns:
+            if text and (match := pattern.search(text)):
+                return match[0]
+    return None

@@ -1,0 +1,44 @@
+"""The rows of sessions that changed: which events are copies, what they add up to, which repository they worked in."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from recollect.progress import Progress
+from recollect.sessions import AccountRules
+from recollect.sessions.account import account_for
+from recollect.sessions.lineage import mark_copies
+from recollect.sessions.repos import name_repos
+from recollect.store import Store
+from recollect.store.tables.steps import StoredSession
+
+
+def settle(
+    store: Store,
+    rules: AccountRules,
+    domains: Mapping[str, str],
+    progress: Progress,
+    then: Callable[[Sequence[StoredSession]], None] = lambda sessions: None,
+    *,
+    is_all_read: bool = True,
+) -> int:
+    """Make the rows of sessions that changed, or of all if the user's rules did.
+
+    `then` gets the sessions whose rows are stored, some at a time, so that nobody has to read their events again.
+    Returns how many events were dropped because they only stood in for others that are held by now.
+    """
+    if has_new_rules := store.sessions.rules() != rules.text(domains):
+        store.streams.set_all_dirty()
+    if not store.streams.dirty():
+        return 0
+    dropped = store.drop_stand_ins()
+    mark_copies(store)
+    accounted = account_for(store, rules, lambda done, total: progress("sessions", done, total), then)
+    emptied = store.streams.emptied(accounted.empty)
+    if is_all_read:
+        store.sessions.drop(emptied)
+    if has_new_rules or accounted.has_moved or emptied:
+        name_repos(store, domains)
+    if has_new_rules:
+        store.sessions.set_rules(rules.text(domains))
+    # A session without events stays dirty until everything could be read: another file may hold it.
+    store.streams.set_dirty(set(store.streams.dirty()) - (set() if is_all_read else set(emptied)), False)
+    return dropped

@@ -1,0 +1,193 @@
+"""A session as it went: its events in reading order with their content, its sub-agents where they were called."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from recollect.clock import rfc3339
+from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.schema import KIND_FAMILY, KINDS, Event, Session
+from recollect.store import Store
+from recollect.store.flags import IS_ABANDONED, IS_ERROR, IS_RETRY
+from recollect.store.tables.excerpts import EventCard
+from recollect.store.tables.sessions import SessionFilter
+
+_LEAST_OF_A_UID = 6
+_MOST_OF_A_SEQ = 11  # digits; digests cite events by twelve of their uid
+_DROPPED = "`recollect digest` tells what is left, `recollect rehydrate` reads it again if its agent still has it"
+
+_EVENT_COLUMNS = (
+    "event_uid",
+    "seq",
+    "parent_uid",
+    "lane",
+    "position",
+    "native_id",
+    "ts_ms",
+    "kind",
+    "role",
+    "tool",
+    "call_id",
+    "status",
+    "flags",
+    "copy_of",
+    "summary",
+    "payload_start",
+    "payload_bytes",
+    "model",
+    "provider",
+    "content_type",
+    "input_tokens",
+    "output_tokens",
+    "metadata",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptItem:
+    """An event with its content, in reading order; `depth` counts the sub-agents it is inside of."""
+
+    session: Session
+    event: Event
+    payload: dict[str, Any]
+    depth: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self.event) | {"depth": self.depth, "payload": self.payload}
+
+
+def read_events(store: Store, session: Session, kind: str | None = None) -> list[Event]:
+    """A session's events in reading order; a kind stands for its more specific kinds too."""
+    wanted = _family(kind)
+    rows = store.events.rows(session.agent, session.native_session_id, _EVENT_COLUMNS)
+    events = (_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows)
+    return [event for event in events if event.kind in wanted]
+
+
+def _family(kind: str | None) -> tuple[str, ...]:
+    """A kind with its more specific ones; all kinds if none is asked for."""
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"No such kind: {kind}", f"kinds: {', '.join(KINDS)}")
+    return KIND_FAMILY.get(kind, (kind,)) if kind else KINDS
+
+
+def _event(session: Session, row: dict[str, Any]) -> Event:
+    flags = row["flags"]
+    return Event(
+        event_uid=row["event_uid"].hex(),
+        session_uid=session.session_uid,
+        seq=row["seq"],
+        parent_event_uid=row["parent_uid"].hex() if row["parent_uid"] else None,
+        lane=row["lane"],
+        position=row["position"],
+        native_id=row["native_id"],
+        ts=rfc3339(row["ts_ms"]),
+        kind=row["kind"],
+        role=row["role"],
+        tool=row["tool"],
+        call_id=row["call_id"],
+        status=row["status"],
+        is_error=bool(flags & IS_ERROR),
+        is_retry=bool(flags & IS_RETRY),
+        is_abandoned=bool(flags & IS_ABANDONED),
+        copy_of=row["copy_of"].hex() if row["copy_of"] else None,
+        summary=row["summary"],
+        payload_ref=(row["payload_start"], row["payload_bytes"]),
+        model=row["model"],
+        provider=row["provider"],
+        content_type=row["content_type"],
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        metadata=orjson.loads(row["metadata"]) if row["metadata"] else {},
+    )
+
+
+def iter_payloads(store: Store, session: Session, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
+    """The full content of each event, in the order given."""
+    places = [event.payload_ref or (0, 0) for event in events]
+    for raw in store.events.iter_payloads(session.agent, session.native_session_id, places):
+        yield orjson.loads(raw) if raw else {}
+
+
+def find_spawned(store: Store, session: Session) -> dict[str, list[Session]]:
+    """The other sessions of its tree, by the one that spawned them, in the order they began."""
+    tree = store.sessions.find(SessionFilter(root=session.root_session_uid))
+    found: dict[str, list[Session]] = defaultdict(list)
+    for child in sorted(tree, key=lambda child: (child.started_at or "", child.session_uid)):
+        # Left out itself: logs may name a session as spawned by one that it spawned.
+        if child.parent_session_uid and child.session_uid != session.session_uid:
+            found[child.parent_session_uid].append(child)
+    return found
+
+
+def iter_transcript(store: Store, session: Session, kind: str | None = None) -> Iterator[TranscriptItem]:
+    """All that happened in a session and in the sub-agents it spawned."""
+    return _iter_tree(store, session, _family(kind), 0, find_spawned(store, session))
+
+
+def _iter_tree(
+    store: Store, session: Session, kinds: tuple[str, ...], depth: int, spawned: dict[str, list[Session]]
+) -> Iterator[TranscriptItem]:
+    events = read_events(store, session)
+    payloads = iter_payloads(store, session, [event for event in events if event.kind in kinds])
+    waiting = list(spawned[session.session_uid])
+    for event in events:
+        for child in [child for child in waiting if _comes_before(child, event)]:
+            waiting.remove(child)
+            yield from _iter_tree(store, child, kinds, depth + 1, spawned)
+        if event.kind in kinds:
+            yield TranscriptItem(session, event, next(payloads), depth)
+    for child in waiting:
+        yield from _iter_tree(store, child, kinds, depth + 1, spawned)
+
+
+def _comes_before(child: Session, event: Event) -> bool:
+    """A sub-agent is told just before the result of the call that spawned it."""
+    if child.spawn_call_id is not None:
+        return event.call_id == child.spawn_call_id and event.role != "assistant"
+    return bool(event.ts and child.ended_at and event.ts >= child.ended_at)
+
+
+def read_window(store: Store, session: Session, at: str, count: int) -> list[TranscriptItem]:
+    """The events round one of a session or its sub-agents; `at` is a seq, or either end of an event_uid."""
+    place = find_event(store, session.session_uid, at)
+    owner = store.sessions.find(SessionFilter(uid=place.session_uid))[0]
+    around = [event for event in read_events(store, owner) if event.lane == place.lane]
+    here = next(number for number, event in enumerate(around) if event.event_uid == place.event_uid)
+    shown = around[max(0, here - count) : here + count + 1]
+    depth = int(owner.session_uid != session.session_uid)
+    payloads = iter_payloads(store, owner, shown)
+    return [TranscriptItem(owner, event, payload, depth) for event, payload in zip(shown, payloads, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class EventPlace:
+    session_uid: str
+    event_uid: str
+    lane: str
+
+
+def find_event(store: Store, session_uid: str, at: str) -> EventPlace:
+    """An event of a session by its seq, or of it or its sub-agents by the beginning or end of its event_uid."""
+    card = store.cards.named({session_uid})[session_uid]
+    streams = store.excerpts.streams(store.cards.households({session_uid}))
+    found = _events_at(store, streams.values(), streams.get(card.key), at)
+    if len(found) > 1:
+        raise Ambiguous(f"{len(found)} events of `{session_uid}` begin or end with `{at}`", "give more of the uid")
+    if not found and card.evicted_ms is not None:
+        raise NotFound(f"The raw detail of `{session_uid}` was dropped, and no event of it is held at `{at}`", _DROPPED)
+    if not found:
+        raise NotFound(f"No event of `{session_uid}` is numbered or named `{at}`", "`recollect show --json` lists them")
+    (event,) = found
+    keys = {stream: key for key, stream in streams.items()}
+    owner = store.cards.of([keys[event.stream]])[keys[event.stream]]
+    return EventPlace(owner.session_uid, event.event_uid.hex(), event.lane)
+
+
+def _events_at(store: Store, streams: Collection[int], main: int | None, at: str) -> list[EventCard]:
+    is_number = at.isascii() and at.isdecimal() and len(at) <= _MOST_OF_A_SEQ
+    numbered = store.excerpts.numbered(main, int(at)) if is_number and main is not None else []
+    return numbered or (store.excerpts.named(streams, at) if len(at) >= _LEAST_OF_A_UID else [])

@@ -1,0 +1,101 @@
+"""Whether a store is what it was: damage in its files, rows that were never written, commits that were lost."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from recollect.store.sqlite import history
+from recollect.store.sqlite.database import Database, translated
+from recollect.store.tables.check import iter_faults
+
+KeepGoing = Callable[[], bool]
+
+
+class Check:
+    """The health of a store, and the high-water mark that it is compared with."""
+
+    def __init__(self, cache: Database, memory: Database, folder: Path) -> None:
+        self._cache = cache
+        self._databases = (cache, memory)
+        self._folder = folder
+
+    def damage(self) -> list[str]:
+        """What SQLite's own quick check and a look at the rows find wrong."""
+        faults = []
+        for database in self._databases:
+            rows = database.rows("PRAGMA quick_check(20)")
+            faults += [f"{database.path.name}: {message}" for (message,) in rows if message != "ok"]
+            faults += self.iter_content_faults(database.path.name, lambda: True)
+        return faults
+
+    def iter_structure_faults(self, name: str, keep_going: KeepGoing) -> Iterator[str]:
+        """What SQLite's full check finds wrong with a database; raises apsw.InterruptError when told to stop."""
+        with self._stoppable(name, keep_going) as database:
+            for (message,) in database.rows("PRAGMA integrity_check(100)"):
+                if message != "ok":
+                    yield f"{name}: {message}"
+
+    def iter_content_faults(self, name: str, keep_going: KeepGoing) -> Iterator[str]:
+        """Rows that can be read, but that this project never writes; stops like a check of the structure."""
+        with self._stoppable(name, keep_going) as database:
+            for message in iter_faults(database):
+                yield f"{name}: {message}"
+
+    @contextmanager
+    def _stoppable(self, name: str, keep_going: KeepGoing) -> Iterator[Database]:
+        database = next(database for database in self._databases if database.path.name == name)
+        database.connection.set_progress_handler(lambda: not keep_going(), 100_000)
+        try:
+            yield database
+        finally:
+            database.connection.set_progress_handler(None)
+
+    def alarms(self) -> list[str]:
+        """Describe databases that have less than they had: a lost log, an old copy put back."""
+        known, alarms = history.read_mark(self._folder), []
+        for database in self._databases:
+            name, connection = database.path.name, database.connection
+            alarms.append(history.behind_mark(name, connection, known.get(name), self._counts(database)))
+            alarms.append(history.behind_last(database.path, connection))
+        return [alarm for alarm in alarms if alarm]
+
+    def new_marks(self) -> dict[str, history.Mark]:
+        """A mark for each database; none if nothing was written since the last one, or if one is behind that."""
+        known = history.read_mark(self._folder)
+        if all(self._is_marked(database, known) for database in self._databases) or self._is_behind(known):
+            return {}
+        marks = {}
+        for database in self._databases:
+            counts = self._counts(database)
+            with database.transaction() as connection:
+                marks[database.path.name] = history.add_mark(connection, counts)
+        return marks
+
+    def write_marks(self, marks: dict[str, history.Mark]) -> None:
+        with translated(self._folder / history.MARK_NAME):
+            history.write_mark(self._folder, marks)
+
+    def _is_marked(self, database: Database, known: dict[str, history.Mark]) -> bool:
+        mark = known.get(database.path.name)
+        return mark is not None and mark.commits == history.last_commit(database.connection).number
+
+    def _is_behind(self, known: dict[str, history.Mark]) -> bool:
+        """Whether a database has less than was marked. A cache that was read again whole is as good as the lost one."""
+        for database in self._databases:
+            name, counts = database.path.name, self._counts(database)
+            mark = known.get(name)
+            is_whole = mark is not None and all(counts.get(noun, 0) >= had for noun, had in mark.counts.items())
+            is_refilled = database is self._cache and is_whole
+            if history.behind_mark(name, database.connection, mark, counts) and not is_refilled:
+                return True
+        return False
+
+    def _counts(self, database: Database) -> dict[str, int]:
+        if database is not self._cache:
+            return {"sessions": database.value("SELECT count(*) FROM sessions")}
+        sessions, events = database.rows("SELECT count(*), coalesce(sum(next_seq - 1), 0) FROM streams")[0]
+        return {"sessions": sessions, "events": events}
+
+    def forget_marks(self) -> None:
+        """Take the store as it is for whole: the alarms were answered."""
+        history.forget_history(self._folder, [database.path.name for database in self._databases])

@@ -1,0 +1,1 @@
+"""The full content of events: compressed frames in pack files."""

@@ -1,0 +1,66 @@
+"""Reading a session's payloads out of its packs."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from recollect.errors import StoreDamaged
+from recollect.store.payloads import packs
+from recollect.store.payloads.packs import Content, PackReader
+from recollect.store.sqlite.database import Database
+
+
+class FrameRow(NamedTuple):
+    """Where a frame is: its payloads in the session's, and itself in a pack."""
+
+    start: int
+    bytes: int
+    pack: int
+    pack_offset: int
+    pack_bytes: int
+
+
+class StreamReader:
+    """Random access to one session's payloads, remembering the frame read last."""
+
+    def __init__(
+        self, database: Database, folder: Path, stream: int, agent: str, native_id: str, generation: int
+    ) -> None:
+        columns = ", ".join(FrameRow._fields)
+        sql = f"SELECT {columns} FROM frames WHERE stream = ? ORDER BY start, bytes, pack, pack_offset"
+        self._rows = [FrameRow(*row) for row in database.rows(sql, (stream,))]
+        self._ends = [row.start + row.bytes for row in self._rows]
+        self._folder = folder
+        self._session = agent, native_id, generation
+        self._packs = PackReader()
+        self._last: tuple[FrameRow | None, Content] = None, Content(memoryview(b""), memoryview(b""))
+
+    def read(self, start: int, length: int) -> bytes:
+        """The payload at a place; raises StoreDamaged if it cannot be had."""
+        index = bisect_right(self._ends, start)
+        row = self._rows[index] if index < len(self._rows) else None
+        if row is None or not row.start <= start <= start + length <= row.start + row.bytes:
+            raise StoreDamaged(f"A payload is in no pack: {':'.join(self._session[:2])}", packs.ADVICE)
+        return bytes(self.content(row).payloads[start - row.start : start - row.start + length])
+
+    def __iter__(self) -> Iterator[FrameRow]:
+        return iter(self._rows)
+
+    def content(self, row: FrameRow) -> Content:
+        """What a frame holds; raises StoreDamaged if it is not what was stored."""
+        if self._last[0] != row:
+            path = self.path(row)
+            content = packs.unpack_entry(self._packs.read(path, row.pack_offset, row.pack_bytes))
+            if content is None or len(content.payloads) != row.bytes:
+                raise StoreDamaged(f"Payloads are damaged, at byte {row.pack_offset:,} of {path}", packs.ADVICE)
+            self._last = row, content
+        return self._last[1]
+
+    def path(self, row: FrameRow) -> Path:
+        if row.pack:
+            return packs.shared_pack(self._folder, row.pack)
+        return packs.own_pack(self._folder, *self._session)
+
+    def close(self) -> None:
+        self._packs.close()

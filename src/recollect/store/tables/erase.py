@@ -1,0 +1,321 @@
+"""Erasing sessions: what is held of them, who shares it, and how no byte of it stays."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import orjson
+
+from recollect.kinds import SessionKey
+from recollect.schema import name_half
+from recollect.store.payloads import packs
+from recollect.store.payloads.writer import tidy_shared
+from recollect.store.sqlite.database import Database
+from recollect.store.sqlite.durable import replace_file
+from recollect.store.sqlite.leftovers import left_beside
+from recollect.store.sqlite.rolling_copy import keep_copy
+from recollect.store.sqlite.vacuum import rewrite
+from recollect.store.tables import declared
+from recollect.store.tables.copies import SET_ASIDE, UNFINISHED, Copy
+from recollect.store.tables.hashes import pack, unpack
+from recollect.store.tables.sources import path_key
+from recollect.store.tables.table import BY_SOURCE, CACHE, MEMORY, drop_rows
+from recollect.store.tables.tombstones import HIDDEN, event_key, hidden_path, is_line, line_name
+from recollect.store.words.index import Fulltext
+
+# Folders of small files that name sessions, in whatever words their writers chose.
+_FOLDERS = ("spool", "logs")
+# Folders that a repair and a restore move the store's files into.
+_ASIDE = ("damaged-*", "before-restore-*")
+_SCRUB_DUE = "scrub.due"
+
+_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
+_CHOSEN = "IN (SELECT value FROM json_each(?))"
+_COPIED = "copy_of IS NOT NULL AND substr(copy_of, 1, 8) = ?"  # an event_uid begins with a hash of its session's key
+_EVICTED_KEYS = "SELECT event_keys FROM evictions WHERE agent = ? AND native_session_id = ?"
+_SESSIONS_AT_ONCE = 50  # others wait to write meanwhile
+
+
+class HeldContent(NamedTuple):
+    """How much is held of a session, and from which of the agent's files."""
+
+    events: int
+    payload_bytes: int
+    files: tuple[str, ...]
+
+
+class Erasure:
+    """The sessions of a store as things that can be erased."""
+
+    def __init__(self, cache: Database, memory: Database, folder: Path) -> None:
+        self._cache = cache
+        self._memory = memory
+        self._folder = folder
+        # Where a session may be known by its key.
+        self._known = (
+            (cache, "streams", "native_id"),
+            (cache, "infos", "native_id"),
+            (memory, "sessions", "native_session_id"),
+        )
+
+    def held(self, key: SessionKey) -> HeldContent:
+        count, size = self._cache.rows(
+            f"SELECT count(*), coalesce(sum(payload_bytes), 0) FROM events WHERE stream = ({_STREAM})", key
+        )[0]
+        rows = self._cache.rows(
+            f"SELECT path FROM sources WHERE id IN (SELECT source FROM stream_sources WHERE stream = ({_STREAM})"
+            " UNION SELECT source FROM infos WHERE agent = ? AND native_id = ?) ORDER BY path",
+            (*key, *key),
+        )
+        return HeldContent(count, size, tuple(path for (path,) in rows))
+
+    def keys(self) -> list[SessionKey]:
+        """Every session that anything is held of."""
+        return sorted(self._select("1", ()))
+
+    def existing(self, keys: Collection[SessionKey]) -> set[SessionKey]:
+        """Those of the sessions that something is still held of."""
+        condition = "(agent, {native_id}) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
+        return self._select(condition, (_json(map(list, keys)),))
+
+    def named_after(self, key: SessionKey) -> set[SessionKey]:
+        """Sub-agents that have their session's id in their own."""
+        bounds = (key.agent, f"{key.native_id}/", f"{key.native_id}0")  # "0" comes just after "/"
+        return self._select("agent = ? AND {native_id} > ? AND {native_id} < ?", bounds)
+
+    def _select(self, condition: str, bindings: Sequence[Any]) -> set[SessionKey]:
+        keys: set[SessionKey] = set()
+        for database, table, column in self._known:
+            where = condition.format(native_id=column)
+            rows = database.rows(f"SELECT DISTINCT agent, {column} FROM {table} WHERE {where}", bindings)
+            keys |= {SessionKey(*row) for row in rows}
+        return keys
+
+    def heirs(self, forgotten: Collection[SessionKey]) -> set[SessionKey]:
+        """Sessions that name one of these as their parent or root, and are none of them."""
+        if not forgotten:
+            return set()
+        rows = self._cache.rows(
+            "WITH gone (agent, native_id) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
+            " SELECT i.agent, i.native_id FROM gone g JOIN infos i"
+            " ON i.agent = g.agent AND i.parent_native_id = g.native_id UNION"
+            " SELECT i.agent, i.native_id FROM gone g JOIN infos i"
+            " ON i.agent = g.agent AND i.root_native_id = g.native_id",
+            (_json(map(list, forgotten)),),
+        )
+        return {SessionKey(*row) for row in rows} - set(forgotten)
+
+    def empty_forks(self, key: SessionKey) -> set[SessionKey]:
+        """Forks of a session that were never continued: all they hold is what they took over."""
+        rows = self._cache.rows(
+            "SELECT DISTINCT agent, native_id FROM infos i WHERE agent = ? AND base_native_id = ? AND NOT EXISTS"
+            " (SELECT 1 FROM streams s JOIN events e ON e.stream = s.id"
+            " WHERE s.agent = i.agent AND s.native_id = i.native_id)",
+            key,
+        )
+        return {SessionKey(*row) for row in rows}
+
+    def sharing(self, keys: Collection[SessionKey]) -> dict[SessionKey, int]:
+        """Other sessions that hold records of these, and how many: forks, resumed copies, originals."""
+        counts = self._sharing_events(keys)
+        for key in keys:
+            for other, count in self._sharing_with_evicted(key).items():
+                if other not in keys:
+                    counts[other] = max(count, counts.get(other, 0))
+        return counts
+
+    def _sharing_events(self, keys: Collection[SessionKey]) -> dict[SessionKey, int]:
+        streams = [stream for key in keys for (stream,) in self._cache.rows(_STREAM, key)]
+        rows = self._cache.rows(
+            "SELECT s.agent, s.native_id, count(DISTINCT o.id) FROM events e"
+            " JOIN events o ON o.copy_key = e.copy_key AND o.stream <> e.stream AND o.summary = e.summary"
+            " AND coalesce(o.base_kind, o.kind) = coalesce(e.base_kind, e.kind)"
+            " JOIN streams s ON s.id = o.stream"
+            " WHERE e.copy_key IS NOT NULL AND e.stream IN (SELECT value FROM json_each(?1))"
+            " AND o.stream NOT IN (SELECT value FROM json_each(?1)) GROUP BY s.id ORDER BY 1, 2",
+            (_json(streams),),
+        )
+        return {SessionKey(agent, native_id): count for agent, native_id, count in rows}
+
+    def _sharing_with_evicted(self, key: SessionKey) -> dict[SessionKey, int]:
+        """Sessions with records of one whose raw detail was dropped: they were marked as its copies."""
+        if self._memory.value(_EVICTED_KEYS, key) is None:
+            return {}
+        rows = self._cache.rows(
+            "SELECT s.agent, s.native_id, count(*) FROM events e JOIN streams s ON s.id = e.stream"
+            f" WHERE {_COPIED} AND s.agent = ? GROUP BY s.id",
+            (name_half(*key), key.agent),
+        )
+        return {SessionKey(agent, native_id): count for agent, native_id, count in rows}
+
+    def event_keys(self, key: SessionKey, but_for: Iterable[SessionKey] = ()) -> bytes:
+        """Hashes that recognise copies of a session's records, without those that `but_for` hold too."""
+        shared = {hashed for other in but_for if other.agent == key.agent for hashed in self._event_keys(other)}
+        return pack(self._event_keys(key) - shared)
+
+    def _event_keys(self, key: SessionKey) -> set[bytes]:
+        """Those of its events, and those it was evicted with."""
+        evicted = self._memory.value(_EVICTED_KEYS, key) or b""
+        rows = self._cache.iter_rows(
+            "SELECT copy_key, coalesce(base_kind, kind), summary FROM events"
+            f" WHERE stream = ({_STREAM}) AND copy_key IS NOT NULL",
+            key,
+        )
+        return unpack(evicted) | {event_key(*row) for row in rows}
+
+    def copies(self) -> list[Copy]:
+        """Backups and exports that were made of this store, and all that was set aside in it, noted or not."""
+        rows = self._memory.rows("SELECT kind, path, made_ms FROM copies ORDER BY made_ms")
+        noted = [Copy(*row) for row in rows]
+        known = {copy.path for copy in noted}
+        aside = [copy for copy in self._set_aside() if copy.path not in known]
+        unfinished = [_copy(UNFINISHED, left) for copy in noted for left in left_beside(Path(copy.path))]
+        return [*noted, *aside, *unfinished]
+
+    def _set_aside(self) -> Iterator[Copy]:
+        for pattern in _ASIDE:
+            for path in sorted(self._folder.absolute().glob(pattern)):
+                yield _copy(SET_ASIDE, path)
+
+    def drop(self, keys: Collection[SessionKey]) -> None:
+        """Delete all that is held of these sessions. Safe to run again after it was stopped.
+
+        Rows go before packs, so that nobody who reads meanwhile meets a row without its payload.
+        """
+        chosen = sorted(keys)
+        for start in range(0, len(chosen), _SESSIONS_AT_ONCE):
+            chunk = chosen[start : start + _SESSIONS_AT_ONCE]
+            with self._cache.transaction() as connection:
+                _drop_from_cache(connection, chunk)
+            for agent, native_id in chunk:
+                packs.drop_own_packs(self._folder, agent, native_id)
+            with self._memory.transaction() as connection:
+                drop_rows(connection, [table for table in declared(MEMORY) if table.is_of_session], chunk)
+        self._drop_files(chosen)
+
+    def _drop_files(self, keys: Iterable[SessionKey]) -> None:
+        """Delete small files that name one of the sessions."""
+        names = [key.native_id.encode() for key in keys]
+        for folder in _FOLDERS:
+            for path in sorted((self._folder / folder).rglob("*")):
+                if path.is_file() and any(name in path.read_bytes() for name in names):
+                    path.unlink()
+
+    def scrub(self) -> None:
+        """Leave no byte of deleted rows in either database: words stay in an index until it is written anew."""
+        Fulltext(self._cache).leave_no_byte()
+        with self._memory.transaction() as connection:
+            for table in declared(MEMORY):
+                if table.tokenizer is not None:
+                    connection.execute(f"INSERT INTO {table.name} ({table.name}) VALUES ('optimize')")
+        tidy_shared(self._cache, self._folder)
+        rewrite(self._cache)
+        rewrite(self._memory)
+        keep_copy(self._memory, is_due=True)
+        self.owe_no_scrub()
+
+    def owe_scrub(self) -> None:
+        """Note, before rows are replaced, that a scrub must follow: if this one is stopped, the next sweep does it."""
+        replace_file(self._folder / _SCRUB_DUE, b"")
+
+    def owe_no_scrub(self) -> None:
+        (self._folder / _SCRUB_DUE).unlink(missing_ok=True)
+
+    def scrub_if_due(self) -> None:
+        if (self._folder / _SCRUB_DUE).exists():
+            self.scrub()
+
+
+def _copy(kind: str, path: Path) -> Copy:
+    return Copy(kind, path_key(path), path.lstat().st_mtime_ns // 1_000_000)
+
+
+def _drop_from_cache(connection: apsw.Connection, keys: Sequence[SessionKey]) -> None:
+    streams = [stream for key in keys for (stream,) in connection.execute(_STREAM, key)]
+    sources = _sources_of(connection, streams, keys)
+    _release_copies(connection, streams, keys)
+    _touch_relatives(connection, keys)
+    drop_rows(connection, [table for table in declared(CACHE) if table.is_of_session], keys)
+    _scrub_sources(connection, sources)
+    _blank_lines(connection, {key for key in keys if is_line(key)})
+
+
+def _blank_lines(connection: apsw.Connection, keys: set[SessionKey]) -> None:
+    """Keep nothing of forgotten lines but their places."""
+    if not keys:
+        return
+    held = connection.execute(
+        "SELECT p.id, s.agent, p.raw FROM problems p JOIN sources s ON s.id = p.source WHERE p.raw <> x''"
+    )
+    ids = [(number,) for number, agent, raw in held if (agent, line_name(raw)) in keys]
+    connection.executemany("UPDATE problems SET raw = x'' WHERE id = ?", ids)
+
+
+def _sources_of(connection: apsw.Connection, streams: list[int], keys: Sequence[SessionKey]) -> list[int]:
+    linked = connection.execute(f"SELECT source FROM stream_sources WHERE stream {_CHOSEN}", (_json(streams),))
+    sources = {source for (source,) in linked}
+    for key in keys:
+        rows = connection.execute("SELECT source FROM infos WHERE agent = ? AND native_id = ?", key)
+        sources |= {source for (source,) in rows}
+    return sorted(sources)
+
+
+def _release_copies(connection: apsw.Connection, streams: list[int], keys: Sequence[SessionKey]) -> None:
+    """Copies of what goes become originals, or somebody else's copies: their sessions are judged anew."""
+    halves = [(name_half(*key),) for key in keys]  # an evicted session has no events to compare with
+    chosen = [(_json(streams),)]
+    copied = f"copy_of IS NOT NULL AND copy_of IN (SELECT event_uid FROM events WHERE stream {_CHOSEN})"
+    for condition, bindings in ((_COPIED, halves), (copied, chosen)):
+        touched = f"UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM events WHERE {condition})"
+        connection.executemany(touched, bindings)
+        connection.executemany(f"UPDATE events SET copy_of = NULL WHERE {condition}", bindings)
+    connection.executemany(
+        "UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT u.stream FROM usage u WHERE u.is_copy AND u.usage_id IN"
+        f" (SELECT usage_id FROM usage WHERE stream {_CHOSEN}))",
+        chosen,
+    )
+
+
+def _touch_relatives(connection: apsw.Connection, keys: Sequence[SessionKey]) -> None:
+    """A session's cost and title depend on those above and below it."""
+    connection.executemany(
+        "UPDATE streams SET is_dirty = 1 WHERE agent = ?1 AND native_id IN ("
+        " SELECT parent_native_id FROM infos WHERE agent = ?1 AND native_id = ?2 UNION"
+        " SELECT root_native_id FROM infos WHERE agent = ?1 AND native_id = ?2 UNION"
+        " SELECT native_id FROM infos WHERE agent = ?1 AND parent_native_id = ?2 UNION"
+        " SELECT native_id FROM infos WHERE agent = ?1 AND root_native_id = ?2 UNION"
+        " SELECT native_id FROM infos WHERE agent = ?1 AND base_native_id = ?2)",
+        keys,
+    )
+
+
+def _scrub_sources(connection: apsw.Connection, sources: list[int]) -> None:
+    """Files stay known as read, but nothing of their content; one that held no other session loses its path too."""
+    chosen = (_json(sources),)
+    tables = [table for table in declared(CACHE) if table.owner is BY_SOURCE]
+    for table in tables:
+        blank = ", ".join(f"{column.name} = {column.blank}" for column in table.columns if column.blank is not None)
+        connection.execute(f"UPDATE {table.name} SET {blank} WHERE source {_CHOSEN}", chosen)
+    connection.execute(
+        "UPDATE sources SET offset = 0, line = 0, head = '', tail = '', state = '{}',"
+        f" failure = iif(failure IS NULL, NULL, 'could not be read') WHERE id {_CHOSEN}",
+        chosen,
+    )
+    alone: list[tuple[int, str]] = list(
+        connection.execute(
+            f"SELECT id, path FROM sources s WHERE id {_CHOSEN} AND path NOT LIKE '{HIDDEN}%'"
+            " AND NOT EXISTS (SELECT 1 FROM stream_sources WHERE source = s.id)"
+            " AND NOT EXISTS (SELECT 1 FROM infos WHERE source = s.id)",
+            chosen,
+        )
+    )
+    for table in tables:
+        connection.executemany(f"DELETE FROM {table.name} WHERE source = ?", [(source,) for source, _ in alone])
+    connection.executemany(
+        "UPDATE OR REPLACE sources SET path = ? WHERE id = ?", [(hidden_path(path), source) for source, path in alone]
+    )
+
+
+def _json(values: Iterable[Any]) -> str:
+    return orjson.dumps(sorted(values)).decode()

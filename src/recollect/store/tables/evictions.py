@@ -1,0 +1,490 @@
+"""Sessions whose raw detail was dropped: what stays known of them, and how it is kept from coming back.
+
+An eviction has hashes of a session's events, so that a file that is read again, moved or copied adds nothing, and the
+session's row as it was, to which later work of the session is added. It is in memory.db and, with the digest that
+preceded it, in the ledger. A session's usage stays in cache.db, so that a fork is paid once.
+"""
+
+from base64 import b64encode
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+import orjson
+
+from recollect.clock import now_ms
+from recollect.kinds import SessionKey
+from recollect.redact import Redactor
+from recollect.schema import HISTORY_LANE, STAND_IN_LANE, name_half
+from recollect.store.batch import Batch, EventRow, StreamBatch
+from recollect.store.flags import IS_PROVISIONAL
+from recollect.store.intake import second_uid
+from recollect.store.ledger import Ledger, LedgerRecord
+from recollect.store.omission import leave_out_events
+from recollect.store.payloads import packs
+from recollect.store.payloads.rewrite import keep_facts
+from recollect.store.payloads.writer import tidy_shared
+from recollect.store.sqlite.database import Database, translated
+from recollect.store.sqlite.rolling_copy import keep_copy
+from recollect.store.sqlite.vacuum import rewrite
+from recollect.store.tables import column, declared
+from recollect.store.tables.digests import Digests, seal_digest, unseal_digest
+from recollect.store.tables.eviction_records import KIND, Counts, key_of, note_loss, read_counts, redact_data
+from recollect.store.tables.hashes import HASH_BYTES, PackedHashes, pack, unpack
+from recollect.store.tables.sessions import SessionRow
+from recollect.store.tables.streams import KEYS, keys_json
+from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, MEMORY, Table, drop_rows
+from recollect.store.tables.tombstones import event_key
+from recollect.store.words.index import Fulltext
+
+# Sessions whose raw detail was dropped: hashes of their events, so that none comes back, and their row as it was then,
+# so that a session that grows is never less than it was. `finished_ms` is set once no byte of the raw detail is left.
+EVICTIONS = Table(
+    "evictions",
+    MEMORY,
+    (
+        *column.plain("agent", "native_session_id"),
+        *column.numbers("at_ms"),
+        *column.plain("reason"),
+        *column.numbers("bytes"),
+        column.hashes("event_keys"),
+        *column.documents("base"),
+        *column.numbers("finished_ms?"),
+    ),
+    owner=BY_SESSION,
+    key=("agent", "native_session_id"),
+    has_rowid=True,
+)
+
+# What the user must see one by one: last copies that went, and what went without a digest.
+RETENTION_EVENTS = Table(
+    "retention_events",
+    MEMORY,
+    (
+        column.row_number("id"),
+        *column.numbers("at_ms"),
+        *column.plain("event", "agent", "native_session_id", "session_uid"),
+        *column.numbers("bytes"),
+    ),
+    owner=BY_SESSION,
+)
+
+# One row: when a sweep last looked at ages, so that a clock that jumped is noticed.
+RETENTION_CLOCK = Table("retention_clock", MEMORY, (*column.numbers("at_ms"),))
+
+# Streams whose events were dropped and whose usage is still held, with the half of their events' uids that names the
+# session: copies of them in other sessions are recognised by it.
+EVICTED_STREAMS = Table(
+    "evicted_streams",
+    CACHE,
+    (
+        column.row_number("stream"),
+        *column.blobs("uid_half"),
+    ),
+    owner=BY_STREAM,
+    extras=("CREATE INDEX evicted_streams_by_half ON evicted_streams (uid_half)",),
+)
+
+EVICTED = "evicted"  # what the sweep's report counts left-out events as
+DATA_LOSS = "data_loss"
+LAST_COPY_EVICTED = "last_copy_evicted"
+
+_UID = EventRow._fields.index("event_uid")
+_HASH = EventRow._fields.index("payload_hash")
+_LANE, _TS_MS = EventRow._fields.index("lane"), EventRow._fields.index("ts_ms")
+_KEY = "agent = ? AND native_session_id = ?"
+_FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
+_ROW_COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
+_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+# What each session used as far as it is held, of those that nobody noted: tokens, and money as the agent tells it.
+_USED = (
+    f"SELECT s.id, s.agent, s.native_id, {', '.join(f'total({name})' for name in _TOKENS)}, max(total(usd),"
+    " (SELECT coalesce(max(c.usd), 0) FROM cost_totals c WHERE c.stream = s.id))"
+    " FROM streams s LEFT JOIN usage u ON u.stream = s.id AND NOT u.is_copy"
+    " WHERE s.id NOT IN (SELECT stream FROM evicted_streams) GROUP BY s.id"
+)
+_CENT = 0.01
+
+
+class Eviction(NamedTuple):
+    """A session whose raw detail goes. `digest` is what was read back; without one there is a `loss`."""
+
+    agent: str
+    native_session_id: str
+    reason: str
+    bytes: int
+    digest: dict[str, Any] | None
+    loss: str | None = None
+
+    @property
+    def name(self) -> SessionKey:
+        return SessionKey(self.agent, self.native_session_id)
+
+
+class RetentionEvent(NamedTuple):
+    """Something that went and cannot be had again: `data_loss` or `last_copy_evicted`."""
+
+    at_ms: int
+    event: str
+    session_uid: str
+    bytes: int
+
+
+class Keys:
+    """The events of an evicted session, by hashes."""
+
+    def __init__(self, packed: bytes) -> None:
+        self._hashes = PackedHashes([packed])
+
+    def hold(self, event_uid: bytes, payload_hash: bytes) -> bool:
+        """Whether an event was dropped; one that was still growing then is another when it has grown."""
+        return any(uid[HASH_BYTES:] in self._hashes for uid in (event_uid, second_uid(event_uid, payload_hash)))
+
+    def hold_copy(self, copy_key: int) -> bool:
+        """Whether a record with this key was dropped."""
+        return copy_key.to_bytes(HASH_BYTES, "big", signed=True) in self._hashes
+
+
+class Base(NamedTuple):
+    """An evicted session as it was. `is_usage_held`: what it used is still known response by response."""
+
+    row: SessionRow
+    keys: Keys
+    is_usage_held: bool
+
+
+class EvictionTable:
+    """The evictions of a store."""
+
+    def __init__(self, cache: Database, memory: Database, ledger: Ledger) -> None:
+        self._cache = cache
+        self._memory = memory
+        self._ledger = ledger
+        self.awaited: set[SessionKey] = set()  # evicted sessions that may come back
+
+    def names(self) -> set[SessionKey]:
+        return self._select("1")
+
+    def unfinished(self) -> set[SessionKey]:
+        """Sessions whose eviction may have stopped half-way."""
+        return self._select("finished_ms IS NULL")
+
+    def _select(self, condition: str) -> set[SessionKey]:
+        rows = self._memory.rows(f"SELECT agent, native_session_id FROM evictions WHERE {condition}")
+        return {SessionKey(*row) for row in rows}
+
+    def unfinished_since_ms(self) -> int | None:
+        """When the oldest of them was begun; None if there are none."""
+        at_ms = self._memory.value("SELECT min(at_ms) FROM evictions WHERE finished_ms IS NULL")
+        return None if at_ms is None else int(at_ms)
+
+    def keys(self, session: SessionKey) -> Keys:
+        return Keys(self._packed_keys(session))
+
+    def _packed_keys(self, session: SessionKey) -> bytes:
+        return bytes(self._memory.value(f"SELECT event_keys FROM evictions WHERE {_KEY}", session) or b"")
+
+    def at_ms(self, session: SessionKey) -> int:
+        """When a session was evicted last."""
+        return int(self._memory.value(f"SELECT at_ms FROM evictions WHERE {_KEY}", session) or 0)
+
+    def among(self, keys: Collection[SessionKey]) -> set[SessionKey]:
+        """Those of these sessions that were evicted."""
+        rows = self._memory.rows(
+            f"{KEYS}SELECT agent, k.native_id FROM keys k JOIN evictions e USING (agent)"
+            " WHERE e.native_session_id = k.native_id",
+            (keys_json(keys),),
+        )
+        return {SessionKey(*row) for row in rows}
+
+    def base(self, name: SessionKey) -> Base | None:
+        """What a session was when its raw detail was dropped; None if it never was."""
+        for packed, row in self._memory.rows(f"SELECT event_keys, base FROM evictions WHERE {_KEY}", name):
+            is_held = bool(self._cache.value(f"SELECT 1 FROM evicted_streams WHERE stream = ({_FIND_STREAM})", name))
+            with translated(self._memory.path):
+                return Base(_session_row(orjson.loads(row)), Keys(packed), is_held)
+        return None
+
+    def later_counts(self) -> dict[SessionKey, int]:
+        """How many events of evicted sessions came after that, by their rows."""
+        count = "s.event_count - (e.base ->> '$.event_count')"
+        rows = self._memory.rows(
+            f"SELECT agent, native_session_id, {count} FROM sessions s JOIN evictions e"
+            f" USING (agent, native_session_id) WHERE {count} > 0"
+        )
+        return {SessionKey(agent, native_id): number for agent, native_id, number in rows}
+
+    def note_held_usage(self) -> int:
+        """Note which evicted sessions have all their usage held, which a cache that was made anew does not know.
+
+        Returns how many they are.
+        """
+        held = {SessionKey(row[1], row[2]): row for row in self._cache.rows(_USED)}
+        known = sorted(key for key in self.names() & held.keys() if _is_all(held[key][3:], self._base(key)))
+        with self._cache.transaction() as connection:
+            for key in known:
+                connection.execute("INSERT INTO evicted_streams VALUES (?, ?)", (held[key][0], name_half(*key)))
+                connection.execute("UPDATE streams SET is_dirty = 1 WHERE id = ?", held[key][:1])
+        return len(known)
+
+    def add(self, evictions: Sequence[Eviction], at_ms: int) -> None:
+        """Note that raw detail is about to go: on the disk, and in the ledger with the digests, when this returns."""
+        renewed = self.names() & {eviction.name for eviction in evictions}
+        rows = [self._row(eviction.name) for eviction in evictions]
+        packed = [self._all_keys(eviction.name) for eviction in evictions]
+        records = []
+        for eviction, row, keys in zip(evictions, rows, packed, strict=True):
+            counts = read_counts(self._memory, eviction.name)
+            records.append((KIND, self._data(eviction, at_ms, keys, row, counts)))
+        self._ledger.extend(records)
+        with self._memory.transaction() as connection:
+            for eviction, row, keys in zip(evictions, rows, packed, strict=True):
+                seal_digest(connection, eviction.name)
+                connection.execute(f"UPDATE sessions SET evicted_ms = ? WHERE {_KEY}", (at_ms, *eviction.name))
+                values = (*eviction.name, at_ms, eviction.reason, eviction.bytes, keys, orjson.dumps(row).decode())
+                connection.execute("INSERT OR REPLACE INTO evictions VALUES (?, ?, ?, ?, ?, ?, ?, NULL)", values)
+                if eviction.loss is not None:
+                    note_loss(connection, eviction.name, row["session_uid"], (at_ms, eviction.loss, eviction.bytes))
+        if renewed:
+            self._ledger.rewrite(lambda record: not _is_older(record, renewed, at_ms))
+
+    def _data(self, eviction: Eviction, at_ms: int, keys: bytes, row: dict[str, Any], counts: Counts) -> dict[str, Any]:
+        """What the ledger has of an eviction, with all that was ever lost of the session."""
+        losses = self._memory.rows(f"SELECT at_ms, event, bytes FROM retention_events WHERE {_KEY}", eviction.name)
+        new = [] if eviction.loss is None else [(at_ms, eviction.loss, eviction.bytes)]
+        return {
+            "agent": eviction.agent,
+            "native_session_id": eviction.native_session_id,
+            "at_ms": at_ms,
+            "reason": eviction.reason,
+            "bytes": eviction.bytes,
+            "event_keys": b64encode(keys).decode(),
+            "session": row,
+            "digest": eviction.digest,
+            "counted": counts,
+            "losses": [*losses, *new],
+        }
+
+    def _row(self, session: SessionKey) -> dict[str, Any]:
+        rows = self._memory.rows(f"SELECT {_ROW_COLUMNS}, analyzed_ms FROM sessions WHERE {_KEY}", session)
+        return dict(zip((*SessionRow._fields, "analyzed_ms"), rows[0], strict=True))
+
+    def _all_keys(self, session: SessionKey) -> bytes:
+        """Hashes of all that was ever held of a session."""
+        keys = unpack(self._packed_keys(session))
+        for uid, payload_hash, flags, copy_key, kind, summary in self._cache.iter_rows(
+            "SELECT event_uid, payload_hash, flags, copy_key, coalesce(base_kind, kind), summary FROM events"
+            f" WHERE stream = ({_FIND_STREAM})",
+            session,
+        ):
+            uid = second_uid(uid, payload_hash) if flags & IS_PROVISIONAL else uid
+            keys.add(uid[HASH_BYTES:])
+            if copy_key is not None:
+                keys.add(copy_key.to_bytes(HASH_BYTES, "big", signed=True))
+                keys.add(event_key(copy_key, kind, summary))  # a tombstone recognises copies by it
+        return pack(keys)
+
+    def drop_raw(self, sessions: Collection[SessionKey]) -> None:
+        """Delete events and payloads of evicted sessions. Safe to run again after it was stopped.
+
+        What a session holds that its eviction does not know came later, and stays.
+        """
+        with self._cache.transaction() as connection:
+            for session in sessions:
+                _drop_stream(connection, self._cache.path.parent, session, self.keys(session))
+        for session in sessions:
+            sql = "SELECT pack_generation FROM streams WHERE agent = ? AND native_id = ?"
+            generation = self._cache.value(sql, session) or 0
+            packs.drop_own_packs(self._cache.path.parent, *session, but_for=generation)
+
+    def leave_no_word(self) -> None:
+        """Remove the words of what was dropped from the index, and give back the room they took."""
+        Fulltext(self._cache).leave_no_byte_of_gone()
+        self._cache.rows("PRAGMA incremental_vacuum")
+        tidy_shared(self._cache, self._cache.path.parent)
+
+    def leave_no_byte(self) -> None:
+        """Remove the last bytes of what was dropped from cache.db; raises StoreUnwritable or Busy if it cannot."""
+        rewrite(self._cache)
+
+    def finish(self, sessions: Collection[SessionKey]) -> None:
+        """Note that nothing is left of these sessions' raw detail."""
+        with self._memory.transaction() as connection:
+            connection.executemany(
+                f"UPDATE evictions SET finished_ms = ? WHERE {_KEY}", [(now_ms(), *session) for session in sessions]
+            )
+        keep_copy(self._memory, is_due=True)
+
+    @contextmanager
+    def awaiting(self, session: SessionKey) -> Iterator[None]:
+        """Have a session's sources read again whole, and let in what was dropped of it.
+
+        The eviction stays until something came: if the sources cannot be read, nothing is lost.
+        """
+        with self._cache.transaction() as connection:
+            connection.execute(
+                "UPDATE sources SET size = -1, offset = 0, line = 0, head = '', tail = '', state = '{}'"
+                f" WHERE gone_ms IS NULL AND id IN (SELECT source FROM stream_sources WHERE stream = ({_FIND_STREAM}))",
+                session,
+            )
+        self.awaited.add(session)
+        try:
+            yield
+        finally:
+            self.awaited.discard(session)
+
+    def lift_awaited(self) -> None:
+        """Lift the evictions of sessions that are back."""
+        for session in sorted(self.awaited & self.names()):
+            if self._is_back(session):
+                self._lift(session)
+
+    def _is_back(self, session: SessionKey) -> bool:
+        keys = self.keys(session)
+        rows = self._cache.rows(f"SELECT event_uid, payload_hash FROM events WHERE stream = ({_FIND_STREAM})", session)
+        return any(keys.hold(uid, payload_hash) for uid, payload_hash in rows)
+
+    def _lift(self, session: SessionKey) -> None:
+        """Forget that a session was evicted; its row and its digest are made again from all of it."""
+        with self._cache.transaction() as connection:
+            connection.execute("UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?", session)
+        with self._memory.transaction() as connection:
+            unseal_digest(connection, session)
+            connection.execute(f"DELETE FROM evictions WHERE {_KEY}", session)
+            connection.execute(f"UPDATE sessions SET evicted_ms = NULL, analyzed_ms = NULL WHERE {_KEY}", session)
+        # Last: with an eviction but without this row, what the session used would be counted twice.
+        with self._cache.transaction() as connection:
+            connection.execute(f"DELETE FROM evicted_streams WHERE stream = ({_FIND_STREAM})", session)
+        self._ledger.rewrite(lambda record: record.kind != KIND or key_of(record) != session)
+
+    def redact_records(self, redactor: Redactor) -> bool:
+        """Apply newer redaction rules to what the ledger holds of evicted sessions; say whether anything changed."""
+        return self._ledger.update(lambda record: redact_data(record.data, redactor) if record.kind == KIND else None)
+
+    def _base(self, session: SessionKey) -> dict[str, Any]:
+        with translated(self._memory.path):
+            base: dict[str, Any] = orjson.loads(self._memory.value(f"SELECT base FROM evictions WHERE {_KEY}", session))
+            return base
+
+    def records(self) -> list[tuple[str, dict[str, Any]]]:
+        """All of them as lines of the ledger."""
+        rows = self._memory.rows("SELECT agent, native_session_id, reason, bytes, at_ms FROM evictions ORDER BY at_ms")
+        records = []
+        for agent, native_id, reason, size, at_ms in rows:
+            key = SessionKey(agent, native_id)
+            eviction = Eviction(*key, reason, size, Digests(self._memory).read_back(*key))
+            counts = read_counts(self._memory, key, is_sealed=True)
+            records.append((KIND, self._data(eviction, at_ms, self._packed_keys(key), self._base(key), counts)))
+        return records
+
+    def losses(self, limit: int | None = None) -> list[RetentionEvent]:
+        """What went and cannot be had again, newest first."""
+        columns = ", ".join(RetentionEvent._fields)
+        cut = "" if limit is None else f" LIMIT {limit:d}"
+        rows = self._memory.rows(f"SELECT {columns} FROM retention_events ORDER BY at_ms DESC, id DESC{cut}")
+        return [RetentionEvent(*row) for row in rows]
+
+    def loss_counts(self) -> dict[str, int]:
+        return dict(self._memory.rows("SELECT event, count(*) FROM retention_events GROUP BY event"))
+
+    def last_look_ms(self) -> int | None:
+        """When ages were last looked at."""
+        at_ms = self._memory.value("SELECT at_ms FROM retention_clock")
+        return None if at_ms is None else int(at_ms)
+
+    def set_last_look(self, at_ms: int) -> None:
+        with self._memory.transaction() as connection:
+            connection.execute("DELETE FROM retention_clock")
+            connection.execute("INSERT INTO retention_clock VALUES (?)", (at_ms,))
+
+    def mark_copies(self, name: SessionKey, owner: SessionKey) -> None:
+        """Mark what a session has copied from an evicted one: those records were counted there."""
+        keys = self.keys(owner)
+        rows = self._cache.rows(
+            f"SELECT id, copy_key FROM events WHERE stream = ({_FIND_STREAM})"
+            " AND copy_of IS NULL AND copy_key IS NOT NULL",
+            name,
+        )
+        copies = [
+            (name_half(*owner) + copy_key.to_bytes(HASH_BYTES, "big", signed=True), number)
+            for number, copy_key in rows
+            if keys.hold_copy(copy_key)
+        ]
+        if copies:
+            with self._cache.transaction() as connection:
+                connection.executemany("UPDATE events SET copy_of = ? WHERE id = ?", copies)
+
+
+def _is_all(used: Sequence[float], base: dict[str, Any]) -> bool:
+    """Whether a session's usage that is held is no less than its row had when it was evicted."""
+    *tokens, usd = used
+    is_exact = base["usd"] is not None and not base["usd_is_estimate"]
+    has_tokens = all(count >= base[name] for count, name in zip(tokens, _TOKENS, strict=True))
+    return has_tokens and (not is_exact or usd > base["usd"] - _CENT)
+
+
+def _drop_stream(connection: apsw.Connection, folder: Path, session: SessionKey, keys: Keys) -> None:
+    for (stream,) in list(connection.execute(_FIND_STREAM, session)):
+        held = list(connection.execute("SELECT event_uid, payload_hash FROM events WHERE stream = ?", (stream,)))
+        if not all(keys.hold(uid, payload_hash) for uid, payload_hash in held):
+            continue
+        connection.execute("INSERT OR REPLACE INTO evicted_streams VALUES (?, ?)", (stream, name_half(*session)))
+        drop_rows(connection, [table for table in declared(CACHE) if table.is_of_session and table.is_raw], [session])
+        keep_facts(connection, folder, *session)
+        connection.execute(
+            "UPDATE problems SET raw = x'' WHERE source IN (SELECT source FROM stream_sources WHERE stream = ?)",
+            (stream,),
+        )
+
+
+def _is_older(record: LedgerRecord, sessions: Collection[SessionKey], at_ms: int) -> bool:
+    return record.kind == KIND and key_of(record) in sessions and record.data["at_ms"] != at_ms
+
+
+def _session_row(values: dict[str, Any]) -> SessionRow:
+    return SessionRow._make(values.get(name) for name in SessionRow._fields)
+
+
+class Evicted:
+    """The evictions as a sweep needs them: names loaded once, keys when one of the sessions turns up."""
+
+    def __init__(self, table: EvictionTable) -> None:
+        self._table = table
+        self._names: dict[str, set[str]] = defaultdict(set)
+        for agent, native_id in table.names() - table.awaited:
+            self._names[agent].add(native_id)
+        self._last: tuple[SessionKey, Keys, int] | None = None
+
+    def without(self, batch: Batch) -> Batch:
+        """The batch without events that were dropped; the same batch if none of its sessions was evicted."""
+        names = self._names.get(batch.source.agent)
+        if not names or not any(stream.native_id in names for stream in batch.streams):
+            return batch
+        before = batch.events
+        batch.streams = [
+            self._new_part(batch, stream) if stream.native_id in names else stream for stream in batch.streams
+        ]
+        if dropped := before - batch.events:
+            batch.skipped = batch.skipped | {EVICTED: batch.skipped.get(EVICTED, 0) + dropped}
+        return batch
+
+    def _new_part(self, batch: Batch, stream: StreamBatch) -> StreamBatch:
+        """What a session has done since. Even if that is nothing, its source is one of the session's sources."""
+        session = SessionKey(batch.source.agent, stream.native_id)
+        if self._last is None or self._last[0] != session:
+            self._last = (session, self._table.keys(session), self._table.at_ms(session))
+        _, keys, at_ms = self._last
+        kept = [row for row in stream.rows if not keys.hold(row[_UID], row[_HASH]) and not _stood_in_before(row, at_ms)]
+        return leave_out_events(batch, stream, kept)
+
+
+def _stood_in_before(row: Sequence[Any], at_ms: int) -> bool:
+    """Whether an event stands in for an evicted one: a history that is read again repeats prompts of a lost log."""
+    return row[_LANE] in (HISTORY_LANE, STAND_IN_LANE) and (row[_TS_MS] or 0) <= at_ms
+
+
+def names_of(evictions: Iterable[Eviction]) -> list[SessionKey]:
+    return [eviction.name for eviction in evictions]

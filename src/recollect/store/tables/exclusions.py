@@ -1,0 +1,79 @@
+"""Sessions that were left out because the user said so, by id: what comes later of them is left out too.
+
+So are folders, by hash, that one of them told to be a checkout of an excluded repository: others tell only the folder.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from recollect.store.sqlite.database import Database
+from recollect.store.tables import column
+from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+
+EXCLUSIONS = Table(
+    "exclusions",
+    MEMORY,
+    (
+        *column.plain("agent", "native_session_id", "host"),
+        *column.paths("path"),
+        *column.plain("rule"),
+    ),
+    owner=BY_SESSION,
+    key=("agent", "native_session_id", "host", "path"),
+)
+
+_FOLDER = "folder:"  # begins what stands for a folder in place of a session's id
+_IS_SESSION = "agent <> ''"
+
+
+class Exclusion(NamedTuple):
+    """A session that a rule of the user leaves out, and the file it was met in."""
+
+    agent: str
+    native_id: str
+    host: str
+    path: str
+    rule: str
+
+
+class Exclusions:
+    """The left-out sessions of a store."""
+
+    def __init__(self, cache: Database, memory: Database) -> None:
+        self._cache = cache
+        self._memory = memory
+
+    def all(self) -> list[Exclusion]:
+        return [
+            Exclusion(*row)
+            for row in self._memory.rows(
+                f"SELECT agent, native_session_id, host, path, rule FROM exclusions WHERE {_IS_SESSION}"
+            )
+        ]
+
+    def folders(self) -> dict[str, str]:
+        """Hashes of the folders that are checkouts of excluded repositories, with the rules."""
+        rows = self._memory.rows(f"SELECT native_session_id, rule FROM exclusions WHERE NOT {_IS_SESSION}")
+        return {name.removeprefix(_FOLDER): rule for name, rule in rows}
+
+    def add_folder(self, key: str, rule: str) -> None:
+        """Remember a folder by its hash: the session that told of it is not stored."""
+        self.add([Exclusion("", _FOLDER + key, "", "", rule)])
+
+    def add(self, exclusions: Collection[Exclusion]) -> None:
+        with self._memory.transaction() as connection:
+            connection.executemany("INSERT OR REPLACE INTO exclusions VALUES (?, ?, ?, ?, ?)", exclusions)
+
+    def lift(self, exclusions: Collection[Exclusion]) -> None:
+        """Let sessions in again; their files will be read from the start."""
+        with self._cache.transaction() as connection:
+            connection.executemany(
+                "UPDATE sources SET mtime_ns = -1, offset = 0, line = 0, head = '', tail = '', state = '{}'"
+                " WHERE host = ? AND agent = ? AND path = ?",
+                [(exclusion.host, exclusion.agent, exclusion.path) for exclusion in exclusions],
+            )
+        with self._memory.transaction() as connection:
+            connection.executemany(
+                "DELETE FROM exclusions WHERE agent = ? AND native_session_id = ? AND host = ? AND path = ?",
+                [exclusion[:4] for exclusion in exclusions],
+            )

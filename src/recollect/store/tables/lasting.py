@@ -1,0 +1,136 @@
+"""What an export carries of a session beside its events: the rows of every exported table."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apsw
+import orjson
+
+from recollect.errors import StoreDamaged
+from recollect.kinds import SessionKey
+from recollect.redact import Redactor
+from recollect.store.payloads.packs import ADVICE
+from recollect.store.sqlite.database import Database
+from recollect.store.tables import declared
+from recollect.store.tables.column import PRIMARY_KEY, Column, Role
+from recollect.store.tables.redaction import hashes_of, redacted
+from recollect.store.tables.sessions import SESSIONS
+from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, BY_NATIVE_ID, BY_SESSION, MEMORY, Owner, Table
+
+Row = tuple[str, dict[str, Any]]  # table, and values by column as JSON holds them
+
+# The columns that say whose a row is: the session's key, or the number of its digest.
+_KEYS: dict[Owner | None, tuple[str, ...]] = {
+    BY_NATIVE_ID: ("agent", "native_id"),
+    BY_SESSION: ("agent", "native_session_id"),
+    BY_DIGEST: ("digest",),
+    BY_DIGEST_ROWID: ("rowid",),
+}
+_JSON_TYPES: dict[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,), "BLOB": (str,)}
+
+
+class Lasting:
+    """The exported rows of a store."""
+
+    def __init__(self, memory: Database) -> None:
+        self._memory = memory
+
+    def iter_rows(self, key: SessionKey, *, with_derived: bool = True) -> Iterator[Row]:
+        """The rows of a session, parts of its digest last; what a sweep derives from events can be left out."""
+        for table in _exported():
+            if _is_derived(table) and not with_derived:
+                continue
+            columns = [column.name for column in _columns(table)]
+            names = [*columns, *(column.name for column in table.columns if column.hash_of)]
+            listed = ", ".join(f'"{name}"' for name in names)
+            for values in self._memory.rows(f"SELECT {listed} FROM {table.name} WHERE {_of_session(table)}", key):
+                row = dict(zip(names, values, strict=True))
+                if any(row[name] != value for name, value in hashes_of(table, row).items()):
+                    raise StoreDamaged(f"A row of {table.name} is damaged: {':'.join(key)}", ADVICE)
+                yield table.name, {name: _to_json(row[name]) for name in columns}
+
+    def put(self, key: SessionKey, rows: Iterable[Row]) -> None:
+        """Store a session's rows as `iter_rows` gave them; raises ValueError for one that was never written like that.
+
+        A table that holds rows of the session keeps them; a session that is known keeps all that was derived of it.
+        """
+        tables = {table.name: table for table in _exported()}
+        known_tables = [(name, values) for name, values in rows if name in tables]  # others are of a newer version
+        new = sorted(known_tables, key=lambda row: tables[row[0]].is_part)
+        with self._memory.transaction() as connection:
+            held = {name for name, table in tables.items() if _has_rows(connection, table, key)}
+            if SESSIONS.name in held:
+                held |= {name for name, table in tables.items() if _is_derived(table)}
+            for name, values in new:
+                if name not in held:
+                    _insert(connection, tables[name], key, values)
+
+
+def redact_rows(redactor: Redactor, rows: Iterable[Row]) -> Iterator[Row]:
+    """Rows as another store gave them, without what this one's rules call a secret."""
+    tables = {table.name: table for table in _exported()}
+    for name, values in rows:
+        columns = _columns(tables[name]) if name in tables else []
+        changes = {
+            column.name: value
+            for column in columns
+            if column.role is not Role.PLAIN and values.get(column.name) is not None
+            for _, value in redacted(redactor, column.role, [_from_json(column, values[column.name])])
+        }
+        yield name, values | {column: _to_json(value) for column, value in changes.items()}
+
+
+def _exported() -> list[Table]:
+    tables = [table for table in declared(MEMORY) if table.is_exported and table.owner in _KEYS]
+    return sorted(tables, key=lambda table: table.is_part)
+
+
+def _is_derived(table: Table) -> bool:
+    return table.is_derived or table.is_part
+
+
+def _of_session(table: Table) -> str:
+    return table.owner.of_session if table.owner else "0"
+
+
+def _columns(table: Table) -> list[Column]:
+    """All but its key, which the session gives, row numbers, which differ by store, and hashes, which are made."""
+    key = _KEYS[table.owner]
+    return [
+        column
+        for column in table.columns
+        if column.constraint != PRIMARY_KEY and column.hash_of is None and column.name not in key
+    ]
+
+
+def _has_rows(connection: apsw.Connection, table: Table, key: SessionKey) -> bool:
+    return connection.execute(f"SELECT 1 FROM {table.name} WHERE {_of_session(table)} LIMIT 1", key).get is not None
+
+
+def _insert(connection: apsw.Connection, table: Table, key: SessionKey, values: dict[str, Any]) -> None:
+    row = {column.name: _from_json(column, values[column.name]) for column in _columns(table) if column.name in values}
+    row |= hashes_of(table, row)
+    owner: tuple[Any, ...] = key
+    if table.is_part:
+        digest = connection.execute("SELECT id FROM digests WHERE agent = ? AND native_session_id = ?", key).get
+        if digest is None:
+            return
+        owner = (digest,)
+    row |= dict(zip(_KEYS[table.owner], owner, strict=True))
+    listed = ", ".join(f'"{name}"' for name in row)
+    connection.execute(f"INSERT INTO {table.name} ({listed}) VALUES ({', '.join('?' * len(row))})", list(row.values()))
+
+
+def _to_json(value: Any) -> Any:
+    return b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _from_json(column: Column, value: Any) -> Any:
+    if value is None and column.is_optional:
+        return None
+    if type(value) not in _JSON_TYPES[column.type]:
+        raise ValueError(f"not a value of {column.name}: {value!r}")
+    if column.role is Role.DOCUMENT:
+        orjson.loads(value)
+    return b64decode(value) if column.type == "BLOB" else value

@@ -1,0 +1,31 @@
+"""Versions of the tables, as functions that are only ever added to.
+
+The first makes the tables as they are declared today. A later one changes a store of the version before it, and finds
+its change made already in a new store.
+"""
+
+import apsw
+
+from recollect.store.tables import declared
+from recollect.store.tables.table import CACHE as CACHE_NAME
+from recollect.store.tables.table import MEMORY as MEMORY_NAME
+
+
+def m001_cache(connection: apsw.Connection) -> None:
+    _create(connection, CACHE_NAME)
+
+
+def m001_memory(connection: apsw.Connection) -> None:
+    _create(connection, MEMORY_NAME)
+
+
+def _create(connection: apsw.Connection, database: str) -> None:
+    tables = declared(database)
+    for table in tables:
+        connection.execute(table.create)
+    for statement in (extra for table in tables for extra in table.extras):  # a trigger is about two tables
+        connection.execute(statement)
+
+
+CACHE = (m001_cache,)
+MEMORY = (m001_memory,)

@@ -1,0 +1,178 @@
+"""Newer redaction rules applied to rows: every text, name, path and JSON document of every table."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import apsw
+
+from recollect.kinds import SessionKey
+from recollect.redact import Redactor
+from recollect.store.sqlite.database import Database
+from recollect.store.tables import declared
+from recollect.store.tables.column import REDACTED_AS_NAMES, Role
+from recollect.store.tables.events import EVENTS
+from recollect.store.tables.table import BY_STREAM, CACHE, Table, hash_of
+
+_ROWS_AT_ONCE = 1000
+_UNHELD = "(agent, native_id) NOT IN (SELECT agent, native_id FROM streams)"
+_REDACTED = (Role.TEXT, Role.DOCUMENT, *REDACTED_AS_NAMES)
+
+
+class _Change(NamedTuple):
+    key: tuple[Any, ...]  # of the row, as it was
+    values: dict[str, Any]  # that change, by column
+
+
+class Redaction:
+    """The rows of a store as things that rules are applied to. A dry run counts and writes nothing."""
+
+    def __init__(self, cache: Database, memory: Database) -> None:
+        self._cache = cache
+        self._memory = memory
+
+    def redact_session(self, key: SessionKey, redactor: Redactor, *, dry_run: bool) -> tuple[set[int], bool]:
+        """Apply rules to the rows that cache.db holds of a session; return which events changed, and if any row did."""
+        events, has_changed = set[int](), False
+        for table in declared(CACHE):
+            if table.owner is not None and table.is_of_session:
+                changes = _changes(self._cache, table, redactor, table.owner.of_session, key)
+                _write(self._cache, table, changes, dry_run=dry_run)
+                has_changed |= bool(changes)
+                events |= {change.key[0] for change in changes} if table is EVENTS else set()
+        return events, has_changed
+
+    def redact_others(self, redactor: Redactor, *, dry_run: bool) -> bool:
+        """Apply rules to all other rows: of memory.db, of files, of sessions without events; say if any changed."""
+        has_changed = self._redact_paths(redactor, dry_run=dry_run)
+        for database in (self._cache, self._memory):
+            for table in declared(database.path.name):
+                if table.owner is BY_STREAM:
+                    continue
+                is_done = table.is_of_session and database is self._cache
+                changes = _changes(database, table, redactor, _UNHELD if is_done else "1", ())
+                _write(database, table, changes, dry_run=dry_run)
+                has_changed |= bool(changes)
+        return has_changed
+
+    def _redact_paths(self, redactor: Redactor, *, dry_run: bool) -> bool:
+        """Change the path of a file in every table alike."""
+        columns = [
+            (database, table.name, name)
+            for database in (self._cache, self._memory)
+            for table in declared(database.path.name)
+            for name in table.names(Role.PATH)
+        ]
+        paths = {path for database, table, name in columns for (path,) in database.rows(f"SELECT {name} FROM {table}")}
+        renamed = _renamed(redactor, sorted(paths))
+        for database, table, name in columns if renamed and not dry_run else ():
+            with database.transaction() as connection:
+                if table == "sources":
+                    _rename_sources(connection, renamed)
+                else:
+                    sql = f"UPDATE OR REPLACE {table} SET {name} = ? WHERE {name} = ?"
+                    connection.executemany(sql, [(new, old) for old, new in renamed.items()])
+        return bool(renamed)
+
+
+def _write(database: Database, table: Table, changes: Sequence[_Change], *, dry_run: bool) -> None:
+    if changes and not dry_run:
+        with database.transaction() as connection:
+            for change in changes:
+                (_add_up if table.sums else _update)(connection, table, change)
+
+
+def _changes(
+    database: Database, table: Table, redactor: Redactor, condition: str, bindings: Sequence[Any]
+) -> list[_Change]:
+    """The rows that change. They are gathered first: SQLite does not like tables that change while they are read."""
+    columns = table.names(*_REDACTED)
+    if not columns:
+        return []
+    listed = ", ".join(f'"{name}"' for name in (*table.row_key, *columns))
+    rows = database.iter_rows(f"SELECT {listed} FROM {table.name} WHERE {condition}", bindings)
+    changes: list[_Change] = []
+    while chunk := list(islice(rows, _ROWS_AT_ONCE)):
+        changes += _changed_rows(table, redactor, columns, chunk)
+    return changes
+
+
+def _changed_rows(
+    table: Table, redactor: Redactor, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+) -> Iterator[_Change]:
+    size = len(table.row_key)
+    changes: dict[int, dict[str, Any]] = {}
+    for index, name in enumerate(columns, start=size):
+        held = [(number, row[index]) for number, row in enumerate(rows) if row[index] is not None]
+        for number, value in redacted(redactor, table.role(name), [value for _, value in held]):
+            changes.setdefault(held[number][0], {})[name] = value
+    for number, values in changes.items():
+        yield _Change(rows[number][:size], values | hashes_of(table, values))
+
+
+def redacted(redactor: Redactor, role: Role, values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    """The values that change, by their index."""
+    if role is Role.DOCUMENT:
+        documents = redactor.payloads([value.encode() for value in values])
+        yield from ((number, document.decode()) for number, document in documents.items())
+    elif role is Role.TEXT:
+        texts = [value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value for value in values]
+        for number, text in redactor.texts(texts).items():
+            yield number, text.encode("utf-8", "surrogateescape") if isinstance(values[number], bytes) else text
+    else:
+        renamed = _renamed(redactor, sorted(set(values)))
+        yield from ((number, renamed[value]) for number, value in enumerate(values) if value in renamed)
+
+
+def _renamed(redactor: Redactor, names: Sequence[str]) -> dict[str, str]:
+    """The names that change."""
+    suspects = [names[number] for number in redactor.suspects(names)]
+    return {name: new for name in suspects if (new := redactor.functional(name)) != name}
+
+
+def hashes_of(table: Table, values: dict[str, Any]) -> dict[str, bytes]:
+    """What the `hash_of` columns of a row hold."""
+    hashed = ((column.name, values.get(column.hash_of)) for column in table.columns if column.hash_of)
+    return {name: hash_of(content.encode()) for name, content in hashed if content is not None}
+
+
+def _update(connection: apsw.Connection, table: Table, change: _Change) -> None:
+    # An id with a secret in it may be stored beside the same one that was redacted when it came.
+    sets, where = (_assigned(change.values, ", "), _assigned(table.row_key, " AND "))
+    sql = f"UPDATE OR REPLACE {table.name} SET {sets} WHERE {where}"
+    connection.execute(sql, (*change.values.values(), *change.key))
+    if derived := ", ".join(f"{column.name} = {column.derived}" for column in table.columns if column.derived):
+        connection.execute(f"UPDATE {table.name} SET {derived} WHERE {where}", change.key)
+
+
+def _add_up(connection: apsw.Connection, table: Table, change: _Change) -> None:
+    """Two names may have become the same: what was counted under each is added up."""
+    where, names = _assigned(table.row_key, " AND "), [column.name for column in table.columns]
+    row = dict(zip(names, connection.execute(f"SELECT * FROM {table.name} WHERE {where}", change.key).get, strict=True))
+    connection.execute(f"DELETE FROM {table.name} WHERE {where}", change.key)
+    sums = ", ".join(f"{name} = coalesce({name} + excluded.{name}, {name}, excluded.{name})" for name in table.sums)
+    connection.execute(
+        f"INSERT INTO {table.name} VALUES ({', '.join('?' * len(names))}) ON CONFLICT DO UPDATE SET {sums}",
+        list((row | change.values).values()),
+    )
+
+
+def _assigned(names: Iterable[str], separator: str) -> str:
+    return separator.join(f'"{name}" = ?' for name in names)
+
+
+def _rename_sources(connection: apsw.Connection, renamed: dict[str, str]) -> None:
+    """A file that is known by its new path too is one source, which takes over what is linked to the other."""
+    sql = (
+        "SELECT o.id, n.id FROM sources o LEFT JOIN sources n ON n.host = o.host AND n.agent = o.agent AND n.path = ?"
+        " WHERE o.path = ?"
+    )
+    linked = [table.name for table in declared(CACHE) if any(column.name == "source" for column in table.columns)]
+    for old, new in renamed.items():
+        for source, known in list(connection.execute(sql, (new, old))):
+            for table in linked if known is not None else ():
+                connection.execute(f"UPDATE OR IGNORE {table} SET source = ? WHERE source = ?", (known, source))
+                connection.execute(f"DELETE FROM {table} WHERE source = ?", (source,))
+            if known is not None:
+                connection.execute("DELETE FROM sources WHERE id = ?", (source,))
+            connection.execute("UPDATE sources SET path = ? WHERE id = ?", (new, source))

@@ -1,0 +1,448 @@
+"""Tier 2: the lasting row of each session."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from recollect.clock import rfc3339
+from recollect.kinds import SessionKey
+from recollect.schema import Cost, Session, SessionSource
+from recollect.store.sqlite.database import Database, escaped, translated
+from recollect.store.tables import column
+from recollect.store.tables.digests import drop_digests
+from recollect.store.tables.streams import KEYS, keys_json
+from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+
+SESSIONS = Table(
+    "sessions",
+    MEMORY,
+    (
+        *column.plain(
+            "agent",
+            "native_session_id",
+            "session_uid",
+            "root_session_uid",
+            "parent_session_uid?",
+            "base_session_uid?",
+            "base_end?",
+            "session_class",
+            "group",
+            "host?",
+        ),
+        *column.names("repo?", "domain?", "cwd?", "git_root?", "git_remote?", "git_branch?", "model?", "provider?"),
+        *column.plain("agent_version?"),
+        *column.texts("title?"),
+        *column.documents("instructions"),
+        *column.numbers("started_ms?", "ended_ms?", "updated_ms?"),
+        *column.plain("outcome"),
+        *column.numbers("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
+        *column.reals("usd?"),
+        *column.numbers("usd_is_estimate", "wall_clock_ms?", "turns", "retries", "message_count", "event_count"),
+        *column.names("task_ref?"),
+        *column.plain("content_hash?", "spawn_call_id?"),
+        *column.numbers("schema_version", "discovered_ms?", "ingested_ms?", "analyzed_ms?", "evicted_ms?"),
+        *column.plain("key?", "channel?", "chat_id?", "user_id?", "character_id?"),
+        *column.documents("metadata"),
+    ),
+    owner=BY_SESSION,
+    key=("agent", "native_session_id"),
+    has_rowid=True,
+    is_exported=True,
+    is_derived=True,
+    extras=(
+        # Two sessions may be shown by one name: `top/sub`, and `sub` whose root is `top`.
+        "CREATE INDEX sessions_by_uid ON sessions (session_uid)",
+        "CREATE INDEX sessions_by_time ON sessions (ended_ms)",
+        "CREATE INDEX sessions_by_root ON sessions (root_session_uid)",
+        "CREATE INDEX sessions_to_distil ON sessions (agent) WHERE analyzed_ms IS NULL AND evicted_ms IS NULL",
+    ),
+)
+
+SESSION_SOURCES = Table(
+    "session_sources",
+    MEMORY,
+    (
+        *column.plain("agent", "native_session_id", "host"),
+        *column.paths("path"),
+        *column.numbers("bytes", "gone_ms?"),
+    ),
+    owner=BY_SESSION,
+    key=("agent", "native_session_id", "host", "path"),
+    is_exported=True,
+    is_derived=True,
+)
+
+# The user's rules that all rows were made with: one line, or none before the first sweep has ended.
+RULES = Table("rules", MEMORY, (*column.plain("text"),))
+
+
+class SessionRow(NamedTuple):
+    """A session as stored. The fields for live hosts stay empty for sessions read from logs."""
+
+    agent: str
+    native_session_id: str
+    session_uid: str
+    root_session_uid: str
+    parent_session_uid: str | None
+    base_session_uid: str | None
+    base_end: str | None
+    session_class: str
+    group: str
+    host: str | None
+    repo: str | None
+    domain: str | None
+    cwd: str | None
+    git_root: str | None
+    git_remote: str | None
+    git_branch: str | None
+    model: str | None
+    provider: str | None
+    agent_version: str | None
+    title: str | None
+    instructions: str
+    started_ms: int | None
+    ended_ms: int | None
+    updated_ms: int | None
+    outcome: str
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    usd: float | None
+    usd_is_estimate: bool
+    wall_clock_ms: int | None
+    turns: int
+    retries: int
+    message_count: int
+    event_count: int
+    task_ref: str | None
+    content_hash: str | None
+    spawn_call_id: str | None
+    schema_version: int
+    discovered_ms: int | None
+    ingested_ms: int | None
+    metadata: str
+
+
+class StoredRow(NamedTuple):
+    """The part of a row that other sessions' rows depend on."""
+
+    session_uid: str
+    root_session_uid: str
+    parent_session_uid: str | None
+    cwd: str | None
+    git_root: str | None
+    git_remote: str | None
+    usd: float | None
+
+    @property
+    def place(self) -> tuple[str | None, str | None, str | None]:
+        return self.cwd, self.git_root, self.git_remote
+
+
+class SourceOfSession(NamedTuple):
+    host: str
+    path: str
+    bytes: int
+    gone_ms: int | None
+
+
+class Match(NamedTuple):
+    session_uid: str
+    root_session_uid: str
+    is_exact: bool
+
+
+class Place(NamedTuple):
+    """Where a session worked, as told and as named."""
+
+    agent: str
+    native_session_id: str
+    session_uid: str
+    root_session_uid: str
+    cwd: str | None
+    git_root: str | None
+    git_remote: str | None
+    repo: str | None
+    domain: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFilter:
+    """Which sessions to list. Text matches are on parts; `repo` matches any suffix of the name."""
+
+    uid: str | None = None
+    agent: str | None = None
+    repo: str | None = None
+    branch: str | None = None
+    model: str | None = None
+    outcome: str | None = None
+    session_class: str | None = None
+    since_ms: int | None = None
+    before_ms: int | None = None
+    text: str | None = None
+    root: str | None = None
+    roots_only: bool = False
+    limit: int | None = None
+
+
+_COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
+_READ = _COLUMNS + ', analyzed_ms, evicted_ms, "key", channel, chat_id, user_id, character_id'
+# A repair may have given up events that a source then told again: no eviction keeps them out.
+_TAKE_BACK = (
+    "UPDATE sessions SET evicted_ms = NULL WHERE agent = ?1 AND native_session_id = ?2 AND evicted_ms IS NOT NULL"
+    " AND NOT EXISTS (SELECT 1 FROM evictions WHERE agent = ?1 AND native_session_id = ?2)"
+)
+# Until it is made again: has_outdated sees that.
+_OUTDATE_DIGEST = (
+    "UPDATE digests SET checked_by = 0 WHERE agent = ?1 AND native_session_id = ?2 AND ingested_ms IS NOT"
+    " (SELECT ingested_ms FROM sessions WHERE agent = ?1 AND native_session_id = ?2)"
+)
+
+
+class Sessions:
+    """The sessions of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, rows: Sequence[tuple[SessionRow, Sequence[SourceOfSession]]]) -> None:
+        """Write sessions' rows; what other steps added (watermarks, live hosts' fields) stays."""
+        updates = ", ".join(
+            f'"{name}" = excluded."{name}"' for name in SessionRow._fields[2:] if name not in ("repo", "domain")
+        )
+        keys = [(row.agent, row.native_session_id) for row, _ in rows]
+        with self._database.transaction() as connection:
+            connection.executemany(
+                f"INSERT INTO sessions ({_COLUMNS}) VALUES ({', '.join('?' * len(SessionRow._fields))})"
+                f" ON CONFLICT (agent, native_session_id) DO UPDATE SET {updates}",
+                [row for row, _ in rows],
+            )
+            connection.executemany(_TAKE_BACK, keys)
+            connection.executemany(_OUTDATE_DIGEST, keys)
+            connection.executemany("DELETE FROM session_sources WHERE agent = ? AND native_session_id = ?", keys)
+            connection.executemany(
+                "INSERT INTO session_sources VALUES (?, ?, ?, ?, ?, ?)",
+                [(*key, *source) for key, (_, sources) in zip(keys, rows, strict=True) for source in sources],
+            )
+
+    def stored(self, keys: Iterable[SessionKey]) -> dict[SessionKey, StoredRow]:
+        """What the rows of these sessions say by now, as far as there are any."""
+        columns = ", ".join(StoredRow._fields)
+        rows = self._database.rows(
+            f"{KEYS}SELECT agent, k.native_id, {columns}"
+            " FROM keys k JOIN sessions s USING (agent) WHERE s.native_session_id = k.native_id",
+            (keys_json(keys),),
+        )
+        return {SessionKey(agent, native_id): StoredRow(*rest) for agent, native_id, *rest in rows}
+
+    def find(self, wanted: SessionFilter) -> list[Session]:
+        """Sessions that match, newest first."""
+        conditions, bindings = _conditions(wanted)
+        return self._select(conditions, bindings, f" LIMIT {wanted.limit:d}" if wanted.limit is not None else "")
+
+    def find_named(self, agent: str, native_id: str) -> Session | None:
+        """The session with these ids, if there is a row of it."""
+        return next(iter(self._select(" WHERE agent = ? AND native_session_id = ?", [agent, native_id])), None)
+
+    def spawned(self, parent_uid: str) -> list[tuple[str, str]]:
+        """Agent and native id of the sessions that this one spawned itself."""
+        rows = self._database.rows(
+            "SELECT agent, native_session_id FROM sessions WHERE parent_session_uid = ?", (parent_uid,)
+        )
+        return [(agent, native_id) for agent, native_id in rows]
+
+    def _select(self, conditions: str, bindings: list[Any], limit: str = "") -> list[Session]:
+        rows = self._database.rows(
+            f"SELECT {_READ} FROM sessions{conditions} ORDER BY coalesce(ended_ms, 0) DESC, session_uid{limit}",
+            bindings,
+        )
+        sources = self._sources_of({(row[0], row[1]) for row in rows})
+        with translated(self._database.path):
+            return [_session(row, sources.get((row[0], row[1]), [])) for row in rows]
+
+    def _sources_of(self, keys: set[tuple[str, str]]) -> dict[tuple[str, str], list[SessionSource]]:
+        found: dict[tuple[str, str], list[SessionSource]] = {}
+        where, bindings = "", []
+        if len(keys) < 200:
+            where = (
+                f" WHERE (agent, native_session_id) IN (VALUES {', '.join(['(?, ?)'] * len(keys))})"
+                if keys
+                else " WHERE 0"
+            )
+            bindings = [part for key in keys for part in key]
+        for agent, native_id, host, path, size, gone_ms in self._database.iter_rows(
+            f"SELECT agent, native_session_id, host, path, bytes, gone_ms FROM session_sources{where}",
+            bindings,
+        ):
+            found.setdefault((agent, native_id), []).append(SessionSource(path, size, host, rfc3339(gone_ms)))
+        return found
+
+    def matching(self, text: str) -> list[Match]:
+        """Sessions whose id begins or ends with `text` (6 characters or more), or whose id or title it is.
+
+        Of two sessions with one uid both match if one does, so that neither is taken for the other.
+        """
+        rows = self._database.rows(
+            "WITH matching AS (SELECT session_uid, session_uid = ?1 OR native_session_id = ?1 AS is_exact FROM sessions"
+            " WHERE session_uid = ?1 OR native_session_id = ?1 OR title = ?1 COLLATE NOCASE"
+            " OR (length(?1) >= 6 AND (native_session_id LIKE ?2 || '%' ESCAPE '\\'"
+            " OR native_session_id LIKE '%' || ?2 ESCAPE '\\' OR session_uid LIKE ?2 || '%' ESCAPE '\\')))"
+            " SELECT session_uid, root_session_uid, max(is_exact) FROM matching JOIN sessions USING (session_uid)"
+            " GROUP BY agent, native_session_id ORDER BY session_uid",
+            (text, escaped(text)),
+        )
+        return [Match(uid, root, bool(is_exact)) for uid, root, is_exact in rows]
+
+    def count(self) -> int:
+        return int(self._database.value("SELECT count(*) FROM sessions"))
+
+    def checkouts(self) -> list[Place]:
+        """Where every session worked."""
+        columns = ", ".join(Place._fields)
+        return [Place(*row) for row in self._database.rows(f"SELECT {columns} FROM sessions ORDER BY session_uid")]
+
+    def set_repos(self, repos: Sequence[tuple[str | None, str | None, str, str]]) -> None:
+        """Write (repo, domain, agent, native id)."""
+        if repos:
+            with self._database.transaction() as connection:
+                connection.executemany(
+                    "UPDATE sessions SET repo = ?, domain = ? WHERE agent = ? AND native_session_id = ?", repos
+                )
+
+    def drop(self, sessions: Sequence[tuple[str, str]]) -> None:
+        """Delete the rows of sessions that turned out to be none; not of evicted ones."""
+        if not sessions:
+            return
+        evicted = set(self._database.rows("SELECT agent, native_session_id FROM sessions WHERE evicted_ms IS NOT NULL"))
+        sessions = [session for session in sessions if session not in evicted]
+        if sessions:
+            with self._database.transaction() as connection:
+                drop_digests(connection, sessions)
+                for table in ("sessions", "session_sources"):
+                    connection.executemany(f"DELETE FROM {table} WHERE agent = ? AND native_session_id = ?", sessions)
+
+    def event_counts(self) -> dict[tuple[str, str], int]:
+        """How many events each session had when its row was made; without those whose events were dropped since."""
+        sql = "SELECT agent, native_session_id, event_count FROM sessions WHERE evicted_ms IS NULL"
+        return {(agent, native_id): count for agent, native_id, count in self._database.rows(sql)}
+
+    def set_evicted(self, sessions: Sequence[tuple[str, str]], at_ms: int) -> None:
+        """Note that the events of sessions (agent, native id) are no longer held."""
+        if sessions:
+            with self._database.transaction() as connection:
+                connection.executemany(
+                    f"UPDATE sessions SET evicted_ms = {at_ms:d} WHERE agent = ? AND native_session_id = ?", sessions
+                )
+
+    def rules(self) -> str | None:
+        """The rules that all rows were made with; None before the first sweep has ended."""
+        found = self._database.value("SELECT text FROM rules")
+        return None if found is None else str(found)
+
+    def set_rules(self, text: str) -> None:
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM rules")
+            connection.execute("INSERT INTO rules VALUES (?)", (text,))
+
+    def totals(self) -> list[dict[str, Any]]:
+        """Per agent: sessions, events, messages, tokens, money and if any is estimated, first and last activity."""
+        sums = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "usd")
+        counts = ("agent", "sessions", "sub_agents", "events", "messages")
+        names = (*counts, *sums, "usd_is_estimate", "started_at", "ended_at")
+        rows = self._database.rows(
+            "SELECT agent, count(*), sum(session_class IN ('sub-agent', 'warm-up')), sum(event_count),"
+            f" sum(message_count), {', '.join(f'sum({name})' for name in sums)},"
+            " max(usd IS NOT NULL AND usd_is_estimate), min(started_ms), max(ended_ms)"
+            " FROM sessions GROUP BY agent ORDER BY agent"
+        )
+        return [
+            dict(zip(names, (*told, bool(is_estimate), rfc3339(started_ms), rfc3339(ended_ms)), strict=True))
+            for *told, is_estimate, started_ms, ended_ms in rows
+        ]
+
+
+def _conditions(wanted: SessionFilter) -> tuple[str, list[Any]]:
+    tests: list[tuple[str, Any]] = [
+        ("session_uid = ?", wanted.uid),
+        ("agent = ?", wanted.agent),
+        ("('/' || repo) LIKE '%/' || ? ESCAPE '\\'", _like(wanted.repo)),
+        ("git_branch = ?", wanted.branch),
+        ("model LIKE '%' || ? || '%' ESCAPE '\\'", _like(wanted.model)),
+        ("outcome = ?", wanted.outcome),
+        ("session_class = ?", wanted.session_class),
+        ("ended_ms >= ?", wanted.since_ms),
+        ("started_ms < ?", wanted.before_ms),
+        ("title LIKE '%' || ? || '%' ESCAPE '\\'", _like(wanted.text)),
+        ("root_session_uid = ?", wanted.root),
+    ]
+    used = [(test, value) for test, value in tests if value is not None]
+    clauses = [test for test, _ in used] + (["parent_session_uid IS NULL"] if wanted.roots_only else [])
+    return (" WHERE " + " AND ".join(clauses) if clauses else ""), [value for _, value in used]
+
+
+def _like(text: str | None) -> str | None:
+    return None if text is None else escaped(text.strip("/"))
+
+
+def _session(values: tuple[Any, ...], sources: list[SessionSource]) -> Session:
+    row = SessionRow(*values[: len(SessionRow._fields)])
+    analyzed_ms, evicted_ms, *live = values[len(SessionRow._fields) :]
+    cost = Cost(
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        cache_read_tokens=row.cache_read_tokens,
+        cache_write_tokens=row.cache_write_tokens,
+        reasoning_tokens=row.reasoning_tokens,
+        usd=row.usd,
+        usd_is_estimate=bool(row.usd_is_estimate),
+        wall_clock_s=None if row.wall_clock_ms is None else row.wall_clock_ms / 1000,
+        turns=row.turns,
+        retries=row.retries,
+    )
+    return Session(
+        session_uid=row.session_uid,
+        agent=row.agent,
+        native_session_id=row.native_session_id,
+        root_session_uid=row.root_session_uid,
+        parent_session_uid=row.parent_session_uid,
+        base_session_uid=row.base_session_uid,
+        base_end=row.base_end,
+        session_class=row.session_class,
+        group=row.group,
+        host=row.host,
+        repo=row.repo,
+        domain=row.domain,
+        cwd=row.cwd,
+        git_branch=row.git_branch,
+        model=row.model,
+        provider=row.provider,
+        agent_version=row.agent_version,
+        title=row.title,
+        instructions=tuple(orjson.loads(row.instructions)),
+        started_at=rfc3339(row.started_ms),
+        ended_at=rfc3339(row.ended_ms),
+        updated_at=rfc3339(row.updated_ms),
+        outcome=row.outcome,
+        cost=cost,
+        message_count=row.message_count,
+        event_count=row.event_count,
+        task_ref=row.task_ref,
+        sources=tuple(sources),
+        schema_version=row.schema_version,
+        content_hash=row.content_hash,
+        spawn_call_id=row.spawn_call_id,
+        discovered_at=rfc3339(row.discovered_ms),
+        ingested_at=rfc3339(row.ingested_ms),
+        analyzed_at=rfc3339(analyzed_ms),
+        evicted_at=rfc3339(evicted_ms),
+        key=live[0],
+        channel=live[1],
+        chat_id=live[2],
+        user_id=live[3],
+        character_id=live[4],
+        metadata=orjson.loads(row.metadata),
+    )

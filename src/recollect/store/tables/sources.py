@@ -1,0 +1,241 @@
+"""The files the store was read from: how far, what they looked like then, and what was wrong with them."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import apsw
+
+from recollect.clock import now_ms
+from recollect.store.batch import Batch, SourceRow
+from recollect.store.sqlite.database import Database
+from recollect.store.tables import column
+from recollect.store.tables.table import BY_SOURCE, CACHE, Table
+
+SOURCES = Table(
+    "sources",
+    CACHE,
+    (
+        column.row_number("id"),
+        *column.plain("host", "agent"),
+        *column.paths("path"),
+        *column.labels("kind"),
+        *column.numbers("size", "mtime_ns", "ctime_ns", "inode", "reader", "offset", "line"),
+        *column.plain("head", "tail"),
+        *column.documents("state"),
+        *column.labels("failure?"),
+        *column.numbers("read_ms", "gone_ms?"),
+    ),
+    unique=("host", "agent", "path"),
+)
+
+PROBLEMS = Table(
+    "problems",
+    CACHE,
+    (
+        column.row_number("id"),
+        *column.numbers("source", "line?", "offset?"),
+        *column.labels("reason"),
+        *column.text_bytes("raw"),
+        *column.numbers("found_ms"),
+    ),
+    owner=BY_SOURCE,
+    unique=("source", "offset"),
+)
+
+
+class KnownSource(NamedTuple):
+    """A file as it was when it was last read. Its `row` has no state, which is long and seldom needed."""
+
+    id: int
+    row: SourceRow
+    failure: str | None
+    gone_ms: int | None
+
+    @property
+    def signature(self) -> tuple[int, int, int, int]:
+        return self.row.size, self.row.mtime_ns, self.row.ctime_ns, self.row.inode
+
+
+class SkippedLine(NamedTuple):
+    agent: str
+    path: str
+    line: int | None
+    offset: int | None
+    reason: str
+    raw: bytes
+    found_ms: int
+
+
+# Newer than any version of an adapter: such a source is read from its start, and nothing of it is dropped before.
+READ_ELSEWHERE = 1 << 30
+
+_COLUMNS = SourceRow._fields
+# A file that tells of more sessions is a prompt history: each of them need not know how long it is by now.
+_SESSIONS_OF_A_LOG = 32
+
+
+class Sources:
+    """Cursors and problems of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def known(self, host: str, agent: str) -> dict[str, KnownSource]:
+        """Every file of an agent that this host has read, by path."""
+        return {source.row.path: source for source in self._known("host = ? AND agent = ?", (host, agent))}
+
+    def known_elsewhere(self, host: str, agent: str) -> dict[str, KnownSource]:
+        """Every file of an agent that exactly one other host has read, by path."""
+        found = self._known("host <> ? AND agent = ?", (host, agent))
+        times = Counter(source.row.path for source in found)
+        return {source.row.path: source for source in found if times[source.row.path] == 1}
+
+    def _known(self, condition: str, bindings: tuple[str, str]) -> list[KnownSource]:
+        rows = self._database.rows(
+            f"SELECT {', '.join(_COLUMNS[:-1])}, '', id, failure, gone_ms FROM sources WHERE {condition}", bindings
+        )
+        size = len(_COLUMNS)
+        return [KnownSource(row[size], SourceRow._make(row[:size]), row[size + 1], row[size + 2]) for row in rows]
+
+    def state(self, source: int) -> str:
+        """What the adapter remembers of a source."""
+        return str(self._database.value("SELECT state FROM sources WHERE id = ?", (source,)))
+
+    def is_known(self, row: SourceRow) -> bool:
+        """Whether a file at this place was read before."""
+        place = (row.host, row.agent, row.path)
+        return (
+            self._database.value("SELECT 1 FROM sources WHERE host = ? AND agent = ? AND path = ?", place) is not None
+        )
+
+    def save(self, connection: apsw.Connection, batch: Batch) -> int:
+        """Move a source's cursor, in the transaction that stores what was read up to it."""
+        source = self._upsert(connection, batch.source, None)
+        _make_dirty(connection, [source], at_most=_SESSIONS_OF_A_LOG)
+        found_ms = now_ms()
+        connection.executemany(
+            "INSERT OR IGNORE INTO problems (source, line, offset, reason, raw, found_ms) VALUES (?, ?, ?, ?, ?, ?)",
+            ((source, *problem, found_ms) for problem in batch.problems),
+        )
+        return source
+
+    @staticmethod
+    def save_unread(connection: apsw.Connection, row: SourceRow, problems: Iterable[Sequence[Any]]) -> int:
+        """Know a file that another store read, or that only packs tell of; one that is known keeps its cursor.
+
+        It has no cursor: if it is ever found here, it is read from its start.
+        """
+        columns = (*SourceRow._fields, "read_ms", "gone_ms")
+        bare = row._replace(
+            mtime_ns=-1, ctime_ns=-1, inode=0, reader=READ_ELSEWHERE, offset=0, line=0, head="", tail="", state="{}"
+        )
+        connection.execute(
+            f"INSERT OR IGNORE INTO sources ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+            (*bare, now_ms(), now_ms()),
+        )
+        sql = "SELECT id FROM sources WHERE host = ? AND agent = ? AND path = ?"
+        source = int(connection.execute(sql, (row.host, row.agent, row.path)).get)
+        for line, offset, *rest in problems:
+            connection.execute(
+                "INSERT INTO problems (source, line, offset, reason, raw, found_ms) SELECT ?1, ?2, ?3, ?4, ?5, ?6"
+                " WHERE NOT EXISTS (SELECT 1 FROM problems WHERE source = ?1 AND line IS ?2 AND offset IS ?3)",
+                (source, line, offset, *rest),
+            )
+        return source
+
+    def read_again(self, stream: int) -> None:
+        """Have the next sweep read all files of a session from their start."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE sources SET mtime_ns = -1, reader = ?, offset = 0, line = 0, head = '', tail = '', state = '{}'"
+                " WHERE id IN (SELECT source FROM stream_sources WHERE stream = ?)",
+                (READ_ELSEWHERE, stream),
+            )
+
+    def save_failure(self, row: SourceRow, failure: str) -> None:
+        """Remember that a file could not be read, so that the next sweep does not try it unchanged."""
+        with self._database.transaction() as connection:
+            self._upsert(connection, row, failure)
+
+    def move(self, source: KnownSource, host: str, path: str) -> None:
+        """The agent moved a file, as some do to archive it, or the host was renamed: the same source elsewhere."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE sources SET host = ?, path = ?, gone_ms = NULL WHERE id = ?", (host, path, source.id)
+            )
+            _make_dirty(connection, [source.id])
+
+    def mark_gone(self, sources: Iterable[int]) -> None:
+        """The files are no longer there. What was read from them stays."""
+        self._mark(sources, now_ms())
+
+    def mark_back(self, sources: Iterable[int]) -> None:
+        self._mark(sources, None)
+
+    def drop(self, sources: Iterable[int]) -> None:
+        """Strike out what was only known for a failure that is over."""
+        ids = [(source,) for source in sources]
+        if ids:
+            with self._database.transaction() as connection:
+                connection.executemany("DELETE FROM sources WHERE id = ?", ids)
+
+    def _mark(self, sources: Iterable[int], gone_ms: int | None) -> None:
+        ids = list(sources)
+        if not ids:
+            return
+        with self._database.transaction() as connection:
+            connection.executemany("UPDATE sources SET gone_ms = ? WHERE id = ?", [(gone_ms, source) for source in ids])
+            _make_dirty(connection, ids)
+
+    @staticmethod
+    def _upsert(connection: apsw.Connection, row: SourceRow, failure: str | None) -> int:
+        updates = ", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS[3:], "failure", "read_ms", "gone_ms"))
+        found = connection.execute(
+            f"INSERT INTO sources ({', '.join(_COLUMNS)}, failure, read_ms, gone_ms)"
+            f" VALUES ({', '.join('?' * len(_COLUMNS))}, ?, ?, NULL)"
+            f" ON CONFLICT (host, agent, path) DO UPDATE SET {updates} RETURNING id",
+            (*row, failure, now_ms()),
+        ).get
+        return int(found)
+
+    def problems(self) -> list[SkippedLine]:
+        rows = self._database.rows(
+            "SELECT s.agent, s.path, p.line, p.offset, p.reason, p.raw, p.found_ms"
+            " FROM problems p JOIN sources s ON s.id = p.source"
+            " UNION ALL SELECT agent, path, NULL, NULL, failure, x'', read_ms FROM sources"
+            " WHERE failure IS NOT NULL AND gone_ms IS NULL"
+            " ORDER BY 1, 2, 4"
+        )
+        return [SkippedLine(*row) for row in rows]
+
+    def counts(self) -> dict[str, Any]:
+        total, failed, gone, size = self._database.rows(
+            "SELECT count(*) FILTER (WHERE kind <> 'folder'), count(failure), count(gone_ms), coalesce(sum(size), 0)"
+            " FROM sources"
+        )[0]
+        bad_lines = self._database.value("SELECT count(*) FROM problems")
+        return {
+            "sources": total,
+            "sources_failed": failed,
+            "sources_gone": gone,
+            "source_bytes": size,
+            "bad_lines": bad_lines,
+        }
+
+
+def _make_dirty(connection: apsw.Connection, sources: list[int], at_most: int = 1 << 30) -> None:
+    """Have the sessions of these sources accounted for again, but for sources that tell of too many."""
+    connection.executemany(
+        "UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM stream_sources WHERE source = ?1)"
+        " AND (SELECT count(*) FROM stream_sources WHERE source = ?1) <= ?2",
+        [(source, at_most) for source in sources],
+    )
+
+
+def path_key(path: Path) -> str:
+    """A path as text that a database takes: bytes that are no UTF-8 are written as escapes."""
+    text = str(path)
+    return text if text.isascii() else os.fsencode(text).decode("utf-8", "backslashreplace")

@@ -1,0 +1,207 @@
+"""Whole sessions of cache.db as they are accounted for and distilled: events, responses, what their sources say."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from operator import itemgetter, lt
+from typing import Any, NamedTuple, TypeVar, cast
+
+import orjson
+
+from recollect.kinds import SessionKey
+from recollect.store.flags import IS_ABANDONED, IS_ERROR, IS_RETRY
+from recollect.store.sqlite.database import Database
+from recollect.store.tables.events import Events
+from recollect.store.tables.sessions import SourceOfSession
+from recollect.store.tables.streams import KEYS, Streams, keys_json
+
+_T = TypeVar("_T")
+
+
+class Step(NamedTuple):
+    """One event without its payload: of a big store a hundred thousand of these are read in a sweep."""
+
+    id: int
+    event_uid: bytes
+    parent_uid: bytes | None
+    lane: str
+    position: int
+    ts_ms: int | None
+    kind: str
+    base_kind: str
+    role: str | None
+    tool: str | None
+    call_id: str | None
+    status: str | None
+    flags: int
+    copy_of: bytes | None
+    retry_key: bytes | None
+    summary: str
+    payload_start: int
+    payload_bytes: int
+    payload_hash: bytes
+    model: str | None
+    metadata: str | None
+
+    @property
+    def uid(self) -> str:
+        return self.event_uid.hex()
+
+    @property
+    def is_error(self) -> bool:
+        return bool(self.flags & IS_ERROR)
+
+    @property
+    def is_retry(self) -> bool:
+        return bool(self.flags & IS_RETRY)
+
+    @property
+    def is_abandoned(self) -> bool:
+        return bool(self.flags & IS_ABANDONED)
+
+
+class Response(NamedTuple):
+    """The tokens of one response of the model."""
+
+    ts_ms: int | None
+    model: str | None
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    usd: float | None = None
+    includes_sub_agents: int = 0
+
+
+class RunningTotal(NamedTuple):
+    """What an agent said a session had cost by then."""
+
+    ledger: str
+    usd: float
+    ts_ms: int | None
+
+
+class StoredSession(NamedTuple):
+    """All that cache.db holds of one session but its payloads. `steps` are in reading order, copies included."""
+
+    key: SessionKey
+    discovered_ms: int
+    steps: list[Step]
+    responses: list[Response]  # without copies: they are counted where they were made
+    infos: list[dict[str, Any]]
+    totals: list[RunningTotal]
+    sources: list[SourceOfSession]
+
+
+_SELECT_STEPS = (
+    f"SELECT {', '.join(Step._fields).replace('base_kind', 'coalesce(base_kind, kind)')} FROM events"
+    " WHERE stream = ? ORDER BY seq"
+)
+# Twice as quick as `Step._make`, and there are many.
+_step = cast(Callable[[tuple[Any, ...]], Step], partial(tuple.__new__, Step))
+_place = itemgetter(Step._fields.index("lane"), Step._fields.index("position"))
+_place_and_uid = itemgetter(*(Step._fields.index(name) for name in ("lane", "position", "event_uid")))
+
+
+class Steps:
+    """Whole sessions of a store, many at a time."""
+
+    def __init__(self, database: Database, events: Events) -> None:
+        self._database = database
+        self._events = events
+        self._streams = Streams(database)
+
+    def iter_sessions(self, keys: Sequence[SessionKey], sessions: int, events: int) -> Iterator[list[StoredSession]]:
+        """These sessions in groups: no more of them, and about no more events, than can be held at once."""
+        group: list[SessionKey] = []
+        size = 0
+        counts = self.counts(keys)
+        for key in (key for key in keys if key in counts):
+            if group and (len(group) >= sessions or size + counts[key] > events):
+                yield self.read(group)
+                group, size = [], 0
+            group.append(key)
+            size += counts[key]
+        if group:
+            yield self.read(group)
+
+    def counts(self, keys: Collection[SessionKey]) -> dict[SessionKey, int]:
+        """About how many events are held of each session; none for sessions of which nothing is."""
+        rows = self._rows(keys, "SELECT agent, native_id, next_seq FROM keys JOIN streams USING (agent, native_id)")
+        return {SessionKey(agent, native_id): next_seq for agent, native_id, next_seq in rows}
+
+    def read(self, keys: Sequence[SessionKey]) -> list[StoredSession]:
+        """All that is held of these sessions, as far as anything is, in their order."""
+        sql = "SELECT agent, native_id, id, discovered_ms FROM keys JOIN streams USING (agent, native_id)"
+        rows = self._rows(keys, sql)
+        streams = {SessionKey(agent, native_id): rest for agent, native_id, *rest in rows}
+        responses, totals = self.responses(keys), self.totals(keys)
+        infos, sources = self._streams.infos_of(keys), self._sources(keys)
+        return [
+            StoredSession(
+                key,
+                discovered_ms,
+                self._steps(stream),
+                responses.get(key, []),
+                infos.get(key, []),
+                totals.get(key, []),
+                sources.get(key, []),
+            )
+            for key in keys
+            if key in streams
+            for stream, discovered_ms in [streams[key]]
+        ]
+
+    def _steps(self, stream: int) -> list[Step]:
+        rows = self._database.rows(_SELECT_STEPS, (stream,))
+        places = list(map(_place, rows))
+        if not all(map(lt, places, places[1:])):  # most sessions are stored in reading order
+            rows.sort(key=_place_and_uid)
+        return list(map(_step, rows))
+
+    def responses(self, keys: Collection[SessionKey]) -> dict[SessionKey, list[Response]]:
+        """What sessions' own responses used; copies are counted where they were made."""
+        columns = ", ".join(Response._fields)
+        rows = self._rows(
+            keys,
+            f"SELECT s.agent, s.native_id, {columns} FROM keys CROSS JOIN streams s USING (agent, native_id)"
+            " CROSS JOIN usage u ON u.stream = s.id AND NOT u.is_copy ORDER BY u.stream, u.usage_id",
+        )
+        return _grouped(rows, Response._make)
+
+    def totals(self, keys: Collection[SessionKey]) -> dict[SessionKey, list[RunningTotal]]:
+        """The running totals of sessions whose agent tells any, the least first."""
+        rows = self._rows(
+            keys,
+            "SELECT s.agent, s.native_id, ledger, usd, ts_ms FROM keys CROSS JOIN streams s USING (agent, native_id)"
+            " CROSS JOIN cost_totals c ON c.stream = s.id ORDER BY usd",
+        )
+        return _grouped(rows, RunningTotal._make)
+
+    def _sources(self, keys: Collection[SessionKey]) -> dict[SessionKey, list[SourceOfSession]]:
+        rows = self._rows(
+            keys,
+            "SELECT r.agent, r.native_id, s.host, s.path, s.size, s.gone_ms"
+            " FROM keys CROSS JOIN streams r USING (agent, native_id) CROSS JOIN stream_sources t ON t.stream = r.id"
+            " JOIN sources s ON s.id = t.source ORDER BY s.host, s.path",
+        )
+        return _grouped(rows, SourceOfSession._make)
+
+    def _rows(self, keys: Collection[SessionKey], sql: str) -> list[tuple[Any, ...]]:
+        return self._database.rows(KEYS + sql, (keys_json(keys),))
+
+    def payloads(self, key: SessionKey, steps: Iterable[Step]) -> dict[bytes, dict[str, Any]]:
+        """The payloads of some events, by event; each frame is unpacked once."""
+        ordered = sorted(steps, key=lambda step: step.payload_start)
+        places = [(step.payload_start, step.payload_bytes) for step in ordered]
+        contents = self._events.iter_payloads(*key, places) if places else ()
+        pairs = zip(ordered, contents, strict=True)
+        return {step.event_uid: orjson.loads(raw) if raw else {} for step, raw in pairs}
+
+
+def _grouped(rows: Iterable[tuple[Any, ...]], make: Callable[[Sequence[Any]], _T]) -> dict[SessionKey, list[_T]]:
+    """Rows that begin with a session's key, by session."""
+    groups: dict[tuple[Any, ...], list[_T]] = {}
+    for row in rows:
+        groups.setdefault(row[:2], []).append(make(row[2:]))
+    return {SessionKey._make(key): group for key, group in groups.items()}

@@ -1,0 +1,457 @@
+"""Whole sessions of cache.db: which changed, how they are related, what they copied from one another."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import apsw
+import orjson
+
+from recollect.kinds import SessionKey, may_tell_queued
+from recollect.schema import (
+    FILES_LANE,
+    HISTORY_LANE,
+    MAIN_LANE,
+    QUEUE_ONLY,
+    STAND_IN_LANE,
+    name_half,
+)
+from recollect.store.flags import IS_ABANDONED, IS_RETRY
+from recollect.store.payloads import packs
+from recollect.store.sqlite.database import Database, translated
+from recollect.store.tables import column
+from recollect.store.tables.sources import READ_ELSEWHERE
+from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, Table
+
+# A row for each session whose events are held; `is_dirty` until its row in memory.db is up to date. `redacted_with` is
+# the oldest version of the redaction rules that anything of it went through; NULL: none.
+STREAMS = Table(
+    "streams",
+    CACHE,
+    (
+        column.row_number("id"),
+        *column.plain("agent", "native_id"),
+        column.count("next_seq", 1),
+        column.count("stream_bytes", 0),
+        column.count("pack_generation", 1),
+        column.count("pack_bytes", 0),
+        column.count("is_dirty", 1),
+        *column.numbers("discovered_ms"),
+        *column.plain("redacted_with?"),
+    ),
+    owner=BY_NATIVE_ID,
+    unique=("agent", "native_id"),
+    extras=("CREATE INDEX streams_to_account_for ON streams (id) WHERE is_dirty",),
+)
+
+USAGE = Table(
+    "usage",
+    CACHE,
+    (
+        *column.numbers("stream"),
+        *column.identifiers("usage_id"),
+        *column.numbers("ts_ms?"),
+        *column.names("model?", "provider?"),
+        *column.numbers("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
+        *column.reals("usd?"),
+        *column.numbers("includes_sub_agents"),
+        column.count("is_copy", 0),
+    ),
+    owner=BY_STREAM,
+    key=("stream", "usage_id"),
+)
+
+COST_TOTALS = Table(
+    "cost_totals",
+    CACHE,
+    (
+        *column.numbers("stream"),
+        *column.identifiers("ledger"),
+        *column.reals("usd"),
+        *column.numbers("ts_ms?"),
+    ),
+    owner=BY_STREAM,
+    key=("stream", "ledger", "usd"),
+)
+
+STREAM_SOURCES = Table(
+    "stream_sources",
+    CACHE,
+    (*column.numbers("stream", "source"),),
+    owner=BY_STREAM,
+    key=("stream", "source"),
+    extras=("CREATE INDEX stream_sources_by_source ON stream_sources (source)",),
+)
+
+
+_LINKS = ("parent_native_id", "root_native_id", "base_native_id")
+
+# What each source says of a session: a session's facts are merged from all its sources.
+INFOS = Table(
+    "infos",
+    CACHE,
+    (
+        *column.plain("agent", "native_id"),
+        *column.numbers("source"),
+        *(column.derived(link, f"info ->> '$.first.{link}'") for link in _LINKS),
+        *column.numbers("born_ms?"),
+        *column.documents("info"),
+    ),
+    owner=BY_NATIVE_ID,
+    key=("agent", "native_id", "source"),
+    extras=tuple(f"CREATE INDEX infos_by_{link} ON infos (agent, {link}) WHERE {link} IS NOT NULL" for link in _LINKS),
+)
+
+if TYPE_CHECKING:
+    from recollect.store.tables.steps import Step
+
+
+class Origin(NamedTuple):
+    """Where a session says it comes from, in native ids, and when its file was begun."""
+
+    parent: str | None = None
+    root: str | None = None
+    base: str | None = None
+    born_ms: int | None = None
+
+
+class Candidate(NamedTuple):
+    """An event that may be a copy of, or copied by, others with the same key."""
+
+    key: SessionKey
+    copy_key: int
+    event_uid: bytes
+    ts_ms: int | None
+    base_kind: str
+    summary: str
+    copy_of: bytes | None
+
+
+class SharedResponse(NamedTuple):
+    """A response that several sessions hold, or that is marked as a copy."""
+
+    key: SessionKey
+    usage_id: str
+    ts_ms: int | None
+    is_copy: int
+
+
+# The sessions that a statement is about, as its first binding: see `keys_json`.
+KEYS = "WITH keys (agent, native_id) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) "
+_CHOSEN = KEYS + "SELECT s.id FROM keys JOIN streams s USING (agent, native_id)"
+# What an event of a lane stands in for: a history for any log, a copy of the model's view for the agent's own log.
+_NOTHING: frozenset[str] = frozenset()
+_BETTER = {HISTORY_LANE: frozenset({MAIN_LANE, STAND_IN_LANE}), STAND_IN_LANE: frozenset({MAIN_LANE})}
+HALF_BYTES = 8  # of an event_uid that name its session
+_STREAMS_AT_ONCE = 50  # others wait to write meanwhile
+
+
+class Streams:
+    """Whole sessions of Tier 1, for the steps that need more than one event at a time.
+
+    CROSS JOIN is SQLite's word for a join in the order given: left alone it begins with all events there are.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def dirty(self) -> list[SessionKey]:
+        """Sessions that hold something their row in memory.db does not show yet, in order of arrival."""
+        return self._keys("SELECT agent, native_id FROM streams WHERE is_dirty ORDER BY id")
+
+    def _keys(self, sql: str, bindings: Sequence[Any] = ()) -> list[SessionKey]:
+        return list(map(SessionKey._make, self._database.rows(sql, bindings)))
+
+    def find(self, agent: str, native_id: str) -> int | None:
+        """The number of a session's stream, if any of its events are held."""
+        number = self._database.value("SELECT id FROM streams WHERE agent = ? AND native_id = ?", (agent, native_id))
+        return None if number is None else int(number)
+
+    def names(self) -> dict[SessionKey, int]:
+        """The streams of all sessions."""
+        rows = self._database.iter_rows("SELECT id, agent, native_id FROM streams")
+        return {SessionKey(agent, native_id): stream for stream, agent, native_id in rows}
+
+    def set_dirty(self, keys: Iterable[tuple[str, str]], is_dirty: bool) -> None:
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "UPDATE streams SET is_dirty = ? WHERE agent = ? AND native_id = ?", [(is_dirty, *key) for key in keys]
+            )
+
+    def set_all_dirty(self) -> None:
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE streams SET is_dirty = 1")
+
+    def infos(self, agent: str, native_id: str) -> list[dict[str, Any]]:
+        """What each source says about a session, in an order that does not depend on when it was read."""
+        return self.infos_of([SessionKey(agent, native_id)]).get(SessionKey(agent, native_id), [])
+
+    def infos_of(self, keys: Collection[SessionKey]) -> dict[SessionKey, list[dict[str, Any]]]:
+        """What each source says about each of these sessions."""
+        rows = self._database.rows(
+            f"{KEYS}SELECT keys.agent, keys.native_id, i.info FROM keys CROSS JOIN infos i USING (agent, native_id)"
+            " JOIN sources s ON s.id = i.source ORDER BY s.kind, s.host, s.path",
+            (keys_json(keys),),
+        )
+        infos: dict[SessionKey, list[dict[str, Any]]] = {}
+        with translated(self._database.path):
+            for agent, native_id, info in rows:
+                infos.setdefault(SessionKey(agent, native_id), []).append(orjson.loads(info))
+        return infos
+
+    def held(self, keys: Collection[SessionKey]) -> set[SessionKey]:
+        """Those of which any events are held."""
+        sql = f"{KEYS}SELECT agent, native_id FROM keys JOIN streams USING (agent, native_id)"
+        return set(self._keys(sql, (keys_json(keys),)))
+
+    def origins(self, keys: Collection[SessionKey]) -> dict[SessionKey, Origin]:
+        """What sessions say of their origin: the first source that says anything counts, in a stable order."""
+        rows = self._database.iter_rows(
+            f"{KEYS}SELECT keys.agent, keys.native_id,"
+            " i.parent_native_id, i.root_native_id, i.base_native_id, i.born_ms"
+            " FROM keys CROSS JOIN infos i USING (agent, native_id) JOIN sources s ON s.id = i.source"
+            " WHERE coalesce(i.parent_native_id, i.root_native_id, i.base_native_id, i.born_ms) IS NOT NULL"
+            " ORDER BY s.kind, s.host, s.path",
+            (keys_json(keys),),
+        )
+        origins: dict[SessionKey, Origin] = {}
+        for agent, native_id, *links in rows:
+            key = SessionKey(agent, native_id)
+            news = [value if value != native_id else None for value in links]
+            known = origins.get(key, Origin())
+            origins[key] = Origin._make(new if old is None else old for old, new in zip(known, news, strict=True))
+        return origins
+
+    def spawned(self, agent: str, native_id: str) -> list[str]:
+        """Sessions that name this one as their parent."""
+        rows = self._database.rows(
+            "SELECT DISTINCT native_id FROM infos WHERE agent = ? AND parent_native_id = ?", (agent, native_id)
+        )
+        return [name for (name,) in rows if name != native_id]
+
+    def derived(self, keys: Collection[SessionKey]) -> set[SessionKey]:
+        """Sessions that name one of these as their parent, root or base."""
+        links = ("parent_native_id", "root_native_id", "base_native_id")
+        below = " UNION ".join(
+            "SELECT i.agent, i.native_id FROM keys k CROSS JOIN infos i"
+            f" ON i.agent = k.agent AND i.{link} = k.native_id AND i.native_id <> k.native_id"
+            for link in links
+        )
+        return set(self._keys(KEYS + below, (keys_json(keys),)))
+
+    def copy_links(self, keys: Collection[SessionKey]) -> set[tuple[SessionKey, SessionKey]]:
+        """(session, session it has copies from), of all copies that these sessions made or that were made of them.
+
+        An event's uid begins with a hash of its session: so does what a copy points at, be that held or evicted.
+        """
+        made = self._database.rows(
+            f"SELECT DISTINCT stream, substr(copy_of, 1, {HALF_BYTES}) FROM events"
+            f" WHERE stream IN ({_CHOSEN}) AND copy_of IS NOT NULL",
+            (keys_json(keys),),
+        )
+        halves = {name_half(*key): key for key in keys}
+        taken = self._database.rows(
+            f"WITH halves AS MATERIALIZED (SELECT unhex(value) AS half FROM json_each(?))"
+            f" SELECT DISTINCT e.stream, half FROM halves CROSS JOIN events e"
+            f" ON e.copy_of BETWEEN half AND CAST(half || x'{'ff' * HALF_BYTES}' AS BLOB)",
+            (orjson.dumps([half.hex() for half in halves]).decode(),),
+        )
+        links = {*made, *taken}
+        names = self._names({stream for stream, _ in links})
+        owners = halves | self._owners({half for _, half in links} - halves.keys())
+        return {(names[stream], owners[half]) for stream, half in links if half in owners}
+
+    def _names(self, streams: Iterable[int]) -> dict[int, SessionKey]:
+        sql = "SELECT id, agent, native_id FROM streams WHERE id IN (SELECT value FROM json_each(?))"
+        return {stream: SessionKey(*name) for stream, *name in self._database.rows(sql, (_json(streams),))}
+
+    def _owners(self, halves: Collection[bytes]) -> dict[bytes, SessionKey]:
+        """The sessions of these hashes, as far as their events or what they used are held."""
+        streams = {
+            half: self._database.value(
+                "SELECT coalesce((SELECT stream FROM events WHERE event_uid BETWEEN ?1 AND ?2 LIMIT 1),"
+                " (SELECT stream FROM evicted_streams WHERE uid_half = ?1))",
+                (half, half + b"\xff" * HALF_BYTES),
+            )
+            for half in halves
+        }
+        names = self._names(stream for stream in streams.values() if stream is not None)
+        return {half: names[stream] for half, stream in streams.items() if stream in names}
+
+    def copy_candidates(self) -> list[Candidate]:
+        """Events of dirty sessions that share their key with another session, and those others."""
+        rows = self._database.iter_rows(
+            "WITH shared AS (SELECT DISTINCT e.copy_key FROM streams s CROSS JOIN events e ON e.stream = s.id"
+            " WHERE s.is_dirty"
+            " AND EXISTS (SELECT 1 FROM events o WHERE o.copy_key = e.copy_key AND o.stream <> e.stream))"
+            " SELECT s.agent, s.native_id, copy_key, event_uid, ts_ms, coalesce(base_kind, kind), summary, copy_of"
+            " FROM shared CROSS JOIN events e USING (copy_key) JOIN streams s ON s.id = e.stream"
+        )
+        return [Candidate(SessionKey(agent, native_id), *rest) for agent, native_id, *rest in rows]
+
+    def set_copies(self, copies: Sequence[tuple[bytes | None, bytes]]) -> None:
+        """Point events (second) at their originals (first), or at none; their sessions become dirty."""
+        with self._database.transaction() as connection:
+            connection.executemany("UPDATE events SET copy_of = ? WHERE event_uid = ?", copies)
+            connection.executemany(
+                "UPDATE streams SET is_dirty = 1 WHERE id = (SELECT stream FROM events WHERE event_uid = ?)",
+                [(uid,) for _, uid in copies],
+            )
+
+    def shared_responses(self, keys: Iterable[SessionKey]) -> list[SharedResponse]:
+        """Responses that several of these sessions hold, or that are marked as copies."""
+        rows = self._database.rows(
+            f"{KEYS}, used AS MATERIALIZED (SELECT s.agent, s.native_id, usage_id, ts_ms, is_copy"
+            " FROM keys JOIN streams s USING (agent, native_id) JOIN usage u ON u.stream = s.id)"
+            " SELECT * FROM used WHERE usage_id IN"
+            " (SELECT usage_id FROM used GROUP BY usage_id HAVING count(*) > 1 OR max(is_copy))",
+            (keys_json(keys),),
+        )
+        return [SharedResponse(SessionKey(agent, native_id), *rest) for agent, native_id, *rest in rows]
+
+    def set_usage_copies(self, marks: Sequence[tuple[bool, SessionKey, str]]) -> None:
+        """Mark responses as copies, or take the mark back; their sessions become dirty."""
+        stream = "(SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
+        with self._database.transaction() as connection:
+            connection.executemany(
+                f"UPDATE usage SET is_copy = ? WHERE stream = {stream} AND usage_id = ?",
+                [(is_copy, *key, usage_id) for is_copy, key, usage_id in marks],
+            )
+            connection.executemany(
+                "UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?", {key for _, key, _ in marks}
+            )
+
+    def set_marks(self, events: Sequence["Step"]) -> None:
+        """Write the kinds of events, and whether they are retries or abandoned."""
+        if not events:
+            return
+        derived = IS_RETRY | IS_ABANDONED
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "UPDATE events SET kind = ?1, base_kind = nullif(?2, ?1),"
+                f" flags = (flags & {~derived}) | ?3 WHERE id = ?4",
+                [(event.kind, event.base_kind, event.flags & derived, event.id) for event in events],
+            )
+
+    def stand_ins(self) -> dict[int, tuple[str, str]]:
+        """Events that only stood in for what is held itself by now, each with its session.
+
+        A prompt history stands in for any log; a copy of the model's view stands in for the agent's log; a prompt in
+        an agent's queue stands in for the record that tells it.
+        """
+        rows = self._database.rows(
+            "SELECT e.id, s.agent, s.native_id, e.lane, e.status IS ?1 FROM streams s CROSS JOIN events e"
+            " ON e.stream = s.id WHERE s.is_dirty AND (e.lane IN (?2, ?3) OR e.status IS ?1)",
+            (QUEUE_ONLY, HISTORY_LANE, STAND_IN_LANE),
+        )
+        if not rows:
+            return {}
+        lanes = self._lanes({(agent, native_id) for _, agent, native_id, _, _ in rows})
+        replaced = {
+            event: (agent, native_id)
+            for event, agent, native_id, lane, _ in rows
+            if lanes[agent, native_id] & _BETTER.get(lane, _NOTHING)
+        }
+        return replaced | (self._delivered() if any(is_queued for *_, is_queued in rows) else {})
+
+    def _lanes(self, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], set[str]]:
+        """Where events of these sessions come from: the agent's log, a stand-in for it, or a history of prompts."""
+        names = f"iif(e.lane IN ('{HISTORY_LANE}', '{STAND_IN_LANE}', '{FILES_LANE}'), e.lane, '')"
+        rows = self._database.rows(
+            f"{KEYS}SELECT DISTINCT s.agent, s.native_id, {names} FROM keys CROSS JOIN streams s"
+            " USING (agent, native_id) CROSS JOIN events e ON e.stream = s.id",
+            (keys_json(keys),),
+        )
+        lanes: dict[tuple[str, str], set[str]] = {}
+        for agent, native_id, lane in rows:
+            lanes.setdefault((agent, native_id), set()).add(lane)
+        return lanes
+
+    def drop_events(self, events: Iterable[int]) -> None:
+        with self._database.transaction() as connection:
+            connection.executemany("DELETE FROM events WHERE id = ?", [(event,) for event in events])
+
+    def _delivered(self) -> dict[int, tuple[str, str]]:
+        """Queued prompts of dirty sessions that another event tells; the same words of days before or later do not."""
+        waiting = self._database.rows(
+            "SELECT e.id, s.agent, s.native_id, e.stream, hex(retry_key), ts_ms"
+            " FROM streams s CROSS JOIN events e ON e.stream = s.id"
+            " WHERE s.is_dirty AND status = ? AND retry_key IS NOT NULL",
+            (QUEUE_ONLY,),
+        )
+        if not waiting:
+            return {}
+        streams, keys = {row[3] for row in waiting}, {row[4] for row in waiting}
+        told = self._database.rows(
+            "SELECT stream, hex(retry_key), ts_ms FROM events"
+            " WHERE stream IN (SELECT value FROM json_each(?)) AND status IS NOT ?"
+            " AND hex(retry_key) IN (SELECT value FROM json_each(?))",
+            (_json(streams), QUEUE_ONLY, orjson.dumps(sorted(keys)).decode()),
+        )
+        times: dict[tuple[int, str], list[int | None]] = {}
+        for stream, key, ts_ms in told:
+            times.setdefault((stream, key), []).append(ts_ms)
+        return {
+            event: (agent, native_id)
+            for event, agent, native_id, stream, key, ts_ms in waiting
+            if any(may_tell_queued(told_ms, ts_ms) for told_ms in times.get((stream, key), ()))
+        }
+
+    def drop_outdated(self, sources: Collection[int]) -> None:
+        """Forget what an older version of an adapter told of these sources, which are read again from their start.
+
+        A session that another source tells of too keeps its events: that one may be gone and the only copy.
+        If the process dies on the way nothing is lost, for the sources still count as outdated.
+        """
+        if not sources:
+            return
+        with self._database.transaction() as connection:
+            for table in ("infos", "problems"):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE source IN (SELECT value FROM json_each(?))", (_json(sources),)
+                )
+        outdated = self._database.rows(
+            "SELECT id, agent, native_id, pack_generation FROM streams WHERE id IN"
+            " (SELECT stream FROM stream_sources GROUP BY stream"
+            " HAVING min(source IN (SELECT value FROM json_each(?))))",
+            (_json(sources),),
+        )
+        for start in range(0, len(outdated), _STREAMS_AT_ONCE):
+            some = outdated[start : start + _STREAMS_AT_ONCE]
+            with self._database.transaction() as connection:
+                _empty(connection, [stream for stream, *_ in some])
+            for _, agent, native_id, _ in some:
+                packs.drop_own_packs(self._database.path.parent, agent, native_id)
+
+    def emptied(self, keys: Collection[SessionKey]) -> list[SessionKey]:
+        """Those that only an older version of an adapter found: their source, read again, has nothing of them."""
+        sql = (
+            f"{KEYS}SELECT agent, native_id FROM keys JOIN streams s USING (agent, native_id)"
+            " WHERE pack_generation > 1 AND NOT EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
+            # one that lost its events to damage is not among them while its source cannot be read
+            " AND NOT EXISTS (SELECT 1 FROM stream_sources t JOIN sources r ON r.id = t.source"
+            f" WHERE t.stream = s.id AND r.reader = {READ_ELSEWHERE})"
+        )
+        return self._keys(sql, (keys_json(keys),))
+
+
+def keys_json(keys: Iterable[tuple[str, str]]) -> str:
+    """Sessions as a statement with `KEYS` takes them."""
+    return orjson.dumps(list(map(list, keys))).decode()
+
+
+def _json(numbers: Iterable[int]) -> str:
+    return orjson.dumps(sorted(numbers)).decode()
+
+
+def _empty(connection: apsw.Connection, streams: list[int]) -> None:
+    """Delete all that is held of these sessions; copies of their events elsewhere are to be judged anew."""
+    chosen = f"({', '.join(map(str, streams))})"
+    copies = f"copy_of IS NOT NULL AND copy_of IN (SELECT event_uid FROM events WHERE stream IN {chosen})"
+    connection.execute(f"UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM events WHERE {copies})")
+    connection.execute(f"UPDATE events SET copy_of = NULL WHERE {copies}")
+    for table in ("events", "frames", "usage", "cost_totals", "stream_sources"):
+        connection.execute(f"DELETE FROM {table} WHERE stream IN {chosen}")
+    connection.execute(
+        "UPDATE streams SET next_seq = 1, stream_bytes = 0, pack_generation = pack_generation + 1, pack_bytes = 0,"
+        f" is_dirty = 1 WHERE id IN {chosen}"
+    )

@@ -1,0 +1,1 @@
+"""The full-text index: written while events are stored, read by searches."""

@@ -1,0 +1,223 @@
+"""The full text of all events: FTS5 tables without content, one for each month of ingest.
+
+The text itself is in the packs only; the index holds words and their positions. Months keep the work of
+tidying up after a deletion small. `fulltext_marks` holds how far a session's stream of payloads is indexed:
+new events and replaced ones are both behind that mark. `fulltext_gone` is filled by a trigger, so that whoever
+deletes an event need not know of the index.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from itertools import chain
+from typing import Any, NamedTuple
+
+import apsw
+
+from recollect.clock import now_ms
+from recollect.store.batch import Fresh
+from recollect.store.sqlite.database import Database
+from recollect.store.words.search import TOKENIZER, table_of
+from recollect.text import Columns
+
+_HASH_BYTES = 24 * 1024 * 1024  # words of one transaction held in memory: 10 % quicker than FTS5's 1 MiB
+_SEGMENTS_TO_MERGE = 8  # twice the default: merging less often saves 10 % of a first import
+
+
+_Row = tuple[Any, ...]  # the number of an event, then its Columns
+
+
+class PendingStream(NamedTuple):
+    """A session with events that are not indexed yet, and up to where they are."""
+
+    id: int
+    agent: str
+    native_id: str
+    generation: int
+    bytes: int
+    seq: int
+    all_bytes: int
+
+
+class PendingEvent(NamedTuple):
+    id: int
+    seq: int
+    kind: str
+    payload_start: int
+    payload_bytes: int
+
+
+class Entry(NamedTuple):
+    """One event for the index; `columns` is None for an event without words."""
+
+    event: PendingEvent
+    columns: Columns | None
+
+
+class Fulltext:
+    """Writes the index. `FulltextSearch` reads it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def pending(self) -> list[PendingStream]:
+        """Sessions that hold more than is indexed of them; one read anew by a better adapter starts from nothing."""
+        rows = self._database.rows(
+            "SELECT s.id, s.agent, s.native_id, s.pack_generation,"
+            " iif(m.generation = s.pack_generation, m.bytes, 0), iif(m.generation = s.pack_generation, m.seq, 0),"
+            " s.stream_bytes"
+            " FROM streams s LEFT JOIN fulltext_marks m ON m.stream = s.id"
+            " WHERE s.stream_bytes > iif(m.generation = s.pack_generation, m.bytes, 0) ORDER BY s.id"
+        )
+        return [PendingStream(*row) for row in rows]
+
+    def pending_events(self, stream: PendingStream) -> list[PendingEvent]:
+        rows = self._database.rows(
+            "SELECT id, seq, coalesce(base_kind, kind), payload_start, payload_bytes FROM events"
+            " WHERE stream = ? AND payload_start >= ? ORDER BY payload_start",
+            (stream.id, stream.bytes),
+        )
+        return [PendingEvent(*row) for row in rows]
+
+    def add(self, connection: apsw.Connection, fresh: Sequence[Fresh]) -> None:
+        """Index events within the transaction that stores them, and move the marks of their sessions."""
+        if not fresh:
+            return
+        _drop_gone(connection)  # the new ones may have the numbers of deleted ones
+        _move_marks(connection, [(part.stream, part.generation, part.bytes, part.seq) for part in fresh])
+        rows: list[_Row] = [
+            (event, *text)
+            for part in fresh
+            for event, text in enumerate(part.texts, start=part.first_event)
+            if text is not None
+        ]
+        _insert(connection, _month(), rows)
+
+    def put(self, streams: Sequence[tuple[PendingStream, Sequence[Entry]]]) -> None:
+        """Index these events and move the marks of their sessions, in one transaction."""
+        replaced = [entry.event.id for stream, entries in streams for entry in entries if entry.event.seq <= stream.seq]
+        with self._database.transaction() as connection:
+            _drop_gone(connection)
+            _drop(connection, replaced)
+            rows = [
+                (entry.event.id, *entry.columns)
+                for _, entries in streams
+                for entry in entries
+                if entry.columns is not None
+            ]
+            _insert(connection, _month(), rows)
+            _move_marks(connection, [_mark(stream, entries) for stream, entries in streams])
+
+    def settle(self, streams: Sequence[PendingStream]) -> None:
+        """Move the marks of sessions that are indexed whole to their ends: events there may have been deleted."""
+        with self._database.transaction() as connection:
+            _move_marks(
+                connection, [(stream.id, stream.generation, stream.all_bytes, stream.seq) for stream in streams]
+            )
+
+    def drop_gone(self) -> int:
+        """Take deleted events out of the index; return how many. Their words stay in the file until segments merge."""
+        waiting = int(self._database.value("SELECT count(*) FROM fulltext_gone"))
+        if waiting:
+            with self._database.transaction() as connection:
+                _drop_gone(connection)
+        return waiting
+
+    def leave_no_byte(self) -> None:
+        """Have all months written anew, without the words of events that are gone."""
+        with self._database.transaction() as connection:
+            _drop_gone(connection)
+            for month in _months(connection):
+                connection.execute(f"INSERT INTO {table_of(month)} ({table_of(month)}) VALUES ('optimize')")
+
+    def leave_no_byte_of_gone(self) -> None:
+        """Have the months written anew that held events which are gone; an emptied one goes as a whole."""
+        with self._database.transaction() as connection:
+            for month in _drop_gone(connection):
+                left = connection.execute(f"SELECT 1 FROM {table_of(month)}_docsize LIMIT 1").get
+                if left is None:
+                    connection.execute(f"DROP TABLE {table_of(month)}")
+                    connection.execute("DELETE FROM fulltext_months WHERE month = ?", (month,))
+                else:
+                    connection.execute(f"INSERT INTO {table_of(month)} ({table_of(month)}) VALUES ('optimize')")
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of text that are indexed, and bytes the index takes."""
+        text = self._database.value("SELECT coalesce(sum(text_bytes), 0) FROM fulltext_months")
+        months = [month for (month,) in self._database.rows("SELECT month FROM fulltext_months")]
+        queries = [f"SELECT sum(length(block)) FROM {table_of(month)}_data" for month in months]
+        return {"text": int(text), "index": sum(int(self._database.value(query) or 0) for query in queries)}
+
+
+def _month() -> str:
+    return f"{datetime.fromtimestamp(now_ms() / 1000, UTC):%Y%m}"
+
+
+def _move_marks(connection: apsw.Connection, marks: Sequence[tuple[int, int, int, int]]) -> None:
+    connection.executemany(
+        "INSERT INTO fulltext_marks VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+        " seq = iif(generation = excluded.generation, max(seq, excluded.seq), excluded.seq),"
+        " generation = excluded.generation, bytes = excluded.bytes",
+        marks,
+    )
+
+
+def _mark(stream: PendingStream, entries: Sequence[Entry]) -> tuple[int, int, int, int]:
+    last = entries[-1].event
+    seq = max(entry.event.seq for entry in entries)
+    return stream.id, stream.generation, last.payload_start + last.payload_bytes, seq
+
+
+def _months(connection: apsw.Connection) -> list[str]:
+    return [month for (month,) in connection.execute("SELECT month FROM fulltext_months ORDER BY month")]
+
+
+def _insert(connection: apsw.Connection, month: str, rows: Sequence[_Row]) -> None:
+    """Index rows of an event's number and its text in each column."""
+    if not rows:
+        return
+    _ensure_month(connection, month)
+    names = ", ".join(Columns._fields)
+    connection.executemany(
+        f"INSERT OR REPLACE INTO {table_of(month)} (rowid, {names}) VALUES (?{', ?' * len(Columns._fields)})", rows
+    )
+    connection.execute(
+        "UPDATE fulltext_months SET events = events + ?, text_bytes = text_bytes + ? WHERE month = ?",
+        (len(rows), sum(map(len, chain.from_iterable(row[1:] for row in rows))), month),
+    )
+
+
+def _ensure_month(connection: apsw.Connection, month: str) -> None:
+    if month in _months(connection):
+        return
+    connection.execute(
+        f"CREATE VIRTUAL TABLE {table_of(month)} USING fts5({', '.join(Columns._fields)},"
+        f" content = '', contentless_delete = 1, tokenize = '{' '.join(TOKENIZER)}')"
+    )
+    for option, value in (("hashsize", _HASH_BYTES), ("automerge", _SEGMENTS_TO_MERGE)):
+        connection.execute(f"INSERT INTO {table_of(month)} ({table_of(month)}, rank) VALUES (?, ?)", (option, value))
+    connection.execute("INSERT INTO fulltext_months VALUES (?, 0, 0)", (month,))
+
+
+def _drop_gone(connection: apsw.Connection) -> list[str]:
+    """Take deleted events out of the index; return the months that held any."""
+    gone = [event for (event,) in connection.execute("SELECT id FROM fulltext_gone")]
+    touched = _drop(connection, gone)
+    if gone:
+        connection.execute("DELETE FROM fulltext_gone")
+    return touched
+
+
+def _drop(connection: apsw.Connection, events: Iterable[int]) -> list[str]:
+    """Delete events from the months that hold them; return those months."""
+    rows = [(event,) for event in events]
+    touched = []
+    for month in _months(connection) if rows else ():
+        held = [row for row in rows if _holds(connection, month, row)]
+        connection.executemany(f"DELETE FROM {table_of(month)} WHERE rowid = ?", held)
+        connection.execute("UPDATE fulltext_months SET events = events - ? WHERE month = ?", (len(held), month))
+        touched += [month] if held else []
+    return touched
+
+
+def _holds(connection: apsw.Connection, month: str, row: tuple[int]) -> bool:
+    return connection.execute(f"SELECT 1 FROM {table_of(month)}_docsize WHERE id = ?", row).get is not None

@@ -1,0 +1,151 @@
+"""What a sweep costs: as much as what changed, however much is held. Work is counted, not time."""
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from recollect.agentkit.protocol import SessionInfo
+from recollect.agents import adapters
+from recollect.api import open_memory
+from recollect.kinds import ASSISTANT_MSG, USER_MSG
+from recollect.sessions import settle
+from recollect.store import Store
+from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep, usage
+
+
+@pytest.fixture(autouse=True)
+def scripted_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+
+
+def _talk(session: str, first: int, last: int) -> list[Any]:
+    kinds = (USER_MSG, ASSISTANT_MSG)
+    events = [event(session, number, kinds[number % 2], f"thing {number}") for number in range(first, last)]
+    return [*events, usage(session, f"{session}-{last}", input_tokens=10)]
+
+
+def _fill(home: Home, families: int) -> None:
+    """Families of a session, a fork that copied from it, and a sub-agent; all in one repository."""
+    for number in range(families):
+        base, fork, sub = (f"{name}-{number}" for name in ("base", "fork", "sub"))
+        copies = [event(fork, place, USER_MSG, f"thing {place}", copy_key=f"{base}-{place}") for place in range(1, 4)]
+        originals = [
+            event(base, place, USER_MSG, f"thing {place}", copy_key=f"{base}-{place}") for place in range(1, 4)
+        ]
+        home.write(base, SessionInfo(base, cwd="/code/shop"), *originals, *_talk(base, 4, 20))
+        home.write(fork, SessionInfo(fork, base_native_id=base, cwd="/code/shop"), *copies, *_talk(fork, 4, 20))
+        home.write(sub, SessionInfo(sub, parent_native_id=base, cwd="/code/shop"), *_talk(sub, 1, 10))
+
+
+class _Work:
+    """The steps that SQLite's machine took, by statement; those of its index of words aside."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps: Counter[str] = Counter()
+        make_rows = settle.settle
+
+        def traced(store: Store, *arguments: Any, **options: Any) -> int:
+            for database in store.databases:
+                database.connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, self._count)
+            try:
+                return make_rows(store, *arguments, **options)
+            finally:
+                for database in store.databases:
+                    database.connection.trace_v2(0)
+
+        monkeypatch.setattr(settle, "settle", traced)
+
+    def _count(self, seen: dict[str, Any]) -> None:
+        if "'main'" not in seen["sql"]:
+            self.steps[seen["sql"]] += seen["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
+
+
+def _steps_of_growing(folder: Path, families: int, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    home = Home(folder / "home")
+    _fill(home, families)
+    with sweep(folder / "store", home) as memory, monkeypatch.context() as patch:
+        work = _Work(patch)
+        home.append("base-0", *_talk("base-0", 20, 24))
+
+        memory.sweep()
+
+        assert memory.session("base-0").event_count == 23
+        return work.steps
+
+
+def test_a_session_that_grew_costs_the_same_in_a_large_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = _steps_of_growing(tmp_path / "small", 3, monkeypatch)
+    large = _steps_of_growing(tmp_path / "large", 60, monkeypatch)
+
+    assert small
+    more = {sql: count - small[sql] for sql, count in large.items() if count > small[sql] * 1.2 + 50}
+    assert not more
+
+
+def test_a_sweep_that_finds_nothing_makes_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Home(tmp_path / "home")
+    _fill(home, 2)
+    with sweep(tmp_path / "store", home) as memory:
+        work = _Work(monkeypatch)
+
+        memory.sweep()
+
+        assert not work.steps
+
+
+def test_sub_agents_of_a_session_that_grew_are_not_accounted_for_again(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    _fill(home, 1)
+    with sweep(tmp_path / "store", home) as memory:
+        before = memory.session("sub-0")
+        home.append("base-0", *_talk("base-0", 20, 24))
+
+        memory.sweep()
+
+        assert memory.session("sub-0") == before
+
+
+def test_a_session_is_accounted_for_again_when_its_sub_agent_grew(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    _fill(home, 1)
+    with sweep(tmp_path / "store", home) as memory:
+        before = memory.session("base-0")
+        home.append("sub-0", *_talk("sub-0", 10, 12))
+
+        memory.sweep()
+
+        assert memory.session("base-0").ingested_at > before.ingested_at
+
+
+def test_the_newest_files_are_read_first_and_the_progress_says_how_far_back(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    days = {"old": 1_700_000_000, "new": 1_760_000_000, "middle": 1_730_000_000}
+    for name, moment in days.items():
+        os.utime(home.write(name, event(name, 1)), (moment, moment))
+    stages: list[str] = []
+
+    with open_memory(tmp_path / "store", [home.flag]) as memory:
+        memory.sweep(lambda stage, done, total: stages.append(stage))
+
+        arrived = memory._store.streams.names()
+    assert [key.native_id for key in sorted(arrived, key=lambda key: arrived[key])] == ["new", "middle", "old"]
+    assert "reading, back to 2023-11-14" in stages
+
+
+def test_what_was_read_can_be_found_before_all_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recollect.sweep.SETTLE_SECONDS", -1)
+    monkeypatch.setattr("recollect.ingest.pool.BATCH_EVENTS", 1)
+    home = Home(tmp_path / "home")
+    for name in ("one", "two", "three"):
+        home.write(name, event(name, 1))
+    seen: set[int] = set()
+
+    with open_memory(tmp_path / "store", [home.flag]) as memory:
+        memory.sweep(lambda stage, done, total: seen.add(len(memory.sessions())))
+
+        assert len(memory.sessions()) == 3
+    assert {1, 2} <= seen
