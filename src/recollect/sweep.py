@@ -17,9 +17,7 @@ from recollect.progress import Progress
 from recollect.recall import index_pending
 from recollect.retention import finish_evictions, keep_within_budget
 from recollect.sessions import is_settled
-from recollect.store import Store
-from recollect.store.batch import Batch
-from recollect.store.sqlite.locks import sweep_lock
+from recollect.store import Batch, Store, sweep_lock
 from recollect.sweep_report import SweepReport
 
 if TYPE_CHECKING:

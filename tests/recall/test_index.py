@@ -225,6 +225,7 @@ def test_no_byte_of_a_deleted_event_stays_when_asked_so(tmp_path: Path) -> None:
 
 def test_indexing_that_is_cut_off_goes_on_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recollect.store.tables.events.PIECE_BYTES", 1)
+    monkeypatch.setattr("recollect.recall.index.PIECE_BYTES", 1)
     with open_store(tmp_path, create=True) as store:
         put(store, batch({f"e{number}": f"word{number}" for number in range(20)}))
         calls = 0

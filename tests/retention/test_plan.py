@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.retention.plan import AGE, DATA_LOSS, HARD_CAP, LAST_COPY, SOFT_CAP, Limits, Plan, plan
+from recollect.retention.plan import AGE, HARD_CAP, LAST_COPY, SOFT_CAP, UNANALYSED, Limits, Plan, plan
 from recollect.store import HeldSession
 
 DAY_MS = 86_400_000
@@ -80,7 +80,7 @@ def test_over_the_hard_cap_last_copies_go_before_what_no_digest_tells_of() -> No
     sessions = [held("raw", 100, analyzed=None), held("old", 60, last=True), held("new", 60, analyzed=5, last=True)]
     assert taken(decide(*sessions)) == [("old", LAST_COPY), ("new", LAST_COPY)]
     assert taken(decide(held("raw", 100, analyzed=None), held("older", 100, age=9, analyzed=None))) == [
-        ("older", DATA_LOSS)
+        ("older", UNANALYSED)
     ]
 
 
@@ -104,7 +104,7 @@ def test_nothing_is_lost_before_what_else_there_is_has_gone() -> None:
     assert taken(found) == [("spare", SOFT_CAP), ("last", LAST_COPY)]
     assert [eviction.held.native_id for eviction in found.first] == ["spare"]
     found = decide(held("raw", 200, analyzed=None), held("last", 200, last=True))
-    assert taken(found) == [("last", LAST_COPY), ("raw", DATA_LOSS)]
+    assert taken(found) == [("last", LAST_COPY), ("raw", UNANALYSED)]
     assert [eviction.held.native_id for eviction in found.first] == ["last"]
     assert [eviction.held.native_id for eviction in decide(held("raw", 200, analyzed=None)).first] == ["raw"]
 
@@ -143,12 +143,12 @@ def test_promises_hold_for_any_store(sessions: list[HeldSession], sane: bool, tr
     assert found.analyze_first or found.bytes_after <= LIMITS.raw_hard_cap
     for eviction in found.evictions:
         one, reason = eviction.held, eviction.reason
-        assert (one.analyzed_ms is None) == (reason == DATA_LOSS)
+        assert (one.analyzed_ms is None) == (reason == UNANALYSED)
         assert (reason == LAST_COPY) <= one.is_last_copy
-        assert reason in (LAST_COPY, DATA_LOSS) or last_too or not one.is_last_copy
-        assert reason != DATA_LOSS or all(other.analyzed_ms is None for other in left)
+        assert reason in (LAST_COPY, UNANALYSED) or last_too or not one.is_last_copy
+        assert reason != UNANALYSED or all(other.analyzed_ms is None for other in left)
         assert reason != LAST_COPY or all(other.is_last_copy or other.analyzed_ms is None for other in left)
-    if {LAST_COPY, DATA_LOSS} & {eviction.reason for eviction in found.evictions}:
+    if {LAST_COPY, UNANALYSED} & {eviction.reason for eviction in found.evictions}:
         soft = [eviction for eviction in found.evictions if eviction.reason in (AGE, SOFT_CAP)]
         before = found.bytes_before - sum(eviction.held.bytes for eviction in soft)
         assert before > LIMITS.raw_hard_cap

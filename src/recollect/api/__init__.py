@@ -95,7 +95,7 @@ class Memory:
         since 1970: a session matches `since_ms` if it was active at or after it, and `before_ms` if it began before.
         `roots_only` leaves out sub-agents.
         """
-        from recollect.store.tables.sessions import SessionFilter
+        from recollect.store import SessionFilter
 
         return self._store.sessions.find(
             SessionFilter(
@@ -115,7 +115,7 @@ class Memory:
 
     def session(self, name: str) -> Session:
         """The one session with this id, prefix or suffix of an id (6 characters or more), or title."""
-        from recollect.store.tables.sessions import SessionFilter
+        from recollect.store import SessionFilter
 
         matches = self._store.sessions.matching(name)
         if len(matches) > 1:
@@ -252,7 +252,7 @@ class Memory:
     ) -> Stats:
         """Totals by day, week, month, repo, model, agent, tool or command; nothing is counted twice."""
         from recollect.recall import make_stats
-        from recollect.store.tables.tallies import Span
+        from recollect.store import Span
 
         return make_stats(self._store, by, Span(since_ms, before_ms, agent, repo))
 
@@ -295,7 +295,7 @@ class Memory:
     def keep_within_budget(self) -> BudgetReport:
         """Drop raw detail until the store fits its budget, as each sweep does. Raises Busy during a sweep."""
         from recollect.retention import finish_evictions, keep_within_budget
-        from recollect.store.sqlite.locks import sweep_lock
+        from recollect.store import sweep_lock
 
         limits, host, notify = self.settings.limits, self.settings.host, self.settings.notify
         with sweep_lock(self._store.folder):
@@ -314,7 +314,7 @@ class Memory:
         """Apply the redaction rules to sessions stored under older ones. Raises Busy during a sweep."""
         from recollect.forget.rescan import rescan
         from recollect.ingest.protection import Protection
-        from recollect.store.sqlite.locks import sweep_lock
+        from recollect.store import sweep_lock
 
         with sweep_lock(self._store.folder):
             redactor = Protection(self.settings.folder, self.settings.redaction).redactor()

@@ -49,8 +49,7 @@ def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedT
 
 def make_room(folder: str | PathLike[str] | None = None) -> None:
     """Drop the ballast of a store whose disk is full: without it, nothing could even be deleted."""
-    from recollect.store.sqlite import ballast
-    from recollect.store.sqlite.access import is_full
+    from recollect.store import ballast, is_full
 
     path = load_settings(folder).folder
     if path.exists() and is_full(path):
@@ -124,7 +123,7 @@ def repair(
 def _finish_forgetting(folder: Path) -> list[str]:
     """Finish an interrupted forget; returns what to report."""
     from recollect.forget.erase import FINISHES_FORGETTING, finish_forgetting
-    from recollect.store.sqlite.locks import sweep_lock
+    from recollect.store import sweep_lock
 
     if not (folder / MEMORY_NAME).exists():
         return []

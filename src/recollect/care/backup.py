@@ -16,12 +16,20 @@ from recollect.config import Settings
 from recollect.errors import BadBackup, RecollectError, StoreDamaged, StoreTooNew, StoreUnwritable
 from recollect.forget.erase import finish_forgetting
 from recollect.progress import Progress
-from recollect.store import DATABASES, Store, open_database, open_store
-from recollect.store.ledger import LEDGER_NAME
-from recollect.store.replacing import finish_replacing, replace_store
-from recollect.store.sqlite.locks import sweep_lock, work_folder
-from recollect.store.sqlite.snapshot import copy_database, frozen
-from recollect.store.tables.copies import SET_ASIDE
+from recollect.store import (
+    DATABASES,
+    LEDGER_NAME,
+    SET_ASIDE,
+    Store,
+    copy_database,
+    finish_replacing,
+    frozen,
+    open_database,
+    open_store,
+    replace_store,
+    sweep_lock,
+    work_folder,
+)
 
 KEPT_FILES = (LEDGER_NAME, "redaction.key")
 SETTINGS_NAME = "config.toml"

@@ -18,9 +18,7 @@ import zstandard
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import BadBackup, StoreUnwritable, UsageError
 from recollect.progress import Progress
-from recollect.store import Store
-from recollect.store.sqlite.durable import sync
-from recollect.store.sqlite.leftovers import drop_left_beside, remove, work_name
+from recollect.store import Store, drop_left_beside, remove, sync, work_name
 
 MANIFEST = "manifest.json"
 

@@ -2,11 +2,16 @@
 
 from recollect.redact import without_rules
 from recollect.schema import HISTORY_LANE, QUEUE_ONLY, STAND_IN_LANE
-from recollect.store.batch import Batch, EventRow, StreamBatch
-from recollect.store.flags import HIDES_LEARNED, IS_PROVISIONAL
-from recollect.store.intake import second_uid
-from recollect.store.payloads.packs import unpack_entry
-from recollect.store.tables.raw import RawCache
+from recollect.store import (
+    HIDES_LEARNED,
+    IS_PROVISIONAL,
+    Batch,
+    EventRow,
+    RawCache,
+    StreamBatch,
+    second_uid,
+    unpack_entry,
+)
 
 _STAND_INS = (HISTORY_LANE, STAND_IN_LANE)  # dropped once the log itself is held
 

@@ -19,11 +19,16 @@ from recollect.errors import NotFound, RecollectError, StoreDamaged
 from recollect.forget.erase import FINISHES_FORGETTING
 from recollect.ingest.gate import held_although_excluded, unusable_rules
 from recollect.retention import look_ahead
-from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
-from recollect.store.sqlite.access import is_full
-from recollect.store.sqlite.database import file_system_type
-from recollect.store.sqlite.leftovers import abandoned
-from recollect.store.tables.sessions import SessionFilter
+from recollect.store import (
+    CACHE_NAME,
+    MEMORY_NAME,
+    SessionFilter,
+    Store,
+    abandoned,
+    file_system_type,
+    is_full,
+    open_store,
+)
 
 OK = "ok"
 NOTE = "note"

@@ -18,8 +18,7 @@ from recollect.care.bundle import BundleWriter, Form, compressed, private_file, 
 from recollect.kinds import SessionKey
 from recollect.progress import Progress
 from recollect.schema import Session, to_json
-from recollect.store import HeldStream, Store
-from recollect.store.sqlite.leftovers import remove
+from recollect.store import HeldStream, Store, remove
 
 FILE_SUFFIX = ".tar.zst"
 SESSIONS = "sessions.jsonl"

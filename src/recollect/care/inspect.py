@@ -30,16 +30,26 @@ from recollect.progress import Progress
 from recollect.redact import KEY_BYTES, KEY_FILE, Redactor, key_id, key_of
 from recollect.schema import Session
 from recollect.sessions.account import content_hash
-from recollect.store import CACHE_NAME, DATABASES, Store, open_database, open_store
-from recollect.store.ledger import LEDGER_NAME, Ledger
-from recollect.store.sqlite.checksums import iter_blank_pages, iter_damaged_pages
-from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.history import MARK_NAME, has_marks, read_mark
-from recollect.store.sqlite.leftovers import abandoned
-from recollect.store.tables.evictions import Evicted
-from recollect.store.tables.raw import HeldStream
-from recollect.store.tables.sessions import SessionFilter
-from recollect.store.tables.sources import KnownSource
+from recollect.store import (
+    CACHE_NAME,
+    DATABASES,
+    LEDGER_NAME,
+    MARK_NAME,
+    Database,
+    Evicted,
+    HeldStream,
+    KnownSource,
+    Ledger,
+    SessionFilter,
+    Store,
+    abandoned,
+    has_marks,
+    iter_blank_pages,
+    iter_damaged_pages,
+    open_database,
+    open_store,
+    read_mark,
+)
 
 # What a fault is about, for those who repair it
 DATABASE = "database"

@@ -8,8 +8,7 @@ from recollect.progress import Progress
 from recollect.redact import OPENING
 from recollect.retention import finish_evictions
 from recollect.schema import Session
-from recollect.store import Store
-from recollect.store.sqlite.locks import sweep_lock
+from recollect.store import Store, sweep_lock
 from recollect.sweep import sweep
 from recollect.sweep_report import SweepReport
 

@@ -20,15 +20,23 @@ from recollect.config import Settings
 from recollect.errors import StoreUnwritable
 from recollect.progress import Progress
 from recollect.redact import KEY_FILE, load_key
-from recollect.store import CACHE_NAME, MEMORY_NAME, Store, open_store
-from recollect.store.batch import EventRow
-from recollect.store.ledger import LEDGER_NAME, Ledger
-from recollect.store.payloads.rebuild import rebuild_cache
-from recollect.store.sqlite.aside import Aside, files_of
-from recollect.store.sqlite.history import forget_history
-from recollect.store.sqlite.locks import sweep_lock, write_lock
-from recollect.store.sqlite.rolling_copy import restore_copy
-from recollect.store.tables.copies import KIND as COPY
+from recollect.store import (
+    CACHE_NAME,
+    COPY,
+    LEDGER_NAME,
+    MEMORY_NAME,
+    Aside,
+    EventRow,
+    Ledger,
+    Store,
+    files_of,
+    forget_history,
+    open_store,
+    rebuild_cache,
+    restore_copy,
+    sweep_lock,
+    write_lock,
+)
 from recollect.sweep import sweep
 
 

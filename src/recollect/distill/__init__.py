@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from recollect.store import Store
-    from recollect.store.tables.steps import StoredSession
+    from recollect.store import Store, StoredSession
 
 VERSION = 5  # of the distiller: digests of another one are made again
 

@@ -8,8 +8,7 @@ from recollect.distill.digest import Subject
 from recollect.distill.signals import weighed
 from recollect.distill.story import HOUR_MS, NO_TIME, Story
 from recollect.sessions.pricing import TOKENS, price_of
-from recollect.store.tables.steps import Response
-from recollect.store.tables.tallies import ActivityRow
+from recollect.store import ActivityRow, Response
 
 
 def activity_of(subject: Subject, story: Story, responses: Sequence[Response]) -> tuple[ActivityRow, ...]:

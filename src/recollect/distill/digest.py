@@ -20,7 +20,7 @@ from recollect.distill.texts import excerpt, payload_text, sentences, shortened
 from recollect.distill.todos import Todo
 from recollect.schema import Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
 from recollect.sessions.pricing import TOKENS
-from recollect.store.tables.steps import Step
+from recollect.store import Step
 from recollect.text import spaced
 
 FIRST_REQUEST_CHARS = 400

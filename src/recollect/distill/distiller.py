@@ -19,10 +19,7 @@ from recollect.errors import NotFound
 from recollect.kinds import SessionKey
 from recollect.schema import FILES_LANE, Covers, Digest, Outcome, Session, Signal
 from recollect.sessions.pricing import TOKENS
-from recollect.store import Store
-from recollect.store.tables.digests import DigestRow, Pending
-from recollect.store.tables.steps import Response, StoredSession
-from recollect.store.tables.tallies import ActivityRow, UseRow
+from recollect.store import ActivityRow, DigestRow, Pending, Response, Store, StoredSession, UseRow
 
 LINE_CHARS = 300
 FILES_OF_LINE = 3

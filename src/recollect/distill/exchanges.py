@@ -14,7 +14,7 @@ from recollect.clock import rfc3339
 from recollect.distill import ExchangeRules
 from recollect.distill.story import CALLS
 from recollect.distill.texts import as_text, clean, estimate_tokens, one_line, payload_text, shortened
-from recollect.store.tables.steps import Step
+from recollect.store import Step
 
 _SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
 _RESULTS = (schema.TOOL_RESULT, schema.ERROR, schema.DECISION, schema.HUMAN_INTERVENTION)

@@ -15,7 +15,7 @@ from recollect.distill.story import CALLS, NOTES, Story
 from recollect.distill.texts import payload_text
 from recollect.distill.todos import Todo
 from recollect.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN, Outcome
-from recollect.store.tables.steps import Step
+from recollect.store import Step
 from recollect.text import cut_short
 
 _ANSWER_CHARS = 500  # of its beginning and of its end, where it says how it went

@@ -12,7 +12,7 @@ from recollect.distill.story import IDLE_MS, Story
 from recollect.distill.texts import shortened
 from recollect.distill.todos import Todo
 from recollect.schema import Signal
-from recollect.store.tables.steps import Response, Step
+from recollect.store import Response, Step
 
 LOOP_ATTEMPTS = 3  # the same failing call, the first one included
 REPEATED_TIMES = 3

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from recollect import schema
 from recollect.distill import shell, words
 from recollect.distill.texts import payload_text
-from recollect.store.flags import IS_ABANDONED
-from recollect.store.tables.steps import Step
+from recollect.store import IS_ABANDONED, Step
 from recollect.text import ELLIPSIS
 
 PAUSE_MS = 5 * 60_000  # a longer silence is not counted as working time

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.store.tables.steps import Step
+from recollect.store import Step
 
 _FINISHED = frozenset({"completed", "done", "cancelled", "canceled", "deleted", "skipped"})
 _LISTS = ("todos", "plan", "items", "tasks")

@@ -10,7 +10,7 @@ from recollect.recall import index_pending
 from recollect.redact import OLDER, OTHER, Redactor, compare_versions
 from recollect.sessions import AccountRules
 from recollect.sessions.account import account_for
-from recollect.store import UNFINISHED, HeldStream, Store, in_pieces
+from recollect.store import RESCAN_UNFINISHED, HeldStream, Store, in_pieces
 
 Advance = Callable[[int, int], None]  # done, total
 
@@ -35,7 +35,7 @@ def rescan(
     streams = [stream for stream in store.raw.streams() if is_outdated(stream.redacted_with, redactor.version)]
     run = _Rescan(store, redactor, dry_run=dry_run)
     report = run.apply(streams, advance)
-    was_stopped = any(stream.redacted_with == UNFINISHED for stream in streams)  # the last time
+    was_stopped = any(stream.redacted_with == RESCAN_UNFINISHED for stream in streams)  # the last time
     if (report.sessions_changed or was_stopped) and not dry_run:
         account_for(store, rules, lambda done, total: None)  # their content hashes; a sweep does the rest
         index_pending(store)
@@ -101,7 +101,7 @@ class _Rescan:
             if not self._dry_run:
                 self._store.rewrites.replace(stream, payloads)
         if not self._dry_run:
-            settled = [stream for stream in unchanged if stream.redacted_with != UNFINISHED]
+            settled = [stream for stream in unchanged if stream.redacted_with != RESCAN_UNFINISHED]
             self._store.rewrites.mark(settled, self._redactor.version)
             if len(unchanged) < len(streams):
                 self._store.rewrites.drop_old()

@@ -31,20 +31,27 @@ from recollect.errors import SourceUnreadable
 from recollect.ingest.protection import protect_names, protected_json, protected_line, without_parts, without_secrets
 from recollect.redact import Redactor
 from recollect.schema import HISTORY_LANE, name_half
-from recollect.store.batch import (
+from recollect.store import (
+    HIDES_LEARNED,
+    IS_ERROR,
+    IS_PROVISIONAL,
+    IS_RETRY,
+    TOLD_RETRY,
     Batch,
     CostTotalRow,
     EventRow,
     Facts,
+    Origin,
     ProblemRow,
     SourceRow,
     StreamBatch,
     UsageRow,
     hash_payload,
+    make_frames,
+    merge_infos,
+    origin_of,
+    second_uid,
 )
-from recollect.store.flags import HIDES_LEARNED, IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
-from recollect.store.intake import merge_infos, second_uid
-from recollect.store.payloads.frames import Origin, make_frames, origin_of
 from recollect.text import Columns, columns_of
 
 

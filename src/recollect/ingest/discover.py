@@ -13,10 +13,7 @@ from recollect.agentkit.protocol import FOLDER, Adapter, Cursor, Source
 from recollect.agents import get_adapter
 from recollect.errors import SourceUnreadable
 from recollect.kinds import HISTORY_LANE
-from recollect.store import Store
-from recollect.store.batch import SourceRow
-from recollect.store.tables.sources import KnownSource, Sources, path_key
-from recollect.store.tables.tombstones import HIDDEN, hidden_path
+from recollect.store import HIDDEN, KnownSource, SourceRow, Sources, Store, hidden_path, path_key
 
 if TYPE_CHECKING:
     from recollect.ingest.builder import Task

@@ -18,13 +18,19 @@ from recollect.ingest.exclude import IGNORE_FILE, REPO_SETTINGS, Exclude, ignore
 from recollect.ingest.pool import Reading
 from recollect.schema import session_uid
 from recollect.sessions.repos import Checkouts
-from recollect.store import Store
-from recollect.store.batch import Batch
-from recollect.store.omission import leave_out, sessions_of, without_text
-from recollect.store.tables.evictions import Evicted
-from recollect.store.tables.exclusions import Exclusion
-from recollect.store.tables.sessions import Place
-from recollect.store.tables.tombstones import FORGOTTEN, Tombstones, without_forgotten
+from recollect.store import (
+    FORGOTTEN,
+    Batch,
+    Evicted,
+    Exclusion,
+    Place,
+    Store,
+    Tombstones,
+    leave_out,
+    sessions_of,
+    without_forgotten,
+    without_text,
+)
 
 SKIPPED = "excluded"  # what the sweep's report counts left-out events as
 WAITING_BYTES = 64 * 1024 * 1024

@@ -23,7 +23,7 @@ from recollect.ingest.builder import Task, read_batches, unsettled
 from recollect.ingest.protection import Protection
 from recollect.kinds import HISTORY_LANE
 from recollect.redact import Redactor
-from recollect.store.batch import Batch, pack_batch, unpack_batch
+from recollect.store import Batch, pack_batch, unpack_batch
 
 WORKER_BYTES = 8 * 1024 * 1024  # below this much to read, starting processes costs more than it gains
 BATCH_EVENTS, BATCH_BYTES = 4000, 16 * 1024 * 1024  # in one transaction: under a tenth of a second

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recollect.redact import RedactionRules, Redactor, load_key
-from recollect.store.batch import EventRow
+from recollect.store import EventRow
 
 _SUMMARY, _COPY_KEY, _RETRY_KEY = map(EventRow._fields.index, ("summary", "copy_key", "retry_key"))
 _APART = "\n\0\n"  # no secret reaches from one name into the next

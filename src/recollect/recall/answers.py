@@ -8,7 +8,7 @@ import orjson
 from recollect.clock import rfc3339
 
 if TYPE_CHECKING:
-    from recollect.store.tables.cards import Card
+    from recollect.store import Card
 
 
 class Glimpse(NamedTuple):

@@ -12,15 +12,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from recollect.clock import rfc3339
-from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL
+from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
 from recollect.recall.edits import Change, absolute, called_before, changes, is_same, renames, slashed
 from recollect.recall.hits import Sessions, quotes
 from recollect.recall.ranking import WEIGHTS
 from recollect.recall.snippets import Texts
-from recollect.store import Store
-from recollect.store.tables.cards import Card, CardFilter, SessionKey
-from recollect.store.tables.excerpts import EventCard
-from recollect.store.words.search import EventFilter, Scored, Term, Wanted
+from recollect.store import Card, CardFilter, EventCard, EventFilter, Scored, Store, Term, Wanted
 from recollect.text import CJK, evidence, payload_text
 
 _MOST_NAMES = 20  # a file may have been renamed

@@ -13,10 +13,7 @@ from recollect.recall.answers import Glimpse, Match, SessionHit, hit_of
 from recollect.recall.query import Phrase
 from recollect.recall.scope import Scope
 from recollect.recall.snippets import Span, Texts, folded, is_exact, is_there, pattern_of, snippet, snippet_at
-from recollect.store import Store
-from recollect.store.tables.cards import Card
-from recollect.store.tables.excerpts import EventCard, Outline
-from recollect.store.words.search import Scored
+from recollect.store import Card, EventCard, Outline, Scored, Store
 from recollect.text import begins_with
 
 _VERIFIED_AT_ONCE = 50
@@ -97,7 +94,7 @@ class Hits:
         self._inexact: set[int] = set()
         self._spans: Mapping[int, Span] = {}
         self._outlines: dict[int, list[Outline]] = {}
-        self._streams: dict[tuple[str, str], int] = {}
+        self._streams: dict[kinds.SessionKey, int] = {}
         self._neighbours: dict[int, EventCard] = {}
 
     def of(

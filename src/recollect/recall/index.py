@@ -5,9 +5,7 @@ from operator import attrgetter
 
 import orjson
 
-from recollect.store import Store
-from recollect.store.tables import events
-from recollect.store.words.index import Entry, PendingEvent, PendingStream
+from recollect.store import PIECE_BYTES, Entry, PendingEvent, PendingStream, Store, in_pieces
 from recollect.text import columns_of
 
 Indexed = tuple[PendingStream, list[Entry]]
@@ -33,10 +31,10 @@ def _batches(store: Store, streams: Sequence[PendingStream]) -> Iterator[list[In
     batch: list[Indexed] = []
     size = 0
     for stream in streams:
-        for piece in events.in_pieces(store.fulltext.pending_events(stream), attrgetter("payload_bytes")):
+        for piece in in_pieces(store.fulltext.pending_events(stream), attrgetter("payload_bytes")):
             batch.append((stream, _entries(store, stream, piece)))
             size += sum(event.payload_bytes for event in piece)
-            if size >= events.PIECE_BYTES:
+            if size >= PIECE_BYTES:
                 yield batch
                 batch, size = [], 0
     if batch:

@@ -19,8 +19,7 @@ from recollect.recall.pattern_worker import LENGTH, NOWHERE, PLACE
 from recollect.recall.query import MOST_CHARS
 from recollect.recall.ranking import WEIGHTS
 from recollect.recall.snippets import Span, Texts, folded
-from recollect.store import Store
-from recollect.store.words.search import EventFilter, OutOfTime, Scored, Term, Wanted
+from recollect.store import EventFilter, OutOfTime, Scored, Store, Term, Wanted
 from recollect.text import CJK_RUN
 
 _EVENTS_AT_ONCE = 200

@@ -15,8 +15,7 @@ from recollect.recall.ranking import FEW_WORDS, Ranking, Terms, Word, terms_of
 from recollect.recall.scope import OF_SESSIONS, Scope, scope_of
 from recollect.recall.snippets import is_exact
 from recollect.recall.words import meaningful, suggestion
-from recollect.store import Store
-from recollect.store.words.search import EventFilter, OutOfTime, Scored, Wanted
+from recollect.store import EventFilter, OutOfTime, Scored, Store, Wanted
 from recollect.text import CJK_RUN
 
 _SESSIONS_AT_ONCE = 100

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recollect.clock import rfc3339
-from recollect.store import Store
-from recollect.store.tables.cards import Card, CardFilter
-from recollect.store.words.search import Term, Wanted
+from recollect.store import Card, CardFilter, Store, Term, Wanted
 
 _COMMON_SHARE = 0.2  # of all digests: a word in more says little,
 _FEW_DIGESTS = 5  # but not if these are all

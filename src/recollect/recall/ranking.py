@@ -14,9 +14,7 @@ from typing import NamedTuple
 from recollect.recall.hits import Candidate, Sessions
 from recollect.recall.query import Phrase
 from recollect.recall.scope import Scope
-from recollect.store import Store
-from recollect.store.flags import IS_ABANDONED
-from recollect.store.words.search import EventFilter, Scored, Term, Wanted
+from recollect.store import IS_ABANDONED, EventFilter, Scored, Store, Term, Wanted
 from recollect.text import Columns
 
 _WEIGHTS = {"got": 1.0, "said": 2.0, "did": 1.5, "asked": 3.0, "parts": 0.7}

@@ -4,11 +4,9 @@ from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-from recollect.kinds import DECISION, FAIL, KIND_FAMILY, SUCCESS
+from recollect.kinds import DECISION, FAIL, KIND_FAMILY, SUCCESS, SessionKey
 from recollect.recall.query import Query, moment_ms
-from recollect.store import Store
-from recollect.store.tables.cards import CardFilter, SessionKey
-from recollect.store.words.search import Choice, EventFilter
+from recollect.store import CardFilter, Choice, EventFilter, Store
 
 OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "group", "channel", "user", "domain", "task")
 

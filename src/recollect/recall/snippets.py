@@ -7,10 +7,9 @@ from typing import Final
 
 import orjson
 
+from recollect.kinds import SessionKey
 from recollect.recall.query import Phrase
-from recollect.store import Store
-from recollect.store.tables.cards import SessionKey
-from recollect.store.tables.excerpts import EventCard
+from recollect.store import EventCard, Store
 from recollect.text import CJK_RUN, ELLIPSIS, cut_short, evidence, identifier_words, payload_text
 
 Span = tuple[int, int]  # where in a text something begins and ends

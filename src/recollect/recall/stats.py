@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.errors import UsageError
-from recollect.store import Store
-from recollect.store.tables.tallies import Span, StatRow
+from recollect.store import Span, StatRow, Store
 
 BREAKDOWNS = ("day", "week", "month", "repo", "model", "agent", "tool", "command")
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

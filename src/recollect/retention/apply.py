@@ -14,8 +14,8 @@ from recollect.distill import distil_pending
 from recollect.errors import Busy, StoreDamaged, StoreUnwritable
 from recollect.retention.notify import Notice, send
 from recollect.retention.plan import (
-    DATA_LOSS,
     LAST_COPY,
+    UNANALYSED,
     Eviction,
     Limits,
     Plan,
@@ -25,17 +25,15 @@ from recollect.retention.plan import (
     is_clock_sane,
     plan,
 )
-from recollect.store import Store
-from recollect.store.sqlite import ballast
-from recollect.store.tables import evictions
-from recollect.store.tables.sizes import HeldSession as Held
+from recollect.store import DATA_LOSS, LAST_COPY_EVICTED, PreparedEviction, Store, ballast, names_of
+from recollect.store import HeldSession as Held
 
 _AT_ONCE = 50  # other writers wait meanwhile
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _SMALL_BYTES = 256 * 1024 * 1024  # a database of this size is rewritten in a second or two
 _FORECAST_DAYS = 30  # how far back the growth is measured
-_LOSSES = {LAST_COPY: evictions.LAST_COPY_EVICTED, DATA_LOSS: evictions.DATA_LOSS}
+_LOSSES = {LAST_COPY: LAST_COPY_EVICTED, UNANALYSED: DATA_LOSS}
 
 Advance = Callable[[int, int], None]  # done, total
 
@@ -191,7 +189,7 @@ class _Work:
         if planned:
             self._store.evictions.leave_no_word()
 
-    def _prepared(self, eviction: Eviction) -> evictions.Eviction | None:
+    def _prepared(self, eviction: Eviction) -> PreparedEviction | None:
         """An eviction with the digest read back; None if that fails, because then raw is all there is."""
         held = eviction.held
         try:
@@ -199,10 +197,10 @@ class _Work:
         except StoreDamaged:
             digest = None
         loss = _LOSSES.get(eviction.reason)
-        if digest is None and loss != evictions.DATA_LOSS:
+        if digest is None and loss != DATA_LOSS:
             self._set_aside(held)
             return None
-        return evictions.Eviction(held.agent, held.native_id, eviction.reason, held.bytes, digest, loss)
+        return PreparedEviction(held.agent, held.native_id, eviction.reason, held.bytes, digest, loss)
 
     def _set_aside(self, held: Held) -> None:
         """Have an unreadable digest made anew; if that was tried before, keep the session."""
@@ -212,14 +210,14 @@ class _Work:
         self._kept.add(held.session_uid)
         self.report.warnings.append(f"Kept because its digest cannot be read back: {held.session_uid}")
 
-    def _drop(self, batch: list[evictions.Eviction]) -> None:
-        names = evictions.names_of(batch)
+    def _drop(self, batch: list[PreparedEviction]) -> None:
+        names = names_of(batch)
         self._store.evictions.add(batch, self.at_ms)
         self._store.evictions.drop_raw(names)
         self.report.sessions_evicted += len(batch)
         self.report.bytes_evicted += sum(eviction.bytes for eviction in batch)
-        self.report.data_loss += sum(eviction.loss == evictions.DATA_LOSS for eviction in batch)
-        self.report.last_copies_evicted += sum(eviction.loss == evictions.LAST_COPY_EVICTED for eviction in batch)
+        self.report.data_loss += sum(eviction.loss == DATA_LOSS for eviction in batch)
+        self.report.last_copies_evicted += sum(eviction.loss == LAST_COPY_EVICTED for eviction in batch)
         self.notices += [
             Notice(eviction.loss, rfc3339(self.at_ms), ":".join(eviction.name), eviction.bytes)
             for eviction in batch

@@ -21,7 +21,7 @@ AGE = "age"
 SOFT_CAP = "soft cap"
 HARD_CAP = "hard cap"
 LAST_COPY = "hard cap, last copy"
-DATA_LOSS = "hard cap, not analysed"
+UNANALYSED = "hard cap, not analysed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Plan:
     @property
     def first(self) -> list[Eviction]:
         """What is dropped before sizes are measured again; nothing irreplaceable while there is anything else."""
-        for reasons in ((AGE, SOFT_CAP, HARD_CAP), (LAST_COPY,), (DATA_LOSS,)):
+        for reasons in ((AGE, SOFT_CAP, HARD_CAP), (LAST_COPY,), (UNANALYSED,)):
             if evictions := [eviction for eviction in self.evictions if eviction.reason in reasons]:
                 return evictions
         return []
@@ -113,7 +113,7 @@ def plan(
         return planning.finish(raw_bytes, analyze_first=True)
     planning.take(_by_loss(held), HARD_CAP, limits.raw_hard_cap)
     planning.take(
-        sorted(fresh, key=lambda session: (session.active_ms, session.session_uid)), DATA_LOSS, limits.raw_hard_cap
+        sorted(fresh, key=lambda session: (session.active_ms, session.session_uid)), UNANALYSED, limits.raw_hard_cap
     )
     return planning.finish(raw_bytes)
 

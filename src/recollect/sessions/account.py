@@ -26,10 +26,7 @@ from recollect.sessions import AccountRules
 from recollect.sessions.marks import Marks, apply, derive
 from recollect.sessions.pricing import Money, Payments
 from recollect.sessions.relations import Relations
-from recollect.store import Store
-from recollect.store.tables.evictions import Base
-from recollect.store.tables.sessions import SessionRow, StoredRow
-from recollect.store.tables.steps import Step, StoredSession
+from recollect.store import Base, SessionRow, Step, Store, StoredRow, StoredSession
 from recollect.text import cut_short
 
 TITLE_CHARS = 80

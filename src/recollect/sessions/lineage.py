@@ -13,8 +13,7 @@ from typing import TypeVar
 
 from recollect.kinds import SessionKey
 from recollect.sessions.relations import Relations
-from recollect.store import Store
-from recollect.store.tables.streams import Candidate, SharedResponse
+from recollect.store import Candidate, SharedResponse, Store
 
 Holding = TypeVar("Holding", Candidate, SharedResponse)  # something of which several sessions may hold a copy
 

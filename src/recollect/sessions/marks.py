@@ -25,8 +25,7 @@ from recollect.schema import (
     TOOL_RESULT,
     USER_MSG,
 )
-from recollect.store.flags import IS_ABANDONED, IS_RETRY, TOLD_RETRY
-from recollect.store.tables.steps import Step
+from recollect.store import IS_ABANDONED, IS_RETRY, TOLD_RETRY, Step
 
 _CALLS = frozenset({TOOL_CALL, TEST_RUN, EDIT})
 _RESULTS = frozenset({TOOL_RESULT, ERROR})

@@ -7,8 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recollect.sessions.relations import Relations
-from recollect.store import Store
-from recollect.store.tables.steps import Response, RunningTotal, Step, StoredSession
+from recollect.store import Response, RunningTotal, Step, Store, StoredSession
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice

@@ -5,13 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from recollect.kinds import SessionKey, session_uid
-from recollect.store import Store
-from recollect.store.tables.sessions import StoredRow
-from recollect.store.tables.streams import Origin
+from recollect.store import Ancestry, Store, StoredRow
 
 _T = TypeVar("_T")
 
-_NOTHING = Origin()
+_NOTHING = Ancestry()
 _DEEPEST = 32  # logs may name two sessions as each other's parent
 
 
@@ -33,7 +31,7 @@ class Relations:
     """
 
     def __init__(self, store: Store, keys: Iterable[SessionKey]) -> None:
-        self._origins: dict[SessionKey, Origin] = {}
+        self._origins: dict[SessionKey, Ancestry] = {}
         self._copied_from: dict[SessionKey, set[SessionKey]] = defaultdict(set)
         self._copied_by: dict[SessionKey, set[SessionKey]] = defaultdict(set)
         known, new = set[SessionKey](), set(keys)
@@ -65,7 +63,7 @@ class Relations:
     def _named_by(self, key: SessionKey) -> set[SessionKey]:
         return {SessionKey(key.agent, name) for name in self.origin(key)[:3] if name}
 
-    def origin(self, key: SessionKey) -> Origin:
+    def origin(self, key: SessionKey) -> Ancestry:
         return self._origins.get(key, _NOTHING)
 
     def root(self, key: SessionKey) -> SessionKey:

@@ -7,8 +7,7 @@ from recollect.sessions import AccountRules
 from recollect.sessions.account import account_for
 from recollect.sessions.lineage import mark_copies
 from recollect.sessions.repos import name_repos
-from recollect.store import Store
-from recollect.store.tables.steps import StoredSession
+from recollect.store import Store, StoredSession
 
 
 def settle(

@@ -10,10 +10,7 @@ import orjson
 from recollect.clock import rfc3339
 from recollect.errors import Ambiguous, NotFound, UsageError
 from recollect.schema import KIND_FAMILY, KINDS, Event, Session
-from recollect.store import Store
-from recollect.store.flags import IS_ABANDONED, IS_ERROR, IS_RETRY
-from recollect.store.tables.excerpts import EventCard
-from recollect.store.tables.sessions import SessionFilter
+from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, EventCard, SessionFilter, Store
 
 _LEAST_OF_A_UID = 6
 _MOST_OF_A_SEQ = 11  # digits; digests cite events by twelve of their uid

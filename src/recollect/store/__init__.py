@@ -34,31 +34,41 @@ if TYPE_CHECKING:
         StreamBatch,
         UsageRow,
         hash_payload,
+        pack_batch,
+        unpack_batch,
     )
     from recollect.store.check import Check
     from recollect.store.flags import HIDES_LEARNED, IS_ABANDONED, IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
     from recollect.store.intake import Intake, merge_infos, second_uid
     from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
     from recollect.store.omission import leave_out, sessions_of, without_text
-    from recollect.store.payloads.frames import Description, describe, hash_source, make_frames, origin_of
-    from recollect.store.payloads.packs import Content, iter_frames
-    from recollect.store.payloads.rewrite import UNFINISHED, Rewrites
+    from recollect.store.payloads.frames import Description, Origin, describe, hash_source, make_frames, origin_of
+    from recollect.store.payloads.packs import iter_frames, unpack_entry
+    from recollect.store.payloads.rebuild import rebuild_cache
+    from recollect.store.payloads.rewrite import RESCAN_UNFINISHED, Rewrites
+    from recollect.store.replacing import finish_replacing, replace_store
+    from recollect.store.sqlite.aside import Aside, files_of
+    from recollect.store.sqlite.checksums import iter_blank_pages, iter_damaged_pages
+    from recollect.store.sqlite.database import file_system_type
+    from recollect.store.sqlite.durable import sync
+    from recollect.store.sqlite.history import MARK_NAME, forget_history, has_marks, read_mark
+    from recollect.store.sqlite.leftovers import abandoned, drop_left_beside, remove, work_name
     from recollect.store.sqlite.locks import sweep_lock, work_folder, write_lock
+    from recollect.store.sqlite.rolling_copy import restore_copy
+    from recollect.store.sqlite.snapshot import copy_database, frozen
     from recollect.store.tables.cards import Card, CardFilter
-    from recollect.store.tables.copies import SET_ASIDE, Copies, Copy
+    from recollect.store.tables.copies import COPY, SET_ASIDE, Copies
     from recollect.store.tables.digests import DigestRow, Digests, Pending
     from recollect.store.tables.erase import Erasure, HeldContent
-    from recollect.store.tables.events import in_pieces
+    from recollect.store.tables.events import PIECE_BYTES, in_pieces
     from recollect.store.tables.evictions import (
         DATA_LOSS,
-        EVICTED,
         LAST_COPY_EVICTED,
         Base,
         Evicted,
-        Eviction,
         EvictionTable,
-        Keys,
-        RetentionEvent,
+        PreparedEviction,
+        names_of,
     )
     from recollect.store.tables.excerpts import EventCard, Outline
     from recollect.store.tables.exclusions import Exclusion, Exclusions
@@ -66,11 +76,11 @@ if TYPE_CHECKING:
     from recollect.store.tables.lasting import Lasting, redact_rows
     from recollect.store.tables.raw import HeldStream, RawCache
     from recollect.store.tables.redaction import Redaction
-    from recollect.store.tables.sessions import Place, SessionFilter, SessionRow, Sessions, SourceOfSession
+    from recollect.store.tables.sessions import Place, SessionFilter, SessionRow, Sessions, StoredRow
     from recollect.store.tables.sizes import HeldSession, Sizes
-    from recollect.store.tables.sources import KnownSource, SkippedLine, Sources, path_key
+    from recollect.store.tables.sources import KnownSource, Sources, path_key
     from recollect.store.tables.steps import Response, RunningTotal, Step, Steps, StoredSession
-    from recollect.store.tables.streams import Candidate, Origin, SharedResponse, Streams
+    from recollect.store.tables.streams import Ancestry, Candidate, SharedResponse, Streams
     from recollect.store.tables.tallies import ActivityRow, Span, StatRow, Tallies, UseRow
     from recollect.store.tables.tombstones import (
         FORGOTTEN,
@@ -91,31 +101,42 @@ DATABASES = (MEMORY_NAME, CACHE_NAME)
 
 # The records and functions that cross the door. They load on first use: a search needs hardly any of them.
 _HOMES = {
-    "batch": "Batch CostTotalRow EventRow Facts ProblemRow SourceRow StreamBatch UsageRow hash_payload",
+    "batch": "Batch CostTotalRow EventRow Facts ProblemRow SourceRow StreamBatch UsageRow"
+    " hash_payload pack_batch unpack_batch",
     "flags": "HIDES_LEARNED IS_ABANDONED IS_ERROR IS_PROVISIONAL IS_RETRY TOLD_RETRY",
     "intake": "merge_infos second_uid",
     "ledger": "LEDGER_NAME Ledger LedgerRecord",
     "omission": "leave_out sessions_of without_text",
-    "payloads.frames": "Description describe hash_source make_frames origin_of",
-    "payloads.packs": "Content iter_frames",
-    "payloads.rewrite": "UNFINISHED",
+    "payloads.frames": "Description Origin describe hash_source make_frames origin_of",
+    "payloads.packs": "iter_frames unpack_entry",
+    "payloads.rebuild": "rebuild_cache",
+    "payloads.rewrite": "RESCAN_UNFINISHED",
+    "replacing": "finish_replacing replace_store",
+    "sqlite.aside": "Aside files_of",
+    "sqlite.checksums": "iter_blank_pages iter_damaged_pages",
+    "sqlite.database": "file_system_type",
+    "sqlite.durable": "sync",
+    "sqlite.history": "MARK_NAME forget_history has_marks read_mark",
+    "sqlite.leftovers": "abandoned drop_left_beside remove work_name",
     "sqlite.locks": "sweep_lock work_folder write_lock",
+    "sqlite.rolling_copy": "restore_copy",
+    "sqlite.snapshot": "copy_database frozen",
     "tables.cards": "Card CardFilter",
-    "tables.copies": "SET_ASIDE Copy",
+    "tables.copies": "COPY SET_ASIDE",
     "tables.digests": "DigestRow Pending",
     "tables.erase": "HeldContent",
-    "tables.events": "in_pieces",
-    "tables.evictions": "DATA_LOSS EVICTED LAST_COPY_EVICTED Base Evicted Eviction Keys RetentionEvent",
+    "tables.events": "PIECE_BYTES in_pieces",
+    "tables.evictions": "Base DATA_LOSS Evicted LAST_COPY_EVICTED PreparedEviction names_of",
     "tables.excerpts": "EventCard Outline",
     "tables.exclusions": "Exclusion",
     "tables.find_text": "UnreadLine",
     "tables.lasting": "redact_rows",
-    "tables.raw": "HeldStream",
-    "tables.sessions": "Place SessionFilter SessionRow SourceOfSession",
+    "tables.raw": "HeldStream RawCache",
+    "tables.sessions": "Place SessionFilter SessionRow StoredRow",
     "tables.sizes": "HeldSession",
-    "tables.sources": "KnownSource SkippedLine Sources path_key",
+    "tables.sources": "KnownSource Sources path_key",
     "tables.steps": "Response RunningTotal Step StoredSession",
-    "tables.streams": "Candidate Origin SharedResponse",
+    "tables.streams": "Ancestry Candidate SharedResponse",
     "tables.tallies": "ActivityRow Span StatRow UseRow",
     "tables.tombstones": "FORGOTTEN HIDDEN TOMBSTONE Tombstone Tombstones hidden_path without_forgotten",
     "words.index": "Entry PendingEvent PendingStream",

@@ -26,7 +26,7 @@ from recollect.store.tables.raw import EVENT_COLUMNS, HeldStream, RawCache, soun
 from recollect.store.tables.table import BY_STREAM, CACHE, drop_rows
 
 # Stands for the version of the rules in a session whose old text is not yet gone from every byte.
-UNFINISHED = "unfinished"
+RESCAN_UNFINISHED = "unfinished"
 
 PayloadOf = Callable[[int, EventRow], bytes | None]  # of an event by its number and row
 
@@ -175,7 +175,7 @@ class Rewrites:
             )
             _leave_the_index(connection, stream.id)
             sql = "UPDATE streams SET redacted_with = ?, is_dirty = 1 WHERE id = ?"
-            connection.execute(sql, (UNFINISHED, stream.id))
+            connection.execute(sql, (RESCAN_UNFINISHED, stream.id))
 
     def iter_framed(self, stream: HeldStream) -> Iterator[Framed]:
         """A session in frames as an export has them; what is damaged is left out and counted."""
@@ -209,7 +209,7 @@ class Rewrites:
         with self._cache.transaction() as connection:
             connection.executemany(
                 "UPDATE streams SET redacted_with = ? WHERE id = ? AND redacted_with = ?",
-                [(version, stream.id, UNFINISHED) for stream in streams],
+                [(version, stream.id, RESCAN_UNFINISHED) for stream in streams],
             )
 
     def drop_old(self) -> None:

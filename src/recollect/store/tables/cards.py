@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database, escaped
-
-SessionKey = tuple[str, str]  # agent, native id
 
 
 class Card(NamedTuple):
@@ -26,7 +25,7 @@ class Card(NamedTuple):
 
     @property
     def key(self) -> SessionKey:
-        return self.agent, self.native_session_id
+        return SessionKey(self.agent, self.native_session_id)
 
     def is_of_repo(self, name: str | None) -> bool:
         """Whether its repository has this name, or one that ends so; None is any."""
@@ -75,16 +74,16 @@ class Cards:
         rows = self._database.rows(
             f"SELECT {_COLUMNS} FROM json_each(?) k CROSS JOIN sessions s"
             " ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1",
-            (orjson.dumps(sorted(keys)).decode(),),
+            (orjson.dumps(sorted(map(tuple, keys))).decode(),),
         )
-        return {(row[0], row[1]): Card(*row) for row in rows}
+        return {SessionKey(row[0], row[1]): Card(*row) for row in rows}
 
     def cwds(self, keys: Mapping[int, SessionKey]) -> dict[int, str | None]:
         """The working folder of each session, by its number."""
         rows = self._database.rows(
             "SELECT agent, native_session_id, cwd FROM json_each(?) k CROSS JOIN sessions s"
             " ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1",
-            (orjson.dumps(sorted(keys.values())).decode(),),
+            (orjson.dumps(sorted(map(tuple, keys.values()))).decode(),),
         )
         told = {(agent, native_id): cwd for agent, native_id, cwd in rows}
         return {stream: told.get(key) for stream, key in keys.items()}
@@ -103,7 +102,7 @@ class Cards:
             " ORDER BY ended_ms DESC, session_uid LIMIT ? OFFSET ?"
         )
         rows = self._database.rows(sql, (limit, offset))
-        return {(agent, native_id): ended_ms for agent, native_id, ended_ms in rows}
+        return {SessionKey(agent, native_id): ended_ms for agent, native_id, ended_ms in rows}
 
     def agents(self) -> list[str]:
         """The agents there are sessions of."""
@@ -128,7 +127,7 @@ class Cards:
             "SELECT agent, native_session_id FROM sessions JOIN digests USING (agent, native_session_id)"
             " WHERE evicted_ms IS NOT NULL AND digest ->> 'file_count' > 0"
         )
-        return [(agent, native_id) for agent, native_id in rows]
+        return [SessionKey(*row) for row in rows]
 
     def digest(self, key: SessionKey) -> str | None:
         """A session's digest as JSON; None if there is none of its own yet, or the store is older than digests."""
@@ -166,7 +165,7 @@ class Cards:
     def matching(self, wanted: CardFilter) -> list[SessionKey]:
         conditions, bindings = _conditions(wanted)
         rows = self._database.rows(f"SELECT agent, native_session_id FROM sessions WHERE {conditions}", bindings)
-        return [(agent, native_id) for agent, native_id in rows]
+        return [SessionKey(*row) for row in rows]
 
     def _has(self, table: str) -> bool:
         """Whether a store, which may be an older one that cannot be written, has a table."""
@@ -233,14 +232,14 @@ class Cards:
             " OR root_session_uid IN (SELECT value FROM json_each(?1))",
             (orjson.dumps(sorted(uids)).decode(),),
         )
-        return [(agent, native_id) for agent, native_id in rows]
+        return [SessionKey(*row) for row in rows]
 
     def trees(self, keys: Collection[SessionKey]) -> set[str]:
         """The ids of all sessions that belong together with any of these: its root, and what that spawned."""
         rows = self._database.rows(
             "SELECT session_uid FROM sessions WHERE root_session_uid IN (SELECT s.root_session_uid FROM json_each(?) k"
             " CROSS JOIN sessions s ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1)",
-            (orjson.dumps(sorted(keys)).decode(),),
+            (orjson.dumps(sorted(map(tuple, keys))).decode(),),
         )
         return {uid for (uid,) in rows}
 

@@ -28,7 +28,7 @@ COPIES = Table(
     key=("path",),
 )
 
-KIND = "copy"  # of the ledger's lines
+COPY = "copy"  # of the ledger's lines
 SET_ASIDE = "set aside"
 UNFINISHED = "unfinished copy"  # a backup or export that was killed: its work files are beside its path
 
@@ -80,7 +80,7 @@ class Copies:
         """Strike out a copy that was never finished."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM copies WHERE path = ?", (path_key(path.absolute()),))
-        self._ledger.rewrite(lambda record: record.kind != KIND or record.data["path"] != path_key(path.absolute()))
+        self._ledger.rewrite(lambda record: record.kind != COPY or record.data["path"] != path_key(path.absolute()))
 
     def copies(self) -> list[Copy]:
         """All that were made, oldest first; some may be gone by now."""
@@ -89,16 +89,16 @@ class Copies:
 
     def records(self) -> list[tuple[str, dict[str, Any]]]:
         """All of them as lines of the ledger."""
-        return [(KIND, copy._asdict()) for copy in self.copies()]
+        return [(COPY, copy._asdict()) for copy in self.copies()]
 
 
 def note_ahead(ledger: Ledger, kind: str, path: Path) -> Copy:
     """Write down a copy in the ledger alone: memory.db may be what is about to be moved."""
     copy = Copy(kind, path_key(path.absolute()), now_ms())
-    ledger.append(KIND, copy._asdict())
+    ledger.append(COPY, copy._asdict())
     return copy
 
 
-def restore_copy(connection: apsw.Connection, record: LedgerRecord) -> None:
+def restore_copy_record(connection: apsw.Connection, record: LedgerRecord) -> None:
     copy = Copy(**record.data)
     connection.execute("INSERT OR IGNORE INTO copies (kind, path, made_ms) VALUES (?, ?, ?)", copy)

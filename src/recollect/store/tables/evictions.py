@@ -109,7 +109,7 @@ _USED = (
 _CENT = 0.01
 
 
-class Eviction(NamedTuple):
+class PreparedEviction(NamedTuple):
     """A session whose raw detail goes. `digest` is what was read back; without one there is a `loss`."""
 
     agent: str
@@ -230,7 +230,7 @@ class EvictionTable:
                 connection.execute("UPDATE streams SET is_dirty = 1 WHERE id = ?", held[key][:1])
         return len(known)
 
-    def add(self, evictions: Sequence[Eviction], at_ms: int) -> None:
+    def add(self, evictions: Sequence[PreparedEviction], at_ms: int) -> None:
         """Note that raw detail is about to go: on the disk, and in the ledger with the digests, when this returns."""
         renewed = self.names() & {eviction.name for eviction in evictions}
         rows = [self._row(eviction.name) for eviction in evictions]
@@ -251,7 +251,9 @@ class EvictionTable:
         if renewed:
             self._ledger.rewrite(lambda record: not _is_older(record, renewed, at_ms))
 
-    def _data(self, eviction: Eviction, at_ms: int, keys: bytes, row: dict[str, Any], counts: Counts) -> dict[str, Any]:
+    def _data(
+        self, eviction: PreparedEviction, at_ms: int, keys: bytes, row: dict[str, Any], counts: Counts
+    ) -> dict[str, Any]:
         """What the ledger has of an eviction, with all that was ever lost of the session."""
         losses = self._memory.rows(f"SELECT at_ms, event, bytes FROM retention_events WHERE {_KEY}", eviction.name)
         new = [] if eviction.loss is None else [(at_ms, eviction.loss, eviction.bytes)]
@@ -375,7 +377,7 @@ class EvictionTable:
         records = []
         for agent, native_id, reason, size, at_ms in rows:
             key = SessionKey(agent, native_id)
-            eviction = Eviction(*key, reason, size, Digests(self._memory).read_back(*key))
+            eviction = PreparedEviction(*key, reason, size, Digests(self._memory).read_back(*key))
             counts = read_counts(self._memory, key, is_sealed=True)
             records.append((KIND, self._data(eviction, at_ms, self._packed_keys(key), self._base(key), counts)))
         return records
@@ -486,5 +488,5 @@ def _stood_in_before(row: Sequence[Any], at_ms: int) -> bool:
     return row[_LANE] in (HISTORY_LANE, STAND_IN_LANE) and (row[_TS_MS] or 0) <= at_ms
 
 
-def names_of(evictions: Iterable[Eviction]) -> list[SessionKey]:
+def names_of(evictions: Iterable[PreparedEviction]) -> list[SessionKey]:
     return [eviction.name for eviction in evictions]

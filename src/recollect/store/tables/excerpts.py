@@ -5,10 +5,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.kinds import EDIT, USER_MSG
+from recollect.kinds import EDIT, USER_MSG, SessionKey
 from recollect.store.flags import IS_ERROR
 from recollect.store.sqlite.database import Database
-from recollect.store.tables.cards import SessionKey
 
 
 class EventCard(NamedTuple):
@@ -56,16 +55,16 @@ class Excerpts:
         rows = self._database.rows(
             "SELECT id, agent, native_id FROM streams WHERE id IN (SELECT value FROM json_each(?))", (_json(streams),)
         )
-        return {stream: (agent, native_id) for stream, agent, native_id in rows}
+        return {stream: SessionKey(agent, native_id) for stream, agent, native_id in rows}
 
     def streams(self, keys: Collection[SessionKey]) -> dict[SessionKey, int]:
         """The numbers of sessions in this store; one that is not held any more has none."""
         rows = self._database.rows(
             "SELECT s.agent, s.native_id, s.id FROM json_each(?) k CROSS JOIN streams s"
             " ON s.agent = k.value ->> 0 AND s.native_id = k.value ->> 1",
-            (orjson.dumps(sorted(keys)).decode(),),
+            (orjson.dumps(sorted(map(tuple, keys))).decode(),),
         )
-        return {(agent, native_id): stream for agent, native_id, stream in rows}
+        return {SessionKey(agent, native_id): stream for agent, native_id, stream in rows}
 
     def outline(self, stream: int) -> list[Outline]:
         """All events of a session in reading order, with no more than is needed to find one's neighbours."""

@@ -10,15 +10,14 @@ from typing import Any, Protocol
 import apsw
 
 from recollect.store.ledger import Ledger, LedgerRecord
-from recollect.store.tables.copies import KIND as COPY
-from recollect.store.tables.copies import restore_copy
+from recollect.store.tables.copies import COPY, restore_copy_record
 from recollect.store.tables.eviction_records import KIND as EVICTION
 from recollect.store.tables.eviction_records import restore_eviction
 from recollect.store.tables.tombstones import TOMBSTONE, restore_tombstone
 
 Restorer = Callable[[apsw.Connection, LedgerRecord], None]
 
-RESTORERS: dict[str, Restorer] = {COPY: restore_copy, TOMBSTONE: restore_tombstone, EVICTION: restore_eviction}
+RESTORERS: dict[str, Restorer] = {COPY: restore_copy_record, TOMBSTONE: restore_tombstone, EVICTION: restore_eviction}
 
 # What stays true when an older state of the store is put back: a restored one takes it over.
 OUTLIVES_RESTORE = frozenset({TOMBSTONE, COPY})

@@ -105,7 +105,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.steps import Step
 
 
-class Origin(NamedTuple):
+class Ancestry(NamedTuple):
     """Where a session says it comes from, in native ids, and when its file was begun."""
 
     parent: str | None = None
@@ -203,7 +203,7 @@ class Streams:
         sql = f"{KEYS}SELECT agent, native_id FROM keys JOIN streams USING (agent, native_id)"
         return set(self._keys(sql, (keys_json(keys),)))
 
-    def origins(self, keys: Collection[SessionKey]) -> dict[SessionKey, Origin]:
+    def origins(self, keys: Collection[SessionKey]) -> dict[SessionKey, Ancestry]:
         """What sessions say of their origin: the first source that says anything counts, in a stable order."""
         rows = self._database.iter_rows(
             f"{KEYS}SELECT keys.agent, keys.native_id,"
@@ -213,12 +213,12 @@ class Streams:
             " ORDER BY s.kind, s.host, s.path",
             (keys_json(keys),),
         )
-        origins: dict[SessionKey, Origin] = {}
+        origins: dict[SessionKey, Ancestry] = {}
         for agent, native_id, *links in rows:
             key = SessionKey(agent, native_id)
             news = [value if value != native_id else None for value in links]
-            known = origins.get(key, Origin())
-            origins[key] = Origin._make(new if old is None else old for old, new in zip(known, news, strict=True))
+            known = origins.get(key, Ancestry())
+            origins[key] = Ancestry._make(new if old is None else old for old, new in zip(known, news, strict=True))
         return origins
 
     def spawned(self, agent: str, native_id: str) -> list[str]:
