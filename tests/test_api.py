@@ -16,9 +16,10 @@ from click.testing import CliRunner
 
 import recollect
 from recollect import Memory, RecollectError, open_memory, to_json
-from recollect.api import doctor
+from recollect.api import Filters, doctor
 from recollect.cli import main
 from recollect.errors import NotFound, UsageError
+from recollect.recall.query import FILTERS
 from recollect.schema import KIND_FAMILY, KINDS
 from recollect.store.tables.sessions import SessionFilter
 from tests.conftest import REPOSITORY
@@ -185,7 +186,8 @@ def test_an_unknown_filter_is_rejected(memory: Memory) -> None:
 def test_every_filter_of_the_store_that_users_need_can_be_given() -> None:
     given = set(signature(Memory.sessions).parameters) - {"self"}
 
-    assert {field.name for field in fields(SessionFilter)} - given == {"uid", "root"}
+    assert {field.name for field in fields(SessionFilter)} - given == {"cards", "uid", "root", "repo"}
+    assert {name for name in Filters._fields if name not in ("since", "before")} <= {*FILTERS, "session_class"}
 
 
 def test_every_public_name_exists_and_is_listed() -> None:

@@ -101,7 +101,14 @@ CALLS = [
     *(["forget", FIRST, "--dry-run"], ["forget", FIRST, "--yes"], ["redact", "--rescan"], ["redact", "--check", "x"]),
     *(["retention"], ["retention", "--dry-run"], ["retention", "--explain"], ["rehydrate", FIRST]),
     *(["schedule", "--dry-run"], ["doctor"], ["doctor", "--deep"], ["doctor", "--repair", "--yes"]),
-    *(["backup", "saved.bundle"], ["restore", "nowhere.bundle"], ["export", "saved.zip"], ["import", "nowhere.zip"]),
+    *(["config"], ["config", "retention.cadence"], ["config", "retention.cadence", "weekly"], ["exclude"]),
+    *(
+        ["exclude", "shop-api"],
+        ["backup", "saved.bundle"],
+        ["restore", "nowhere.bundle"],
+        ["export", "saved.zip"],
+        ["import", "nowhere.zip"],
+    ),
 ]
 
 
@@ -128,7 +135,13 @@ def test_times_and_numbers_have_the_same_option_names_in_all_commands() -> None:
     named = {(option.metavar, option.opts[0]) for option in options}
 
     assert {name for metavar, name in named if metavar == "WHEN"} == {"--since", "--before"}
-    assert {name for metavar, name in named if metavar == "N"} == {"--limit", "--context", "--tail", "--max-seconds"}
+    assert {name for metavar, name in named if metavar == "N"} == {
+        "--limit",
+        "--offset",
+        "--context",
+        "--tail",
+        "--max-seconds",
+    }
 
 
 @pytest.mark.usefixtures("store")
@@ -139,7 +152,7 @@ def test_json_lists_are_complete_and_lists_for_people_are_cut(monkeypatch: pytes
     for words in (["sessions", "--all"], ["timeline", "--since", "2026-11-01"]):
         assert len(in_json(*words)) > 1
         assert len(in_json(*words, "--limit", "1")) == 1
-        assert "more: --limit N" in invoke(*words).output
+        assert "more: --offset 1" in invoke(*words).output
 
 
 @pytest.mark.parametrize("arguments", CALLS, ids=" ".join)
@@ -246,7 +259,7 @@ def test_a_title_of_two_lines_is_one_line_of_the_list(tmp_path: Path, home: Home
     home.write("s", event("s", 1), SessionInfo("s", title="first\n2026-11-15 18:00  forged", title_rank=3))
     sweep(tmp_path / "store", home).close()
 
-    (line,) = invoke("sessions").output.splitlines()
+    _heading, line, _total = invoke("sessions").output.splitlines()
 
     assert line.endswith("first 2026-11-15 18:00 forged")
 
@@ -570,12 +583,15 @@ def test_a_sub_agent_is_found_by_its_own_id_and_by_its_full_one() -> None:
     [
         ([], {FIRST, SECOND, "sub-agent-7"}),
         (["--agent", AGENT], {FIRST, SECOND, "sub-agent-7"}),
-        (["--agent", "nobody"], set()),
         (["--repo", "shop-api"], {FIRST, "sub-agent-7"}),
         (["--repo", "acme/shop-api"], {FIRST, "sub-agent-7"}),
-        (["--repo", "api"], set()),
+        (["--repo", "api"], {FIRST, "sub-agent-7"}),
+        (["--repo", "SHOP"], {FIRST, "sub-agent-7"}),
+        (["--repo", "/home/x/shop"], {FIRST, "sub-agent-7"}),
+        (["--kind", "error"], {SECOND}),
+        (["--kind", "tool_call"], {FIRST, "sub-agent-7"}),
+        (["--since", "16 nov 2026", "--before", "17 nov 2026"], {SECOND}),
         (["--branch", "docs"], {SECOND}),
-        (["--branch", "doc"], set()),
         (["--model", "big"], {FIRST}),
         (["--class", "automation"], {SECOND}),
         (["--class", "sub-agent"], {"sub-agent-7"}),
@@ -606,18 +622,19 @@ def test_people_see_sub_agents_only_when_they_ask_for_them() -> None:
 
 @pytest.mark.usefixtures("store")
 def test_sessions_are_listed_newest_first_and_a_cut_list_says_so() -> None:
-    lines = invoke("sessions").output.splitlines()
+    lines = invoke("sessions").output.splitlines()[1:-1]
     assert [line.rsplit("  ", 1)[-1] for line in lines] == ["Write the docs", "Fix the login"]
 
-    assert "--limit" in invoke("sessions", "--limit", "1").output
-    assert "--limit" not in invoke("sessions", "--limit", "2").output
+    assert invoke("sessions", "--limit", "1").output.endswith("1 of 2 sessions · more: --offset 1\n")
+    assert invoke("sessions", "--limit", "1", "--offset", "1").output.endswith("2–2 of 2 sessions\n")
+    assert invoke("sessions", "--limit", "2").output.endswith("\n2 sessions\n")
 
 
 @pytest.mark.usefixtures("store")
 def test_no_match_is_reported_in_words_and_is_not_an_error() -> None:
-    result = invoke("sessions", "--agent", "nobody")
+    result = invoke("sessions", "--outcome", "abandoned")
 
-    assert (result.exit_code, result.output) == (0, f"No sessions match; agents with sessions: {AGENT}\n")
+    assert (result.exit_code, result.output) == (0, "No sessions match\n")
 
 
 def test_an_empty_store_points_to_doctor() -> None:
@@ -637,12 +654,14 @@ def test_a_kind_without_events_is_reported_in_words_and_is_not_an_error() -> Non
 @pytest.mark.parametrize(
     ("ids", "shown"),
     [
-        (["0000-11112222", "0000-33334444"], ["11112222", "33334444"]),
-        (["aa-11112222", "ba-11112222", "0000-33334444"], ["aa-11112222", "ba-11112222", "33334444"]),
-        (["x-11112222", "11112222"], ["-11112222", "11112222"]),
+        (["11112222-0000", "33334444-0000"], ["11112222", "33334444"]),
+        (["11112222-aa", "11112222-ba", "33334444-0000"], ["11112222-a", "11112222-b", "33334444"]),
+        (["11112222-x", "11112222"], ["11112222-", "11112222"]),
         (["same", "same"], ["same", "same"]),
+        (["11112222-0000/agent7", "11112222-0000"], ["agent7", "11112222"]),
+        (["11112222-0000/55556666-7777", "11112222-0000"], ["666-7777", "11112222"]),
     ],
-    ids=["8 suffice", "more until they differ", "one ends with the other", "the same"],
+    ids=["8 suffice", "more until they differ", "one begins with the other", "the same", "sub-agent", "long sub-agent"],
 )
 def test_ids_in_a_list_are_as_long_as_needed_to_differ(ids: list[str], shown: list[str]) -> None:
     uids = [f"{AGENT}:{name}" for name in ids]
@@ -652,14 +671,23 @@ def test_ids_in_a_list_are_as_long_as_needed_to_differ(ids: list[str], shown: li
     assert [found[uid] for uid in uids] == shown
 
 
-def test_sessions_with_the_same_ending_are_listed_with_longer_ids(tmp_path: Path, home: Home) -> None:
-    for name in ("one-11112222", "two-11112222"):
+def test_ids_that_begin_with_a_clock_are_named_by_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = ScriptedAdapter()
+    adapter.profile = adapter.profile._replace(ids_begin_with_time=True)
+    monkeypatch.setitem(adapters(), AGENT, adapter)
+    uids = [f"{AGENT}:01a1e08f-{end}" for end in ("aaaa-11112222", "aaaa-33334444")]
+
+    assert list(short_ids(uids).values()) == ["11112222", "33334444"]
+
+
+def test_sessions_with_the_same_beginning_are_listed_with_longer_ids(tmp_path: Path, home: Home) -> None:
+    for name in ("11112222-one", "11112222-two"):
         home.write(name, event(name, 1))
     sweep(tmp_path / "store", home).close()
 
     listed = invoke("sessions").output
 
-    assert "  e-11112222" in listed and "  o-11112222" in listed
+    assert "  11112222-o  " in listed and "  11112222-t  " in listed
 
 
 def _shown(tmp_path: Path, home: Home, *events: EventRecord) -> list[str]:

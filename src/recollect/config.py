@@ -56,6 +56,7 @@ class Settings:
     config_path: Path
     host: str
     roots: Mapping[str, tuple[Path, ...]]
+    given: Mapping[str, Any] = field(default_factory=dict)  # what the settings file says, as it says it
     domains: Mapping[str, str] = field(default_factory=dict)
     rules: "AccountRules" = field(default_factory=_default_rules)
     redaction: "RedactionRules" = field(default_factory=_default_redaction)
@@ -108,14 +109,31 @@ def load_settings(
         config_path=config_path,
         host=socket.gethostname() or "localhost",
         roots=_roots_of_flags(roots) if roots else _roots(configured, environment),
-        domains=_domains(config.get("domains", {}), config_path),
-        rules=_rules(config.get("tasks", {}), config_path),
-        exclude=_exclude(config.get("capture", {}), config_path),
-        redaction=_redaction(config.get("redact", {}), config_path),
-        exchanges=_exchange_rules(config.get("exchanges", {}), config_path),
-        limits=_limits(config.get("retention", {}), config_path),
-        notify=_notify(config.get("notify", {}), config_path),
+        given=config,
+        **_values(config, config_path),
     )
+
+
+def _values(config: Mapping[str, Any], config_path: Path) -> dict[str, Any]:
+    """What the sections of the settings file say, checked."""
+    return {
+        "domains": _domains(config.get("domains", {}), config_path),
+        "rules": _rules(config.get("tasks", {}), config_path),
+        "exclude": _exclude(config.get("capture", {}), config_path),
+        "redaction": _redaction(config.get("redact", {}), config_path),
+        "exchanges": _exchange_rules(config.get("exchanges", {}), config_path),
+        "limits": _limits(config.get("retention", {}), config_path),
+        "notify": _notify(config.get("notify", {}), config_path),
+    }
+
+
+def check_settings(text: str, path: Path) -> None:
+    """Raise BadConfig if a settings file with this text could not be read."""
+    import tomllib
+
+    config = _only(tomllib.loads(text), _SECTIONS, "", path)
+    _configured_roots(config.get("agents", {}), path)
+    _values(config, path)
 
 
 def require_folders(flags: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections import Counter
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from recollect import schema
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
-from recollect.api import Memory
+from recollect.api import Filters, Memory
 from recollect.cli import main
 from recollect.errors import UsageError
 from recollect.recall import BREAKDOWNS
@@ -69,8 +69,8 @@ def test_money_and_tokens_fall_on_the_days_and_models_they_were_spent(tmp_path: 
     assert [line.input_tokens for line in lines] == [50_000, 150_000]
     assert [line.usd for line in lines] == pytest.approx([0.15, 0.45])
     assert [line.turns for line in lines] == [1, 1]
-    assert memory.stats("day", since_ms=BEGIN_MS + DAY_MS).total.usd == pytest.approx(0.45)
-    assert memory.stats("day", before_ms=BEGIN_MS + DAY_MS).total.usd == pytest.approx(0.15)
+    assert memory.stats("day", Filters(since=_moment(BEGIN_MS + DAY_MS))).total.usd == pytest.approx(0.45)
+    assert memory.stats("day", Filters(before=_moment(BEGIN_MS + DAY_MS))).total.usd == pytest.approx(0.15)
 
 
 def test_the_time_of_an_hour_is_split_over_its_models_by_what_they_wrote(tmp_path: Path, home: Home) -> None:
@@ -102,7 +102,11 @@ def test_calls_and_failures_have_a_total(tmp_path: Path, home: Home) -> None:
     assert [line.split() for line in shown[1:3]] == [["shell", "3", "1", "33%", "1"], ["total", "3", "1", "33%", "1"]]
 
 
-@pytest.mark.parametrize("words", [["--agent", "nope"], ["--repo", "nope"], ["--since", "today", "--before", "1d"]])
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+@pytest.mark.parametrize("words", [["--outcome", "fail"], ["--repo", "nope"], ["--since", "today", "--before", "1d"]])
 def test_a_choice_that_nothing_fits_is_no_empty_store(tmp_path: Path, home: Home, words: list[str]) -> None:
     home.write("a", event("s1", 0, role="user"))
     sweep(tmp_path / "store", home).close()

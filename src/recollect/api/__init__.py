@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from recollect.api.care import CheckedText, check_text, doctor, make_room, plan_schedule, repair, restore
+from recollect.api.settings import change_setting, settings_in_force
 from recollect.config import current_sessions, load_settings, store_folder
 from recollect.errors import Ambiguous, NotFound, UsageError
 from recollect.kinds import SessionKey
@@ -45,6 +46,7 @@ __all__ = [
     "Filters",
     "Memory",
     "SearchOptions",
+    "change_setting",
     "check_text",
     "doctor",
     "make_room",
@@ -52,6 +54,7 @@ __all__ = [
     "plan_schedule",
     "repair",
     "restore",
+    "settings_in_force",
 ]
 
 
@@ -258,6 +261,20 @@ class Memory:
         from recollect.recall import timeline
 
         return timeline(self._store, filters, limit, offset)
+
+    def names(self, of: str) -> list[str]:
+        """The agents, repositories (by their last names), branches or models that there are, the latest first."""
+        from recollect.recall.filters import last_name
+
+        cards = self._store.cards
+        listed = {"agent": cards.agents, "repo": cards.repos, "branch": cards.branches, "model": cards.models}[of]()
+        return list(dict.fromkeys(map(last_name, listed))) if of == "repo" else listed
+
+    def repos_named(self, name: str) -> list[str]:
+        """The repositories that a name, the end or a part of one, or a folder stands for."""
+        from recollect.recall.filters import repos_for
+
+        return repos_for(self._store, name)
 
     def related(self, session: Session, limit: int = 10) -> list[Related]:
         """Sessions this one came from or led to, and sessions about the same things."""

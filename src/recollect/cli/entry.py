@@ -17,6 +17,7 @@ _SECTIONS = {
     "Find": dict.fromkeys(("search", "history", "recent", "related", "files", "blame", "timeline"), "find"),
     "Show": dict.fromkeys(("sessions", "show", "digest", "exchanges", "signals"), "sessions") | {"stats": "stats"},
     "Keep private": dict.fromkeys(("forget", "redact"), "privacy"),
+    "Set up": dict.fromkeys(("config", "exclude", "completion"), "settings"),
     "Keep small and safe": dict.fromkeys(("retention", "rehydrate", "schedule"), "retention")
     | dict.fromkeys(("doctor", "backup", "restore", "export", "import"), "care"),
 }
@@ -45,11 +46,26 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return load(cmd_name) if cmd_name in _MODULES else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _MODULES and not args[0].startswith("-"):
+            ctx.fail(_unknown(args[0]))
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         room = formatter.width - 6 - max(map(len, _MODULES))
         for title, names in _SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, load(name).get_short_help_str(room)) for name in names])
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches  # only where a command was mistyped
+
+    near = get_close_matches(name.lower(), _MODULES, 2, 0.6)
+    meant = f"Did you mean {' or '.join(near)}?" if near else f"To search for it: recollect search {name}"
+    return f"No such command: {name}. {meant}"
 
 
 def load(name: str) -> click.Command:

@@ -11,7 +11,7 @@ import click
 
 from recollect import kinds
 from recollect.api import SearchOptions, open_memory
-from recollect.cli.filters import filter_options
+from recollect.cli.filters import SESSION, filter_options
 from recollect.cli.listing import (
     footer_lines,
     hit_table,
@@ -193,7 +193,7 @@ def recent(filters: Filters, limit: int, offset: int, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", type=SESSION)
 @_ranked_limit
 @json_option
 @reports_errors

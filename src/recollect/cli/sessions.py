@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recollect.api import open_memory
-from recollect.cli.filters import filter_options
+from recollect.cli.filters import SESSION, filter_options
 from recollect.cli.listing import footer_lines, more_hint, session_lines, signal_lines, total_line
 from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
 from recollect.cli.terminal import grey, local_time, number, printable
@@ -78,7 +78,7 @@ def _list_lines(
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", type=SESSION)
 @click.option("--kind", metavar="KIND", help="Only events of this kind: user_msg, edit, error …")
 @click.option("--tail", metavar="N", type=click.IntRange(1), help="Only the last N events.")
 @click.option("--at", metavar="SEQ", help="Only events around this one: its number, or part of its uid.")
@@ -157,7 +157,7 @@ def _print_evicted(session: "Session", digest: "Digest | None") -> None:
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", type=SESSION)
 @json_option
 @reports_errors
 def digest(session: str, as_json: bool) -> None:
@@ -183,7 +183,7 @@ def _print_digest(digest: "Digest") -> None:
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", type=SESSION)
 @json_option
 @reports_errors
 def exchanges(session: str, as_json: bool) -> None:
@@ -221,7 +221,7 @@ class _SignalName(click.Choice[str]):
 
 
 @click.command()
-@click.argument("session", required=False)
+@click.argument("session", required=False, type=SESSION)
 @click.option(
     "--signal",
     metavar="NAME",

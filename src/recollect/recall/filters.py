@@ -82,24 +82,28 @@ def repos_for(store: Store, value: str) -> list[str]:
     if re.fullmatch(_PATH, value):
         if inside := sorted(_repos_in(store, Path(value).expanduser().absolute())):
             return inside
-        raise NotFound(f"No session worked in this folder: {Path(value).expanduser().absolute()}", _listing(known))
+        raise NotFound(
+            f"No session worked in this folder: {Path(value).expanduser().absolute()}",
+            _listing(list(dict.fromkeys(map(last_name, known)))),
+        )
     for matching in _by_part(known, value.strip("/").casefold()):
-        names = {_last(repo).casefold() for repo in matching}
+        names = {last_name(repo).casefold() for repo in matching}
         if len(names) == 1:
             return matching
         if matching:
             raise Ambiguous(f"Several repositories match `{value}`: {_joined(matching)}", "give more of the name")
-    raise NotFound(f"No repository matches `{value}`", _nearest(value, list(dict.fromkeys(map(_last, known)))))
+    raise NotFound(f"No repository matches `{value}`", _nearest(value, list(dict.fromkeys(map(last_name, known)))))
 
 
 def _by_part(known: Sequence[str], value: str) -> Iterator[list[str]]:
     """Repositories whose last name begins so, then those whose last name has it inside, then whose whole name has."""
-    yield [repo for repo in known if _last(repo).casefold().startswith(value)]
-    yield [repo for repo in known if value in _last(repo).casefold()]
+    yield [repo for repo in known if last_name(repo).casefold().startswith(value)]
+    yield [repo for repo in known if value in last_name(repo).casefold()]
     yield [repo for repo in known if value in repo.casefold()]
 
 
-def _last(repo: str) -> str:
+def last_name(repo: str) -> str:
+    """A repository's name without its host and owner, or the folders above it."""
     return repo.rstrip("/").rpartition("/")[2] or repo
 
 
