@@ -27,7 +27,7 @@ from tests.builders import AGENT, Home, ScriptedAdapter
 from tests.retention.rig import as_copied, grow, limit, opened, talk
 
 IS_SOAK = bool(os.environ.get("RECOLLECT_SOAK"))
-EXAMPLES, STEPS = (2100, 50) if IS_SOAK else (40, 50)
+EXAMPLES, STEPS = (2100, 50) if IS_SOAK else (12, 50)
 DAY_MS = 86_400_000
 LIMITS = Limits(raw_soft_cap=1 << 40, raw_hard_cap=1 << 40, raw_max_age_days=5)
 EVENTS_OF_A_TURN = 4
