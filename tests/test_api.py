@@ -173,7 +173,18 @@ def test_status_is_made_of_records_and_the_command_prints_them(memory: Memory) -
 
     assert sum(agent.sessions for agent in status.agents) == status.sessions == len(memory.sessions())
     assert status.sources.bad_lines == len(memory.problems())
-    parts = {"folder", "agents", "sessions", "events", "sources", "size_bytes", "alarms", "distilled", "retention"}
+    parts = {
+        "folder",
+        "swept_at",
+        "agents",
+        "sessions",
+        "events",
+        "sources",
+        "size_bytes",
+        "alarms",
+        "distilled",
+        "retention",
+    }
     assert set(asdict(status)) == parts
 
 

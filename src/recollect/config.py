@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from recollect.sessions import AccountRules
 
 _SECTIONS = ("agents", "capture", "domains", "exchanges", "notify", "redact", "retention", "tasks")
+FRESH_MODES = ("auto", "warn", "off")  # what a reading command does if agents wrote since the last sweep
 
 
 def _default_rules() -> "AccountRules":
@@ -116,6 +117,22 @@ def load_settings(
         limits=_limits(config.get("retention", {}), config_path),
         notify=_notify(config.get("notify", {}), config_path),
     )
+
+
+def freshness_mode() -> str:
+    """`[capture] fresh`, without loading the other settings: every reading command asks for it."""
+    home = os.environ.get("RECOLLECT_HOME")
+    path = (_expanded(home).absolute() if home else _config_folder()) / "config.toml"
+    if not path.exists():
+        return FRESH_MODES[0]
+    return _fresh(_read(path).get("capture", {}), path)
+
+
+def _fresh(capture: Any, path: Path) -> str:
+    mode = _only(capture, ("exclude", "fresh"), "capture", path).get("fresh", FRESH_MODES[0])
+    if mode not in FRESH_MODES:
+        raise BadConfig(f"Unknown mode in {path}: capture.fresh = {mode!r}", f"known: {', '.join(FRESH_MODES)}")
+    return str(mode)
 
 
 def require_folders(flags: Sequence[str]) -> None:
@@ -250,7 +267,7 @@ def _domains(domains: Any, path: Path) -> Mapping[str, str]:
 
 
 def _exclude(capture: Any, path: Path) -> tuple[str, ...]:
-    told = _only(capture, ("exclude",), "capture", path)
+    told = _only(capture, ("exclude", "fresh"), "capture", path)
     patterns = [pattern.strip() for pattern in _texts(told.get("exclude", []), "capture.exclude", path)]
     if not all(pattern.strip("/* ") for pattern in patterns):
         raise BadConfig(f"Pattern in capture.exclude matches everything: {path}", "name a folder or a repository")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from recollect.distill.exchanges import Exchange
     from recollect.forget.plan import ForgetPlan
     from recollect.forget.rescan import RescanReport
+    from recollect.ingest.freshness import Freshness
     from recollect.recall import FileEdit, FileVisit, Related, SearchAnswer, SessionHit, Stats, TimelineEntry
     from recollect.retention import BudgetReport, Outlook
     from recollect.schema import Digest, Event, Problem, Session, Signal
@@ -279,6 +280,18 @@ class Memory:
         from recollect.sweep import sweep
 
         return sweep(self._store, self.settings, progress, verify=verify)
+
+    def freshness(self) -> Freshness:
+        """What agents wrote since the last sweep, by a quick look that opens no file."""
+        from recollect.ingest.freshness import find_freshness
+
+        return find_freshness(self._store)
+
+    def is_sweeping(self) -> bool:
+        """Whether a sweep is running on this store."""
+        from recollect.store import is_sweeping
+
+        return is_sweeping(self._store.folder)
 
     def ignored_rules(self) -> list[tuple[Path, str]]:
         """Lines of ignore files that have no effect, each with its file."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from recollect import kinds
-from recollect.api import SearchOptions, open_memory
+from recollect.api import SearchOptions
+from recollect.cli.fresh import open_fresh
 from recollect.cli.listing import related_lines, timeline_lines, visit_lines
 from recollect.cli.output import agent_option, emit, json_option, limit_option, print_json, repo_option, reports_errors
 from recollect.cli.terminal import (
@@ -99,7 +100,7 @@ def search(
     options["mode"] = "regex" if regex else "substring" if substring else "words"
     if not options["exclude"]:
         del options["exclude"]  # the default, which is the current session
-    with open_memory(read_only=True) as memory, shown_progress() as show:
+    with open_fresh() as memory, shown_progress() as show:
         answer = memory.answer(" ".join(query), show, **options)
     if as_json:
         print_json(answer.to_json(explain=explain), is_line=options["budget_tokens"] is not None)
@@ -120,7 +121,7 @@ history = click.Command(
 @reports_errors
 def recent(limit: int, repo: str | None, agent: str | None, as_json: bool) -> None:
     """List the sessions active last, each with its last request."""
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         answer = memory.recent(limit, repo=repo, agent=agent)
     emit(answer, as_json, answer_lines)
 
@@ -132,7 +133,7 @@ def recent(limit: int, repo: str | None, agent: str | None, as_json: bool) -> No
 @reports_errors
 def related(session: str, limit: int, as_json: bool) -> None:
     """List sessions before and after one, or on the same topic."""
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         sessions = memory.related(memory.session(session), limit)
     emit(sessions, as_json, related_lines)
 
@@ -150,7 +151,7 @@ def files(path: str, repo: str | None, limit: int | None, as_json: bool) -> None
     recollect files src/auth/login.ts
     """
     shown = limit or _SHOWN_VISITS
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         visits = memory.files(path, limit if as_json else shown + 1, repo)
     emit(visits, as_json, lambda visits: _cut(visits, visit_lines, shown))
 
@@ -168,7 +169,7 @@ def blame(path: str, repo: str | None, limit: int | None, as_json: bool) -> None
     recollect blame src/auth/login.ts --repo shop-api
     """
     shown = limit or _SHOWN_EDITS
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         edits = memory.blame(path, limit if as_json else shown + 1, repo)
         evicted = memory.evicted_edits(path)
     emit(edits, as_json, lambda edits: _cut(edits, _edit_lines, shown))
@@ -203,7 +204,7 @@ def timeline(
         since_ms = moment_ms("--day", day) or 0
         before_ms = since_ms + _DAY_MS
     shown = limit or _SHOWN_SESSIONS
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         entries = memory.timeline(
             since_ms=since_ms, before_ms=before_ms, repo=repo, agent=agent, limit=limit if as_json else shown + 1
         )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.api import open_memory
+from recollect.cli.fresh import open_fresh
 from recollect.cli.listing import session_lines
 from recollect.cli.output import agent_option, emit, json_option, limit_option, print_json, repo_option, reports_errors
 from recollect.cli.terminal import (
@@ -64,7 +64,7 @@ def sessions(as_json: bool, since: str | None, before: str | None, with_sub_agen
     shown = filters["limit"] or _SHOWN_SESSIONS
     if not as_json:
         filters["limit"] = shown + 1  # one more shows whether the list is cut
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         matches = memory.sessions(**filters)
         agents = [agent.agent for agent in memory.status().agents] if not matches and not as_json else []
     emit(matches, as_json, lambda matches: _list_lines(matches, shown, agents))
@@ -111,7 +111,7 @@ def show(
 
     if at is not None and kind is not None:
         raise UsageError("Cannot use `--at` and `--kind` together", "`--at` shows events of every kind")
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         chosen = memory.session(session)
         items: Iterable[TranscriptItem]
         items = memory.transcript(chosen, kind) if at is None else memory.window(chosen, at, context)
@@ -171,7 +171,7 @@ def digest(session: str, as_json: bool) -> None:
     \b
     recollect digest 3f2a91c4
     """
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         of_session = memory.digest(memory.session(session))
     if as_json:
         print_json(to_json(of_session))
@@ -194,7 +194,7 @@ def exchanges(session: str, as_json: bool) -> None:
 
     Messages are printed in full, tool calls as their name and arguments with one line of output.
     """
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         chosen = memory.session(session)
         of_session = memory.exchanges(chosen)
         digest = _digest_if_evicted(memory, chosen)
@@ -225,7 +225,7 @@ def _exchange_lines(of_session: "list[Exchange]", *, is_evicted: bool) -> Iterat
 def signals(session: str | None, signal: str | None, since: str | None, as_json: bool) -> None:
     """List what stands out: loops, repeated errors, corrections."""
     since_ms = moment_ms("--since", since)
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         chosen = memory.session(session) if session else None
         found = memory.signals(chosen, signal=signal, since_ms=since_ms)
     emit(found, as_json, lambda found: _signal_lines(found, with_session=chosen is None))

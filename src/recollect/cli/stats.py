@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from recollect.api import open_memory
+from recollect.cli.fresh import open_fresh
 from recollect.cli.output import agent_option, json_option, limit_option, print_json, repo_option, reports_errors
 from recollect.cli.terminal import (
     duration,
@@ -58,7 +58,7 @@ def stats(
     if as_csv and as_json:
         raise UsageError("Cannot use `--csv` and `--json` together", "choose one")
     since_ms, before_ms = moment_ms("--since", since), moment_ms("--before", before)
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         totals = memory.stats(by, since_ms=since_ms, before_ms=before_ms, **filters)
     if as_csv:
         _print_csv(_top(totals, limit))

@@ -96,6 +96,7 @@ def _status_lines(status: "Status") -> Iterator[str]:
         yield "No sessions yet: `recollect doctor` shows where Recollect looks for them"
     stored, read = size_of(status.size_bytes["total"]), size_of(status.sources.source_bytes)
     yield f"{'store':<8} {stored} for {read} of logs: {status.folder}"
+    yield f"{'swept':<8} {local_time(status.swept_at)}"
     if status.distilled.log_tokens and status.distilled.raw_tokens:
         yield from _distilled_lines(status.distilled)
     if status.sources.sources_gone:

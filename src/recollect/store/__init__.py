@@ -53,9 +53,10 @@ if TYPE_CHECKING:
     from recollect.store.sqlite.durable import sync
     from recollect.store.sqlite.history import MARK_NAME, forget_history, has_marks, read_mark
     from recollect.store.sqlite.leftovers import abandoned, drop_left_beside, remove, work_name
-    from recollect.store.sqlite.locks import sweep_lock, work_folder, write_lock
+    from recollect.store.sqlite.locks import is_sweeping, sweep_lock, work_folder, write_lock
     from recollect.store.sqlite.rolling_copy import restore_copy
     from recollect.store.sqlite.snapshot import copy_database, frozen
+    from recollect.store.sweep_state import SweepState, note_finished, note_progress, read_sweep_state
     from recollect.store.tables.cards import Card, CardFilter
     from recollect.store.tables.copies import COPY, SET_ASIDE, Copies
     from recollect.store.tables.digests import DigestRow, Digests, Pending
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.excerpts import EventCard, Outline
     from recollect.store.tables.exclusions import Exclusion, Exclusions
     from recollect.store.tables.find_text import Texts, UnreadLine
+    from recollect.store.tables.known_files import KnownFiles
     from recollect.store.tables.lasting import Lasting, redact_rows
     from recollect.store.tables.raw import HeldStream, RawCache
     from recollect.store.tables.redaction import Redaction
@@ -118,9 +120,10 @@ _HOMES = {
     "sqlite.durable": "sync",
     "sqlite.history": "MARK_NAME forget_history has_marks read_mark",
     "sqlite.leftovers": "abandoned drop_left_beside remove work_name",
-    "sqlite.locks": "sweep_lock work_folder write_lock",
+    "sqlite.locks": "is_sweeping sweep_lock work_folder write_lock",
     "sqlite.rolling_copy": "restore_copy",
     "sqlite.snapshot": "copy_database frozen",
+    "sweep_state": "SweepState note_finished note_progress read_sweep_state",
     "tables.cards": "Card CardFilter",
     "tables.copies": "COPY SET_ASIDE",
     "tables.digests": "DigestRow Pending",
@@ -179,6 +182,7 @@ class Store:
     # A search needs none of these and should start at once.
     intake: "Intake" = _part("intake:Intake", "_cache", "folder")
     fulltext: "Fulltext" = _part("words.index:Fulltext", "_cache")
+    known_files: "KnownFiles" = _part("tables.known_files:KnownFiles", "_cache")
     sources: "Sources" = _part("tables.sources:Sources", "_cache")
     streams: "Streams" = _part("tables.streams:Streams", "_cache")
     steps: "Steps" = _part("tables.steps:Steps", "_cache", "events")
