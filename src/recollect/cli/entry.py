@@ -58,13 +58,14 @@ def load(name: str) -> click.Command:
     return next(command for command in commands if command.name == name)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(__version__, prog_name="recollect")
 @click.pass_context
 def main(context: click.Context) -> None:
     """Everything your coding agents did, searchable, in one local store.
 
     \b
+    recollect                         search as you type, and carry on with a session
     recollect sweep                   read new sessions
     recollect search "pool timeout"   search words, paths, commands, errors
     recollect recent                  pick up where you left off
@@ -80,3 +81,15 @@ def main(context: click.Context) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks `✓` must not end a command
+    if context.invoked_subcommand is None:
+        _without_command(context)
+
+
+def _without_command(context: click.Context) -> None:
+    """The picker on a terminal, help elsewhere."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        click.echo(context.get_help())
+        return
+    from recollect.cli.pick import pick_session
+
+    pick_session(lambda *words: main.main(list(words), prog_name="recollect", standalone_mode=False))
