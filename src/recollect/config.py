@@ -153,6 +153,17 @@ def terminal_columns(otherwise: int) -> int:
         return otherwise
 
 
+def terminal_rows(otherwise: int) -> int:
+    """The height of the terminal, as LINES or it itself tells."""
+    told = os.environ.get("LINES", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    try:
+        return os.get_terminal_size(1).lines or otherwise
+    except OSError:
+        return otherwise
+
+
 def has_colour() -> bool:
     """Whether colours may be used on a terminal (https://no-color.org)."""
     return not os.environ.get("NO_COLOR")

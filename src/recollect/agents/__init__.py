@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from recollect.errors import NotFound
 
 if TYPE_CHECKING:  # a search loads the profiles only
+    from recollect.agentkit.profile import AgentProfile
     from recollect.agentkit.protocol import Adapter
 
 BUILT_IN = tuple(sorted(module.name for module in iter_modules(__path__) if module.ispkg))
@@ -37,6 +38,16 @@ def get_adapter(agent: str) -> "Adapter":
         return adapters()[agent]
     except KeyError:
         raise NotFound(f"Unknown agent: {agent}", f"known: {', '.join(adapters())}") from None
+
+
+def profile_of(agent: str) -> "AgentProfile":
+    """What front ends know of an agent; of one whose adapter is gone, its name."""
+    from recollect.agentkit.profile import AgentProfile  # small, and needed only by lists
+
+    try:
+        return get_adapter(agent).profile
+    except NotFound:
+        return AgentProfile(agent)
 
 
 def session_variables() -> tuple[str, ...]:

@@ -7,6 +7,7 @@ restore. Only what every call needs is imported at the top.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from recollect.api.care import CheckedText, check_text, doctor, make_room, plan_schedule, repair, restore
 from recollect.config import current_sessions, load_settings, store_folder
 from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.kinds import SessionKey
 from recollect.progress import Progress, silent
+from recollect.recall.filters import NO_FILTERS, Filters
 from recollect.store import Store, open_for_reading, open_store
 
 if TYPE_CHECKING:
@@ -35,10 +38,12 @@ if TYPE_CHECKING:
     from recollect.retention import BudgetReport, Outlook
     from recollect.schema import Digest, Event, Problem, Session, Signal
     from recollect.sessions.transcript import TranscriptItem
+    from recollect.store import SessionFilter
     from recollect.sweep_report import SweepReport
 
 __all__ = [
     "CheckedText",
+    "Filters",
     "Memory",
     "SearchOptions",
     "check_text",
@@ -54,13 +59,23 @@ __all__ = [
 class SearchOptions(TypedDict, total=False):
     """What a search may be told, all of it optional."""
 
+    filters: Filters
     limit: int  # sessions
+    offset: int  # sessions to skip
     matches: int  # of a session
     context: int  # events on either side of a match
     budget_tokens: int | None  # cuts the answer to what an agent can afford
     exclude: Collection[str]  # ids of sessions to leave out; by default the one this process runs in
     mode: str  # words, substring or regex
     scan_seconds: float  # after which a scan for a substring or regex gives up
+
+
+class _Conditions(TypedDict):
+    """What else a list of sessions may be narrowed by."""
+
+    text: str | None
+    roots_only: bool
+    is_idle: bool | None
 
 
 class Memory:
@@ -77,42 +92,44 @@ class Memory:
 
     def sessions(
         self,
+        filters: Filters = NO_FILTERS,
         *,
-        agent: str | None = None,
-        repo: str | None = None,
-        branch: str | None = None,
-        model: str | None = None,
-        outcome: str | None = None,
-        session_class: str | None = None,
-        since_ms: int | None = None,
-        before_ms: int | None = None,
         text: str | None = None,
         roots_only: bool = False,
+        is_idle: bool | None = None,
+        sort: str = "recent",
         limit: int | None = None,
+        offset: int = 0,
     ) -> list[Session]:
-        """Sessions that match every filter given, newest first.
+        """Sessions that match every filter given, newest first, or with the most of `sort`: cost, duration, tokens.
 
-        `model` and `text` (in the title) match substrings, `repo` any suffix of its name. Times are milliseconds
-        since 1970: a session matches `since_ms` if it was active at or after it, and `before_ms` if it began before.
-        `roots_only` leaves out sub-agents.
+        `text` is a part of the title. A session matches `since` if it was active at or after it, and `before` if it
+        began before. `roots_only` leaves out sub-agents; `is_idle` False leaves out sessions without any work, and
+        True lists only those.
         """
+        from recollect.store import SORTS
+
+        if sort not in SORTS:
+            raise UsageError(f"Unknown order: {sort}", f"known: {', '.join(SORTS)}")
+        wanted = self._wanted(filters, text=text, roots_only=roots_only, is_idle=is_idle)
+        return self._store.sessions.find(replace(wanted, sort=sort, limit=limit, offset=offset))
+
+    def count_sessions(
+        self,
+        filters: Filters = NO_FILTERS,
+        *,
+        text: str | None = None,
+        roots_only: bool = False,
+        is_idle: bool | None = None,
+    ) -> int:
+        """How many sessions `sessions` lists without a limit."""
+        return self._store.sessions.count(self._wanted(filters, text=text, roots_only=roots_only, is_idle=is_idle))
+
+    def _wanted(self, filters: Filters, **conditions: Unpack[_Conditions]) -> SessionFilter:
+        from recollect.recall import sessions_of
         from recollect.store import SessionFilter
 
-        return self._store.sessions.find(
-            SessionFilter(
-                agent=agent,
-                repo=repo,
-                branch=branch,
-                model=model,
-                outcome=outcome,
-                session_class=session_class,
-                since_ms=since_ms,
-                before_ms=before_ms,
-                text=text,
-                roots_only=roots_only,
-                limit=limit,
-            )
-        )
+        return SessionFilter(sessions_of(self._store, filters), **conditions)
 
     def session(self, name: str) -> Session:
         """The one session with this id, prefix or suffix of an id (6 characters or more), or title."""
@@ -176,11 +193,28 @@ class Memory:
         return find_exchanges(self._store, session, self.settings.exchanges)
 
     def signals(
-        self, session: Session | None = None, *, signal: str | None = None, since_ms: int | None = None
+        self,
+        session: Session | None = None,
+        filters: Filters = NO_FILTERS,
+        *,
+        signal: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
     ) -> list[Signal]:
-        """What is worth noticing in one session or in all, oldest first."""
-        key = None if session is None else (session.agent, session.native_session_id)
-        return self._store.digests.signals(key, signal, since_ms)
+        """What is worth noticing in one session or in all that match, newest first."""
+        from recollect.recall import sessions_of
+
+        key = None if session is None else SessionKey(session.agent, session.native_session_id)
+        return self._store.digests.signals(sessions_of(self._store, filters), key, signal, limit, offset)
+
+    def count_signals(
+        self, session: Session | None = None, filters: Filters = NO_FILTERS, *, signal: str | None = None
+    ) -> int:
+        """How many signals `signals` lists without a limit."""
+        from recollect.recall import sessions_of
+
+        key = None if session is None else SessionKey(session.agent, session.native_session_id)
+        return self._store.digests.signal_count(sessions_of(self._store, filters), key, signal)
 
     def search(self, query: str, **options: Unpack[SearchOptions]) -> list[SessionHit]:
         """Sessions that match a query, best first; an empty query lists recent sessions."""
@@ -193,23 +227,21 @@ class Memory:
         options.setdefault("exclude", current_sessions())
         return search(self._store, query, Options(**options), progress=partial(progress, "searching"))
 
-    def recent(self, limit: int = 10, *, repo: str | None = None, agent: str | None = None) -> SearchAnswer:
+    def recent(self, filters: Filters = NO_FILTERS, *, limit: int = 10, offset: int = 0) -> SearchAnswer:
         """The sessions active last, each with its last request; the one this process runs in is left out."""
-        from recollect.recall import recent_sessions
+        return self.answer("", filters=filters, limit=limit, offset=offset, matches=1, context=0)
 
-        return recent_sessions(self._store, limit, repo=repo, agent=agent, exclude=current_sessions())
-
-    def files(self, path: str, limit: int | None = None, repo: str | None = None) -> list[FileVisit]:
+    def files(self, path: str, filters: Filters = NO_FILTERS) -> list[FileVisit]:
         """Sessions that touched or discussed a path, newest first."""
         from recollect.recall import files
 
-        return files(self._store, _resolved(path), limit, repo)
+        return files(self._store, _resolved(path), filters)
 
-    def blame(self, path: str, limit: int | None = None, repo: str | None = None) -> list[FileEdit]:
+    def blame(self, path: str, filters: Filters = NO_FILTERS) -> list[FileEdit]:
         """The edits that wrote a file, newest first, across renames."""
         from recollect.recall import blame
 
-        return blame(self._store, _resolved(path), limit, repo)
+        return blame(self._store, _resolved(path), filters)
 
     def evicted_edits(self, path: str) -> int:
         """How many evicted sessions edited a file according to their digests, so that `blame` cannot show how."""
@@ -218,18 +250,15 @@ class Memory:
         return evicted_edits(self._store, _resolved(path))
 
     def timeline(
-        self,
-        *,
-        since_ms: int | None = None,
-        before_ms: int | None = None,
-        repo: str | None = None,
-        agent: str | None = None,
-        limit: int | None = None,
+        self, filters: Filters = NO_FILTERS, *, limit: int | None = None, offset: int = 0
     ) -> list[TimelineEntry]:
-        """Sessions active in a period, in the order they began; the latest if there are more than `limit`."""
+        """Sessions active in a period, in the order they began; the latest if there are more than `limit`.
+
+        Sub-agents and sessions without any work are left out.
+        """
         from recollect.recall import timeline
 
-        return timeline(self._store, since_ms=since_ms, before_ms=before_ms, repo=repo, agent=agent, limit=limit)
+        return timeline(self._store, filters, limit, offset)
 
     def related(self, session: Session, limit: int = 10) -> list[Related]:
         """Sessions this one came from or led to, and sessions about the same things."""
@@ -242,20 +271,14 @@ class Memory:
 
         return make_status(self._store, self.settings)
 
-    def stats(
-        self,
-        by: str = "month",
-        *,
-        since_ms: int | None = None,
-        before_ms: int | None = None,
-        agent: str | None = None,
-        repo: str | None = None,
-    ) -> Stats:
+    def stats(self, by: str = "month", filters: Filters = NO_FILTERS) -> Stats:
         """Totals by day, week, month, repo, model, agent, tool or command; nothing is counted twice."""
-        from recollect.recall import make_stats
+        from recollect.recall import make_stats, sessions_of
         from recollect.store import Span
 
-        return make_stats(self._store, by, Span(since_ms, before_ms, agent, repo))
+        cards = sessions_of(self._store, filters)
+        times = cards.since_ms, cards.before_ms
+        return make_stats(self._store, by, Span(cards._replace(since_ms=None, before_ms=None), *times))
 
     def problems(self) -> list[Problem]:
         """Lines and files that could not be read, and why."""
@@ -392,7 +415,7 @@ class Memory:
         """Write sessions as JSON lines and packs: those named (with their sub-agents), those of `repo`, or all."""
         from recollect.care.exports import export_sessions
 
-        chosen = self._with_sub_agents(names) if names else self.sessions(repo=repo)
+        chosen = self._with_sub_agents(names) if names else self.sessions(Filters(repo=repo))
         return export_sessions(self._store, Path(path).absolute(), chosen, progress)
 
     def _with_sub_agents(self, names: Sequence[str]) -> list[Session]:

@@ -9,7 +9,8 @@ import click
 
 from recollect.api import CheckedText, check_text, make_room, open_memory
 from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
-from recollect.cli.terminal import fitted, moment_ms, one_line, plural, shown_progress, size
+from recollect.cli.terminal import fitted, one_line, plural, shown_progress, size
+from recollect.clock import moment_ms
 from recollect.errors import NeedsAnswer, NotFound, UsageError
 
 if TYPE_CHECKING:

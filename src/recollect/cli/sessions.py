@@ -1,82 +1,79 @@
 """Commands that show sessions: sessions, show, digest, exchanges, signals."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
+from recollect.cli.filters import filter_options
 from recollect.cli.fresh import open_fresh
-from recollect.cli.listing import session_lines
-from recollect.cli.output import agent_option, emit, json_option, limit_option, print_json, repo_option, reports_errors
-from recollect.cli.terminal import (
-    fitted,
-    grey,
-    line_columns,
-    local_time,
-    moment_ms,
-    number,
-    one_line,
-    padded,
-    printable,
-    short_ids,
-    width,
-)
+from recollect.cli.listing import footer_lines, more_hint, session_lines, signal_lines, total_line
+from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
+from recollect.cli.terminal import grey, local_time, number, printable
 from recollect.errors import NotFound, UsageError
-from recollect.kinds import OUTCOMES, SESSION_CLASSES, SIGNALS
+from recollect.kinds import SESSION_CLASSES, SIGNALS
+from recollect.recall import Filters
 from recollect.schema import to_json
 
 if TYPE_CHECKING:
     from recollect.api import Memory
     from recollect.distill.exchanges import Exchange
-    from recollect.schema import Digest, Session, Signal
+    from recollect.schema import Digest, Session
     from recollect.sessions.transcript import TranscriptItem
 
 _SHOWN_SESSIONS = 20
-_TIME_COLUMNS = 16
-_SIGNAL_COLUMNS = max(map(len, SIGNALS))
-_LEAST_COLUMNS = 12  # of a text that is cut, however narrow the terminal is
+_SHOWN_SIGNALS = 20
+_SORTS = ("recent", "cost", "duration", "tokens")
 
 
 @click.command()
-@agent_option
-@repo_option
-@click.option("--branch", metavar="NAME", help="Only this git branch.")
+@filter_options
 @click.option("--model", metavar="TEXT", help="Only models whose name contains TEXT.")
-@click.option("--outcome", type=click.Choice(OUTCOMES), help="Only sessions with this outcome.")
 @click.option("--class", "session_class", type=click.Choice(SESSION_CLASSES), help="Only sessions of this class.")
-@click.option("--since", metavar="WHEN", help="Active since: 2026-11-01, 7d, 2h, today, yesterday.")
-@click.option("--before", metavar="WHEN", help="Started before this time.")
-@click.option("--all", "with_sub_agents", is_flag=True, help="Include sub-agents; --json always does.")
+@click.option("--all", "is_all", is_flag=True, help="Include sub-agents and sessions without work; --json always does.")
+@click.option("--sort", type=click.Choice(_SORTS), default="recent", help="List those with the most of this first.")
 @limit_option("sessions", _SHOWN_SESSIONS)
+@offset_option
 @click.argument("text", required=False)
 @json_option
 @reports_errors
-def sessions(as_json: bool, since: str | None, before: str | None, with_sub_agents: bool, **filters: Any) -> None:
+def sessions(
+    filters: Filters, is_all: bool, sort: str, limit: int | None, offset: int, text: str | None, as_json: bool
+) -> None:
     """List sessions, newest first; TEXT filters by title.
 
     \b
-    recollect sessions --since 7d --repo shop-api
+    recollect sessions --since "last week" --repo shop-api
+    recollect sessions --here --sort cost
     recollect sessions "failing test" --before yesterday
     """
-    filters |= {"since_ms": moment_ms("--since", since), "before_ms": moment_ms("--before", before)}
-    filters["roots_only"] = not as_json and not with_sub_agents and not filters["session_class"]
-    shown = filters["limit"] or _SHOWN_SESSIONS
-    if not as_json:
-        filters["limit"] = shown + 1  # one more shows whether the list is cut
+    is_all = is_all or as_json
+    shown = limit if as_json else limit or _SHOWN_SESSIONS
+    roots_only = not is_all and not filters.session_class
+    is_idle = None if is_all or filters.session_class else False
     with open_fresh() as memory:
-        matches = memory.sessions(**filters)
-        agents = [agent.agent for agent in memory.status().agents] if not matches and not as_json else []
-    emit(matches, as_json, lambda matches: _list_lines(matches, shown, agents))
+        count = partial(memory.count_sessions, filters, text=text, roots_only=roots_only)
+        matches = memory.sessions(
+            filters, text=text, roots_only=roots_only, is_idle=is_idle, sort=sort, limit=shown, offset=offset
+        )
+        total, idle = (0, 0) if as_json else (count(is_idle=is_idle), count(is_idle=True) if is_idle is False else 0)
+        is_filtered = any((*filters, text))
+    emit(matches, as_json, lambda matches: _list_lines(matches, sort, offset, total, idle, is_filtered))
 
 
-def _list_lines(matches: "list[Session]", shown: int, agents: list[str]) -> Iterator[str]:
-    yield from session_lines(matches[:shown])
-    if len(matches) > shown:
-        yield grey("more: --limit N, --since, --repo")
-    elif not matches and agents:
-        yield f"No sessions match; agents with sessions: {', '.join(agents)}"
-    elif not matches:
+def _list_lines(
+    matches: "list[Session]", sort: str, offset: int, total: int, idle: int, is_filtered: bool
+) -> Iterator[str]:
+    yield from session_lines(matches, sort)
+    hidden = f"{number(idle)} without work hidden: --all" if idle else ""
+    if total:
+        counted = total_line(len(matches), offset, total, "session")
+        yield from footer_lines(counted, hidden, more_hint(len(matches), offset, total))
+    elif is_filtered or idle:
+        yield from footer_lines("No sessions match", hidden)
+    else:
         yield "No sessions yet: `recollect doctor` shows where Recollect looks for them"
 
 
@@ -216,34 +213,44 @@ def _exchange_lines(of_session: "list[Exchange]", *, is_evicted: bool) -> Iterat
         yield "No exchanges: the session has no messages"
 
 
+class _SignalName(click.Choice[str]):
+    """The name of a signal, whether its words are joined by `-`, as here, or by `_`, as in JSON."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(value.replace("_", "-").replace(" ", "-"), param, ctx).replace("-", "_")
+
+
 @click.command()
 @click.argument("session", required=False)
-@click.option("--signal", type=click.Choice(SIGNALS), help="Only signals of this type.")
-@click.option("--since", metavar="WHEN", help="Since: 2026-11-01, 7d, 2h, today, yesterday.")
+@click.option(
+    "--signal",
+    metavar="NAME",
+    type=_SignalName([name.replace("_", "-") for name in SIGNALS]),
+    help="Only signals of this type: retry-loop, human-correction, cost-spike …",
+)
+@filter_options
+@limit_option("signals", _SHOWN_SIGNALS)
+@offset_option
 @json_option
 @reports_errors
-def signals(session: str | None, signal: str | None, since: str | None, as_json: bool) -> None:
-    """List what stands out: loops, repeated errors, corrections."""
-    since_ms = moment_ms("--since", since)
+def signals(
+    session: str | None, signal: str | None, filters: Filters, limit: int | None, offset: int, as_json: bool
+) -> None:
+    """List what stands out, newest first: loops, errors, corrections.
+
+    \b
+    recollect signals --here --since "last week"
+    recollect signals --signal human-correction
+    """
+    shown = limit if as_json else limit or _SHOWN_SIGNALS
     with open_fresh() as memory:
         chosen = memory.session(session) if session else None
-        found = memory.signals(chosen, signal=signal, since_ms=since_ms)
-    emit(found, as_json, lambda found: _signal_lines(found, with_session=chosen is None))
-
-
-def _signal_lines(found: "Sequence[Signal]", *, with_session: bool) -> Iterator[str]:
-    """A line for each signal, cut to the terminal, with the end of its session's id."""
-    columns = line_columns()
-    names = short_ids(signal.session_uid for signal in found) if with_session else {}
-    id_columns = max(map(width, names.values()), default=0)
-    for signal in found:
-        when, count = f"{local_time(signal.ts):<{_TIME_COLUMNS}}", f" ({number(signal.count)})"
-        name = f"{padded(names[signal.session_uid], id_columns)}  " if with_session else ""
-        room = columns - _TIME_COLUMNS - 2 - _SIGNAL_COLUMNS - 1 - width(name) - len(count)
-        label = click.style(f"{signal.signal:<{_SIGNAL_COLUMNS}}", fg="yellow")
-        yield f"{when}  {label} {name}{fitted(one_line(signal.detail), max(_LEAST_COLUMNS, room))}{count}"
-    if not found:
-        yield "No signals"
+        listed = memory.signals(chosen, filters, signal=signal, limit=shown, offset=offset)
+        total = 0 if as_json else memory.count_signals(chosen, filters, signal=signal)
+    emit(listed, as_json, lambda listed: signal_lines(listed, with_session=chosen is None))
+    if listed and not as_json:
+        counted = total_line(len(listed), offset, total, "signal")
+        click.echo("\n".join(footer_lines(counted, more_hint(len(listed), offset, total))))
 
 
 COMMANDS = (sessions, show, digest, exchanges, signals)

@@ -4,18 +4,17 @@ import csv
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
-from typing import Any
 
 import click
 
+from recollect.cli.filters import filter_options
 from recollect.cli.fresh import open_fresh
-from recollect.cli.output import agent_option, json_option, limit_option, print_json, repo_option, reports_errors
+from recollect.cli.output import json_option, limit_option, print_json, reports_errors
 from recollect.cli.terminal import (
     duration,
     fitted,
     grey,
     line_columns,
-    moment_ms,
     money,
     number,
     one_line,
@@ -23,7 +22,7 @@ from recollect.cli.terminal import (
     width,
 )
 from recollect.errors import UsageError
-from recollect.recall import BREAKDOWNS, WEEKDAYS, StatLine, Stats
+from recollect.recall import BREAKDOWNS, WEEKDAYS, Filters, StatLine, Stats
 from recollect.schema import to_json
 
 _SHADES = " ░▒▓█"
@@ -36,17 +35,12 @@ _USE_HEADS = ("uses", "failed", "rate", "sessions")
 
 @click.command()
 @click.option("--by", type=click.Choice(BREAKDOWNS), default="month", show_default=True, help="Group by this.")
-@click.option("--since", metavar="WHEN", help="Only activity since: 2026-11-01, 7d, 2h, today, yesterday.")
-@click.option("--before", metavar="WHEN", help="Only activity before this time.")
-@agent_option
-@repo_option
+@filter_options
 @limit_option("lines", _SHOWN_LINES)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: all lines unless --limit is given.")
 @json_option
 @reports_errors
-def stats(
-    by: str, since: str | None, before: str | None, limit: int | None, as_csv: bool, as_json: bool, **filters: Any
-) -> None:
+def stats(by: str, filters: Filters, limit: int | None, as_csv: bool, as_json: bool) -> None:
     """Total tokens, cost, time and failures by day, repo, model …
 
     Copies, forks and sub-agents are counted once. Prices with ~ are estimates.
@@ -57,16 +51,14 @@ def stats(
     """
     if as_csv and as_json:
         raise UsageError("Cannot use `--csv` and `--json` together", "choose one")
-    since_ms, before_ms = moment_ms("--since", since), moment_ms("--before", before)
     with open_fresh() as memory:
-        totals = memory.stats(by, since_ms=since_ms, before_ms=before_ms, **filters)
+        totals = memory.stats(by, filters)
     if as_csv:
         _print_csv(_top(totals, limit))
     elif as_json:
         print_json(to_json(replace(totals, lines=_top(totals, limit))))
     else:
-        is_filtered = any((since, before, *filters.values()))
-        click.echo("\n".join(_lines(totals, limit or _SHOWN_LINES, is_filtered)))
+        click.echo("\n".join(_lines(totals, limit or _SHOWN_LINES, is_filtered=any(filters))))
 
 
 def _top(totals: Stats, limit: int | None) -> list[StatLine]:

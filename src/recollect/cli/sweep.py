@@ -15,7 +15,18 @@ import click
 from recollect.api import Memory, open_memory
 from recollect.cli.output import emit, json_option, print_json, reports_errors, root_option
 from recollect.cli.retention import budget_lines, print_budget_warnings, retention_status_lines
-from recollect.cli.terminal import fitted, grey, local_time, money, number, one_line, plural, printable, shown_progress
+from recollect.cli.terminal import (
+    fitted,
+    grey,
+    local_time,
+    money,
+    number,
+    one_line,
+    plural,
+    printable,
+    short_ids,
+    shown_progress,
+)
 from recollect.cli.terminal import size as size_of
 from recollect.schema import to_json
 
@@ -187,12 +198,13 @@ def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]"
 
     parent = max(sessions, key=lambda session: len(memory.sub_agents(session)))
     longest = max(sessions, key=lambda session: session.event_count)
+    names = short_ids(session.session_uid for session in sessions)
     outputs = {
         "sweep": _sweep_lines(report),
         "sessions": session_lines(sessions),
-        "search AssertionError": answer_lines(memory.answer("AssertionError", limit=2)),
-        f"show {parent.native_session_id[-8:]}": transcript_lines(parent, memory.transcript(parent)),
-        f"digest {longest.native_session_id[-8:]}": [printable(render(memory.digest(longest), None))],
+        "search AssertionError": answer_lines(memory.answer("AssertionError", limit=2, context=0)),
+        f"show {names[parent.session_uid]}": transcript_lines(parent, memory.transcript(parent)),
+        f"digest {names[longest.session_uid]}": [printable(render(memory.digest(longest), None))],
     }
     for command, lines in outputs.items():
         click.echo(click.style(f"$ recollect {command}", bold=True))

@@ -8,21 +8,17 @@ Where a pattern can be meant in two ways, it is taken both ways: what was stored
 
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from hashlib import blake2b
 from pathlib import Path, PurePosixPath
 
+from recollect.sessions.checkout import main_checkout, read_text, remote_of
 from recollect.sessions.repos import Checkouts, normal_remote, normal_root
 
 IGNORE_FILE = ".recollectignore"
 REPO_SETTINGS = ".recollect.toml"
-
-_LONGEST_BYTES = 1024 * 1024
-
-_ORIGIN = re.compile(r'^\[remote "origin"\][^\[]*?^\s*url\s*=\s*(\S+)', re.MULTILINE | re.DOTALL)
 
 
 class Exclude:
@@ -54,7 +50,7 @@ class Exclude:
         return next((pattern for pattern, test in self._folders if any(map(test, places))), None)
 
     def _repo_rule(self, cwd: str | None, git_root: str | None, git_remote: str | None) -> str | None:
-        remote = git_remote or (_remote_of(cwd) if cwd else None)
+        remote = git_remote or (remote_of(Path(cwd)) if cwd else None)
         rule = self._repo_named(self._checkouts.repo(cwd, git_root, remote))
         return rule or (self._rule_told(cwd, git_root) if normal_remote(remote) is None else None)
 
@@ -71,7 +67,7 @@ class Exclude:
 
     def _is_certain(self, cwd: str | None, git_root: str | None, git_remote: str | None) -> bool:
         """Whether nothing that another session tells of repositories can keep out sessions of this place."""
-        return not self._repos or bool(normal_remote(git_remote or (_remote_of(cwd) if cwd else None)))
+        return not self._repos or bool(normal_remote(git_remote or (remote_of(Path(cwd)) if cwd else None)))
 
     def learn(self, cwd: str | None, git_root: str | None, git_remote: str | None) -> tuple[str, str] | None:
         """Take down that a folder is a checkout of an excluded repository: its hash and the rule, if that is news."""
@@ -164,37 +160,9 @@ def _folders_above(place: Path) -> Iterator[tuple[str, str]]:
         inside = "" if folder == place else str(place.relative_to(folder))
         yield str(folder).rstrip("/"), inside
         if os.path.lexists(folder / ".git"):
-            if main := _main_checkout(folder):
+            if main := main_checkout(folder):
                 yield main, inside
             return
-
-
-def _main_checkout(root: Path) -> str | None:
-    """The checkout that a worktree belongs to; None for one that has its own history."""
-    if (told := normal_root(str(root))) != str(root):
-        return told
-    link = _read_text(root / ".git") or ""
-    main, found, _ = link.removeprefix("gitdir:").strip().partition("/.git/worktrees/")
-    return main if found else None
-
-
-def _read_text(path: Path) -> str | None:
-    """A small file of a repository, which may hold anything: a pipe must not stop a sweep, nor a huge file fill it."""
-    if not stat.S_ISREG(_mode(path)):
-        return None
-    try:
-        with path.open("rb") as file:
-            content = file.read(_LONGEST_BYTES + 1)
-        return content.decode("utf-8-sig") if len(content) <= _LONGEST_BYTES else None
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _mode(path: Path) -> int:
-    try:
-        return path.stat().st_mode
-    except OSError:
-        return 0
 
 
 def _ignored(path: Path) -> list[str] | None:
@@ -210,7 +178,7 @@ def unusable_lines(path: Path) -> list[str]:
 
 def _read_globs(path: Path) -> tuple[list[str], list[str]]:
     """The globs of an ignore file, and lines that are none."""
-    lines = [line.strip() for line in (_read_text(path) or "").splitlines()]
+    lines = [line.strip() for line in (read_text(path) or "").splitlines()]
     told = [line for line in lines if line and not line.startswith("#")]
     globs = [line for line in told if not line.startswith("!")]
     bare = [glob for line in globs if (glob := re.split(r"\s#", line, maxsplit=1)[0].rstrip()) != line]
@@ -225,7 +193,7 @@ def ignore_files(places: Iterable[str]) -> set[Path]:
 
 def _narrowed(path: Path) -> list[str] | None:
     """The globs of a repository's settings; None for all."""
-    text = _read_text(path)
+    text = read_text(path)
     try:
         return None if text is None else [str(glob) for glob in tomllib.loads(text)["capture"]["exclude"]]
     except KeyError:
@@ -246,16 +214,3 @@ def _is_meant(glob: str, inside: str) -> bool:
     plain = glob.strip("/").removeprefix("./").removesuffix("/**")
     above = "" if "/" in plain or glob.startswith("/") else "(?:.*/)?"
     return plain in ("", ".") or re.fullmatch(f"{above}{_regex(plain)}(?:/.*)?", inside, re.DOTALL) is not None
-
-
-def _remote_of(cwd: str) -> str | None:
-    """The address of a checkout's origin, where the checkout is still there to be asked."""
-    for folder in (Path(cwd), *Path(cwd).parents):
-        if os.path.lexists(folder / ".git"):
-            return _origin(Path(_main_checkout(folder) or folder) / ".git" / "config")
-    return None
-
-
-def _origin(config: Path) -> str | None:
-    found = _ORIGIN.search(_read_text(config) or "")
-    return found[1] if found else None

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
     from recollect.recall.edits import absolute
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files
+    from recollect.recall.filters import NO_FILTERS, Filters
     from recollect.recall.index import index_pending
-    from recollect.recall.lookup import Options, recent_sessions, search
+    from recollect.recall.lookup import Options, search
     from recollect.recall.other_sessions import Related, TimelineEntry, related, timeline
+    from recollect.recall.scope import sessions_of
     from recollect.recall.snippets import folded
     from recollect.recall.stats import BREAKDOWNS, WEEKDAYS, StatLine, Stats, make_stats
 
@@ -21,9 +23,11 @@ _MODULES = {
     "answers": ("Glimpse", "Match", "SearchAnswer", "SessionHit"),
     "edits": ("absolute",),
     "file_history": ("FileEdit", "FileVisit", "blame", "evicted_edits", "files"),
+    "filters": ("NO_FILTERS", "Filters"),
     "index": ("index_pending",),
-    "lookup": ("Options", "recent_sessions", "search"),
+    "lookup": ("Options", "search"),
     "other_sessions": ("Related", "TimelineEntry", "related", "timeline"),
+    "scope": ("sessions_of",),
     "snippets": ("folded",),
     "stats": ("BREAKDOWNS", "WEEKDAYS", "StatLine", "Stats", "make_stats"),
 }
@@ -31,9 +35,11 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 __all__ = [
     "BREAKDOWNS",
+    "NO_FILTERS",
     "WEEKDAYS",
     "FileEdit",
     "FileVisit",
+    "Filters",
     "Glimpse",
     "Match",
     "Options",
@@ -50,9 +56,9 @@ __all__ = [
     "folded",
     "index_pending",
     "make_stats",
-    "recent_sessions",
     "related",
     "search",
+    "sessions_of",
     "timeline",
 ]
 

@@ -84,12 +84,14 @@ class SearchAnswer(NamedTuple):
     suggestion: str | None = None
     notes: Sequence[str] = ()
     is_cut: bool = False  # more was found than the budget allows
+    total: int | None = None  # sessions that match, shown or not
 
     def to_json(self, *, explain: bool = False) -> dict[str, Any]:
         """An answer as every interface prints it; `explain` adds why each thing was found and what was noted."""
         fields: dict[str, Any] = {
             "query": self.query,
             "took_ms": self.took_ms,
+            "total": self.total,
             "hits": [_hit(hit, explain) for hit in self.hits],
             "suggestion": self.suggestion,
         }

@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import orjson
@@ -14,8 +15,11 @@ import orjson
 from recollect.clock import rfc3339
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
 from recollect.recall.edits import Change, absolute, called_before, changes, is_same, renames, slashed
+from recollect.recall.filters import NO_FILTERS, Filters, as_options
 from recollect.recall.hits import Sessions, quotes
+from recollect.recall.query import Query
 from recollect.recall.ranking import WEIGHTS
+from recollect.recall.scope import Scope, scope_of
 from recollect.recall.snippets import Texts
 from recollect.store import Card, CardFilter, EventCard, EventFilter, Scored, Store, Term, Wanted
 from recollect.text import CJK, evidence, payload_text
@@ -26,6 +30,7 @@ _READ_AT_ONCE = 20
 _CALLS = KIND_FAMILY[TOOL_CALL]
 _MENTION = "mention"
 _IN_CALLS = ("did",)
+ANY_EVENT = EventFilter()
 _SEPARATOR = re.compile(r"[/\\]+")
 
 
@@ -70,9 +75,9 @@ class _Digested(NamedTuple):
     mentions: int
 
 
-def files(store: Store, path: str, limit: int | None = None, repo: str | None = None) -> list[FileVisit]:
+def files(store: Store, path: str, filters: Filters = NO_FILTERS) -> list[FileVisit]:
     """Sessions that touched or discussed the path, newest first; evicted ones by their digests."""
-    sessions, mentions = Sessions(store), _Mentions(store, path)
+    sessions, mentions = Sessions(store), _Mentions(store, path, _scope(store, filters))
     counts: dict[str, Counter[str]] = defaultdict(Counter)  # by session
     last: dict[str, int] = {}
     cards: dict[str, Card] = {}
@@ -88,8 +93,12 @@ def files(store: Store, path: str, limit: int | None = None, repo: str | None = 
         card = roots.get(item.card.root_session_uid, item.card)
         cards[card.session_uid] = card
         counts[card.session_uid].update({EDIT: item.edits, TOOL_CALL: item.calls, _MENTION: item.mentions})
-    visits = [_visit(card, counts[uid], last.get(uid)) for uid, card in cards.items() if card.is_of_repo(repo)]
-    return sorted(visits, key=lambda visit: (visit.last_at or "", visit.session_uid), reverse=True)[:limit]
+    visits = [_visit(card, counts[uid], last.get(uid)) for uid, card in cards.items()]
+    return sorted(visits, key=lambda visit: (visit.last_at or "", visit.session_uid), reverse=True)
+
+
+def _scope(store: Store, filters: Filters) -> Scope:
+    return scope_of(store, Query("", filters=as_options(filters)), datetime.now().astimezone(), (), [])
 
 
 def _visit(card: Card, counts: Counter[str], last_ms: int | None) -> FileVisit:
@@ -121,17 +130,19 @@ def evicted_edits(store: Store, path: str) -> int:
 class _Mentions:
     """Looks up where one path is named."""
 
-    def __init__(self, store: Store, path: str) -> None:
+    def __init__(self, store: Store, path: str, scope: Scope | None = None) -> None:
         self._store = store
         self._path = path
+        self._scope = scope or Scope(CardFilter(), EventFilter())
         self._pattern = _pattern(path)
         self._texts = Texts(store)
 
     def events(self) -> Iterator[tuple[EventCard, str]]:
         """Every event that names the path, and how: an edit of it, another call, or a mention."""
         # A call may name the path from its working folder, so that only the name of the file is in it.
-        found = [*_events_with(self._store, _base_name(self._path), columns=_IN_CALLS)]
-        found += _events_with(self._store, self._path)
+        chosen = self._scope.events
+        found = [*_events_with(self._store, _base_name(self._path), columns=_IN_CALLS, chosen=chosen)]
+        found += _events_with(self._store, self._path, chosen=chosen)
         for cards, cwd in _by_session(self._store, found):
             for card, payload in zip(cards, self._texts.payloads(cards), strict=True):
                 if how := self._how(card, payload, cwd):
@@ -148,7 +159,8 @@ class _Mentions:
     def digested(self) -> Iterator[_Digested]:
         """Sessions without raw detail whose digests name the path."""
         expression = self._store.fulltext_search.expression(Wanted(((Term(_base_name(self._path)),),)))
-        matches = self._store.cards.by_digest(expression, CardFilter(), is_evicted=True) if expression else []
+        is_askable = bool(expression) and not self._scope.events.choices  # a digest has no kinds of events
+        matches = self._store.cards.by_digest(expression, self._scope.timed, is_evicted=True) if is_askable else []
         cards = [card for card, _ in matches]
         cwds = self._store.cards.cwds({number: card.key for number, card in enumerate(cards)})
         for number, card in enumerate(cards):
@@ -194,15 +206,24 @@ class _Step(NamedTuple):
     is_edit: bool
 
 
-def blame(store: Store, path: str, limit: int | None = None, repo: str | None = None) -> list[FileEdit]:
+def blame(store: Store, path: str, filters: Filters = NO_FILTERS) -> list[FileEdit]:
     """Every edit that went into the file, newest first, those under its earlier names included.
 
     A rename is followed from the moment it was made: later edits of another file with the old name are left out.
     """
-    steps, sessions = _steps(store, path), Sessions(store)
+    chosen = _scope(store, filters).events
+    steps, sessions = [step for step in _steps(store, path) if _is_chosen(step.event, chosen)], Sessions(store)
     sessions.load({step.event.stream for step in steps})
-    kept = [step for step in steps if sessions.card(step.event.stream).is_of_repo(repo)]
-    return [_edit(store, sessions.card(step.event.stream), step) for step in kept[:limit]]
+    return [_edit(store, sessions.card(step.event.stream), step) for step in steps]
+
+
+def _is_chosen(event: EventCard, chosen: EventFilter) -> bool:
+    """Whether the filters let an edit through; a rename is followed even if they do not."""
+    is_of_session = chosen.streams is None or event.stream in chosen.streams
+    is_of_kind = all(event.kind in choice.values for choice in chosen.choices)
+    is_since = chosen.since_ms is None or (event.ts_ms or 0) >= chosen.since_ms
+    is_before = chosen.before_ms is None or (event.ts_ms or 0) < chosen.before_ms
+    return is_of_session and is_of_kind and is_since and is_before
 
 
 def _edit(store: Store, card: Card, step: _Step) -> FileEdit:
@@ -268,11 +289,13 @@ def _absolute(change: Change, cwd: str | None) -> Change:
     return Change(absolute(change.path, cwd), earlier)
 
 
-def _events_with(store: Store, *words: str, columns: tuple[str, ...] | None = None) -> list[Scored]:
+def _events_with(
+    store: Store, *words: str, columns: tuple[str, ...] | None = None, chosen: EventFilter = ANY_EVENT
+) -> list[Scored]:
     """Events that have each of these words or phrases; whether it is the same path is not known yet."""
     index = store.fulltext_search
     wanted = Wanted(tuple((Term(word),) for word in words), columns=columns)
-    found = (index.find(month, wanted, WEIGHTS, EventFilter(), _MOST_EVENTS, is_whole=True) for month in index.months())
+    found = (index.find(month, wanted, WEIGHTS, chosen, _MOST_EVENTS, is_whole=True) for month in index.months())
     return [event for events in found for event in events]
 
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recollect.clock import rfc3339
+from recollect.recall.filters import Filters
+from recollect.recall.scope import sessions_of
 from recollect.store import Card, CardFilter, Store, Term, Wanted
 
 _COMMON_SHARE = 0.2  # of all digests: a word in more says little,
@@ -39,24 +41,21 @@ class TimelineEntry:
     repo: str | None
     started_at: str | None
     ended_at: str | None
+    outcome: str | None = None
 
 
-def timeline(
-    store: Store,
-    *,
-    since_ms: int | None = None,
-    before_ms: int | None = None,
-    repo: str | None = None,
-    agent: str | None = None,
-    limit: int | None = None,
-) -> list[TimelineEntry]:
+def timeline(store: Store, filters: Filters, limit: int | None = None, offset: int = 0) -> list[TimelineEntry]:
     """Sessions active in a time, in the order they began; if there are too many, the latest."""
-    filters = (("repo", repo), ("agent", agent))
-    chosen = CardFilter(tuple((name, (value,)) for name, value in filters if value is not None))
-    cards = store.cards.recent(-1 if limit is None else limit, chosen, since_ms=since_ms, before_ms=before_ms)
+    cards = store.cards.recent(-1 if limit is None else limit, sessions_of(store, filters), offset)
     return [
         TimelineEntry(
-            card.session_uid, card.title, card.agent, card.repo, rfc3339(card.started_ms), rfc3339(card.ended_ms)
+            card.session_uid,
+            card.title,
+            card.agent,
+            card.repo,
+            rfc3339(card.started_ms),
+            rfc3339(card.ended_ms),
+            card.outcome,
         )
         for card in sorted(cards, key=lambda card: (card.started_ms or 0, card.session_uid))
     ]

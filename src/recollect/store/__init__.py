@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.lasting import Lasting, redact_rows
     from recollect.store.tables.raw import HeldStream, RawCache
     from recollect.store.tables.redaction import Redaction
-    from recollect.store.tables.sessions import Place, SessionFilter, SessionRow, Sessions, StoredRow
+    from recollect.store.tables.sessions import SORTS, Place, SessionFilter, SessionRow, Sessions, StoredRow
     from recollect.store.tables.sizes import HeldSession, Sizes
     from recollect.store.tables.sources import KnownSource, Sources, path_key
     from recollect.store.tables.steps import Response, RunningTotal, Step, Steps, StoredSession
@@ -135,7 +135,7 @@ _HOMES = {
     "tables.find_text": "UnreadLine",
     "tables.lasting": "redact_rows",
     "tables.raw": "HeldStream RawCache",
-    "tables.sessions": "Place SessionFilter SessionRow StoredRow",
+    "tables.sessions": "SORTS Place SessionFilter SessionRow StoredRow",
     "tables.sizes": "HeldSession",
     "tables.sources": "KnownSource Sources path_key",
     "tables.steps": "Response RunningTotal Step StoredSession",

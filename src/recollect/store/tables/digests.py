@@ -14,6 +14,7 @@ from recollect.kinds import SessionKey
 from recollect.schema import Signal
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column, declared
+from recollect.store.tables.cards import CardFilter, card_conditions
 from recollect.store.tables.streams import KEYS, keys_json
 from recollect.store.tables.table import (
     BY_DIGEST,
@@ -290,24 +291,28 @@ class Digests:
         return None
 
     def signals(
-        self, session: tuple[str, str] | None = None, signal: str | None = None, since_ms: int | None = None
+        self,
+        wanted: CardFilter,
+        session: SessionKey | None = None,
+        signal: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
     ) -> list[Signal]:
-        """Signals of one session or of all, oldest first."""
-        tests: list[tuple[str, Any]] = [("g.signal = ?", signal), ("g.ts_ms >= ?", since_ms)]
-        if session is not None:
-            tests += [("d.agent = ?", session[0]), ("d.native_session_id = ?", session[1])]
-        used = [(test, value) for test, value in tests if value is not None]
-        where = f" WHERE {' AND '.join(test for test, _ in used)}" if used else ""
+        """Signals of one session or of all that match, newest first. Times are those of the signals."""
+        where, bindings = _signal_conditions(wanted, session, signal)
         rows = self._database.rows(
-            "SELECT s.session_uid, g.signal, g.ts_ms, g.detail, g.count, g.evidence FROM signals g"
-            " JOIN digests d ON d.id = g.digest JOIN sessions s USING (agent, native_session_id)"
-            f"{where} ORDER BY coalesce(g.ts_ms, 0), s.session_uid, g.id",
-            [value for _, value in used],
+            f"SELECT s.session_uid, g.signal, g.ts_ms, g.detail, g.count, g.evidence {_SIGNALS}{where}"
+            " ORDER BY coalesce(g.ts_ms, 0) DESC, s.session_uid, g.id LIMIT ? OFFSET ?",
+            [*bindings, -1 if limit is None else limit, offset],
         )
         return [
             Signal(uid, name, rfc3339(ts_ms), detail, count, tuple(orjson.loads(evidence)))
             for uid, name, ts_ms, detail, count, evidence in rows
         ]
+
+    def signal_count(self, wanted: CardFilter, session: SessionKey | None, signal: str | None) -> int:
+        where, bindings = _signal_conditions(wanted, session, signal)
+        return int(self._database.value(f"SELECT count(*) {_SIGNALS}{where}", bindings))
 
     def matching(self, query: str, limit: int) -> list[tuple[str, str]]:
         """Agent and native id of sessions whose digests match a full-text query, best first."""
@@ -327,6 +332,26 @@ class Digests:
     def size_bytes(self) -> int:
         """Bytes of all digests as they are stored, without their full text."""
         return int(self._database.value("SELECT coalesce(sum(octet_length(digest)), 0) FROM digests"))
+
+
+_SIGNALS = (
+    "FROM signals g JOIN digests d ON d.id = g.digest"
+    " JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
+)
+
+
+def _signal_conditions(wanted: CardFilter, session: SessionKey | None, signal: str | None) -> tuple[str, list[Any]]:
+    of_sessions, bindings = card_conditions(wanted._replace(since_ms=None, before_ms=None))
+    tests: list[tuple[str, Any]] = [
+        ("g.signal = ?", signal),
+        ("g.ts_ms >= ?", wanted.since_ms),
+        ("g.ts_ms < ?", wanted.before_ms),
+        ("d.agent = ?", session.agent if session else None),
+        ("d.native_session_id = ?", session.native_id if session else None),
+    ]
+    used = [(test, value) for test, value in tests if value is not None]
+    chosen = f"s.rowid IN (SELECT rowid FROM sessions WHERE {of_sessions})" if bindings else "1"
+    return f" WHERE {' AND '.join([chosen, *(test for test, _ in used)])}", [*bindings, *(value for _, value in used)]
 
 
 def drop_digests(connection: apsw.Connection, sessions: Sequence[tuple[str, str]]) -> None:

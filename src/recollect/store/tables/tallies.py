@@ -8,6 +8,7 @@ import apsw
 
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
+from recollect.store.tables.cards import ANY_CARD, CardFilter, card_conditions
 from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
 
 # A session's work and tokens by hour and model, so that days can be told in any time zone.
@@ -105,12 +106,11 @@ class StatRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which part of the tallies: times in milliseconds, `repo` any ending of its name."""
+    """Which part of the tallies: of which sessions, and of which time, in milliseconds."""
 
+    sessions: CardFilter = ANY_CARD
     since_ms: int | None = None
     before_ms: int | None = None
-    agent: str | None = None
-    repo: str | None = None
 
 
 _LOCAL = "iif(a.hour < 0, NULL, strftime('{format}', a.hour * 3600, 'unixepoch', 'localtime'))"
@@ -189,20 +189,15 @@ _JOIN = (
 
 
 def _where(span: Span, column: str, unit_ms: int) -> tuple[str, list[Any]]:
+    of_sessions, bindings = card_conditions(span.sessions)
     tests: list[tuple[str, Any]] = [
         (f"{column} >= ?", None if span.since_ms is None else span.since_ms // unit_ms),
         (f"{column} < ?", None if span.before_ms is None else -(-span.before_ms // unit_ms)),
-        ("s.agent = ?", span.agent),
-        ("('/' || s.repo) LIKE '%/' || ? ESCAPE '\\'", _escaped(span.repo)),
     ]
     used = [(test, value) for test, value in tests if value is not None]
-    return " WHERE " + " AND ".join(["1", *(test for test, _ in used)]), [value for _, value in used]
-
-
-def _escaped(text: str | None) -> str | None:
-    if text is None:
-        return None
-    return text.strip("/").replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    chosen = f"s.rowid IN (SELECT rowid FROM sessions WHERE {of_sessions})" if bindings else "1"
+    where = " AND ".join([chosen, *(test for test, _ in used)])
+    return f" WHERE {where}", [*bindings, *(value for _, value in used)]
 
 
 def put_tallies(
