@@ -69,7 +69,7 @@ def test_a_filter_key_keeps_only_the_current_repository(picker: Picker) -> None:
     picker.search()
 
     assert titles(picker) == ["repair the zebra crossing"]
-    assert "shop" in picker.lines(80, 24)[1].text
+    assert "this repository" in picker.lines(80, 24)[1].text
 
 
 def test_what_a_search_has_to_say_is_on_the_last_line(picker: Picker) -> None:

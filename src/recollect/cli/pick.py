@@ -15,7 +15,7 @@ _WORDS = {RESUME: ("--run",)}  # what a command is given beside the session
 def pick_session(run: Callable[..., object]) -> None:
     """Let the user pick sessions and `run` commands with them, until one is resumed or the picker is left."""
     with open_fresh() as memory:
-        picker = Picker(memory, None)
+        picker = Picker(memory)
         picker.search()
         while (action := pick(picker)) != QUIT and (hit := picker.selected):
             if action == COPY:

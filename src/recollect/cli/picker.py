@@ -16,7 +16,7 @@ from recollect.api import Memory
 from recollect.cli.terminal import fitted, local_time, one_line, padded, plural, printable, repo_name
 from recollect.config import has_colour
 from recollect.errors import NotFound, RecollectError
-from recollect.recall import SearchAnswer, SessionHit
+from recollect.recall import Filters, SearchAnswer, SessionHit
 
 RESUME, SHOW, DIFF, COPY, QUIT = "resume", "show", "diff", "copy", "quit"
 ACTIONS = {"enter": RESUME, "^o": SHOW, "^d": DIFF, "^y": COPY, "escape": QUIT, "^c": QUIT}
@@ -36,9 +36,9 @@ class Line(NamedTuple):
 
 
 class Picker:
-    """What is typed, listed and selected. `here` is the repository of the current folder, if it is known."""
+    """What is typed, listed and selected. `here` is the repository that a key narrows the list to."""
 
-    def __init__(self, memory: Memory, here: str | None) -> None:
+    def __init__(self, memory: Memory, here: str = ".") -> None:
         self._memory = memory
         self._here = here
         self._agents = [""]
@@ -56,10 +56,11 @@ class Picker:
 
     def search(self) -> None:
         """List what the query and the filters match; a query that cannot be read yet keeps the list."""
-        filters = (("repo", self._here if self.is_here else ""), ("agent", self.agent), ("since", self.period))
-        text = " ".join([self.query, *(f'{name}:"{value}"' for name, value in filters if value)])
+        filters = Filters(
+            agent=self.agent or None, repo=self._here if self.is_here else None, since=self.period or None
+        )
         try:
-            self.answer = self._memory.answer(text.strip(), limit=_SESSIONS, matches=2, context=0)
+            self.answer = self._memory.answer(self.query, filters=filters, limit=_SESSIONS, matches=2, context=0)
             self.note = one_line("; ".join(self.answer.notes))
         except RecollectError as error:
             self.note = one_line(error.message)
@@ -87,7 +88,7 @@ class Picker:
         self.period = PERIODS[(PERIODS.index(self.period) + 1) % len(PERIODS)]
 
     def toggle_here(self) -> None:
-        self.is_here = not self.is_here and self._here is not None
+        self.is_here = not self.is_here
 
     def lines(self, columns: int, rows: int) -> list[Line]:
         """The screen, one line after another: query, filters, list, preview, help."""
@@ -100,7 +101,7 @@ class Picker:
         return [*screen, Line(fitted(self.note or HELP, columns), GREY)]
 
     def _filters(self) -> str:
-        repo = repo_name(self._here) if self.is_here else "all repositories"
+        repo = "this repository" if self.is_here else "all repositories"
         count = plural(len(self.answer.hits), "session")
         return " · ".join((self.agent or "all agents", repo, _PERIOD_NAMES[self.period], count))
 
