@@ -18,6 +18,7 @@ import orjson
 
 from recollect.agentkit.files import open_beneath
 from recollect.agentkit.protocol import BadLine, Checkpoint, Cursor, Source
+from recollect.agentkit.values import without_surrogates
 
 BUFFER_BYTES = 1024 * 1024
 FINGERPRINT_BYTES = 256
@@ -183,7 +184,7 @@ def _salvage_patiently(text: bytes, bad: str | None) -> Salvaged:
         records.append(record)
         at = _skip_blank(decoded, end)
     try:
-        cleaned = [_without_surrogates(record) for record in records]
+        cleaned = [_clean(record) for record in records]
     except RecursionError:
         return Salvaged([], "nested too deeply")
     is_lossy = "\ufffd" in decoded or any(lossy for _, lossy in cleaned)
@@ -227,18 +228,16 @@ def _integer(digits: str) -> int | str:
 _DECODER = json.JSONDecoder(parse_int=_integer, parse_constant=str)
 
 
-def _without_surrogates(value: Any) -> tuple[Any, bool]:
+def _clean(value: Any) -> tuple[Any, bool]:
     """The value without lone surrogates, which SQLite refuses, and whether it had any."""
     if isinstance(value, str):
-        if value.isascii():
-            return value, False
-        clean = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        clean = without_surrogates(value)
         return clean, clean != value
     if isinstance(value, list):
-        parts = [_without_surrogates(part) for part in value]
+        parts = [_clean(part) for part in value]
         return [part for part, _ in parts], any(lossy for _, lossy in parts)
     if isinstance(value, dict):
-        pairs = [(_without_surrogates(name), _without_surrogates(part)) for name, part in value.items()]
+        pairs = [(_clean(name), _clean(part)) for name, part in value.items()]
         clean_pairs = {name: part for (name, _), (part, _) in pairs}
         return clean_pairs, any(lossy or part_lossy for (_, lossy), (_, part_lossy) in pairs)
     return value, False

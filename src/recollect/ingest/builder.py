@@ -5,7 +5,6 @@ handed over, so that the one writer only appends bytes and inserts rows.
 """
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ from recollect.agentkit.protocol import (
     Source,
     Usage,
 )
+from recollect.agentkit.values import storable
 from recollect.errors import SourceUnreadable
 from recollect.ingest.protection import protect_names, protected_json, protected_line, without_parts, without_secrets
 from recollect.redact import Redactor
@@ -348,13 +348,5 @@ def encoded(value: Any) -> tuple[bytes, Any]:
     try:
         return orjson.dumps(value), value
     except TypeError:
-        raw = _encode_loosely(value)
-        return raw, orjson.loads(raw)
-
-
-def _encode_loosely(value: Any) -> bytes:
-    try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    except (RecursionError, ValueError):
-        return orjson.dumps({"text": "", "unreadable": "nested too deeply, or a number too long"})
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+        value = storable(value)
+        return orjson.dumps(value), value
