@@ -46,6 +46,8 @@ class Transcript(Log):
         self._messages: dict[str, Any] = dict.fromkeys(state.get("messages") or ())
         self._leaves = _ungrouped(state.get("leaves"))
         self._queued: dict[str, int] = dict(state.get("queued") or ())
+        self._clock_ms: int
+        self._tick: int  # the records since the clock's last move
         self._clock_ms, self._tick = state.get("clock") or (0, 0)
 
     def dump(self) -> dict[str, Any]:
