@@ -40,19 +40,18 @@ SKIPPED_TYPES = frozenset(
 SKIPPED_ATTACHMENTS = frozenset(
     """
     agent_listing_delta agent_mention already_read_file auto_mode auto_mode_exit command_permissions
-    compact_file_reference companion_intro date date_change deferred_tools_delta diagnostics directory
-    edited_image_file edited_text_file environment file invoked_skills mcp_instructions_delta mcp_resource model
-    nested_memory opened_file_in_ide output_style pdf_reference plan_file_reference plan_mode plan_mode_exit
+    compact_file_reference companion_intro date date_change deferred_tools_delta deferred_tools_record diagnostics
+    directory edited_image_file edited_text_file environment file invoked_skills mcp_instructions_delta mcp_resource
+    model nested_memory opened_file_in_ide output_style pdf_reference plan_file_reference plan_mode plan_mode_exit
     plan_mode_reentry prompt_snapshot read_truncation_notice relevant_memories remote_session_change
-    selected_lines_in_ide session_context skill_listing structured_output task_reminder task_status todo
-    todo_reminder token_usage ultra_effort_enter ultra_effort_exit
+    selected_lines_in_ide session_context silent_turn_reminder skill_listing structured_output task_reminder
+    task_status todo todo_reminder token_usage total_tokens_reminder ultra_effort_enter ultra_effort_exit
     """.split()  # noqa: SIM905 - a list would take a page
 )
 QUEUE = "queue-operation"
 _LANE = frozenset({"user", "assistant", "system", "attachment"})
 _TITLES = {"custom-title": ("customTitle", 3), "ai-title": ("aiTitle", 2)}
 _NO_SUMMARY = ("Invalid API key", "API Error")
-_BLOCK_ROOM = 256
 _WARM_UP_PROMPT = "Warmup"
 
 
@@ -113,6 +112,7 @@ class TranscriptLog(Transcript):
         session = self._session(entry)
         native_id = as_id(entry.uuid) or f"{session}:{offset}"
         parent = self._parent_id(entry)
+        ts_ms = parse_time_ms(entry.timestamp)
         self._last_id = native_id
         if self._agent_id is not None:
             lane = as_id(entry.agentId) or self._agent_id
@@ -124,9 +124,9 @@ class TranscriptLog(Transcript):
             f"{session}/{lane}" if lane else session,
             lane,
             native_id,
-            offset * _BLOCK_ROOM,
+            self.next_position(ts_ms),
             None if parent == native_id else self.resolve(parent),
-            parse_time_ms(entry.timestamp),
+            ts_ms,
             lane != MAIN_LANE,
             is_lossy,
         )
@@ -154,6 +154,7 @@ class TranscriptLog(Transcript):
         if events:
             self.remember(place.native_id, place.session)
             self._queue.settle(events)
+            self.note_delivered(events[-1].retry_key, place.ts_ms)
         else:
             self.pass_over(as_id(entry.uuid), place.parent)
         records += events
@@ -271,7 +272,7 @@ class TranscriptLog(Transcript):
         operation = as_mapping(parse_whole(raw))
         text = as_text(operation.get("content")) if operation.get("operation") == "enqueue" else None
         prompt = prompts.waiting_event(entry, self._place(entry, offset, is_lossy), self, text) if text else None
-        if prompt is None:
+        if prompt is None or self.is_queued_again(prompt.retry_key, prompt.ts_ms):
             self.skip(QUEUE)
         else:
             self._queue.add(prompt)
