@@ -32,8 +32,8 @@ class Cost:
     """Tokens and money of a session's own events; copies count where they were first made.
 
     `input_tokens` excludes what was read from or written to the prompt cache; `output_tokens`
-    includes `reasoning_tokens`. `usd` is None if neither the agent nor the price list knows it,
-    and for a sub-agent whose root's own figure already includes it.
+    includes `reasoning_tokens`. `usd` is None if neither the agent nor the price list knows it. It
+    never includes sub-agents: where the agent's own figure does, their price is taken off it.
     """
 
     input_tokens: int = 0

@@ -722,6 +722,29 @@ class TestSessions:
         (total,) = [one for one in records if isinstance(one, CostTotal)]
         assert (total.usd, total.ledger, total.ts_ms) == (0.25, "1794767368180", 1794767563198)
 
+    def test_what_the_cache_keeps_for_an_hour_is_counted_apart(self, tmp_path: Path) -> None:
+        classes = {"ephemeral_5m_input_tokens": 15, "ephemeral_1h_input_tokens": 25}
+        usage = {"output_tokens": 1, "cache_creation_input_tokens": 40, "cache_creation": classes}
+
+        (told,) = [one for one in read_lines(tmp_path, answer("a1", usage=usage)) if isinstance(one, Usage)]
+
+        assert (told.cache_write_tokens, told.cache_write_1h_tokens) == (40, 25)
+
+    @pytest.mark.parametrize(("counted", "searches"), [({}, 1), ({"searchCount": 3}, 3)])
+    def test_web_searches_are_counted_whatever_piece_of_the_file_is_read(
+        self, tmp_path: Path, counted: dict[str, int], searches: int
+    ) -> None:
+        asked = answer("a1", call("c1", "WebSearch", query="x"))
+        path = write(tmp_path / "projects" / "-home-kim-shop" / f"{SESSION}.jsonl", [asked])
+        *_, checkpoint = read(tmp_path)
+        found = {"query": "x", "results": [{"tool_use_id": "s1", "content": []}], "durationSeconds": 2.5, **counted}
+        write(path, [asked, result("u2", "c1", "found", toolUseResult=found)])
+
+        assert isinstance(checkpoint, Checkpoint)
+        (told,) = [one for one in read(tmp_path, checkpoint.cursor) if isinstance(one, Usage)]
+
+        assert (told.usage_id, told.model, told.web_searches) == ("search:c1", "claude-opus-5-5", searches)
+
     def test_tokens_are_told_once_per_answer_and_stand_on_its_first_event(self, tmp_path: Path) -> None:
         usage = {
             "input_tokens": 10,

@@ -135,6 +135,8 @@ class Usage:
 
     A copy of the response in a fork has the same `usage_id`, so that it counts once. `input_tokens` excludes cache
     reads and writes; `output_tokens` includes reasoning. `includes_sub_agents`: those of sub-agents are subtracted.
+    `cache_write_1h_tokens` are those of `cache_write_tokens` that are kept for an hour, which costs more. A turn is the
+    sum of `requests`; each has a price tier of its own.
     """
 
     native_session_id: str
@@ -149,6 +151,9 @@ class Usage:
     reasoning_tokens: int = 0
     usd: float | None = None
     includes_sub_agents: bool = False
+    cache_write_1h_tokens: int = 0
+    web_searches: int = 0
+    requests: int = 1
 
 
 @dataclass(slots=True)

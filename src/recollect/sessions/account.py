@@ -91,13 +91,11 @@ def _garbage_left() -> Iterator[None]:
 
 def _with_relatives(store: Store, relations: Relations, dirty: Sequence[SessionKey]) -> list[SessionKey]:
     """Dirty sessions with their roots and parents, whose money and digests have a part of them, and with those of
-    their sub-agents that are named otherwise now, or paid for by the root."""
+    their sub-agents that are named otherwise now."""
     above = {relative for key in dirty for relative in relations.above(key)}
     below = {relative for key in dirty for relative in relations.all_spawned(key)} - set(dirty)
-    totals = store.steps.totals({relations.root(key) for key in below}) if below else {}
     for key, row in (store.sessions.stored(below) if below else {}).items():
-        is_paid_for = relations.root(key) in totals and row.usd is not None
-        if relations.is_named_as(key, row) and not is_paid_for:
+        if relations.is_named_as(key, row):
             below.discard(key)
     related = (above | below) - set(dirty)
     if related:

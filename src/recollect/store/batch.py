@@ -122,6 +122,9 @@ class UsageRow(NamedTuple):
     reasoning_tokens: int
     usd: float | None
     includes_sub_agents: bool | int
+    cache_write_1h_tokens: int
+    web_searches: int
+    requests: int
 
 
 class CostTotalRow(NamedTuple):

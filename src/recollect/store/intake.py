@@ -10,7 +10,7 @@ import orjson
 
 from recollect.clock import now_ms
 from recollect.redact import OLDER, OTHER, SAME, compare_versions
-from recollect.store.batch import Batch, EventRow, Fresh, StreamBatch
+from recollect.store.batch import Batch, EventRow, Fresh, StreamBatch, UsageRow
 from recollect.store.flags import HIDES_LEARNED, IS_PROVISIONAL
 from recollect.store.payloads.frames import origin_of, take_rows
 from recollect.store.payloads.writer import FrameWriter
@@ -259,10 +259,13 @@ def find_stored(connection: apsw.Connection, uids: Sequence[bytes]) -> dict[byte
     return stored
 
 
-_LARGER = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+_LARGER = (
+    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
+    *("cache_write_1h_tokens", "web_searches", "requests"),
+)
 _SURER = ("usd", "model")
 _PUT_USAGE = (
-    "INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO UPDATE SET"
+    f"INSERT INTO usage VALUES (?, {', '.join('?' * len(UsageRow._fields))}, 0) ON CONFLICT DO UPDATE SET"
     f" {', '.join(f'{name} = max({name}, excluded.{name})' for name in _LARGER)},"
     f" {', '.join(f'{name} = coalesce(excluded.{name}, {name})' for name in _SURER)}"
     f" WHERE {' OR '.join(f'excluded.{name} > {name}' for name in _LARGER)}"

@@ -41,6 +41,8 @@ class ResultFacts(msgspec.Struct, gc=False, omit_defaults=True):
     taskId: Any = None
     shellId: Any = None
     exitCode: Any = None
+    durationSeconds: Any = None
+    searchCount: Any = None
 
 
 class Attachment(msgspec.Struct, gc=False):

@@ -231,14 +231,25 @@ class TranscriptLog(Transcript):
         return [info]
 
     def _spawned(self, entry: Entry, place: Place, events: list[EventRecord]) -> list[Record]:
-        """The link to a sub-agent from the result of the call that spawned it."""
+        """The link to a sub-agent from the result of the call that spawned it; or what a web search used."""
         facts = entry.toolUseResult
+        if isinstance(facts, ResultFacts) and facts.durationSeconds is not None and events:
+            return self._searched(facts, place, events[0])
         if not isinstance(facts, ResultFacts) or facts.agentId is None or place.is_sub_agent:
             return []
         agent_id = as_id(facts.agentId)
         if agent_id is None or not events or events[0].call_id is None:
             return []
         return [SessionInfo(f"{self._session(entry)}/{agent_id}", spawn_call_id=events[0].call_id)]
+
+    def _searched(self, facts: ResultFacts, place: Place, result: EventRecord) -> list[Record]:
+        """Web searches, each with a price. A request of its own makes them, of which the log has no tokens."""
+        model = self.last_model
+        count = 1 if facts.searchCount is None else positive_int(facts.searchCount)  # 2.0 does not count them
+        if model is None or result.call_id is None or not count:
+            return []
+        usage_id = f"search:{result.call_id}"
+        return [Usage(place.session, usage_id, place.ts_ms, model, _provider(model), web_searches=count)]
 
     def _answer(self, entry: Entry, place: Place) -> list[Record]:
         """Model and tokens of an answer, unless the harness wrote it, or the block before had the same."""
@@ -251,6 +262,7 @@ class TranscriptLog(Transcript):
         if model is None or model == SYNTHETIC:
             return []
         records: list[Record] = []
+        self.last_model = as_id(model)
         if self._models.get(place.session) != model:
             self._models[place.session] = model
             records.append(SessionInfo(place.session, model=model, provider=_provider(model)))
@@ -290,14 +302,19 @@ class TranscriptLog(Transcript):
 def _usage(place: Place, usage_id: str, model: str, usage: Mapping[str, Any]) -> Usage:
     get = usage.get
     details = as_mapping(get("output_tokens_details"))
+    written = positive_int(get("cache_creation_input_tokens"))
     figures = (
         positive_int(get("input_tokens")),
         positive_int(get("output_tokens")),
         positive_int(get("cache_read_input_tokens")),
-        positive_int(get("cache_creation_input_tokens")),
+        written,
         positive_int(details.get("thinking_tokens")),
     )
-    return Usage(place.session, usage_id, place.ts_ms, model, _provider(model), *figures)
+    record = Usage(place.session, usage_id, place.ts_ms, model, _provider(model), *figures)
+    for_an_hour = positive_int(as_mapping(get("cache_creation")).get("ephemeral_1h_input_tokens"))
+    record.cache_write_1h_tokens = min(written, for_an_hour)
+    record.web_searches = positive_int(as_mapping(get("server_tool_use")).get("web_search_requests"))
+    return record
 
 
 def _is_warm_up(entry: Entry) -> bool:

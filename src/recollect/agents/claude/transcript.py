@@ -38,6 +38,7 @@ class Transcript(Log):
         self.has_worked = state.get("worked") is True
         self.asks_nobody = state.get("asks_nobody") is True  # in its mode the agent asks for no permission
         self.fork: list[str] | None = state.get("fork")
+        self.last_model: str | None = as_id(state.get("model"))
         self._warm_ups: dict[str, Any] = dict.fromkeys(state.get("warm_ups") or ())
         self._skipped = _ungrouped(state.get("skipped"))
         self._chains = _ungrouped(state.get("chains"))
@@ -60,6 +61,7 @@ class Transcript(Log):
             "worked": self.has_worked,
             "asks_nobody": self.asks_nobody,
             "fork": self.fork,
+            "model": self.last_model,
             "warm_ups": list(self._warm_ups),
             "skipped": _grouped(self._skipped),
             "chains": _grouped(self._chains),

@@ -53,7 +53,7 @@ USAGE = Table(
         *column.names("model?", "provider?"),
         *column.numbers("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
         *column.reals("usd?"),
-        *column.numbers("includes_sub_agents"),
+        *column.numbers("includes_sub_agents", "cache_write_1h_tokens", "web_searches", "requests"),
         column.count("is_copy", 0),
     ),
     owner=BY_STREAM,
