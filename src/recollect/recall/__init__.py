@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
+    from recollect.recall.diffs import EditDiff, SessionDiff, session_diff
     from recollect.recall.edits import absolute
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files
     from recollect.recall.index import index_pending
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "answers": ("Glimpse", "Match", "SearchAnswer", "SessionHit"),
+    "diffs": ("EditDiff", "SessionDiff", "session_diff"),
     "edits": ("absolute",),
     "file_history": ("FileEdit", "FileVisit", "blame", "evicted_edits", "files"),
     "index": ("index_pending",),
@@ -32,6 +34,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 __all__ = [
     "BREAKDOWNS",
     "WEEKDAYS",
+    "EditDiff",
     "FileEdit",
     "FileVisit",
     "Glimpse",
@@ -39,6 +42,7 @@ __all__ = [
     "Options",
     "Related",
     "SearchAnswer",
+    "SessionDiff",
     "SessionHit",
     "StatLine",
     "Stats",
@@ -53,6 +57,7 @@ __all__ = [
     "recent_sessions",
     "related",
     "search",
+    "session_diff",
     "timeline",
 ]
 
