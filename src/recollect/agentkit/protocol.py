@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 # Part of the contract, though a search loads them alone.
+from recollect.agentkit.edits import FileChange as FileChange
 from recollect.agentkit.profile import AgentProfile as AgentProfile
 from recollect.agentkit.profile import SettingAdvice as SettingAdvice
 
@@ -220,4 +221,8 @@ class Adapter(Protocol):
 
         Raises SourceUnreadable if it cannot be opened safely; a bad line is a BadLine.
         """
+        ...
+
+    def changes(self, call: Mapping[str, Any], result: Mapping[str, Any] | None) -> list[FileChange]:
+        """The files that an edit changed, and how, from its payload and that of its result, if there is one."""
         ...

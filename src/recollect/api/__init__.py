@@ -34,7 +34,16 @@ if TYPE_CHECKING:
     from recollect.forget.plan import ForgetPlan
     from recollect.forget.rescan import RescanReport
     from recollect.ingest.freshness import Freshness
-    from recollect.recall import FileEdit, FileVisit, Related, SearchAnswer, SessionHit, Stats, TimelineEntry
+    from recollect.recall import (
+        FileEdit,
+        FileVisit,
+        Related,
+        SearchAnswer,
+        SessionDiff,
+        SessionHit,
+        Stats,
+        TimelineEntry,
+    )
     from recollect.retention import BudgetReport, Outlook
     from recollect.schema import Digest, Event, Problem, Session, Signal
     from recollect.sessions.transcript import TranscriptItem
@@ -242,6 +251,12 @@ class Memory:
         from recollect.recall import blame
 
         return blame(self._store, _resolved(path), filters)
+
+    def diff(self, session: Session, path: str | None = None) -> SessionDiff:
+        """What a session and its sub-agents changed, edit by edit; with `path`, in that file or folder."""
+        from recollect.recall import session_diff
+
+        return session_diff(self._store, session, _resolved(path) if path else None)
 
     def evicted_edits(self, path: str) -> int:
         """How many evicted sessions edited a file according to their digests, so that `blame` cannot show how."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
+    from recollect.recall.diffs import EditDiff, SessionDiff, session_diff
     from recollect.recall.edits import absolute
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files
     from recollect.recall.filters import NO_FILTERS, Filters
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "answers": ("Glimpse", "Match", "SearchAnswer", "SessionHit"),
+    "diffs": ("EditDiff", "SessionDiff", "session_diff"),
     "edits": ("absolute",),
     "file_history": ("FileEdit", "FileVisit", "blame", "evicted_edits", "files"),
     "filters": ("NO_FILTERS", "Filters"),
@@ -37,6 +39,7 @@ __all__ = [
     "BREAKDOWNS",
     "NO_FILTERS",
     "WEEKDAYS",
+    "EditDiff",
     "FileEdit",
     "FileVisit",
     "Filters",
@@ -45,6 +48,7 @@ __all__ = [
     "Options",
     "Related",
     "SearchAnswer",
+    "SessionDiff",
     "SessionHit",
     "StatLine",
     "Stats",
@@ -58,6 +62,7 @@ __all__ = [
     "make_stats",
     "related",
     "search",
+    "session_diff",
     "sessions_of",
     "timeline",
 ]

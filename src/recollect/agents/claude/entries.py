@@ -36,6 +36,7 @@ class ResultFacts(msgspec.Struct, gc=False, omit_defaults=True):
     type: Any = None
     filePath: Any = None
     userModified: Any = None
+    structuredPatch: Any = None
     answers: Any = None
     annotations: Any = None
     taskId: Any = None
