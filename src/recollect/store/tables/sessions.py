@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from recollect.clock import rfc3339
 from recollect.kinds import SessionKey
-from recollect.schema import Cost, Session, SessionSource
 from recollect.store.sqlite.database import Database, escaped, translated
 from recollect.store.tables import column
 from recollect.store.tables.digests import drop_digests
 from recollect.store.tables.streams import KEYS, keys_json
 from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+
+if TYPE_CHECKING:
+    from recollect.schema import Session, SessionSource
 
 SESSIONS = Table(
     "sessions",
@@ -239,12 +241,12 @@ class Sessions:
         )
         return {SessionKey(agent, native_id): StoredRow(*rest) for agent, native_id, *rest in rows}
 
-    def find(self, wanted: SessionFilter) -> list[Session]:
+    def find(self, wanted: SessionFilter) -> "list[Session]":
         """Sessions that match, newest first."""
         conditions, bindings = _conditions(wanted)
         return self._select(conditions, bindings, f" LIMIT {wanted.limit:d}" if wanted.limit is not None else "")
 
-    def find_named(self, agent: str, native_id: str) -> Session | None:
+    def find_named(self, agent: str, native_id: str) -> "Session | None":
         """The session with these ids, if there is a row of it."""
         return next(iter(self._select(" WHERE agent = ? AND native_session_id = ?", [agent, native_id])), None)
 
@@ -255,7 +257,7 @@ class Sessions:
         )
         return [(agent, native_id) for agent, native_id in rows]
 
-    def _select(self, conditions: str, bindings: list[Any], limit: str = "") -> list[Session]:
+    def _select(self, conditions: str, bindings: list[Any], limit: str = "") -> "list[Session]":
         rows = self._database.rows(
             f"SELECT {_READ} FROM sessions{conditions} ORDER BY coalesce(ended_ms, 0) DESC, session_uid{limit}",
             bindings,
@@ -264,7 +266,9 @@ class Sessions:
         with translated(self._database.path):
             return [_session(row, sources.get((row[0], row[1]), [])) for row in rows]
 
-    def _sources_of(self, keys: set[tuple[str, str]]) -> dict[tuple[str, str], list[SessionSource]]:
+    def _sources_of(self, keys: set[tuple[str, str]]) -> "dict[tuple[str, str], list[SessionSource]]":
+        from recollect.schema import SessionSource  # takes time to load, and most sweeps need none
+
         found: dict[tuple[str, str], list[SessionSource]] = {}
         where, bindings = "", []
         if len(keys) < 200:
@@ -388,7 +392,9 @@ def _like(text: str | None) -> str | None:
     return None if text is None else escaped(text.strip("/"))
 
 
-def _session(values: tuple[Any, ...], sources: list[SessionSource]) -> Session:
+def _session(values: tuple[Any, ...], sources: "list[SessionSource]") -> "Session":
+    from recollect.schema import Cost, Session
+
     row = SessionRow(*values[: len(SessionRow._fields)])
     analyzed_ms, evicted_ms, *live = values[len(SessionRow._fields) :]
     cost = Cost(
