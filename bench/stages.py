@@ -21,7 +21,8 @@ from recollect.ingest import builder, pool
 from recollect.progress import silent
 from recollect.redact.redactor import Redactor
 from recollect.store import Store, open_store
-from recollect.store.batch import Batch, pack_batch, unpack_batch
+from recollect.store.batch import Batch
+from recollect.store.handover import pack_batch, unpack_batch
 from recollect.store.intake import Intake
 from recollect.store.words.index import Fulltext
 

@@ -1,6 +1,7 @@
 """The library as a program sees it: typed records, and JSON that follows docs/schemas."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -224,6 +225,32 @@ def test_reading_the_store_does_not_load_the_price_list() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout == "False\n"
+
+
+def test_a_sweep_without_news_loads_nothing_it_does_not_need(tmp_path: Path) -> None:
+    CLAUDE.write(tmp_path / "home", CLAUDE.content(2))
+    program = """if True:
+        import sys
+        from recollect.__main__ import run
+        sys.argv = ["recollect", "sweep", "--root", sys.argv[1]]
+        try: run()
+        except SystemExit: pass
+        print(*sorted(sys.modules), file=sys.stderr)
+    """
+    command = [sys.executable, "-c", program, CLAUDE.root_flag(tmp_path / "home")]
+    environment = os.environ | {"RECOLLECT_HOME": str(tmp_path / "store")}
+
+    sweeps = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(2)]
+
+    loaded = set(sweeps[1].stderr.split())
+    assert "Nothing new" in sweeps[1].stdout
+    assert {name.partition(".")[0] for name in loaded} & {
+        "msgspec", "tomllib", "socket", "subprocess", "tempfile", "shutil", "hyperscan", "genai_prices",
+    } == set()  # fmt: skip
+    assert loaded & {
+        "recollect.schema", "recollect.agentkit.protocol", "recollect.agents.claude.log", "recollect.ingest.builder",
+        "recollect.redact.redactor", "recollect.sessions.account", "recollect.distill.distiller",
+    } == set()  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

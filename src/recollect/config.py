@@ -95,8 +95,6 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read all settings. `roots` are `AGENT=PATH`; they replace that agent's default, and only they are then swept."""
-    import socket
-
     environment = os.environ if environment is None else environment
     failpoints.arm(environment.get("RECOLLECT_FAILPOINT", ""))
     told = folder or environment.get("RECOLLECT_HOME")
@@ -107,7 +105,7 @@ def load_settings(
     return Settings(
         folder=home or _data_folder(environment).absolute(),
         config_path=config_path,
-        host=socket.gethostname() or "localhost",
+        host=os.uname().nodename or "localhost",
         roots=_roots_of_flags(roots) if roots else _roots(configured, environment),
         domains=_domains(config.get("domains", {}), config_path),
         rules=_rules(config.get("tasks", {}), config_path),
@@ -186,10 +184,11 @@ def _config_folder() -> Path:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    import tomllib
-
     try:
-        config = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        import tomllib  # most stores have no settings of their own, and need not wait for it
+
+        config = tomllib.loads(text)
     except FileNotFoundError:
         return {}
     except NotADirectoryError as error:
@@ -205,7 +204,7 @@ def _read(path: Path) -> Mapping[str, Any]:
                 "set RECOLLECT_HOME to a folder you own",
             ) from error
         raise BadConfig(f"No permission to read the settings: {path}", "make it readable, or remove it") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise BadConfig(f"Cannot read the settings ({error}): {path}", "fix the file, or remove it") from error
     return _only(config, _SECTIONS, "", path)
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from recollect.clock import now_ms
 from recollect.distill import distil_outdated, distil_sessions
-from recollect.forget.erase import finish_forgetting
-from recollect.forget.rescan import drop_leftovers
+from recollect.forget.erase import drop_leftovers, finish_forgetting
 from recollect.ingest.discover import Changes, find_changes
 from recollect.progress import Progress
 from recollect.recall import index_pending

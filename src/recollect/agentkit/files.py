@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from recollect.agentkit.protocol import FOLDER, Source
+from recollect.agentkit.source import FOLDER, Source
 from recollect.errors import SourceUnreadable
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -29,8 +29,8 @@ from recollect.agentkit.protocol import (
 from recollect.agentkit.values import storable
 from recollect.errors import SourceUnreadable
 from recollect.ingest.protection import protect_names, protected_json, protected_line, without_parts, without_secrets
+from recollect.kinds import HISTORY_LANE
 from recollect.redact import Redactor
-from recollect.schema import HISTORY_LANE, name_half
 from recollect.store import (
     HIDES_LEARNED,
     IS_ERROR,
@@ -53,6 +53,7 @@ from recollect.store import (
     second_uid,
 )
 from recollect.text import Columns, columns_of
+from recollect.uids import name_half
 
 
 class Task(NamedTuple):

@@ -34,11 +34,10 @@ if TYPE_CHECKING:
         StreamBatch,
         UsageRow,
         hash_payload,
-        pack_batch,
-        unpack_batch,
     )
     from recollect.store.check import Check
     from recollect.store.flags import HIDES_LEARNED, IS_ABANDONED, IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
+    from recollect.store.handover import pack_batch, unpack_batch
     from recollect.store.intake import Intake, merge_infos, second_uid
     from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
     from recollect.store.omission import leave_out, sessions_of, without_text
@@ -103,9 +102,9 @@ DATABASES = (MEMORY_NAME, CACHE_NAME)
 
 # The records and functions that cross the door. They load on first use: a search needs hardly any of them.
 _HOMES = {
-    "batch": "Batch CostTotalRow EventRow Facts ProblemRow SourceRow StreamBatch UsageRow"
-    " hash_payload pack_batch unpack_batch",
+    "batch": "Batch CostTotalRow EventRow Facts ProblemRow SourceRow StreamBatch UsageRow hash_payload",
     "flags": "HIDES_LEARNED IS_ABANDONED IS_ERROR IS_PROVISIONAL IS_RETRY TOLD_RETRY",
+    "handover": "pack_batch unpack_batch",
     "intake": "merge_infos second_uid",
     "ledger": "LEDGER_NAME Ledger LedgerRecord",
     "omission": "leave_out sessions_of without_text",

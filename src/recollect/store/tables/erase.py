@@ -8,7 +8,6 @@ import apsw
 import orjson
 
 from recollect.kinds import SessionKey
-from recollect.schema import name_half
 from recollect.store.payloads import packs
 from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database
@@ -23,6 +22,7 @@ from recollect.store.tables.sources import path_key
 from recollect.store.tables.table import BY_SOURCE, CACHE, MEMORY, drop_rows
 from recollect.store.tables.tombstones import HIDDEN, event_key, hidden_path, is_line, line_name
 from recollect.store.words.index import Fulltext
+from recollect.uids import name_half
 
 # Folders of small files that name sessions, in whatever words their writers chose.
 _FOLDERS = ("spool", "logs")

@@ -2,13 +2,12 @@
 
 from base64 import b64decode
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import orjson
 
 from recollect.kinds import SessionKey
-from recollect.redact import Redactor
 from recollect.store.ledger import LedgerRecord
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
@@ -17,6 +16,9 @@ from recollect.store.tables.digests import restore_digest
 from recollect.store.tables.redaction import redacted
 from recollect.store.tables.sessions import SessionRow
 from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
+
+if TYPE_CHECKING:
+    from recollect.redact import Redactor
 
 KIND = "eviction"  # of the ledger's lines
 
@@ -52,7 +54,7 @@ def read_counts(memory: Database, key: SessionKey, *, is_sealed: bool = False) -
     return counts
 
 
-def redact_data(data: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+def redact_data(data: dict[str, Any], redactor: "Redactor") -> dict[str, Any]:
     """A record's data with newer rules applied to its texts, as they are applied to the rows it restores."""
     session = orjson.loads(_document(redactor, orjson.dumps(data["session"]).decode()))
     digest = data["digest"]
@@ -63,11 +65,11 @@ def redact_data(data: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     return data | {"session": session, "digest": digest, "counted": data["counted"] | counts}
 
 
-def _document(redactor: Redactor, document: str) -> str:
+def _document(redactor: "Redactor", document: str) -> str:
     return redactor.payloads([document.encode()]).get(0, document.encode()).decode()
 
 
-def _redact_rows(redactor: Redactor, table: Table, rows: list[list[Any]]) -> list[list[Any]]:
+def _redact_rows(redactor: "Redactor", table: Table, rows: list[list[Any]]) -> list[list[Any]]:
     changed = [list(row) for row in rows]
     for index, name in enumerate(_columns(table)):
         role = table.role(name)

@@ -10,15 +10,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 import orjson
 
 from recollect.clock import now_ms
-from recollect.kinds import SessionKey
-from recollect.redact import Redactor
-from recollect.schema import HISTORY_LANE, STAND_IN_LANE, name_half
+from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey
 from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.flags import IS_PROVISIONAL
 from recollect.store.intake import second_uid
@@ -39,6 +37,10 @@ from recollect.store.tables.streams import KEYS, keys_json
 from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, MEMORY, Table, drop_rows
 from recollect.store.tables.tombstones import event_key
 from recollect.store.words.index import Fulltext
+from recollect.uids import name_half
+
+if TYPE_CHECKING:
+    from recollect.redact import Redactor
 
 # Sessions whose raw detail was dropped: hashes of their events, so that none comes back, and their row as it was then,
 # so that a session that grows is never less than it was. `finished_ms` is set once no byte of the raw detail is left.
@@ -362,7 +364,7 @@ class EvictionTable:
             connection.execute(f"DELETE FROM evicted_streams WHERE stream = ({_FIND_STREAM})", session)
         self._ledger.rewrite(lambda record: record.kind != KIND or key_of(record) != session)
 
-    def redact_records(self, redactor: Redactor) -> bool:
+    def redact_records(self, redactor: "Redactor") -> bool:
         """Apply newer redaction rules to what the ledger holds of evicted sessions; say whether anything changed."""
         return self._ledger.update(lambda record: redact_data(record.data, redactor) if record.kind == KIND else None)
 

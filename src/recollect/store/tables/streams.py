@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 import orjson
 
-from recollect.kinds import SessionKey, may_tell_queued
-from recollect.schema import (
+from recollect.kinds import (
     FILES_LANE,
     HISTORY_LANE,
     MAIN_LANE,
     QUEUE_ONLY,
     STAND_IN_LANE,
-    name_half,
+    SessionKey,
+    may_tell_queued,
 )
 from recollect.store.flags import IS_ABANDONED, IS_RETRY
 from recollect.store.payloads import packs
@@ -21,6 +21,7 @@ from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables import column
 from recollect.store.tables.sources import READ_ELSEWHERE
 from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, Table
+from recollect.uids import name_half
 
 # A row for each session whose events are held; `is_dirty` until its row in memory.db is up to date. `redacted_with` is
 # the oldest version of the redaction rules that anything of it went through; NULL: none.
