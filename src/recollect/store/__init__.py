@@ -75,13 +75,14 @@ if TYPE_CHECKING:
     from recollect.store.tables.find_text import Texts, UnreadLine
     from recollect.store.tables.known_files import KnownFiles
     from recollect.store.tables.lasting import Lasting, redact_rows
+    from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
     from recollect.store.tables.raw import HeldStream, RawCache
     from recollect.store.tables.redaction import Redaction
     from recollect.store.tables.sessions import SORTS, Place, SessionFilter, SessionRow, Sessions, StoredRow
     from recollect.store.tables.sizes import HeldSession, Sizes
     from recollect.store.tables.sources import KnownSource, Sources, path_key
     from recollect.store.tables.steps import Response, RunningTotal, Step, Steps, StoredSession
-    from recollect.store.tables.streams import Ancestry, Candidate, SharedResponse, Streams
+    from recollect.store.tables.streams import HALF_BYTES, Ancestry, Streams
     from recollect.store.tables.tallies import ActivityRow, Span, StatRow, Tallies, UseRow
     from recollect.store.tables.tombstones import (
         FORGOTTEN,
@@ -133,12 +134,13 @@ _HOMES = {
     "tables.exclusions": "Exclusion",
     "tables.find_text": "UnreadLine",
     "tables.lasting": "redact_rows",
+    "tables.lineage": "Candidate Request SharedResponse",
     "tables.raw": "HeldStream RawCache",
     "tables.sessions": "SORTS Place SessionFilter SessionRow StoredRow",
     "tables.sizes": "HeldSession",
     "tables.sources": "KnownSource Sources path_key",
     "tables.steps": "Response RunningTotal Step StoredSession",
-    "tables.streams": "Ancestry Candidate SharedResponse",
+    "tables.streams": "Ancestry HALF_BYTES",
     "tables.tallies": "ActivityRow Span StatRow UseRow",
     "tables.tombstones": "FORGOTTEN HIDDEN TOMBSTONE Tombstone Tombstones hidden_path without_forgotten",
     "words.index": "Entry PendingEvent PendingStream",
@@ -184,6 +186,7 @@ class Store:
     known_files: "KnownFiles" = _part("tables.known_files:KnownFiles", "_cache")
     sources: "Sources" = _part("tables.sources:Sources", "_cache")
     streams: "Streams" = _part("tables.streams:Streams", "_cache")
+    lineage: "Lineage" = _part("tables.lineage:Lineage", "_cache")
     steps: "Steps" = _part("tables.steps:Steps", "_cache", "events")
     sessions: "Sessions" = _part("tables.sessions:Sessions", "_memory")
     digests: "Digests" = _part("tables.digests:Digests", "_memory")
