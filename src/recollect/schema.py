@@ -156,6 +156,15 @@ class Quote:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, and the line with which its answer begins; None where nothing was said, or it is the final answer."""
+
+    text: str
+    event_uid: str
+    answer: Quote | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tally:
     """How often something was used or happened, and how often it failed."""
 
@@ -208,7 +217,7 @@ class Digest:
     covers: Covers
     title: str | None = None
     outcome: Outcome
-    requests: tuple[Quote, ...] = ()
+    requests: tuple[Asked, ...] = ()
     request_count: int = 0
     final_answer: Quote | None = None
     files: tuple[Tally, ...] = ()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
 
 from recollect.distill.texts import clean, one_line
-from recollect.schema import Digest, OpenEnds, Quote, RanTests, Tally
+from recollect.schema import Asked, Digest, OpenEnds, Quote, RanTests, Tally
 
 _ACTIVE = re.compile(r"[\\\[\]<`|]")
 _ADDRESS = re.compile(r"(?<=:)//|(?<=www)\.|@(?=\w)")
@@ -22,7 +22,7 @@ def _lines(digest: Digest, zone: tzinfo | None) -> Iterator[str]:
     yield f"# {inert(digest.title or digest.session_uid)}\n"
     yield f"`{one_line(digest.session_uid).replace('`', '')}` · {' · '.join(_facts(digest, zone))}\n"
     yield from _section("Outcome", [_outcome(digest)])
-    yield from _section(_cut("Asked", digest.requests, digest.request_count), map(_quoted, digest.requests))
+    yield from _section(_cut("Asked", digest.requests, digest.request_count), _requests(digest.requests))
     yield from _section("Done", _done(digest))
     is_end = digest.final_answer is None or digest.final_answer.note is None
     yield from _section("How it ended" if is_end else "The agent's last words", _block(digest.final_answer))
@@ -50,7 +50,14 @@ def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
         yield ""
 
 
-def _cut(title: str, shown: Sequence[Quote], count: int) -> str:
+def _requests(requests: Iterable[Asked]) -> Iterator[str]:
+    for request in requests:
+        yield f"- {inert(request.text)} `{request.event_uid[-_UID_CHARS:]}`"
+        if request.answer is not None:
+            yield f"  → {inert(request.answer.text)} `{request.answer.event_uid[-_UID_CHARS:]}`"
+
+
+def _cut(title: str, shown: Sequence[Asked], count: int) -> str:
     return f"{title} ({len(shown)} of {count})" if count > len(shown) else title
 
 
@@ -130,7 +137,7 @@ def _times(tally: Tally) -> str:
 
 def _open(ends: OpenEnds) -> Iterator[str]:
     sorts = (
-        ("Not answered", ends.unanswered),
+        ("Request", ends.unanswered),
         ("To do", ends.todos),
         ("Question", ends.questions),
         ("Next", ends.next_steps),

@@ -81,15 +81,18 @@ def _redact_rows(redactor: "Redactor", table: Table, rows: list[list[Any]]) -> l
 
 def _add_up(table: Table, rows: Iterable[list[Any]]) -> list[list[Any]]:
     """One row for each key: two names may have become the same."""
-    size = len(_columns(table)) - len(table.sums)
+    size = sum(name in table.key for name in _columns(table))
     totals: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
-        key, sums = tuple(row[:size]), row[size:]
-        totals[key] = list(map(_sum, totals[key], sums)) if key in totals else sums
-    return [[*key, *sums] for key, sums in totals.items()]
+        key, rest = tuple(row[:size]), row[size:]
+        totals[key] = list(map(_sum, totals[key], rest)) if key in totals else rest
+    return [[*key, *rest] for key, rest in totals.items()]
 
 
-def _sum(first: float | None, second: float | None) -> float | None:
+def _sum(first: Any, second: Any) -> Any:
+    """The sum of two numbers; of two texts the first that says anything."""
+    if isinstance(first, str):
+        return first or second
     return second if first is None else first + (second or 0)
 
 
