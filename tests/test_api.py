@@ -285,6 +285,14 @@ def test_a_transcript_holds_every_event_of_the_session_and_its_sub_agents_once(m
     assert sorted(shown) == sorted(event.event_uid for found in family for event in memory.events(found))
 
 
+@pytest.mark.parametrize("kind", [None, "tool_call", "user_msg"])
+def test_the_end_of_a_transcript_is_how_the_whole_ends(memory: Memory, kind: str | None) -> None:
+    for session in memory.sessions():
+        whole = list(memory.transcript(session, kind))
+
+        assert list(memory.transcript(session, kind, last=3)) == whole[-3:]
+
+
 def test_every_error_raised_on_purpose_is_one_sentence_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(RecollectError) as error:
         open_memory(tmp_path / "nowhere", create=False)

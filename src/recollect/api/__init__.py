@@ -177,11 +177,13 @@ class Memory:
 
         return iter_payloads(self._store, session, events)
 
-    def transcript(self, session: Session, kind: str | None = None) -> Iterator[TranscriptItem]:
-        """A session in reading order, each sub-agent where it was called."""
+    def transcript(
+        self, session: Session, kind: str | None = None, last: int | None = None
+    ) -> Iterator[TranscriptItem]:
+        """A session in reading order, each sub-agent where it was called; with `last` only its end."""
         from recollect.sessions.transcript import iter_transcript
 
-        return iter_transcript(self._store, session, kind)
+        return iter_transcript(self._store, session, kind, last)
 
     def window(self, session: Session, at: str, count: int) -> list[TranscriptItem]:
         """The `count` events on each side of one; `at` is its seq, or a prefix or suffix of its event_uid."""

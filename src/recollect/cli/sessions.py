@@ -111,8 +111,8 @@ def show(
     with open_fresh() as memory:
         chosen = memory.session(session)
         items: Iterable[TranscriptItem]
-        items = memory.transcript(chosen, kind) if at is None else memory.window(chosen, at, context)
-        items = deque(items, maxlen=tail) if tail else items
+        items = memory.transcript(chosen, kind, tail) if at is None else memory.window(chosen, at, context)
+        items = deque(items, maxlen=tail) if tail and at is not None else items
         digest = _digest_if_evicted(memory, chosen)
         if as_json:
             shown = {"session": to_json(chosen), "events": [item.to_json() for item in items]}

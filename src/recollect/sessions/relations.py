@@ -41,7 +41,7 @@ class Relations:
             known |= new
             new = self._read(store, new) - known
         self._held = store.streams.held(known)
-        self._above = {key: self._named_by(key) & self._held - {key} for key in known}
+        self._above = {key: (self._named_by(key) - {key}) & self._held for key in known}
         self._below: dict[SessionKey, set[SessionKey]] = defaultdict(set)
         self._spawned: dict[SessionKey, set[SessionKey]] = defaultdict(set)
         for key, origin in self._origins.items():
@@ -92,11 +92,13 @@ class Relations:
         """The session's root and parent: their money and digests have a part of its own."""
         parent = self.origin(key).parent
         names = {self.root(key), SessionKey(key.agent, parent)} if parent else {self.root(key)}
-        return names & self._held - {key}
+        return (names - {key}) & self._held
 
     def all_spawned(self, key: SessionKey) -> set[SessionKey]:
         """All sessions that this one spawned, directly or not: their names follow from its own."""
-        return all_reached([key], lambda one: self._spawned.get(one, ())) & self._held - {key}
+        if key not in self._spawned:
+            return set()
+        return (all_reached([key], lambda above: self._spawned.get(above, ())) - {key}) & self._held
 
     def is_named_as(self, key: SessionKey, row: StoredRow) -> bool:
         """Whether a row has the names that follow from the relations."""

@@ -1,7 +1,7 @@
 """A session as it went: its events in reading order with their content, its sub-agents where they were called."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -60,8 +60,11 @@ def read_events(store: Store, session: Session, kind: str | None = None) -> list
     """A session's events in reading order; a kind stands for its more specific kinds too."""
     wanted = _family(kind)
     rows = store.events.rows(session.agent, session.native_session_id, _EVENT_COLUMNS)
-    events = (_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows)
-    return [event for event in events if event.kind in wanted]
+    return [event for event in _events(session, rows) if event.kind in wanted]
+
+
+def _events(session: Session, rows: Iterable[tuple[Any, ...]]) -> Iterator[Event]:
+    return (_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows)
 
 
 def _family(kind: str | None) -> tuple[str, ...]:
@@ -120,9 +123,17 @@ def find_spawned(store: Store, session: Session) -> dict[str, list[Session]]:
     return found
 
 
-def iter_transcript(store: Store, session: Session, kind: str | None = None) -> Iterator[TranscriptItem]:
-    """All that happened in a session and in the sub-agents it spawned."""
-    return _iter_tree(store, session, _family(kind), 0, find_spawned(store, session))
+def iter_transcript(
+    store: Store, session: Session, kind: str | None = None, last: int | None = None
+) -> Iterator[TranscriptItem]:
+    """All that happened in a session and in the sub-agents it spawned, or only the last so many events of it."""
+    kinds, spawned = _family(kind), find_spawned(store, session)
+    if last is None:
+        return _iter_tree(store, session, kinds, 0, spawned)
+    if spawned[session.session_uid]:
+        return iter(deque(_iter_tree(store, session, kinds, 0, spawned), maxlen=last))
+    rows = store.events.last_rows(session.agent, session.native_session_id, _EVENT_COLUMNS, kinds, last)
+    return _items(store, session, list(_events(session, rows)))
 
 
 def _iter_tree(
@@ -141,6 +152,11 @@ def _iter_tree(
         yield from _iter_tree(store, child, kinds, depth + 1, spawned)
 
 
+def _items(store: Store, session: Session, events: Sequence[Event], depth: int = 0) -> Iterator[TranscriptItem]:
+    payloads = iter_payloads(store, session, events)
+    return (TranscriptItem(session, event, payload, depth) for event, payload in zip(events, payloads, strict=True))
+
+
 def _comes_before(child: Session, event: Event) -> bool:
     """A sub-agent is told just before the result of the call that spawned it."""
     if child.spawn_call_id is not None:
@@ -155,9 +171,7 @@ def read_window(store: Store, session: Session, at: str, count: int) -> list[Tra
     around = [event for event in read_events(store, owner) if event.lane == place.lane]
     here = next(number for number, event in enumerate(around) if event.event_uid == place.event_uid)
     shown = around[max(0, here - count) : here + count + 1]
-    depth = int(owner.session_uid != session.session_uid)
-    payloads = iter_payloads(store, owner, shown)
-    return [TranscriptItem(owner, event, payload, depth) for event, payload in zip(shown, payloads, strict=True)]
+    return list(_items(store, owner, shown, int(owner.session_uid != session.session_uid)))
 
 
 @dataclass(frozen=True, slots=True)

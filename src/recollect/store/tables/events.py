@@ -1,9 +1,11 @@
 """Tier 1 as it is read: events, and the payloads behind them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+
+import orjson
 
 from recollect.store.payloads.reader import StreamReader
 from recollect.store.sqlite.database import Database
@@ -45,6 +47,7 @@ EVENTS = Table(
     extras=(
         "CREATE UNIQUE INDEX events_by_uid ON events (event_uid)",
         "CREATE INDEX events_by_stream ON events (stream, seq)",
+        "CREATE INDEX events_in_order ON events (stream, lane, position)",
         "CREATE INDEX events_by_copy_key ON events (copy_key, stream) WHERE copy_key IS NOT NULL",
         "CREATE INDEX events_by_copy_of ON events (stream, copy_of) WHERE copy_of IS NOT NULL",
         "CREATE INDEX events_by_original ON events (copy_of) WHERE copy_of IS NOT NULL",
@@ -102,6 +105,18 @@ class Events:
             " ORDER BY lane, position, event_uid",
             (agent, native_id),
         )
+
+    def last_rows(
+        self, agent: str, native_id: str, columns: Sequence[str], kinds: Collection[str], count: int
+    ) -> list[tuple[Any, ...]]:
+        """The last events of these kinds in reading order, without a look at those before them."""
+        rows = self._database.rows(
+            f"SELECT {', '.join(columns)} FROM events INDEXED BY events_in_order"
+            " WHERE stream = (SELECT id FROM streams WHERE agent = ?1 AND native_id = ?2)"
+            " AND kind IN (SELECT value FROM json_each(?3)) ORDER BY lane DESC, position DESC, event_uid DESC LIMIT ?4",
+            (agent, native_id, orjson.dumps(list(kinds)).decode(), count),
+        )
+        return rows[::-1]
 
     def iter_payloads(self, agent: str, native_id: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         """Yield the payloads at (start, bytes) of a session; each frame is unpacked once if they ascend."""
