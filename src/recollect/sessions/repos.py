@@ -10,6 +10,7 @@ from recollect.store import Store
 # Without a user before it a host needs a dot: `C:/work` is a path.
 _SCP_LIKE = re.compile(r"^(?:[^@/:]+@|(?=[^@/:]+\.|localhost:))(?P<host>[^@/:]+):(?P<path>.+)$")
 _URL = re.compile(r"^[a-z][a-z0-9+.-]*://(?:[^/]*@)?(?P<host>[^@/:]+)(?::\d*)?/(?P<path>.+)$", re.IGNORECASE)
+_LONGEST_PATH = 4096  # no folder has a longer one, and a log may claim any
 # Agents put working copies of their own below the checkout they belong to.
 _WORKTREE = re.compile(r"/\.[^/]+/worktrees/[^/]+")
 
@@ -25,7 +26,7 @@ def normal_remote(remote: str | None) -> str | None:
 
 def normal_root(path: str | None) -> str | None:
     """A checkout's path without a trailing slash; a worktree counts as the checkout it belongs to."""
-    if not path:
+    if not path or len(path) > _LONGEST_PATH:
         return None
     return _WORKTREE.sub("", path).rstrip("/") or "/"
 
