@@ -14,9 +14,9 @@ from functools import cache
 from typing import TypeVar
 
 from recollect.kinds import SessionKey
-from recollect.schema import name_half
 from recollect.sessions.relations import Relations
 from recollect.store import HALF_BYTES, Candidate, SharedResponse, Store
+from recollect.uids import name_half
 
 Holding = TypeVar("Holding", Candidate, SharedResponse)  # something of which several sessions may hold a copy
 

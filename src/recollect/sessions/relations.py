@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from recollect.kinds import MAIN_LANE, SessionKey, session_uid
-from recollect.schema import name_half
 from recollect.store import HALF_BYTES, Ancestry, Step, Store, StoredRow
+from recollect.uids import name_half
 
 _T = TypeVar("_T")
 

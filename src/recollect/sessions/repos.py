@@ -10,6 +10,7 @@ from recollect.store import Store
 # Without a user before it a host needs a dot: `C:/work` is a path.
 _SCP_LIKE = re.compile(r"^(?:[^@/:]+@|(?=[^@/:]+\.|localhost:))(?P<host>[^@/:]+):(?P<path>.+)$")
 _URL = re.compile(r"^[a-z][a-z0-9+.-]*://(?:[^/]*@)?(?P<host>[^@/:]+)(?::\d*)?/(?P<path>.+)$", re.IGNORECASE)
+_LONGEST_PATH = 4096  # no folder has a longer one, and a log may claim any
 # Agents and people put working copies below the checkout they belong to, editors beside it: `shop.worktrees/fix`.
 _WORKTREE = re.compile(r"(?:/\.[^/]+/|/?\.)worktrees/[^/]+")
 _WINDOWS_PATH = re.compile(r"[A-Za-z]:[\\/]|\\\\")
@@ -29,7 +30,7 @@ def normal_root(path: str | None) -> str | None:
 
     Windows paths get slashes and a large drive letter: programs write `C:\\shop`, `c:\\shop` and `C:/shop`.
     """
-    if not path:
+    if not path or len(path) > _LONGEST_PATH:
         return None
     if _WINDOWS_PATH.match(path):
         path = (path[0].upper() + path[1:]).replace("\\", "/")
