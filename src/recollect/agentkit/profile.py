@@ -18,4 +18,5 @@ class AgentProfile(NamedTuple):
 
     display_name: str
     session_variable: str | None = None  # environment variable that holds the current session's id
+    resume_command: tuple[str, ...] = ()  # continues a session in its folder; `{id}` is its native id
     settings_advice: tuple[SettingAdvice, ...] = ()

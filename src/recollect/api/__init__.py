@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from recollect.api.care import CheckedText, check_text, doctor, make_room, plan_schedule, repair, restore
 from recollect.config import current_sessions, load_settings, store_folder
-from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.errors import NotFound, UsageError
 from recollect.progress import Progress, silent
 from recollect.store import Store, open_for_reading, open_store
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         SessionHit,
         Stats,
         TimelineEntry,
+        Unfinished,
     )
     from recollect.retention import BudgetReport, Outlook
     from recollect.schema import Digest, Event, Problem, Session, Signal
@@ -104,9 +105,10 @@ class Memory:
         since 1970: a session matches `since_ms` if it was active at or after it, and `before_ms` if it began before.
         `roots_only` leaves out sub-agents.
         """
+        from recollect.api.naming import resumable
         from recollect.store import SessionFilter
 
-        return self._store.sessions.find(
+        matches = self._store.sessions.find(
             SessionFilter(
                 agent=agent,
                 repo=repo,
@@ -121,31 +123,32 @@ class Memory:
                 limit=limit,
             )
         )
+        return list(map(resumable, matches))
 
     def session(self, name: str) -> Session:
-        """The one session with this id, prefix or suffix of an id (6 characters or more), or title."""
-        from recollect.store import SessionFilter
+        """The one session with this id, prefix or suffix of an id (6 characters or more), title, or part of a title.
 
-        matches = self._store.sessions.matching(name)
-        if len(matches) > 1:
-            matches = [match for match in matches if match.is_exact] or matches
-            roots = {match.root_session_uid for match in matches}
-            matches = [match for match in matches if match.session_uid in roots] if len(roots) == 1 else matches
-        if not matches:
-            raise NotFound(f"No session has this id or title: {name}", "`recollect sessions` lists ids and titles")
-        if len(matches) > 1:
-            shown = ", ".join(match.session_uid for match in matches[:3])
-            raise Ambiguous(
-                f"{len(matches)} sessions match `{name}`: {shown} …",
-                "give more of the id; `recollect sessions` lists them",
-            )
-        return self._store.sessions.find(SessionFilter(uid=matches[0].session_uid))[0]
+        `last` is the one active last, unless it is the one this process runs in.
+        """
+        from recollect.api.naming import find_named
+
+        return find_named(self._store, name)
+
+    def last_session(self, folder: str | PathLike[str] | None = None) -> Session:
+        """The session active last, in this folder or below it; the one this process runs in is left out.
+
+        Raises NotFound if there is none.
+        """
+        from recollect.api.naming import find_last
+
+        return find_last(self._store, folder)
 
     def sub_agents(self, session: Session) -> list[Session]:
         """The sessions this one spawned, in the order they began."""
+        from recollect.api.naming import resumable
         from recollect.sessions.transcript import find_spawned
 
-        return find_spawned(self._store, session)[session.session_uid]
+        return list(map(resumable, find_spawned(self._store, session)[session.session_uid]))
 
     def events(self, session: Session, kind: str | None = None) -> list[Event]:
         """A session's events in reading order; a kind includes its more specific kinds."""
@@ -159,11 +162,13 @@ class Memory:
 
         return iter_payloads(self._store, session, events)
 
-    def transcript(self, session: Session, kind: str | None = None) -> Iterator[TranscriptItem]:
-        """A session in reading order, each sub-agent where it was called."""
+    def transcript(
+        self, session: Session, kind: str | None = None, *, last: int | None = None
+    ) -> Iterator[TranscriptItem]:
+        """A session in reading order, each sub-agent where it was called; with `last`, only so many from the end."""
         from recollect.sessions.transcript import iter_transcript
 
-        return iter_transcript(self._store, session, kind)
+        return iter_transcript(self._store, session, kind, last=last)
 
     def window(self, session: Session, at: str, count: int) -> list[TranscriptItem]:
         """The `count` events on each side of one; `at` is its seq, or a prefix or suffix of its event_uid."""
@@ -244,6 +249,19 @@ class Memory:
         from recollect.recall import timeline
 
         return timeline(self._store, since_ms=since_ms, before_ms=before_ms, repo=repo, agent=agent, limit=limit)
+
+    def unfinished(
+        self,
+        *,
+        since_ms: int | None = None,
+        repo: str | None = None,
+        agent: str | None = None,
+        limit: int | None = None,
+    ) -> list[Unfinished]:
+        """Sessions that left to-dos, questions, failing tests or unanswered requests, newest first."""
+        from recollect.recall import unfinished
+
+        return unfinished(self._store, since_ms=since_ms, repo=repo, agent=agent, limit=limit)
 
     def related(self, session: Session, limit: int = 10) -> list[Related]:
         """Sessions this one came from or led to, and sessions about the same things."""

@@ -250,7 +250,7 @@ def _unanswered_requests(story: Story) -> tuple[Quote, ...]:
 def _questions(story: Story, said: Sequence[str]) -> tuple[Quote, ...]:
     """Questions nobody answered: of the agent's question calls, and the one it ended with."""
     found = [_quote(step, step.summary.removeprefix("asked: ")) for step in _unanswered(story)]
-    if said and said[-1].endswith(("?", "？")) and story.last_answer is not None:
+    if said and words.asks(said[-1]) and story.last_answer is not None:
         found.append(_quote(story.last_answer, said[-1]))
     return tuple(found[-MOST_QUOTES:])
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files
     from recollect.recall.index import index_pending
     from recollect.recall.lookup import Options, recent_sessions, search
-    from recollect.recall.other_sessions import Related, TimelineEntry, related, timeline
+    from recollect.recall.other_sessions import Related, TimelineEntry, Unfinished, related, timeline, unfinished
     from recollect.recall.snippets import folded
     from recollect.recall.stats import BREAKDOWNS, WEEKDAYS, StatLine, Stats, make_stats
 
@@ -25,7 +25,7 @@ _MODULES = {
     "file_history": ("FileEdit", "FileVisit", "blame", "evicted_edits", "files"),
     "index": ("index_pending",),
     "lookup": ("Options", "recent_sessions", "search"),
-    "other_sessions": ("Related", "TimelineEntry", "related", "timeline"),
+    "other_sessions": ("Related", "TimelineEntry", "Unfinished", "related", "timeline", "unfinished"),
     "snippets": ("folded",),
     "stats": ("BREAKDOWNS", "WEEKDAYS", "StatLine", "Stats", "make_stats"),
 }
@@ -47,6 +47,7 @@ __all__ = [
     "StatLine",
     "Stats",
     "TimelineEntry",
+    "Unfinished",
     "absolute",
     "blame",
     "evicted_edits",
@@ -59,6 +60,7 @@ __all__ = [
     "search",
     "session_diff",
     "timeline",
+    "unfinished",
 ]
 
 

@@ -94,14 +94,17 @@ class Events:
         self._database = database
         self._folder = folder
 
-    def rows(self, agent: str, native_id: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-        """A session's events in reading order, with the columns asked for."""
-        return self._database.rows(
+    def rows(
+        self, agent: str, native_id: str, columns: Sequence[str], *, last: int | None = None
+    ) -> list[tuple[Any, ...]]:
+        """A session's events in reading order, with the columns asked for; with `last`, only so many from the end."""
+        rows = self._database.rows(
             f"SELECT {', '.join(columns)} FROM events"
             " WHERE stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
-            " ORDER BY lane, position, event_uid",
-            (agent, native_id),
+            " ORDER BY lane DESC, position DESC, event_uid DESC LIMIT ?",
+            (agent, native_id, -1 if last is None else last),
         )
+        return rows[::-1]
 
     def iter_payloads(self, agent: str, native_id: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         """Yield the payloads at (start, bytes) of a session; each frame is unpacked once if they ascend."""
