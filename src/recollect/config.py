@@ -164,7 +164,17 @@ def terminal_rows(otherwise: int) -> int:
 
 def has_colour() -> bool:
     """Whether colours may be used on a terminal (https://no-color.org)."""
-    return not os.environ.get("NO_COLOR")
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def pager_command() -> str:
+    """What long output goes through on a terminal; empty for nothing."""
+    return "" if os.environ.get("TERM") == "dumb" else os.environ.get("PAGER", "less")
+
+
+def pager_environment() -> dict[str, str]:
+    """The environment with `less` set, as Git sets it, to show colours and to leave a short text on the screen."""
+    return {"LESS": "FRX", **os.environ}
 
 
 def _data_folder(environment: Mapping[str, str]) -> Path:

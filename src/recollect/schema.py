@@ -89,6 +89,7 @@ class Session:
     user_id: str | None = None
     character_id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    resume_command: str | None = None  # the agent's own, to be run in `cwd`; None for a sub-agent
 
     def to_json(self) -> dict[str, Any]:
         return {("class" if name == "session_class" else name): value for name, value in asdict(self).items()}

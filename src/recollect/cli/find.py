@@ -213,7 +213,7 @@ def related(session: str, limit: int, as_json: bool) -> None:
 @json_option
 @reports_errors
 def files(path: str, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
-    """List sessions that touched or discussed a file, newest first.
+    """List sessions that edited a file, then those that mention it.
 
     \b
     recollect files src/auth/login.ts
@@ -448,7 +448,8 @@ def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:
         yield f"{_head(first.ts, first.agent, names[first.session_uid])}  {request}"
         for edit in of_request:
             renamed = f" (was {one_line(edit.renamed_from)})" if edit.renamed_from else ""
-            yield _line("edit", "yellow", f"{edit.path}{renamed}", f"#{edit.seq}")
+            counts = f"+{edit.added} -{edit.removed}  " if edit.added or edit.removed else ""
+            yield _line("edit", "yellow", f"{counts}{edit.path}{renamed}", f"#{edit.seq}")
     if not edits:
         yield "No edits of this file"
 

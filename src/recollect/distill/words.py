@@ -39,6 +39,20 @@ REDIRECTION = _any(
     r"|先|말고|대신",
 )
 
+# What an agent says when there is nothing to do yet, or any more.
+OFFER = _any(
+    r"\b(?:how|what) (?:can|may|could|should|shall) i (?:help|assist|do for)\b|\bhow may i be of\b",
+    r"\bwhat (?:would|do) you (?:like|want|need)(?: me)?(?: help)?(?: with| to (?:do|work on|build|tackle|focus on))?"
+    r"(?: today| now| next| first)?\s*\?",
+    r"\bwhat (?:are we|shall we|should we) (?:work(?:ing)? on|do|build(?:ing)?)(?: today| next| now)?\s*\?",
+    r"\b(?:is there )?any(?:thing|thing else)(?: else)? (?:i can|you(?:'d| would)? (?:like|need|want))",
+    r"\bwas kann ich (?:für|heute)|\bwie kann ich (?:dir|ihnen|euch|helfen|behilflich)",
+    r"\bcomment puis-je (?:vous |t')?aider|\b(?:en qué|cómo) puedo ayud",
+    r"\bcomo posso (?:te |o |a )?ajud|\bcome posso aiut",
+    r"чем (?:я )?могу (?:вам |тебе )?помочь",
+    r"(?:有)?什么(?:可以|能)(?:帮|为)|需要我帮|お手伝い(?:できる|しましょう|する)|무엇을 도와|tôi có thể giúp",
+)
+
 BROKEN = _any(
     r"\bstill (?:not |does ?n[o']?t |is ?n[o']?t |fail|broken|wrong|seeing |getting |the same|leak|show)",
     r"\b(?:i|we|it|this|you)(?: can)? still (?:see|get)s? ",
@@ -273,6 +287,11 @@ def says_thanks(text: str) -> bool:
     if len(text) > THANKS_CHARS or "please" in lower or "?" in text or THANKS.search(lower) is None:
         return False
     return len(THANKS.sub("", lower).strip(" .!,")) <= THANKS_REST_CHARS and not says_broken(text)
+
+
+def asks(sentence: str) -> bool:
+    """Whether a sentence is a question that waits for an answer: "How can I help?" is a greeting."""
+    return sentence.endswith(("?", "？")) and OFFER.search(sentence.lower()) is None
 
 
 def says_broken(text: str) -> bool:

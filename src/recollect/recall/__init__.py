@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from recollect.recall.filters import NO_FILTERS, Filters
     from recollect.recall.index import index_pending
     from recollect.recall.lookup import Options, search
-    from recollect.recall.other_sessions import Related, TimelineEntry, related, timeline
+    from recollect.recall.other_sessions import Related, TimelineEntry, Unfinished, related, timeline, unfinished
     from recollect.recall.scope import sessions_of
     from recollect.recall.snippets import folded
     from recollect.recall.stats import BREAKDOWNS, WEEKDAYS, StatLine, Stats, make_stats
@@ -28,7 +28,7 @@ _MODULES = {
     "filters": ("NO_FILTERS", "Filters"),
     "index": ("index_pending",),
     "lookup": ("Options", "search"),
-    "other_sessions": ("Related", "TimelineEntry", "related", "timeline"),
+    "other_sessions": ("Related", "TimelineEntry", "Unfinished", "related", "timeline", "unfinished"),
     "scope": ("sessions_of",),
     "snippets": ("folded",),
     "stats": ("BREAKDOWNS", "WEEKDAYS", "StatLine", "Stats", "make_stats"),
@@ -53,6 +53,7 @@ __all__ = [
     "StatLine",
     "Stats",
     "TimelineEntry",
+    "Unfinished",
     "absolute",
     "blame",
     "evicted_edits",
@@ -65,6 +66,7 @@ __all__ = [
     "session_diff",
     "sessions_of",
     "timeline",
+    "unfinished",
 ]
 
 

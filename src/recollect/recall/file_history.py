@@ -15,6 +15,7 @@ import orjson
 from recollect.agentkit.edits import FileChange
 from recollect.clock import rfc3339
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
+from recollect.recall.answers import command_for
 from recollect.recall.edits import absolute, called_before, changes, is_below, is_same, renames, slashed
 from recollect.recall.filters import NO_FILTERS, Filters, as_options
 from recollect.recall.hits import Sessions, quotes
@@ -50,6 +51,8 @@ class FileVisit:
     mentions: int  # in messages and results
     added: int = 0  # lines, by its edits
     removed: int = 0
+    cwd: str | None = None
+    resume_command: str | None = None
     evicted: bool = False  # its raw detail, or a part of it, is gone: counted by what its digest says of the path
 
 
@@ -126,6 +129,8 @@ def _visit(card: Card, counts: Counter[str], last_ms: int | None) -> FileVisit:
         mentions=counts[_MENTION],
         added=counts[_ADDED],
         removed=counts[_REMOVED],
+        cwd=card.cwd,
+        resume_command=command_for(card),
         evicted=card.evicted_ms is not None,
     )
 

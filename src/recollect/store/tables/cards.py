@@ -22,6 +22,7 @@ class Card(NamedTuple):
     ended_ms: int | None
     outcome: str | None
     evicted_ms: int | None = None
+    cwd: str | None = None
 
     @property
     def key(self) -> SessionKey:

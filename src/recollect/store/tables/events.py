@@ -97,14 +97,17 @@ class Events:
         self._database = database
         self._folder = folder
 
-    def rows(self, agent: str, native_id: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-        """A session's events in reading order, with the columns asked for."""
-        return self._database.rows(
+    def rows(
+        self, agent: str, native_id: str, columns: Sequence[str], *, last: int | None = None
+    ) -> list[tuple[Any, ...]]:
+        """A session's events in reading order, with the columns asked for; with `last`, only so many from the end."""
+        rows = self._database.rows(
             f"SELECT {', '.join(columns)} FROM events"
             " WHERE stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
-            " ORDER BY lane, position, event_uid",
-            (agent, native_id),
+            " ORDER BY lane DESC, position DESC, event_uid DESC LIMIT ?",
+            (agent, native_id, -1 if last is None else last),
         )
+        return rows[::-1]
 
     def last_rows(
         self, agent: str, native_id: str, columns: Sequence[str], kinds: Collection[str], count: int
