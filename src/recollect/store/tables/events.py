@@ -1,11 +1,9 @@
 """Tier 1 as it is read: events, and the payloads behind them."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
-
-import orjson
 
 from recollect.store.payloads.reader import StreamReader
 from recollect.store.sqlite.database import Database
@@ -106,18 +104,6 @@ class Events:
             " WHERE stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
             " ORDER BY lane DESC, position DESC, event_uid DESC LIMIT ?",
             (agent, native_id, -1 if last is None else last),
-        )
-        return rows[::-1]
-
-    def last_rows(
-        self, agent: str, native_id: str, columns: Sequence[str], kinds: Collection[str], count: int
-    ) -> list[tuple[Any, ...]]:
-        """The last events of these kinds in reading order, without a look at those before them."""
-        rows = self._database.rows(
-            f"SELECT {', '.join(columns)} FROM events INDEXED BY events_in_order"
-            " WHERE stream = (SELECT id FROM streams WHERE agent = ?1 AND native_id = ?2)"
-            " AND kind IN (SELECT value FROM json_each(?3)) ORDER BY lane DESC, position DESC, event_uid DESC LIMIT ?4",
-            (agent, native_id, orjson.dumps(list(kinds)).decode(), count),
         )
         return rows[::-1]
 
