@@ -56,6 +56,9 @@ from recollect.text import Columns, columns_of
 from recollect.uids import name_half
 
 
+KEPT_BAD_LINES = 1000  # of a file; further ones are only counted
+
+
 class Task(NamedTuple):
     """A source to read. `row` has the file's current signature and, if reading can continue, its cursor."""
 
@@ -103,6 +106,7 @@ class _Builder:
         self._agent = agent
         self._reader = reader
         self._redactor = redactor
+        self._bad_lines = 0
         self._add = {
             EventRecord: self._add_event,
             SessionInfo: self._add_info,
@@ -140,6 +144,10 @@ class _Builder:
         self._cost_totals.setdefault(total.native_session_id, []).append(row)
 
     def _add_bad_line(self, bad: BadLine) -> None:
+        self._bad_lines += 1
+        if self._bad_lines > KEPT_BAD_LINES:
+            self._add_skipped(Skipped(f"unreadable line after the first {KEPT_BAD_LINES:,}"))
+            return
         raw = protected_line(self._redactor, bad.raw)
         self._problems.append(ProblemRow(bad.line, bad.offset, self._redactor.text(bad.reason), raw))
 
