@@ -15,6 +15,7 @@ from recollect.store.flags import HIDES_LEARNED, IS_PROVISIONAL
 from recollect.store.payloads.frames import origin_of, take_rows
 from recollect.store.payloads.writer import FrameWriter
 from recollect.store.sqlite.database import Database
+from recollect.store.tables.streams import FIGURES
 
 SaveSource = Callable[[apsw.Connection, Batch], int]
 Index = Callable[[apsw.Connection, Sequence[Fresh]], None]
@@ -259,16 +260,12 @@ def find_stored(connection: apsw.Connection, uids: Sequence[bytes]) -> dict[byte
     return stored
 
 
-_LARGER = (
-    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
-    *("cache_write_1h_tokens", "web_searches", "requests"),
-)
 _SURER = ("usd", "model")
 _PUT_USAGE = (
     f"INSERT INTO usage VALUES (?, {', '.join('?' * len(UsageRow._fields))}, 0) ON CONFLICT DO UPDATE SET"
-    f" {', '.join(f'{name} = max({name}, excluded.{name})' for name in _LARGER)},"
+    f" {', '.join(f'{name} = max({name}, excluded.{name})' for name in FIGURES)},"
     f" {', '.join(f'{name} = coalesce(excluded.{name}, {name})' for name in _SURER)}"
-    f" WHERE {' OR '.join(f'excluded.{name} > {name}' for name in _LARGER)}"
+    f" WHERE {' OR '.join(f'excluded.{name} > {name}' for name in FIGURES)}"
     f" OR {' OR '.join(f'coalesce(excluded.{name}, {name}) IS NOT {name}' for name in _SURER)}"
 )
 

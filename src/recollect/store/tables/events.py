@@ -52,6 +52,10 @@ EVENTS = Table(
     ),
 )
 
+# SQL: what copies of an event have in common beside their kind. A call has its arguments: its summary may be made with
+# the working directory.
+CONTENT = "iif({0}retry_key IS NULL, {0}summary, hex({0}retry_key))"
+
 # A session's payloads are one stream of bytes, cut into frames: `pack` is the number of a shared pack, or 0 for the
 # session's own.
 FRAMES = Table(

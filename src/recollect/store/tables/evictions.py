@@ -30,6 +30,7 @@ from recollect.store.sqlite.rolling_copy import keep_copy
 from recollect.store.sqlite.vacuum import rewrite
 from recollect.store.tables import column, declared
 from recollect.store.tables.digests import Digests, seal_digest, unseal_digest
+from recollect.store.tables.events import CONTENT
 from recollect.store.tables.eviction_records import KIND, Counts, key_of, note_loss, read_counts, redact_data
 from recollect.store.tables.hashes import HASH_BYTES, PackedHashes, pack, unpack
 from recollect.store.tables.sessions import SessionRow
@@ -279,8 +280,9 @@ class EvictionTable:
     def _all_keys(self, session: SessionKey) -> bytes:
         """Hashes of all that was ever held of a session."""
         keys = unpack(self._packed_keys(session))
-        for uid, payload_hash, flags, copy_key, kind, summary in self._cache.iter_rows(
-            "SELECT event_uid, payload_hash, flags, copy_key, coalesce(base_kind, kind), summary FROM events"
+        for uid, payload_hash, flags, copy_key, kind, content in self._cache.iter_rows(
+            "SELECT event_uid, payload_hash, flags, copy_key, coalesce(base_kind, kind),"
+            f" {CONTENT.format('')} FROM events"
             f" WHERE stream = ({_FIND_STREAM})",
             session,
         ):
@@ -288,7 +290,7 @@ class EvictionTable:
             keys.add(uid[HASH_BYTES:])
             if copy_key is not None:
                 keys.add(copy_key.to_bytes(HASH_BYTES, "big", signed=True))
-                keys.add(event_key(copy_key, kind, summary))  # a tombstone recognises copies by it
+                keys.add(event_key(copy_key, kind, content))  # a tombstone recognises copies by it
         return pack(keys)
 
     def drop_raw(self, sessions: Collection[SessionKey]) -> None:

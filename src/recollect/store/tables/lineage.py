@@ -5,15 +5,12 @@ from typing import NamedTuple
 
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
-from recollect.store.tables.streams import HALF_BYTES, KEYS, USAGE, keys_json, numbers_json
+from recollect.store.tables.events import CONTENT
+from recollect.store.tables.streams import FIGURES, HALF_BYTES, KEYS, keys_json, numbers_json
 
 
 class Candidate(NamedTuple):
-    """An event that may be a copy of, or copied by, others with the same key.
-
-    `content` is what copies have in common: the words of a prompt and the arguments of a call, be its summary made with
-    another working directory; else the summary.
-    """
+    """An event that may be a copy of, or copied by, others with the same key and content."""
 
     key: SessionKey
     copy_key: int
@@ -54,9 +51,7 @@ class Request(NamedTuple):
     base_kind: str
 
 
-# SQL: what kind of event it is, and what it says.
-_CONTENT = "coalesce(base_kind, kind), iif(retry_key IS NULL, summary, hex(retry_key))"
-_FIGURES = tuple(column.name for column in USAGE.columns if column.name.endswith("_tokens"))
+_CONTENT = f"coalesce(base_kind, kind), {CONTENT.format('')}"
 _STREAM_OF = "(SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
 _SET_DIRTY = "UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?"
 
@@ -127,7 +122,7 @@ class Lineage:
         """Responses that several of these sessions hold, or that are marked as copies."""
         rows = self._database.rows(
             f"{KEYS}, used AS MATERIALIZED (SELECT s.agent, s.native_id, usage_id, ts_ms, is_copy,"
-            f" {', '.join(_FIGURES)} FROM keys JOIN streams s USING (agent, native_id) JOIN usage u ON u.stream = s.id)"
+            f" {', '.join(FIGURES)} FROM keys JOIN streams s USING (agent, native_id) JOIN usage u ON u.stream = s.id)"
             " SELECT * FROM used WHERE usage_id IN"
             " (SELECT usage_id FROM used GROUP BY usage_id HAVING count(*) > 1 OR max(is_copy))",
             (keys_json(keys),),
@@ -139,7 +134,7 @@ class Lineage:
 
     def set_figures(self, figures: Sequence[tuple[tuple[int, ...], SessionKey, str]]) -> None:
         """Give responses the figures that are complete only in a copy; their sessions become dirty."""
-        values = ", ".join(f"{name} = ?" for name in _FIGURES)
+        values = ", ".join(f"{name} = ?" for name in FIGURES)
         with self._database.transaction() as connection:
             connection.executemany(
                 f"UPDATE usage SET {values} WHERE stream = {_STREAM_OF} AND usage_id = ?",

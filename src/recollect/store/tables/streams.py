@@ -61,6 +61,12 @@ USAGE = Table(
     key=("stream", "usage_id"),
 )
 
+# Of a response that is told more than once, the largest of each count.
+FIGURES = (
+    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
+    *("cache_write_1h_tokens", "web_searches", "requests"),
+)
+
 COST_TOTALS = Table(
     "cost_totals",
     CACHE,
