@@ -397,12 +397,15 @@ class Memory:
 
         `excluded` means sessions stored before a rule excluded them.
         """
+        from recollect.api.naming import find_named
         from recollect.forget.plan import Selection, plan
 
         patterns = self.settings.exclude if excluded else None
         if bool(names) == any(condition is not None for condition in (repo, before_ms, match, patterns)):
             raise UsageError("Give either sessions or conditions, not both", "see `recollect forget --help`")
-        selection = Selection([self.session(name) for name in names], repo, before_ms, match, patterns)
+        selection = Selection(
+            [find_named(self._store, name, is_strict=True) for name in names], repo, before_ms, match, patterns
+        )
         return plan(self._store, selection, progress, with_forks=with_forks)
 
     def forget(self, planned: ForgetPlan, *, keep_forks: bool = False, also_new: bool = False) -> ForgetPlan:

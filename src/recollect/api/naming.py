@@ -17,9 +17,12 @@ _A_FEW = 50
 _LEAST_OF_A_TITLE = 3
 
 
-def find_named(store: Store, name: str) -> Session:
-    """The one session of this name; raises NotFound, or Ambiguous with the sessions that may be meant."""
-    if name == LAST:
+def find_named(store: Store, name: str, *, is_strict: bool = False) -> Session:
+    """The one session of this name; raises NotFound, or Ambiguous with the sessions that may be meant.
+
+    Strictly, neither `last` nor a part of a title names one: what is deleted should be named as a whole.
+    """
+    if name == LAST and not is_strict:
         return find_last(store, None)
     matches = store.sessions.matching(name)
     if len(matches) > 1:
@@ -27,11 +30,10 @@ def find_named(store: Store, name: str) -> Session:
         roots = {match.root_session_uid for match in matches}
         matches = [match for match in matches if match.session_uid in roots] if len(roots) == 1 else matches
     uids = [SessionFilter(uid=match.session_uid) for match in matches]
-    sessions = [session for uid in uids for session in store.sessions.find(uid)] or _titled(store, name)
+    sessions = [session for uid in uids for session in store.sessions.find(uid)]
+    sessions = sessions or ([] if is_strict else _titled(store, name))
     if not sessions:
-        raise NotFound(
-            f"No session has this id, or this in its title: {name}", "`recollect sessions` lists ids and titles"
-        )
+        raise NotFound(f"No session has this id or title: {name}", "`recollect sessions` lists ids and titles")
     if len(sessions) > 1:
         sessions.sort(key=lambda session: session.ended_at or "", reverse=True)
         choices = tuple(map(_choice, sessions[:_MOST_CHOICES]))

@@ -149,7 +149,7 @@ def _body(event: Event, payload: dict[str, Any], width: int, *, is_full: bool) -
     else:
         yield from _wrapped(_with_tool(event), width)
         if event.summary.endswith(ELLIPSIS):
-            yield grey(_HOW_TO_SEE_ALL)
+            yield grey(f"… ({_HOW_TO_SEE_ALL})")
 
 
 def _call_text(event: Event, payload: dict[str, Any]) -> str:
@@ -214,4 +214,4 @@ def _cut(text: str, width: int) -> Iterator[str]:
     if len(lines) > RESULT_LINES:
         yield grey(f"… {plural(len(lines) - RESULT_LINES, 'more line')} ({_HOW_TO_SEE_ALL})")
     elif any(fitted(line, width) != line for line in shown):
-        yield grey(f"({_HOW_TO_SEE_ALL})")
+        yield grey(f"… ({_HOW_TO_SEE_ALL})")

@@ -33,8 +33,14 @@ def _hunks(edits: Any) -> Iterator[Hunk]:
         if not old and not before and not after:
             yield replaced("", new, 0, 1)  # a new file
         elif type(old_line) is int and type(new_line) is int:
-            head, above = before + prefix, before.count("\n")
-            yield replaced(head + old + after, head + new + after, old_line - above, new_line - above)
+            above = before.count("\n")
+            around = (_around(before + prefix + text, after) for text in (old, new))
+            yield replaced(*around, old_line - above, new_line - above)
+
+
+def _around(text: str, after: str) -> str:
+    """A text with the lines after it. What stood behind it on its own last line is not in the log: mostly nothing."""
+    return text + after if text.endswith("\n") else f"{text}\n{after}"
 
 
 def _words(value: Any) -> str:
