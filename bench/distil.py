@@ -23,14 +23,15 @@ ALONE = """
 import json, statistics, sys, time
 from pathlib import Path
 from recollect.distill.distiller import distil_pending
-from recollect.sessions.pricing import estimate_usd
+from recollect.sessions.price_list import price_of
+from recollect.store import Response
 from recollect.store import open_store
 
 store = open_store(Path(sys.argv[1]))
 with store._memory.transaction() as connection:
     for table in ("digests", "digest_text", "signals", "activity", "tool_use", "command_use"):
         connection.execute(f"DELETE FROM {table}")
-estimate_usd("x", None, input_tokens=0, output_tokens=0, cache_read_tokens=0, cache_write_tokens=0)  # loads the prices
+price_of(Response(None, "x", 0, 0, 0, 0, 0))  # loads the prices
 wall, cpu = time.perf_counter(), time.process_time()
 distil_pending(store, lambda done, total: None)
 wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

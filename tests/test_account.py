@@ -363,23 +363,44 @@ def _sub_agent(name: str, root: str) -> list[Record]:
     return [event(name, 2), SessionInfo(name, parent_native_id=root, root_native_id=root)]
 
 
-def test_a_sub_agent_has_no_money_where_its_roots_figure_has_it_already(tmp_path: Path, home: Home) -> None:
+def test_a_sub_agents_share_of_its_roots_figure_is_its_own(tmp_path: Path, home: Home) -> None:
     home.write("root", event("root", 1), _total("root", 1.0, 5))
     home.write("sub", *_sub_agent("sub", "root"), usage("sub", "u", output_tokens=2_000))
 
-    found = accounts(tmp_path, home)["sub"]
+    found = accounts(tmp_path, home)
 
-    assert (found.cost.usd, found.cost.output_tokens) == (None, 2_000)
+    assert (found["root"].cost.usd, found["sub"].cost.usd) == (pytest.approx(0.97), pytest.approx(0.03))
 
 
-def test_a_sub_agent_loses_its_money_when_the_roots_figure_arrives_later(tmp_path: Path, home: Home) -> None:
-    home.write("root", event("root", 1))
+def test_the_sub_agents_of_sub_agents_are_part_of_the_roots_figure(tmp_path: Path, home: Home) -> None:
+    home.write("root", event("root", 1), _total("root", 1.0, 5))
     home.write("sub", *_sub_agent("sub", "root"), usage("sub", "u", output_tokens=2_000))
-    assert accounts(tmp_path, home)["sub"].cost.usd == pytest.approx(0.03)
+    home.write("deep", event("deep", 3), SessionInfo("deep", parent_native_id="sub", root_native_id="root"))
+    home.append("deep", usage("deep", "v", output_tokens=4_000))
 
-    home.append("root", _total("root", 1.0, 5))
+    found = accounts(tmp_path, home)
 
-    assert accounts(tmp_path, home)["sub"].cost.usd is None
+    assert {name: session.cost.usd for name, session in found.items()} == {
+        "root": pytest.approx(0.91),
+        "sub": pytest.approx(0.03),
+        "deep": pytest.approx(0.06),
+    }
+
+
+def test_a_roots_money_goes_down_when_its_sub_agent_is_read_later(tmp_path: Path, home: Home) -> None:
+    home.write("root", event("root", 1), _total("root", 1.0, 5))
+    assert accounts(tmp_path, home)["root"].cost.usd == pytest.approx(1.0)
+
+    home.write("sub", *_sub_agent("sub", "root"), usage("sub", "u", output_tokens=2_000))
+
+    assert accounts(tmp_path, home)["root"].cost.usd == pytest.approx(0.97)
+
+
+def test_responses_since_the_last_total_are_added_by_their_price(tmp_path: Path, home: Home) -> None:
+    late = usage("s", "u2", ts_ms=at_ms(9), output_tokens=2_000)
+    cost = account(tmp_path, home, event("s", 1), usage("s", "u1", output_tokens=500), _total("s", 1.0, 5), late).cost
+
+    assert (cost.usd, cost.usd_is_estimate) == (pytest.approx(1.03), True)
 
 
 def test_a_sub_agent_of_a_root_without_a_figure_has_its_own(tmp_path: Path, home: Home) -> None:

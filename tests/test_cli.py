@@ -97,6 +97,7 @@ CALLS = [
     *(["sweep"], ["sweep", "--verify"], ["status"], ["sessions"], ["show", FIRST], ["show", FIRST, "--at", "1"]),
     *(["problems"], ["demo"], ["search", "login"], ["search", "login", "--explain"], ["history", "login"], ["search"]),
     *(["recent"], ["related", FIRST], ["files", "login.py"], ["blame", "login.py"], ["timeline"]),
+    *(["diff", FIRST], ["resume", FIRST], ["open"]),
     *(["digest", FIRST], ["exchanges", FIRST], ["signals"], *(["stats", "--by", by] for by in BREAKDOWNS)),
     *(["forget", FIRST, "--dry-run"], ["forget", FIRST, "--yes"], ["redact", "--rescan"], ["redact", "--check", "x"]),
     *(["retention"], ["retention", "--dry-run"], ["retention", "--explain"], ["rehydrate", FIRST]),
@@ -125,7 +126,7 @@ def test_the_calls_above_cover_every_command_with_json() -> None:
     assert {name for name, *_ in CALLS} == takes
 
 
-_LISTS = {"sessions", "problems", "related", "files", "blame", "timeline", "exchanges", "signals", "doctor"}
+_LISTS = {"sessions", "problems", "related", "files", "blame", "timeline", "open", "exchanges", "signals", "doctor"}
 
 
 def test_times_and_numbers_have_the_same_option_names_in_all_commands() -> None:
@@ -498,6 +499,7 @@ def test_several_sessions_are_5_and_named() -> None:
     error = json.loads(result.stdout)["error"]
     assert (result.exit_code, error["code"]) == (5, "ambiguous")
     assert "hostile-" in error["message"]
+    assert all("hostile-" in choice["session_uid"] for choice in error["choices"])
 
 
 @pytest.fixture
@@ -559,6 +561,7 @@ def test_an_error_is_one_line_and_a_hint(store: Path) -> None:
         f"{AGENT}:{FIRST[:8]}",
         "Fix the login",
         "fix the LOGIN",
+        "the LOG",
     ],
 )
 def test_a_session_is_found_by_id_prefix_suffix_and_title(name: str) -> None:
@@ -566,7 +569,7 @@ def test_a_session_is_found_by_id_prefix_suffix_and_title(name: str) -> None:
 
 
 @pytest.mark.usefixtures("store")
-@pytest.mark.parametrize("name", [FIRST[:5], FIRST[-5:], FIRST[5:20], "Fix the", "%", "______"])
+@pytest.mark.parametrize("name", [FIRST[:5], FIRST[-5:], FIRST[5:20], "Fi", "%", "______"])
 def test_a_short_part_a_middle_or_a_wildcard_names_no_session(name: str) -> None:
     assert invoke("show", name).exit_code == 4
 
@@ -723,20 +726,20 @@ def test_what_is_left_out_of_a_message_is_counted(
     *lines, last = _shown(tmp_path, home, event("a-session", 1, text="x" * (shown + 1_234)))
 
     assert sum(line.count("x") for line in lines) == shown
-    assert last.strip() == "… 1,234 more characters (--raw shows all)"
+    assert last.strip() == "… 1,234 more characters (--full shows all)"
 
 
 def test_a_message_of_very_many_lines_is_cut_by_lines(tmp_path: Path, home: Home) -> None:
     lines = _shown(tmp_path, home, event("a-session", 1, text="ab\n" * 1_000))
 
     assert len(lines) == MESSAGE_LINES + 1
-    assert lines[-1].strip() == f"… {3 * (1_000 - MESSAGE_LINES) - 1:,} more characters (--raw shows all)"
+    assert lines[-1].strip() == f"… {3 * (1_000 - MESSAGE_LINES) - 1:,} more characters (--full shows all)"
 
 
 def test_a_message_keeps_its_words_lines_and_indentation(tmp_path: Path, home: Home) -> None:
     words = " ".join(f"word{number}" for number in range(40))
     lines = _shown(tmp_path, home, event("a-session", 1, text=f"{words}\n\n\tset in\nlast"))
-    bodies = [line[21:] for line in lines]
+    bodies = [line[28:] for line in lines]
 
     assert " ".join(bodies[:-3]) == words
     assert max(map(len, bodies)) <= 79
@@ -779,7 +782,7 @@ def test_a_result_in_parts_is_shown_as_its_text(tmp_path: Path, home: Home, outp
     result = event("a-session", 1, TOOL_RESULT, "summary", call_id="c")
     lines = _shown(tmp_path, home, structs.replace(result, payload={"output": output}))
 
-    assert [line[21:] for line in lines] == shown
+    assert [line[28:] for line in lines] == shown
 
 
 @pytest.mark.usefixtures("store")

@@ -264,6 +264,52 @@ class TestWhatPeopleSay:
 
         assert only_event(tmp_path, prompt("u1", content)).summary == "/compact keep decisions"
 
+    @pytest.mark.parametrize(
+        ("arguments", "request_text"),
+        [
+            ("\n<command-args>#12 and its tests</command-args>", "/review #12 and its tests"),
+            ("\n<command-args></command-args>", "/review"),
+            ("", "/review"),
+        ],
+    )
+    def test_a_slash_command_for_the_model_is_a_request(
+        self, tmp_path: Path, arguments: str, request_text: str
+    ) -> None:
+        content = "<command-message>review is running…</command-message>\n<command-name>/review</command-name>"
+
+        event = only_event(tmp_path, prompt("u1", content + arguments))
+
+        assert (event.kind, event.role, event.summary) == ("user_msg", "user", request_text)
+        assert event.payload["text"] == request_text
+        assert event.payload["native"]["command"]["message"] == "review is running…"
+
+    def test_a_skill_that_the_model_uses_is_no_request(self, tmp_path: Path) -> None:
+        by_call = "<command-message>The pdf skill is loading</command-message>\n<command-name>/pdf</command-name>"
+        records = read_lines(
+            tmp_path,
+            prompt("u1", "<command-message>The pdf skill is loading</command-message><command-name>pdf</command-name>"),
+            prompt("u2", by_call, sourceToolUseID="toolu_1"),
+        )
+
+        assert [event.kind for event in events(records)] == ["lifecycle"] * 2
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            '{"task_id":"b1","tool_use_id":"toolu_1","description":"run it","task_type":"local_bash"}',
+            "Unknown skill: deploy",
+            "Unknown slash command: deploy",
+            "Args from unknown skill: to staging",
+        ],
+    )
+    def test_what_the_program_answers_or_queues_itself_is_no_prompt(self, tmp_path: Path, words: str) -> None:
+        kinds = {event.kind for event in events(read_lines(tmp_path, prompt("u1", words), enqueued(words)))}
+
+        assert kinds == {"lifecycle"}
+
+    def test_a_prompt_about_an_unknown_skill_is_a_prompt(self, tmp_path: Path) -> None:
+        assert only_event(tmp_path, prompt("u1", "Unknown skill: deploy\nWhy do I get this?")).kind == "user_msg"
+
     def test_the_users_own_shell_is_a_call_with_its_result(self, tmp_path: Path) -> None:
         typed, fine, silent = events(
             read_lines(
@@ -675,6 +721,29 @@ class TestSessions:
 
         (total,) = [one for one in records if isinstance(one, CostTotal)]
         assert (total.usd, total.ledger, total.ts_ms) == (0.25, "1794767368180", 1794767563198)
+
+    def test_what_the_cache_keeps_for_an_hour_is_counted_apart(self, tmp_path: Path) -> None:
+        classes = {"ephemeral_5m_input_tokens": 15, "ephemeral_1h_input_tokens": 25}
+        usage = {"output_tokens": 1, "cache_creation_input_tokens": 40, "cache_creation": classes}
+
+        (told,) = [one for one in read_lines(tmp_path, answer("a1", usage=usage)) if isinstance(one, Usage)]
+
+        assert (told.cache_write_tokens, told.cache_write_1h_tokens) == (40, 25)
+
+    @pytest.mark.parametrize(("counted", "searches"), [({}, 1), ({"searchCount": 3}, 3)])
+    def test_web_searches_are_counted_whatever_piece_of_the_file_is_read(
+        self, tmp_path: Path, counted: dict[str, int], searches: int
+    ) -> None:
+        asked = answer("a1", call("c1", "WebSearch", query="x"))
+        path = write(tmp_path / "projects" / "-home-kim-shop" / f"{SESSION}.jsonl", [asked])
+        *_, checkpoint = read(tmp_path)
+        found = {"query": "x", "results": [{"tool_use_id": "s1", "content": []}], "durationSeconds": 2.5, **counted}
+        write(path, [asked, result("u2", "c1", "found", toolUseResult=found)])
+
+        assert isinstance(checkpoint, Checkpoint)
+        (told,) = [one for one in read(tmp_path, checkpoint.cursor) if isinstance(one, Usage)]
+
+        assert (told.usage_id, told.model, told.web_searches) == ("search:c1", "claude-opus-5-5", searches)
 
     def test_tokens_are_told_once_per_answer_and_stand_on_its_first_event(self, tmp_path: Path) -> None:
         usage = {

@@ -405,7 +405,7 @@ def test_a_file_change_is_the_result_of_its_patch(reading_of: Any) -> None:
     assert reading.kinds() == [("edit", "assistant", None), ("tool_result", "tool", "ok")]
     assert reading.told[1].payload == {
         "output": "Success",
-        "native": {"status": "completed", "changes": {"/x/a.py": "add"}},
+        "native": {"status": "completed", "changes": {"/x/a.py": {"type": "add"}}},
     }
 
 

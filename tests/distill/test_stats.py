@@ -16,7 +16,7 @@ from recollect.api import Filters, Memory
 from recollect.cli import main
 from recollect.errors import UsageError
 from recollect.recall import BREAKDOWNS
-from tests.builders import AGENT, BEGIN_MS, Home, ScriptedAdapter, event, sweep, usage
+from tests.builders import AGENT, BEGIN_MS, KNOWN_MODEL, Home, ScriptedAdapter, event, sweep, usage
 from tests.conftest import SHARED, needs_shared, swept
 
 HOUR_MS = 3_600_000
@@ -71,6 +71,35 @@ def test_money_and_tokens_fall_on_the_days_and_models_they_were_spent(tmp_path: 
     assert [line.turns for line in lines] == [1, 1]
     assert memory.stats("day", Filters(since=_moment(BEGIN_MS + DAY_MS))).total.usd == pytest.approx(0.45)
     assert memory.stats("day", Filters(before=_moment(BEGIN_MS + DAY_MS))).total.usd == pytest.approx(0.15)
+
+
+def test_requests_of_one_hour_are_not_priced_as_one_long_context(tmp_path: Path, home: Home) -> None:
+    home.write(
+        "a",
+        event("s1", 1, role="user"),
+        *(usage("s1", f"u{number}", cache_read_tokens=150_000) for number in range(4)),
+        usage("s1", "other", model="claude-haiku-4-5", output_tokens=100_000),
+    )
+
+    lines = sweep(tmp_path / "store", home).stats("model").lines
+
+    assert {line.name: line.usd for line in lines} == {
+        KNOWN_MODEL: pytest.approx(0.18),
+        "claude-haiku-4-5": pytest.approx(0.5),
+    }
+
+
+def test_a_model_without_a_price_takes_no_money_from_the_others(tmp_path: Path, home: Home) -> None:
+    home.write(
+        "a",
+        event("s1", 1, role="user"),
+        usage("s1", "u1", output_tokens=10_000),
+        usage("s1", "u2", model="nobody-knows-it-1", output_tokens=90_000),
+    )
+
+    lines = sweep(tmp_path / "store", home).stats("model").lines
+
+    assert {line.name: line.usd for line in lines} == {KNOWN_MODEL: pytest.approx(0.15), "nobody-knows-it-1": None}
 
 
 def test_the_time_of_an_hour_is_split_over_its_models_by_what_they_wrote(tmp_path: Path, home: Home) -> None:
@@ -150,7 +179,7 @@ def test_a_sub_agents_money_is_counted_once(tmp_path: Path, home: Home) -> None:
         "a",
         event("root", 1, role="user"),
         usage("root", "u1", input_tokens=100),
-        CostTotal("root", ledger="ledger", usd=7.0, ts_ms=BEGIN_MS),
+        CostTotal("root", ledger="ledger", usd=7.0, ts_ms=BEGIN_MS + HOUR_MS),
         info,
         event("root/sub", 1, role="user"),
         usage("root/sub", "u2", input_tokens=50),

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from recollect.agentkit.edits import FileChange
 from recollect.agentkit.protocol import EventRecord, SessionInfo
+from recollect.agents import BUILT_IN
 from recollect.api import Filters, Memory
 from recollect.cli import main
 from recollect.errors import NotFound
-from recollect.recall.edits import Change, absolute, changes, is_same, renames
+from recollect.recall.edits import absolute, changes, is_same, renames
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_CALL, TOOL_RESULT
 from tests.builders import Home, at_ms, event, sweep
 from tests.retention.rig import evict_all, opened
@@ -239,8 +241,8 @@ def test_files_of_evicted_sessions_are_told_by_their_digests(tmp_path: Path, hom
     ],
 )
 def test_renames_by_command(command: str, expected: list[tuple[str, str]]) -> None:
-    assert renames({"input": {"command": command}}) == [Change(*pair) for pair in expected]
-    assert renames({"input": {"command": ["bash", "-lc", command]}}) == [Change(*pair) for pair in expected]
+    assert renames({"input": {"command": command}}) == [FileChange(*pair) for pair in expected]
+    assert renames({"input": {"command": ["bash", "-lc", command]}}) == [FileChange(*pair) for pair in expected]
 
 
 @pytest.mark.parametrize(
@@ -282,7 +284,8 @@ def test_a_path_of_windows_is_found_with_either_slash(tmp_path: Path, home: Home
 
 def test_shapes_nobody_foresaw_change_nothing() -> None:
     for told in (None, 7, [], {}, {"changes": []}, {"path": 3}, {"changes": {"a.py": None}}, "no patch"):
-        assert changes({"input": told}) in ([], [Change("a.py")])
+        for agent in BUILT_IN:
+            assert changes(agent, {"input": told}, {"native": told}) in ([], [FileChange("a.py")])
         assert renames({"input": told}) == []
 
 

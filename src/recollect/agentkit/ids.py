@@ -30,9 +30,10 @@ def call_key(tool: str, arguments: Any) -> tuple[Any, str]:
 
     The key is equal for two calls of the same tool with the same arguments, whatever their white space.
     """
+    call = [tool, arguments]
     try:
-        text = orjson.dumps([tool, arguments], option=orjson.OPT_SORT_KEYS)
+        text = orjson.dumps(call, option=orjson.OPT_SORT_KEYS)
     except TypeError:
-        arguments = storable(arguments)
-        text = orjson.dumps([tool, arguments], option=orjson.OPT_SORT_KEYS)
-    return arguments, hashlib.blake2b(text.translate(None, b" \t"), digest_size=8).hexdigest()
+        call = storable(call)
+        text = orjson.dumps(call, option=orjson.OPT_SORT_KEYS)
+    return call[1], hashlib.blake2b(text.translate(None, b" \t"), digest_size=8).hexdigest()

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-_SCALARS = frozenset({str, bool, float, type(None)})
+_SCALARS = frozenset({bool, float, type(None)})
 _DEPTH = 100
 K = TypeVar("K")
 V = TypeVar("V")
@@ -57,7 +57,10 @@ def _parse_time_ms(value: str) -> int | None:
 
 
 def storable(value: Any) -> Any:
-    """The value as any JSON writer takes it: numbers beyond 64 bits become text, endless nesting is cut."""
+    """The value as any JSON writer takes it: numbers beyond 64 bits become text, endless nesting is cut.
+
+    U+FFFD replaces lone surrogates.
+    """
     if value.__class__ in _SCALARS:
         return value
     try:
@@ -68,15 +71,22 @@ def storable(value: Any) -> Any:
 
 
 def _storable(value: Any, depth: int) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool):
+    if value.__class__ in _SCALARS:
+        return value
+    if isinstance(value, int):
         return value if -(2**63) <= value < 2**63 else str(value)
-    if depth > _DEPTH:
+    if isinstance(value, dict | list | tuple) and depth > _DEPTH:
         return "nested too deeply"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_storable(part, depth + 1) for part in value]
     if isinstance(value, dict):
-        return {str(key): _storable(part, depth + 1) for key, part in value.items()}
-    return value
+        return {without_surrogates(str(key)): _storable(part, depth + 1) for key, part in value.items()}
+    return without_surrogates(str(value))
+
+
+def without_surrogates(text: str) -> str:
+    """The text with U+FFFD in the place of lone surrogates, which neither JSON writers nor SQLite take."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def remember(entries: dict[K, V], key: K, value: V, limit: int) -> None:

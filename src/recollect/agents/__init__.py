@@ -3,6 +3,7 @@
 Third parties add an agent by the entry point group `recollect.adapters`; see docs/adding-an-agent.md.
 """
 
+import shlex
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -54,3 +55,18 @@ def session_variables() -> tuple[str, ...]:
     """The environment variables in which the agents of this package pass on the current session's id."""
     profiles = (import_module(f"recollect.agents.{agent}").ADAPTER.profile for agent in BUILT_IN)
     return tuple(profile.session_variable for profile in profiles if profile.session_variable)
+
+
+def resume_words(agent: str, native_session_id: str) -> list[str]:
+    """The agent's own command that continues a session, word by word; empty if it has none."""
+    try:
+        words = get_adapter(agent).profile.resume_command
+    except NotFound:
+        return []  # of an agent that is not installed any more
+    return [word.replace("{id}", native_session_id) for word in words]
+
+
+def resume_command(agent: str, native_session_id: str) -> str | None:
+    """The same as a line for a shell."""
+    words = resume_words(agent, native_session_id)
+    return shlex.join(words) or None

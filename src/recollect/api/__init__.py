@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from recollect.api.care import CheckedText, check_text, doctor, make_room, plan_schedule, repair, restore
 from recollect.api.settings import change_setting, settings_in_force
 from recollect.config import current_sessions, load_settings, store_folder
-from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.errors import NotFound, UsageError
 from recollect.kinds import SessionKey
 from recollect.progress import Progress, silent
 from recollect.recall.filters import NO_FILTERS, Filters
@@ -34,7 +34,18 @@ if TYPE_CHECKING:
     from recollect.distill.exchanges import Exchange
     from recollect.forget.plan import ForgetPlan
     from recollect.forget.rescan import RescanReport
-    from recollect.recall import FileEdit, FileVisit, Related, SearchAnswer, SessionHit, Stats, TimelineEntry
+    from recollect.ingest.freshness import Freshness
+    from recollect.recall import (
+        FileEdit,
+        FileVisit,
+        Related,
+        SearchAnswer,
+        SessionDiff,
+        SessionHit,
+        Stats,
+        TimelineEntry,
+        Unfinished,
+    )
     from recollect.retention import BudgetReport, Outlook
     from recollect.schema import Digest, Event, Problem, Session, Signal
     from recollect.sessions.transcript import TranscriptItem
@@ -109,12 +120,14 @@ class Memory:
         began before. `roots_only` leaves out sub-agents; `is_idle` False leaves out sessions without any work, and
         True lists only those.
         """
+        from recollect.api.naming import resumable
         from recollect.store import SORTS
 
         if sort not in SORTS:
             raise UsageError(f"Unknown order: {sort}", f"known: {', '.join(SORTS)}")
         wanted = self._wanted(filters, text=text, roots_only=roots_only, is_idle=is_idle)
-        return self._store.sessions.find(replace(wanted, sort=sort, limit=limit, offset=offset))
+        matches = self._store.sessions.find(replace(wanted, sort=sort, limit=limit, offset=offset))
+        return list(map(resumable, matches))
 
     def count_sessions(
         self,
@@ -134,29 +147,29 @@ class Memory:
         return SessionFilter(sessions_of(self._store, filters), **conditions)
 
     def session(self, name: str) -> Session:
-        """The one session with this id, prefix or suffix of an id (6 characters or more), or title."""
-        from recollect.store import SessionFilter
+        """The one session with this id, prefix or suffix of an id (6 characters or more), title, or part of a title.
 
-        matches = self._store.sessions.matching(name)
-        if len(matches) > 1:
-            matches = [match for match in matches if match.is_exact] or matches
-            roots = {match.root_session_uid for match in matches}
-            matches = [match for match in matches if match.session_uid in roots] if len(roots) == 1 else matches
-        if not matches:
-            raise NotFound(f"No session has this id or title: {name}", "`recollect sessions` lists ids and titles")
-        if len(matches) > 1:
-            shown = ", ".join(match.session_uid for match in matches[:3])
-            raise Ambiguous(
-                f"{len(matches)} sessions match `{name}`: {shown} …",
-                "give more of the id; `recollect sessions` lists them",
-            )
-        return self._store.sessions.find(SessionFilter(uid=matches[0].session_uid))[0]
+        `last` is the one active last, unless it is the one this process runs in.
+        """
+        from recollect.api.naming import find_named
+
+        return find_named(self._store, name)
+
+    def last_session(self, folder: str | PathLike[str] | None = None) -> Session:
+        """The session active last, in this folder or below it; the one this process runs in is left out.
+
+        Raises NotFound if there is none.
+        """
+        from recollect.api.naming import find_last
+
+        return find_last(self._store, folder)
 
     def sub_agents(self, session: Session) -> list[Session]:
         """The sessions this one spawned, in the order they began."""
+        from recollect.api.naming import resumable
         from recollect.sessions.transcript import find_spawned
 
-        return find_spawned(self._store, session)[session.session_uid]
+        return list(map(resumable, find_spawned(self._store, session)[session.session_uid]))
 
     def events(self, session: Session, kind: str | None = None) -> list[Event]:
         """A session's events in reading order; a kind includes its more specific kinds."""
@@ -170,11 +183,13 @@ class Memory:
 
         return iter_payloads(self._store, session, events)
 
-    def transcript(self, session: Session, kind: str | None = None) -> Iterator[TranscriptItem]:
-        """A session in reading order, each sub-agent where it was called."""
+    def transcript(
+        self, session: Session, kind: str | None = None, *, last: int | None = None
+    ) -> Iterator[TranscriptItem]:
+        """A session in reading order, each sub-agent where it was called; with `last`, only so many from the end."""
         from recollect.sessions.transcript import iter_transcript
 
-        return iter_transcript(self._store, session, kind)
+        return iter_transcript(self._store, session, kind, last=last)
 
     def window(self, session: Session, at: str, count: int) -> list[TranscriptItem]:
         """The `count` events on each side of one; `at` is its seq, or a prefix or suffix of its event_uid."""
@@ -245,6 +260,12 @@ class Memory:
 
         return blame(self._store, _resolved(path), filters)
 
+    def diff(self, session: Session, path: str | None = None) -> SessionDiff:
+        """What a session and its sub-agents changed, edit by edit; with `path`, in that file or folder."""
+        from recollect.recall import session_diff
+
+        return session_diff(self._store, session, _resolved(path) if path else None)
+
     def evicted_edits(self, path: str) -> int:
         """How many evicted sessions edited a file according to their digests, so that `blame` cannot show how."""
         from recollect.recall import evicted_edits
@@ -275,6 +296,12 @@ class Memory:
         from recollect.recall.filters import repos_for
 
         return repos_for(self._store, name)
+
+    def unfinished(self, filters: Filters = NO_FILTERS, *, limit: int | None = None) -> list[Unfinished]:
+        """Sessions that left to-dos, questions, failing tests or unanswered requests, newest first."""
+        from recollect.recall import unfinished
+
+        return unfinished(self._store, filters, limit)
 
     def related(self, session: Session, limit: int = 10) -> list[Related]:
         """Sessions this one came from or led to, and sessions about the same things."""
@@ -319,6 +346,18 @@ class Memory:
         from recollect.sweep import sweep
 
         return sweep(self._store, self.settings, progress, verify=verify)
+
+    def freshness(self) -> Freshness:
+        """What agents wrote since the last sweep, by a quick look that opens no file."""
+        from recollect.ingest.freshness import find_freshness
+
+        return find_freshness(self._store)
+
+    def is_sweeping(self) -> bool:
+        """Whether a sweep is running on this store."""
+        from recollect.store import is_sweeping
+
+        return is_sweeping(self._store.folder)
 
     def ignored_rules(self) -> list[tuple[Path, str]]:
         """Lines of ignore files that have no effect, each with its file."""
@@ -375,12 +414,15 @@ class Memory:
 
         `excluded` means sessions stored before a rule excluded them.
         """
+        from recollect.api.naming import find_named
         from recollect.forget.plan import Selection, plan
 
         patterns = self.settings.exclude if excluded else None
         if bool(names) == any(condition is not None for condition in (repo, before_ms, match, patterns)):
             raise UsageError("Give either sessions or conditions, not both", "see `recollect forget --help`")
-        selection = Selection([self.session(name) for name in names], repo, before_ms, match, patterns)
+        selection = Selection(
+            [find_named(self._store, name, is_strict=True) for name in names], repo, before_ms, match, patterns
+        )
         return plan(self._store, selection, progress, with_forks=with_forks)
 
     def forget(self, planned: ForgetPlan, *, keep_forks: bool = False, also_new: bool = False) -> ForgetPlan:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from recollect.config import check_settings, load_settings
+from recollect.config import check_settings, freshness_mode, load_settings
 
 
 def settings_in_force() -> dict[str, dict[str, Any]]:
@@ -18,6 +18,7 @@ def settings_in_force() -> dict[str, dict[str, Any]]:
     values: dict[str, Any] = {
         **{f"agents.{agent}.roots": list(map(str, roots)) for agent, roots in settings.roots.items()},
         "capture.exclude": list(settings.exclude),
+        "capture.fresh": freshness_mode(),
         **{f"domains.{repo}": domain for repo, domain in settings.domains.items()},
         **{f"exchanges.{name}": value for name, value in asdict(settings.exchanges).items()},
         "notify.command": list(settings.notify),

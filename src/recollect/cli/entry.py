@@ -15,7 +15,9 @@ _AS_JSON = "recollect.as_json"
 _SECTIONS = {
     "Read": dict.fromkeys(("sweep", "status", "problems", "demo"), "sweep"),
     "Find": dict.fromkeys(("search", "history", "recent", "related", "files", "blame", "timeline"), "find"),
-    "Show": dict.fromkeys(("sessions", "show", "digest", "exchanges", "signals"), "sessions") | {"stats": "stats"},
+    "Show": dict.fromkeys(("sessions", "show", "digest", "exchanges", "signals"), "sessions")
+    | {"diff": "diff", "stats": "stats"},
+    "Carry on": dict.fromkeys(("resume", "open"), "resume"),
     "Keep private": dict.fromkeys(("forget", "redact"), "privacy"),
     "Set up": dict.fromkeys(("config", "exclude", "completion"), "settings"),
     "Keep small and safe": dict.fromkeys(("retention", "rehydrate", "schedule"), "retention")
@@ -74,13 +76,14 @@ def load(name: str) -> click.Command:
     return next(command for command in commands if command.name == name)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(__version__, prog_name="recollect")
 @click.pass_context
 def main(context: click.Context) -> None:
     """Everything your coding agents did, searchable, in one local store.
 
     \b
+    recollect                         search as you type, and carry on with a session
     recollect sweep                   read new sessions
     recollect search "pool timeout"   search words, paths, commands, errors
     recollect recent                  pick up where you left off
@@ -96,3 +99,15 @@ def main(context: click.Context) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks `✓` must not end a command
+    if context.invoked_subcommand is None:
+        _without_command(context)
+
+
+def _without_command(context: click.Context) -> None:
+    """The picker on a terminal, help elsewhere."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        click.echo(context.get_help())
+        return
+    from recollect.cli.pick import pick_session
+
+    pick_session(lambda *words: main.main(list(words), prog_name="recollect", standalone_mode=False))

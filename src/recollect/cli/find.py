@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import click
 
 from recollect import kinds
-from recollect.api import SearchOptions, open_memory
+from recollect.api import SearchOptions
 from recollect.cli.filters import SESSION, filter_options
+from recollect.cli.fresh import open_fresh
 from recollect.cli.listing import (
     footer_lines,
     hit_table,
@@ -160,7 +161,7 @@ def search(
     options["mode"] = "regex" if regex else "substring" if substring else "words"
     if not options["exclude"]:
         del options["exclude"]  # the default, which is the current session
-    with open_memory(read_only=True) as memory, shown_progress() as show:
+    with open_fresh() as memory, shown_progress() as show:
         answer = memory.answer(" ".join(query), show, **options)
     if as_json:
         print_json(answer.to_json(explain=explain), is_line=options["budget_tokens"] is not None)
@@ -187,7 +188,7 @@ def recent(filters: Filters, limit: int, offset: int, as_json: bool) -> None:
     \b
     recollect recent --here
     """
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         answer = memory.recent(filters, limit=limit, offset=offset)
     emit(answer, as_json, lambda answer: answer_lines(answer, offset))
 
@@ -199,7 +200,7 @@ def recent(filters: Filters, limit: int, offset: int, as_json: bool) -> None:
 @reports_errors
 def related(session: str, limit: int, as_json: bool) -> None:
     """List sessions before and after one, or on the same topic."""
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         sessions = memory.related(memory.session(session), limit)
     emit(sessions, as_json, related_lines)
 
@@ -212,12 +213,12 @@ def related(session: str, limit: int, as_json: bool) -> None:
 @json_option
 @reports_errors
 def files(path: str, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
-    """List sessions that touched or discussed a file, newest first.
+    """List sessions that edited a file, then those that mention it.
 
     \b
     recollect files src/auth/login.ts
     """
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         visits = memory.files(path, filters)
     _emit_page(visits, _Page(limit, offset, _SHOWN_VISITS), "session", visit_lines, as_json)
 
@@ -235,7 +236,7 @@ def blame(path: str, filters: Filters, limit: int | None, offset: int, as_json: 
     \b
     recollect blame src/auth/login.ts --repo shop-api
     """
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         edits = memory.blame(path, filters)
         evicted = memory.evicted_edits(path)
     _emit_page(edits, _Page(limit, offset, _SHOWN_EDITS), "edit", _edit_lines, as_json)
@@ -292,7 +293,7 @@ def timeline(day: str | None, filters: Filters, limit: int | None, offset: int, 
         filters = filters._replace(since=midnight, before=midnight + timedelta(days=1))
     elif filters.since is None and filters.before is None and filters.repo is None:
         filters = filters._replace(since="7d")
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         entries = memory.timeline(filters)
     page = _Page(limit, offset, _SHOWN_SESSIONS)
     _emit_page(entries, page, "session", timeline_lines, as_json, is_newest_last=True)
@@ -447,7 +448,8 @@ def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:
         yield f"{_head(first.ts, first.agent, names[first.session_uid])}  {request}"
         for edit in of_request:
             renamed = f" (was {one_line(edit.renamed_from)})" if edit.renamed_from else ""
-            yield _line("edit", "yellow", f"{edit.path}{renamed}", f"#{edit.seq}")
+            counts = f"+{edit.added} -{edit.removed}  " if edit.added or edit.removed else ""
+            yield _line("edit", "yellow", f"{counts}{edit.path}{renamed}", f"#{edit.seq}")
     if not edits:
         yield "No edits of this file"
 

@@ -159,8 +159,9 @@ def visit_lines(visits: "Sequence[FileVisit]") -> Iterator[str]:
 
 def _visit_counts(visit: "FileVisit") -> str:
     counts = (("edit", visit.edits), ("call", visit.calls), ("mention", visit.mentions))
+    lines = f" +{visit.added} -{visit.removed}" if visit.added or visit.removed else ""
     evicted = " [digest only]" if visit.evicted else ""
-    return ", ".join(plural(count, word) for word, count in counts if count) + evicted
+    return ", ".join(plural(count, word) + lines * (word == "edit") for word, count in counts if count) + evicted
 
 
 def _remarked(when: Column, sessions: "Sequence[Related | FileVisit]", remarks: Sequence[str]) -> Iterator[str]:

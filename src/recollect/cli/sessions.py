@@ -1,16 +1,20 @@
 """Commands that show sessions: sessions, show, digest, exchanges, signals."""
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import click
 
-from recollect.api import open_memory
 from recollect.cli.filters import SESSION, filter_options
+from recollect.cli.fresh import open_fresh
 from recollect.cli.listing import footer_lines, more_hint, session_lines, signal_lines, total_line
+from recollect.cli.markdown import markdown_lines
 from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
+from recollect.cli.pager import no_pager_option, print_lines
 from recollect.cli.terminal import grey, local_time, number, printable
 from recollect.errors import NotFound, UsageError
 from recollect.kinds import SESSION_CLASSES, SIGNALS
@@ -53,7 +57,7 @@ def sessions(
     shown = limit if as_json else limit or _SHOWN_SESSIONS
     roots_only = not is_all and not filters.session_class
     is_idle = None if is_all or filters.session_class else False
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         count = partial(memory.count_sessions, filters, text=text, roots_only=roots_only)
         matches = memory.sessions(
             filters, text=text, roots_only=roots_only, is_idle=is_idle, sort=sort, limit=shown, offset=offset
@@ -89,30 +93,43 @@ def _list_lines(
     default=10,
     help="With --at: show N events on each side (10).",
 )
+@click.option("--full", is_flag=True, help="Cut nothing: whole messages, commands and outputs.")
+@click.option("--diff", "with_diffs", is_flag=True, help="Show what each edit changed.")
 @click.option("--raw", is_flag=True, help="Print the full content of every event, one JSON object per line.")
+@no_pager_option
 @json_option
 @reports_errors
 def show(
-    session: str, kind: str | None, tail: int | None, at: str | None, context: int, raw: bool, as_json: bool
+    session: str,
+    kind: str | None,
+    tail: int | None,
+    at: str | None,
+    context: int,
+    full: bool,
+    with_diffs: bool,
+    raw: bool,
+    no_pager: bool,
+    as_json: bool,
 ) -> None:
     """Show a session event by event, with its sub-agents.
 
-    SESSION is an id, the start or end of one (6 characters or more), or a title.
+    SESSION is an id, the start or end of one (6 characters or more), a title or part of one, or `last`.
 
     \b
-    recollect show 3f2a91c4
+    recollect show last
     recollect show "Fix the failing test" --kind error
     recollect show 3f2a91c4 --at 120 --context 5
+    recollect show 3f2a91c4 --diff
     """
     from recollect.cli.transcript import transcript_lines  # nothing else here needs it
 
     if at is not None and kind is not None:
         raise UsageError("Cannot use `--at` and `--kind` together", "`--at` shows events of every kind")
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         chosen = memory.session(session)
         items: Iterable[TranscriptItem]
-        items = memory.transcript(chosen, kind) if at is None else memory.window(chosen, at, context)
-        items = deque(items, maxlen=tail) if tail else items
+        items = memory.transcript(chosen, kind, last=tail) if at is None else memory.window(chosen, at, context)
+        items = deque(items, maxlen=tail) if tail and at is not None else items
         digest = _digest_if_evicted(memory, chosen)
         if as_json:
             shown = {"session": to_json(chosen), "events": [item.to_json() for item in items]}
@@ -123,9 +140,17 @@ def show(
             _note_evicted(chosen)
         else:
             empty = "No events of this kind" if kind else "No events are stored" if digest else "No events"
-            for line in transcript_lines(chosen, items, empty):
-                click.echo(line)
-            _print_evicted(chosen, digest)
+            diffs = _diffs(memory, chosen) if with_diffs else None
+            lines = transcript_lines(chosen, items, empty, is_full=full, diffs=diffs)
+            print_lines(chain(lines, _evicted_lines(chosen, digest)), no_pager=no_pager)
+
+
+def _diffs(memory: "Memory", session: "Session") -> dict[str, str]:
+    """What edits did, by the uid of their event."""
+    diffs: dict[str, str] = {}
+    for edit in memory.diff(session).edits:
+        diffs[edit.event_uid] = diffs.get(edit.event_uid, "") + edit.diff
+    return diffs
 
 
 def _digest_if_evicted(memory: "Memory", session: "Session") -> "Digest | None":
@@ -144,42 +169,61 @@ def _note_evicted(session: "Session") -> None:
         click.echo(f"note: raw detail up to {local_time(session.evicted_at)} was evicted: {hint}", err=True)
 
 
-def _print_evicted(session: "Session", digest: "Digest | None") -> None:
-    """Mention that raw detail is gone, and print the digest that is left."""
+def _evicted_lines(session: "Session", digest: "Digest | None") -> Iterator[str]:
+    """Mention that raw detail is gone, and show the digest that is left."""
     if session.evicted_at is None:
         return
     when = local_time(session.evicted_at)
     if digest is None:
-        click.echo(f"Raw detail up to {when} was evicted to stay within the budget; its root's digest mentions it")
+        yield f"Raw detail up to {when} was evicted to stay within the budget; its root's digest mentions it"
         return
-    click.echo(f"Raw detail up to {when} was evicted to stay within the budget. Its digest:\n")
-    _print_digest(digest)
+    yield f"Raw detail up to {when} was evicted to stay within the budget. Its digest:"
+    yield ""
+    yield from _digest_lines(digest, session)
 
 
 @click.command()
 @click.argument("session", type=SESSION)
+@click.option("--for-agent", is_flag=True, help="Print a brief to paste into a new session.")
+@click.option(
+    "--budget",
+    metavar="TOKENS",
+    type=click.IntRange(200),
+    default=1500,
+    help="With --for-agent: print at most about this many tokens (1500).",
+)
+@no_pager_option
 @json_option
 @reports_errors
-def digest(session: str, as_json: bool) -> None:
+def digest(session: str, for_agent: bool, budget: int, no_pager: bool, as_json: bool) -> None:
     """Summarise a session: what was asked, done, decided, left open.
 
-    SESSION is an id, the start or end of one (6 characters or more), or a title. Prints Markdown.
+    SESSION is an id, the start or end of one (6 characters or more), a title or part of one, or `last`. In a pipe it
+    prints Markdown.
 
     \b
     recollect digest 3f2a91c4
+    recollect digest last --for-agent | pbcopy
     """
-    with open_memory(read_only=True) as memory:
-        of_session = memory.digest(memory.session(session))
+    with open_fresh() as memory:
+        chosen = memory.session(session)
+        of_session = memory.digest(chosen)
     if as_json:
         print_json(to_json(of_session))
+    elif for_agent:
+        from recollect.distill.markdown import brief  # only where it is printed
+
+        click.echo(printable(brief(of_session, chosen, budget)), nl=False)
     else:
-        _print_digest(of_session)
+        print_lines(_digest_lines(of_session, chosen), no_pager=no_pager)
 
 
-def _print_digest(digest: "Digest") -> None:
+def _digest_lines(digest: "Digest", session: "Session") -> Iterator[str]:
+    """A digest as Markdown, or in colour and wrapped on a terminal."""
     from recollect.distill.markdown import render  # only where a digest is printed for people
 
-    click.echo(printable(render(digest, None)), nl=False)
+    page = printable(render(digest, None, session)).removesuffix("\n").split("\n")
+    return markdown_lines(page) if sys.stdout.isatty() else iter(page)
 
 
 @click.command()
@@ -191,14 +235,14 @@ def exchanges(session: str, as_json: bool) -> None:
 
     Messages are printed in full, tool calls as their name and arguments with one line of output.
     """
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         chosen = memory.session(session)
         of_session = memory.exchanges(chosen)
         digest = _digest_if_evicted(memory, chosen)
     if as_json:
         _note_evicted(chosen)
     else:
-        _print_evicted(chosen, digest)
+        print_lines(_evicted_lines(chosen, digest), no_pager=True)
     emit(of_session, as_json, lambda found: _exchange_lines(found, is_evicted=chosen.evicted_at is not None))
 
 
@@ -243,7 +287,7 @@ def signals(
     recollect signals --signal human-correction
     """
     shown = limit if as_json else limit or _SHOWN_SIGNALS
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         chosen = memory.session(session) if session else None
         listed = memory.signals(chosen, filters, signal=signal, limit=shown, offset=offset)
         total = 0 if as_json else memory.count_signals(chosen, filters, signal=signal)

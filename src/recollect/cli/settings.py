@@ -70,8 +70,8 @@ def _text(name: str, value: Any) -> str:
 def exclude(what: str | None, remove: bool, as_json: bool) -> None:
     """Keep a repository or folder out of the store.
 
-    Without one, lists what is kept out. WHAT is a repository's name, a folder, or a pattern (see forgetting.md). What is
-    stored already stays until you delete it.
+    Without one, lists what is kept out. WHAT is a repository's name, a folder, or a pattern (see forgetting.md). What
+    is stored already stays until you delete it.
 
     \b
     recollect exclude shop-api

@@ -7,8 +7,8 @@ from dataclasses import asdict, fields, replace
 
 import click
 
-from recollect.api import open_memory
 from recollect.cli.filters import filter_options
+from recollect.cli.fresh import open_fresh
 from recollect.cli.output import json_option, limit_option, print_json, reports_errors
 from recollect.cli.terminal import (
     duration,
@@ -51,7 +51,7 @@ def stats(by: str, filters: Filters, limit: int | None, as_csv: bool, as_json: b
     """
     if as_csv and as_json:
         raise UsageError("Cannot use `--csv` and `--json` together", "choose one")
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         totals = memory.stats(by, filters)
     if as_csv:
         _print_csv(_top(totals, limit))
@@ -68,16 +68,18 @@ def _top(totals: Stats, limit: int | None) -> list[StatLine]:
 
 
 def _print_csv(lines: list[StatLine]) -> None:
-    """A name that a spreadsheet would take for a formula gets an apostrophe before it."""
-
     writer = csv.writer(sys.stdout, lineterminator="\n")
     names = [field.name for field in fields(StatLine)]
     writer.writerow(names)
     for line in lines:
-        values = asdict(line)
-        name = one_line(line.name or "")
-        values["name"] = f"'{name}" if name[:1] in ("=", "+", "-", "@") else name
+        values = asdict(line) | {"name": _no_formula(line.name or ""), "sample": _no_formula(line.sample or "")}
         writer.writerow(["" if values[name] is None else values[name] for name in names])
+
+
+def _no_formula(text: str) -> str:
+    """A text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    line = one_line(text)
+    return f"'{line}" if line[:1] in ("=", "+", "-", "@") else line
 
 
 def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
@@ -88,7 +90,9 @@ def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
     cells = [_use_cells(line) if is_use else _cells(line) for line in (*lines, totals.total)]
     if totals.by == "model":  # a turn may use several models
         heads, cells = _MODEL_HEADS, [row[:1] + row[2:] for row in cells]
-    yield from _table_lines(totals.by, heads, [*(one_line(line.name or "–") for line in lines), "total"], cells)
+    names = [*(one_line(line.name or "–") for line in lines), "total"]
+    samples = [*(line.sample or "" for line in lines), ""]
+    yield from _table_lines(totals.by, heads, names, cells, samples)
     if not totals.lines:
         yield "No activity matches" if is_filtered else "Nothing yet: run `recollect sweep`"
     elif len(totals.lines) > len(lines):
@@ -114,16 +118,21 @@ def _use_cells(line: StatLine) -> tuple[str, ...]:
     return number(line.uses or 0), number(line.failures or 0), rate, number(line.sessions)
 
 
-def _table_lines(by: str, heads: tuple[str, ...], names: list[str], cells: list[tuple[str, ...]]) -> Iterator[str]:
-    """A line for each name, the names cut to the terminal."""
+def _table_lines(
+    by: str, heads: tuple[str, ...], names: list[str], cells: list[tuple[str, ...]], samples: list[str]
+) -> Iterator[str]:
+    """A line for each name, the names cut to the terminal; what it said when it failed fills the rest of the line."""
     widths = [max(len(head), *(len(row[index]) for row in cells)) for index, head in enumerate(heads)]
     room = max(_LEAST_COLUMNS, line_columns() - sum(widths) - 2 * len(widths))
     names = [fitted(name, room) for name in names]
     first = max(map(width, [by, *names]))
     head = "  ".join(map(str.rjust, heads, widths))
-    yield grey(f"{padded(by, first)}  {head}")
-    for name, row in zip(names, cells, strict=True):
-        yield f"{padded(name, first)}  " + "  ".join(map(str.rjust, row, widths))
+    room -= first + 2
+    has_samples = any(samples) and room >= _LEAST_COLUMNS
+    yield grey(f"{padded(by, first)}  {head}" + ("  last failure" if has_samples else ""))
+    for name, row, sample in zip(names, cells, samples, strict=True):
+        line = f"{padded(name, first)}  " + "  ".join(map(str.rjust, row, widths))
+        yield f"{line}  {grey(fitted(one_line(sample), room))}" if sample and has_samples else line
 
 
 def _heatmap_lines(grid: list[list[int]]) -> Iterator[str]:

@@ -1,12 +1,8 @@
 """Commands that read the agents' files, and what came of it: sweep, status, problems, demo."""
 
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import as_file
-from importlib.resources import files as resource_files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +24,6 @@ from recollect.cli.terminal import (
     shown_progress,
 )
 from recollect.cli.terminal import size as size_of
-from recollect.schema import to_json
 
 if TYPE_CHECKING:
     from recollect.care.status import AgentTotals, DistilledTotals, Status
@@ -107,6 +102,7 @@ def _status_lines(status: "Status") -> Iterator[str]:
         yield "No sessions yet: `recollect doctor` shows where Recollect looks for them"
     stored, read = size_of(status.size_bytes["total"]), size_of(status.sources.source_bytes)
     yield f"{'store':<8} {stored} for {read} of logs: {status.folder}"
+    yield f"{'swept':<8} {local_time(status.swept_at)}"
     if status.distilled.log_tokens and status.distilled.raw_tokens:
         yield from _distilled_lines(status.distilled)
     if status.sources.sources_gone:
@@ -170,6 +166,8 @@ def demo(as_json: bool) -> None:
         report = memory.sweep()
         sessions = memory.sessions(roots_only=True)
         if as_json:
+            from recollect.schema import to_json
+
             print_json({"sweep": to_json(report), "sessions": to_json(sessions)})
         else:
             _print_demo(memory, report, sessions)
@@ -178,10 +176,13 @@ def demo(as_json: bool) -> None:
 @contextmanager
 def _sample_memory() -> Iterator[Memory]:
     """An empty temporary memory whose agents' homes are the samples."""
-    from recollect.agents import adapters  # takes time to load
+    import shutil  # all of these take time to load, which a sweep must not wait for
+    from importlib.resources import as_file, files
+    from tempfile import TemporaryDirectory
 
-    samples = as_file(resource_files("recollect") / "samples")
-    with samples as folder, tempfile.TemporaryDirectory(prefix="recollect-") as temporary:
+    from recollect.agents import adapters
+
+    with as_file(files("recollect") / "samples") as folder, TemporaryDirectory(prefix="recollect-") as temporary:
         # Copied: an installer may have linked them from its cache, and links are not read.
         homes = shutil.copytree(folder, Path(temporary) / "homes")
         roots = [f"{agent}={homes / agent}" for agent in adapters() if (homes / agent).is_dir()]

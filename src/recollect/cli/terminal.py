@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -24,6 +24,7 @@ _PROGRESS_SECONDS = 0.1  # between two updates of the progress line
 _ID_CHARS = 8
 _LEAST_ID_CHARS = 6  # that commands accept
 _WIDE, _NARROW = 100, 70  # columns of a terminal
+_GAP = re.compile(r" *\n?")
 _HARMFUL = re.compile(TERMINAL_CONTROL)
 # Characters that hide text, end a line or change its direction.
 _INVISIBLE = "\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff"
@@ -90,6 +91,38 @@ def fitted(text: str, columns: int) -> str:
         return text
     room = columns - 1 if head.isascii() else bisect_left(list(accumulate(map(_columns, head))), columns)
     return head[:room] + "…"
+
+
+def wrapped_rows(text: str, columns: int) -> Iterator[tuple[int, int, int]]:
+    """Where each line of a text wrapped to so many columns starts and ends, and where the next one starts.
+
+    The standard library's textwrap takes time quadratic in the length of a word, and no column is wider than another.
+    """
+    start = 0
+    while start < len(text):
+        furthest = _furthest(text, start, columns)
+        end = text.find("\n", start, furthest + 1)
+        if end < 0:
+            end = furthest if furthest == len(text) else _break(text, start, furthest)
+        gap = _GAP.match(text, end)
+        after = gap.end() if gap else end
+        yield start, end, after
+        start = after
+
+
+def _furthest(text: str, start: int, columns: int) -> int:
+    """How far a line of so many columns reaches, at least one character."""
+    head = text[start : start + columns]
+    if head.isascii():
+        return start + len(head)
+    sums = list(accumulate(map(_columns, head)))
+    return start + max(1, bisect_right(sums, columns))
+
+
+def _break(text: str, start: int, furthest: int) -> int:
+    """The last space up to `furthest`, or `furthest` itself inside a word or an indentation."""
+    space = text.rfind(" ", start, furthest + 1)
+    return space if space > start and not text[start:space].isspace() else furthest
 
 
 def padded(text: str, columns: int) -> str:

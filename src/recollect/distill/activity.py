@@ -3,11 +3,12 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
+from typing import Any
 
 from recollect.distill.digest import Subject
 from recollect.distill.signals import weighed
 from recollect.distill.story import HOUR_MS, NO_TIME, Story
-from recollect.sessions.pricing import TOKENS, price_of
+from recollect.sessions.pricing import TOKENS, usd_of
 from recollect.store import ActivityRow, Response
 
 
@@ -32,10 +33,8 @@ def _used(subject: Subject, responses: Sequence[Response], begun: int) -> list[A
     for response in responses:
         hour = begun if response.ts_ms is None else response.ts_ms // HOUR_MS
         groups[hour, response.model or "unknown"].append(response)
-    sums = {key: _sum(group) for key, group in groups.items()}
-    prices = {key: _price(used) for key, used in sums.items()} if len(sums) > 1 else dict.fromkeys(sums, 1.0)
-    shares = _shared(subject.usd, prices)
-    rows = [ActivityRow(*key, *sums[key][2:7], shares.get(key)) for key in sorted(sums)]
+    shares = _shared(subject.usd, groups)
+    rows = [ActivityRow(*key, **_tokens(groups[key]), usd=shares.get(key)) for key in sorted(groups)]
     for name, count in subject.tokens.items():
         rows = _limited(rows, name, count)
     return rows
@@ -52,26 +51,20 @@ def _limited(rows: list[ActivityRow], name: str, limit: int) -> list[ActivityRow
     return limited
 
 
-def _sum(responses: Sequence[Response]) -> Response:
-    """Responses as one; the first says when it was, and of which model."""
-    first = responses[0]
-    if len(responses) == 1:
-        return first
-    tokens = {name: sum(map(attrgetter(name), responses)) for name in TOKENS}
-    known = [response.usd for response in responses if response.usd is not None]
-    return first._replace(**tokens, usd=sum(known) if known else None)
+def _tokens(responses: Sequence[Response]) -> dict[str, Any]:
+    return {name: sum(map(attrgetter(name), responses)) for name in TOKENS}
 
 
-def _price(used: Response) -> float:
-    """What responses count for when money is split: their price, or their tokens where no price is known."""
-    usd = used.usd if used.usd is not None else price_of(used)
-    return usd if usd is not None else weighed(used) / 1_000_000
+def _shared(usd: float | None, groups: Mapping[tuple[int, str], Sequence[Response]]) -> dict[tuple[int, str], float]:
+    """A session's money split by what the responses cost, each by itself; the last share takes what rounding leaves.
 
-
-def _shared(usd: float | None, weights: Mapping[tuple[int, str], float]) -> dict[tuple[int, str], float]:
-    """A session's money split by weight; the last share takes what rounding leaves."""
-    if usd is None or not weights:
+    Responses without a price have no share, unless none has one: then the agent's own figure is split by tokens.
+    """
+    if usd is None or not groups:
         return {}
+    prices = {key: usd_of(group)[0] for key, group in groups.items()}
+    weights = {key: price for key, price in prices.items() if price is not None}
+    weights = weights or {key: sum(map(weighed, group)) for key, group in groups.items()}
     keys, total = sorted(weights), sum(weights.values())
     shares = {key: round(usd * (weights[key] / total if total else 1 / len(keys)), 9) for key in keys[:-1]}
     return shares | {keys[-1]: usd - sum(shares.values())}

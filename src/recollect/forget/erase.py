@@ -39,6 +39,13 @@ def finish_forgetting(store: Store) -> None:
         store.tombstones.finish(left)
 
 
+def drop_leftovers(store: Store) -> None:
+    """Remove packs and bytes with the old text that an earlier rescan, or one that was killed, left."""
+    store.erasure.scrub_if_due()
+    if store.rewrites.has_old():
+        store.rewrites.drop_old()
+
+
 def _is_about(record: LedgerRecord, ids: Collection[str]) -> bool:
     return any(text in ids for text in _texts(record.data))
 

@@ -9,24 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
+    from recollect.recall.diffs import EditDiff, SessionDiff, session_diff
     from recollect.recall.edits import absolute
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files
     from recollect.recall.filters import NO_FILTERS, Filters
     from recollect.recall.index import index_pending
     from recollect.recall.lookup import Options, search
-    from recollect.recall.other_sessions import Related, TimelineEntry, related, timeline
+    from recollect.recall.other_sessions import Related, TimelineEntry, Unfinished, related, timeline, unfinished
     from recollect.recall.scope import sessions_of
     from recollect.recall.snippets import folded
     from recollect.recall.stats import BREAKDOWNS, WEEKDAYS, StatLine, Stats, make_stats
 
 _MODULES = {
     "answers": ("Glimpse", "Match", "SearchAnswer", "SessionHit"),
+    "diffs": ("EditDiff", "SessionDiff", "session_diff"),
     "edits": ("absolute",),
     "file_history": ("FileEdit", "FileVisit", "blame", "evicted_edits", "files"),
     "filters": ("NO_FILTERS", "Filters"),
     "index": ("index_pending",),
     "lookup": ("Options", "search"),
-    "other_sessions": ("Related", "TimelineEntry", "related", "timeline"),
+    "other_sessions": ("Related", "TimelineEntry", "Unfinished", "related", "timeline", "unfinished"),
     "scope": ("sessions_of",),
     "snippets": ("folded",),
     "stats": ("BREAKDOWNS", "WEEKDAYS", "StatLine", "Stats", "make_stats"),
@@ -37,6 +39,7 @@ __all__ = [
     "BREAKDOWNS",
     "NO_FILTERS",
     "WEEKDAYS",
+    "EditDiff",
     "FileEdit",
     "FileVisit",
     "Filters",
@@ -45,10 +48,12 @@ __all__ = [
     "Options",
     "Related",
     "SearchAnswer",
+    "SessionDiff",
     "SessionHit",
     "StatLine",
     "Stats",
     "TimelineEntry",
+    "Unfinished",
     "absolute",
     "blame",
     "evicted_edits",
@@ -58,8 +63,10 @@ __all__ = [
     "make_stats",
     "related",
     "search",
+    "session_diff",
     "sessions_of",
     "timeline",
+    "unfinished",
 ]
 
 

@@ -276,10 +276,14 @@ class Hits:
 
     def _open_ends(self, card: Card) -> tuple[str, ...]:
         """What a session left to do, in a line each; nothing if it has no digest yet."""
-        left = orjson.loads(self._store.cards.digest(card.key) or "{}").get("open", {})
-        ends = [f"{label}: {quote['text']}" for name, label in _OPEN_LISTS for quote in left.get(name, ())]
-        ends += [f"{label}: {left[name]['text']}" for name, label in _OPEN_QUOTES if left.get(name)]
-        return tuple(ends[:_MOST_OPEN_ENDS])
+        return tuple(open_ends(self._store, card)[:_MOST_OPEN_ENDS])
+
+
+def open_ends(store: Store, card: Card) -> list[str]:
+    """What a session left to do by its digest, in a line each."""
+    left = orjson.loads(store.cards.digest(card.key) or "{}").get("open", {})
+    ends = [f"{label}: {quote['text']}" for name, label in _OPEN_LISTS for quote in left.get(name, ())]
+    return ends + [f"{label}: {left[name]['text']}" for name, label in _OPEN_QUOTES if left.get(name)]
 
 
 def quotes(value: Any) -> Iterator[dict[str, Any]]:

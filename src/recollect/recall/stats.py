@@ -33,6 +33,7 @@ class StatLine:
     failures: int | None
     refusals: int | None
     failure_rate: float | None
+    sample: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,7 @@ def _line(row: StatRow) -> StatLine:
         failures=row.failures,
         refusals=row.refusals,
         failure_rate=round(row.failures / row.uses, 4) if row.uses and row.failures is not None else None,
+        sample=row.sample,
     )
 
 

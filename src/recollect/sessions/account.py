@@ -26,7 +26,7 @@ from recollect.sessions import AccountRules
 from recollect.sessions.marks import Marks, apply, derive
 from recollect.sessions.pricing import Money, Payments
 from recollect.sessions.relations import Relations
-from recollect.store import Base, SessionRow, Step, Store, StoredRow, StoredSession
+from recollect.store import Base, Request, SessionRow, Step, Store, StoredRow, StoredSession
 from recollect.text import cut_short
 
 TITLE_CHARS = 80
@@ -35,10 +35,12 @@ _MESSAGES = (USER_MSG, ASSISTANT_MSG)  # a completion is an assistant_msg at bas
 
 
 class Accounted(NamedTuple):
-    """What became of the dirty sessions: those that hold nothing, and whether any is new or worked elsewhere."""
+    """What became of the dirty sessions: those that hold nothing or go on from what nobody holds, and whether any is
+    new or worked elsewhere."""
 
     empty: list[SessionKey]
     has_moved: bool
+    torn: set[SessionKey]
 
 
 def account_for(
@@ -57,9 +59,13 @@ def account_for(
     keys = _with_relatives(store, relations, dirty)
     keys.sort(key=lambda key: relations.origin(key).parent is None)
     empty, has_moved, done = list[SessionKey](), False, 0
+    torn = set[SessionKey]()
     with _garbage_left():
         for sessions in store.steps.iter_sessions(keys, _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE):
-            accounts = _accounts(store, relations, rules, sessions)
+            before_first = _before_first(relations, sessions)
+            requests = store.lineage.requests(before_first) if before_first else {}
+            torn |= before_first.keys() - requests.keys()
+            accounts = _accounts(store, relations, rules, sessions, requests)
             before = store.sessions.stored(account.session.key for account in accounts)
             has_moved = has_moved or any(_has_moved(account, before) for account in accounts)
             store.streams.set_marks([step for account in accounts for step in account.changed])
@@ -68,7 +74,14 @@ def account_for(
             empty += {session.key for session in sessions} - {account.session.key for account in accounts}
             done += len(sessions)
             advance(done, len(keys))
-    return Accounted(empty, has_moved)
+    return Accounted(empty, has_moved, torn)
+
+
+def _before_first(relations: Relations, sessions: Sequence[StoredSession]) -> dict[SessionKey, bytes]:
+    """The event that each session's first one follows. Some versions of an agent put a request into one session and
+    the answer into the next."""
+    firsts = ((session.key, session.steps[0].parent_uid) for session in sessions if session.steps)
+    return {key: uid for key, uid in firsts if uid is not None and relations.origin(key).parent is None}
 
 
 def _has_moved(account: "_Account", before: Mapping[SessionKey, StoredRow]) -> bool:
@@ -91,13 +104,11 @@ def _garbage_left() -> Iterator[None]:
 
 def _with_relatives(store: Store, relations: Relations, dirty: Sequence[SessionKey]) -> list[SessionKey]:
     """Dirty sessions with their roots and parents, whose money and digests have a part of them, and with those of
-    their sub-agents that are named otherwise now, or paid for by the root."""
+    their sub-agents that are named otherwise now."""
     above = {relative for key in dirty for relative in relations.above(key)}
     below = {relative for key in dirty for relative in relations.all_spawned(key)} - set(dirty)
-    totals = store.steps.totals({relations.root(key) for key in below}) if below else {}
     for key, row in (store.sessions.stored(below) if below else {}).items():
-        is_paid_for = relations.root(key) in totals and row.usd is not None
-        if relations.is_named_as(key, row) and not is_paid_for:
+        if relations.is_named_as(key, row):
             below.discard(key)
     related = (above | below) - set(dirty)
     if related:
@@ -156,6 +167,7 @@ class _Held:
     counted: list[Step]  # without copies: a session of nothing else has no work of its own to count
     marks: Marks
     money: Money
+    request: Request | None  # what it goes on from, held by another session
 
     @property
     def own(self) -> list[Step]:
@@ -172,17 +184,29 @@ class _Account(NamedTuple):
 
 
 def _accounts(
-    store: Store, relations: Relations, rules: AccountRules, sessions: Sequence[StoredSession]
+    store: Store,
+    relations: Relations,
+    rules: AccountRules,
+    sessions: Sequence[StoredSession],
+    requests: Mapping[SessionKey, Request],
 ) -> list[_Account]:
     keys = [session.key for session in sessions]
     bases = {key: store.evictions.base(key) for key in store.evictions.among(keys)}
     payments = Payments(store, relations, sessions)
-    accounts = (_account(relations, rules, payments, bases.get(session.key), session) for session in sessions)
+    accounts = (
+        _account(relations, rules, payments, bases.get(session.key), session, requests.get(session.key))
+        for session in sessions
+    )
     return [account for account in accounts if account is not None]
 
 
 def _account(
-    relations: Relations, rules: AccountRules, payments: Payments, base: Base | None, session: StoredSession
+    relations: Relations,
+    rules: AccountRules,
+    payments: Payments,
+    base: Base | None,
+    session: StoredSession,
+    request: Request | None,
 ) -> _Account | None:
     if not session.steps and base is None:
         return None
@@ -194,7 +218,7 @@ def _account(
     facts = _facts(session.infos)
     counted = [event for event in events if event.copy_of is None]
     money = payments.money(session, counted or events)
-    row = _session_row(relations, rules, _Held(session, facts, events, counted, marks, money))
+    row = _session_row(relations, rules, _Held(session, facts, events, counted, marks, money, request))
     if base is not None:
         row = _extended(base, row, facts)
     return _Account(row, session._replace(steps=marked), changed)
@@ -255,8 +279,12 @@ def _session_row(relations: Relations, rules: AccountRules, held: _Held) -> Sess
     times = [event.ts_ms for event in held.own if event.ts_ms is not None]
     started, ended = (min(times), max(times)) if times else (None, None)
     all_times = times if held.own is held.events else (event.ts_ms for event in held.events if event.ts_ms is not None)
-    parent, base = relations.origin(key).parent, first.get("base_native_id")
+    parent, base = relations.origin(key).parent, relations.base(key, held.session.steps)
     prompt = _first_prompt(held.events)
+    if base is None and held.request is not None:
+        base = held.request.key
+    if prompt is None and held.request is not None and held.request.base_kind == USER_MSG:
+        prompt = held.request.summary
     kinds = [event.base_kind for event in held.events]
     return SessionRow(
         agent=key.agent,
@@ -264,7 +292,7 @@ def _session_row(relations: Relations, rules: AccountRules, held: _Held) -> Sess
         session_uid=relations.uid(key),
         root_session_uid=relations.uid(relations.root(key)),
         parent_session_uid=relations.uid(SessionKey(key.agent, parent)) if parent else None,
-        base_session_uid=relations.uid(SessionKey(key.agent, base)) if base else None,
+        base_session_uid=relations.uid(base) if base else None,
         base_end=first.get("base_end"),
         session_class=_session_class(held.facts, parent),
         group="main",

@@ -36,11 +36,14 @@ class ResultFacts(msgspec.Struct, gc=False, omit_defaults=True):
     type: Any = None
     filePath: Any = None
     userModified: Any = None
+    structuredPatch: Any = None
     answers: Any = None
     annotations: Any = None
     taskId: Any = None
     shellId: Any = None
     exitCode: Any = None
+    durationSeconds: Any = None
+    searchCount: Any = None
 
 
 class Attachment(msgspec.Struct, gc=False):

@@ -40,19 +40,18 @@ SKIPPED_TYPES = frozenset(
 SKIPPED_ATTACHMENTS = frozenset(
     """
     agent_listing_delta agent_mention already_read_file auto_mode auto_mode_exit command_permissions
-    compact_file_reference companion_intro date date_change deferred_tools_delta diagnostics directory
-    edited_image_file edited_text_file environment file invoked_skills mcp_instructions_delta mcp_resource model
-    nested_memory opened_file_in_ide output_style pdf_reference plan_file_reference plan_mode plan_mode_exit
+    compact_file_reference companion_intro date date_change deferred_tools_delta deferred_tools_record diagnostics
+    directory edited_image_file edited_text_file environment file invoked_skills mcp_instructions_delta mcp_resource
+    model nested_memory opened_file_in_ide output_style pdf_reference plan_file_reference plan_mode plan_mode_exit
     plan_mode_reentry prompt_snapshot read_truncation_notice relevant_memories remote_session_change
-    selected_lines_in_ide session_context skill_listing structured_output task_reminder task_status todo
-    todo_reminder token_usage ultra_effort_enter ultra_effort_exit
+    selected_lines_in_ide session_context silent_turn_reminder skill_listing structured_output task_reminder
+    task_status todo todo_reminder token_usage total_tokens_reminder ultra_effort_enter ultra_effort_exit
     """.split()  # noqa: SIM905 - a list would take a page
 )
 QUEUE = "queue-operation"
 _LANE = frozenset({"user", "assistant", "system", "attachment"})
 _TITLES = {"custom-title": ("customTitle", 3), "ai-title": ("aiTitle", 2)}
 _NO_SUMMARY = ("Invalid API key", "API Error")
-_BLOCK_ROOM = 256
 _WARM_UP_PROMPT = "Warmup"
 
 
@@ -113,6 +112,7 @@ class TranscriptLog(Transcript):
         session = self._session(entry)
         native_id = as_id(entry.uuid) or f"{session}:{offset}"
         parent = self._parent_id(entry)
+        ts_ms = parse_time_ms(entry.timestamp)
         self._last_id = native_id
         if self._agent_id is not None:
             lane = as_id(entry.agentId) or self._agent_id
@@ -124,9 +124,9 @@ class TranscriptLog(Transcript):
             f"{session}/{lane}" if lane else session,
             lane,
             native_id,
-            offset * _BLOCK_ROOM,
+            self.next_position(ts_ms),
             None if parent == native_id else self.resolve(parent),
-            parse_time_ms(entry.timestamp),
+            ts_ms,
             lane != MAIN_LANE,
             is_lossy,
         )
@@ -154,6 +154,7 @@ class TranscriptLog(Transcript):
         if events:
             self.remember(place.native_id, place.session)
             self._queue.settle(events)
+            self.note_delivered(events[-1].retry_key, place.ts_ms)
         else:
             self.pass_over(as_id(entry.uuid), place.parent)
         records += events
@@ -230,14 +231,25 @@ class TranscriptLog(Transcript):
         return [info]
 
     def _spawned(self, entry: Entry, place: Place, events: list[EventRecord]) -> list[Record]:
-        """The link to a sub-agent from the result of the call that spawned it."""
+        """The link to a sub-agent from the result of the call that spawned it; or what a web search used."""
         facts = entry.toolUseResult
+        if isinstance(facts, ResultFacts) and facts.durationSeconds is not None and events:
+            return self._searched(facts, place, events[0])
         if not isinstance(facts, ResultFacts) or facts.agentId is None or place.is_sub_agent:
             return []
         agent_id = as_id(facts.agentId)
         if agent_id is None or not events or events[0].call_id is None:
             return []
         return [SessionInfo(f"{self._session(entry)}/{agent_id}", spawn_call_id=events[0].call_id)]
+
+    def _searched(self, facts: ResultFacts, place: Place, result: EventRecord) -> list[Record]:
+        """Web searches, each with a price. A request of its own makes them, of which the log has no tokens."""
+        model = self.last_model
+        count = 1 if facts.searchCount is None else positive_int(facts.searchCount)  # 2.0 does not count them
+        if model is None or result.call_id is None or not count:
+            return []
+        usage_id = f"search:{result.call_id}"
+        return [Usage(place.session, usage_id, place.ts_ms, model, _provider(model), web_searches=count)]
 
     def _answer(self, entry: Entry, place: Place) -> list[Record]:
         """Model and tokens of an answer, unless the harness wrote it, or the block before had the same."""
@@ -250,6 +262,7 @@ class TranscriptLog(Transcript):
         if model is None or model == SYNTHETIC:
             return []
         records: list[Record] = []
+        self.last_model = as_id(model)
         if self._models.get(place.session) != model:
             self._models[place.session] = model
             records.append(SessionInfo(place.session, model=model, provider=_provider(model)))
@@ -271,7 +284,7 @@ class TranscriptLog(Transcript):
         operation = as_mapping(parse_whole(raw))
         text = as_text(operation.get("content")) if operation.get("operation") == "enqueue" else None
         prompt = prompts.waiting_event(entry, self._place(entry, offset, is_lossy), self, text) if text else None
-        if prompt is None:
+        if prompt is None or self.is_queued_again(prompt.retry_key, prompt.ts_ms):
             self.skip(QUEUE)
         else:
             self._queue.add(prompt)
@@ -289,14 +302,19 @@ class TranscriptLog(Transcript):
 def _usage(place: Place, usage_id: str, model: str, usage: Mapping[str, Any]) -> Usage:
     get = usage.get
     details = as_mapping(get("output_tokens_details"))
+    written = positive_int(get("cache_creation_input_tokens"))
     figures = (
         positive_int(get("input_tokens")),
         positive_int(get("output_tokens")),
         positive_int(get("cache_read_input_tokens")),
-        positive_int(get("cache_creation_input_tokens")),
+        written,
         positive_int(details.get("thinking_tokens")),
     )
-    return Usage(place.session, usage_id, place.ts_ms, model, _provider(model), *figures)
+    record = Usage(place.session, usage_id, place.ts_ms, model, _provider(model), *figures)
+    for_an_hour = positive_int(as_mapping(get("cache_creation")).get("ephemeral_1h_input_tokens"))
+    record.cache_write_1h_tokens = min(written, for_an_hour)
+    record.web_searches = positive_int(as_mapping(get("server_tool_use")).get("web_search_requests"))
+    return record
 
 
 def _is_warm_up(entry: Entry) -> bool:

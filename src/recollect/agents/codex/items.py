@@ -163,20 +163,21 @@ def _describe_command(item: Item, command: str) -> str:
 
 
 def add_file_change(rollout: Rollout, item: Item) -> None:
-    """Files that a patch changed. The diff is kept where no call holds the patch."""
+    """Files that a patch changed: only this has line numbers, and what was in a deleted file."""
     call_id = _id(rollout, item)
     changes = as_mapping(item.changes)
+    kept = storable(changes)
     if _is_alone(rollout, call_id):
         summary = text.summarise_edit([str(path) for path in changes])
         named = map(patched_name, changes)
         _add_call(rollout, call_id, "apply_patch", {"changes": changes}, EDIT, summary, named=named)
+        kept = {path: as_mapping(change).get("type") for path, change in changes.items()}
     output = "".join(part for part in (item.stdout, item.stderr) if isinstance(part, str))
-    kinds = {path: as_mapping(change).get("type") for path, change in changes.items()}
     is_failed = item.status in ("failed", "declined") or item.success is False
     add_item_result(
         rollout,
         call_id,
-        payload_of("output", output, native(status=item.status, changes=kinds)),
+        payload_of("output", output, native(status=item.status, changes=kept)),
         text.summarise_outcome(output, None, is_failed),
         is_failed=is_failed,
     )

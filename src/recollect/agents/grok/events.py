@@ -75,6 +75,7 @@ def _usage(event: EventRecord, usage_id: str, model: str | None, tokens: Tokens)
         positive_int(tokens.reasoningTokens),
         ticks / 1e10 if isinstance(ticks, int | float) and 0 < ticks < 2**63 else None,
         includes_sub_agents=True,
+        requests=max(1, positive_int(tokens.modelCalls)),
     )
 
 

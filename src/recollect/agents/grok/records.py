@@ -100,6 +100,7 @@ class Tokens(Struct, gc=False):
     cacheCreationTokens: Any = None
     reasoningTokens: Any = None
     costUsdTicks: Any = None
+    modelCalls: Any = None
     modelUsage: Any = None
 
 

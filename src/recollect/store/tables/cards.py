@@ -22,6 +22,7 @@ class Card(NamedTuple):
     ended_ms: int | None
     outcome: str | None
     evicted_ms: int | None = None
+    cwd: str | None = None
 
     @property
     def key(self) -> SessionKey:
@@ -261,13 +262,15 @@ class Cards:
         return {uid for (uid,) in rows}
 
     def kin(self, uid: str) -> list[tuple[Card, str]]:
-        """What a session was forked from, its forks, and who spawned it, with a word on each."""
+        """What a session goes on from, what goes on from it or from the same one, and who spawned it, each with why."""
         columns = ", ".join(f"s.{name}" for name in Card._fields)
         rows = self._database.rows(
             f"SELECT {columns}, CASE WHEN s.session_uid = o.base_session_uid THEN 'it was forked from this'"
-            " WHEN s.base_session_uid = o.session_uid THEN 'a fork of it' ELSE 'spawned it' END"
+            " WHEN s.base_session_uid = o.session_uid THEN 'a fork of it'"
+            " WHEN s.session_uid = o.parent_session_uid THEN 'spawned it' ELSE 'forked from the same session' END"
             " FROM sessions o JOIN sessions s ON s.session_uid IN (o.base_session_uid, o.parent_session_uid)"
-            " OR s.base_session_uid = o.session_uid WHERE o.session_uid = ? ORDER BY s.started_ms, s.session_uid",
+            " OR s.base_session_uid IN (o.session_uid, o.base_session_uid) WHERE o.session_uid = ?"
+            " ORDER BY s.started_ms, s.session_uid",
             (uid,),
         )
         return [(Card(*row[:-1]), row[-1]) for row in rows]

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 import orjson
@@ -11,7 +11,6 @@ import orjson
 from recollect.clock import rfc3339
 from recollect.errors import StoreDamaged
 from recollect.kinds import SessionKey
-from recollect.schema import Signal
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column, declared
 from recollect.store.tables.cards import CardFilter, card_conditions
@@ -27,6 +26,9 @@ from recollect.store.tables.table import (
     hash_of,
 )
 from recollect.store.tables.tallies import ActivityRow, UseRow, drop_tallies, put_tallies, seal_tallies, unseal_tallies
+
+if TYPE_CHECKING:
+    from recollect.schema import Signal
 
 # `sealed` is the digest as it was when raw was last dropped: held events extend it. `checked_by` is the distiller that
 # looked last; `digest` is NULL where a line in the root's digest is enough.
@@ -135,7 +137,7 @@ class DigestRow(NamedTuple):
     kept_tokens: int
     digest: bytes | None
     text: str
-    signals: Sequence[Signal]
+    signals: "Sequence[Signal]"
     activity: Sequence[ActivityRow]
     tools: Sequence[UseRow]
     commands: Sequence[UseRow]
@@ -297,8 +299,10 @@ class Digests:
         signal: str | None = None,
         limit: int | None = None,
         offset: int = 0,
-    ) -> list[Signal]:
+    ) -> "list[Signal]":
         """Signals of one session or of all that match, newest first. Times are those of the signals."""
+        from recollect.schema import Signal  # takes time to load, and most sweeps need none
+
         where, bindings = _signal_conditions(wanted, session, signal)
         rows = self._database.rows(
             f"SELECT s.session_uid, g.signal, g.ts_ms, g.detail, g.count, g.evidence {_SIGNALS}{where}"
@@ -472,6 +476,6 @@ def _values(row: DigestRow, at_ms: int) -> tuple[Any, ...]:
     return *row[:11], digest, None if row.digest is None else hash_of(row.digest), at_ms
 
 
-def _signal_values(signal: Signal) -> tuple[Any, ...]:
+def _signal_values(signal: "Signal") -> tuple[Any, ...]:
     ts_ms = None if signal.ts is None else round(datetime.fromisoformat(signal.ts).timestamp() * 1000)
     return signal.signal, ts_ms, signal.detail, signal.count, orjson.dumps(signal.evidence).decode()

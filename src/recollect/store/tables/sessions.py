@@ -2,19 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from recollect.clock import rfc3339
 from recollect.kinds import SessionKey
-from recollect.schema import Cost, Session, SessionSource
 from recollect.store.sqlite.database import Database, escaped, translated
 from recollect.store.tables import column
 from recollect.store.tables.cards import ANY_CARD, IS_IDLE, CardFilter, card_conditions
 from recollect.store.tables.digests import drop_digests
 from recollect.store.tables.streams import KEYS, keys_json
 from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+
+if TYPE_CHECKING:
+    from recollect.schema import Session, SessionSource
 
 SESSIONS = Table(
     "sessions",
@@ -245,7 +247,7 @@ class Sessions:
         )
         return {SessionKey(agent, native_id): StoredRow(*rest) for agent, native_id, *rest in rows}
 
-    def find(self, wanted: SessionFilter) -> list[Session]:
+    def find(self, wanted: SessionFilter) -> "list[Session]":
         """Sessions that match, newest first unless sorted by something else."""
         conditions, bindings = _conditions(wanted)
         limit = -1 if wanted.limit is None else wanted.limit
@@ -256,7 +258,7 @@ class Sessions:
         conditions, bindings = _conditions(wanted or SessionFilter())
         return int(self._database.value(f"SELECT count(*) FROM sessions{conditions}", bindings))
 
-    def find_named(self, agent: str, native_id: str) -> Session | None:
+    def find_named(self, agent: str, native_id: str) -> "Session | None":
         """The session with these ids, if there is a row of it."""
         return next(iter(self._select(" WHERE agent = ? AND native_session_id = ?", [agent, native_id])), None)
 
@@ -267,14 +269,16 @@ class Sessions:
         )
         return [(agent, native_id) for agent, native_id in rows]
 
-    def _select(self, conditions: str, bindings: list[Any], sort: str = "recent", limit: str = "") -> list[Session]:
+    def _select(self, conditions: str, bindings: list[Any], sort: str = "recent", limit: str = "") -> "list[Session]":
         order = f"{_ORDERS[sort]} DESC, {_ORDERS['recent']} DESC, session_uid"
         rows = self._database.rows(f"SELECT {_READ} FROM sessions{conditions} ORDER BY {order}{limit}", bindings)
         sources = self._sources_of({(row[0], row[1]) for row in rows})
         with translated(self._database.path):
             return [_session(row, sources.get((row[0], row[1]), [])) for row in rows]
 
-    def _sources_of(self, keys: set[tuple[str, str]]) -> dict[tuple[str, str], list[SessionSource]]:
+    def _sources_of(self, keys: set[tuple[str, str]]) -> "dict[tuple[str, str], list[SessionSource]]":
+        from recollect.schema import SessionSource  # takes time to load, and most sweeps need none
+
         found: dict[tuple[str, str], list[SessionSource]] = {}
         where, bindings = "", []
         if len(keys) < 200:
@@ -391,7 +395,9 @@ def _like(text: str | None) -> str | None:
     return None if text is None else escaped(text.strip("/"))
 
 
-def _session(values: tuple[Any, ...], sources: list[SessionSource]) -> Session:
+def _session(values: tuple[Any, ...], sources: "list[SessionSource]") -> "Session":
+    from recollect.schema import Cost, Session
+
     row = SessionRow(*values[: len(SessionRow._fields)])
     analyzed_ms, evicted_ms, *live = values[len(SessionRow._fields) :]
     cost = Cost(

@@ -71,6 +71,9 @@ class Response(NamedTuple):
     reasoning_tokens: int
     usd: float | None = None
     includes_sub_agents: int = 0
+    cache_write_1h_tokens: int = 0  # among `cache_write_tokens`
+    web_searches: int = 0
+    requests: int = 1
 
 
 class RunningTotal(NamedTuple):

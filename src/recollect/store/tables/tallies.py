@@ -39,7 +39,7 @@ ACTIVITY = Table(
 
 
 def _use(table: str) -> Table:
-    """How often tools, or commands, were used on a day."""
+    """How often tools, or commands, were used on a day, and what the last failure said."""
     counts = ("uses", "failures", "refusals")
     return Table(
         table,
@@ -47,6 +47,7 @@ def _use(table: str) -> Table:
         (
             *column.numbers("digest", "is_sealed", "day"),
             *column.names("name"),
+            *column.texts("sample"),
             *column.numbers(*counts),
         ),
         owner=BY_DIGEST,
@@ -80,6 +81,7 @@ class UseRow(NamedTuple):
 
     day: int
     name: str
+    sample: str  # of what it says when it fails
     uses: int
     failures: int
     refusals: int
@@ -102,6 +104,7 @@ class StatRow(NamedTuple):
     uses: int | None = None
     failures: int | None = None
     refusals: int | None = None
+    sample: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +169,9 @@ class Tallies:
         return self._database.rows(
             f"SELECT u.name, count(DISTINCT iif({_IS_SUB_AGENT}, NULL, d.id)),"
             f" count(DISTINCT iif({_IS_SUB_AGENT}, d.id, NULL)), {nothing}, 0,"
-            " sum(u.uses), sum(u.failures), sum(u.refusals)"
-            f" FROM {table} u {_JOIN.format(table='u')}{where} GROUP BY 1 ORDER BY 12 DESC, 1",
+            " sum(u.uses), sum(u.failures), sum(u.refusals), nullif(substr(max(iif(u.sample = '', '',"
+            " printf('%012d', u.day + 1) || u.sample)), 13), '')"
+            f" FROM {table} u {_JOIN.format(table='u')}{where} GROUP BY 1 ORDER BY 13 DESC, 12 DESC, 1",
             bindings,
         )
 
@@ -212,8 +216,8 @@ def put_tallies(
     )
     tools = [(digest, *row) for digest, _, rows, _ in tallies for row in rows]
     commands = [(digest, *row) for digest, _, _, rows in tallies for row in rows]
-    connection.executemany("INSERT INTO tool_use VALUES (?, 0, ?, ?, ?, ?, ?)", tools)
-    connection.executemany("INSERT INTO command_use VALUES (?, 0, ?, ?, ?, ?, ?)", commands)
+    connection.executemany("INSERT INTO tool_use VALUES (?, 0, ?, ?, ?, ?, ?, ?)", tools)
+    connection.executemany("INSERT INTO command_use VALUES (?, 0, ?, ?, ?, ?, ?, ?)", commands)
 
 
 def drop_tallies(connection: apsw.Connection, digest: int) -> None:
@@ -235,7 +239,7 @@ def unseal_tallies(connection: apsw.Connection, digest: int) -> None:
 def _move_tallies(connection: apsw.Connection, digest: int, is_sealed: int, becomes: int) -> None:
     for table in (ACTIVITY, TOOL_USE, COMMAND_USE):
         added = ", ".join(map(_added, table.sums))
-        columns = ", ".join((*table.key[2:], *table.sums))
+        columns = ", ".join(column.name for column in table.columns if column.name not in ("digest", "is_sealed"))
         connection.execute(
             f"INSERT INTO {table.name} (digest, is_sealed, {columns})"
             f" SELECT digest, {becomes:d}, {columns} FROM {table.name} WHERE digest = ? AND is_sealed = ?"
