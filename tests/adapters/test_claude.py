@@ -224,6 +224,13 @@ class TestWhatPeopleSay:
         assert events(records) == []
         assert skips(records)["queue-operation"] == 1
 
+    def test_a_reminder_of_the_tokens_left_is_counted_and_no_event(self, tmp_path: Path) -> None:
+        reminder = {"type": "total_tokens_reminder", "text": "<total_tokens>9000 tokens left</total_tokens>"}
+        records = read_lines(tmp_path, *(record("attachment", f"a{n}", attachment=reminder) for n in range(3)))
+
+        assert events(records) == []
+        assert skips(records)["attachment/total_tokens_reminder"] == 3
+
     def test_a_slash_command_left_in_the_queue_is_no_request(self, tmp_path: Path) -> None:
         assert only_event(tmp_path, enqueued("/exit")).kind == "lifecycle"
 
