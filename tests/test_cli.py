@@ -694,10 +694,11 @@ def test_sessions_with_the_same_beginning_are_listed_with_longer_ids(tmp_path: P
 
 
 def _shown(tmp_path: Path, home: Home, *events: EventRecord) -> list[str]:
-    """The lines of a session of these events, without its header."""
+    """The lines of a session of these events, without its header and the note on what is left out."""
     home.write("a-session", *events)
     sweep(tmp_path / "store", home).close()
-    return invoke("show", "a-session").output.splitlines()[5:]
+    lines = invoke("show", "a-session").output.splitlines()[5:]
+    return lines[:-2] if "--full shows all" in lines[-1] else lines
 
 
 @pytest.mark.parametrize("kind", [USER_MSG, TOOL_RESULT], ids=str)
@@ -717,7 +718,7 @@ def test_a_very_large_message_is_shown_in_part_and_fast(tmp_path: Path, home: Ho
     assert json.loads(invoke("show", "a-session", "--raw").stdout)["payload"]["text"] == text
 
 
-@pytest.mark.parametrize(("columns", "shown"), [("80", 59 * MESSAGE_LINES), ("140", MESSAGE_CHARS)])
+@pytest.mark.parametrize(("columns", "shown"), [("80", 52 * MESSAGE_LINES), ("140", MESSAGE_CHARS)])
 def test_what_is_left_out_of_a_message_is_counted(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, columns: str, shown: int
 ) -> None:
@@ -726,14 +727,14 @@ def test_what_is_left_out_of_a_message_is_counted(
     *lines, last = _shown(tmp_path, home, event("a-session", 1, text="x" * (shown + 1_234)))
 
     assert sum(line.count("x") for line in lines) == shown
-    assert last.strip() == "… 1,234 more characters (--full shows all)"
+    assert last.strip() == "… 1,234 more characters"
 
 
 def test_a_message_of_very_many_lines_is_cut_by_lines(tmp_path: Path, home: Home) -> None:
     lines = _shown(tmp_path, home, event("a-session", 1, text="ab\n" * 1_000))
 
     assert len(lines) == MESSAGE_LINES + 1
-    assert lines[-1].strip() == f"… {3 * (1_000 - MESSAGE_LINES) - 1:,} more characters (--full shows all)"
+    assert lines[-1].strip() == f"… {3 * (1_000 - MESSAGE_LINES) - 1:,} more characters"
 
 
 def test_a_message_keeps_its_words_lines_and_indentation(tmp_path: Path, home: Home) -> None:
@@ -832,6 +833,14 @@ def test_a_kind_includes_its_more_specific_kinds_in_the_whole_tree() -> None:
     shown = in_json("show", FIRST, "--kind", "assistant_msg")["events"]
 
     assert [item["summary"] for item in shown] == ["I looked", "All fixed"]
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("count", range(1, 9))
+def test_the_tail_is_the_end_of_the_whole_with_its_sub_agents(count: int) -> None:
+    whole, tail = (in_json("show", FIRST, *words)["events"] for words in ([], ["--tail", str(count)]))
+
+    assert [item["event_uid"] for item in tail] == [item["event_uid"] for item in whole][-count:]
 
 
 @pytest.mark.usefixtures("store")

@@ -1,5 +1,6 @@
 """What sessions changed, as diffs: from genuine logs of all agents, and from every form an edit may have."""
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -47,6 +48,30 @@ def test_git_applies_what_a_real_agent_changed(real_edits: Memory, tmp_path: Pat
 
     assert (tmp_path / "calc.py").read_text() == AFTER
     assert "assert mul(2, 3) == 6" in (tmp_path / "test_mul.py").read_text()
+
+
+def test_tabs_that_claude_writes_as_spaces_in_its_hunks_are_tabs_again(tmp_path: Path) -> None:
+    (log,) = (DATA / "claude" / "2.1.325-edits").glob("*.jsonl")
+    path = tmp_path / "home" / "projects" / "calc" / log.name
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(_tabbed(line) for line in log.read_text().splitlines()))
+    swept(tmp_path / "store", f"claude={tmp_path / 'home'}").close()
+    (tmp_path / "calc.py").write_text(BEFORE.replace("    ", "\t\t"))
+
+    subprocess.run(["git", "apply", "-"], input=_diff("last"), cwd=tmp_path, text=True, check=True)
+
+    assert (tmp_path / "calc.py").read_text() == AFTER.replace("    ", "\t\t")
+
+
+def _tabbed(line: str) -> str:
+    """A line of a log as if the files had tabs: four spaces are how two of them look in a hunk."""
+    record = json.loads(line)
+    result = record.get("toolUseResult", {})
+    hunks = result.pop("structuredPatch", None)
+    record = json.loads(json.dumps(record).replace("    ", "\\t\\t"))
+    if hunks is not None:
+        record["toolUseResult"]["structuredPatch"] = hunks
+    return f"{json.dumps(record)}\n"
 
 
 def test_the_edits_of_one_file_are_shown_alone(real_edits: Memory) -> None:

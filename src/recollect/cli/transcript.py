@@ -15,6 +15,7 @@ from recollect.cli.terminal import (
     duration,
     fitted,
     grey,
+    line_columns,
     local_time,
     money,
     one_line,
@@ -49,7 +50,7 @@ def header(session: Session) -> Iterator[str]:
     """The session itself, before its events."""
     yield click.style(one_line(session.title or session.session_uid), bold=True)
     facts = [session.agent, session.repo or session.cwd, session.git_branch, session.model]
-    yield " · ".join(one_line(fact) for fact in facts if fact)
+    yield from _rows(" · ".join(one_line(fact) for fact in facts if fact))
     cost = session.cost
     spent = [
         f"{local_time(session.started_at)} ({duration(cost.wall_clock_s)})",
@@ -58,9 +59,13 @@ def header(session: Session) -> Iterator[str]:
         plural(cost.output_tokens, "output token"),
         money(cost.usd, cost.usd_is_estimate),
     ]
-    yield " · ".join(spent)
+    yield from _rows(" · ".join(spent))
     yield grey(one_line(session.session_uid))
     yield ""
+
+
+def _rows(line: str) -> Iterator[str]:
+    return (line[start:end] for start, end, _ in wrapped_rows(line, line_columns()))
 
 
 def transcript_lines(
@@ -77,7 +82,7 @@ def transcript_lines(
     """
     yield from header(session)
     day, within = local_time(session.started_at)[:10], session.session_uid
-    item = None
+    item, is_cut = None, False
     for item in items:
         if item.event.ts and (today := local_time(item.event.ts)[:10]) != day:
             day = today
@@ -85,10 +90,15 @@ def transcript_lines(
         if item.session.session_uid != within:
             within = item.session.session_uid
             yield from _session_change(item)
-        yield from _item_lines(item, is_full=is_full)
+        for line in _item_lines(item, is_full=is_full):
+            is_cut = is_cut or ELLIPSIS in line
+            yield line
         yield from _diff_of(item, diffs or {})
     if item is None:
         yield empty
+    elif is_cut and not is_full:
+        yield ""
+        yield grey(f"… marks what is left out: {_HOW_TO_SEE_ALL}, --at N --context 0 --full all of one event")
 
 
 def _session_change(item: TranscriptItem) -> Iterator[str]:
@@ -107,11 +117,13 @@ def _item_lines(item: TranscriptItem, *, is_full: bool) -> Iterator[str]:
     label, colour = _speaker(item)
     bar = _bars(item.depth)
     when = local_time(item.event.ts, seconds=True) if item.event.ts else ""
-    lines = list(_body(item.event, item.payload, _width(item.depth), is_full=is_full)) or [""]
+    marks = _marks(item.event)
+    room = max(_LEAST_COLUMNS, _width(item.depth) - len(click.unstyle(marks)))
+    lines = list(_body(item.event, item.payload, room, is_full=is_full)) or [""]
     number = f"{'▶' if item.is_asked_for else ''}#{item.event.seq}"
     shown = click.style(f"{number:>6}", fg="yellow", bold=True) if item.is_asked_for else grey(f"{number:>6}")
     first = f"{shown} {grey(f'{when:>8}')}  {click.style(f'{label:<9}', fg=colour)}  "
-    yield f"{bar}{first}{lines[0]}{_marks(item.event)}"
+    yield f"{bar}{first}{lines[0]}{marks}"
     for line in lines[1:]:
         yield f"{bar}{' ' * _MARGIN}{line}".rstrip()
 
@@ -148,8 +160,6 @@ def _body(event: Event, payload: dict[str, Any], width: int, *, is_full: bool) -
         yield from _wrapped(_call_text(event, payload), width, is_full=True)
     else:
         yield from _wrapped(_with_tool(event), width)
-        if event.summary.endswith(ELLIPSIS):
-            yield grey(f"… ({_HOW_TO_SEE_ALL})")
 
 
 def _call_text(event: Event, payload: dict[str, Any]) -> str:
@@ -202,16 +212,13 @@ def _wrapped(text: str, width: int, *, is_full: bool = False) -> Iterator[str]:
     for start, end, shown in rows if is_full else islice(rows, MESSAGE_LINES):  # noqa: B007 - the last one counts
         yield text[start:end].rstrip()
     if left_out := len(text) - shown:
-        yield grey(f"… {plural(left_out, 'more character')} ({_HOW_TO_SEE_ALL})")
+        yield grey(f"… {plural(left_out, 'more character')}")
 
 
 def _cut(text: str, width: int) -> Iterator[str]:
     """The first lines of an output, each cut to the width, and how much is left out."""
     lines = printable(text).strip("\n").split("\n")
-    shown = [line.expandtabs().rstrip() for line in lines[:RESULT_LINES]]
-    for line in shown:
-        yield grey(fitted(line, width))
+    for line in lines[:RESULT_LINES]:
+        yield grey(fitted(line.expandtabs().rstrip(), width))
     if len(lines) > RESULT_LINES:
-        yield grey(f"… {plural(len(lines) - RESULT_LINES, 'more line')} ({_HOW_TO_SEE_ALL})")
-    elif any(fitted(line, width) != line for line in shown):
-        yield grey(f"… ({_HOW_TO_SEE_ALL})")
+        yield grey(f"… {plural(len(lines) - RESULT_LINES, 'more line')}")

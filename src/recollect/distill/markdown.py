@@ -13,6 +13,7 @@ from recollect.schema import Asked, Digest, OpenEnds, Quote, RanTests, Session, 
 _ACTIVE = re.compile(r"\]\(|\]\[|<[A-Za-z/!?]|^\s*\[[^\]]+\]:")
 _TICKS = re.compile("`+")
 _FENCE = re.compile(r"\s*(```|~~~)")
+_SIGNALS = "Signals"
 _UID_CHARS = 12  # of its end: all events of a session begin alike
 _MARK = re.compile(rf"\s*`[0-9a-f]{{{_UID_CHARS}}}`")
 
@@ -44,7 +45,7 @@ def _sections(digest: Digest) -> Iterator[tuple[str, Iterable[str]]]:
     count = f" ({digest.error_count})" if digest.error_count > len(digest.errors) else ""
     yield f"Errors{count}", map(_quoted, digest.errors)
     yield "Sub-agents", (f"- {inert(line)}" for line in digest.sub_agents)
-    yield "Signals", _signals(digest)
+    yield _SIGNALS, _signals(digest)
 
 
 def brief(digest: Digest, session: Session, tokens: int) -> str:
@@ -56,7 +57,7 @@ def brief(digest: Digest, session: Session, tokens: int) -> str:
         " · ".join([*_where(session), f"{_minute(digest.started_at, UTC)}", *map(inert, digest.models)]) + "\n",
     ]
     more = f"More: `recollect digest {name}`, `recollect diff {name}`, `recollect show {name}`"
-    sections = [(title, list(lines)) for title, lines in _sections(digest)]
+    sections = [(title, list(lines)) for title, lines in _sections(digest) if title != _SIGNALS]
     left = tokens - estimate_tokens("\n".join([*head, more]))
     kept: dict[str, list[str]] = {}
     for title, lines in sorted(sections, key=lambda section: _importance(section[0])):

@@ -17,6 +17,9 @@ from recollect.agentkit.values import storable
 _NoObject = str | int | float | bool | list[msgspec.Raw] | None
 
 
+_NOTHING = msgspec.Raw()
+
+
 class ResultFacts(msgspec.Struct, gc=False, omit_defaults=True):
     """The fields of `toolUseResult` that the text of the result, its twin, does not have."""
 
@@ -37,6 +40,14 @@ class ResultFacts(msgspec.Struct, gc=False, omit_defaults=True):
     filePath: Any = None
     userModified: Any = None
     structuredPatch: Any = None
+    # The texts that `structuredPatch` is from: needed to restore its tabs, and not kept.
+    originalFile: msgspec.Raw = _NOTHING
+    originalFileContents: msgspec.Raw = _NOTHING
+    content: msgspec.Raw = _NOTHING
+    oldString: Any = None
+    newString: Any = None
+    replaceAll: Any = None
+    edits: Any = None
     answers: Any = None
     annotations: Any = None
     taskId: Any = None
@@ -44,6 +55,26 @@ class ResultFacts(msgspec.Struct, gc=False, omit_defaults=True):
     exitCode: Any = None
     durationSeconds: Any = None
     searchCount: Any = None
+
+
+_TEXTS = ("originalFile", "originalFileContents", "content", "oldString", "newString", "replaceAll", "edits")
+
+
+def take_texts(facts: ResultFacts) -> dict[str, Any]:
+    """The texts of an edit, taken out of the facts that are kept; empty for one that has none."""
+    texts = {name: getattr(facts, name) for name in _TEXTS}
+    for name, value in texts.items():
+        setattr(facts, name, _NOTHING if isinstance(value, msgspec.Raw) else None)
+    return {name: _parsed(value) for name, value in texts.items()} if facts.structuredPatch else {}
+
+
+def _parsed(value: Any) -> Any:
+    if not isinstance(value, msgspec.Raw):
+        return value
+    try:
+        return msgspec.json.decode(value) if value else None
+    except MALFORMED:
+        return None
 
 
 class Attachment(msgspec.Struct, gc=False):

@@ -12,7 +12,8 @@ from recollect.agentkit.ids import as_id, call_key, short_hash
 from recollect.agentkit.protocol import EventRecord
 from recollect.agentkit.values import as_mapping, as_text, storable
 from recollect.agents.claude import summaries as words
-from recollect.agents.claude.entries import Attachment, Entry, ResultFacts, message_of, parse_whole
+from recollect.agents.claude.edits import restore_tabs
+from recollect.agents.claude.entries import Attachment, Entry, ResultFacts, message_of, parse_whole, take_texts
 from recollect.agents.claude.events import INTERRUPTED, Outcome, Place, blocks_of, fields_of, result_event, sort_part
 from recollect.agents.claude.transcript import Transcript
 from recollect.kinds import HUMAN_INTERVENTION, LIFECYCLE, OTHER, QUEUE_ONLY, RETRY, TOOL_CALL, TOOL_RESULT, USER_MSG
@@ -93,6 +94,7 @@ def user_events(entry: Entry, place: Place, transcript: Transcript) -> list[Even
 def _outcome(entry: Entry, native: dict[str, Any]) -> Outcome:
     facts = entry.toolUseResult if isinstance(entry.toolUseResult, ResultFacts) else None
     if facts is not None:
+        restore_tabs(facts.structuredPatch, take_texts(facts))
         values = to_builtins(facts)  # without defaults: only what the log holds
         native = {**native, "toolUseResult": values} if values else native
     decided_by = as_mapping(entry.permissionDecision).get("source")

@@ -33,9 +33,9 @@ def _hunks(edits: Any) -> Iterator[Hunk]:
         if not old and not before and not after:
             yield replaced("", new, 0, 1)  # a new file
         elif type(old_line) is int and type(new_line) is int:
-            above = before.count("\n")
-            around = (_around(before + prefix + text, after) for text in (old, new))
-            yield replaced(*around, old_line - above, new_line - above)
+            above, head = before.count("\n"), before + prefix
+            before_edit, after_edit = _around(head + old, after), _around(head + new, after)
+            yield replaced(before_edit, after_edit, old_line - above, new_line - above)
 
 
 def _around(text: str, after: str) -> str:
