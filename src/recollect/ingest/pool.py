@@ -26,7 +26,7 @@ from recollect.redact import Redactor
 from recollect.store import Batch, pack_batch, unpack_batch
 
 WORKER_BYTES = 8 * 1024 * 1024  # below this much to read, starting processes costs more than it gains
-_FILE_BYTES = 8 * 1024  # to open a file takes as long as to read so much
+_FILE_BYTES = 4 * 1024  # to open a file takes as long as to read so much
 BATCH_EVENTS, BATCH_BYTES = 4000, 16 * 1024 * 1024  # in one transaction: under a tenth of a second
 _WAITING_BATCHES = 32
 _SIZE_BYTES = 8  # of a message, before it
