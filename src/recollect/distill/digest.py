@@ -17,7 +17,7 @@ from recollect.distill.outcome import SPOKEN, Ending
 from recollect.distill.shell import command_given, commit_message
 from recollect.distill.signals import asks_back, counted, error_key
 from recollect.distill.story import MOST_COMMITS, NOTES, Payloads, Story, SuiteRun, Use
-from recollect.distill.texts import excerpt, payload_text, sentences, shortened
+from recollect.distill.texts import excerpt, one_line, payload_text, sentences, shortened
 from recollect.distill.todos import Todo
 from recollect.schema import Asked, Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
 from recollect.sessions.pricing import TOKENS
@@ -332,7 +332,7 @@ def extend(old: Digest, new: Digest) -> Digest:
         ),
         title=new.title or old.title,
         outcome=new.outcome if _tells_an_end(new) else old.outcome,
-        requests=_ends((*old.requests, *new.requests), FIRST_REQUESTS, LAST_REQUESTS),
+        requests=_ends((*_answered(old, new), *new.requests), FIRST_REQUESTS, LAST_REQUESTS),
         request_count=old.request_count + new.request_count,
         final_answer=new.final_answer or _no_longer_last(old.final_answer, new),
         files=_joined(old.files, new.files, MOST_FILES),
@@ -365,6 +365,18 @@ def extend(old: Digest, new: Digest) -> Digest:
         signals={
             name: total for name in schema.SIGNALS if (total := old.signals.get(name, 0) + new.signals.get(name, 0))
         },
+    )
+
+
+def _answered(old: Digest, new: Digest) -> tuple[Asked, ...]:
+    """The requests of an old digest; what was its final answer is that of its last request once others follow."""
+    *before, last = old.requests or (None,)
+    answer = old.final_answer
+    if last is None or last.answer is not None or answer is None or answer.note or new.final_answer is None:
+        return old.requests
+    return (
+        *before,
+        replace(last, answer=replace(answer, text=shortened(words.gist(one_line(answer.text)), LINE_CHARS))),
     )
 
 

@@ -5,6 +5,7 @@ A line that would link, load or open a tag becomes a code span, which needs no e
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
 from recollect.distill.texts import clean, estimate_tokens, one_line
@@ -210,11 +211,12 @@ def _times(tally: Tally) -> str:
 
 def _open(ends: OpenEnds) -> Iterator[str]:
     sorts = (
-        ("Request", ends.unanswered),
         ("To do", ends.todos),
         ("Question", ends.questions),
         ("Next", ends.next_steps),
     )
+    for quote in ends.unanswered:
+        yield f"- {(quote.note or 'not answered').capitalize()}: {_quoted(replace(quote, note=None))[2:]}"
     for name, quotes in sorts:
         yield from (f"- {name}: {_quoted(quote)[2:]}" for quote in quotes)
     if ends.failing_tests:

@@ -2,13 +2,13 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import shell, words
-from recollect.distill.story import CHURN_ROUNDS, IDLE_MS, REFUSED, Payloads, Story, SuiteRun
+from recollect.distill.story import CHURN_ROUNDS, IDLE_MS, REFUSED, Edit, Payloads, Story, SuiteRun
 from recollect.distill.texts import payload_text, shortened
 from recollect.distill.todos import Todo
 from recollect.schema import Signal
@@ -137,36 +137,51 @@ def _edit_churn(story: Story, corrected: Sequence[tuple[Step, str]], payloads: P
     if not often:
         return
     complaints = _complaints(story, corrected, payloads)
+    tests = {run.result.event_uid for run in story.tests if run.has_passed is False and run.result}
     anew = {step.event_uid for step in story.requests} - {step.event_uid for step, _ in corrected}
+    told = anew | complaints.keys() | edits.keys()
+    steps = [step for step in story.steps if step.event_uid in told]
     for path in often:
-        name = path.replace("\\", "/").rpartition("/")[2]
-        rounds: list[Step] = []
-        is_edited = is_blamed = False
-        for step in story.steps:
-            if step.event_uid in anew:
-                if len(rounds) >= CHURN_ROUNDS:
-                    break
-                rounds, is_edited, is_blamed = [], False, False
-            elif step.event_uid in complaints:
-                is_blamed = is_blamed or (is_edited and name in complaints[step.event_uid])
-            elif (edit := edits.get(step.event_uid)) is not None and path in edit.paths:
-                rounds += [step] if is_blamed else []
-                is_edited, is_blamed = True, False
+        rounds = _longest_churn(path, steps, edits, complaints, tests)
         if len(rounds) >= CHURN_ROUNDS:
             yield schema.EDIT_CHURN, path, len(rounds), rounds
 
 
+def _longest_churn(
+    path: str,
+    steps: Iterable[Step],
+    edits: Mapping[bytes, Edit],
+    complaints: Mapping[bytes, str],
+    tests: Collection[bytes],
+) -> list[Step]:
+    """The edits of a file after complaints of it, or directly after failed tests; of the request with most of them."""
+    name = path.replace("\\", "/").rpartition("/")[2]
+    longest: list[Step] = []
+    rounds: list[Step] = []
+    is_edited = is_blamed = has_test_failed = False  # no file was edited since
+    for step in steps:
+        edit, complaint = edits.get(step.event_uid), complaints.get(step.event_uid)
+        if complaint is not None:
+            is_blamed = is_blamed or (is_edited and (not complaint or name in complaint))
+            has_test_failed = has_test_failed or step.event_uid in tests
+        elif edit is None:  # a new request
+            rounds, is_edited, is_blamed, has_test_failed = [], False, False, False
+        elif path in edit.paths:
+            rounds += [step] if is_blamed or (is_edited and has_test_failed) else []
+            longest = max(longest, rounds, key=len)
+            is_edited, is_blamed, has_test_failed = True, False, False
+        else:
+            has_test_failed = False
+    return longest
+
+
 def _complaints(story: Story, corrected: Sequence[tuple[Step, str]], payloads: Payloads) -> dict[bytes, str]:
-    """What runs that failed printed, and which call the user refused: by the event that tells it."""
+    """What runs that failed printed, which call the user refused, and nothing where the user's words say it."""
     failed = [step for step in story.errors if _checks_files(story.calls.get(step.call_id or ""))]
     failed += [run.result for run in story.tests if run.has_passed is False and run.result]
     printed = {step.event_uid: payload_text(payloads.get(step.event_uid, {})) or step.summary for step in failed}
-    refused = {
-        step.event_uid: call.summary
-        for step, _ in corrected
-        if (call := story.calls.get(step.call_id or "")) is not None and not asks_back(call)
-    }
-    return printed | refused
+    told = {step.event_uid: story.calls.get(step.call_id or "") for step, _ in corrected}
+    return printed | {uid: call.summary if call else "" for uid, call in told.items() if not asks_back(call)}
 
 
 def _checks_files(call: Step | None) -> bool:

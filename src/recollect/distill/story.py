@@ -135,7 +135,7 @@ class Story:
         chosen = [step for step in self.requests[:1] if step.summary.endswith(ELLIPSIS)] + self.todo_calls
         chosen += [self.last_answer] if self.last_answer else []  # a summary has lost its lines
         chosen += [run.result for run in self.tests if run.result and run.result.kind != schema.HUMAN_INTERVENTION]
-        chosen += [run.call for run in self.tests if run.call.summary.endswith(ELLIPSIS)]
+        chosen += [run.call for run in self.tests]  # a summary has lost the line ends between commands
         chosen += [edit.call for edit in self._edits_spelled_short()]
         chosen += self._errors_of_churn()
         chosen += [commit.call for commit in self.commits[-MOST_COMMITS:]]

@@ -18,7 +18,7 @@ _LINTED = re.compile(
     r"^.*(?:\bproblems? \(\d|\bFound \d+ errors?\b|\berrors?(?:,| and) \d+ warnings?).*$", re.MULTILINE
 )
 _PASSED = re.compile(
-    r"^ok\s+\S|^\s*--- PASS:|^PASS\b|^OK\b|\b[1-9]\d* (?:tests? )?pass(?:ed|ing)\b|\btest result: ok\b"
+    r"^ok\s+\S|^\s*--- PASS:|^PASS\b|\b[1-9]\d* (?:tests? )?pass(?:ed|ing)\b|\bRan [1-9]\d* tests?\b|^OK \(\d"
     r"|\b[1-9]\d* tests?, 0 fail|\b[1-9]\d* examples?, 0 failures|\b100% tests passed|\bBUILD SUCCESS|\bAll tests pass"
     r"|^# pass [1-9]|\bPassed!",
     re.MULTILINE,

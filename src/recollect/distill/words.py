@@ -34,6 +34,7 @@ _REDIRECTION_CHARS = 80
 REDIRECTION = _any(
     r"\b(?:don'?t|do not|not|no|instead|rather|stop|wait|never|first|only|just|shouldn'?t|too (?:slow|much|many"
     r"|big))\b",
+    r"^use |^go back|\b(?:but|leave|keep|skip)\b",
     r"\b(?:nicht|statt|erst|lieber|nur|sondern|pas|plutôt|mejor|en vez)\b|не |лучше|вместо|сначала|ではなく|代わり"
     r"|先に|不要|而是"
     r"|先|말고|대신",

@@ -1,6 +1,6 @@
 """Tier 2: the lasting row of each session."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -246,6 +246,18 @@ class Sessions:
             (keys_json(keys),),
         )
         return {SessionKey(agent, native_id): StoredRow(*rest) for agent, native_id, *rest in rows}
+
+    def task_refs(self) -> list[str]:
+        """The tasks of all sessions, each once."""
+        return [ref for (ref,) in self._database.rows("SELECT DISTINCT task_ref FROM sessions WHERE task_ref <> ''")]
+
+    def set_task_refs(self, refs: Mapping[SessionKey, str]) -> None:
+        """Say what sessions whose rows were just put worked on."""
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "UPDATE sessions SET task_ref = ? WHERE agent = ? AND native_session_id = ?",
+                [(ref, *key) for key, ref in refs.items()],
+            )
 
     def find(self, wanted: SessionFilter) -> "list[Session]":
         """Sessions that match, newest first unless sorted by something else."""
