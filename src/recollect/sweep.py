@@ -43,6 +43,10 @@ def sweep(store: Store, settings: "Settings", progress: Progress, *, verify: boo
         distil_outdated(store, partial(progress, "distilling"))
         work.retain()
         store.checkpoint()
+        if changes.tasks:
+            from recollect.recall import write_snapshot  # most sweeps need none
+
+            write_snapshot(store, settings.roots)
     work.report.seconds = round(time.monotonic() - begun, 3)
     return work.report
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from recollect.distill.exchanges import Exchange
     from recollect.forget.plan import ForgetPlan
     from recollect.forget.rescan import RescanReport
-    from recollect.recall import FileEdit, FileVisit, Related, SearchAnswer, SessionHit, Stats, TimelineEntry
+    from recollect.recall import FileEdit, FileVisit, Related, SearchAnswer, SessionHit, Spending, Stats, TimelineEntry
     from recollect.retention import BudgetReport, Outlook
     from recollect.schema import Digest, Event, Problem, Session, Signal
     from recollect.sessions.transcript import TranscriptItem
@@ -249,12 +249,26 @@ class Memory:
         before_ms: int | None = None,
         agent: str | None = None,
         repo: str | None = None,
+        session: Session | None = None,
     ) -> Stats:
-        """Totals by day, week, month, repo, model, agent, tool or command; nothing is counted twice."""
+        """Totals by day, week, month, block, session, repo, model, agent, tool or command; nothing is counted twice.
+
+        A block is the five hours from an agent's first activity after the block before. `session` limits them to one
+        session with its sub-agents.
+        """
         from recollect.recall import make_stats
         from recollect.store import Span
 
-        return make_stats(self._store, by, Span(since_ms, before_ms, agent, repo))
+        root = None if session is None else session.root_session_uid
+        return make_stats(self._store, by, Span(since_ms, before_ms, agent, repo, root))
+
+    def spending(self, *, agent: str | None = None, repo: str | None = None) -> Spending:
+        """Money today, this month against the last with a forecast, and in the blocks of five hours that run now."""
+        from datetime import datetime
+
+        from recollect.recall import make_spending
+
+        return make_spending(self._store, datetime.now().astimezone(), agent=agent, repo=repo)
 
     def problems(self) -> list[Problem]:
         """Lines and files that could not be read, and why."""

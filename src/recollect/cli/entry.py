@@ -15,7 +15,8 @@ _AS_JSON = "recollect.as_json"
 _SECTIONS = {
     "Read": dict.fromkeys(("sweep", "status", "problems", "demo"), "sweep"),
     "Find": dict.fromkeys(("search", "history", "recent", "related", "files", "blame", "timeline"), "find"),
-    "Show": dict.fromkeys(("sessions", "show", "digest", "exchanges", "signals"), "sessions") | {"stats": "stats"},
+    "Show": dict.fromkeys(("sessions", "show", "digest", "exchanges", "signals"), "sessions")
+    | dict.fromkeys(("stats", "statusline"), "stats"),
     "Keep private": dict.fromkeys(("forget", "redact"), "privacy"),
     "Keep small and safe": dict.fromkeys(("retention", "rehydrate", "schedule"), "retention")
     | dict.fromkeys(("doctor", "backup", "restore", "export", "import"), "care"),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from recollect.recall.lookup import Options, recent_sessions, search
     from recollect.recall.other_sessions import Related, TimelineEntry, related, timeline
     from recollect.recall.snippets import folded
+    from recollect.recall.spending import Block, Spending, make_spending, write_snapshot
     from recollect.recall.stats import BREAKDOWNS, WEEKDAYS, StatLine, Stats, make_stats
 
 _MODULES = {
@@ -25,6 +26,7 @@ _MODULES = {
     "lookup": ("Options", "recent_sessions", "search"),
     "other_sessions": ("Related", "TimelineEntry", "related", "timeline"),
     "snippets": ("folded",),
+    "spending": ("Block", "Spending", "make_spending", "write_snapshot"),
     "stats": ("BREAKDOWNS", "WEEKDAYS", "StatLine", "Stats", "make_stats"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -32,6 +34,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 __all__ = [
     "BREAKDOWNS",
     "WEEKDAYS",
+    "Block",
     "FileEdit",
     "FileVisit",
     "Glimpse",
@@ -40,6 +43,7 @@ __all__ = [
     "Related",
     "SearchAnswer",
     "SessionHit",
+    "Spending",
     "StatLine",
     "Stats",
     "TimelineEntry",
@@ -49,11 +53,13 @@ __all__ = [
     "files",
     "folded",
     "index_pending",
+    "make_spending",
     "make_stats",
     "recent_sessions",
     "related",
     "search",
     "timeline",
+    "write_snapshot",
 ]
 
 

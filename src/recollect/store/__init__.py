@@ -81,7 +81,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.sources import KnownSource, Sources, path_key
     from recollect.store.tables.steps import Response, RunningTotal, Step, Steps, StoredSession
     from recollect.store.tables.streams import Ancestry, Candidate, SharedResponse, Streams
-    from recollect.store.tables.tallies import ActivityRow, Span, StatRow, Tallies, UseRow
+    from recollect.store.tables.tallies import BLOCK_HOURS, ActivityRow, HourRow, Span, StatRow, Tallies, UseRow
     from recollect.store.tables.tombstones import (
         FORGOTTEN,
         HIDDEN,
@@ -137,7 +137,7 @@ _HOMES = {
     "tables.sources": "KnownSource Sources path_key",
     "tables.steps": "Response RunningTotal Step StoredSession",
     "tables.streams": "Ancestry Candidate SharedResponse",
-    "tables.tallies": "ActivityRow Span StatRow UseRow",
+    "tables.tallies": "ActivityRow BLOCK_HOURS HourRow Span StatRow UseRow",
     "tables.tombstones": "FORGOTTEN HIDDEN TOMBSTONE Tombstone Tombstones hidden_path without_forgotten",
     "words.index": "Entry PendingEvent PendingStream",
     "words.search": "Choice EventFilter OutOfTime Scored Term Wanted",
