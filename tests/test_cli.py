@@ -97,7 +97,7 @@ CALLS = [
     *(["sweep"], ["sweep", "--verify"], ["status"], ["sessions"], ["show", FIRST], ["show", FIRST, "--at", "1"]),
     *(["problems"], ["demo"], ["search", "login"], ["search", "login", "--explain"], ["history", "login"], ["search"]),
     *(["recent"], ["related", FIRST], ["files", "login.py"], ["blame", "login.py"], ["timeline"]),
-    *(["diff", FIRST], ["resume", FIRST], ["open"]),
+    *(["diff", FIRST], ["resume", FIRST], ["open"], ["statusline"]),
     *(["digest", FIRST], ["exchanges", FIRST], ["signals"], *(["stats", "--by", by] for by in BREAKDOWNS)),
     *(["forget", FIRST, "--dry-run"], ["forget", FIRST, "--yes"], ["redact", "--rescan"], ["redact", "--check", "x"]),
     *(["retention"], ["retention", "--dry-run"], ["retention", "--explain"], ["rehydrate", FIRST]),

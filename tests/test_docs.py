@@ -113,7 +113,7 @@ def _load_section(name: str) -> None:
 
 
 def test_every_variable_that_is_read_is_on_the_settings_page() -> None:
-    source = (PACKAGE / "config.py").read_text()
+    source = (PACKAGE / "config.py").read_text() + (PACKAGE / "home.py").read_text()
     read = set(re.findall(r'environment(?:\.get\(|\[)"(\w+)"', source))
     read |= {adapter.home_variable for adapter in adapters().values()}
 
@@ -260,7 +260,7 @@ def test_nothing_is_printed_outside_the_command_line(path: Path) -> None:
     assert re.search(r"\bprint\(|sys\.std(out|err)\.write|click\.echo", _code(path)) is None
 
 
-@pytest.mark.parametrize("path", _outside("config.py"), ids=_name)
+@pytest.mark.parametrize("path", _outside("config.py", "home.py"), ids=_name)
 def test_the_environment_is_read_in_the_settings_only(path: Path) -> None:
     assert re.search(r"os\.environ|getenv|expandvars", _code(path)) is None
 

@@ -11,14 +11,17 @@ Names load on first use: a hook or a search must not pay for what it does not ne
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False  # `typing` would take longer to load than a status line may
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "recollect.api": ("Filters", "Memory", "doctor", "open_memory", "repair", "restore"),
     "recollect.distill.exchanges": ("Exchange",),
-    "recollect.recall": ("StatLine", "Stats"),
+    "recollect.recall": ("Block", "Spending", "StatLine", "Stats"),
     "recollect.care.doctor": ("Finding",),
     "recollect.errors": ("RecollectError",),
     "recollect.forget.plan": ("ForgetPlan", "ForgottenSession", "UnreachableCopy"),
@@ -40,13 +43,14 @@ if TYPE_CHECKING:
     from recollect.errors import RecollectError
     from recollect.forget.plan import ForgetPlan, ForgottenSession, UnreachableCopy
     from recollect.forget.rescan import RescanReport
-    from recollect.recall import StatLine, Stats
+    from recollect.recall import Block, Spending, StatLine, Stats
     from recollect.schema import Cost, Digest, Event, Outcome, Problem, Session, SessionSource, Signal, to_json
     from recollect.sessions.transcript import TranscriptItem
     from recollect.sweep_report import SweepReport
 
 __all__ = [
     "AgentTotals",
+    "Block",
     "Cost",
     "Digest",
     "DistilledTotals",
@@ -66,6 +70,7 @@ __all__ = [
     "SessionSource",
     "Signal",
     "SourceTotals",
+    "Spending",
     "StatLine",
     "Stats",
     "Status",
@@ -81,7 +86,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _HOME_OF:
         raise AttributeError(f"module 'recollect' has no attribute {name!r}")
     return getattr(import_module(_HOME_OF[name]), name)

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 
 def run() -> None:
@@ -9,6 +10,12 @@ def run() -> None:
     # Before anything is loaded: there are tens of thousands of objects with few cycles. Collecting them as often as
     # Python does by default takes a tenth of a sweep, and a tenth of the start of a search.
     gc.set_threshold(50_000)
+    if sys.argv[1:] in (["statusline"], ["statusline", "--json"]):
+        # An agent waits for it several times a minute: it does without the command line's parser.
+        from recollect.cli.statusline import print_status_line
+
+        print_status_line(as_json="--json" in sys.argv)
+        return
     from recollect.cli import main
 
     try:

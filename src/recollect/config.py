@@ -5,7 +5,6 @@ Precedence: a flag, then the environment, then config.toml, then the default.
 
 import os
 import re
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from os import PathLike
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect import failpoints
 from recollect.errors import BadConfig, NotFound, UsageError
+from recollect.home import data_path, store_path
 
 if TYPE_CHECKING:
     from recollect.distill import ExchangeRules
@@ -69,9 +69,7 @@ class Settings:
 
 def store_folder(environment: Mapping[str, str] | None = None) -> Path:
     """Where the store is. All that a search needs to know, and quick: it loads no adapter and reads no file."""
-    environment = os.environ if environment is None else environment
-    told = environment.get("RECOLLECT_HOME")
-    return (_expanded(told) if told else _data_folder(environment)).absolute()
+    return _expanded(store_path(os.environ if environment is None else environment)).absolute()
 
 
 def _expanded(path: str | PathLike[str]) -> Path:
@@ -104,7 +102,7 @@ def load_settings(
     config = _read(config_path)
     configured = _configured_roots(config.get("agents", {}), config_path)
     return Settings(
-        folder=home or _data_folder(environment).absolute(),
+        folder=home or _expanded(data_path(environment)).absolute(),
         config_path=config_path,
         host=os.uname().nodename or "localhost",
         roots=_roots_of_flags(roots) if roots else _roots(configured, environment),
@@ -194,16 +192,6 @@ def pager_command() -> str:
 def pager_environment() -> dict[str, str]:
     """The environment with `less` set, as Git sets it, to show colours and to leave a short text on the screen."""
     return {"LESS": "FRX", **os.environ}
-
-
-def _data_folder(environment: Mapping[str, str]) -> Path:
-    if sys.platform == "linux":
-        # As platformdirs has it, which takes a search longer to load than all else here.
-        told = environment.get("XDG_DATA_HOME", "").strip()
-        return _expanded(told or "~/.local/share") / "recollect"
-    from platformdirs import user_data_path
-
-    return user_data_path("recollect", appauthor=False)
 
 
 def _config_folder() -> Path:

@@ -44,6 +44,10 @@ def sweep(store: Store, settings: "Settings", progress: Progress, *, verify: boo
         work.retain()
         store.checkpoint()
         note_finished(store.folder, work.roots, began_ns)
+        if changes.tasks:
+            from recollect.recall import write_snapshot  # most sweeps need none
+
+            write_snapshot(store, settings.roots)
     work.report.seconds = round(time.monotonic() - begun, 3)
     return work.report
 

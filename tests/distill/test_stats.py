@@ -202,6 +202,58 @@ def test_a_sub_agents_money_is_counted_once(tmp_path: Path, home: Home) -> None:
     assert (total.input_tokens, total.usd) == (150, pytest.approx(7.0))
 
 
+def test_a_sessions_cost_is_shown_with_and_without_its_sub_agents(tmp_path: Path, home: Home) -> None:
+    info = SessionInfo("root/sub", parent_native_id="root", root_native_id="root", session_class=schema.SUB_AGENT)
+    home.write("a", event("root", 1, text="Do it", role="user"), usage("root", "u1", output_tokens=100_000), info)
+    home.append("a", event("root/sub", 2, role="user"), usage("root/sub", "u2", output_tokens=20_000))
+    memory = sweep(tmp_path / "store", home)
+
+    (line,) = memory.stats("session").lines
+
+    assert (line.name, line.title, line.sessions, line.sub_agents) == (f"{AGENT}:root", "Do it", 1, 1)
+    assert (line.usd, line.sub_agents_usd) == (pytest.approx(1.8), pytest.approx(0.3))
+    memory.close()
+    shown = CliRunner().invoke(main, ["stats", "--by", "model", "--session", "root"]).output
+    assert "Cost: ~$1.50 + ~$0.30 in 1 sub-agent\n" in shown
+
+
+def test_sessions_are_listed_by_their_cost(tmp_path: Path, home: Home) -> None:
+    for name, tokens in (("cheap", 10), ("dear", 10_000), ("middle", 500)):
+        home.write(name, event(name, 1, role="user"), usage(name, "u", output_tokens=tokens))
+
+    lines = sweep(tmp_path / "store", home).stats("session").lines
+
+    assert [line.name for line in lines] == [f"{AGENT}:{name}" for name in ("dear", "middle", "cheap")]
+
+
+def test_a_block_is_five_hours_from_the_first_activity_after_the_last(tmp_path: Path, home: Home) -> None:
+    hours = (0, 4.9, 5.5, 9, 20)
+    for number, hour in enumerate(hours):
+        at = BEGIN_MS + round(hour * HOUR_MS)
+        home.write(f"f{number}", event(f"s{number}", 1, role="user", ts_ms=at))
+        home.append(f"f{number}", usage(f"s{number}", "u", ts_ms=at, output_tokens=1_000))
+
+    memory = sweep(tmp_path / "store", home)
+
+    blocks = memory.stats("block").lines
+    begun = [datetime.fromtimestamp(BEGIN_MS / 1000 + hour * 3600).astimezone() for hour in (0, 5, 20)]
+    assert [line.name for line in blocks] == [f"{start:%Y-%m-%d %H:%M} {AGENT}" for start in begun]
+    assert [line.usd for line in blocks] == pytest.approx([0.03, 0.03, 0.015])
+    later = memory.stats("block", since_ms=BEGIN_MS + 9 * HOUR_MS).lines
+    assert [line.name for line in later] == [line.name for line in blocks[1:]]
+
+
+def test_columns_that_do_not_fit_are_left_out(tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recollect.cli.stats.line_columns", lambda: 60)
+    home.write("a", event("s1", 1, role="user"), usage("s1", "u1", input_tokens=1_234_567, cache_read_tokens=10**9))
+    sweep(tmp_path / "store", home).close()
+
+    shown = CliRunner().invoke(main, ["stats", "--by", "repo"]).output.splitlines()
+
+    assert all(len(line) <= 60 for line in shown)
+    assert shown[0].split()[-1] == "cost"
+
+
 def test_what_has_no_time_is_counted_apart(tmp_path: Path, home: Home) -> None:
     home.write("a", event("s1", 1, role="user", ts_ms=None), usage("s1", "u1", ts_ms=None, input_tokens=5))
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         SearchAnswer,
         SessionDiff,
         SessionHit,
+        Spending,
         Stats,
         TimelineEntry,
         Unfinished,
@@ -314,14 +315,26 @@ class Memory:
 
         return make_status(self._store, self.settings)
 
-    def stats(self, by: str = "month", filters: Filters = NO_FILTERS) -> Stats:
-        """Totals by day, week, month, repo, model, agent, tool or command; nothing is counted twice."""
+    def stats(self, by: str = "month", filters: Filters = NO_FILTERS, *, session: Session | None = None) -> Stats:
+        """Totals by day, week, month, block, session, repo, model, agent, tool or command; nothing is counted twice.
+
+        A block is the five hours from an agent's first activity after the block before. `session` limits them to one
+        session with its sub-agents.
+        """
         from recollect.recall import make_stats, sessions_of
         from recollect.store import Span
 
-        cards = sessions_of(self._store, filters)
+        cards, root = sessions_of(self._store, filters), None if session is None else session.root_session_uid
         times = cards.since_ms, cards.before_ms
-        return make_stats(self._store, by, Span(cards._replace(since_ms=None, before_ms=None), *times))
+        return make_stats(self._store, by, Span(cards._replace(since_ms=None, before_ms=None), *times, root))
+
+    def spending(self, filters: Filters = NO_FILTERS) -> Spending:
+        """Money today, this month against the last with a forecast, and in the blocks of five hours that run now."""
+        from datetime import datetime
+
+        from recollect.recall import make_spending, sessions_of
+
+        return make_spending(self._store, datetime.now().astimezone(), sessions_of(self._store, filters))
 
     def problems(self) -> list[Problem]:
         """Lines and files that could not be read, and why."""

@@ -16,7 +16,8 @@ _SECTIONS = {
     "Read": dict.fromkeys(("sweep", "status", "problems", "demo"), "sweep"),
     "Find": dict.fromkeys(("search", "history", "recent", "related", "files", "blame", "timeline"), "find"),
     "Show": dict.fromkeys(("sessions", "show", "digest", "exchanges", "signals"), "sessions")
-    | {"diff": "diff", "stats": "stats"},
+    | {"diff": "diff"}
+    | dict.fromkeys(("stats", "statusline"), "stats"),
     "Carry on": dict.fromkeys(("resume", "open"), "resume"),
     "Keep private": dict.fromkeys(("forget", "redact"), "privacy"),
     "Set up": dict.fromkeys(("config", "exclude", "completion"), "settings"),

@@ -1,69 +1,88 @@
-"""The command `stats`: tables of tokens, cost, time and failures."""
+"""The commands `stats` and `statusline`: tables of tokens, cost, time and failures; a line for an agent's prompt."""
 
 import csv
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
+from datetime import UTC, datetime, timedelta
 
 import click
 
 from recollect.cli.filters import filter_options
 from recollect.cli.fresh import open_fresh
 from recollect.cli.output import json_option, limit_option, print_json, reports_errors
+from recollect.cli.statusline import clock, print_status_line
 from recollect.cli.terminal import (
     duration,
     fitted,
     grey,
     line_columns,
+    local_time,
     money,
     number,
     one_line,
     padded,
+    plural,
+    short_ids,
     width,
 )
 from recollect.errors import UsageError
-from recollect.recall import BREAKDOWNS, WEEKDAYS, Filters, StatLine, Stats
+from recollect.recall import BREAKDOWNS, WEEKDAYS, Filters, Spending, StatLine, Stats
 from recollect.schema import to_json
 
 _SHADES = " ░▒▓█"
 _LEAST_COLUMNS = 12  # of a name that is cut, however narrow the terminal is
+_LEAST_NAME = 16  # columns for which others are left out
 _SHOWN_LINES = 30
-_HEADS = ("sessions", "turns", "time", "tokens", "cached", "cost")
-_MODEL_HEADS = ("sessions", "time", "tokens", "cached", "cost")
+_HEADS = ("sessions", "turns", "time", "input", "output", "cache read", "cache write", "sub-agents", "cost")
+# What a narrow terminal does without, the first first; a column without any content is left out anywhere.
+_DISPENSABLE = ("cache write", "turns", "sessions", "sub-agents", "time", "cache read", "input")
 _USE_HEADS = ("uses", "failed", "rate", "sessions")
 
 
 @click.command()
 @click.option("--by", type=click.Choice(BREAKDOWNS), default="month", show_default=True, help="Group by this.")
 @filter_options
+@click.option("--session", metavar="SESSION", help="Only this session, with its sub-agents.")
 @limit_option("lines", _SHOWN_LINES)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: all lines unless --limit is given.")
 @json_option
 @reports_errors
-def stats(by: str, filters: Filters, limit: int | None, as_csv: bool, as_json: bool) -> None:
+def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_csv: bool, as_json: bool) -> None:
     """Total tokens, cost, time and failures by day, repo, model …
 
-    Copies, forks and sub-agents are counted once. Prices with ~ are estimates.
+    Copies, forks and sub-agents are counted once. Prices with ~ are estimates. A block is the five hours that an
+    agent's limits count. Without dates, this month is compared with the last, with a forecast.
 
     \b
     recollect stats --by repo --since 30d
+    recollect stats --by session            the most expensive first
+    recollect stats --by model --session 3f2a91
     recollect stats --by command            how often each command fails
     """
     if as_csv and as_json:
         raise UsageError("Cannot use `--csv` and `--json` together", "choose one")
     with open_fresh() as memory:
-        totals = memory.stats(by, filters)
+        chosen = None if session is None else memory.session(session)
+        totals = memory.stats(by, filters, session=chosen)
+        has_dates = filters.since or filters.before
+        spending = None if has_dates or session or as_csv else memory.spending(filters)
     if as_csv:
         _print_csv(_top(totals, limit))
     elif as_json:
-        print_json(to_json(replace(totals, lines=_top(totals, limit))))
+        lines = to_json(replace(totals, lines=_top(totals, limit)))
+        print_json(lines | {"spending": None if spending is None else to_json(spending)})
     else:
-        click.echo("\n".join(_lines(totals, limit or _SHOWN_LINES, is_filtered=any(filters))))
+        click.echo("\n".join(_lines(totals, limit or _SHOWN_LINES, is_filtered=any((session, *filters)))))
+        if session is not None and totals.total.usd is not None:
+            click.echo(f"\nCost: {_with_and_without(totals.total)}")
+        if spending is not None and spending.forecast_usd and by in ("day", "month", "block"):
+            click.echo("\n".join(_spending_lines(spending)))
 
 
 def _top(totals: Stats, limit: int | None) -> list[StatLine]:
     """The last periods, or the biggest of anything else."""
-    is_period = totals.by in ("day", "week", "month")
+    is_period = totals.by in ("day", "week", "month", "block")
     return totals.lines[-limit:] if limit and is_period else totals.lines[:limit]
 
 
@@ -85,12 +104,12 @@ def _no_formula(text: str) -> str:
 def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
     """The table and the hours of the week."""
     is_use = totals.by in ("tool", "command")
-    heads: tuple[str, ...] = _USE_HEADS if is_use else _HEADS
     lines = _top(totals, limit)
+    names = [*_names(totals.by, lines), "total"]
+    heads: tuple[str, ...] = _USE_HEADS
     cells = [_use_cells(line) if is_use else _cells(line) for line in (*lines, totals.total)]
-    if totals.by == "model":  # a turn may use several models
-        heads, cells = _MODEL_HEADS, [row[:1] + row[2:] for row in cells]
-    names = [*(one_line(line.name or "–") for line in lines), "total"]
+    if not is_use:
+        heads, cells = _narrowed(cells, totals.by)
     samples = [*(line.sample or "" for line in lines), ""]
     yield from _table_lines(totals.by, heads, names, cells, samples)
     if not totals.lines:
@@ -101,16 +120,75 @@ def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
         yield from _heatmap_lines(totals.heatmap)
 
 
+def _names(by: str, lines: list[StatLine]) -> list[str]:
+    """What lines are about; a session by its id and title."""
+    if by != "session":
+        return [one_line(line.name or "–") for line in lines]
+    ids = short_ids(line.name or "" for line in lines)
+    return [f"{ids[line.name or '']}  {one_line(line.title or '–')}" for line in lines]
+
+
 def _cells(line: StatLine) -> tuple[str, ...]:
-    used = (line.input_tokens or 0) + (line.output_tokens or 0) + (line.cache_write_tokens or 0)
+    is_estimate = line.usd_is_estimate
     return (
-        number(line.sessions),
-        number(line.turns or 0),
+        number(line.sessions) if line.sessions else "",
+        "" if line.turns is None else number(line.turns),
         duration(line.active_s or 0),
-        number(used),
-        number(line.cache_read_tokens or 0),
-        money(line.usd, line.usd_is_estimate),
+        _short(line.input_tokens),
+        _short(line.output_tokens),
+        _short(line.cache_read_tokens),
+        _short(line.cache_write_tokens),
+        f"{money(line.sub_agents_usd, is_estimate)} in {line.sub_agents}" if line.sub_agents_usd else "",
+        money(line.usd, is_estimate),
     )
+
+
+def _with_and_without(line: StatLine) -> str:
+    """`$17.46 + $2.22 in 12 sub-agents`."""
+    of_sub_agents, is_estimate = line.sub_agents_usd or 0.0, line.usd_is_estimate
+    if not line.sub_agents:
+        return money(line.usd, is_estimate)
+    own = money((line.usd or 0.0) - of_sub_agents, is_estimate)
+    return f"{own} + {money(of_sub_agents, is_estimate)} in {plural(line.sub_agents, 'sub-agent')}"
+
+
+def _short(count: int | None) -> str:
+    """A number of tokens in at most five characters."""
+    for unit, size in (("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if count and count >= size:
+            return f"{count / size:.1f}{unit}" if count < 100 * size else f"{count / size:.0f}{unit}"
+    return str(count or 0)
+
+
+def _narrowed(cells: list[tuple[str, ...]], by: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Headings and cells of the columns that say something and fit the terminal."""
+    columns = dict(zip(_HEADS, zip(*cells, strict=True), strict=True))
+    if len(cells) > 1:  # beside the total
+        columns = {head: column for head, column in columns.items() if any(column[:-1])}
+    if by == "session":
+        columns.pop("sessions", None)  # one on each line
+    for head in _DISPENSABLE:
+        widths = [max(map(len, (name, *column))) + 2 for name, column in columns.items()]
+        if sum(widths) + _LEAST_NAME <= line_columns():
+            break
+        columns.pop(head, None)
+    return tuple(columns), list(zip(*columns.values(), strict=True))
+
+
+def _spending_lines(spending: Spending) -> Iterator[str]:
+    """This month against the last, where it leads, and the blocks that run now."""
+    month = datetime.strptime(spending.month, "%Y-%m")
+    last = f"{month - timedelta(days=1):%B}"
+    so_far, by_now, is_estimate = spending.month_usd, spending.last_month_by_now_usd, spending.usd_is_estimate
+    change = f", {abs(so_far / by_now - 1):.0%} {'more' if so_far >= by_now else 'less'}" if by_now else ""
+    yield f"\n{month:%B} so far: {money(so_far, is_estimate)}{change}"
+    yield f"{last}: {money(by_now, is_estimate)} by this day, {money(spending.last_month_usd, is_estimate)} in all"
+    yield f"{month:%B} at the pace of the last 30 days: {money(spending.forecast_usd, True)}"
+    for block in spending.blocks:
+        left = datetime.fromisoformat(block.ends_at) - datetime.now(UTC)
+        rate = "" if block.forecast_usd is None else f", {money(block.forecast_usd, True)} at this rate"
+        since = local_time(block.started_at)[-5:]
+        yield f"{block.agent} since {since}: {money(block.usd, is_estimate)}, {clock(left.seconds)} left{rate}"
 
 
 def _use_cells(line: StatLine) -> tuple[str, ...]:
@@ -144,4 +222,15 @@ def _heatmap_lines(grid: list[list[int]]) -> Iterator[str]:
         yield f"{weekday}  {shades}"
 
 
-COMMANDS = (stats,)
+@click.command()
+@json_option
+def statusline(as_json: bool) -> None:
+    """Print costs for the status bar of an agent.
+
+    An agent runs it as its status line command and writes JSON to its standard input; docs/stats.md has the setting.
+    Shows what the last sweep knew, with the agent's own figure for the running session. Never fails.
+    """
+    print_status_line(as_json=as_json)
+
+
+COMMANDS = (stats, statusline)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from recollect.recall.other_sessions import Related, TimelineEntry, Unfinished, related, timeline, unfinished
     from recollect.recall.scope import sessions_of
     from recollect.recall.snippets import folded
+    from recollect.recall.spending import Block, Spending, make_spending, write_snapshot
     from recollect.recall.stats import BREAKDOWNS, WEEKDAYS, StatLine, Stats, make_stats
 
 _MODULES = {
@@ -31,6 +32,7 @@ _MODULES = {
     "other_sessions": ("Related", "TimelineEntry", "Unfinished", "related", "timeline", "unfinished"),
     "scope": ("sessions_of",),
     "snippets": ("folded",),
+    "spending": ("Block", "Spending", "make_spending", "write_snapshot"),
     "stats": ("BREAKDOWNS", "WEEKDAYS", "StatLine", "Stats", "make_stats"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -39,6 +41,7 @@ __all__ = [
     "BREAKDOWNS",
     "NO_FILTERS",
     "WEEKDAYS",
+    "Block",
     "EditDiff",
     "FileEdit",
     "FileVisit",
@@ -50,6 +53,7 @@ __all__ = [
     "SearchAnswer",
     "SessionDiff",
     "SessionHit",
+    "Spending",
     "StatLine",
     "Stats",
     "TimelineEntry",
@@ -60,6 +64,7 @@ __all__ = [
     "files",
     "folded",
     "index_pending",
+    "make_spending",
     "make_stats",
     "related",
     "search",
@@ -67,6 +72,7 @@ __all__ = [
     "sessions_of",
     "timeline",
     "unfinished",
+    "write_snapshot",
 ]
 
 

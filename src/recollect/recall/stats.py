@@ -6,7 +6,7 @@ from typing import Any
 from recollect.errors import UsageError
 from recollect.store import Span, StatRow, Store
 
-BREAKDOWNS = ("day", "week", "month", "repo", "model", "agent", "tool", "command")
+BREAKDOWNS = ("day", "week", "month", "block", "session", "repo", "model", "agent", "tool", "command")
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -15,7 +15,7 @@ class StatLine:
     """One line of a breakdown. What it does not know is None: a tool has no tokens, a model no turns.
 
     `sessions` are those somebody began; their sub-agents are counted beside them, and their tokens, time
-    and money with them.
+    and money with them. `sub_agents_usd` is the sub-agents' part of `usd`. Only a session has a `title`.
     """
 
     name: str | None
@@ -34,6 +34,8 @@ class StatLine:
     refusals: int | None
     failure_rate: float | None
     sample: str | None
+    sub_agents_usd: float | None
+    title: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Stats:
 
 
 def make_stats(store: Store, by: str, span: Span) -> Stats:
-    """Statistics by day, week, month (in the user's time zone), repo, model, agent, tool or command."""
+    """Statistics by day, week, month, block of five hours (in the user's time zone), session, repo, model and so on."""
     if by not in BREAKDOWNS:
         raise UsageError(f"No such breakdown: {by}", f"known: {', '.join(BREAKDOWNS)}")
     rows = store.tallies.stats(by, span)
@@ -78,6 +80,8 @@ def _line(row: StatRow) -> StatLine:
         refusals=row.refusals,
         failure_rate=round(row.failures / row.uses, 4) if row.uses and row.failures is not None else None,
         sample=row.sample,
+        sub_agents_usd=None if row.sub_agents_usd is None else round(row.sub_agents_usd, 9),
+        title=row.title,
     )
 
 

@@ -15,10 +15,10 @@ Rate = tuple[tuple[int, float], ...]
 _DAY_MS = 86_400_000
 _MILLION = 1_000_000
 _FREE: Rate = ((0, 0.0),)
-# What the list lacks, by its own name of the model: tiers on top of its prices. Sonnet 4 takes a context of a million
-# tokens at the price that the list has for Sonnet 4.5.
+# What the list lacks, by its own name of the model after the family: tiers on top of its prices. Sonnet 4 takes a
+# context of a million tokens at the price that the list has for Sonnet 4.5.
 _MISSING_TIERS: dict[str, dict[str, tuple[int, float]]] = {
-    "claude-sonnet-4-0": {
+    "sonnet-4-0": {
         "input_mtok": (200_000, 6.0),
         "output_mtok": (200_000, 22.5),
         "cache_read_mtok": (200_000, 0.6),
@@ -67,7 +67,7 @@ def _rates(model: str, day: int | None) -> _Rates | None:
     if info is None:
         return None
     noon = datetime.now(UTC) if day is None else datetime(1970, 1, 1, 12, tzinfo=UTC) + timedelta(days=day)
-    prices, gaps = info.get_prices(noon), _MISSING_TIERS.get(info.id, {})
+    prices, gaps = info.get_prices(noon), _MISSING_TIERS.get(info.id.partition("-")[2], {})
     fresh = _rate(prices, gaps, "input_mtok") or _FREE
     # What has no price of its own is billed as the input it is part of.
     read, written = (_rate(prices, gaps, name) or fresh for name in ("cache_read_mtok", "cache_write_mtok"))

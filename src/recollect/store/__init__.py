@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from recollect.store.sqlite.rolling_copy import restore_copy
     from recollect.store.sqlite.snapshot import copy_database, frozen
     from recollect.store.sweep_state import SweepState, note_finished, note_progress, read_sweep_state
-    from recollect.store.tables.cards import Card, CardFilter
+    from recollect.store.tables.cards import ANY_CARD, Card, CardFilter
     from recollect.store.tables.copies import COPY, SET_ASIDE, Copies
     from recollect.store.tables.digests import DigestRow, Digests, Pending
     from recollect.store.tables.erase import Erasure, HeldContent
@@ -83,7 +83,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.sources import KnownSource, Sources, path_key
     from recollect.store.tables.steps import Response, RunningTotal, Step, Steps, StoredSession
     from recollect.store.tables.streams import HALF_BYTES, Ancestry, Streams
-    from recollect.store.tables.tallies import ActivityRow, Span, StatRow, Tallies, UseRow
+    from recollect.store.tables.tallies import BLOCK_HOURS, ActivityRow, HourRow, Span, StatRow, Tallies, UseRow
     from recollect.store.tables.tombstones import (
         FORGOTTEN,
         HIDDEN,
@@ -124,7 +124,7 @@ _HOMES = {
     "sqlite.rolling_copy": "restore_copy",
     "sqlite.snapshot": "copy_database frozen",
     "sweep_state": "SweepState note_finished note_progress read_sweep_state",
-    "tables.cards": "Card CardFilter",
+    "tables.cards": "ANY_CARD Card CardFilter",
     "tables.copies": "COPY SET_ASIDE",
     "tables.digests": "DigestRow Pending",
     "tables.erase": "HeldContent",
@@ -141,7 +141,7 @@ _HOMES = {
     "tables.sources": "KnownSource Sources path_key",
     "tables.steps": "Response RunningTotal Step StoredSession",
     "tables.streams": "Ancestry HALF_BYTES",
-    "tables.tallies": "ActivityRow Span StatRow UseRow",
+    "tables.tallies": "ActivityRow BLOCK_HOURS HourRow Span StatRow UseRow",
     "tables.tombstones": "FORGOTTEN HIDDEN TOMBSTONE Tombstone Tombstones hidden_path without_forgotten",
     "words.index": "Entry PendingEvent PendingStream",
     "words.search": "Choice EventFilter OutOfTime Scored Term Wanted",

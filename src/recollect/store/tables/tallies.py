@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import apsw
+import orjson
 
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
@@ -35,6 +36,7 @@ ACTIVITY = Table(
         "active_ms",
         "turns",
     ),
+    extras=("CREATE INDEX activity_by_hour ON activity (hour)",),
 )
 
 
@@ -105,15 +107,27 @@ class StatRow(NamedTuple):
     failures: int | None = None
     refusals: int | None = None
     sample: str | None = None
+    sub_agents_usd: float | None = None
+    title: str | None = None
+
+
+class HourRow(NamedTuple):
+    """What an agent's sessions cost in an hour."""
+
+    agent: str
+    hour: int
+    usd: float
+    is_estimate: int
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which part of the tallies: of which sessions, and of which time, in milliseconds."""
+    """Which part of the tallies: of which sessions, of which time, in milliseconds, and of which root (its uid)."""
 
     sessions: CardFilter = ANY_CARD
     since_ms: int | None = None
     before_ms: int | None = None
+    root: str | None = None
 
 
 _LOCAL = "iif(a.hour < 0, NULL, strftime('{format}', a.hour * 3600, 'unixepoch', 'localtime'))"
@@ -123,6 +137,8 @@ _GROUPS = {
     "repo": "s.repo",
     "agent": "s.agent",
     "model": "nullif(a.model, '')",
+    "session": "s.root_session_uid",
+    "block": "strftime('%Y-%m-%d %H:%M', b.hour * 3600, 'unixepoch', 'localtime') || ' ' || b.agent",
     "total": "'total'",
 }
 # An hour's work, split over the models that answered in it by how much they wrote.
@@ -130,6 +146,12 @@ _WORK_OF_MODEL = (
     "(SELECT sum(w.active_ms) FROM activity w WHERE w.digest = a.digest AND w.hour = a.hour AND w.model = '')"
     " * a.output_tokens / (SELECT nullif(sum(m.output_tokens), 0) FROM activity m"
     " WHERE m.digest = a.digest AND m.hour = a.hour AND m.model <> '')"
+)
+_TITLE = "(SELECT r.title FROM sessions r WHERE r.session_uid = s.root_session_uid)"
+BLOCK_HOURS = 5
+_BLOCKS = (
+    "WITH blocks (agent, hour) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(?)) ",
+    f" JOIN blocks b ON b.agent = s.agent AND a.hour BETWEEN b.hour AND b.hour + {BLOCK_HOURS - 1}",
 )
 _USES = {"tool": "tool_use", "command": "command_use"}
 _IS_SUB_AGENT = "s.parent_session_uid IS NOT NULL"
@@ -144,7 +166,7 @@ class Tallies:
         self._database = database
 
     def stats(self, by: str, span: Span) -> list[StatRow]:
-        """Sums by period, repo, model, agent, tool or command; periods in the user's own time zone."""
+        """Sums by period, block, session, repo, model, agent, tool or command; times are in the user's own zone."""
         rows = self._uses(_USES[by], span) if by in _USES else self._activity(by, span)
         return [StatRow(*row) for row in rows]
 
@@ -153,15 +175,54 @@ class Tallies:
         turns, work = f"sum(iif({_IS_SUB_AGENT}, 0, a.turns))", "a.active_ms"
         if by == "model":  # a request is not made to one of them
             where, turns, work = f"{where} AND a.model <> ''", "NULL", _WORK_OF_MODEL
-        order = "1" if by in _PERIODS else "10 DESC, 1"
+        begin, join = ("", "")
+        if by == "block":
+            (begin, join), bindings = _BLOCKS, [orjson.dumps(self.blocks(span.sessions)).decode(), *bindings]
+        order = "1" if by in _PERIODS or by == "block" else "10 DESC, 1"
         return self._database.rows(
-            f"SELECT {_GROUPS[by]}, count(DISTINCT iif({_IS_SUB_AGENT}, NULL, d.id)),"
+            f"{begin}SELECT {_GROUPS[by]}, count(DISTINCT iif({_IS_SUB_AGENT}, NULL, d.id)),"
             f" count(DISTINCT iif({_IS_SUB_AGENT}, d.id, NULL)), {turns},"
             f" sum({work}), sum(a.input_tokens), sum(a.output_tokens), sum(a.cache_read_tokens),"
-            " sum(a.cache_write_tokens), sum(a.usd), max(a.usd IS NOT NULL AND s.usd_is_estimate)"
-            f" FROM activity a {_JOIN.format(table='a')}{where} GROUP BY 1 ORDER BY {order}",
+            " sum(a.cache_write_tokens), sum(a.usd), max(a.usd IS NOT NULL AND s.usd_is_estimate), NULL, NULL, NULL,"
+            f" sum(iif({_IS_SUB_AGENT}, a.usd, NULL)), {_TITLE if by == 'session' else 'NULL'}"
+            f" FROM activity a {_JOIN.format(table='a')}{join}{where} GROUP BY 1 ORDER BY {order}",
             bindings,
         )
+
+    def blocks(self, sessions: CardFilter = ANY_CARD) -> list[tuple[str, int]]:
+        """(agent, first hour) of each block of hours; an agent's limits count from its first request after the last."""
+        where, bindings = _where(Span(sessions), "a.hour", _HOUR_MS)
+        hours: dict[str, list[int]] = {}
+        for name, hour in self._database.rows(
+            f"SELECT DISTINCT s.agent, a.hour FROM activity a {_JOIN.format(table='a')}{where} AND a.hour >= 0"
+            " ORDER BY 2",
+            bindings,
+        ):
+            begun = hours.setdefault(name, [])
+            if not begun or hour >= begun[-1] + BLOCK_HOURS:
+                begun.append(hour)
+        return [(name, hour) for name, begun in hours.items() for hour in begun]
+
+    def hours(self, span: Span) -> list[HourRow]:
+        """Money by agent and hour, the oldest first."""
+        where, bindings = _where(span, "a.hour", _HOUR_MS)
+        rows = self._database.rows(
+            "SELECT s.agent, a.hour, sum(a.usd), max(s.usd_is_estimate)"
+            f" FROM activity a {_JOIN.format(table='a')}{where} AND a.hour >= 0 AND a.usd IS NOT NULL"
+            " GROUP BY 1, 2 ORDER BY 2, 1",
+            bindings,
+        )
+        return [HourRow(*row) for row in rows]
+
+    def money_of_active(self, since_ms: int) -> dict[str, float]:
+        """What sessions active since then have cost with their sub-agents, by native id of the root."""
+        rows = self._database.rows(
+            "SELECT r.native_session_id, sum(s.usd) FROM sessions s JOIN sessions r ON r.session_uid ="
+            " s.root_session_uid WHERE s.root_session_uid IN (SELECT root_session_uid FROM sessions"
+            " WHERE updated_ms >= ?) GROUP BY 1 HAVING sum(s.usd) IS NOT NULL",
+            (since_ms,),
+        )
+        return dict(rows)
 
     def _uses(self, table: str, span: Span) -> list[tuple[Any, ...]]:
         where, bindings = _where(span, "u.day", _DAY_MS)
@@ -197,6 +258,7 @@ def _where(span: Span, column: str, unit_ms: int) -> tuple[str, list[Any]]:
     tests: list[tuple[str, Any]] = [
         (f"{column} >= ?", None if span.since_ms is None else span.since_ms // unit_ms),
         (f"{column} < ?", None if span.before_ms is None else -(-span.before_ms // unit_ms)),
+        ("s.root_session_uid = ?", span.root),
     ]
     used = [(test, value) for test, value in tests if value is not None]
     chosen = f"s.rowid IN (SELECT rowid FROM sessions WHERE {of_sessions})" if bindings else "1"

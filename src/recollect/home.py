@@ -1,0 +1,24 @@
+"""Where the store is. Apart from the settings, because a status line has no time to load them."""
+
+import os
+import sys
+
+TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a status line
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def store_path(environment: "Mapping[str, str]" = os.environ) -> str:
+    """The store's folder as the user or the system names it, `~` included."""
+    return environment.get("RECOLLECT_HOME") or data_path(environment)
+
+
+def data_path(environment: "Mapping[str, str]") -> str:
+    """The folder for the store where the user names none."""
+    if sys.platform == "linux":
+        # As platformdirs has it, which takes a search longer to load than all else here.
+        folder = environment.get("XDG_DATA_HOME", "").strip() or "~/.local/share"
+        return f"{folder.rstrip('/')}/recollect"
+    from platformdirs import user_data_path
+
+    return str(user_data_path("recollect", appauthor=False))

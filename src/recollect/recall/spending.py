@@ -1,0 +1,126 @@
+"""What was spent lately: today, this month against the last with a forecast, in the blocks of hours that run now."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from zlib import crc32
+
+from recollect.clock import rfc3339
+from recollect.store import ANY_CARD, BLOCK_HOURS, CardFilter, HourRow, Span, Store
+
+SNAPSHOT_NAME = "spending.json"  # for a status line, which has no time to open the store
+_HOUR_MS = 3_600_000
+_RATE_DAYS = 30  # the forecast goes on as in these
+_LEAST_BLOCK_MS = 30 * 60_000  # before this a block's rate says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The five hours that run now for an agent, and what they would cost if they went on as they began."""
+
+    agent: str
+    started_at: str
+    ends_at: str
+    usd: float
+    forecast_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Money by the calendar, in the user's time zone. `last_month_by_now_usd` is up to the same day and hour.
+
+    The forecast for the whole month is what was spent so far, and the mean of the last thirty days for the rest.
+    """
+
+    month: str
+    today_usd: float
+    month_usd: float
+    last_month_by_now_usd: float
+    last_month_usd: float
+    forecast_usd: float
+    usd_is_estimate: bool
+    blocks: list[Block]
+
+
+def make_spending(store: Store, now: datetime, sessions: CardFilter = ANY_CARD) -> Spending:
+    """What was spent by these sessions as of `now`, an aware time in the user's zone."""
+    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    month = day.replace(day=1)
+    last_month = (month - timedelta(days=1)).replace(day=1)
+    since = min(last_month, day - timedelta(days=_RATE_DAYS))
+    rows = [row for row in store.tallies.hours(Span(sessions, _ms(since))) if row.hour * _HOUR_MS <= _ms(now)]
+    spent = _sum(rows, month, now)
+    return Spending(
+        month=f"{month:%Y-%m}",
+        today_usd=_sum(rows, day, now),
+        month_usd=spent,
+        last_month_by_now_usd=_sum(rows, last_month, min(last_month + (now - month), month)),
+        last_month_usd=_sum(rows, last_month, month),
+        forecast_usd=round(spent + _rate(rows, now) * ((_next_month(month) - now) / timedelta(days=1)), 9),
+        usd_is_estimate=any(row.is_estimate for row in rows),
+        blocks=_running(store.tallies.blocks(sessions), rows, now),
+    )
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def _next_month(month: datetime) -> datetime:
+    return (month + timedelta(days=32)).replace(day=1)
+
+
+def _sum(rows: Sequence[HourRow], begin: datetime, end: datetime) -> float:
+    """The money of hours that begin in a period."""
+    return round(sum(row.usd for row in rows if _ms(begin) <= row.hour * _HOUR_MS < _ms(end)), 9)
+
+
+def _rate(rows: Sequence[HourRow], now: datetime) -> float:
+    """Money per day, over the last thirty days or since the first activity."""
+    begin = now - timedelta(days=_RATE_DAYS)
+    recent = [row for row in rows if row.hour * _HOUR_MS >= _ms(begin)]
+    if not recent:
+        return 0.0
+    days = (_ms(now) - recent[0].hour * _HOUR_MS) / (24 * _HOUR_MS)
+    return sum(row.usd for row in recent) / max(1.0, days)
+
+
+def _running(blocks: Sequence[tuple[str, int]], rows: Sequence[HourRow], now: datetime) -> list[Block]:
+    running = []
+    for agent, hour in blocks:
+        begun_ms, end_ms = hour * _HOUR_MS, (hour + BLOCK_HOURS) * _HOUR_MS
+        if not begun_ms <= _ms(now) < end_ms:
+            continue
+        usd = round(sum(row.usd for row in rows if row.agent == agent and row.hour >= hour), 9)
+        gone_ms = _ms(now) - begun_ms
+        forecast = round(usd * BLOCK_HOURS * _HOUR_MS / gone_ms, 9) if gone_ms >= _LEAST_BLOCK_MS else None
+        running.append(Block(agent, rfc3339(begun_ms) or "", rfc3339(end_ms) or "", usd, forecast))
+    return running
+
+
+def write_snapshot(store: Store, roots: Mapping[str, Sequence[Path]]) -> None:
+    """Leave what a status line shows in a small file beside the store. Sessions are known in it by a checksum only."""
+    now = datetime.now().astimezone()
+    spending = make_spending(store, now)
+    active = store.tallies.money_of_active(_ms(now - timedelta(days=_RATE_DAYS)))
+    snapshot = {
+        "day": f"{now:%Y-%m-%d}",
+        "today_usd": spending.today_usd,
+        "month": spending.month,
+        "month_usd": spending.month_usd,
+        "is_estimate": spending.usd_is_estimate,
+        "blocks": {
+            block.agent: [round(datetime.fromisoformat(block.ends_at).timestamp()), block.usd]
+            for block in spending.blocks
+        },
+        "sessions": {f"{crc32(native_id.encode('utf-8', 'replace')):08x}": usd for native_id, usd in active.items()},
+        "roots": {agent: [str(path) for path in paths] for agent, paths in roots.items()},
+    }
+    path = store.folder / SNAPSHOT_NAME
+    unfinished = path.with_suffix(".new")
+    with suppress(OSError):  # a disk without room for this has been reported, or will be
+        unfinished.write_text(json.dumps(snapshot))
+        unfinished.replace(path)
