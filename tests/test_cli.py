@@ -934,6 +934,7 @@ def test_people_see_times_in_their_zone(
     samples_store: Path, monkeypatch: pytest.MonkeyPatch, zone: str, shown: str
 ) -> None:
     monkeypatch.setenv("TZ", zone)
+    monkeypatch.setenv("COLUMNS", "120")
 
     output = run(command("sessions"), samples_store).stdout
 

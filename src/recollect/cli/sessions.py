@@ -270,7 +270,7 @@ class _SignalName(click.Choice[str]):
     "--signal",
     metavar="NAME",
     type=_SignalName([name.replace("_", "-") for name in SIGNALS]),
-    help="Only signals of this type: retry-loop, human-correction, cost-spike …",
+    help="Only this type of signal; a wrong name lists all types.",
 )
 @filter_options
 @limit_option("signals", _SHOWN_SIGNALS)

@@ -114,10 +114,12 @@ def _pattern(what: str) -> str:
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(_SHELLS))
+@click.argument("shell", metavar="SHELL", type=click.Choice(_SHELLS))
 @reports_errors
 def completion(shell: str) -> None:
     """Print a script that completes commands, ids and names.
+
+    SHELL is bash, zsh or fish.
 
     \b
     eval "$(recollect completion bash)"                       in ~/.bashrc
