@@ -26,7 +26,6 @@ from recollect.redact import Redactor
 from recollect.store import Batch, pack_batch, unpack_batch
 
 WORKER_BYTES = 8 * 1024 * 1024  # below this much to read, starting processes costs more than it gains
-_FILE_BYTES = 4 * 1024  # to open a file takes as long as to read so much
 BATCH_EVENTS, BATCH_BYTES = 4000, 16 * 1024 * 1024  # in one transaction: under a tenth of a second
 _WAITING_BATCHES = 32
 _SIZE_BYTES = 8  # of a message, before it
@@ -70,8 +69,7 @@ def grouped(readings: Iterable[Reading]) -> Iterator[list[Reading]]:
 
 def read_tasks(tasks: list[Task], protection: Protection) -> Iterator[Reading]:
     """Read all sources, with processes if there is much to read; batches of one source stay in order."""
-    work = sum(task.row.size - task.row.offset + _FILE_BYTES for task in tasks)
-    if work < WORKER_BYTES or _processors() == 1:
+    if sum(task.row.size - task.row.offset for task in tasks) < WORKER_BYTES or _processors() == 1:
         return _read_here(tasks, protection)
     return _read_in_processes(tasks, protection)
 
