@@ -184,7 +184,7 @@ def test_sub_agents_count_and_failed_edits_do_not(tmp_path: Path, home: Home) ->
     )
     home.write(
         "sub",
-        SessionInfo("sub-000001", cwd=CWD, parent_native_id="root-000001"),
+        SessionInfo("sub-000001", cwd=f"{CWD}/lib", parent_native_id="root-000001"),
         _edit("sub-000001", 5, "c.py", "a", "b", "c3"),
         event("sub-000001", 6, TOOL_RESULT, "ok", call_id="c3", role="tool"),
     )
@@ -192,7 +192,7 @@ def test_sub_agents_count_and_failed_edits_do_not(tmp_path: Path, home: Home) ->
     with sweep(tmp_path / "store", home) as memory:
         changed = memory.diff(memory.session("root-000001"))
 
-    assert [edit.path for edit in changed.edits] == ["a.py", "c.py"]
+    assert [edit.path for edit in changed.edits] == ["a.py", "lib/c.py"]
     assert changed.failed == 1
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from recollect.agentkit.edits import FileChange, Hunk
 from recollect.kinds import EDIT
-from recollect.recall.edits import absolute, changes, is_below, slashed
+from recollect.recall.edits import absolute, changes, is_below, slashed, whole
 from recollect.schema import Event, Session
 from recollect.sessions.transcript import find_spawned, iter_payloads, read_events
 from recollect.store import Store
@@ -54,11 +54,16 @@ def session_diff(store: Store, session: Session, path: str | None = None) -> Ses
     for owner in _tree(session, find_spawned(store, session)):
         events = read_events(store, owner)
         outcomes = _outcomes(events)
-        made = [event for event in events if event.kind == EDIT]
-        copied += sum(event.copy_of is not None for event in made)
-        failed += sum(event.copy_of is None and _has_failed(outcomes.get(event.call_id)) for event in made)
-        done = [event for event in made if event.copy_of is None and not _has_failed(outcomes.get(event.call_id))]
-        edits += _diffs(store, owner, done, outcomes, path)
+        own = [event for event in events if event.kind == EDIT and event.copy_of is None]
+        done = [event for event in own if not _has_failed(outcomes.get(event.call_id))]
+        copied += sum(event.kind == EDIT for event in events) - len(own)
+        failed += len(own) - len(done)
+        changed = _changes(store, owner, done, outcomes)
+        edits += [
+            _diff(owner, edit, change, session.cwd)
+            for edit, change in changed
+            if path is None or is_below(change.path, path)
+        ]
     edits.sort(key=lambda edit: edit.ts or "")  # sub-agents may have worked at the same time
     return SessionDiff(session.session_uid, edits, failed, copied)
 
@@ -78,35 +83,35 @@ def _has_failed(result: Event | None) -> bool:
     return result is not None and result.is_error
 
 
-def _diffs(
-    store: Store, session: Session, edits: Sequence[Event], outcomes: dict[str | None, Event], path: str | None
-) -> Iterator[EditDiff]:
-    results = [result for edit in edits if (result := outcomes.get(edit.call_id)) is not None]
-    ordered = sorted([*edits, *results], key=lambda event: event.payload_ref or (0, 0))
+def _changes(
+    store: Store, session: Session, edits: Sequence[Event], outcomes: dict[str | None, Event]
+) -> Iterator[tuple[Event, FileChange]]:
+    """What edits changed, with whole paths: a sub-agent may have worked in another folder."""
+    results = {edit.event_uid: outcomes[edit.call_id] for edit in edits if edit.call_id in outcomes}
+    ordered = sorted([*edits, *results.values()], key=lambda event: event.payload_ref or (0, 0))
     uids = (event.event_uid for event in ordered)
     payloads = dict(zip(uids, iter_payloads(store, session, ordered), strict=False))
     for edit in edits:
-        result = outcomes.get(edit.call_id)
-        told = payloads.get(result.event_uid) if result is not None else None
-        for change in changes(session.agent, payloads.get(edit.event_uid, {}), told):
-            if path is None or is_below(absolute(change.path, session.cwd), path):
-                yield _diff(session, edit, change)
+        result = results.get(edit.event_uid)
+        content = payloads.get(result.event_uid) if result is not None else None
+        for change in changes(session.agent, payloads.get(edit.event_uid, {}), content):
+            yield edit, whole(change, session.cwd)
 
 
-def _diff(session: Session, edit: Event, change: FileChange) -> EditDiff:
+def _diff(session: Session, edit: Event, change: FileChange, folder: str | None) -> EditDiff:
     return EditDiff(
         session_uid=session.session_uid,
         agent=session.agent,
         event_uid=edit.event_uid,
         seq=edit.seq,
         ts=edit.ts,
-        path=_relative(change.path, session.cwd),
-        renamed_from=_relative(change.renamed_from, session.cwd) if change.renamed_from else None,
+        path=_relative(change.path, folder),
+        renamed_from=_relative(change.renamed_from, folder) if change.renamed_from else None,
         added=sum(hunk.added for hunk in change.hunks),
         removed=sum(hunk.removed for hunk in change.hunks),
         is_exact=_is_exact(change),
         is_abandoned=edit.is_abandoned,
-        diff=unified(change, session.cwd),
+        diff=unified(change, folder),
     )
 
 

@@ -90,6 +90,12 @@ def absolute(path: str, cwd: str | None) -> str:
     return "/".join(parts)
 
 
+def whole(change: FileChange, cwd: str | None) -> FileChange:
+    """The change with whole paths."""
+    earlier = absolute(change.renamed_from, cwd) if change.renamed_from else None
+    return change._replace(path=absolute(change.path, cwd), renamed_from=earlier)
+
+
 def is_same(path: str, asked: str) -> bool:
     """Whether a whole path is the one asked for, be that whole or any ending of it."""
     asked = asked.removeprefix("./").rstrip("/")

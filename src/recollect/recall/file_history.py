@@ -16,7 +16,7 @@ from recollect.agentkit.edits import FileChange
 from recollect.clock import rfc3339
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
 from recollect.recall.answers import command_for
-from recollect.recall.edits import absolute, called_before, changes, is_below, is_same, renames, slashed
+from recollect.recall.edits import absolute, called_before, changes, is_below, is_same, renames, slashed, whole
 from recollect.recall.filters import NO_FILTERS, Filters, as_options
 from recollect.recall.hits import Sessions, quotes
 from recollect.recall.query import Query
@@ -320,17 +320,12 @@ def _steps_of(
 ) -> Iterator[_Step]:
     """What a call did to the file that is called so afterwards."""
     if card.kind == EDIT:
-        whole = [_absolute(change, cwd) for change in changed]
-        yield from (_Step(card, change, is_edit=True) for change in whole if is_same(change.path, path))
+        named = [whole(change, cwd) for change in changed]
+        yield from (_Step(card, change, is_edit=True) for change in named if is_same(change.path, path))
         return
     for change in renames(payload):
-        if earlier := called_before(_absolute(change, cwd), path):
+        if earlier := called_before(whole(change, cwd), path):
             yield _Step(card, FileChange(path, earlier), is_edit=False)
-
-
-def _absolute(change: FileChange, cwd: str | None) -> FileChange:
-    earlier = absolute(change.renamed_from, cwd) if change.renamed_from else None
-    return change._replace(path=absolute(change.path, cwd), renamed_from=earlier)
 
 
 def _events_with(
