@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from io import BufferedReader
+from io import BufferedReader, FileIO
 from typing import Any
 
 import orjson
@@ -46,14 +46,14 @@ class LineReader:
 
     def __init__(self, source: Source, cursor: Cursor | None) -> None:
         self._fd = open_beneath(source.root, source.path)
-        file = os.fdopen(self._fd, "rb", BUFFER_BYTES)
+        file = BufferedReader(FileIO(self._fd), BUFFER_BYTES)
         cursor = cursor if cursor is not None and self._continues(cursor) else Cursor()
         file.seek(cursor.offset)
         self._begin(file, cursor)
         # A last line without its end was read as it was: the end that comes later is no new line.
         self._ends_line = bool(self.offset) and os.pread(self._fd, 1, self.offset - 1) != b"\n"
 
-    def _begin(self, file: BufferedReader, cursor: Cursor) -> None:
+    def _begin(self, file: BufferedReader[Any], cursor: Cursor) -> None:
         # Closed with the reader itself: a checkpoint after the last line still needs it.
         self._file = file
         self.state: dict[str, Any] = dict(cursor.state)

@@ -54,7 +54,6 @@ from recollect.store import (
 )
 from recollect.text import Columns, columns_of
 
-
 KEPT_BAD_LINES = 1000  # of a file; further ones are only counted
 
 

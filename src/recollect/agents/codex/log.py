@@ -8,7 +8,6 @@ import msgspec
 from recollect.agentkit.lines import LineReader
 from recollect.agentkit.log import (
     MALFORMED,
-    NOTHING,
     bad_document,
     parse_document,
     read_log,
