@@ -560,6 +560,19 @@ def test_a_line_past_the_limit_is_a_problem_and_the_rest_is_read(tmp_path: Path)
     assert peak <= 100_000_000 + 2 * 300 * 1024 * 1024
 
 
+@pytest.mark.parametrize("raw", [b"\n", b"x\n", b"{}\n", b'{"id":1,', b'{"id":'], ids=repr)
+def test_a_file_of_nothing_but_rubbish_fills_no_store_and_takes_little_time(tmp_path: Path, raw: bytes) -> None:
+    count = 200_000
+    begun = time.process_time()
+
+    held = sweep_file(tmp_path, CODEX, _between(CODEX, raw * count))
+
+    assert {"before", "after"} >= set(held.texts) >= {"before"}
+    assert len(held.problems) <= 1000
+    assert held.accounted >= held.report.lines_read - 1
+    assert time.process_time() - begun < 20
+
+
 # Any record, any value
 
 _SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=20)

@@ -75,7 +75,8 @@ class Log:
         # Salvaging takes time, and lines that hold nothing come by the million.
         is_hopeless = (b'"' not in raw or len(raw) < LEAST_RECORD_BYTES) and b"\x00" not in raw
         if is_hopeless:
-            return [BadLine(number, offset, "not a record", raw[:KEPT_BAD_BYTES])]
+            what = "not a record" if b"{" in raw else "not an object"
+            return [BadLine(number, offset, what, raw[:KEPT_BAD_BYTES])]
         salvaged = salvage(raw)
         reason = salvaged.bad
         records: list[Record] = []

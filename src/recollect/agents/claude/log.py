@@ -78,6 +78,14 @@ class TranscriptLog(Transcript):
         kind = entry.type
         if kind.__class__ is not str:
             raise Unreadable("record without a type")
+        skipped = self.skipped
+        records = self._read_entry(entry, offset, raw, is_lossy)
+        if kind != QUEUE:  # what is queued waits for its record
+            self.skip_without_event(kind, records, skipped)
+        return records
+
+    def _read_entry(self, entry: Entry, offset: int, raw: bytes, is_lossy: bool) -> Sequence[Record]:
+        kind = entry.type
         if self.session is None:
             self.session = as_id(entry.sessionId)
         if entry.timestamp.__class__ is str and len(entry.timestamp) <= prompts.TIME_CHARS:
@@ -137,9 +145,9 @@ class TranscriptLog(Transcript):
         return self._last_id if entry.parentUuid == self._last_id else as_id(entry.parentUuid)
 
     def _lane(self, entry: Entry, offset: int, raw: bytes, is_lossy: bool) -> list[Record]:
-        if entry.message.__class__ is Message and entry.message.content is None:
+        if entry.message.__class__ is Message and not entry.message.content:
             join_spread_text(entry, raw)
-        place = self._place(entry, offset, is_lossy)
+        place, skipped = self._place(entry, offset, is_lossy), self.skipped
         records: list[Record]
         if entry.type == "assistant":
             events = assistant_events(entry, place, self)
@@ -151,6 +159,8 @@ class TranscriptLog(Transcript):
             events, records = self._attachment(entry, place, raw)
         else:
             events, records = prompts.system_events(entry, place, raw), self._info(entry, place)
+        if not events and self.skipped == skipped and _holds_something(entry):
+            events = [prompts.other_event(place, raw, entry.type)]
         if events:
             self.remember(place.native_id, place.session)
             self._queue.settle(events)
@@ -315,6 +325,12 @@ def _usage(place: Place, usage_id: str, model: str, usage: Mapping[str, Any]) ->
     record.cache_write_1h_tokens = min(written, for_an_hour)
     record.web_searches = positive_int(as_mapping(get("server_tool_use")).get("web_search_requests"))
     return record
+
+
+def _holds_something(entry: Entry) -> bool:
+    """Whether a message has content, of whatever shape: an unknown one is kept whole."""
+    message = entry.message
+    return bool(message.content if isinstance(message, Message) else message)
 
 
 def _is_warm_up(entry: Entry) -> bool:
