@@ -209,3 +209,19 @@ def _in_terminal(command: list[str]) -> str:
 
     pty.spawn(command, read, lambda descriptor: b"")
     return b"".join(pieces).decode()
+
+
+@pytest.mark.usefixtures("folders")
+def test_a_digest_is_markdown_in_a_pipe_and_coloured_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    command = [sys.executable, "-m", "recollect", "digest", "shop-000001", "--no-pager"]
+
+    piped, shown = _run("digest", "shop-000001").stdout, _in_terminal(command)
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = _in_terminal(command)
+
+    assert "## Asked" in piped
+    assert "\x1b" not in piped
+    assert "\x1b[32m\x1b[1mAsked" in shown
+    assert "## Asked" not in plain
+    assert "\x1b" not in plain
