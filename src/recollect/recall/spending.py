@@ -9,9 +9,9 @@ from pathlib import Path
 from zlib import crc32
 
 from recollect.clock import rfc3339
+from recollect.home import SPENDING_NAME
 from recollect.store import ANY_CARD, BLOCK_HOURS, CardFilter, HourRow, Span, Store
 
-SNAPSHOT_NAME = "spending.json"  # for a status line, which has no time to open the store
 _HOUR_MS = 3_600_000
 _RATE_DAYS = 30  # the forecast goes on as in these
 _LEAST_BLOCK_MS = 30 * 60_000  # before this a block's rate says nothing
@@ -119,7 +119,7 @@ def write_snapshot(store: Store, roots: Mapping[str, Sequence[Path]]) -> None:
         "sessions": {f"{crc32(native_id.encode('utf-8', 'replace')):08x}": usd for native_id, usd in active.items()},
         "roots": {agent: [str(path) for path in paths] for agent, paths in roots.items()},
     }
-    path = store.folder / SNAPSHOT_NAME
+    path = store.folder / SPENDING_NAME
     unfinished = path.with_suffix(".new")
     with suppress(OSError):  # a disk without room for this has been reported, or will be
         unfinished.write_text(json.dumps(snapshot))
