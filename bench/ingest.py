@@ -145,9 +145,11 @@ def _peak_mb(pid: int) -> float:
 
 def run(command: tuple[str, ...], environment: Mapping[str, str]) -> Run:
     """Run a command and measure it with everything it starts. A failing one ends the benchmark."""
+    # With bytecode, as any installed program has it: to compile the sources takes longer than a sweep without news.
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile("w+") as output:
         begun = time.perf_counter()
-        process = subprocess.Popen(command, stdout=output, env={**os.environ, **environment})
+        process = subprocess.Popen(command, stdout=output, env={**inherited, **environment})
         watch = PeakWatch(process.pid)
         watch.start()
         _, status, usage = os.wait4(process.pid, 0)

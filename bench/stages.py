@@ -17,11 +17,14 @@ from typing import Any
 
 from recollect import agents, sweep
 from recollect.config import load_settings
+from recollect.distill import distiller
 from recollect.ingest import builder, pool
 from recollect.progress import silent
 from recollect.redact.redactor import Redactor
+from recollect.sessions import settle
 from recollect.store import Store, open_store
-from recollect.store.batch import Batch, pack_batch, unpack_batch
+from recollect.store.batch import Batch
+from recollect.store.handover import pack_batch, unpack_batch
 from recollect.store.intake import Intake
 from recollect.store.words.index import Fulltext
 
@@ -84,8 +87,8 @@ def measure(agent: str, home: Path, store: Path) -> dict[str, float]:
     stages.wrap(pool, "read_batches", "rows, hashes, payloads as JSON")
     stages.wrap(Intake, "put", "store rows and frames")
     stages.wrap(Fulltext, "add", "full text")
-    stages.wrap(sweep, "settle", "account for sessions")
-    stages.wrap(sweep, "distil_pending", "distil")
+    stages.wrap(settle, "settle", "account for sessions")
+    stages.wrap(distiller, "distil_sessions", "distil")
     stages.wrap(Store, "checkpoint", "checkpoint")
     _hand_over(stages)
     pool.WORKER_BYTES = sys.maxsize

@@ -4,7 +4,7 @@ So a test of the core says exactly what an adapter told, and no format of a real
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from recollect.agentkit.protocol import (
     CostTotal,
     Cursor,
     EventRecord,
+    FileChange,
     Record,
     SessionInfo,
     SettingAdvice,
@@ -26,6 +27,7 @@ from recollect.agentkit.protocol import (
     Source,
     Usage,
 )
+from recollect.agents.codex.edits import changes as codex_changes
 from recollect.api import Memory, open_memory
 from recollect.errors import SourceUnreadable
 from recollect.schema import QUEUE_ONLY, SUMMARY_CHARS, USER_MSG
@@ -63,6 +65,9 @@ class ScriptedAdapter:
             else:
                 yield record
         yield lines.checkpoint({})
+
+    def changes(self, call: Mapping[str, Any], result: Mapping[str, Any] | None) -> list[FileChange]:
+        return codex_changes(call, result)  # which knows most of the shapes that edits have
 
 
 def _record(line: bytes) -> Record | None:

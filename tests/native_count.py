@@ -224,6 +224,8 @@ def _count_user(blocks: list[Any], session: str, key: str, count: Count) -> None
         count.add(session, CALL, f"{key}/{key}", json.dumps({"command": _inner(text, "bash-input").strip()}))
     elif text.startswith(("<bash-stdout>", "<bash-stderr>")):
         count.add(session, RESULT, key, _inner(text, "bash-stdout") + _inner(text, "bash-stderr"))
+    elif text.startswith("<command-message>"):
+        count.add(session, USER, key, f"{_inner(text, 'command-name')} {_inner(text, 'command-args')}")
     else:
         count.add(session, USER, key, text)
 

@@ -157,8 +157,17 @@ def test_prompts_are_kept_when_the_log_is_gone_and_only_a_side_file_is_left(tmp_
         ("ISO-8859-1", None),
         ("CVE-2024-1234", None),
         ("main", None),
-        ("shop-12", None),
+        ("shop-12", "SHOP-12"),
+        ("alex/ent-221-better-state-tracking", "ENT-221"),
+        ("feature/ent-53_explain", "ENT-53"),
+        ("fix/issue-77-crash", "#77"),
         ("release-2026-11", None),
+        ("soph/phase-2-cleanup", None),
+        ("soph/add-3-tests", None),
+        ("20260205-strict-settings", None),
+        ("upgrade/python-3", None),
+        ("v2-1", None),
+        ("AVX-512-kernels", None),
     ],
 )
 def test_a_task_is_found_in_a_branch_where_it_has_the_form_of_one(
@@ -178,10 +187,31 @@ def test_a_task_is_found_in_a_branch_where_it_has_the_form_of_one(
         ("the entity &#39; is an apostrophe", None),
         ("go to https://x.org/page#12", None),
         ("GPT-5 says hello", None),
+        ("[Image #1] why is the button red?", None),
+        ("item #2 of the list is odd", None),
+        ("use AVX-512 where there is any, else SSE-4", None),
+        ("the meeting is at 9 UTC-5", None),
+        ("name branches like PROJ-123 or ABC-42", None),
+        ("have a look at https://linear.app/acme/issue/ENT-212/explain-improvements", "ENT-212"),
+        ("what do you think of https://git.example/o/r/issues/31 ?", "#31"),
+        ("ENT-7: explain is slow", "ENT-7"),
+        ("the parser of ENT-7 is slow", None),
     ],
 )
 def test_a_task_is_found_in_the_first_request(tmp_path: Path, home: Home, prompt: str, expected: str | None) -> None:
     assert account(tmp_path, home, event("s", 1, text=prompt)).task_ref == expected
+
+
+def test_a_key_that_a_request_only_mentions_counts_once_another_session_knows_its_project(
+    tmp_path: Path, home: Home
+) -> None:
+    home.write("a", event("a", 1, text="the parser of ENT-7 is slow"))
+    home.write("b", event("b", 1, text="hello"), SessionInfo("b", git_branch="alex/ent-221-state"))
+    home.write("c", event("c", 1, text="a page of A4-2 paper and MIL-5"))
+
+    rows = accounts(tmp_path, home)
+
+    assert {name: row.task_ref for name, row in rows.items()} == {"a": "ENT-7", "b": "ENT-221", "c": None}
 
 
 def test_a_branch_tells_the_task_before_a_commit_and_a_commit_before_the_request(tmp_path: Path, home: Home) -> None:

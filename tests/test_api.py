@@ -1,6 +1,7 @@
 """The library as a program sees it: typed records, and JSON that follows docs/schemas."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -16,9 +17,10 @@ from click.testing import CliRunner
 
 import recollect
 from recollect import Memory, RecollectError, open_memory, to_json
-from recollect.api import doctor
+from recollect.api import Filters, doctor
 from recollect.cli import main
 from recollect.errors import NotFound, UsageError
+from recollect.recall.query import FILTERS
 from recollect.schema import KIND_FAMILY, KINDS
 from recollect.store.tables.sessions import SessionFilter
 from tests.conftest import REPOSITORY
@@ -173,7 +175,18 @@ def test_status_is_made_of_records_and_the_command_prints_them(memory: Memory) -
 
     assert sum(agent.sessions for agent in status.agents) == status.sessions == len(memory.sessions())
     assert status.sources.bad_lines == len(memory.problems())
-    parts = {"folder", "agents", "sessions", "events", "sources", "size_bytes", "alarms", "distilled", "retention"}
+    parts = {
+        "folder",
+        "swept_at",
+        "agents",
+        "sessions",
+        "events",
+        "sources",
+        "size_bytes",
+        "alarms",
+        "distilled",
+        "retention",
+    }
     assert set(asdict(status)) == parts
 
 
@@ -185,7 +198,8 @@ def test_an_unknown_filter_is_rejected(memory: Memory) -> None:
 def test_every_filter_of_the_store_that_users_need_can_be_given() -> None:
     given = set(signature(Memory.sessions).parameters) - {"self"}
 
-    assert {field.name for field in fields(SessionFilter)} - given == {"uid", "root"}
+    assert {field.name for field in fields(SessionFilter)} - given == {"cards", "uid", "root", "repo"}
+    assert {name for name in Filters._fields if name not in ("since", "before")} <= {*FILTERS, "session_class"}
 
 
 def test_every_public_name_exists_and_is_listed() -> None:
@@ -213,6 +227,32 @@ def test_reading_the_store_does_not_load_the_price_list() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout == "False\n"
+
+
+def test_a_sweep_without_news_loads_nothing_it_does_not_need(tmp_path: Path) -> None:
+    CLAUDE.write(tmp_path / "home", CLAUDE.content(2))
+    program = """if True:
+        import sys
+        from recollect.__main__ import run
+        sys.argv = ["recollect", "sweep", "--root", sys.argv[1]]
+        try: run()
+        except SystemExit: pass
+        print(*sorted(sys.modules), file=sys.stderr)
+    """
+    command = [sys.executable, "-c", program, CLAUDE.root_flag(tmp_path / "home")]
+    environment = os.environ | {"RECOLLECT_HOME": str(tmp_path / "store")}
+
+    sweeps = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(2)]
+
+    loaded = set(sweeps[1].stderr.split())
+    assert "Nothing new" in sweeps[1].stdout
+    assert {name.partition(".")[0] for name in loaded} & {
+        "msgspec", "tomllib", "socket", "subprocess", "tempfile", "shutil", "hyperscan", "genai_prices",
+    } == set()  # fmt: skip
+    assert loaded & {
+        "recollect.schema", "recollect.agentkit.protocol", "recollect.agents.claude.log", "recollect.ingest.builder",
+        "recollect.redact.redactor", "recollect.sessions.account", "recollect.distill.distiller",
+    } == set()  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -245,6 +285,14 @@ def test_a_transcript_holds_every_event_of_the_session_and_its_sub_agents_once(m
 
     assert len(family) > 1
     assert sorted(shown) == sorted(event.event_uid for found in family for event in memory.events(found))
+
+
+@pytest.mark.parametrize("kind", [None, "tool_call", "user_msg"])
+def test_the_end_of_a_transcript_is_how_the_whole_ends(memory: Memory, kind: str | None) -> None:
+    for session in memory.sessions():
+        whole = list(memory.transcript(session, kind))
+
+        assert list(memory.transcript(session, kind, last=3)) == whole[-3:]
 
 
 def test_every_error_raised_on_purpose_is_one_sentence_with_a_hint(tmp_path: Path) -> None:

@@ -97,17 +97,19 @@ CALLS = [
     *(["sweep"], ["sweep", "--verify"], ["status"], ["sessions"], ["show", FIRST], ["show", FIRST, "--at", "1"]),
     *(["problems"], ["demo"], ["search", "login"], ["search", "login", "--explain"], ["history", "login"], ["search"]),
     *(["recent"], ["related", FIRST], ["files", "login.py"], ["blame", "login.py"], ["timeline"]),
-    *(
-        ["digest", FIRST],
-        ["exchanges", FIRST],
-        ["signals"],
-        ["statusline"],
-        *(["stats", "--by", by] for by in BREAKDOWNS),
-    ),
+    *(["diff", FIRST], ["resume", FIRST], ["open"], ["statusline"]),
+    *(["digest", FIRST], ["exchanges", FIRST], ["signals"], *(["stats", "--by", by] for by in BREAKDOWNS)),
     *(["forget", FIRST, "--dry-run"], ["forget", FIRST, "--yes"], ["redact", "--rescan"], ["redact", "--check", "x"]),
     *(["retention"], ["retention", "--dry-run"], ["retention", "--explain"], ["rehydrate", FIRST]),
     *(["schedule", "--dry-run"], ["doctor"], ["doctor", "--deep"], ["doctor", "--repair", "--yes"]),
-    *(["backup", "saved.bundle"], ["restore", "nowhere.bundle"], ["export", "saved.zip"], ["import", "nowhere.zip"]),
+    *(["config"], ["config", "retention.cadence"], ["config", "retention.cadence", "weekly"], ["exclude"]),
+    *(
+        ["exclude", "shop-api"],
+        ["backup", "saved.bundle"],
+        ["restore", "nowhere.bundle"],
+        ["export", "saved.zip"],
+        ["import", "nowhere.zip"],
+    ),
 ]
 
 
@@ -124,7 +126,7 @@ def test_the_calls_above_cover_every_command_with_json() -> None:
     assert {name for name, *_ in CALLS} == takes
 
 
-_LISTS = {"sessions", "problems", "related", "files", "blame", "timeline", "exchanges", "signals", "doctor"}
+_LISTS = {"sessions", "problems", "related", "files", "blame", "timeline", "open", "exchanges", "signals", "doctor"}
 
 
 def test_times_and_numbers_have_the_same_option_names_in_all_commands() -> None:
@@ -134,7 +136,13 @@ def test_times_and_numbers_have_the_same_option_names_in_all_commands() -> None:
     named = {(option.metavar, option.opts[0]) for option in options}
 
     assert {name for metavar, name in named if metavar == "WHEN"} == {"--since", "--before"}
-    assert {name for metavar, name in named if metavar == "N"} == {"--limit", "--context", "--tail", "--max-seconds"}
+    assert {name for metavar, name in named if metavar == "N"} == {
+        "--limit",
+        "--offset",
+        "--context",
+        "--tail",
+        "--max-seconds",
+    }
 
 
 @pytest.mark.usefixtures("store")
@@ -145,7 +153,7 @@ def test_json_lists_are_complete_and_lists_for_people_are_cut(monkeypatch: pytes
     for words in (["sessions", "--all"], ["timeline", "--since", "2026-11-01"]):
         assert len(in_json(*words)) > 1
         assert len(in_json(*words, "--limit", "1")) == 1
-        assert "more: --limit N" in invoke(*words).output
+        assert "more: --offset 1" in invoke(*words).output
 
 
 @pytest.mark.parametrize("arguments", CALLS, ids=" ".join)
@@ -252,7 +260,7 @@ def test_a_title_of_two_lines_is_one_line_of_the_list(tmp_path: Path, home: Home
     home.write("s", event("s", 1), SessionInfo("s", title="first\n2026-11-15 18:00  forged", title_rank=3))
     sweep(tmp_path / "store", home).close()
 
-    (line,) = invoke("sessions").output.splitlines()
+    _heading, line, _total = invoke("sessions").output.splitlines()
 
     assert line.endswith("first 2026-11-15 18:00 forged")
 
@@ -491,6 +499,7 @@ def test_several_sessions_are_5_and_named() -> None:
     error = json.loads(result.stdout)["error"]
     assert (result.exit_code, error["code"]) == (5, "ambiguous")
     assert "hostile-" in error["message"]
+    assert all("hostile-" in choice["session_uid"] for choice in error["choices"])
 
 
 @pytest.fixture
@@ -552,6 +561,7 @@ def test_an_error_is_one_line_and_a_hint(store: Path) -> None:
         f"{AGENT}:{FIRST[:8]}",
         "Fix the login",
         "fix the LOGIN",
+        "the LOG",
     ],
 )
 def test_a_session_is_found_by_id_prefix_suffix_and_title(name: str) -> None:
@@ -559,7 +569,7 @@ def test_a_session_is_found_by_id_prefix_suffix_and_title(name: str) -> None:
 
 
 @pytest.mark.usefixtures("store")
-@pytest.mark.parametrize("name", [FIRST[:5], FIRST[-5:], FIRST[5:20], "Fix the", "%", "______"])
+@pytest.mark.parametrize("name", [FIRST[:5], FIRST[-5:], FIRST[5:20], "Fi", "%", "______"])
 def test_a_short_part_a_middle_or_a_wildcard_names_no_session(name: str) -> None:
     assert invoke("show", name).exit_code == 4
 
@@ -576,12 +586,15 @@ def test_a_sub_agent_is_found_by_its_own_id_and_by_its_full_one() -> None:
     [
         ([], {FIRST, SECOND, "sub-agent-7"}),
         (["--agent", AGENT], {FIRST, SECOND, "sub-agent-7"}),
-        (["--agent", "nobody"], set()),
         (["--repo", "shop-api"], {FIRST, "sub-agent-7"}),
         (["--repo", "acme/shop-api"], {FIRST, "sub-agent-7"}),
-        (["--repo", "api"], set()),
+        (["--repo", "api"], {FIRST, "sub-agent-7"}),
+        (["--repo", "SHOP"], {FIRST, "sub-agent-7"}),
+        (["--repo", "/home/x/shop"], {FIRST, "sub-agent-7"}),
+        (["--kind", "error"], {SECOND}),
+        (["--kind", "tool_call"], {FIRST, "sub-agent-7"}),
+        (["--since", "16 nov 2026", "--before", "17 nov 2026"], {SECOND}),
         (["--branch", "docs"], {SECOND}),
-        (["--branch", "doc"], set()),
         (["--model", "big"], {FIRST}),
         (["--class", "automation"], {SECOND}),
         (["--class", "sub-agent"], {"sub-agent-7"}),
@@ -612,18 +625,19 @@ def test_people_see_sub_agents_only_when_they_ask_for_them() -> None:
 
 @pytest.mark.usefixtures("store")
 def test_sessions_are_listed_newest_first_and_a_cut_list_says_so() -> None:
-    lines = invoke("sessions").output.splitlines()
+    lines = invoke("sessions").output.splitlines()[1:-1]
     assert [line.rsplit("  ", 1)[-1] for line in lines] == ["Write the docs", "Fix the login"]
 
-    assert "--limit" in invoke("sessions", "--limit", "1").output
-    assert "--limit" not in invoke("sessions", "--limit", "2").output
+    assert invoke("sessions", "--limit", "1").output.endswith("1 of 2 sessions · more: --offset 1\n")
+    assert invoke("sessions", "--limit", "1", "--offset", "1").output.endswith("2–2 of 2 sessions\n")
+    assert invoke("sessions", "--limit", "2").output.endswith("\n2 sessions\n")
 
 
 @pytest.mark.usefixtures("store")
 def test_no_match_is_reported_in_words_and_is_not_an_error() -> None:
-    result = invoke("sessions", "--agent", "nobody")
+    result = invoke("sessions", "--outcome", "abandoned")
 
-    assert (result.exit_code, result.output) == (0, f"No sessions match; agents with sessions: {AGENT}\n")
+    assert (result.exit_code, result.output) == (0, "No sessions match\n")
 
 
 def test_an_empty_store_points_to_doctor() -> None:
@@ -643,12 +657,14 @@ def test_a_kind_without_events_is_reported_in_words_and_is_not_an_error() -> Non
 @pytest.mark.parametrize(
     ("ids", "shown"),
     [
-        (["0000-11112222", "0000-33334444"], ["11112222", "33334444"]),
-        (["aa-11112222", "ba-11112222", "0000-33334444"], ["aa-11112222", "ba-11112222", "33334444"]),
-        (["x-11112222", "11112222"], ["-11112222", "11112222"]),
+        (["11112222-0000", "33334444-0000"], ["11112222", "33334444"]),
+        (["11112222-aa", "11112222-ba", "33334444-0000"], ["11112222-a", "11112222-b", "33334444"]),
+        (["11112222-x", "11112222"], ["11112222-", "11112222"]),
         (["same", "same"], ["same", "same"]),
+        (["11112222-0000/agent7", "11112222-0000"], ["agent7", "11112222"]),
+        (["11112222-0000/55556666-7777", "11112222-0000"], ["666-7777", "11112222"]),
     ],
-    ids=["8 suffice", "more until they differ", "one ends with the other", "the same"],
+    ids=["8 suffice", "more until they differ", "one begins with the other", "the same", "sub-agent", "long sub-agent"],
 )
 def test_ids_in_a_list_are_as_long_as_needed_to_differ(ids: list[str], shown: list[str]) -> None:
     uids = [f"{AGENT}:{name}" for name in ids]
@@ -658,21 +674,31 @@ def test_ids_in_a_list_are_as_long_as_needed_to_differ(ids: list[str], shown: li
     assert [found[uid] for uid in uids] == shown
 
 
-def test_sessions_with_the_same_ending_are_listed_with_longer_ids(tmp_path: Path, home: Home) -> None:
-    for name in ("one-11112222", "two-11112222"):
+def test_ids_that_begin_with_a_clock_are_named_by_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = ScriptedAdapter()
+    adapter.profile = adapter.profile._replace(ids_begin_with_time=True)
+    monkeypatch.setitem(adapters(), AGENT, adapter)
+    uids = [f"{AGENT}:01a1e08f-{end}" for end in ("aaaa-11112222", "aaaa-33334444")]
+
+    assert list(short_ids(uids).values()) == ["11112222", "33334444"]
+
+
+def test_sessions_with_the_same_beginning_are_listed_with_longer_ids(tmp_path: Path, home: Home) -> None:
+    for name in ("11112222-one", "11112222-two"):
         home.write(name, event(name, 1))
     sweep(tmp_path / "store", home).close()
 
     listed = invoke("sessions").output
 
-    assert "  e-11112222" in listed and "  o-11112222" in listed
+    assert "  11112222-o  " in listed and "  11112222-t  " in listed
 
 
 def _shown(tmp_path: Path, home: Home, *events: EventRecord) -> list[str]:
-    """The lines of a session of these events, without its header."""
+    """The lines of a session of these events, without its header and the note on what is left out."""
     home.write("a-session", *events)
     sweep(tmp_path / "store", home).close()
-    return invoke("show", "a-session").output.splitlines()[5:]
+    lines = invoke("show", "a-session").output.splitlines()[5:]
+    return lines[:-2] if "--full shows all" in lines[-1] else lines
 
 
 @pytest.mark.parametrize("kind", [USER_MSG, TOOL_RESULT], ids=str)
@@ -692,7 +718,7 @@ def test_a_very_large_message_is_shown_in_part_and_fast(tmp_path: Path, home: Ho
     assert json.loads(invoke("show", "a-session", "--raw").stdout)["payload"]["text"] == text
 
 
-@pytest.mark.parametrize(("columns", "shown"), [("80", 59 * MESSAGE_LINES), ("140", MESSAGE_CHARS)])
+@pytest.mark.parametrize(("columns", "shown"), [("80", 52 * MESSAGE_LINES), ("140", MESSAGE_CHARS)])
 def test_what_is_left_out_of_a_message_is_counted(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, columns: str, shown: int
 ) -> None:
@@ -701,20 +727,20 @@ def test_what_is_left_out_of_a_message_is_counted(
     *lines, last = _shown(tmp_path, home, event("a-session", 1, text="x" * (shown + 1_234)))
 
     assert sum(line.count("x") for line in lines) == shown
-    assert last.strip() == "… 1,234 more characters (--raw shows all)"
+    assert last.strip() == "… 1,234 more characters"
 
 
 def test_a_message_of_very_many_lines_is_cut_by_lines(tmp_path: Path, home: Home) -> None:
     lines = _shown(tmp_path, home, event("a-session", 1, text="ab\n" * 1_000))
 
     assert len(lines) == MESSAGE_LINES + 1
-    assert lines[-1].strip() == f"… {3 * (1_000 - MESSAGE_LINES) - 1:,} more characters (--raw shows all)"
+    assert lines[-1].strip() == f"… {3 * (1_000 - MESSAGE_LINES) - 1:,} more characters"
 
 
 def test_a_message_keeps_its_words_lines_and_indentation(tmp_path: Path, home: Home) -> None:
     words = " ".join(f"word{number}" for number in range(40))
     lines = _shown(tmp_path, home, event("a-session", 1, text=f"{words}\n\n\tset in\nlast"))
-    bodies = [line[21:] for line in lines]
+    bodies = [line[28:] for line in lines]
 
     assert " ".join(bodies[:-3]) == words
     assert max(map(len, bodies)) <= 79
@@ -757,7 +783,7 @@ def test_a_result_in_parts_is_shown_as_its_text(tmp_path: Path, home: Home, outp
     result = event("a-session", 1, TOOL_RESULT, "summary", call_id="c")
     lines = _shown(tmp_path, home, structs.replace(result, payload={"output": output}))
 
-    assert [line[21:] for line in lines] == shown
+    assert [line[28:] for line in lines] == shown
 
 
 @pytest.mark.usefixtures("store")
@@ -807,6 +833,14 @@ def test_a_kind_includes_its_more_specific_kinds_in_the_whole_tree() -> None:
     shown = in_json("show", FIRST, "--kind", "assistant_msg")["events"]
 
     assert [item["summary"] for item in shown] == ["I looked", "All fixed"]
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("count", range(1, 9))
+def test_the_tail_is_the_end_of_the_whole_with_its_sub_agents(count: int) -> None:
+    whole, tail = (in_json("show", FIRST, *words)["events"] for words in ([], ["--tail", str(count)]))
+
+    assert [item["event_uid"] for item in tail] == [item["event_uid"] for item in whole][-count:]
 
 
 @pytest.mark.usefixtures("store")
@@ -900,6 +934,7 @@ def test_people_see_times_in_their_zone(
     samples_store: Path, monkeypatch: pytest.MonkeyPatch, zone: str, shown: str
 ) -> None:
     monkeypatch.setenv("TZ", zone)
+    monkeypatch.setenv("COLUMNS", "120")
 
     output = run(command("sessions"), samples_store).stdout
 

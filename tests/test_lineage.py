@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recollect.agentkit.ids import short_hash
 from recollect.agentkit.protocol import EventRecord, Record, SessionInfo, Usage
 from recollect.agents import adapters
 from recollect.api import Memory, open_memory
 from recollect.errors import Ambiguous
-from recollect.schema import ASSISTANT_MSG, USER_MSG
+from recollect.schema import ASSISTANT_MSG, EDIT, USER_MSG
+from tests import logs
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
+from tests.conftest import swept
 from tests.faults.rig import IS_SOAK, scratch
 
 
@@ -146,6 +149,137 @@ def test_a_copy_key_of_its_own_links_records_with_other_ids(tmp_path: Path, home
     with sweep(tmp_path / "store", home) as memory:
         (copy,) = [found for session in memory.sessions() for found in memory.events(session) if found.copy_of]
         assert copy.native_id == "item-9"
+
+
+def test_a_call_whose_summary_differs_by_the_working_directory_is_a_copy(tmp_path: Path, home: Home) -> None:
+    key = short_hash("Edit", "/work/shop/a.py")
+    home.write("a", shared("a", at_ms(1), text="edited a.py", kind=EDIT, retry_key=key))
+    home.write("b", shared("b", at_ms(2), text="edited /work/shop/a.py", kind=EDIT, retry_key=key))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert owners(memory) == {"a": None, "b": "a"}
+
+
+@pytest.mark.parametrize("original", ["a", "b"])
+def test_of_copies_with_the_same_times_the_session_that_went_on_first_has_the_originals(
+    tmp_path: Path, home: Home, original: str
+) -> None:
+    for name in ("a", "b"):
+        home.write(name, shared(name, at_ms(1)), event(name, 5 if name == original else 9))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert [name for name, owner in owners(memory).items() if owner is None] == [original]
+
+
+def test_a_session_is_based_on_the_one_its_last_copied_event_is_from(tmp_path: Path, home: Home) -> None:
+    home.write("a", shared("a", at_ms(1)))
+    home.write("b", shared("b", at_ms(2)), event("b", 3, text="later", native_id="later"))
+    home.write("c", shared("c", at_ms(4)), event("c", 5, text="later", native_id="later"), event("c", 6))
+
+    with sweep(tmp_path / "store", home) as memory:
+        bases = {session.native_session_id: session.base_session_uid for session in memory.sessions()}
+
+    assert bases == {"a": None, "b": f"{AGENT}:a", "c": f"{AGENT}:b"}
+
+
+def test_related_names_the_original_and_what_else_was_copied_from_it(tmp_path: Path, home: Home) -> None:
+    home.write("a", shared("a", at_ms(1)))
+    home.write("b", shared("b", at_ms(2)), event("b", 3))
+    home.write("c", shared("c", at_ms(2)), event("c", 4))
+
+    with sweep(tmp_path / "store", home) as memory:
+        related = memory.related(memory.session(f"{AGENT}:b"))
+
+    assert [(session.session_uid, session.why) for session in related] == [
+        (f"{AGENT}:a", "it was forked from this"),
+        (f"{AGENT}:c", "forked from the same session"),
+    ]
+
+
+def test_a_response_that_two_copies_of_a_third_session_hold_is_paid_once(tmp_path: Path, home: Home) -> None:
+    """The third one lost it, so that neither is a copy of the other."""
+    home.write("a", shared("a", at_ms(1)))
+    home.write("b", shared("b", at_ms(2)), usage("b", "r1", output_tokens=10, ts_ms=at_ms(2)))
+    home.write("c", shared("c", at_ms(3)), usage("c", "r1", output_tokens=10, ts_ms=at_ms(3)))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert tokens(memory) == {"a": 0, "b": 10, "c": 0}
+
+
+@pytest.mark.parametrize("order", [("parent", "copy"), ("copy", "parent")])
+def test_figures_that_only_a_copy_has_whole_count_where_the_response_was_made(
+    tmp_path: Path, home: Home, order: tuple[str, str]
+) -> None:
+    files = {
+        "parent": [shared("parent", at_ms(1)), usage("parent", "r1", output_tokens=1)],
+        "copy": [
+            shared("copy", at_ms(1)),
+            usage("copy", "r1", output_tokens=700),
+            SessionInfo("copy", parent_native_id="parent"),
+        ],
+    }
+    for name in order:
+        home.write(name, *files[name])
+        memory = sweep(tmp_path / "store", home)
+        counted = memory.session(f"{AGENT}:parent").cost.output_tokens if name == order[1] else None
+        memory.close()
+
+    assert counted == 700
+
+
+def test_a_session_that_answers_another_ones_request_is_based_on_it(tmp_path: Path, home: Home) -> None:
+    home.write("a", event("a", 1, text="an old request"), event("a", 2, text="fix the parser"))
+    home.write("b", event("b", 3, ASSISTANT_MSG, "It is fixed.", parent_native_id="a-2"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        answering = memory.session(f"{AGENT}:b")
+
+    assert (answering.base_session_uid, answering.title) == (f"{AGENT}:a", "fix the parser")
+
+
+def _under_new_ids(records: list[logs.Record], session: str) -> list[logs.Record]:
+    """As Claude Code 1.0.8x copies them: other ids and times, the same messages."""
+    ids = {record["uuid"]: logs.record_id(f"copy {record['uuid']}", 0) for record in records}
+    return [
+        record
+        | {"sessionId": session, "timestamp": logs.timestamp(100), "cwd": "/elsewhere"}
+        | {"uuid": ids[record["uuid"]], "parentUuid": ids.get(record["parentUuid"])}
+        for record in records
+    ]
+
+
+def _with_message_id(record: logs.Record, name: str) -> logs.Record:
+    return record | {"message": record["message"] | {"id": f"msg_01{name:0>20}"}}
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)], ids=["original first", "copy first"])
+def test_a_resumed_session_with_new_ids_for_old_records_counts_only_what_it_adds(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    old, new = logs.session_id(1), logs.session_id(2)
+    begun = [
+        logs.claude_user(old, 1, "fix the parser"),
+        _with_message_id(logs.claude_answer(old, 2, "I look at it."), "a"),
+        logs.claude_user(old, 3, "and its tests"),
+        _with_message_id(logs.claude_answer(old, 4, "Done."), "b"),
+    ]
+    more = [
+        logs.claude_user(new, 200, "and its tests"),
+        _with_message_id(logs.claude_answer(new, 201, "They pass already."), "c"),
+    ]
+    files = {1: (old, begun), 2: (new, [*_under_new_ids(begun, new), *more])}
+    for number in order:
+        session, records = files[number]
+        logs.CLAUDE.write(tmp_path / "home", logs.lines(records), session)
+        swept(tmp_path / "store", logs.CLAUDE.root_flag(tmp_path / "home")).close()
+
+    with open_memory(tmp_path / "store") as memory:
+        first, second = memory.session(f"claude:{old}"), memory.session(f"claude:{new}")
+        copies = [found.summary for found in memory.events(second) if found.copy_of]
+
+    assert copies == ["fix the parser", "I look at it.", "and its tests", "Done."]
+    assert (first.cost.turns, first.cost.output_tokens, first.base_session_uid) == (2, 6, None)
+    assert (second.cost.turns, second.cost.output_tokens, second.base_session_uid) == (1, 3, f"claude:{old}")
 
 
 def test_copies_stay_in_their_session_but_count_no_turns(tmp_path: Path, home: Home) -> None:

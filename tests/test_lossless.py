@@ -29,8 +29,9 @@ from recollect.schema import (
     Session,
     to_json,
 )
-from tests import native_count
+from tests import logs, native_count
 from tests.conftest import SHARED, needs_shared, swept, with_key
+from tests.logs import session_id
 from tests.native_count import ASSISTANT, CALL, COUNTERS, NOTICE, RESULT, USER, Count, Told, normal
 
 SAMPLES = Path(recollect.__file__).parent / "samples"
@@ -659,6 +660,29 @@ def test_a_session_synced_to_two_homes_is_one_session(root: str, tmp_path: Path,
 
     assert _differences(_comparable(at_once(root)), found) == ""
     assert places == [{"laptop", "desktop"}] * len(places)
+
+
+# From the fourth on all have one time, as records have that a resumed session wrote at once.
+_CONTINUED = [
+    logs.claude_user(session_id(), number, f"request {number}") | {"timestamp": logs.timestamp(min(number, 4))}
+    for number in range(1, 10)
+]
+
+
+@pytest.mark.parametrize("parts", [(slice(0, 2), slice(2, 9)), (slice(0, 9), slice(5, 9)), (slice(0, 7), slice(1, 9))])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["in order", "the later part first"])
+def test_a_session_in_several_files_is_shown_in_the_order_of_its_records(
+    tmp_path: Path, parts: tuple[slice, slice], order: tuple[int, int]
+) -> None:
+    """The second file holds a later part, beginning anywhere."""
+    for number in order:
+        home = tmp_path / f"home {number}"
+        logs.CLAUDE.write(home, logs.lines(_CONTINUED[parts[number]]))
+        swept(tmp_path / "store", logs.CLAUDE.root_flag(home)).close()
+
+    with open_memory(tmp_path / "store") as memory:
+        (session,) = memory.sessions()
+        assert [event.summary for event in memory.events(session)] == [f"request {number}" for number in range(1, 10)]
 
 
 @pytest.mark.parametrize("is_longer_first", [True, False], ids=["longer first", "shorter first"])

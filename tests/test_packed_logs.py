@@ -1,5 +1,6 @@
 """Logs that Codex has compressed, having left them alone for days: the same sessions, whichever form they are in."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -129,14 +130,26 @@ def test_of_a_log_and_its_packed_twin_either_may_be_broken(
         assert portrait(memory) == plain
 
 
-def test_a_small_file_that_unpacks_to_much_takes_little_memory(tmp_path: Path) -> None:
+BOMBS = {
+    "zeros": bytes,
+    "empty lines": lambda size: b"\n" * size,
+    "bad lines": lambda size: b"{}\n" * (size // 3),
+    "one message": lambda size: CODEX.content(1, SESSION)[:-9] + b"a" * size,
+}
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_a_small_file_that_unpacks_to_much_costs_little(tmp_path: Path, kind: str) -> None:
     resource = pytest.importorskip("resource")
-    zeros = zstandard.ZstdCompressor().compress(bytes(400 * 1024 * 1024))
-    flag = write_packed(tmp_path / "home", zeros)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    flag = write_packed(tmp_path / "home", pack(BOMBS[kind](400 * 1024 * 1024)))
+    before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
 
     with open_memory(with_key(tmp_path / "store"), [flag]) as memory:
         report = memory.sweep()
 
-    assert report.bad_lines == 1
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 700 * 1024
+    ((_, reason),) = report.failures
+    assert reason.startswith("unpacks to more than 300 times its size: ")
+    assert len(report.skipped) + report.bad_lines <= 1002
+    assert time.process_time() - begun < 60
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024
+    assert sum(path.stat().st_size for path in (tmp_path / "store").rglob("*")) < 10_000_000

@@ -1,5 +1,6 @@
 """Prompts typed while the agent works: each is held once, whether the log tells it again or not."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from recollect.api import Memory
 from recollect.schema import QUEUE_ONLY, USER_MSG
 from tests import logs
 from tests.conftest import swept, with_key
-from tests.logs import CLAUDE, claude_answer, claude_user, session_id, timestamp
+from tests.logs import CLAUDE, claude_answer, claude_user, moment, session_id, timestamp
 
 SESSION = session_id()
 SECRET = "use sk-ant-api03-" + "fH3kP9vQ2m" * 9 + "AA for it"
@@ -90,12 +91,12 @@ def test_a_digest_follows_when_a_prompt_turns_out_to_be_delivered(tmp_path: Path
     waiting = [
         claude_user(SESSION, 1, "begin"),
         claude_answer(SESSION, 2, "ok"),
-        *(enqueued(n, "continue") for n in (3, 4, 5, 6)),
+        *(enqueued(n, "continue") for n in (100, 200, 300, 400)),
     ]
     with swept(tmp_path / "store", write(tmp_path / "home", waiting)) as memory:
         assert memory.digest(memory.sessions()[0]).request_count == 5
 
-    ended = [*waiting, claude_user(SESSION, 7, "continue"), claude_answer(SESSION, 8, "All done.")]
+    ended = [*waiting, claude_user(SESSION, 407, "continue"), claude_answer(SESSION, 408, "All done.")]
     with swept(tmp_path / "store", write(tmp_path / "home", ended)) as memory:
         digest = memory.digest(memory.sessions()[0])
 
@@ -115,6 +116,26 @@ def test_the_same_words_of_days_later_are_another_prompt(tmp_path: Path, days: i
             assert held.count("continue") == whole_count(whole, "continue")
 
     assert held.count("continue") == count
+
+
+def requeued(milliseconds: int) -> logs.Record:
+    """A prompt that a faulty version puts back into its queue."""
+    at = moment(10) + timedelta(milliseconds=milliseconds)
+    return {**enqueued(10, "run the tests"), "timestamp": f"{at:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"}
+
+
+@pytest.mark.parametrize("is_delivered", [False, True])
+def test_a_prompt_queued_again_every_80_ms_is_one_prompt(tmp_path: Path, is_delivered: bool) -> None:
+    again = [requeued(80 * n) for n in range(2000)]  # for 160 s
+    if is_delivered:
+        again.insert(20, claude_user(SESSION, 12, "run the tests"))
+    records = [claude_user(SESSION, 1, "begin"), *again]
+    for length in (300, len(records)):  # the run goes on after the first sweep
+        memory = swept(tmp_path / "store", write(tmp_path / "home", records[:length]))
+        with memory:
+            prompts = [summary for summary, _ in told(memory)]
+
+    assert prompts == ["begin", "run the tests"]
 
 
 def whole_count(memory: Memory, words: str) -> int:

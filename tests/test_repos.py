@@ -61,7 +61,16 @@ def test_nothing_of_a_user_or_password_is_ever_kept(user: str, scheme: str) -> N
         ("/home/x/shop/.claude/worktrees/fix-1", "/home/x/shop"),
         ("/home/x/shop/.claude/worktrees/fix-1/src", "/home/x/shop/src"),
         ("/home/x/shop/.git/worktrees/fix-1", "/home/x/shop"),
+        ("/home/x/shop/.worktrees/2", "/home/x/shop"),
+        ("/home/x/shop.worktrees/fix-1", "/home/x/shop"),
         ("/home/x/worktrees/shop", "/home/x/worktrees/shop"),
+        (r"C:\code\shop", "C:/code/shop"),
+        (r"c:\code\shop", "C:/code/shop"),
+        ("c:/code/shop/", "C:/code/shop"),
+        (r"C:\code\shop\.claude\worktrees\fix-1", "C:/code/shop"),
+        (r"C:\code\shop\.worktrees\2\src", "C:/code/shop/src"),
+        (r"\\server\share\shop", "//server/share/shop"),
+        (r"/home/x/a\b", r"/home/x/a\b"),
         ("/", "/"),
         ("", None),
         (None, None),
@@ -114,6 +123,17 @@ def test_without_any_checkout_the_last_part_of_the_folder_is_the_repository() ->
 
 def test_without_a_folder_there_is_no_repository() -> None:
     assert Checkouts([]).repo(None, None, None) is None
+
+
+def test_a_checkout_on_windows_is_one_however_its_path_is_written() -> None:
+    checkouts = Checkouts([(r"C:\code\shop", r"C:\code\shop", "git@github.com:acme/shop.git")])
+
+    assert checkouts.repo("c:/code/shop/src", None, None) == "github.com/acme/shop"
+    assert checkouts.repo(r"c:\code\shop\.worktrees\2", None, None) == "github.com/acme/shop"
+
+
+def test_the_name_of_a_folder_on_windows_is_its_last_part() -> None:
+    assert Checkouts([]).repo(r"C:\Users\kim\notes", None, None) == "notes"
 
 
 def test_the_order_of_sessions_does_not_decide_between_two_remotes_of_a_checkout() -> None:

@@ -1,10 +1,10 @@
 """Recollect: everything your coding agents did, in one local store.
 
-    from recollect import open_memory
+    from recollect import Filters, open_memory
 
     with open_memory() as memory:
         memory.sweep()
-        for session in memory.sessions(repo="shop-api", limit=5):
+        for session in memory.sessions(Filters(repo="shop-api", since="last week"), limit=5):
             print(session.started_at, session.title)
 
 Names load on first use: a hook or a search must not pay for what it does not need.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "recollect.api": ("Memory", "doctor", "open_memory", "repair", "restore"),
+    "recollect.api": ("Filters", "Memory", "doctor", "open_memory", "repair", "restore"),
     "recollect.distill.exchanges": ("Exchange",),
     "recollect.recall": ("Block", "Spending", "StatLine", "Stats"),
     "recollect.care.doctor": ("Finding",),
@@ -36,7 +36,7 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
-    from recollect.api import Memory, doctor, open_memory, repair, restore
+    from recollect.api import Filters, Memory, doctor, open_memory, repair, restore
     from recollect.care.doctor import Finding
     from recollect.care.status import AgentTotals, DistilledTotals, RetentionStatus, SourceTotals, Status
     from recollect.distill.exchanges import Exchange
@@ -56,6 +56,7 @@ __all__ = [
     "DistilledTotals",
     "Event",
     "Exchange",
+    "Filters",
     "Finding",
     "ForgetPlan",
     "ForgottenSession",

@@ -1,8 +1,10 @@
-"""Times: milliseconds since 1970 in code, RFC 3339 UTC in data."""
+"""Times: milliseconds since 1970 in code, RFC 3339 UTC in data, and dates as people type them."""
 
 import re
 import time
 from datetime import UTC, date, datetime, timedelta
+
+from recollect.errors import UsageError
 
 
 def now_ms() -> int:
@@ -17,35 +19,99 @@ def rfc3339(ms: int | None) -> str | None:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
-_AGO = re.compile(r"^(\d+)\s*(m|min|h|d|w|mo|y)$")
-_UNITS = {"m": "minutes", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_MONTHS = {"mo": 1, "y": 12}
-_PERIOD = re.compile(r"^((?:19|20)\d\d)(?:-(0[1-9]|1[0-2]))?$")
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MONTH_NAMES = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
+_FULL_MONTHS = "january february march april june july august september october november december".split()  # noqa: SIM905
+# Patterns are compiled when first used, and kept by `re`: a search rarely has a date.
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_UNIT = r"(minutes?|mins?|min|m|hours?|h|days?|d|weeks?|w|months?|mo|years?|y)"
+_AGO = rf"(?:(?:the )?(?:last|past) )?(\d+|an?)\s*{_UNIT}(?: ago)?"
+_PERIOD = r"((?:19|20)\d\d)(?:-(0[1-9]|1[0-2]))?"
+_THIS_OR_LAST = r"(this|last) (week|month|year)"
+_WEEKDAY = r"(last )?(mon|tue|wed|thu|fri|sat|sun)[a-z]*"
+_MONTH = r"(?:(\d{1,2}) )?([a-z]{3,9})\.?(?: (\d{1,2}))?(?:,? ((?:19|20)\d\d))?"
+_AT = r"(.+?) (?:at )?(\d{1,2}):(\d\d)"
+_DASH = r"(?<=[a-z])[-_]+(?=[a-z0-9])|(?<=\d)[-_]+(?=[a-z])"  # `last-week`, `3-days-ago`
+_EXAMPLES = ("today", "yesterday", "this week", "last week", "this month", "last month", "last year", "3 days ago")
+DATE_FORMS = "2026-11-01, 7d, 3 days ago, yesterday, monday, last week, november"
 
 
 def parse_moment(text: str, now: datetime) -> datetime:
-    """`2026-11-01`, `2026-11-01T10:00`, `2026-11`, `2026`, `7d`, `2h`, `3mo`, `1y`, `today`, `yesterday`.
+    """`2026-11-01T10:00`, `2026-11`, `7d`, `3 days ago`, `yesterday 14:00`, `monday`, `last week`, `15 november` …
 
-    Days start at midnight in the user's time zone, whatever the clocks have done since. Raises ValueError for anything
-    else, and OverflowError for a time before the calendar starts.
+    A day, week, month or year is the moment it begins, at midnight in the user's time zone, whatever the clocks have
+    done since; a weekday or month without a year is the latest one that has begun. Raises ValueError for anything else,
+    and OverflowError for a time before the calendar starts.
     """
-    if text in ("today", "yesterday"):
-        return _midnight(now.astimezone().date() - timedelta(days=text == "yesterday"))
-    if match := _PERIOD.match(text):
-        return _midnight(date(int(match[1]), int(match[2] or 1), 1))
-    if match := _AGO.match(text):
-        count, unit = int(match[1]), match[2]
-        return _months_before(now, count * _MONTHS[unit]) if unit in _MONTHS else now - _span(count, unit)
-    moment = datetime.fromisoformat(text)
+    text = re.sub(_DASH, " ", " ".join(text.lower().split()))
+    if (match := re.fullmatch(_AT, text)) and (day := _day(match[1], now)):
+        return datetime.combine(day, datetime.min.time().replace(int(match[2]), int(match[3]))).astimezone()
+    if match := re.fullmatch(_AGO, text):
+        count, unit = 1 if match[1].startswith("a") else int(match[1]), match[2]
+        if unit.startswith(("mo", "y")):
+            return _months_before(now, count * (12 if unit.startswith("y") else 1))
+        return now - timedelta(**{_UNITS[unit[0]]: count})
+    if day := _day(text, now):
+        return _midnight(day)
+    moment = datetime.fromisoformat(text.upper())
     return moment if moment.tzinfo else moment.astimezone()
+
+
+def _day(text: str, now: datetime) -> date | None:
+    """The day that a name of a day, week, month or year begins with; None if it is none."""
+    today = now.astimezone().date()
+    if text in ("today", "yesterday"):
+        return today - timedelta(days=text == "yesterday")
+    if match := re.fullmatch(_PERIOD, text):
+        return date(int(match[1]), int(match[2] or 1), 1)
+    if match := re.fullmatch(_THIS_OR_LAST, text):
+        return _period(match[2], today, back=match[1] == "last")
+    if (match := re.fullmatch(_WEEKDAY, text)) and _is_name(text.removeprefix("last "), WEEKDAYS):
+        weekday = next(number for number, name in enumerate(WEEKDAYS) if name.startswith(match[2]))
+        days = (today.weekday() - weekday) % 7
+        return today - timedelta(days=days or 7 if match[1] else days)
+    if (match := re.fullmatch(_MONTH, text)) and _is_name(match[2], (*_MONTH_NAMES, *_FULL_MONTHS, "sept")):
+        month = _MONTH_NAMES.index(match[2][:3]) + 1
+        day = date(int(match[4] or today.year), month, int(match[1] or match[3] or 1))
+        return day if match[4] or day <= today else day.replace(year=day.year - 1)
+    return None
+
+
+def _is_name(word: str, names: tuple[str, ...]) -> bool:
+    """Whether a word is one of the names, or at least three letters of its beginning."""
+    return any(name.startswith(word) for name in names)
+
+
+def _period(unit: str, today: date, *, back: bool) -> date:
+    """When this week, month or year began, or the one before."""
+    if unit == "week":
+        return today - timedelta(days=today.weekday() + 7 * back)
+    if unit == "year":
+        return date(today.year - back, 1, 1)
+    first = today.replace(day=1)
+    return (first - timedelta(days=1)).replace(day=1) if back else first
+
+
+def moment_ms(name: str, value: str | datetime | None) -> int | None:
+    """The time given to `name`, in milliseconds since 1970; raises UsageError, with the nearest date, if it is none."""
+    if value is None:
+        return None
+    try:
+        moment = parse_moment(value, datetime.now().astimezone()) if isinstance(value, str) else value
+        return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise UsageError(f"Invalid date for `{name}`: {value}", _advice(str(value))) from None
+
+
+def _advice(text: str) -> str:
+    from difflib import get_close_matches  # only where a date was mistyped
+
+    near = get_close_matches(text.lower(), (*_EXAMPLES, *WEEKDAYS), 1, 0.6)
+    return f"did you mean `{near[0]}`? Or write {DATE_FORMS}" if near else f"write {DATE_FORMS}"
 
 
 def _midnight(day: date) -> datetime:
     return datetime.combine(day, datetime.min.time()).astimezone()
-
-
-def _span(count: int, unit: str) -> timedelta:
-    return timedelta(**{_UNITS[unit]: count})
 
 
 def _months_before(now: datetime, months: int) -> datetime:

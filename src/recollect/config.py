@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from recollect.sessions import AccountRules
 
 _SECTIONS = ("agents", "capture", "domains", "exchanges", "notify", "redact", "retention", "tasks")
+FRESH_MODES = ("auto", "warn", "off")  # what a reading command does if agents wrote since the last sweep
 
 
 def _default_rules() -> "AccountRules":
@@ -56,6 +57,7 @@ class Settings:
     config_path: Path
     host: str
     roots: Mapping[str, tuple[Path, ...]]
+    given: Mapping[str, Any] = field(default_factory=dict)  # what the settings file says, as it says it
     domains: Mapping[str, str] = field(default_factory=dict)
     rules: "AccountRules" = field(default_factory=_default_rules)
     redaction: "RedactionRules" = field(default_factory=_default_redaction)
@@ -92,8 +94,6 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read all settings. `roots` are `AGENT=PATH`; they replace that agent's default, and only they are then swept."""
-    import socket
-
     environment = os.environ if environment is None else environment
     failpoints.arm(environment.get("RECOLLECT_FAILPOINT", ""))
     told = folder or environment.get("RECOLLECT_HOME")
@@ -104,16 +104,50 @@ def load_settings(
     return Settings(
         folder=home or _expanded(data_path(environment)).absolute(),
         config_path=config_path,
-        host=socket.gethostname() or "localhost",
+        host=os.uname().nodename or "localhost",
         roots=_roots_of_flags(roots) if roots else _roots(configured, environment),
-        domains=_domains(config.get("domains", {}), config_path),
-        rules=_rules(config.get("tasks", {}), config_path),
-        exclude=_exclude(config.get("capture", {}), config_path),
-        redaction=_redaction(config.get("redact", {}), config_path),
-        exchanges=_exchange_rules(config.get("exchanges", {}), config_path),
-        limits=_limits(config.get("retention", {}), config_path),
-        notify=_notify(config.get("notify", {}), config_path),
+        given=config,
+        **_values(config, config_path),
     )
+
+
+def _values(config: Mapping[str, Any], config_path: Path) -> dict[str, Any]:
+    """What the sections of the settings file say, checked."""
+    return {
+        "domains": _domains(config.get("domains", {}), config_path),
+        "rules": _rules(config.get("tasks", {}), config_path),
+        "exclude": _exclude(config.get("capture", {}), config_path),
+        "redaction": _redaction(config.get("redact", {}), config_path),
+        "exchanges": _exchange_rules(config.get("exchanges", {}), config_path),
+        "limits": _limits(config.get("retention", {}), config_path),
+        "notify": _notify(config.get("notify", {}), config_path),
+    }
+
+
+def check_settings(text: str, path: Path) -> None:
+    """Raise BadConfig if a settings file with this text could not be read."""
+    import tomllib
+
+    config = _only(tomllib.loads(text), _SECTIONS, "", path)
+    _configured_roots(config.get("agents", {}), path)
+    _values(config, path)
+    _fresh(config.get("capture", {}), path)
+
+
+def freshness_mode() -> str:
+    """`[capture] fresh`, without loading the other settings: every reading command asks for it."""
+    home = os.environ.get("RECOLLECT_HOME")
+    path = (_expanded(home).absolute() if home else _config_folder()) / "config.toml"
+    if not path.exists():
+        return FRESH_MODES[0]
+    return _fresh(_read(path).get("capture", {}), path)
+
+
+def _fresh(capture: Any, path: Path) -> str:
+    mode = _only(capture, ("exclude", "fresh"), "capture", path).get("fresh", FRESH_MODES[0])
+    if mode not in FRESH_MODES:
+        raise BadConfig(f"Unknown mode in {path}: capture.fresh = {mode!r}", f"known: {', '.join(FRESH_MODES)}")
+    return str(mode)
 
 
 def require_folders(flags: Sequence[str]) -> None:
@@ -134,9 +168,30 @@ def terminal_columns(otherwise: int) -> int:
         return otherwise
 
 
+def terminal_rows(otherwise: int) -> int:
+    """The height of the terminal, as LINES or it itself tells."""
+    told = os.environ.get("LINES", "")
+    if told.isdecimal() and int(told):
+        return int(told)
+    try:
+        return os.get_terminal_size(1).lines or otherwise
+    except OSError:
+        return otherwise
+
+
 def has_colour() -> bool:
     """Whether colours may be used on a terminal (https://no-color.org)."""
-    return not os.environ.get("NO_COLOR")
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def pager_command() -> str:
+    """What long output goes through on a terminal; empty for nothing."""
+    return "" if os.environ.get("TERM") == "dumb" else os.environ.get("PAGER", "less")
+
+
+def pager_environment() -> dict[str, str]:
+    """The environment with `less` set, as Git sets it, to show colours and to leave a short text on the screen."""
+    return {"LESS": "FRX", **os.environ}
 
 
 def _config_folder() -> Path:
@@ -146,10 +201,11 @@ def _config_folder() -> Path:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    import tomllib
-
     try:
-        config = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        import tomllib  # most stores have no settings of their own, and need not wait for it
+
+        config = tomllib.loads(text)
     except FileNotFoundError:
         return {}
     except NotADirectoryError as error:
@@ -165,7 +221,7 @@ def _read(path: Path) -> Mapping[str, Any]:
                 "set RECOLLECT_HOME to a folder you own",
             ) from error
         raise BadConfig(f"No permission to read the settings: {path}", "make it readable, or remove it") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise BadConfig(f"Cannot read the settings ({error}): {path}", "fix the file, or remove it") from error
     return _only(config, _SECTIONS, "", path)
 
@@ -238,7 +294,7 @@ def _domains(domains: Any, path: Path) -> Mapping[str, str]:
 
 
 def _exclude(capture: Any, path: Path) -> tuple[str, ...]:
-    told = _only(capture, ("exclude",), "capture", path)
+    told = _only(capture, ("exclude", "fresh"), "capture", path)
     patterns = [pattern.strip() for pattern in _texts(told.get("exclude", []), "capture.exclude", path)]
     if not all(pattern.strip("/* ") for pattern in patterns):
         raise BadConfig(f"Pattern in capture.exclude matches everything: {path}", "name a folder or a repository")

@@ -28,6 +28,7 @@ class RecollectError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.choices: tuple[dict[str, str | None], ...] = ()
 
 
 class UsageError(RecollectError):
@@ -41,8 +42,14 @@ class NotFound(RecollectError):
 
 
 class Ambiguous(RecollectError):
+    """`choices` are the sessions that may be meant: session_uid, ended_at, repo, title."""
+
     code = "ambiguous"
     exit_code = 5
+
+    def __init__(self, message: str, hint: str | None = None, choices: tuple[dict[str, str | None], ...] = ()) -> None:
+        super().__init__(message, hint)
+        self.choices = choices
 
 
 class Busy(RecollectError):

@@ -85,6 +85,11 @@ def may_tell_queued(recorded_ms: int | None, queued_ms: int | None) -> bool:
     return -_QUEUE_SLACK_MS <= recorded_ms - queued_ms <= _QUEUE_WAIT_MS
 
 
+def is_queued_again(queued_ms: int, before_ms: int | None) -> bool:
+    """Whether a prompt was queued so soon after the same words that it is the same prompt."""
+    return before_ms is not None and abs(queued_ms - before_ms) <= _QUEUE_SLACK_MS
+
+
 def session_uid(agent: str, native_session_id: str) -> str:
     return f"{agent}:{native_session_id}"
 

@@ -4,7 +4,6 @@ A session is one conversation (a sub-agent's is a session of its own); an event 
 happened in it. Records are frozen: adapters make them, the store keeps them, interfaces show them.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -12,19 +11,6 @@ from typing import Any
 from recollect.kinds import *  # noqa: F403 - these words are part of the schema
 
 SCHEMA_VERSION = 1
-
-
-def event_uid(agent: str, native_session_id: str, native_id: str, block: int = 0) -> bytes:
-    """The id by which everything cites an event; never made from content, path or arrival.
-
-    One half identifies the session, so that its events are adjacent in an index; the other half the record, so that
-    its copies in other sessions can be recognised.
-    """
-    return name_half(agent, native_session_id) + name_half(agent, f"{native_id}\x1f{block}")
-
-
-def name_half(agent: str, name: str) -> bytes:
-    return hashlib.blake2b(f"{agent}\x1f{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +89,7 @@ class Session:
     user_id: str | None = None
     character_id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    resume_command: str | None = None  # the agent's own, to be run in `cwd`; None for a sub-agent
 
     def to_json(self) -> dict[str, Any]:
         return {("class" if name == "session_class" else name): value for name, value in asdict(self).items()}
@@ -170,6 +157,15 @@ class Quote:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, and the line with which its answer begins; None where nothing was said, or it is the final answer."""
+
+    text: str
+    event_uid: str
+    answer: Quote | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Tally:
     """How often something was used or happened, and how often it failed."""
 
@@ -222,7 +218,7 @@ class Digest:
     covers: Covers
     title: str | None = None
     outcome: Outcome
-    requests: tuple[Quote, ...] = ()
+    requests: tuple[Asked, ...] = ()
     request_count: int = 0
     final_answer: Quote | None = None
     files: tuple[Tally, ...] = ()

@@ -4,20 +4,20 @@ Most sweeps find nothing new and must be quick: what only a changed file needs (
 the distiller's patterns) is imported where it is used.
 """
 
+import os
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 from recollect.clock import now_ms
 from recollect.distill import distil_outdated, distil_sessions
-from recollect.forget.erase import finish_forgetting
-from recollect.forget.rescan import drop_leftovers
+from recollect.forget.erase import drop_leftovers, finish_forgetting
 from recollect.ingest.discover import Changes, find_changes
 from recollect.progress import Progress
 from recollect.recall import index_pending
 from recollect.retention import finish_evictions, keep_within_budget
 from recollect.sessions import is_settled
-from recollect.store import Batch, Store, sweep_lock
+from recollect.store import Batch, Store, note_finished, note_progress, sweep_lock
 from recollect.sweep_report import SweepReport
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ SETTLE_SECONDS = 20  # how often what was read so far becomes complete and can b
 
 def sweep(store: Store, settings: "Settings", progress: Progress, *, verify: bool = False) -> SweepReport:
     """Bring the store up to date with the agents' files. Raises Busy if another sweep is running."""
-    begun = time.monotonic()
+    begun, began_ns = time.monotonic(), time.time_ns()
     with sweep_lock(store.folder):
         finish_forgetting(store)
         finish_evictions(store)
@@ -43,6 +43,7 @@ def sweep(store: Store, settings: "Settings", progress: Progress, *, verify: boo
         distil_outdated(store, partial(progress, "distilling"))
         work.retain()
         store.checkpoint()
+        note_finished(store.folder, work.roots, began_ns)
         if changes.tasks:
             from recollect.recall import write_snapshot  # most sweeps need none
 
@@ -60,6 +61,7 @@ class _Sweep:
         self._progress = progress
         self._sessions_before = store.sessions.count()
         self._at_ms = now_ms()
+        self.roots = sorted(os.path.realpath(root) for roots in settings.roots.values() for root in roots)
         self.report = SweepReport()
 
     def _redactor(self) -> "Redactor":
@@ -107,6 +109,7 @@ class _Sweep:
                 done += self._count(reading)
                 stage = stage_of(reading) or stage
             self._progress(stage, min(done, total), total)
+            note_progress(store.folder, self.roots, min(done, total), total)
             if time.monotonic() - settled > SETTLE_SECONDS:
                 self.settle(is_all_read=False)
                 settled = time.monotonic()

@@ -104,7 +104,7 @@ def columns_of(kind: str, payload: Mapping[str, Any]) -> Columns | None:
 
 def payload_text(kind: str, payload: Mapping[str, Any]) -> str:
     """All that a payload says, line by line; of an unknown record also what its native fields say."""
-    values = [payload.get(key) for key in ("text", "input", "output")]
+    values = (payload.get("text"), payload.get("input"), payload.get("output"))
     texts = [value if isinstance(value, str) else "\n".join(_leaves(value)) for value in values if value]
     if kind == kinds.OTHER and "native" in payload:
         texts += _leaves(payload["native"])

@@ -224,6 +224,13 @@ class TestWhatPeopleSay:
         assert events(records) == []
         assert skips(records)["queue-operation"] == 1
 
+    def test_a_reminder_of_the_tokens_left_is_counted_and_no_event(self, tmp_path: Path) -> None:
+        reminder = {"type": "total_tokens_reminder", "text": "<total_tokens>9000 tokens left</total_tokens>"}
+        records = read_lines(tmp_path, *(record("attachment", f"a{n}", attachment=reminder) for n in range(3)))
+
+        assert events(records) == []
+        assert skips(records)["attachment/total_tokens_reminder"] == 3
+
     def test_a_slash_command_left_in_the_queue_is_no_request(self, tmp_path: Path) -> None:
         assert only_event(tmp_path, enqueued("/exit")).kind == "lifecycle"
 
@@ -263,6 +270,52 @@ class TestWhatPeopleSay:
         content = "<command-name>/compact</command-name>\n  <command-args>keep decisions</command-args>"
 
         assert only_event(tmp_path, prompt("u1", content)).summary == "/compact keep decisions"
+
+    @pytest.mark.parametrize(
+        ("arguments", "request_text"),
+        [
+            ("\n<command-args>#12 and its tests</command-args>", "/review #12 and its tests"),
+            ("\n<command-args></command-args>", "/review"),
+            ("", "/review"),
+        ],
+    )
+    def test_a_slash_command_for_the_model_is_a_request(
+        self, tmp_path: Path, arguments: str, request_text: str
+    ) -> None:
+        content = "<command-message>review is running…</command-message>\n<command-name>/review</command-name>"
+
+        event = only_event(tmp_path, prompt("u1", content + arguments))
+
+        assert (event.kind, event.role, event.summary) == ("user_msg", "user", request_text)
+        assert event.payload["text"] == request_text
+        assert event.payload["native"]["command"]["message"] == "review is running…"
+
+    def test_a_skill_that_the_model_uses_is_no_request(self, tmp_path: Path) -> None:
+        by_call = "<command-message>The pdf skill is loading</command-message>\n<command-name>/pdf</command-name>"
+        records = read_lines(
+            tmp_path,
+            prompt("u1", "<command-message>The pdf skill is loading</command-message><command-name>pdf</command-name>"),
+            prompt("u2", by_call, sourceToolUseID="toolu_1"),
+        )
+
+        assert [event.kind for event in events(records)] == ["lifecycle"] * 2
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            '{"task_id":"b1","tool_use_id":"toolu_1","description":"run it","task_type":"local_bash"}',
+            "Unknown skill: deploy",
+            "Unknown slash command: deploy",
+            "Args from unknown skill: to staging",
+        ],
+    )
+    def test_what_the_program_answers_or_queues_itself_is_no_prompt(self, tmp_path: Path, words: str) -> None:
+        kinds = {event.kind for event in events(read_lines(tmp_path, prompt("u1", words), enqueued(words)))}
+
+        assert kinds == {"lifecycle"}
+
+    def test_a_prompt_about_an_unknown_skill_is_a_prompt(self, tmp_path: Path) -> None:
+        assert only_event(tmp_path, prompt("u1", "Unknown skill: deploy\nWhy do I get this?")).kind == "user_msg"
 
     def test_the_users_own_shell_is_a_call_with_its_result(self, tmp_path: Path) -> None:
         typed, fine, silent = events(

@@ -58,7 +58,8 @@ class Reading:
             case Usage():
                 self.usage[record.usage_id] = record
             case Skipped():
-                self.skipped[record.native_type] += record.count
+                if not record.native_type.endswith("(no event)"):
+                    self.skipped[record.native_type] += record.count
             case BadLine():
                 self.bad.append(record)
             case Checkpoint():
@@ -405,7 +406,7 @@ def test_a_file_change_is_the_result_of_its_patch(reading_of: Any) -> None:
     assert reading.kinds() == [("edit", "assistant", None), ("tool_result", "tool", "ok")]
     assert reading.told[1].payload == {
         "output": "Success",
-        "native": {"status": "completed", "changes": {"/x/a.py": "add"}},
+        "native": {"status": "completed", "changes": {"/x/a.py": {"type": "add"}}},
     }
 
 
@@ -1232,3 +1233,167 @@ def test_a_reading_leaves_no_file_open(tmp_path: Path) -> None:
         read(source)
 
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+# What an item was cut to, its twin has whole
+
+
+def ended(log: Log, item_id: str, output: str, exit_code: int = 0) -> Log:
+    """The end of a command in the logs of 0.117 to 0.121."""
+    return log.event(
+        "exec_command_end",
+        call_id=item_id,
+        command=["/bin/bash", "-lc", "go test ./..."],
+        aggregated_output=output,
+        exit_code=exit_code,
+        status="completed" if exit_code == 0 else "failed",
+    )
+
+
+def test_a_whole_output_replaces_the_item_that_was_cut_and_keeps_its_exit_code(reading_of: Any) -> None:
+    whole = "first line\n" + "x" * 30_000 + "\nFAIL: TestLast\n"
+    cut = whole[:5000] + "…20026 chars truncated…" + whole[-5000:]
+    log = ended(wrapped().call(call_id(1), cmd="go test ./..."), call_id(1), cut, 1)
+    log.output(call_id(1), f"Chunk ID: a\nWall time: 1\nProcess exited with code 1\nOutput:\n{whole}")
+
+    reading = reading_of(log)
+
+    assert reading.kinds() == [("test_run", "assistant", None), ("error", "tool", "failed")]
+    result = reading.told[1]
+    assert result.payload["output"] == whole
+    assert result.payload["native"] == {"exit_code": 1, "status": "failed"}
+    assert not result.is_provisional
+
+
+def test_an_item_without_any_output_leaves_that_to_the_output(reading_of: Any) -> None:
+    log = ended(wrapped().call(call_id(1), cmd="ls"), call_id(1), "")
+    log.output(call_id(1), "Process exited with code 0\nOutput:\na.py\n")
+
+    assert reading_of(log).told[1].payload == {"output": "a.py\n", "native": {"exit_code": 0, "status": "completed"}}
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_command_in_the_background_keeps_its_first_part(reading_of: Any, is_whole: bool) -> None:
+    first, rest = "first part\n" * 50, "the end\n"
+    log = wrapped().call(call_id(1), cmd="make serve")
+    log.output(call_id(1), f"Chunk ID: a\nWall time: 1\nProcess running with session ID 5\nOutput:\n{first}")
+    ended(log, call_id(1), first + rest if is_whole else f"{first[:9]}…541 chars truncated…{rest}", 2)
+
+    results = reading_of(log).told[1:]
+
+    assert [event.block for event in results] == ([1] if is_whole else [1, 2])
+    assert [event.status for event in results][-1] == "failed"
+    assert all(any(part in event.payload["output"] for event in results) for part in (first, rest))
+
+
+def test_an_item_that_comes_after_a_shorter_output_is_kept_too(reading_of: Any) -> None:
+    log = wrapped().call(call_id(1), cmd="make").output(call_id(1), "Output:\nab…90 tokens truncated…yz")
+    ended(log, call_id(1), "ab" + "x" * 300 + "yz")
+
+    assert [event.block for event in reading_of(log).told] == [0, 1, 2]
+
+
+# The request is what the person typed
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        "# Context from my IDE setup:\n\n## Active file: a.py\n\n## Open tabs:\n- a.py\n\n## My request for Codex:\n",
+        "# Files mentioned by the user:\n\n## shot.png: /tmp/shot.png\n\n## My request:\n",
+        "## Prior conversation with Codex:\n\n- ## My request for Codex: tidy up\n\n## My request for Codex:\n",
+        "Input contract:\n- one JSON object\n\n## My request for Codex: ",
+    ],
+)
+def test_a_request_from_an_ide_is_what_the_person_typed(reading_of: Any, context: str) -> None:
+    words = f"{context}Fix the login.\n\nAnd its test.\n"
+    log = wrapped().event("user_message", message=words).say("user", words)
+
+    (prompt,) = reading_of(log).of("user_msg")
+
+    assert prompt.payload["text"] == "Fix the login.\n\nAnd its test."
+    assert prompt.summary == "Fix the login. And its test."
+    assert prompt.payload["native"]["context"].startswith(context[:12])
+
+
+@pytest.mark.parametrize(
+    "words", ["Translate:\n## My request:\nbe brief", "# Context from my IDE setup:\n\n## Open tabs:"]
+)
+def test_words_without_an_ide_s_heading_stay_whole(reading_of: Any, words: str) -> None:
+    (prompt,) = reading_of(wrapped().say("user", words)).of("user_msg")
+
+    assert prompt.payload == {"text": words}
+
+
+# Scripts in logs without items of commands (0.142 to 0.146)
+
+
+def run_script(log: Log, source: str, *printed: str) -> Log:
+    parts = [
+        {"type": "input_text", "text": words} for words in ("Script completed\nWall time 0.1\nOutput:\n", *printed)
+    ]
+    log.item("custom_tool_call", name="exec", input=source, call_id=call_id(1))
+    return log.item("custom_tool_call_output", call_id=call_id(1), output=parts)
+
+
+def test_the_commands_of_a_script_are_calls_of_their_own(reading_of: Any) -> None:
+    source = """
+        const cmd = 'go test ./...';
+        const a = await tools.exec_command({"cmd":"git status --short","workdir":"/x"});
+        const b = await tools.exec_command({workdir: "/x", cmd: `npm run "lint"`});
+        const c = await tools.exec_command({cmd, yield_time_ms: 1000});
+        text(a.output); text(b); text(c);
+    """
+    failed = '{"chunk_id":"a","wall_time_seconds":0.1,"exit_code":1,"output":"FAIL: TestOne"}'
+
+    reading = reading_of(run_script(wrapped(), source, " M a.py", "fine", failed))
+
+    commands = [event for event in reading.told if event.tool == "exec_command"]
+    assert [(event.kind, event.summary, event.status) for event in commands] == [
+        ("tool_call", "ran git status --short", None),
+        ("tool_call", 'ran npm run "lint"', None),
+        ("test_run", "ran go test ./...", None),
+        ("tool_result", "M a.py", "ok"),
+        ("tool_result", "fine", "ok"),
+        ("error", "exit 1: FAIL: TestOne", "failed"),
+    ]
+    assert [event.call_id for event in commands[:3]] == [event.call_id for event in commands[3:]]
+    assert all(event.metadata == {"within_call": call_id(1)} for event in commands[:3])
+
+
+def test_the_output_of_a_script_is_that_of_its_only_command(reading_of: Any) -> None:
+    source = 'const r = await tools.exec_command({cmd:"pytest -q"}); text(r.output); text("done");'
+
+    reading = reading_of(run_script(wrapped(), source, "1 passed\n", "done"))
+
+    assert reading.told[-1].payload == {"output": "1 passed\ndone"}
+
+
+def test_an_item_of_a_command_that_was_read_off_its_script_is_only_its_result(reading_of: Any) -> None:
+    log = wrapped().item("custom_tool_call", name="exec", input='tools.exec_command({cmd:"make"})', call_id=call_id(1))
+    log.event(
+        "exec_command_end", call_id="exec-4a50b6ec", command=["bash", "-lc", "make"], aggregated_output="x", exit_code=2
+    )
+    log.item("custom_tool_call_output", call_id=call_id(1), output="Script completed")
+
+    assert reading_of(log).kinds() == [
+        ("tool_call", "assistant", None),
+        ("tool_call", "assistant", None),
+        ("error", "tool", "failed"),
+        ("tool_result", "tool", "ok"),
+    ]
+
+
+def test_a_search_of_a_script_is_a_call_and_its_result(reading_of: Any) -> None:
+    search = {"query": "zstd level", "action": {"type": "search", "query": "zstd level"}}
+    log = wrapped().item("custom_tool_call", name="exec", input="await tools.web__run()", call_id=call_id(1))
+    log.event("web_search_end", call_id="exec-3f8562af-e674-4c85", **search, results=[{"url": "https://example.com"}])
+
+    call, result = reading_of(log).told[1:]
+
+    assert (call.kind, call.summary, call.metadata) == (
+        "tool_call",
+        "searched the web: zstd level",
+        {"within_call": call_id(1)},
+    )
+    assert (result.kind, result.call_id, result.native_id) == ("tool_result", call.call_id, call.native_id)

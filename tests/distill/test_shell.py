@@ -37,14 +37,22 @@ def test_of_a_chain_that_runs_tests_the_tests_count() -> None:
     assert shell.test_family("npm ci && npm run build && npm test -- --watch=false") == "npm test"
 
 
-@pytest.mark.parametrize("command", ["pytest | tail -3", "pytest; echo done", "pytest || true"])
+@pytest.mark.parametrize("command", ["pytest | tail -3", "pytest; echo done", "pytest || true", "npm test &"])
 def test_an_exit_code_may_be_another_programs(command: str) -> None:
-    assert shell.hides_exit(command)
+    assert shell.exit_of_tests(command) == (False, False)
 
 
-@pytest.mark.parametrize("command", ["pytest -q", "cd x && pytest", "pytest -k 'a|b'", 'pytest -m "a; b"'])
-def test_quoted_marks_hide_nothing(command: str) -> None:
-    assert not shell.hides_exit(command)
+@pytest.mark.parametrize("command", ["npm run lint && npm test", "pytest && ruff check", "make build && go test ./..."])
+def test_a_chain_that_succeeds_has_tests_that_passed_but_may_fail_elsewhere(command: str) -> None:
+    assert shell.exit_of_tests(command) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["pytest -q", "cd x && pytest", "pytest -k 'a|b'", 'pytest -m "a; b"', "go test ./... 2>&1", "cd x; go test"],
+)
+def test_the_exit_code_of_tests_is_their_own(command: str) -> None:
+    assert shell.exit_of_tests(command) == (True, True)
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_what_fails_before_the_tests_says_nothing_of_them(command: str, output: 
         ("npm run lint\nnpm test", "exit 1: \u2716 3 problems (3 errors, 0 warnings)", 0),
         ("npm run lint && npm test", "exit 1: Found 2 errors in 1 file (checked 9 source files)", 0),
         ("npm run lint\nnpm test", "exit 1: Tests: 1 failed, 2 passed", 1),
-        ("npm test\nnpm run lint", "exit 1: it broke", 1),
+        ("npm test\nnpm run lint", "exit 1: it broke", 0),
         ("npx jest", "exit 1: it broke", 1),
     ],
 )
@@ -629,7 +629,7 @@ GENUINE = [
     (schema.HUMAN_CORRECTION, "genuine/claude-2.1.325/.claude", "dc106e8e-36fb-42cf-92ef-d26140c5fabf"),
     (schema.RETRY_LOOP, "genuine/claude-2.1.325/.claude", "e002902d-c4ca-42cb-a7e7-daa03ebdb2c7"),
     (schema.REPEATED_ERROR, "genuine/claude-2.1.325/.claude", "77777777-8888-4999-8aaa-bbbbbbbbbbbb"),
-    (schema.EDIT_CHURN, "corpus/claude/entireio+cli", "cde341db-b80a-44f5-b0f2-94db2ef7a164"),
+    (schema.EDIT_CHURN, "corpus/claude/entireio+cli", "1c38adc0-5071-4382-9e53-de8c30e2265f"),
     (schema.LONG_IDLE, "corpus/claude/entireio+cli", "130d7b7e-5801-4345-9bd6-f32fd9b8429b"),
     (schema.ABANDONED_TODO, "corpus/claude/entireio+cli", "130d7b7e-5801-4345-9bd6-f32fd9b8429b"),
     (schema.COST_SPIKE, "corpus/claude/obra+episodic-memory", "9a9eadc8-c1f1-493e-a0f1-884aa996b05b"),

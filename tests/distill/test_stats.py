@@ -2,8 +2,9 @@
 
 import csv
 import io
+import re
 from collections import Counter
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 from recollect import schema
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
-from recollect.api import Memory
+from recollect.api import Filters, Memory
 from recollect.cli import main
 from recollect.errors import UsageError
 from recollect.recall import BREAKDOWNS
@@ -20,6 +21,13 @@ from tests.builders import AGENT, BEGIN_MS, KNOWN_MODEL, Home, ScriptedAdapter, 
 from tests.conftest import SHARED, needs_shared, swept
 
 HOUR_MS = 3_600_000
+# Of the real sessions at hand: what was refused by a rule or cut off, and what ends with a program that answers so.
+NO_FAILURE = re.compile(
+    r"rejected\(|rejected by|needs? approval|permissions? (?:to use|denied by)|requested permission|haven't granted"
+    r"|^exit -1|^aborted",
+    re.IGNORECASE,
+)
+ANSWERS = re.compile(r"(?:^ran |[|;&] )(?:grep|rg|diff|cmp|which|test)\b[^|;&']*$")
 DAY_MS = 24 * HOUR_MS
 
 
@@ -69,8 +77,8 @@ def test_money_and_tokens_fall_on_the_days_and_models_they_were_spent(tmp_path: 
     assert [line.input_tokens for line in lines] == [50_000, 150_000]
     assert [line.usd for line in lines] == pytest.approx([0.15, 0.45])
     assert [line.turns for line in lines] == [1, 1]
-    assert memory.stats("day", since_ms=BEGIN_MS + DAY_MS).total.usd == pytest.approx(0.45)
-    assert memory.stats("day", before_ms=BEGIN_MS + DAY_MS).total.usd == pytest.approx(0.15)
+    assert memory.stats("day", Filters(since=_moment(BEGIN_MS + DAY_MS))).total.usd == pytest.approx(0.45)
+    assert memory.stats("day", Filters(before=_moment(BEGIN_MS + DAY_MS))).total.usd == pytest.approx(0.15)
 
 
 def test_requests_of_one_hour_are_not_priced_as_one_long_context(tmp_path: Path, home: Home) -> None:
@@ -128,10 +136,17 @@ def test_calls_and_failures_have_a_total(tmp_path: Path, home: Home) -> None:
 
     assert (found.total.uses, found.total.failures, found.total.failure_rate) == (3, 1, pytest.approx(1 / 3, abs=1e-4))
     shown = CliRunner().invoke(main, ["stats", "--by", "tool"]).output.splitlines()
-    assert [line.split() for line in shown[1:3]] == [["shell", "3", "1", "33%", "1"], ["total", "3", "1", "33%", "1"]]
+    assert [line.split() for line in shown[1:3]] == [
+        ["shell", "3", "1", "33%", "1", "exit", "1:", "no"],
+        ["total", "3", "1", "33%", "1"],
+    ]
 
 
-@pytest.mark.parametrize("words", [["--agent", "nope"], ["--repo", "nope"], ["--since", "today", "--before", "1d"]])
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+@pytest.mark.parametrize("words", [["--outcome", "fail"], ["--repo", "nope"], ["--since", "today", "--before", "1d"]])
 def test_a_choice_that_nothing_fits_is_no_empty_store(tmp_path: Path, home: Home, words: list[str]) -> None:
     home.write("a", event("s1", 0, role="user"))
     sweep(tmp_path / "store", home).close()
@@ -317,14 +332,16 @@ def test_tools_are_counted_as_their_events_are(real: Memory) -> None:
     failures: Counter[str] = Counter()
     for session in real.sessions():
         own = [one for one in real.events(session) if one.copy_of is None and one.lane != schema.FILES_LANE]
-        called = {one.call_id: one.tool for one in own if one.kind in schema.KIND_FAMILY[schema.TOOL_CALL]}
+        called = {one.call_id: one for one in own if one.kind in schema.KIND_FAMILY[schema.TOOL_CALL]}
         for one in own:
             if one.kind in schema.KIND_FAMILY[schema.TOOL_CALL] and one.role == "assistant":
                 calls[one.tool or "unknown"] += 1
             elif one.kind == schema.ERROR and one.call_id in called and one.role != "user":
-                failures[called[one.call_id] or "unknown"] += 1
+                call = called[one.call_id]
+                is_answer = re.match(r"exit 1\b", one.summary) and ANSWERS.search(call.summary)
+                failures[call.tool or "unknown"] += not (is_answer or NO_FAILURE.search(one.summary))
 
     lines = real.stats("tool").lines
 
     assert {line.name: line.uses for line in lines} == calls
-    assert {line.name: line.failures for line in lines if line.failures} == failures
+    assert {line.name: line.failures for line in lines if line.failures} == +failures

@@ -136,18 +136,17 @@ def test_a_folder_named_like_a_log_is_just_a_folder(tmp_path: Path, log: AgentLo
     assert held.report.failures == []
 
 
-def test_a_hard_link_is_reported_and_not_read(tmp_path: Path, log: AgentLog) -> None:
-    home = tmp_path / "home"
-    log.write(home, log.content(2))
-    (tmp_path / "id_rsa").write_bytes(_secret(log))
-    planted = log.path(home, SECRET)
-    planted.parent.mkdir(parents=True, exist_ok=True)
-    planted.hardlink_to(tmp_path / "id_rsa")
+def test_a_home_of_hard_links_is_read(tmp_path: Path, log: AgentLog) -> None:
+    """As `cp -al` makes it."""
+    original = log.write(tmp_path / "home", log.content(2))
+    linked = log.path(tmp_path / "copy", session_id())
+    linked.parent.mkdir(parents=True)
+    linked.hardlink_to(original)
 
-    held = sweep(tmp_path / "store", log.root_flag(home))
+    held = sweep(tmp_path / "store", log.root_flag(tmp_path / "copy"))
 
     _assert_only_the_ordinary_session(held)
-    assert held.report.failures == [(str(planted), "has more than one hard link")]
+    assert held.report.failures == []
 
 
 def test_a_file_that_is_replaced_all_the_time_is_read(tmp_path: Path) -> None:

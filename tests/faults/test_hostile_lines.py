@@ -24,6 +24,7 @@ from tests.logs import (
     claude_call,
     claude_result,
     claude_user,
+    grok_update,
     line,
     lines,
     session_id,
@@ -247,7 +248,32 @@ def test_deep_nesting_costs_one_line_and_little_time(
     assert held.report.bad_lines >= 1
 
 
-NUMBERS = ["9" * 5000, "-" + "9" * 5000, "1e999", "-1e999", "NaN", "Infinity", str(2**63), str(2**64), "-1", "0.5"]
+@pytest.mark.parametrize("depth", range(240, 262))
+def test_arguments_nested_as_deep_as_a_json_writer_goes_cost_nothing(tmp_path: Path, depth: int) -> None:
+    call = {"sessionUpdate": "tool_call", "toolCallId": "call-1", "title": "look", "rawInput": "@@"}
+    deep = b'{"a":' * depth + b"1" + b"}" * depth
+    raw = line(grok_update(SESSION, 2, call)).replace(b'"@@"', deep).rstrip(b"\n")
+
+    held = sweep_file(tmp_path, GROK, _between(GROK, raw))
+
+    _assert_neighbours(held)
+    assert [event.tool for event in held.events] == [None, "look", None]
+
+
+NUMBERS = [
+    "9" * 309,
+    "9" * 4000,
+    "9" * 5000,
+    "-" + "9" * 5000,
+    "1e999",
+    "-1e999",
+    "NaN",
+    "Infinity",
+    str(2**63),
+    str(2**64),
+    "-1",
+    "0.5",
+]
 
 
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:24])
@@ -313,8 +339,9 @@ def test_an_impossible_number_in_any_field_costs_at_most_its_line(tmp_path: Path
     assert held.report.lines_read == len(log.opening(SESSION)) + len(odd) + 2
 
 
-def test_a_number_of_5000_digits_in_an_input_is_kept_as_text(tmp_path: Path) -> None:
-    digits = b"9" * 5000
+@pytest.mark.parametrize("count", [309, 4000, 5000])
+def test_a_number_of_many_digits_in_an_input_is_kept_as_text(tmp_path: Path, count: int) -> None:
+    digits = b"9" * count
     raw = line(claude_call(SESSION, 2, "@@")).replace(b'"@@"', digits).rstrip(b"\n")
 
     held = sweep_file(tmp_path, CLAUDE, _between(CLAUDE, raw))
@@ -531,6 +558,19 @@ def test_a_line_past_the_limit_is_a_problem_and_the_rest_is_read(tmp_path: Path)
     assert (events, failures) == (2, 0)
     assert bad_lines >= 1
     assert peak <= 100_000_000 + 2 * 300 * 1024 * 1024
+
+
+@pytest.mark.parametrize("raw", [b"\n", b"x\n", b"{}\n", b'{"id":1,', b'{"id":'], ids=repr)
+def test_a_file_of_nothing_but_rubbish_fills_no_store_and_takes_little_time(tmp_path: Path, raw: bytes) -> None:
+    count = 200_000
+    begun = time.process_time()
+
+    held = sweep_file(tmp_path, CODEX, _between(CODEX, raw * count))
+
+    assert {"before", "after"} >= set(held.texts) >= {"before"}
+    assert len(held.problems) <= 1000
+    assert held.accounted >= held.report.lines_read - 1
+    assert time.process_time() - begun < 20
 
 
 # Any record, any value

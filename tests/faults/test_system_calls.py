@@ -94,7 +94,7 @@ def _violations(calls: list[tuple[str, str]], home: Path) -> Iterator[str]:
                 yield f"opened to write: {rest}"
             elif opened and Path(opened[1]).is_file() and not _is_allowed(Path(opened[1]).relative_to(home)):
                 yield f"opened: {opened[1]}"
-        elif below.search(rest) and name not in _LOOKING:
+        elif below.search(rest.partition(",")[0] if "write" in name else rest) and name not in _LOOKING:
             yield f"changed: {name}({rest}"
 
 

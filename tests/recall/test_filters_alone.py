@@ -198,7 +198,7 @@ def test_the_case_of_a_filter_does_not_matter(tmp_path: Path, home: Home, query:
 
 def test_agents_and_filters_that_are_not_there_are_noted(memory: Memory) -> None:
     with memory:
-        assert memory.answer("agent:nope").notes == ["No sessions of the agent `nope`; known: scripted"]
+        assert memory.answer("agent:nope").notes == ["No sessions of the agent `nope`; there are: scripted"]
         assert memory.answer("foo:bar begin").notes[0] == "No such filter, searched for as words: `foo:`"
         for words in ("https://example.org", "localhost:8080", "std::vector", "TypeError:x", "error:/x"):
             assert not any("No such filter" in note for note in memory.answer(words).notes), words

@@ -44,7 +44,7 @@ def test_the_answer_keeps_to_its_schema(run: Run, command: str, query: str) -> N
     answer = printed(run, command, query)
 
     assert breaches(SCHEMAS["search"], answer) == []
-    assert list(answer) == ["query", "took_ms", "hits", "suggestion"]
+    assert list(answer) == ["query", "took_ms", "total", "hits", "suggestion"]
 
 
 def test_an_explained_answer_says_why(run: Run) -> None:

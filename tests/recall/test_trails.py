@@ -1,17 +1,20 @@
 """What happened to a file, and what happened when."""
 
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from recollect.agentkit.edits import FileChange
 from recollect.agentkit.protocol import EventRecord, SessionInfo
-from recollect.api import Memory
+from recollect.agents import BUILT_IN
+from recollect.api import Filters, Memory
 from recollect.cli import main
 from recollect.errors import NotFound
-from recollect.recall.edits import Change, absolute, changes, is_same, renames
+from recollect.recall.edits import absolute, changes, is_same, renames
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_CALL, TOOL_RESULT
 from tests.builders import Home, at_ms, event, sweep
 from tests.retention.rig import evict_all, opened
@@ -117,17 +120,21 @@ def test_files_counts_how_sessions_met_a_path(tmp_path: Path, home: Home) -> Non
     ]
 
 
-def test_files_and_blame_take_a_repository_and_a_limit(tmp_path: Path, home: Home) -> None:
+def _moment(second: int) -> datetime:
+    return datetime.fromtimestamp(at_ms(second) / 1000, UTC)
+
+
+def test_files_and_blame_take_filters(tmp_path: Path, home: Home) -> None:
     for number, repo in enumerate(("shop", "bank"), start=1):
         edits = [call(repo, n, EDIT, _edit_input("src/a.py", 0, n), ts_ms=at_ms(number * 10 + n)) for n in (1, 2, 3)]
         home.write(repo, SessionInfo(repo, cwd=f"/home/x/{repo}", git_root=f"/home/x/{repo}"), *edits)
 
     with sweep(tmp_path / "store", home) as memory:
         assert [visit.repo for visit in memory.files("a.py")] == ["/home/x/bank", "/home/x/shop"]
-        assert [visit.repo for visit in memory.files("a.py", repo="SHOP")] == ["/home/x/shop"]
-        assert [visit.repo for visit in memory.files("a.py", repo="op")] == []
-        assert [edit.seq for edit in memory.blame("a.py", repo="shop")] == [3, 2, 1]
-        assert [edit.session_uid for edit in memory.blame("a.py", 4)] == ["scripted:bank"] * 3 + ["scripted:shop"]
+        assert [visit.repo for visit in memory.files("a.py", Filters(repo="SHOP"))] == ["/home/x/shop"]
+        assert [visit.repo for visit in memory.files("a.py", Filters(repo="op"))] == ["/home/x/shop"]
+        assert [edit.seq for edit in memory.blame("a.py", Filters(repo="shop"))] == [3, 2, 1]
+        assert [edit.session_uid for edit in memory.blame("a.py")[:4]] == ["scripted:bank"] * 3 + ["scripted:shop"]
 
 
 @pytest.mark.parametrize("columns", [80, 200])
@@ -163,7 +170,7 @@ def test_files_counts_what_was_done_to_that_file_and_no_other(tmp_path: Path, ho
         refused,
         event("work", 5, ERROR, "no", call_id=refused.call_id, role="tool", is_error=True),
     )
-    home.write("other", SessionInfo("other", cwd=CWD), call("other", 1, EDIT, other))
+    home.write("other", SessionInfo("other", cwd=CWD), event("other", 0), call("other", 1, EDIT, other))
 
     with sweep(tmp_path / "store", home) as memory:
         for path in ("a.py", "src/a.py", f"{CWD}/src/a.py", "shop/src/a.py", "./src/a.py"):
@@ -234,8 +241,8 @@ def test_files_of_evicted_sessions_are_told_by_their_digests(tmp_path: Path, hom
     ],
 )
 def test_renames_by_command(command: str, expected: list[tuple[str, str]]) -> None:
-    assert renames({"input": {"command": command}}) == [Change(*pair) for pair in expected]
-    assert renames({"input": {"command": ["bash", "-lc", command]}}) == [Change(*pair) for pair in expected]
+    assert renames({"input": {"command": command}}) == [FileChange(*pair) for pair in expected]
+    assert renames({"input": {"command": ["bash", "-lc", command]}}) == [FileChange(*pair) for pair in expected]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +284,8 @@ def test_a_path_of_windows_is_found_with_either_slash(tmp_path: Path, home: Home
 
 def test_shapes_nobody_foresaw_change_nothing() -> None:
     for told in (None, 7, [], {}, {"changes": []}, {"path": 3}, {"changes": {"a.py": None}}, "no patch"):
-        assert changes({"input": told}) in ([], [Change("a.py")])
+        for agent in BUILT_IN:
+            assert changes(agent, {"input": told}, {"native": told}) in ([], [FileChange("a.py")])
         assert renames({"input": told}) == []
 
 
@@ -294,8 +302,8 @@ def test_the_timeline_is_in_the_order_sessions_began(tmp_path: Path, home: Home)
 
     with sweep(tmp_path / "store", home) as memory:
         order = [entry.session_uid for entry in memory.timeline()]
-        some = [entry.session_uid for entry in memory.timeline(since_ms=at_ms(1500), before_ms=at_ms(2500))]
-        of_repo = [entry.session_uid for entry in memory.timeline(repo="third")]
+        some = [entry.session_uid for entry in memory.timeline(Filters(since=_moment(1500), before=_moment(2500)))]
+        of_repo = [entry.session_uid for entry in memory.timeline(Filters(repo="third"))]
 
     assert order == ["scripted:first", "scripted:second", "scripted:third"]
     assert some == ["scripted:second"]

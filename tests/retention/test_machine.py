@@ -20,14 +20,15 @@ from recollect.distill import distiller
 from recollect.errors import NotFound, RecollectError
 from recollect.retention import apply as budget
 from recollect.retention.plan import Limits
-from recollect.schema import Session, event_uid
+from recollect.schema import Session
 from recollect.sessions import account
 from recollect.store.tables.evictions import RetentionEvent
+from recollect.uids import event_uid
 from tests.builders import AGENT, Home, ScriptedAdapter
 from tests.retention.rig import as_copied, grow, limit, opened, talk
 
 IS_SOAK = bool(os.environ.get("RECOLLECT_SOAK"))
-EXAMPLES, STEPS = (2100, 50) if IS_SOAK else (40, 50)
+EXAMPLES, STEPS = (2100, 50) if IS_SOAK else (12, 50)
 DAY_MS = 86_400_000
 LIMITS = Limits(raw_soft_cap=1 << 40, raw_hard_cap=1 << 40, raw_max_age_days=5)
 EVENTS_OF_A_TURN = 4

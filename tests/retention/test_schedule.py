@@ -14,7 +14,7 @@ VARIABLES = {"RECOLLECT_HOME": "/data/50% full"}
 
 
 def planned(tmp_path: Path, platform: str = "linux", *, systemd: bool = False, cadence: str = "daily") -> Schedule:
-    host = Host(platform, tmp_path, tmp_path / ".config", systemd)
+    host = Host(platform, tmp_path, tmp_path / ".config", systemd, tmp_path / "store" / "50%.log")
     return plan_schedule(host, cadence, COMMAND, VARIABLES)
 
 
@@ -24,6 +24,7 @@ def test_a_line_of_a_crontab_is_quoted_for_it(tmp_path: Path) -> None:
     assert found.kind == CRON
     line = found.cron_line or ""
     assert line.startswith("17 3 * * * RECOLLECT_HOME='/data/50\\% full' '/opt/my tools/python' -m recollect sweep")
+    assert r"/store/50\%.log 2>&1" in line
     assert planned(tmp_path, cadence="weekly").cron_line != line
 
 
@@ -34,6 +35,7 @@ def test_a_timer_of_systemd_runs_what_was_missed(tmp_path: Path) -> None:
     service, timer = found.files.values()
     assert 'ExecStart="/opt/my tools/python" "-m" "recollect" "sweep"' in service
     assert 'Environment="RECOLLECT_HOME=/data/50%% full"' in service
+    assert f"StandardOutput=truncate:{tmp_path}/store/50%%.log" in service
     assert "OnCalendar=weekly" in timer
     assert "Persistent=true" in timer
 
@@ -47,6 +49,7 @@ def test_an_agent_of_launchd_is_a_property_list(tmp_path: Path) -> None:
     assert path.name == f"{told['Label']}.plist"
     assert told["ProgramArguments"] == list(COMMAND)
     assert told["EnvironmentVariables"] == VARIABLES
+    assert told["StandardOutPath"] == str(tmp_path / "store" / "50%.log")
 
 
 def test_what_agents_begin_needs_no_clock(tmp_path: Path) -> None:
@@ -104,7 +107,7 @@ def test_a_crontab_that_is_not_accepted_is_one_clear_line(programs: Path) -> Non
 
 
 def test_a_variable_of_a_unit_is_taken_as_it_is(tmp_path: Path) -> None:
-    host = Host("linux", tmp_path, tmp_path, True)
+    host = Host("linux", tmp_path, tmp_path, True, tmp_path / "log")
     (service, _) = plan_schedule(host, "daily", ("/bin/a$b",), {"RECOLLECT_HOME": "/x/a$b"}).files.values()
 
     assert 'Environment="RECOLLECT_HOME=/x/a$b"\n' in service

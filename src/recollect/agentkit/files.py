@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from recollect.agentkit.protocol import FOLDER, Source
+from recollect.agentkit.source import FOLDER, Source
 from recollect.errors import SourceUnreadable
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -20,7 +20,8 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def open_beneath(root: Path, path: Path) -> int:
     """Open a regular file below `root` for reading and return its descriptor.
 
-    Raises SourceUnreadable for links, devices, hard links and files of other users.
+    Raises SourceUnreadable for links, devices and files of other users. A file with several hard links is read: homes
+    copied with `cp -al` consist of them, and only the user can have made them.
     """
     try:
         fd = _open_without_links(root, path)
@@ -49,8 +50,6 @@ def _open_without_links(root: Path, path: Path) -> int:
 def _refusal(info: os.stat_result) -> str | None:
     if not stat.S_ISREG(info.st_mode):
         return "is not a regular file"
-    if info.st_nlink > 1:  # 0 if it was replaced a moment ago: then this is its last state
-        return "has more than one hard link"
     if info.st_uid != os.geteuid():
         return "belongs to another user"
     return None
@@ -73,24 +72,28 @@ def iter_files(folder: Path, unreadable: list[OSError] | None = None) -> Iterato
 
     A folder that cannot be read is left out; the error that names it is added to `unreadable`.
     """
-    try:
-        if folder.is_symlink():
-            return
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-        if not os.access(folder, os.X_OK):  # only its names can be read
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        folders = {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        if unreadable is not None:
-            unreadable.append(OSError(error.errno, error.strerror, str(folder)))
-        return
-    for entry in entries:
-        if entry.name in folders:
-            yield from iter_files(Path(entry.path), unreadable)
-        elif not entry.is_symlink():
-            yield Path(entry.path)
+    waiting = [] if folder.is_symlink() else [(folder, True)]
+    while waiting:  # not by recursion: folders may be nested a thousand deep
+        path, is_folder = waiting.pop()
+        if not is_folder:
+            yield path
+            continue
+        try:
+            waiting += _entries(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            if unreadable is not None:
+                unreadable.append(OSError(error.errno, error.strerror, str(path)))
+
+
+def _entries(folder: Path) -> list[tuple[Path, bool]]:
+    """Files and folders in a folder, the last first, and whether each is a folder; links are left out."""
+    with os.scandir(folder) as scan:
+        entries = sorted(scan, key=lambda entry: entry.name, reverse=True)
+    if not os.access(folder, os.X_OK):  # only its names can be read
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries if not entry.is_symlink()]
 
 
 def unreadable_folders(agent: str, root: Path, errors: Iterable[OSError]) -> Iterator[Source]:

@@ -12,12 +12,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, BinaryIO
+from io import BufferedReader, FileIO
+from typing import Any
 
 import orjson
 
 from recollect.agentkit.files import open_beneath
 from recollect.agentkit.protocol import BadLine, Checkpoint, Cursor, Source
+from recollect.agentkit.values import without_surrogates
 
 BUFFER_BYTES = 1024 * 1024
 FINGERPRINT_BYTES = 256
@@ -34,22 +36,24 @@ class LineReader:
     """The complete lines of a source from a cursor on, read through one descriptor.
 
     If the file is not the one the cursor was made for, reading starts at 0 with an empty `state`. `is_due` is set when
-    enough has been read for a checkpoint; `failure` is why a file could not be read to its end.
+    enough has been read for a checkpoint; `failure` is why a file could not be read to its end. Empty lines are passed
+    over and counted in `empty_lines`.
     """
 
     failure: str | None = None
     is_due = False
+    empty_lines = 0
 
     def __init__(self, source: Source, cursor: Cursor | None) -> None:
         self._fd = open_beneath(source.root, source.path)
-        file = os.fdopen(self._fd, "rb", BUFFER_BYTES)
+        file = BufferedReader(FileIO(self._fd), BUFFER_BYTES)
         cursor = cursor if cursor is not None and self._continues(cursor) else Cursor()
         file.seek(cursor.offset)
         self._begin(file, cursor)
         # A last line without its end was read as it was: the end that comes later is no new line.
         self._ends_line = bool(self.offset) and os.pread(self._fd, 1, self.offset - 1) != b"\n"
 
-    def _begin(self, file: BinaryIO, cursor: Cursor) -> None:
+    def _begin(self, file: "BufferedReader[Any]", cursor: Cursor) -> None:
         # Closed with the reader itself: a checkpoint after the last line still needs it.
         self._file = file
         self.state: dict[str, Any] = dict(cursor.state)
@@ -82,6 +86,9 @@ class LineReader:
         """Yield complete lines; `offset` and `line` are already past the line that is yielded."""
         handed_over: list[bytes] = []  # so that no large line is held here while the caller works on it
         for line in iter(partial(self._file.readline, LINE_LIMIT_BYTES), b""):
+            if line == b"\n":
+                self._pass_empty_lines()
+                continue
             if line.endswith(b"\n"):
                 raw = line[:-1]
             elif len(line) == LINE_LIMIT_BYTES:
@@ -102,6 +109,19 @@ class LineReader:
             handed_over.append(raw)
             del line, raw
             yield self.line, start, handed_over.pop()
+
+    def _pass_empty_lines(self) -> None:
+        """Count an empty line and those that follow it at once: a small compressed file may hold a billion of them."""
+        count = 1
+        while (waiting := self._file.peek()) and waiting.startswith(b"\n"):
+            size = len(waiting) - len(waiting.lstrip(b"\n"))
+            self._file.read(size)
+            count += size
+        self.offset += count
+        lines = count - self._ends_line
+        self._ends_line = False
+        self.line += lines
+        self.empty_lines += lines
 
     def _pass_over(self, line: bytes) -> None:
         """Keep the first bytes of an endless line and count the rest, so that memory stays bounded."""
@@ -183,7 +203,7 @@ def _salvage_patiently(text: bytes, bad: str | None) -> Salvaged:
         records.append(record)
         at = _skip_blank(decoded, end)
     try:
-        cleaned = [_without_surrogates(record) for record in records]
+        cleaned = [_clean(record) for record in records]
     except RecursionError:
         return Salvaged([], "nested too deeply")
     is_lossy = "\ufffd" in decoded or any(lossy for _, lossy in cleaned)
@@ -193,18 +213,26 @@ def _salvage_patiently(text: bytes, bad: str | None) -> Salvaged:
 # A record glued to a torn one begins with a key that agents begin records with, and has a key that only whole records
 # have: a block inside the torn record has none.
 _RECORD_START = re.compile(r'\{"(?:parentUuid|type|uuid|timestamp|method|params|sessionId|id|display|session_id|ts)":')
+_SEARCHES = 50  # how many times its own length a damaged line is searched through
 _RECORD_KEYS = frozenset({"uuid", "parentUuid", "sessionId", "session_id", "timestamp", "method", "leafUuid", "ts"})
 
 
 def _find_glued(decoded: str, start: int) -> Any | None:
-    """The whole record that a damaged line ends with, if any."""
+    """The whole record that a damaged line ends with, if any; one begun a thousand times over is not looked for."""
+    budget = _SEARCHES * len(decoded)
     for match in _RECORD_START.finditer(decoded, start):
         try:
             record, end = _DECODER.raw_decode(decoded, match.start())
-        except (ValueError, RecursionError):
-            continue
-        if _skip_blank(decoded, end) == len(decoded) and not _RECORD_KEYS.isdisjoint(record):
-            return record
+        except json.JSONDecodeError as error:
+            budget -= error.pos  # making the error searches all that is before it for line ends
+        except RecursionError:
+            budget -= len(decoded)
+        else:
+            if _skip_blank(decoded, end) == len(decoded) and not _RECORD_KEYS.isdisjoint(record):
+                return record
+            budget -= end - match.start()
+        if budget < 0:
+            break
     return None
 
 
@@ -227,18 +255,16 @@ def _integer(digits: str) -> int | str:
 _DECODER = json.JSONDecoder(parse_int=_integer, parse_constant=str)
 
 
-def _without_surrogates(value: Any) -> tuple[Any, bool]:
+def _clean(value: Any) -> tuple[Any, bool]:
     """The value without lone surrogates, which SQLite refuses, and whether it had any."""
     if isinstance(value, str):
-        if value.isascii():
-            return value, False
-        clean = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        clean = without_surrogates(value)
         return clean, clean != value
     if isinstance(value, list):
-        parts = [_without_surrogates(part) for part in value]
+        parts = [_clean(part) for part in value]
         return [part for part, _ in parts], any(lossy for _, lossy in parts)
     if isinstance(value, dict):
-        pairs = [(_without_surrogates(name), _without_surrogates(part)) for name, part in value.items()]
+        pairs = [(_clean(name), _clean(part)) for name, part in value.items()]
         clean_pairs = {name: part for (name, _), (part, _) in pairs}
         return clean_pairs, any(lossy or part_lossy for (_, lossy), (_, part_lossy) in pairs)
     return value, False

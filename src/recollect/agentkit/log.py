@@ -9,11 +9,10 @@ from os import fdopen
 from typing import Any
 
 import msgspec
-import orjson
 
 from recollect.agentkit.files import open_beneath
 from recollect.agentkit.lines import KEPT_BAD_BYTES, LineReader, fingerprint, salvage
-from recollect.agentkit.protocol import BadLine, Checkpoint, Cursor, Record, Skipped, Source
+from recollect.agentkit.protocol import BadLine, Checkpoint, Cursor, EventRecord, Record, Skipped, Source
 
 NOTHING: Sequence[Record] = ()
 
@@ -22,13 +21,17 @@ class Unreadable(ValueError):
     """A sound line that is no record of the agent's; the text says why."""
 
 
-# What a damaged record makes decoders raise. msgspec raises UnicodeDecodeError for bytes that are no UTF-8.
-MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, orjson.JSONDecodeError, RecursionError)
-_UNREADABLE = (*MALFORMED, Unreadable)
+# What a damaged record makes a reader raise: most of it decoders, the rest code that met a value of another type.
+# Whatever it was, it costs that line and not the file.
+MALFORMED = (msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+EMPTY_LINE = "empty line"
+LEAST_RECORD_BYTES = 8
 
 
 class Log:
     """One file that grows by lines. Subclasses keep what later lines need, and return it by `dump`."""
+
+    skipped = 0
 
     def __init__(self) -> None:
         self._skips: dict[str, int] = {}
@@ -41,9 +44,15 @@ class Log:
         """What the next reading needs: JSON, bounded."""
         return {}
 
-    def skip(self, name: str) -> None:
-        """Count a record that makes no event, by its name in docs/formats/<agent>.md."""
-        self._skips[name] = self._skips.get(name, 0) + 1
+    def skip(self, name: str, count: int = 1) -> None:
+        """Count records that make no event, by their name in docs/formats/<agent>.md."""
+        self.skipped += count
+        self._skips[name] = self._skips.get(name, 0) + count
+
+    def skip_without_event(self, name: str, records: Iterable[Record], skipped: int) -> None:
+        """Count a record that made no event, unless it was counted since `skipped` records were."""
+        if self.skipped == skipped and not any(record.__class__ is EventRecord for record in records):
+            self.skip(f"{name} (no event)")
 
     def drain_skips(self) -> Iterator[Skipped]:
         skips, self._skips = self._skips, {}
@@ -60,6 +69,14 @@ class Log:
 
     def read_damaged(self, number: int, offset: int, raw: bytes) -> list[Record]:
         """What can be read of a damaged line; records glued together count as a byte apart."""
+        if raw.isspace():
+            self.skip(EMPTY_LINE)
+            return []
+        # Salvaging takes time, and lines that hold nothing come by the million.
+        is_hopeless = (b'"' not in raw or len(raw) < LEAST_RECORD_BYTES) and b"\x00" not in raw
+        if is_hopeless:
+            what = "not a record" if b"{" in raw else "not an object"
+            return [BadLine(number, offset, what, raw[:KEPT_BAD_BYTES])]
         salvaged = salvage(raw)
         reason = salvaged.bad
         records: list[Record] = []
@@ -68,7 +85,7 @@ class Log:
                 records += self.read(offset + shift, msgspec.json.encode(value), salvaged.is_lossy)
             except Unreadable as error:
                 reason = reason or str(error)
-            except (*MALFORMED, OverflowError) as error:
+            except MALFORMED as error:
                 reason = reason or _explain(value, error)
         if reason:
             records.append(BadLine(number, offset, reason, raw[:KEPT_BAD_BYTES]))
@@ -78,7 +95,9 @@ class Log:
 def _explain(value: Any, error: Exception) -> str:
     if not isinstance(value, dict):
         return "not an object"
-    return "not a record" if isinstance(error, msgspec.ValidationError) else "nested too deeply"
+    if isinstance(error, msgspec.EncodeError | RecursionError):
+        return "nested too deeply"
+    return "not a record" if isinstance(error, msgspec.MsgspecError) else f"not a record: {error}"[:200]
 
 
 def read_log(reader: LineReader, log: Log) -> Iterator[Record]:
@@ -87,13 +106,15 @@ def read_log(reader: LineReader, log: Log) -> Iterator[Record]:
     for number, offset, raw in reader:
         try:
             records = read(offset, raw)
-        except _UNREADABLE:
+        except MALFORMED:
             records = log.read_damaged(number, offset, raw)
         del raw  # it may be large, and what is yielded is worked on before the next line is read
         if records:
             yield from records
         if reader.is_due:
             yield from log.settle(reader)
+    if reader.empty_lines:
+        log.skip(EMPTY_LINE, reader.empty_lines)
     yield from reader.too_long
     yield from log.finish(reader)
 

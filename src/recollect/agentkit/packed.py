@@ -14,6 +14,9 @@ from recollect.agentkit.protocol import Checkpoint, Cursor, Source
 
 # Zeros pack 32,000 to one: what this many bytes hold at most is unpacked at once.
 PIECE_BYTES = 1024
+# Logs pack 3 to 30 to one. What unpacks to more than this is no log but a bomb.
+MOST_TIMES = 300
+SMALL_BYTES = 4 * 1024 * 1024  # unless it is little in any case
 
 
 class PackedLineReader(LineReader):
@@ -29,7 +32,7 @@ class PackedLineReader(LineReader):
         self.is_as_read = cursor is not None and cursor.head == self._end.head
         self._is_at_end = self.is_as_read
         packed.seek(0)
-        self._unpacked = _Unpacked(packed)
+        self._unpacked = _Unpacked(packed, max(SMALL_BYTES, MOST_TIMES * self._end.offset))
         self._begin(io.BufferedReader(self._unpacked, BUFFER_BYTES), Cursor())
 
     def __iter__(self) -> Iterator[Line]:
@@ -46,8 +49,9 @@ class PackedLineReader(LineReader):
 class _Unpacked(io.RawIOBase):
     """The content of a file of zstd frames, piece by piece; ends early with a `failure` where the file is damaged."""
 
-    def __init__(self, packed: BinaryIO) -> None:
+    def __init__(self, packed: BinaryIO, most_bytes: int) -> None:
         self._packed = packed
+        self._left_bytes = most_bytes
         self._decoder = zstandard.ZstdDecompressor().decompressobj()
         self._waiting = memoryview(b"")
         self._rest = b""
@@ -80,5 +84,9 @@ class _Unpacked(io.RawIOBase):
             self._waiting = memoryview(self._decoder.decompress(piece))
         except zstandard.ZstdError:
             self.failure = "is damaged"
+        self._left_bytes -= len(self._waiting)
+        if self._left_bytes < 0:
+            self._waiting = memoryview(b"")
+            self.failure = f"unpacks to more than {MOST_TIMES} times its size"
         self._rest = self._decoder.unused_data
         return self.failure is None

@@ -18,4 +18,6 @@ class AgentProfile(NamedTuple):
 
     display_name: str
     session_variable: str | None = None  # environment variable that holds the current session's id
+    ids_begin_with_time: bool = False  # so that the ids of one day begin alike, and are told apart by their ends
+    resume_command: tuple[str, ...] = ()  # continues a session in its folder; `{id}` is its native id
     settings_advice: tuple[SettingAdvice, ...] = ()

@@ -6,52 +6,21 @@ same transaction as the records.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
-# Part of the contract, though a search loads them alone.
+# Part of the contract, though a search loads the profile alone, and a sweep without news the sources.
+from recollect.agentkit.edits import FileChange as FileChange
 from recollect.agentkit.profile import AgentProfile as AgentProfile
 from recollect.agentkit.profile import SettingAdvice as SettingAdvice
+from recollect.agentkit.source import FOLDER as FOLDER
+from recollect.agentkit.source import Cursor as Cursor
+from recollect.agentkit.source import Source as Source
 
 STATE_LIMIT_BYTES = 64 * 1024
-FOLDER = "folder"  # the kind of a source that is a folder nobody may read
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One file that holds a session, a part of one, or facts about several.
-
-    `kind` is the adapter's own word for what the file is; `history` is a prompt history, read after the sessions whose
-    prompts it repeats. An agent replaces `is_rewritten` files as a whole: they have no offset and are read again when
-    their content hash changes. A source with a `failure` is reported and not opened. `session` is the owner by the
-    file's name or folder, if they show it: a file in which no line can be read belongs to that session.
-    """
-
-    agent: str
-    kind: str
-    root: Path
-    path: Path
-    is_rewritten: bool = False
-    failure: str | None = None
-    session: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """Where to resume reading a source, and the adapter's own state at that point.
-
-    `line` counts the complete lines before `offset`. `head` and `tail` are hashes of the file's first bytes and of the
-    bytes just before `offset`: if either has changed, the file is read again from its start.
-    """
-
-    offset: int = 0
-    line: int = 0
-    head: str = ""
-    tail: str = ""
-    state: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -220,4 +189,8 @@ class Adapter(Protocol):
 
         Raises SourceUnreadable if it cannot be opened safely; a bad line is a BadLine.
         """
+        ...
+
+    def changes(self, call: Mapping[str, Any], result: Mapping[str, Any] | None) -> list[FileChange]:
+        """The files that an edit changed, and how, from its payload and that of its result, if there is one."""
         ...

@@ -3,6 +3,7 @@
 Third parties add an agent by the entry point group `recollect.adapters`; see docs/adding-an-agent.md.
 """
 
+import shlex
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from recollect.errors import NotFound
 
 if TYPE_CHECKING:  # a search loads the profiles only
+    from recollect.agentkit.profile import AgentProfile
     from recollect.agentkit.protocol import Adapter
 
 BUILT_IN = tuple(sorted(module.name for module in iter_modules(__path__) if module.ispkg))
@@ -39,7 +41,32 @@ def get_adapter(agent: str) -> "Adapter":
         raise NotFound(f"Unknown agent: {agent}", f"known: {', '.join(adapters())}") from None
 
 
+def profile_of(agent: str) -> "AgentProfile":
+    """What front ends know of an agent; of one whose adapter is gone, its name."""
+    from recollect.agentkit.profile import AgentProfile  # small, and needed only by lists
+
+    try:
+        return get_adapter(agent).profile
+    except NotFound:
+        return AgentProfile(agent)
+
+
 def session_variables() -> tuple[str, ...]:
     """The environment variables in which the agents of this package pass on the current session's id."""
     profiles = (import_module(f"recollect.agents.{agent}").ADAPTER.profile for agent in BUILT_IN)
     return tuple(profile.session_variable for profile in profiles if profile.session_variable)
+
+
+def resume_words(agent: str, native_session_id: str) -> list[str]:
+    """The agent's own command that continues a session, word by word; empty if it has none."""
+    try:
+        words = get_adapter(agent).profile.resume_command
+    except NotFound:
+        return []  # of an agent that is not installed any more
+    return [word.replace("{id}", native_session_id) for word in words]
+
+
+def resume_command(agent: str, native_session_id: str) -> str | None:
+    """The same as a line for a shell."""
+    words = resume_words(agent, native_session_id)
+    return shlex.join(words) or None

@@ -7,14 +7,18 @@ restore. Only what every call needs is imported at the top.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from recollect.api.care import CheckedText, check_text, doctor, make_room, plan_schedule, repair, restore
+from recollect.api.settings import change_setting, settings_in_force
 from recollect.config import current_sessions, load_settings, store_folder
-from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.errors import NotFound, UsageError
+from recollect.kinds import SessionKey
 from recollect.progress import Progress, silent
+from recollect.recall.filters import NO_FILTERS, Filters
 from recollect.store import Store, open_for_reading, open_store
 
 if TYPE_CHECKING:
@@ -30,16 +34,31 @@ if TYPE_CHECKING:
     from recollect.distill.exchanges import Exchange
     from recollect.forget.plan import ForgetPlan
     from recollect.forget.rescan import RescanReport
-    from recollect.recall import FileEdit, FileVisit, Related, SearchAnswer, SessionHit, Spending, Stats, TimelineEntry
+    from recollect.ingest.freshness import Freshness
+    from recollect.recall import (
+        FileEdit,
+        FileVisit,
+        Related,
+        SearchAnswer,
+        SessionDiff,
+        SessionHit,
+        Spending,
+        Stats,
+        TimelineEntry,
+        Unfinished,
+    )
     from recollect.retention import BudgetReport, Outlook
     from recollect.schema import Digest, Event, Problem, Session, Signal
     from recollect.sessions.transcript import TranscriptItem
+    from recollect.store import SessionFilter
     from recollect.sweep_report import SweepReport
 
 __all__ = [
     "CheckedText",
+    "Filters",
     "Memory",
     "SearchOptions",
+    "change_setting",
     "check_text",
     "doctor",
     "make_room",
@@ -47,19 +66,30 @@ __all__ = [
     "plan_schedule",
     "repair",
     "restore",
+    "settings_in_force",
 ]
 
 
 class SearchOptions(TypedDict, total=False):
     """What a search may be told, all of it optional."""
 
+    filters: Filters
     limit: int  # sessions
+    offset: int  # sessions to skip
     matches: int  # of a session
     context: int  # events on either side of a match
     budget_tokens: int | None  # cuts the answer to what an agent can afford
     exclude: Collection[str]  # ids of sessions to leave out; by default the one this process runs in
     mode: str  # words, substring or regex
     scan_seconds: float  # after which a scan for a substring or regex gives up
+
+
+class _Conditions(TypedDict):
+    """What else a list of sessions may be narrowed by."""
+
+    text: str | None
+    roots_only: bool
+    is_idle: bool | None
 
 
 class Memory:
@@ -76,67 +106,71 @@ class Memory:
 
     def sessions(
         self,
+        filters: Filters = NO_FILTERS,
         *,
-        agent: str | None = None,
-        repo: str | None = None,
-        branch: str | None = None,
-        model: str | None = None,
-        outcome: str | None = None,
-        session_class: str | None = None,
-        since_ms: int | None = None,
-        before_ms: int | None = None,
         text: str | None = None,
         roots_only: bool = False,
+        is_idle: bool | None = None,
+        sort: str = "recent",
         limit: int | None = None,
+        offset: int = 0,
     ) -> list[Session]:
-        """Sessions that match every filter given, newest first.
+        """Sessions that match every filter given, newest first, or with the most of `sort`: cost, duration, tokens.
 
-        `model` and `text` (in the title) match substrings, `repo` any suffix of its name. Times are milliseconds
-        since 1970: a session matches `since_ms` if it was active at or after it, and `before_ms` if it began before.
-        `roots_only` leaves out sub-agents.
+        `text` is a part of the title. A session matches `since` if it was active at or after it, and `before` if it
+        began before. `roots_only` leaves out sub-agents; `is_idle` False leaves out sessions without any work, and
+        True lists only those.
         """
+        from recollect.api.naming import resumable
+        from recollect.store import SORTS
+
+        if sort not in SORTS:
+            raise UsageError(f"Unknown order: {sort}", f"known: {', '.join(SORTS)}")
+        wanted = self._wanted(filters, text=text, roots_only=roots_only, is_idle=is_idle)
+        matches = self._store.sessions.find(replace(wanted, sort=sort, limit=limit, offset=offset))
+        return list(map(resumable, matches))
+
+    def count_sessions(
+        self,
+        filters: Filters = NO_FILTERS,
+        *,
+        text: str | None = None,
+        roots_only: bool = False,
+        is_idle: bool | None = None,
+    ) -> int:
+        """How many sessions `sessions` lists without a limit."""
+        return self._store.sessions.count(self._wanted(filters, text=text, roots_only=roots_only, is_idle=is_idle))
+
+    def _wanted(self, filters: Filters, **conditions: Unpack[_Conditions]) -> SessionFilter:
+        from recollect.recall import sessions_of
         from recollect.store import SessionFilter
 
-        return self._store.sessions.find(
-            SessionFilter(
-                agent=agent,
-                repo=repo,
-                branch=branch,
-                model=model,
-                outcome=outcome,
-                session_class=session_class,
-                since_ms=since_ms,
-                before_ms=before_ms,
-                text=text,
-                roots_only=roots_only,
-                limit=limit,
-            )
-        )
+        return SessionFilter(sessions_of(self._store, filters), **conditions)
 
     def session(self, name: str) -> Session:
-        """The one session with this id, prefix or suffix of an id (6 characters or more), or title."""
-        from recollect.store import SessionFilter
+        """The one session with this id, prefix or suffix of an id (6 characters or more), title, or part of a title.
 
-        matches = self._store.sessions.matching(name)
-        if len(matches) > 1:
-            matches = [match for match in matches if match.is_exact] or matches
-            roots = {match.root_session_uid for match in matches}
-            matches = [match for match in matches if match.session_uid in roots] if len(roots) == 1 else matches
-        if not matches:
-            raise NotFound(f"No session has this id or title: {name}", "`recollect sessions` lists ids and titles")
-        if len(matches) > 1:
-            shown = ", ".join(match.session_uid for match in matches[:3])
-            raise Ambiguous(
-                f"{len(matches)} sessions match `{name}`: {shown} …",
-                "give more of the id; `recollect sessions` lists them",
-            )
-        return self._store.sessions.find(SessionFilter(uid=matches[0].session_uid))[0]
+        `last` is the one active last, unless it is the one this process runs in.
+        """
+        from recollect.api.naming import find_named
+
+        return find_named(self._store, name)
+
+    def last_session(self, folder: str | PathLike[str] | None = None) -> Session:
+        """The session active last, in this folder or below it; the one this process runs in is left out.
+
+        Raises NotFound if there is none.
+        """
+        from recollect.api.naming import find_last
+
+        return find_last(self._store, folder)
 
     def sub_agents(self, session: Session) -> list[Session]:
         """The sessions this one spawned, in the order they began."""
+        from recollect.api.naming import resumable
         from recollect.sessions.transcript import find_spawned
 
-        return find_spawned(self._store, session)[session.session_uid]
+        return list(map(resumable, find_spawned(self._store, session)[session.session_uid]))
 
     def events(self, session: Session, kind: str | None = None) -> list[Event]:
         """A session's events in reading order; a kind includes its more specific kinds."""
@@ -150,11 +184,13 @@ class Memory:
 
         return iter_payloads(self._store, session, events)
 
-    def transcript(self, session: Session, kind: str | None = None) -> Iterator[TranscriptItem]:
-        """A session in reading order, each sub-agent where it was called."""
+    def transcript(
+        self, session: Session, kind: str | None = None, *, last: int | None = None
+    ) -> Iterator[TranscriptItem]:
+        """A session in reading order, each sub-agent where it was called; with `last`, only so many from the end."""
         from recollect.sessions.transcript import iter_transcript
 
-        return iter_transcript(self._store, session, kind)
+        return iter_transcript(self._store, session, kind, last=last)
 
     def window(self, session: Session, at: str, count: int) -> list[TranscriptItem]:
         """The `count` events on each side of one; `at` is its seq, or a prefix or suffix of its event_uid."""
@@ -175,11 +211,28 @@ class Memory:
         return find_exchanges(self._store, session, self.settings.exchanges)
 
     def signals(
-        self, session: Session | None = None, *, signal: str | None = None, since_ms: int | None = None
+        self,
+        session: Session | None = None,
+        filters: Filters = NO_FILTERS,
+        *,
+        signal: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
     ) -> list[Signal]:
-        """What is worth noticing in one session or in all, oldest first."""
-        key = None if session is None else (session.agent, session.native_session_id)
-        return self._store.digests.signals(key, signal, since_ms)
+        """What is worth noticing in one session or in all that match, newest first."""
+        from recollect.recall import sessions_of
+
+        key = None if session is None else SessionKey(session.agent, session.native_session_id)
+        return self._store.digests.signals(sessions_of(self._store, filters), key, signal, limit, offset)
+
+    def count_signals(
+        self, session: Session | None = None, filters: Filters = NO_FILTERS, *, signal: str | None = None
+    ) -> int:
+        """How many signals `signals` lists without a limit."""
+        from recollect.recall import sessions_of
+
+        key = None if session is None else SessionKey(session.agent, session.native_session_id)
+        return self._store.digests.signal_count(sessions_of(self._store, filters), key, signal)
 
     def search(self, query: str, **options: Unpack[SearchOptions]) -> list[SessionHit]:
         """Sessions that match a query, best first; an empty query lists recent sessions."""
@@ -192,23 +245,27 @@ class Memory:
         options.setdefault("exclude", current_sessions())
         return search(self._store, query, Options(**options), progress=partial(progress, "searching"))
 
-    def recent(self, limit: int = 10, *, repo: str | None = None, agent: str | None = None) -> SearchAnswer:
+    def recent(self, filters: Filters = NO_FILTERS, *, limit: int = 10, offset: int = 0) -> SearchAnswer:
         """The sessions active last, each with its last request; the one this process runs in is left out."""
-        from recollect.recall import recent_sessions
+        return self.answer("", filters=filters, limit=limit, offset=offset, matches=1, context=0)
 
-        return recent_sessions(self._store, limit, repo=repo, agent=agent, exclude=current_sessions())
-
-    def files(self, path: str, limit: int | None = None, repo: str | None = None) -> list[FileVisit]:
+    def files(self, path: str, filters: Filters = NO_FILTERS) -> list[FileVisit]:
         """Sessions that touched or discussed a path, newest first."""
         from recollect.recall import files
 
-        return files(self._store, _resolved(path), limit, repo)
+        return files(self._store, _resolved(path), filters)
 
-    def blame(self, path: str, limit: int | None = None, repo: str | None = None) -> list[FileEdit]:
+    def blame(self, path: str, filters: Filters = NO_FILTERS) -> list[FileEdit]:
         """The edits that wrote a file, newest first, across renames."""
         from recollect.recall import blame
 
-        return blame(self._store, _resolved(path), limit, repo)
+        return blame(self._store, _resolved(path), filters)
+
+    def diff(self, session: Session, path: str | None = None) -> SessionDiff:
+        """What a session and its sub-agents changed, edit by edit; with `path`, in that file or folder."""
+        from recollect.recall import session_diff
+
+        return session_diff(self._store, session, _resolved(path) if path else None)
 
     def evicted_edits(self, path: str) -> int:
         """How many evicted sessions edited a file according to their digests, so that `blame` cannot show how."""
@@ -217,18 +274,35 @@ class Memory:
         return evicted_edits(self._store, _resolved(path))
 
     def timeline(
-        self,
-        *,
-        since_ms: int | None = None,
-        before_ms: int | None = None,
-        repo: str | None = None,
-        agent: str | None = None,
-        limit: int | None = None,
+        self, filters: Filters = NO_FILTERS, *, limit: int | None = None, offset: int = 0
     ) -> list[TimelineEntry]:
-        """Sessions active in a period, in the order they began; the latest if there are more than `limit`."""
+        """Sessions active in a period, in the order they began; the latest if there are more than `limit`.
+
+        Sub-agents and sessions without any work are left out.
+        """
         from recollect.recall import timeline
 
-        return timeline(self._store, since_ms=since_ms, before_ms=before_ms, repo=repo, agent=agent, limit=limit)
+        return timeline(self._store, filters, limit, offset)
+
+    def names(self, of: str) -> list[str]:
+        """The agents, repositories (by their last names), branches or models that there are, the latest first."""
+        from recollect.recall.filters import last_name
+
+        cards = self._store.cards
+        listed = {"agent": cards.agents, "repo": cards.repos, "branch": cards.branches, "model": cards.models}[of]()
+        return list(dict.fromkeys(map(last_name, listed))) if of == "repo" else listed
+
+    def repos_named(self, name: str) -> list[str]:
+        """The repositories that a name, the end or a part of one, or a folder stands for."""
+        from recollect.recall.filters import repos_for
+
+        return repos_for(self._store, name)
+
+    def unfinished(self, filters: Filters = NO_FILTERS, *, limit: int | None = None) -> list[Unfinished]:
+        """Sessions that left to-dos, questions, failing tests or unanswered requests, newest first."""
+        from recollect.recall import unfinished
+
+        return unfinished(self._store, filters, limit)
 
     def related(self, session: Session, limit: int = 10) -> list[Related]:
         """Sessions this one came from or led to, and sessions about the same things."""
@@ -241,34 +315,26 @@ class Memory:
 
         return make_status(self._store, self.settings)
 
-    def stats(
-        self,
-        by: str = "month",
-        *,
-        since_ms: int | None = None,
-        before_ms: int | None = None,
-        agent: str | None = None,
-        repo: str | None = None,
-        session: Session | None = None,
-    ) -> Stats:
+    def stats(self, by: str = "month", filters: Filters = NO_FILTERS, *, session: Session | None = None) -> Stats:
         """Totals by day, week, month, block, session, repo, model, agent, tool or command; nothing is counted twice.
 
         A block is the five hours from an agent's first activity after the block before. `session` limits them to one
         session with its sub-agents.
         """
-        from recollect.recall import make_stats
+        from recollect.recall import make_stats, sessions_of
         from recollect.store import Span
 
-        root = None if session is None else session.root_session_uid
-        return make_stats(self._store, by, Span(since_ms, before_ms, agent, repo, root))
+        cards, root = sessions_of(self._store, filters), None if session is None else session.root_session_uid
+        times = cards.since_ms, cards.before_ms
+        return make_stats(self._store, by, Span(cards._replace(since_ms=None, before_ms=None), *times, root))
 
-    def spending(self, *, agent: str | None = None, repo: str | None = None) -> Spending:
+    def spending(self, filters: Filters = NO_FILTERS) -> Spending:
         """Money today, this month against the last with a forecast, and in the blocks of five hours that run now."""
         from datetime import datetime
 
-        from recollect.recall import make_spending
+        from recollect.recall import make_spending, sessions_of
 
-        return make_spending(self._store, datetime.now().astimezone(), agent=agent, repo=repo)
+        return make_spending(self._store, datetime.now().astimezone(), sessions_of(self._store, filters))
 
     def problems(self) -> list[Problem]:
         """Lines and files that could not be read, and why."""
@@ -293,6 +359,18 @@ class Memory:
         from recollect.sweep import sweep
 
         return sweep(self._store, self.settings, progress, verify=verify)
+
+    def freshness(self) -> Freshness:
+        """What agents wrote since the last sweep, by a quick look that opens no file."""
+        from recollect.ingest.freshness import find_freshness
+
+        return find_freshness(self._store)
+
+    def is_sweeping(self) -> bool:
+        """Whether a sweep is running on this store."""
+        from recollect.store import is_sweeping
+
+        return is_sweeping(self._store.folder)
 
     def ignored_rules(self) -> list[tuple[Path, str]]:
         """Lines of ignore files that have no effect, each with its file."""
@@ -349,12 +427,15 @@ class Memory:
 
         `excluded` means sessions stored before a rule excluded them.
         """
+        from recollect.api.naming import find_named
         from recollect.forget.plan import Selection, plan
 
         patterns = self.settings.exclude if excluded else None
         if bool(names) == any(condition is not None for condition in (repo, before_ms, match, patterns)):
             raise UsageError("Give either sessions or conditions, not both", "see `recollect forget --help`")
-        selection = Selection([self.session(name) for name in names], repo, before_ms, match, patterns)
+        selection = Selection(
+            [find_named(self._store, name, is_strict=True) for name in names], repo, before_ms, match, patterns
+        )
         return plan(self._store, selection, progress, with_forks=with_forks)
 
     def forget(self, planned: ForgetPlan, *, keep_forks: bool = False, also_new: bool = False) -> ForgetPlan:
@@ -393,7 +474,7 @@ class Memory:
         """Write sessions as JSON lines and packs: those named (with their sub-agents), those of `repo`, or all."""
         from recollect.care.exports import export_sessions
 
-        chosen = self._with_sub_agents(names) if names else self.sessions(repo=repo)
+        chosen = self._with_sub_agents(names) if names else self.sessions(Filters(repo=repo))
         return export_sessions(self._store, Path(path).absolute(), chosen, progress)
 
     def _with_sub_agents(self, names: Sequence[str]) -> list[Session]:

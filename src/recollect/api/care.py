@@ -28,23 +28,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckedText:
-    """A text as it would be stored; `replaced` counts by rule."""
+    """A text as it would be stored; `replaced` counts by rule.
+
+    `is_placeholder`: it holds what stands in for a secret (`your-key-here`, `AKIA…EXAMPLE`), which is no secret.
+    """
 
     text: str
     replaced: dict[str, int]
+    is_placeholder: bool
 
 
 def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedText:
     """What the redaction rules make of a text. Without a store, the marks are not the ones it will use."""
     from recollect.ingest.protection import Protection
-    from recollect.redact import KEY_BYTES, Redactor
+    from recollect.redact import KEY_BYTES, Redactor, has_placeholder
 
     settings = load_settings(folder)
     if (settings.folder / MEMORY_NAME).exists():
         redactor = Protection(settings.folder, settings.redaction).redactor()
     else:
         redactor = Redactor(settings.redaction, bytes(KEY_BYTES))
-    return CheckedText(redactor.text(text), dict(sorted(redactor.replaced.items())))
+    return CheckedText(redactor.text(text), dict(sorted(redactor.replaced.items())), has_placeholder(text))
 
 
 def make_room(folder: str | PathLike[str] | None = None) -> None:
@@ -60,10 +64,11 @@ def plan_schedule(*, is_removal: bool = False) -> Schedule:
     """The scheduled sweep for this machine; for a removal, whatever the cadence is now."""
     from platformdirs import user_config_path
 
-    from recollect.care.schedule import Host, plan_schedule
+    from recollect.care.schedule import LOG_NAME, Host, plan_schedule
 
     settings = load_settings()
-    host = Host(sys.platform, Path.home(), user_config_path(), Path("/run/systemd/system").exists())
+    has_systemd, log_path = Path("/run/systemd/system").exists(), settings.folder / LOG_NAME
+    host = Host(sys.platform, Path.home(), user_config_path(), has_systemd, log_path)
     is_moved = settings.config_path.parent == settings.folder
     variables = {"RECOLLECT_HOME": str(settings.folder)} if is_moved else {}
     cadence = "daily" if is_removal else settings.limits.cadence

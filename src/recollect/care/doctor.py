@@ -13,7 +13,8 @@ import orjson
 from recollect.agentkit.files import resolve_root
 from recollect.agentkit.protocol import Adapter, SettingAdvice, Source
 from recollect.agents import adapters
-from recollect.clock import now_ms
+from recollect.care.schedule import LOG_NAME
+from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
 from recollect.forget.erase import FINISHES_FORGETTING
@@ -50,11 +51,24 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Look at everything; nothing is changed, and a missing store is no error."""
-    return [*_sqlite(), *_homes(settings), *_store(settings)]
+    return [*_sqlite(), *_homes(settings), *_store(settings), *_scheduled(settings)]
 
 
 def _sqlite() -> Iterator[Finding]:
     yield Finding(OK, "sqlite", f"SQLite {apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})")
+
+
+def _scheduled(settings: Settings) -> Iterator[Finding]:
+    """What the last scheduled sweep printed, if there was one."""
+    log_path = settings.folder / LOG_NAME
+    try:
+        ended_ms, lines = log_path.stat().st_mtime * 1000, log_path.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return
+    failed = [line for line in lines if line.startswith("Error:")]
+    said = (failed or lines or ["nothing was printed"])[-1]
+    message = f"Last scheduled sweep, {rfc3339(round(ended_ms))}: {said}"
+    yield Finding(PROBLEM if failed else OK, "schedule", message, f"all it printed: {log_path}" if failed else None)
 
 
 def _homes(settings: Settings) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from typing import Any
 from recollect.errors import StoreUnwritable, UsageError
 
 CRON, SYSTEMD, LAUNCHD = "cron", "systemd", "launchd"
+LOG_NAME = "schedule.log"
 _MARK = "# recollect sweep"  # ends our line of a crontab
 _LABEL = "io.recollect.sweep"
 _CALENDAR = {"daily": "daily", "weekly": "weekly"}
@@ -26,6 +27,7 @@ class Host:
     home: Path
     config_home: Path
     has_systemd: bool
+    log_path: Path  # keeps what the last scheduled sweep printed; `doctor` shows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Schedule:
     cron_line: str | None = None
     on: tuple[tuple[str, ...], ...] = ()
     off: tuple[tuple[str, ...], ...] = ()
+    log_path: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         files = {str(path): content for path, content in self.files.items()}
@@ -57,13 +60,13 @@ def plan_schedule(host: Host, cadence: str, command: Sequence[str], variables: M
         return _launchd(host, cadence, command, variables)
     if host.platform.startswith("linux") and host.has_systemd:
         return _systemd(host, cadence, command, variables)
-    return _cron(cadence, command, variables)
+    return _cron(host, cadence, command, variables)
 
 
-def _cron(cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:
+def _cron(host: Host, cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:
     words = [*(f"{name}={shlex.quote(value)}" for name, value in variables.items()), shlex.join(command)]
-    line = f"{_CRON_TIMES[cadence]} {' '.join(words)} >/dev/null 2>&1".replace("%", r"\%")
-    return Schedule(CRON, cron_line=f"{line} {_MARK}")
+    line = f"{_CRON_TIMES[cadence]} {' '.join(words)} >{shlex.quote(str(host.log_path))} 2>&1"
+    return Schedule(CRON, cron_line=f"{line.replace('%', chr(92) + '%')} {_MARK}", log_path=host.log_path)
 
 
 def _systemd(host: Host, cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:
@@ -72,6 +75,7 @@ def _systemd(host: Host, cadence: str, command: Sequence[str], variables: Mappin
     service = (
         "[Unit]\nDescription=Read new agent sessions (Recollect)\n\n[Service]\nType=oneshot\nNice=10\n"
         f"{settings}ExecStart={' '.join(map(_unit_word, command))}\n"
+        f"StandardOutput=truncate:{str(host.log_path).replace('%', '%%')}\nStandardError=inherit\n"
     )
     timer = (
         f"[Unit]\nDescription=Scheduled Recollect sweep\n\n[Timer]\nOnCalendar={_CALENDAR[cadence]}\nPersistent=true\n"
@@ -83,6 +87,7 @@ def _systemd(host: Host, cadence: str, command: Sequence[str], variables: Mappin
         {folder / "recollect.service": service, folder / "recollect.timer": timer},
         on=((*systemctl, "daemon-reload"), (*systemctl, "enable", "--now", "recollect.timer")),
         off=((*systemctl, "disable", "--now", "recollect.timer"),),
+        log_path=host.log_path,
     )
 
 
@@ -104,17 +109,22 @@ def _launchd(host: Host, cadence: str, command: Sequence[str], variables: Mappin
         "EnvironmentVariables": dict(variables),
         "StartCalendarInterval": _LAUNCHD_TIMES[cadence],
         "LowPriorityIO": True,
+        "StandardOutPath": str(host.log_path),
+        "StandardErrorPath": str(host.log_path),
     }
     return Schedule(
         LAUNCHD,
         {path: plistlib.dumps(told).decode()},
         on=(("launchctl", "load", "-w", str(path)),),
         off=(("launchctl", "unload", "-w", str(path)),),
+        log_path=host.log_path,
     )
 
 
 def install(schedule: Schedule) -> None:
     """Write the files or the line, then switch it on."""
+    if schedule.log_path is not None:
+        schedule.log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path, content in schedule.files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from recollect.clock import rfc3339
 from recollect.config import Settings
 from recollect.retention import look_ahead
-from recollect.store import Store
+from recollect.store import Store, read_sweep_state
 
 _BYTES_OF_TOKEN = 4
 
@@ -72,6 +73,7 @@ class Status:
     """What the store holds. `alarms` say, in words, which of its databases has less than it had."""
 
     folder: str
+    swept_at: str | None  # when the last complete sweep began
     agents: list[AgentTotals]
     sessions: int
     events: int
@@ -85,8 +87,10 @@ class Status:
 def make_status(store: Store, settings: Settings) -> Status:
     agents = [AgentTotals(**agent) for agent in store.sessions.totals()]
     sources = SourceTotals(**store.sources.counts())
+    began_ns = read_sweep_state(store.folder).began_ns
     return Status(
         folder=str(store.folder),
+        swept_at=rfc3339(began_ns // 1_000_000) if began_ns else None,
         agents=agents,
         sessions=sum(agent.sessions for agent in agents),
         events=sum(agent.events for agent in agents),

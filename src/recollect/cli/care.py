@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from recollect.care.imports import ImportReport
     from recollect.care.repair import RepairReport
 
+_DOCUMENTS = (".md", ".markdown", ".html", ".htm", ".txt", ".pdf")
 _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 
 
@@ -165,6 +166,10 @@ def export(path: str, sessions: tuple[str, ...], repo: str | None, as_json: bool
     """
     if sessions and repo:
         raise UsageError("Cannot use `--repo` together with sessions", "choose one")
+    if Path(path).suffix.lower() in _DOCUMENTS:
+        session = sessions[0] if sessions else "SESSION"
+        hint = f"`recollect exchanges {session} > {path}` writes a document, `recollect digest` a summary"
+        raise UsageError(f"An export is a folder or a `.tar.zst` file: {path}", hint)
     with open_memory(create=False) as memory, shown_progress() as show:
         report = memory.export(path, sessions, repo=repo, progress=show)
     emit(report, as_json, _export_lines)

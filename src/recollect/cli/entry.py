@@ -16,8 +16,11 @@ _SECTIONS = {
     "Read": dict.fromkeys(("sweep", "status", "problems", "demo"), "sweep"),
     "Find": dict.fromkeys(("search", "history", "recent", "related", "files", "blame", "timeline"), "find"),
     "Show": dict.fromkeys(("sessions", "show", "digest", "exchanges", "signals"), "sessions")
+    | {"diff": "diff"}
     | dict.fromkeys(("stats", "statusline"), "stats"),
+    "Carry on": dict.fromkeys(("resume", "open"), "resume"),
     "Keep private": dict.fromkeys(("forget", "redact"), "privacy"),
+    "Set up": dict.fromkeys(("config", "exclude", "completion"), "settings"),
     "Keep small and safe": dict.fromkeys(("retention", "rehydrate", "schedule"), "retention")
     | dict.fromkeys(("doctor", "backup", "restore", "export", "import"), "care"),
 }
@@ -46,11 +49,26 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return load(cmd_name) if cmd_name in _MODULES else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _MODULES and not args[0].startswith("-"):
+            ctx.fail(_unknown(args[0]))
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         room = formatter.width - 6 - max(map(len, _MODULES))
         for title, names in _SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, load(name).get_short_help_str(room)) for name in names])
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches  # only where a command was mistyped
+
+    near = get_close_matches(name.lower(), _MODULES, 2, 0.6)
+    meant = f"Did you mean {' or '.join(near)}?" if near else f"To search for it: recollect search {name}"
+    return f"No such command: {name}. {meant}"
 
 
 def load(name: str) -> click.Command:
@@ -59,13 +77,14 @@ def load(name: str) -> click.Command:
     return next(command for command in commands if command.name == name)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(__version__, prog_name="recollect")
 @click.pass_context
 def main(context: click.Context) -> None:
     """Everything your coding agents did, searchable, in one local store.
 
     \b
+    recollect                         search as you type, and carry on with a session
     recollect sweep                   read new sessions
     recollect search "pool timeout"   search words, paths, commands, errors
     recollect recent                  pick up where you left off
@@ -81,3 +100,15 @@ def main(context: click.Context) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that lacks `✓` must not end a command
+    if context.invoked_subcommand is None:
+        _without_command(context)
+
+
+def _without_command(context: click.Context) -> None:
+    """The picker on a terminal, help elsewhere."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        click.echo(context.get_help())
+        return
+    from recollect.cli.pick import pick_session
+
+    pick_session(lambda *words: main.main(list(words), prog_name="recollect", standalone_mode=False))

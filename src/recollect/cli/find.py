@@ -1,40 +1,53 @@
 """Commands that search: search, history, recent, related, files, blame, timeline. They load little and start fast."""
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import click
 
 from recollect import kinds
-from recollect.api import SearchOptions, open_memory
-from recollect.cli.listing import related_lines, timeline_lines, visit_lines
-from recollect.cli.output import agent_option, emit, json_option, limit_option, print_json, repo_option, reports_errors
+from recollect.api import SearchOptions
+from recollect.cli.filters import SESSION, filter_options
+from recollect.cli.fresh import open_fresh
+from recollect.cli.listing import (
+    footer_lines,
+    hit_table,
+    more_hint,
+    related_lines,
+    timeline_lines,
+    total_line,
+    visit_lines,
+)
+from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
 from recollect.cli.terminal import (
     fitted,
+    fitted_time,
     grey,
     line_columns,
-    local_time,
-    moment_ms,
+    line_count,
     one_line,
-    repo_name,
     short_ids,
     shown_progress,
+    width,
 )
+from recollect.clock import moment_ms
 from recollect.errors import UsageError
-from recollect.recall import folded
+from recollect.recall import Filters, folded
 from recollect.text import begins_with
 
 if TYPE_CHECKING:
     from recollect.recall import FileEdit, Glimpse, Match, SearchAnswer, SessionHit
 
-_DAY_MS = 86_400_000
+_NEAR_MISS = 0.75  # how alike an option and a text must be to ask which was meant
+_LINES_AROUND = 4  # of an answer: heading, footer, the prompt
 _SHOWN_VISITS, _SHOWN_EDITS, _SHOWN_SESSIONS = 20, 50, 200
 _MARGIN = 20
 _LEAST_COLUMNS = 20  # of a text that is cut, however narrow the terminal is
 _HEAD_COLUMNS = 50
-_QUERY = {"ignore_unknown_options": True}  # `--no-verify` may be what somebody looks for
 SPEAKERS = {
     kinds.USER_MSG: ("you", "green"),
     kinds.ASSISTANT_MSG: ("agent", "cyan"),
@@ -58,10 +71,59 @@ _ranked_limit = click.option(
 )
 
 
-@click.command(context_settings=_QUERY)
+class QueryCommand(click.Command):
+    """Tells options from what to search for: `--limit` is an option wherever it is, `--no-verify` is a text."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options, words = _split_query(
+            ctx, {name: option for option in self.get_params(ctx) for name in option.opts}, args
+        )
+        return super().parse_args(ctx, [*options, "--", *words])
+
+
+def _split_query(
+    ctx: click.Context, known: "Mapping[str, click.Parameter]", args: list[str]
+) -> tuple[list[str], list[str]]:
+    """The options among the arguments, each with its value, and the rest. A misspelt option is asked about."""
+    options: list[str] = []
+    words: list[str] = []
+    waiting = deque(args)
+    while waiting:
+        argument = waiting.popleft()
+        name, equals, _ = argument.partition("=")
+        if argument == "--":
+            words += waiting
+            break
+        if name not in known or not name.startswith("-"):
+            _refuse_near_miss(ctx, name, known)
+            words.append(argument)
+            continue
+        options.append(argument)
+        takes_value = not getattr(known[name], "is_flag", False)
+        if takes_value and not equals and waiting:
+            options.append(waiting.popleft())
+    return options, words
+
+
+def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> None:
+    if not name.startswith("--") or len(name.split()) > 1:
+        return
+    from difflib import get_close_matches  # few queries have a dash in them
+
+    near = get_close_matches(name[2:], [other[2:] for other in known if other.startswith("--")], 1, _NEAR_MISS)
+    if near:
+        raise click.UsageError(
+            f"No such option: {name}. Did you mean --{near[0]}? To search for it: {ctx.command_path} -- {name}",
+            ctx,
+        )
+
+
+@click.command(cls=QueryCommand)
 @click.argument("query", nargs=-1)
+@filter_options
 @_ranked_limit
-@click.option("--context", metavar="N", type=click.IntRange(0, 20), default=2, help="Show N events around a match (2).")
+@offset_option
+@click.option("--context", metavar="N", type=click.IntRange(0, 20), default=0, help="Show N events around a match (0).")
 @click.option(
     "--budget",
     "budget_tokens",
@@ -86,169 +148,240 @@ def search(
     """Search everything said, done or printed in your sessions.
 
     \b
-    recollect search jwt expiry
-    recollect search '"connection refused" repo:shop-api since:7d'
-    recollect search src/auth/login.ts is:error
-    recollect search --no-verify
+    recollect search jwt expiry --repo shop-api --since "last week"
+    recollect search '"connection refused" is:error'
+    recollect search src/auth/login.ts --here
+    recollect search -- --limit            a text that is an option here
 
-    Filters: agent: repo: branch: file: tool: kind: model: outcome: role: session: group: channel: user: domain:
-    task: since: before: is:error is:decision is:open has:edit. Without a query, lists recent sessions.
+    Filters: agent: repo: branch: file: tool: kind: model: outcome: class: role: session: group: channel: user:
+    domain: task: since: before: is:error is:decision is:open has:edit. Without a query, lists recent sessions.
     """
     if substring and regex:
         raise UsageError("Cannot use `--substring` and `--regex` together", "choose one")
     options["mode"] = "regex" if regex else "substring" if substring else "words"
     if not options["exclude"]:
         del options["exclude"]  # the default, which is the current session
-    with open_memory(read_only=True) as memory, shown_progress() as show:
+    with open_fresh() as memory, shown_progress() as show:
         answer = memory.answer(" ".join(query), show, **options)
     if as_json:
         print_json(answer.to_json(explain=explain), is_line=options["budget_tokens"] is not None)
     else:
-        click.echo("\n".join(answer_lines(answer, explain=explain)))
+        is_detailed = explain or options["context"] > 0
+        lines = answer_lines(answer, options["offset"], is_detailed=is_detailed, explain=explain)
+        click.echo("\n".join(lines))
 
 
-history = click.Command(
-    "history", _QUERY, search.callback, search.params, help="Same as `search`, by the name that chat agents use."
+history = QueryCommand(
+    "history", None, search.callback, search.params, help="Same as `search`, by the name that chat agents use."
 )
 
 
 @click.command()
+@filter_options
 @_ranked_limit
-@repo_option
-@agent_option
+@offset_option
 @json_option
 @reports_errors
-def recent(limit: int, repo: str | None, agent: str | None, as_json: bool) -> None:
-    """List the sessions active last, each with its last request."""
-    with open_memory(read_only=True) as memory:
-        answer = memory.recent(limit, repo=repo, agent=agent)
-    emit(answer, as_json, answer_lines)
+def recent(filters: Filters, limit: int, offset: int, as_json: bool) -> None:
+    """List the sessions active last, each with its last request.
+
+    \b
+    recollect recent --here
+    """
+    with open_fresh() as memory:
+        answer = memory.recent(filters, limit=limit, offset=offset)
+    emit(answer, as_json, lambda answer: answer_lines(answer, offset))
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", type=SESSION)
 @_ranked_limit
 @json_option
 @reports_errors
 def related(session: str, limit: int, as_json: bool) -> None:
     """List sessions before and after one, or on the same topic."""
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         sessions = memory.related(memory.session(session), limit)
     emit(sessions, as_json, related_lines)
 
 
 @click.command()
 @click.argument("path")
-@repo_option
+@filter_options
 @limit_option("sessions", _SHOWN_VISITS)
+@offset_option
 @json_option
 @reports_errors
-def files(path: str, repo: str | None, limit: int | None, as_json: bool) -> None:
-    """List sessions that touched or discussed a file, newest first.
+def files(path: str, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
+    """List sessions that edited a file, then those that mention it.
 
     \b
     recollect files src/auth/login.ts
     """
-    shown = limit or _SHOWN_VISITS
-    with open_memory(read_only=True) as memory:
-        visits = memory.files(path, limit if as_json else shown + 1, repo)
-    emit(visits, as_json, lambda visits: _cut(visits, visit_lines, shown))
+    with open_fresh() as memory:
+        visits = memory.files(path, filters)
+    _emit_page(visits, _Page(limit, offset, _SHOWN_VISITS), "session", visit_lines, as_json)
 
 
 @click.command()
 @click.argument("path")
-@repo_option
+@filter_options
 @limit_option("edits", _SHOWN_EDITS)
+@offset_option
 @json_option
 @reports_errors
-def blame(path: str, repo: str | None, limit: int | None, as_json: bool) -> None:
+def blame(path: str, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
     """List the edits that wrote a file, newest first, across renames.
 
     \b
     recollect blame src/auth/login.ts --repo shop-api
     """
-    shown = limit or _SHOWN_EDITS
-    with open_memory(read_only=True) as memory:
-        edits = memory.blame(path, limit if as_json else shown + 1, repo)
+    with open_fresh() as memory:
+        edits = memory.blame(path, filters)
         evicted = memory.evicted_edits(path)
-    emit(edits, as_json, lambda edits: _cut(edits, _edit_lines, shown))
+    _emit_page(edits, _Page(limit, offset, _SHOWN_EDITS), "edit", _edit_lines, as_json)
     if evicted:
         sessions = "1 more session" if evicted == 1 else f"{evicted} more sessions"
         click.echo(f"note: {sessions} edited it, kept only as digests: `recollect files` lists them", err=True)
 
 
+class _Page(NamedTuple):
+    """Which part of a list to print."""
+
+    limit: int | None
+    offset: int
+    shown: int  # to people, unless they say how many
+
+
+def _emit_page(
+    rows: list[Any],
+    page: _Page,
+    thing: str,
+    lines: Callable[[list[Any]], Iterable[str]],
+    as_json: bool,
+    *,
+    is_newest_last: bool = False,
+) -> None:
+    """Print a page of a list, counted from its newest; for people, also how much of the list that is."""
+    limit = page.limit if as_json else page.limit or page.shown
+    newest_first = rows[::-1] if is_newest_last else rows
+    listed = newest_first[page.offset : None if limit is None else page.offset + limit]
+    emit(listed[::-1] if is_newest_last else listed, as_json, lines)
+    if listed and not as_json:
+        counted = total_line(len(listed), page.offset, len(rows), thing)
+        click.echo("\n".join(footer_lines(counted, more_hint(len(listed), page.offset, len(rows)))))
+
+
 @click.command()
-@click.option("--since", metavar="WHEN", help="Active since: 2026-11-01, 7d, today (default: 7d).")
-@click.option("--before", metavar="WHEN", help="Started before this time.")
-@click.option("--day", metavar="DATE", help="Only this day: 2026-11-01, today, yesterday.")
-@repo_option
-@agent_option
+@click.option("--day", metavar="DATE", help="Only this day: 2026-11-01, today, yesterday, monday.")
+@filter_options
 @limit_option("sessions", _SHOWN_SESSIONS)
+@offset_option
 @json_option
 @reports_errors
-def timeline(
-    since: str | None,
-    before: str | None,
-    day: str | None,
-    repo: str | None,
-    agent: str | None,
-    limit: int | None,
-    as_json: bool,
-) -> None:
-    """List sessions of a day, a week or a repository, oldest first."""
-    if day is None and since is None and before is None and not repo:
-        since = "7d"
-    since_ms, before_ms = moment_ms("--since", since), moment_ms("--before", before)
+def timeline(day: str | None, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
+    """List sessions of a day, a week or a repository, oldest first.
+
+    Lists the last 7 days unless told otherwise.
+
+    \b
+    recollect timeline --day monday
+    recollect timeline --since "last week" --here
+    """
     if day is not None:
-        since_ms = moment_ms("--day", day) or 0
-        before_ms = since_ms + _DAY_MS
-    shown = limit or _SHOWN_SESSIONS
-    with open_memory(read_only=True) as memory:
-        entries = memory.timeline(
-            since_ms=since_ms, before_ms=before_ms, repo=repo, agent=agent, limit=limit if as_json else shown + 1
-        )
-    emit(entries, as_json, lambda entries: _cut(entries, timeline_lines, shown, is_newest_last=True))
+        midnight = _midnight(day)
+        filters = filters._replace(since=midnight, before=midnight + timedelta(days=1))
+    elif filters.since is None and filters.before is None and filters.repo is None:
+        filters = filters._replace(since="7d")
+    with open_fresh() as memory:
+        entries = memory.timeline(filters)
+    page = _Page(limit, offset, _SHOWN_SESSIONS)
+    _emit_page(entries, page, "session", timeline_lines, as_json, is_newest_last=True)
 
 
-def _cut(
-    rows: list[Any], lines: Callable[[list[Any]], Iterable[str]], shown: int, *, is_newest_last: bool = False
+def _midnight(day: str) -> datetime:
+    moment = datetime.fromtimestamp((moment_ms("--day", day) or 0) / 1000).astimezone()
+    return datetime.combine(moment.date(), datetime.min.time()).astimezone()
+
+
+def answer_lines(
+    answer: "SearchAnswer", offset: int = 0, *, is_detailed: bool = False, explain: bool = False
 ) -> Iterator[str]:
-    """Lines of the newest `shown` rows; one row more means that the list goes on."""
-    yield from lines(rows[-shown:] if is_newest_last else rows[:shown])
-    if len(rows) > shown:
-        yield grey("more: --limit N, --repo")
+    """What was dropped or corrected, hits with their matches, how many there are, and what to type next.
 
-
-def answer_lines(answer: "SearchAnswer", *, explain: bool = False) -> Iterator[str]:
-    """What was dropped or corrected, hits with their matches, then suggestions."""
-    of_matches = [match.session_uid for hit in answer.hits for match in hit.matches]
-    names = short_ids([*(hit.session_uid for hit in answer.hits), *of_matches])
+    On a terminal all of it fits on one screen, unless details are asked for.
+    """
     yield from (grey(f"note: {one_line(note)}") for note in answer.notes)
-    for number, hit in enumerate(answer.hits):
-        yield from [""] if number else []
-        yield from _hit_lines(hit, names, explain)
     if not answer.hits:
         yield "Nothing fits into the budget" if answer.is_cut else "No matches"
+    of_matches = [match.session_uid for hit in answer.hits for match in hit.matches]
+    names = short_ids([*(hit.session_uid for hit in answer.hits), *of_matches])
+    table = hit_table(answer.hits, list(map(_title, answer.hits)), list(map(_mark, answer.hits)), names)
+    lines_of_hit = (line_count() - _LINES_AROUND - len(answer.notes)) // max(1, len(answer.hits)) - 1
+    if answer.hits:
+        yield table.heading
+    for place, (hit, head) in enumerate(zip(answer.hits, table.lines, strict=True)):
+        yield from [""] if place and is_detailed else []
+        yield head
+        if is_detailed:
+            yield from _detail_lines(hit, names, explain)
+        else:
+            yield from _match_lines(hit, names, max(1, lines_of_hit))
     if answer.suggestion:
         yield f"Did you mean: {one_line(answer.suggestion)}"
+    if answer.hits:
+        yield from footer_lines(*_footer(answer, offset, names))
 
 
-def _hit_lines(hit: "SessionHit", names: Mapping[str, str], explain: bool) -> Iterator[str]:
-    head = f"{_head(hit.ended_at or hit.started_at, hit.agent, names[hit.session_uid])}  {repo_name(hit.repo)}"
-    title, shown = _title(hit), {match.event_uid for match in hit.matches}
-    evicted = grey(" [digest only]") if hit.evicted else ""
-    evicted += grey(f" [without {', '.join(map(one_line, hit.missing))}]") if hit.missing else ""
-    outcome = grey(f" [{hit.outcome}]") if hit.outcome else ""
-    yield f"{head}  {click.style(_fitted(title, _HEAD_COLUMNS), bold=True)}{evicted}{outcome}"
+def _footer(answer: "SearchAnswer", offset: int, names: Mapping[str, str]) -> Iterator[str]:
+    shown, best = len(answer.hits), answer.hits[0]
+    yield total_line(shown, offset, answer.total, "session")
+    if answer.total is not None:
+        yield more_hint(shown, offset, answer.total)
+    match = next((match for match in best.matches if match.seq), None)
+    if match is None or best.why == "recent":
+        yield f"next: recollect digest {names[best.session_uid]}"
+    else:
+        yield f"next: recollect show {names[match.session_uid]} --at {match.seq}"
+
+
+def _mark(hit: "SessionHit") -> str:
+    evicted = " [digest only]" if hit.evicted else ""
+    return evicted + (f" [without {', '.join(map(one_line, hit.missing))}]" if hit.missing else "")
+
+
+def _match_lines(hit: "SessionHit", names: Mapping[str, str], most: int) -> Iterator[str]:
+    """The best matches, in the order they happened; of a recent session also how it ended and what it left to do."""
+    best = sorted(hit.matches[:most], key=lambda match: (match.session_uid != hit.session_uid, match.seq))
+    lines = [_match_line(match, hit, names) for match in best]
+    if hit.why == "recent":
+        lines += [_line("end", "bright_black", hit.ending.snippet)] if hit.ending else []
+        lines += [_line("open", "magenta", text) for text in hit.open_ends]
+    yield from lines[:most]
+
+
+def _detail_lines(hit: "SessionHit", names: Mapping[str, str], explain: bool) -> Iterator[str]:
+    """How a session began, its matches with the events around them, each once and in order, and how it ended."""
     if explain:
         yield grey(f"  score {hit.score}: {one_line(hit.why)}")
-    start, end = hit.first_request, hit.ending
-    if start and start.event_uid not in shown and not begins_with(one_line(start.snippet), title):
-        yield _line("start", "bright_black", start.snippet)
+    matches = {match.event_uid: match for match in hit.matches}
+    events: dict[str, Glimpse | Match] = {}
+    order: dict[str, tuple[bool, str, int]] = {}
     for match in hit.matches:
-        within = "" if match.session_uid == hit.session_uid else f"in {names[match.session_uid]}: "
-        yield from _match_lines(match, within, explain)
-    if end and end != start and end.event_uid not in shown:
+        around: list[Glimpse | Match] = [*match.before, match, *match.after]
+        for item in around:
+            events[item.event_uid] = item
+            order[item.event_uid] = (match.session_uid != hit.session_uid, match.session_uid, item.seq)
+    start, end = hit.first_request, hit.ending
+    if start and start.event_uid not in events and not begins_with(one_line(start.snippet), _title(hit)):
+        yield _line("start", "bright_black", start.snippet)
+    for uid in sorted(events, key=order.__getitem__):
+        found = matches.get(uid)
+        yield _match_line(found, hit, names) if found else _glimpse_line(events[uid])
+        if found and explain:
+            exact = "" if found.is_exact else ", words only"
+            yield grey(f"{'':{_MARGIN}}score {found.score}, {one_line(found.why)}{exact}, event {found.event_uid}")
+    if end and end != start and end.event_uid not in events:
         yield _line("end", "bright_black", end.snippet)
     yield from (_line("open", "magenta", text) for text in hit.open_ends)
 
@@ -259,7 +392,7 @@ def _fitted(text: str, beside: int) -> str:
 
 
 def _head(when: str | None, agent: str, name: str) -> str:
-    return f"{grey(local_time(when))}  {agent}  {click.style(name, fg='yellow')}"
+    return f"{grey(fitted_time(when))}  {agent}  {click.style(name, fg='yellow')}"
 
 
 def _title(hit: "SessionHit") -> str:
@@ -269,19 +402,26 @@ def _title(hit: "SessionHit") -> str:
     return request if begins_with(request, title) else title
 
 
-def _match_lines(match: "Match", within: str, explain: bool) -> Iterator[str]:
-    yield from map(_glimpse_line, match.before)
+def _match_line(match: "Match", hit: "SessionHit", names: Mapping[str, str]) -> str:
     label, colour = SPEAKERS.get(match.kind, (match.kind, "bright_black"))
-    yield _line(label, colour, f"{within}{match.snippet}", f"#{match.seq}" if match.seq else "", match.words)
-    if explain:
-        exact = "" if match.is_exact else ", words only"
-        yield grey(f"{'':{_MARGIN}}score {match.score}, {one_line(match.why)}{exact}, event {match.event_uid}")
-    yield from map(_glimpse_line, match.after)
+    within = "" if match.session_uid == hit.session_uid else f"in {names[match.session_uid]}: "
+    seq = f"#{match.seq}" if match.seq else ""
+    return _line(label, colour, match.snippet, seq, match.words, within)
 
 
-def _line(label: str, colour: str, text: str, seq: str = "", words: "Sequence[str]" = ()) -> str:
-    body = _highlighted(_fitted(one_line(text), _MARGIN), words)
-    return f"  {grey(f'{seq:>6}')}  {click.style(f'{label:<8}', fg=colour)}  {body}"
+def _line(label: str, colour: str, text: str, seq: str = "", words: "Sequence[str]" = (), within: str = "") -> str:
+    room = max(_LEAST_COLUMNS, line_columns() - _MARGIN - len(within))
+    body = _highlighted(fitted(_from_match(one_line(text), words, room), room), words)
+    return f"  {grey(f'{seq:>6}')}  {click.style(f'{label:<8}', fg=colour)}  {within}{body}"
+
+
+def _from_match(text: str, words: "Sequence[str]", room: int) -> str:
+    """The text, from a little before the first word of the query if that would be cut off."""
+    places = [place for word in words if (place := folded(text).find(one_line(word))) >= 0]
+    begin = min(places, default=0) - room // 3
+    if width(text) <= room or min(places, default=0) < room * 2 // 3:
+        return text
+    return f"…{text[text.find(' ', begin) + 1 :].lstrip('…')}"
 
 
 def _highlighted(text: str, words: "Sequence[str]") -> str:
@@ -293,7 +433,7 @@ def _highlighted(text: str, words: "Sequence[str]") -> str:
     return text
 
 
-def _glimpse_line(item: "Glimpse") -> str:
+def _glimpse_line(item: "Glimpse | Match") -> str:
     label, _ = SPEAKERS.get(item.kind, (item.kind, ""))
     return grey(f"  {'':6}  {label:<8}  {_fitted(one_line(item.snippet), _MARGIN)}")
 
@@ -308,7 +448,8 @@ def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:
         yield f"{_head(first.ts, first.agent, names[first.session_uid])}  {request}"
         for edit in of_request:
             renamed = f" (was {one_line(edit.renamed_from)})" if edit.renamed_from else ""
-            yield _line("edit", "yellow", f"{edit.path}{renamed}", f"#{edit.seq}")
+            counts = f"+{edit.added} -{edit.removed}  " if edit.added or edit.removed else ""
+            yield _line("edit", "yellow", f"{counts}{edit.path}{renamed}", f"#{edit.seq}")
     if not edits:
         yield "No edits of this file"
 

@@ -1,17 +1,23 @@
-"""Lists of sessions for people: a line each, in columns, cut to the terminal."""
+"""Lists for people: headings, a line for each thing in columns, cut to the terminal; what is left out is counted."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from recollect.cli.terminal import (
+    duration,
     fitted,
+    fitted_time,
     grey,
+    is_narrow,
+    is_wide,
     line_columns,
     local_time,
     money,
+    number,
     one_line,
     padded,
     plural,
@@ -19,93 +25,214 @@ from recollect.cli.terminal import (
     short_ids,
     width,
 )
+from recollect.kinds import ABANDONED, FAIL, SUCCESS
 
 if TYPE_CHECKING:
-    from recollect.recall import FileVisit, Related, TimelineEntry
-    from recollect.schema import Session
+    from recollect.recall import FileVisit, Related, SessionHit, TimelineEntry
+    from recollect.schema import Session, Signal
 
-_NARROW = 100
-_LEAST_TITLE = 20
-
-
-class _Row(NamedTuple):
-    """A session's line. A `remark` gets a line of its own if it does not fit."""
-
-    when: str
-    session: "Session | Related | TimelineEntry | FileVisit"
-    title: str
-    cost: str = ""
-    remark: str = ""
+_LEAST_TITLE = 12
+_OUTCOMES = {SUCCESS: ("✓", "green"), FAIL: ("✗", "red"), ABANDONED: ("○", "yellow")}
+_OTHER_OUTCOME = ("·", "bright_black")
 
 
-def session_lines(sessions: "Sequence[Session]") -> Iterator[str]:
+class Column(NamedTuple):
+    """A column of a list. Without any text in its cells it is left out."""
+
+    head: str
+    cells: Sequence[str]
+    colours: Sequence[str] | None = None
+    is_number: bool = False
+
+
+class Table(NamedTuple):
+    """Lines of a list under their heading; `room` is what the last column has of a line."""
+
+    heading: str
+    lines: list[str]
+    room: int
+
+
+def make_table(columns: Iterable[Column], head: str, texts: Sequence[str], marks: Sequence[str] = ()) -> Table:
+    """Columns side by side, and the texts in the rest of each line, cut to the terminal; marks stay whole."""
+    shown = [column for column in columns if any(column.cells)]
+    widths = [max(map(width, (column.head, *column.cells))) for column in shown]
+    room = max(_LEAST_TITLE, line_columns() - sum(widths) - 2 * len(widths))
+    lines = []
+    for row, text in enumerate(texts):
+        cells = [_cell(column, row, columns_wide) for column, columns_wide in zip(shown, widths, strict=True)]
+        mark = fitted(marks[row], room - _LEAST_TITLE) if marks and room > _LEAST_TITLE else ""
+        lines.append("  ".join([*cells, fitted(text, room - width(mark)) + grey(mark)]))
+    heads = [_aligned(column.head, columns_wide, column) for column, columns_wide in zip(shown, widths, strict=True)]
+    return Table(grey("  ".join([*heads, head])), lines, room)
+
+
+def _cell(column: Column, row: int, columns_wide: int) -> str:
+    colour = column.colours[row] if column.colours else None
+    return click.style(_aligned(column.cells[row], columns_wide, column), fg=colour)
+
+
+def _aligned(text: str, columns_wide: int, column: Column) -> str:
+    return " " * (columns_wide - width(text)) + text if column.is_number else padded(text, columns_wide)
+
+
+def _session_columns(
+    when: Column,
+    sessions: "Sequence[Session | Related | TimelineEntry | FileVisit | SessionHit]",
+    names: Mapping[str, str] | None = None,
+) -> list[Column]:
+    """What identifies sessions: when, agent, id, repository; a narrow terminal has no room for the agent."""
+    names = names or short_ids(session.session_uid for session in sessions)
+    agents = ["" if is_narrow() else session.agent for session in sessions]
+    repos = [fitted(repo_name(session.repo), 24 if is_wide() else 10) for session in sessions]
+    return [
+        when._replace(colours=["bright_black"] * len(sessions)),
+        Column("agent", agents),
+        Column("id", [names[session.session_uid] for session in sessions], ["yellow"] * len(sessions)),
+        Column("repo", repos),
+    ]
+
+
+def _when(moments: Iterable[str | None], head: str = "active") -> Column:
+    return Column(head, [fitted_time(moment) for moment in moments])
+
+
+def outcome_column(outcomes: "Sequence[str | None]") -> Column:
+    """How sessions ended: in a word, or in a sign where words take too much room."""
+    marks = [_OUTCOMES.get(outcome or "", _OTHER_OUTCOME) for outcome in outcomes]
+    cells = [outcome or "" for outcome in outcomes] if is_wide() else [mark for mark, _ in marks]
+    return Column("outcome" if is_wide() else "", cells, [colour for _, colour in marks])
+
+
+def session_lines(sessions: "Sequence[Session]", sort: str = "recent") -> Iterator[str]:
     """A line for each session; a sub-agent's title is marked."""
-    return _lines(
-        [
-            _Row(
-                local_time(session.ended_at),
-                session,
-                f"{'↳ ' if session.parent_session_uid else ''}{one_line(session.title or '–')}",
-                cost=money(session.cost.usd, session.cost.usd_is_estimate),
-            )
-            for session in sessions
-        ]
-    )
+    measures = {
+        "duration": Column("time", [duration(session.cost.wall_clock_s) for session in sessions], is_number=True),
+        "cost": Column(
+            "cost", [money(session.cost.usd, session.cost.usd_is_estimate) for session in sessions], is_number=True
+        ),
+        "tokens": Column("tokens", [number(_tokens(session)) for session in sessions], is_number=True),
+    }
+    chosen = ["duration", "cost"] if is_wide() else [] if is_narrow() else ["duration"]
+    if sort in measures:
+        chosen = [*chosen, sort] if is_wide() and sort not in chosen else chosen if is_wide() else [sort]
+    columns = _session_columns(_when(session.ended_at for session in sessions), sessions)
+    columns += [outcome_column([session.outcome for session in sessions]), *(measures[name] for name in chosen)]
+    marks = ["↳ " if session.parent_session_uid else "" for session in sessions]
+    titles = [f"{mark}{one_line(session.title or '–')}" for mark, session in zip(marks, sessions, strict=True)]
+    return _table_lines(make_table(columns, "title", titles))
+
+
+def _tokens(session: "Session") -> int:
+    return session.cost.input_tokens + session.cost.output_tokens + session.cost.cache_write_tokens
+
+
+def _table_lines(table: Table) -> Iterator[str]:
+    if table.lines:
+        yield table.heading
+        yield from table.lines
+
+
+def hit_table(
+    hits: "Sequence[SessionHit]", titles: Sequence[str], marks: Sequence[str], names: Mapping[str, str]
+) -> Table:
+    """The first line of each hit of a search."""
+    when = _when(hit.ended_at or hit.started_at for hit in hits)
+    columns = _session_columns(when, hits, names)
+    if any(hit.outcome for hit in hits):
+        columns.append(outcome_column([hit.outcome for hit in hits]))
+    return make_table(columns, "title", titles, marks)
 
 
 def related_lines(sessions: "Sequence[Related]") -> Iterator[str]:
-    yield from _lines([_row(local_time(other.started_at), other, one_line(other.why)) for other in sessions])
+    when = _when((other.started_at for other in sessions), "began")
+    yield from _remarked(when, sessions, [one_line(other.why) for other in sessions])
     if not sessions:
         yield "No related sessions"
 
 
 def visit_lines(visits: "Sequence[FileVisit]") -> Iterator[str]:
-    yield from _lines([_row(local_time(visit.last_at), visit, _visit_counts(visit)) for visit in visits])
+    yield from _remarked(_when(visit.last_at for visit in visits), visits, list(map(_visit_counts, visits)))
     if not visits:
         yield "No session touched or discussed this path"
 
 
 def _visit_counts(visit: "FileVisit") -> str:
     counts = (("edit", visit.edits), ("call", visit.calls), ("mention", visit.mentions))
+    lines = f" +{visit.added} -{visit.removed}" if visit.added or visit.removed else ""
     evicted = " [digest only]" if visit.evicted else ""
-    return ", ".join(plural(count, word) for word, count in counts if count) + evicted
+    return ", ".join(plural(count, word) + lines * (word == "edit") for word, count in counts if count) + evicted
+
+
+def _remarked(when: Column, sessions: "Sequence[Related | FileVisit]", remarks: Sequence[str]) -> Iterator[str]:
+    """A line for each session, its remark behind the title, or on a line of its own if it does not fit."""
+    titles = [one_line(session.title or "–") for session in sessions]
+    table = make_table(_session_columns(when, sessions), "title", titles)
+    if sessions:
+        yield table.heading
+    for line, title, remark in zip(table.lines, titles, remarks, strict=True):
+        is_beside = width(title) + 2 + width(remark) <= table.room
+        yield f"{line}  {grey(remark)}" if is_beside else line
+        if not is_beside:
+            yield grey(fitted(f"    {remark}", line_columns()))
 
 
 def timeline_lines(timeline: "Sequence[TimelineEntry]") -> Iterator[str]:
-    for day, entries in groupby(timeline, key=lambda entry: local_time(entry.started_at)[:10]):
+    starts = [local_time(entry.started_at) for entry in timeline]
+    columns = _session_columns(Column("began", [start[11:] for start in starts]), timeline)
+    spans = [_seconds(entry.started_at, entry.ended_at) for entry in timeline]
+    columns.append(outcome_column([entry.outcome for entry in timeline]))
+    if not is_narrow():
+        columns.append(Column("time", [duration(span) for span in spans], is_number=True))
+    table = make_table(columns, "title", [one_line(entry.title or "–") for entry in timeline])
+    if timeline:
+        yield table.heading
+    for day, lines in groupby(zip(starts, table.lines, strict=True), key=lambda item: item[0][:10]):
         yield click.style(f"── {day}", bold=True)
-        yield from _lines([_row(local_time(entry.started_at)[11:], entry) for entry in entries])
+        yield from (line for _, line in lines)
     if not timeline:
         yield "No sessions in this period"
 
 
-def _row(when: str, session: "Related | TimelineEntry | FileVisit", remark: str = "") -> _Row:
-    return _Row(when, session, one_line(session.title or "–"), remark=remark)
+def _seconds(started_at: str | None, ended_at: str | None) -> float | None:
+    if started_at is None or ended_at is None:
+        return None
+    return (datetime.fromisoformat(ended_at) - datetime.fromisoformat(started_at)).total_seconds()
 
 
-def _lines(rows: Sequence[_Row]) -> Iterator[str]:
-    columns = line_columns()
-    repo_columns = 24 if columns >= _NARROW else 12
-    names = short_ids(row.session.session_uid for row in rows)
-    cells = [
-        (
-            row.when,
-            row.session.agent,
-            names[row.session.session_uid],
-            fitted(repo_name(row.session.repo), repo_columns),
-            row.cost,
-        )
-        for row in rows
-    ]
-    widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
-    room = max(_LEAST_TITLE, columns - sum(size + 2 for size in widths if size))
-    for row, cell in zip(rows, cells, strict=True):
-        when, agent, name, repo = map(padded, cell[:-1], widths[:-1])
-        cost = f"  {grey(row.cost.rjust(widths[-1]))}" if row.cost else ""
-        title = fitted(row.title, room)
-        line = f"{grey(when)}  {agent}  {click.style(name, fg='yellow')}  {repo}{cost}  {title}"
-        is_beside = bool(row.remark) and width(title) + 2 + width(row.remark) <= room
-        yield f"{line}  {grey(row.remark)}" if is_beside else line
-        if row.remark and not is_beside:
-            indent = " " * (width(when) + 2)
-            yield grey(indent + fitted(row.remark, columns - len(indent)))
+def signal_lines(signals: "Sequence[Signal]", *, with_session: bool) -> Iterator[str]:
+    """A line for each signal, with its session unless all are of one."""
+    names = short_ids(signal.session_uid for signal in signals)
+    columns = [Column("when", [fitted_time(signal.ts) for signal in signals], ["bright_black"] * len(signals))]
+    if with_session:
+        columns.append(Column("id", [names[signal.session_uid] for signal in signals], ["yellow"] * len(signals)))
+    columns.append(Column("signal", [signal.signal.replace("_", " ") for signal in signals]))
+    columns.append(Column("times", [number(signal.count) for signal in signals], is_number=True))
+    yield from _table_lines(make_table(columns, "what", [one_line(signal.detail) for signal in signals]))
+    if not signals:
+        yield "No signals"
+
+
+def total_line(shown: int, offset: int, total: int | None, thing: str) -> str:
+    """How much of a list is shown: `20 of 43 sessions`."""
+    if total is None or (shown == total and not offset):
+        return plural(shown, thing)
+    first = f"{number(offset + 1)}–{number(offset + shown)}" if offset and shown else number(shown)
+    return f"{first} of {plural(total, thing)}"
+
+
+def more_hint(shown: int, offset: int, total: int) -> str:
+    """The option that shows the next part of a list; empty at its end."""
+    return f"more: --offset {offset + shown}" if shown and offset + shown < total else ""
+
+
+def footer_lines(*parts: str) -> Iterator[str]:
+    """What there is to say below a list, as much on a line as fits."""
+    line = ""
+    for part in filter(None, parts):
+        if line and width(line) + 3 + width(part) > line_columns():
+            yield grey(line)
+            line = ""
+        line = f"{line} · {part}" if line else part
+    if line:
+        yield grey(line)

@@ -3,7 +3,7 @@
 import errno
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -11,12 +11,24 @@ from typing import Any, ParamSpec, TypeVar
 import click
 import orjson
 
-from recollect.cli.terminal import as_utf8, harmless_json, one_line
+from recollect.cli.terminal import (
+    as_utf8,
+    fitted,
+    harmless_json,
+    line_columns,
+    local_time,
+    one_line,
+    padded,
+    repo_name,
+    short_ids,
+    width,
+)
 from recollect.errors import NeedsAnswer, RecollectError, StoreUnwritable, UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_REPO_COLUMNS = 16
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
 # What the system may refuse; any other error is a bug and needs its traceback.
 _REFUSALS = "EIO ENOSPC EDQUOT EROFS EACCES EPERM EMFILE ENFILE ENOMEM ESTALE EFBIG".split()  # noqa: SIM905
@@ -47,12 +59,26 @@ def emit(record: Any, as_json: bool, lines: Callable[[Any], Iterable[str]]) -> N
 def fail(error: RecollectError, as_json: bool) -> int:
     """Print what went wrong and, on its own line, what to do; return the exit code."""
     if as_json:
-        print_json({"error": {"code": error.code, "message": error.message, "hint": error.hint}})
+        choices = {"choices": list(error.choices)} if error.choices else {}
+        print_json({"error": {"code": error.code, "message": error.message, "hint": error.hint} | choices})
     else:
         click.echo(f"{click.style('Error:', fg='red')} {one_line(error.message)}", err=True)
+        for line in _choice_lines(error.choices):
+            click.echo(line, err=True)
         if error.hint:
             click.echo(f"{click.style('hint:', fg='cyan')} {one_line(error.hint)}", err=True)
     return error.exit_code
+
+
+def _choice_lines(choices: Sequence[Mapping[str, str | None]]) -> Iterator[str]:
+    """The sessions that may be meant: date, id, repository, title."""
+    names = short_ids(choice["session_uid"] or "" for choice in choices)
+    columns = max((width(name) for name in names.values()), default=0)
+    for choice in choices:
+        name = padded(names[choice["session_uid"] or ""], columns)
+        repo = padded(fitted(repo_name(choice["repo"]), _REPO_COLUMNS), _REPO_COLUMNS)
+        when, title = local_time(choice["ended_at"])[:10], one_line(choice["title"] or "–")
+        yield fitted(f"  {when:<10}  {name}  {repo}  {title}", line_columns())
 
 
 def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
@@ -129,9 +155,11 @@ def limit_option(things: str, shown: int) -> Callable[[Callable[P, R]], Callable
     return click.option("--limit", metavar="N", type=click.IntRange(1), help=help_text)
 
 
+offset_option = click.option(
+    "--offset", metavar="N", type=click.IntRange(0), default=0, help="Skip the first N of the list."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-repo_option = click.option("--repo", metavar="NAME", help="Only this repository: its name, or the end of it.")
-agent_option = click.option("--agent", metavar="NAME", help="Only sessions of this agent.")
+repo_option = click.option("--repo", metavar="NAME", help="Only this repository: its name, the end or a part of it.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 root_option = click.option(
     "--root",

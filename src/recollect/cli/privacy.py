@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect.api import CheckedText, check_text, make_room, open_memory
+from recollect.cli.filters import SESSION
 from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
-from recollect.cli.terminal import fitted, moment_ms, one_line, plural, shown_progress, size
+from recollect.cli.terminal import fitted, one_line, plural, shown_progress, size
+from recollect.clock import moment_ms
 from recollect.errors import NeedsAnswer, NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ _TITLE_COLUMNS = 60
 
 
 @click.command()
-@click.argument("sessions", nargs=-1)
+@click.argument("sessions", nargs=-1, type=SESSION)
 @click.option("--repo", metavar="NAME", help="Everything from this repository: its name, or the end of it.")
 @click.option("--before", metavar="WHEN", help="Sessions that ended before: 2026-11-01, 90d, yesterday.")
 @click.option("--match", metavar="TEXT", help="Sessions that contain TEXT anywhere, in upper or lower case.")
@@ -188,7 +190,12 @@ def _check(text: str, as_json: bool) -> None:
     checked: CheckedText = check_text(text)
     emit(checked, as_json, lambda checked: [checked.text])
     if not as_json:
-        click.echo(_rules(checked.replaced) or "Nothing would be replaced", err=True)
+        click.echo(_rules(checked.replaced) or _nothing_replaced(checked), err=True)
+
+
+def _nothing_replaced(checked: CheckedText) -> str:
+    looks = ": it looks like a placeholder, not like a secret; try the rules on a made-up value without `example`"
+    return f"Nothing would be replaced{looks if checked.is_placeholder else ''}"
 
 
 def _rescan_lines(report: "RescanReport", dry_run: bool) -> Iterator[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recollect.api import make_room, open_memory, plan_schedule
+from recollect.cli.filters import SESSION
 from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, root_option, yes_option
 from recollect.cli.terminal import grey, local_time, one_line, plural, shown_progress, size
 from recollect.clock import rfc3339
@@ -119,7 +120,7 @@ def _rule_lines(outlook: "Outlook") -> Iterator[str]:
 
 
 @click.command()
-@click.argument("session")
+@click.argument("session", type=SESSION)
 @root_option
 @json_option
 @reports_errors

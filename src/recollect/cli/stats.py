@@ -5,12 +5,12 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import click
 
-from recollect.api import open_memory
-from recollect.cli.output import agent_option, json_option, limit_option, print_json, repo_option, reports_errors
+from recollect.cli.filters import filter_options
+from recollect.cli.fresh import open_fresh
+from recollect.cli.output import json_option, limit_option, print_json, reports_errors
 from recollect.cli.statusline import clock, print_status_line
 from recollect.cli.terminal import (
     duration,
@@ -18,7 +18,6 @@ from recollect.cli.terminal import (
     grey,
     line_columns,
     local_time,
-    moment_ms,
     money,
     number,
     one_line,
@@ -28,7 +27,7 @@ from recollect.cli.terminal import (
     width,
 )
 from recollect.errors import UsageError
-from recollect.recall import BREAKDOWNS, WEEKDAYS, Spending, StatLine, Stats
+from recollect.recall import BREAKDOWNS, WEEKDAYS, Filters, Spending, StatLine, Stats
 from recollect.schema import to_json
 
 _SHADES = " ░▒▓█"
@@ -43,25 +42,13 @@ _USE_HEADS = ("uses", "failed", "rate", "sessions")
 
 @click.command()
 @click.option("--by", type=click.Choice(BREAKDOWNS), default="month", show_default=True, help="Group by this.")
-@click.option("--since", metavar="WHEN", help="Only activity since: 2026-11-01, 7d, 2h, today, yesterday.")
-@click.option("--before", metavar="WHEN", help="Only activity before this time.")
-@agent_option
-@repo_option
+@filter_options
 @click.option("--session", metavar="SESSION", help="Only this session, with its sub-agents.")
 @limit_option("lines", _SHOWN_LINES)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: all lines unless --limit is given.")
 @json_option
 @reports_errors
-def stats(
-    by: str,
-    since: str | None,
-    before: str | None,
-    session: str | None,
-    limit: int | None,
-    as_csv: bool,
-    as_json: bool,
-    **filters: Any,
-) -> None:
+def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_csv: bool, as_json: bool) -> None:
     """Total tokens, cost, time and failures by day, repo, model …
 
     Copies, forks and sub-agents are counted once. Prices with ~ are estimates. A block is the five hours that an
@@ -75,19 +62,18 @@ def stats(
     """
     if as_csv and as_json:
         raise UsageError("Cannot use `--csv` and `--json` together", "choose one")
-    since_ms, before_ms = moment_ms("--since", since), moment_ms("--before", before)
-    with open_memory(read_only=True) as memory:
+    with open_fresh() as memory:
         chosen = None if session is None else memory.session(session)
-        totals = memory.stats(by, since_ms=since_ms, before_ms=before_ms, session=chosen, **filters)
-        spending = None if since or before or session or as_csv else memory.spending(**filters)
+        totals = memory.stats(by, filters, session=chosen)
+        has_dates = filters.since or filters.before
+        spending = None if has_dates or session or as_csv else memory.spending(filters)
     if as_csv:
         _print_csv(_top(totals, limit))
     elif as_json:
         lines = to_json(replace(totals, lines=_top(totals, limit)))
         print_json(lines | {"spending": None if spending is None else to_json(spending)})
     else:
-        is_filtered = any((since, before, session, *filters.values()))
-        click.echo("\n".join(_lines(totals, limit or _SHOWN_LINES, is_filtered)))
+        click.echo("\n".join(_lines(totals, limit or _SHOWN_LINES, is_filtered=any((session, *filters)))))
         if session is not None and totals.total.usd is not None:
             click.echo(f"\nCost: {_with_and_without(totals.total)}")
         if spending is not None and spending.forecast_usd and by in ("day", "month", "block"):
@@ -101,16 +87,18 @@ def _top(totals: Stats, limit: int | None) -> list[StatLine]:
 
 
 def _print_csv(lines: list[StatLine]) -> None:
-    """A name that a spreadsheet would take for a formula gets an apostrophe before it."""
-
     writer = csv.writer(sys.stdout, lineterminator="\n")
     names = [field.name for field in fields(StatLine)]
     writer.writerow(names)
     for line in lines:
-        values = asdict(line)
-        name = one_line(line.name or "")
-        values["name"] = f"'{name}" if name[:1] in ("=", "+", "-", "@") else name
+        values = asdict(line) | {"name": _no_formula(line.name or ""), "sample": _no_formula(line.sample or "")}
         writer.writerow(["" if values[name] is None else values[name] for name in names])
+
+
+def _no_formula(text: str) -> str:
+    """A text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    line = one_line(text)
+    return f"'{line}" if line[:1] in ("=", "+", "-", "@") else line
 
 
 def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
@@ -122,7 +110,8 @@ def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
     cells = [_use_cells(line) if is_use else _cells(line) for line in (*lines, totals.total)]
     if not is_use:
         heads, cells = _narrowed(cells, totals.by)
-    yield from _table_lines(totals.by, heads, names, cells)
+    samples = [*(line.sample or "" for line in lines), ""]
+    yield from _table_lines(totals.by, heads, names, cells, samples)
     if not totals.lines:
         yield "No activity matches" if is_filtered else "Nothing yet: run `recollect sweep`"
     elif len(totals.lines) > len(lines):
@@ -207,16 +196,21 @@ def _use_cells(line: StatLine) -> tuple[str, ...]:
     return number(line.uses or 0), number(line.failures or 0), rate, number(line.sessions)
 
 
-def _table_lines(by: str, heads: tuple[str, ...], names: list[str], cells: list[tuple[str, ...]]) -> Iterator[str]:
-    """A line for each name, the names cut to the terminal."""
+def _table_lines(
+    by: str, heads: tuple[str, ...], names: list[str], cells: list[tuple[str, ...]], samples: list[str]
+) -> Iterator[str]:
+    """A line for each name, the names cut to the terminal; what it said when it failed fills the rest of the line."""
     widths = [max(len(head), *(len(row[index]) for row in cells)) for index, head in enumerate(heads)]
     room = max(_LEAST_COLUMNS, line_columns() - sum(widths) - 2 * len(widths))
     names = [fitted(name, room) for name in names]
     first = max(map(width, [by, *names]))
     head = "  ".join(map(str.rjust, heads, widths))
-    yield grey(f"{padded(by, first)}  {head}")
-    for name, row in zip(names, cells, strict=True):
-        yield f"{padded(name, first)}  " + "  ".join(map(str.rjust, row, widths))
+    room -= first + 2
+    has_samples = any(samples) and room >= _LEAST_COLUMNS
+    yield grey(f"{padded(by, first)}  {head}" + ("  last failure" if has_samples else ""))
+    for name, row, sample in zip(names, cells, samples, strict=True):
+        line = f"{padded(name, first)}  " + "  ".join(map(str.rjust, row, widths))
+        yield f"{line}  {grey(fitted(one_line(sample), room))}" if sample and has_samples else line
 
 
 def _heatmap_lines(grid: list[list[int]]) -> Iterator[str]:

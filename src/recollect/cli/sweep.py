@@ -1,12 +1,8 @@
 """Commands that read the agents' files, and what came of it: sweep, status, problems, demo."""
 
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import as_file
-from importlib.resources import files as resource_files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,9 +11,19 @@ import click
 from recollect.api import Memory, open_memory
 from recollect.cli.output import emit, json_option, print_json, reports_errors, root_option
 from recollect.cli.retention import budget_lines, print_budget_warnings, retention_status_lines
-from recollect.cli.terminal import fitted, grey, local_time, money, number, one_line, plural, printable, shown_progress
+from recollect.cli.terminal import (
+    fitted,
+    grey,
+    local_time,
+    money,
+    number,
+    one_line,
+    plural,
+    printable,
+    short_ids,
+    shown_progress,
+)
 from recollect.cli.terminal import size as size_of
-from recollect.schema import to_json
 
 if TYPE_CHECKING:
     from recollect.care.status import AgentTotals, DistilledTotals, Status
@@ -96,6 +102,7 @@ def _status_lines(status: "Status") -> Iterator[str]:
         yield "No sessions yet: `recollect doctor` shows where Recollect looks for them"
     stored, read = size_of(status.size_bytes["total"]), size_of(status.sources.source_bytes)
     yield f"{'store':<8} {stored} for {read} of logs: {status.folder}"
+    yield f"{'swept':<8} {local_time(status.swept_at)}"
     if status.distilled.log_tokens and status.distilled.raw_tokens:
         yield from _distilled_lines(status.distilled)
     if status.sources.sources_gone:
@@ -159,6 +166,8 @@ def demo(as_json: bool) -> None:
         report = memory.sweep()
         sessions = memory.sessions(roots_only=True)
         if as_json:
+            from recollect.schema import to_json
+
             print_json({"sweep": to_json(report), "sessions": to_json(sessions)})
         else:
             _print_demo(memory, report, sessions)
@@ -167,10 +176,13 @@ def demo(as_json: bool) -> None:
 @contextmanager
 def _sample_memory() -> Iterator[Memory]:
     """An empty temporary memory whose agents' homes are the samples."""
-    from recollect.agents import adapters  # takes time to load
+    import shutil  # all of these take time to load, which a sweep must not wait for
+    from importlib.resources import as_file, files
+    from tempfile import TemporaryDirectory
 
-    samples = as_file(resource_files("recollect") / "samples")
-    with samples as folder, tempfile.TemporaryDirectory(prefix="recollect-") as temporary:
+    from recollect.agents import adapters
+
+    with as_file(files("recollect") / "samples") as folder, TemporaryDirectory(prefix="recollect-") as temporary:
         # Copied: an installer may have linked them from its cache, and links are not read.
         homes = shutil.copytree(folder, Path(temporary) / "homes")
         roots = [f"{agent}={homes / agent}" for agent in adapters() if (homes / agent).is_dir()]
@@ -186,12 +198,13 @@ def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]"
 
     parent = max(sessions, key=lambda session: len(memory.sub_agents(session)))
     longest = max(sessions, key=lambda session: session.event_count)
+    names = short_ids(session.session_uid for session in sessions)
     outputs = {
         "sweep": _sweep_lines(report),
         "sessions": session_lines(sessions),
-        "search AssertionError": answer_lines(memory.answer("AssertionError", limit=2)),
-        f"show {parent.native_session_id[-8:]}": transcript_lines(parent, memory.transcript(parent)),
-        f"digest {longest.native_session_id[-8:]}": [printable(render(memory.digest(longest), None))],
+        "search AssertionError": answer_lines(memory.answer("AssertionError", limit=2, context=0)),
+        f"show {names[parent.session_uid]}": transcript_lines(parent, memory.transcript(parent)),
+        f"digest {names[longest.session_uid]}": [printable(render(memory.digest(longest), None))],
     }
     for command, lines in outputs.items():
         click.echo(click.style(f"$ recollect {command}", bold=True))

@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import time
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,15 +14,17 @@ from unicodedata import east_asian_width
 
 import click
 
-from recollect.clock import parse_moment
-from recollect.config import terminal_columns
-from recollect.errors import UsageError
+from recollect.agents import profile_of
+from recollect.config import terminal_columns, terminal_rows
 from recollect.progress import Progress
 from recollect.text import TERMINAL_CONTROL
 
 _UNCUT = 10_000  # columns of a pipe: its reader decides what to leave out
 _PROGRESS_SECONDS = 0.1  # between two updates of the progress line
 _ID_CHARS = 8
+_LEAST_ID_CHARS = 6  # that commands accept
+_WIDE, _NARROW = 100, 70  # columns of a terminal
+_GAP = re.compile(r" *\n?")
 _HARMFUL = re.compile(TERMINAL_CONTROL)
 # Characters that hide text, end a line or change its direction.
 _INVISIBLE = "\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff"
@@ -37,6 +39,19 @@ def grey(text: str) -> str:
 def line_columns() -> int:
     """The width of a line in a list; unlimited in a pipe."""
     return terminal_columns(_UNCUT)
+
+
+def line_count() -> int:
+    """The lines of the terminal; unlimited in a pipe."""
+    return terminal_rows(_UNCUT)
+
+
+def is_wide() -> bool:
+    return line_columns() >= _WIDE
+
+
+def is_narrow() -> bool:
+    return line_columns() < _NARROW
 
 
 def printable(text: str) -> str:
@@ -78,21 +93,65 @@ def fitted(text: str, columns: int) -> str:
     return head[:room] + "…"
 
 
+def wrapped_rows(text: str, columns: int) -> Iterator[tuple[int, int, int]]:
+    """Where each line of a text wrapped to so many columns starts and ends, and where the next one starts.
+
+    The standard library's textwrap takes time quadratic in the length of a word, and no column is wider than another.
+    """
+    start = 0
+    while start < len(text):
+        furthest = _furthest(text, start, columns)
+        end = text.find("\n", start, furthest + 1)
+        if end < 0:
+            end = furthest if furthest == len(text) else _break(text, start, furthest)
+        gap = _GAP.match(text, end)
+        after = gap.end() if gap else end
+        yield start, end, after
+        start = after
+
+
+def _furthest(text: str, start: int, columns: int) -> int:
+    """How far a line of so many columns reaches, at least one character."""
+    head = text[start : start + columns]
+    if head.isascii():
+        return start + len(head)
+    sums = list(accumulate(map(_columns, head)))
+    return start + max(1, bisect_right(sums, columns))
+
+
+def _break(text: str, start: int, furthest: int) -> int:
+    """The last space up to `furthest`, or `furthest` itself inside a word or an indentation."""
+    space = text.rfind(" ", start, furthest + 1)
+    return space if space > start and not text[start:space].isspace() else furthest
+
+
 def padded(text: str, columns: int) -> str:
     return text + " " * (columns - width(text))
 
 
 def short_ids(session_uids: Iterable[str]) -> dict[str, str]:
-    """The end of each session's id, which commands accept, as long as needed to tell it from the others."""
-    names = {uid: one_line(uid).partition(":")[2] for uid in session_uids}
-    ends: dict[str, str] = {}
-    waiting, chars = set(names.values()), _ID_CHARS
+    """A part of each session's id, which commands accept, as long as needed to tell it from the others.
+
+    Its beginning, as the agent's own files and commands show it; the end of an id that begins with a clock, and of a
+    sub-agent's, which begins with its parent's.
+    """
+    short: dict[str, str] = {}
+    waiting, chars = {uid: one_line(uid).partition(":")[2] for uid in session_uids}, _ID_CHARS
     while waiting:
-        counts = Counter(name[-chars:] for name in waiting)
-        ends |= {name: name[-chars:] for name in waiting if counts[name[-chars:]] == 1 or chars >= len(name)}
-        waiting -= ends.keys()
+        parts = {uid: _part_of_id(uid, name, chars) for uid, name in waiting.items()}
+        counts = Counter(parts[uid] for uid in waiting)
+        done = {uid: part for uid, part in parts.items() if counts[part] == 1 or chars >= len(waiting[uid])}
+        short |= done
+        waiting = {uid: name for uid, name in waiting.items() if uid not in done}
         chars += 1
-    return {uid: ends[name] for uid, name in names.items()}
+    return short
+
+
+def _part_of_id(uid: str, name: str, chars: int) -> str:
+    _, slash, own = name.rpartition("/")
+    if not slash and not profile_of(uid.partition(":")[0]).ids_begin_with_time:
+        return name[:chars]
+    return own if slash and _LEAST_ID_CHARS <= len(own) <= chars else name[-chars:]
 
 
 def repo_name(repo: str | None) -> str:
@@ -106,6 +165,17 @@ def local_time(moment: str | None, *, seconds: bool = False) -> str:
         return "–"
     local = datetime.fromisoformat(moment).astimezone()
     return f"{local:%H:%M:%S}" if seconds else f"{local:%Y-%m-%d %H:%M}"
+
+
+def fitted_time(moment: str | None) -> str:
+    """A time in the user's zone, as exact as the terminal is wide: of this year without the year."""
+    columns = line_columns()
+    if moment is None or columns >= _WIDE:
+        return local_time(moment)
+    local = datetime.fromisoformat(moment).astimezone()
+    if local.year != datetime.now().astimezone().year:
+        return f"{local:%Y-%m-%d}"
+    return f"{local:%b %d %H:%M}" if columns >= _NARROW else f"{local:%b %d}"
 
 
 def size(count: float) -> str:
@@ -138,18 +208,6 @@ def duration(seconds: float | None) -> str:
     if seconds < 3600:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 86_400 else f"{seconds / 86_400:.0f} d"
-
-
-def moment_ms(option: str, text: str | None) -> int | None:
-    """The time given to an option, in milliseconds since 1970; raises UsageError if it cannot be read."""
-    if text is None:
-        return None
-    try:
-        return round(parse_moment(text, datetime.now().astimezone()).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise UsageError(
-            f"Invalid date for `{option}`: {text}", "write 2026-11-01, 7d, 2h, today or yesterday"
-        ) from None
 
 
 @contextmanager

@@ -2,24 +2,40 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 import click
 
 from recollect import schema
+from recollect.cli.diff import diff_lines
 from recollect.cli.find import SPEAKERS
-from recollect.cli.terminal import duration, fitted, grey, local_time, money, one_line, plural, printable
+from recollect.cli.terminal import (
+    duration,
+    fitted,
+    grey,
+    line_columns,
+    local_time,
+    money,
+    one_line,
+    plural,
+    printable,
+    short_ids,
+    wrapped_rows,
+)
 from recollect.config import terminal_columns
 from recollect.schema import Event, Session
 from recollect.sessions.transcript import TranscriptItem
+from recollect.text import ELLIPSIS
 
 RESULT_LINES = 8
 MESSAGE_LINES = 400
 MESSAGE_CHARS = 40_000
-_MARGIN = 21
-_GAP = re.compile(r" *\n?")
+_MARGIN = 28
+_LEAST_COLUMNS = 24
+_DIFF_INDENT = 4
+_HOW_TO_SEE_ALL = "--full shows all"
 
 _SPEAKERS = SPEAKERS | {
     schema.TOOL_RESULT: ("  ↳ ok", "bright_black"),
@@ -34,7 +50,7 @@ def header(session: Session) -> Iterator[str]:
     """The session itself, before its events."""
     yield click.style(one_line(session.title or session.session_uid), bold=True)
     facts = [session.agent, session.repo or session.cwd, session.git_branch, session.model]
-    yield " · ".join(one_line(fact) for fact in facts if fact)
+    yield from _rows(" · ".join(one_line(fact) for fact in facts if fact))
     cost = session.cost
     spent = [
         f"{local_time(session.started_at)} ({duration(cost.wall_clock_s)})",
@@ -43,35 +59,78 @@ def header(session: Session) -> Iterator[str]:
         plural(cost.output_tokens, "output token"),
         money(cost.usd, cost.usd_is_estimate),
     ]
-    yield " · ".join(spent)
+    yield from _rows(" · ".join(spent))
     yield grey(one_line(session.session_uid))
     yield ""
 
 
-def transcript_lines(session: Session, items: Iterable[TranscriptItem], empty: str = "No events") -> Iterator[str]:
-    """All lines of a session, or `empty`. A line marks each new day, because events show only the time."""
+def _rows(line: str) -> Iterator[str]:
+    return (line[start:end] for start, end, _ in wrapped_rows(line, line_columns()))
+
+
+def transcript_lines(
+    session: Session,
+    items: Iterable[TranscriptItem],
+    empty: str = "No events",
+    *,
+    is_full: bool = False,
+    diffs: Mapping[str, str] | None = None,
+) -> Iterator[str]:
+    """All lines of a session, or `empty`. A line marks each new day, because events show only the time.
+
+    `diffs` has what edits did, by the uid of their event.
+    """
     yield from header(session)
-    day = local_time(session.started_at)[:10]
-    item = None
+    day, within = local_time(session.started_at)[:10], session.session_uid
+    item, is_cut = None, False
     for item in items:
         if item.event.ts and (today := local_time(item.event.ts)[:10]) != day:
             day = today
             yield grey(f"── {day}")
-        yield from _item_lines(item)
+        if item.session.session_uid != within:
+            within = item.session.session_uid
+            yield from _session_change(item)
+        for line in _item_lines(item, is_full=is_full):
+            is_cut = is_cut or ELLIPSIS in line
+            yield line
+        yield from _diff_of(item, diffs or {})
     if item is None:
         yield empty
+    elif is_cut and not is_full:
+        yield ""
+        yield grey(f"… marks what is left out: {_HOW_TO_SEE_ALL}, --at N --context 0 --full all of one event")
 
 
-def _item_lines(item: TranscriptItem) -> Iterator[str]:
+def _session_change(item: TranscriptItem) -> Iterator[str]:
+    """A line where a sub-agent begins, which says whose the event numbers are from here on."""
+    if item.depth:
+        name = short_ids([item.session.session_uid])[item.session.session_uid]
+        yield f"{_bars(item.depth)}{grey(f'sub-agent {name}')}"
+
+
+def _bars(depth: int) -> str:
+    return click.style("│ ", fg="blue") * depth
+
+
+def _item_lines(item: TranscriptItem, *, is_full: bool) -> Iterator[str]:
     """The lines of one event; a sub-agent's are indented."""
     label, colour = _speaker(item)
-    bar = click.style("│ ", fg="blue") * item.depth
+    bar = _bars(item.depth)
     when = local_time(item.event.ts, seconds=True) if item.event.ts else ""
-    lines = list(_body(item.event, item.payload, _width(item.depth))) or [""]
-    first = f"{grey(f'{when:>8}')}  {click.style(f'{label:<9}', fg=colour)}  "
-    yield f"{bar}{first}{lines[0]}{_marks(item.event)}"
+    marks = _marks(item.event)
+    room = max(_LEAST_COLUMNS, _width(item.depth) - len(click.unstyle(marks)))
+    lines = list(_body(item.event, item.payload, room, is_full=is_full)) or [""]
+    number = f"{'▶' if item.is_asked_for else ''}#{item.event.seq}"
+    shown = click.style(f"{number:>6}", fg="yellow", bold=True) if item.is_asked_for else grey(f"{number:>6}")
+    first = f"{shown} {grey(f'{when:>8}')}  {click.style(f'{label:<9}', fg=colour)}  "
+    yield f"{bar}{first}{lines[0]}{marks}"
     for line in lines[1:]:
         yield f"{bar}{' ' * _MARGIN}{line}".rstrip()
+
+
+def _diff_of(item: TranscriptItem, diffs: Mapping[str, str]) -> Iterator[str]:
+    for line in diff_lines(diffs.get(item.event.event_uid, "")):
+        yield f"{_bars(item.depth)}{' ' * _DIFF_INDENT}{line}"
 
 
 def _speaker(item: TranscriptItem) -> tuple[str, str]:
@@ -84,7 +143,7 @@ def _speaker(item: TranscriptItem) -> tuple[str, str]:
 
 
 def _width(depth: int) -> int:
-    return max(40, min(terminal_columns(100), 140) - _MARGIN - 2 * depth)
+    return max(_LEAST_COLUMNS, min(terminal_columns(100), 140) - _MARGIN - 2 * depth)
 
 
 def _marks(event: Event) -> str:
@@ -92,13 +151,30 @@ def _marks(event: Event) -> str:
     return click.style(f"  [{', '.join(marks)}]", fg="magenta") if marks else ""
 
 
-def _body(event: Event, payload: dict[str, Any], width: int) -> Iterator[str]:
-    if event.kind in _SAID:
-        yield from _wrapped(_payload_text(payload) or event.summary, width)
+def _body(event: Event, payload: dict[str, Any], width: int, *, is_full: bool) -> Iterator[str]:
+    if event.kind in _SAID or (is_full and event.kind in _RESULTS):
+        yield from _wrapped(_payload_text(payload) or event.summary, width, is_full=is_full)
     elif event.kind in _RESULTS:
         yield from _cut(_payload_text(payload) or event.summary, width)
+    elif is_full:
+        yield from _wrapped(_call_text(event, payload), width, is_full=True)
     else:
         yield from _wrapped(_with_tool(event), width)
+
+
+def _call_text(event: Event, payload: dict[str, Any]) -> str:
+    """A call as it was made: its command, or its tool and each of its arguments."""
+    arguments = payload.get("input")
+    if not arguments:
+        return _payload_text(payload) or event.summary
+    if isinstance(arguments, dict):
+        return "\n".join([event.tool or event.summary, *(_argument(name, arguments[name]) for name in arguments)])
+    return f"{event.tool}: {arguments}" if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
+def _argument(name: str, value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"{name}: {text}" if "\n" not in text else f"{name}:\n{text}"
 
 
 def _with_tool(event: Event) -> str:
@@ -128,39 +204,19 @@ def _parts_text(value: Any) -> str:
     return "\n".join(text.removesuffix("\n") for text in texts)
 
 
-def _wrapped(text: str, width: int) -> Iterator[str]:
-    """The text wrapped to that width; of a very long one the beginning, and how much is left out."""
+def _wrapped(text: str, width: int, *, is_full: bool = False) -> Iterator[str]:
+    """The text wrapped to that width; of a very long one the beginning and how much is left out, unless `is_full`."""
     text = printable(text).strip("\n").expandtabs()
-    rows = list(islice(_rows(text[:MESSAGE_CHARS], width), MESSAGE_LINES))
-    for start, end, _ in rows:
+    rows = wrapped_rows(text if is_full else text[:MESSAGE_CHARS], width)
+    shown = 0
+    for start, end, shown in rows if is_full else islice(rows, MESSAGE_LINES):  # noqa: B007 - the last one counts
         yield text[start:end].rstrip()
-    if rows and (left_out := len(text) - rows[-1][2]):
-        yield grey(f"… {plural(left_out, 'more character')} (--raw shows all)")
-
-
-def _rows(text: str, width: int) -> Iterator[tuple[int, int, int]]:
-    """Where each line starts and ends, and where the next one starts.
-
-    The standard library's textwrap takes time quadratic in the length of a word.
-    """
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start, start + width + 1)
-        if end < 0:
-            end = len(text) if len(text) - start <= width else _break(text, start, start + width)
-        gap = _GAP.match(text, end)
-        after = gap.end() if gap else end
-        yield start, end, after
-        start = after
-
-
-def _break(text: str, start: int, furthest: int) -> int:
-    """The last space up to `furthest`, or `furthest` itself inside a word or an indentation."""
-    space = text.rfind(" ", start, furthest + 1)
-    return space if space > start and not text[start:space].isspace() else furthest
+    if left_out := len(text) - shown:
+        yield grey(f"… {plural(left_out, 'more character')}")
 
 
 def _cut(text: str, width: int) -> Iterator[str]:
+    """The first lines of an output, each cut to the width, and how much is left out."""
     lines = printable(text).strip("\n").split("\n")
     for line in lines[:RESULT_LINES]:
         yield grey(fitted(line.expandtabs().rstrip(), width))

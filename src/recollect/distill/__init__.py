@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from recollect.store import Store, StoredSession
 
-VERSION = 5  # of the distiller: digests of another one are made again
+VERSION = 6  # of the distiller: digests of another one are made again
 
 # The patterns take time to compile, so that the distiller is loaded only when there is something to distil.
 

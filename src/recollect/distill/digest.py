@@ -1,5 +1,6 @@
 """The digest of a session: what was asked, done and left open, in its own words, small enough to keep for ever."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
@@ -14,11 +15,11 @@ from recollect.clock import rfc3339
 from recollect.distill import words
 from recollect.distill.outcome import SPOKEN, Ending
 from recollect.distill.shell import command_given, commit_message
-from recollect.distill.signals import counted, error_key
+from recollect.distill.signals import asks_back, counted, error_key
 from recollect.distill.story import MOST_COMMITS, NOTES, Payloads, Story, SuiteRun, Use
-from recollect.distill.texts import excerpt, payload_text, sentences, shortened
+from recollect.distill.texts import excerpt, one_line, payload_text, sentences, shortened
 from recollect.distill.todos import Todo
-from recollect.schema import Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
+from recollect.schema import Asked, Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
 from recollect.sessions.pricing import TOKENS
 from recollect.store import Step
 from recollect.text import spaced
@@ -37,6 +38,7 @@ MOST_SUB_AGENTS = 12
 NOT_THE_END = "the session went on without words of the agent"
 _STEPS_OF_HEADING = 3
 
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _T = TypeVar("_T")
 _read = msgspec.json.Decoder(Digest).decode
 _PLAIN = (str, int, float, bool)
@@ -71,6 +73,7 @@ class Findings:
 
 def make_digest(subject: Subject, covers: Covers, story: Story, payloads: Payloads, findings: Findings) -> Digest:
     """The digest of a session whose story is settled."""
+    edited = Counter(_inside(path, subject.cwd) for edit in story.edits if not edit.has_failed for path in edit.paths)
     return Digest(
         session_uid=subject.session_uid,
         covers=covers,
@@ -79,8 +82,8 @@ def make_digest(subject: Subject, covers: Covers, story: Story, payloads: Payloa
         requests=_requests(story, payloads),
         request_count=len(story.requests),
         final_answer=_final_answer(story, payloads, findings.ending),
-        files=_files(story, subject.cwd),
-        file_count=len(_edit_counts(story, subject.cwd)),
+        files=tuple(Tally(shortened(path, LINE_CHARS), count) for path, count in _most(edited, MOST_FILES)),
+        file_count=len(edited),
         commands=_tallies(_by_name(story.commands), MOST_COMMANDS),
         commits=_commits(story, payloads),
         commit_count=len(story.commits),
@@ -118,12 +121,18 @@ def _text(step: Step, payloads: Payloads) -> str:
     return payload_text(payloads.get(step.event_uid, {})) or step.summary
 
 
-def _requests(story: Story, payloads: Payloads) -> tuple[Quote, ...]:
+def _requests(story: Story, payloads: Payloads) -> tuple[Asked, ...]:
     shown = _ends(story.requests, FIRST_REQUESTS, LAST_REQUESTS)
-    quotes = [_quote(step, chars=REQUEST_CHARS) for step in shown]
+    texts = [shortened(step.summary, REQUEST_CHARS) for step in shown]
     if shown:
-        quotes[0] = _quote(shown[0], _text(shown[0], payloads), chars=FIRST_REQUEST_CHARS)
-    return tuple(quotes)
+        texts[0] = shortened(_text(shown[0], payloads), FIRST_REQUEST_CHARS)
+    return tuple(Asked(text, step.uid, _answer(story, step)) for text, step in zip(texts, shown, strict=True))
+
+
+def _answer(story: Story, request: Step) -> Quote | None:
+    """The beginning of what the agent said last to a request."""
+    answer = story.answers.get(request.event_uid)
+    return None if answer is None or answer is story.last_answer else _quote(answer, words.gist(answer.summary))
 
 
 def _ends(items: Sequence[_T], first: int, last: int) -> tuple[_T, ...]:
@@ -146,18 +155,16 @@ def _tells_its_end(story: Story) -> bool:
     return last is None or last.ts_ms is not None
 
 
-def _edit_counts(story: Story, cwd: str | None) -> Counter[str]:
-    return Counter(_inside(path, cwd) for edit in story.edits if not edit.has_failed for path in edit.paths)
-
-
 def _inside(path: str, cwd: str | None) -> str:
-    return path.removeprefix(f"{cwd.rstrip('/')}/") if cwd else path
+    """A path as seen from the session's folder, in one spelling of slashes and drives."""
+    path = _plain(path)
+    return path.removeprefix(f"{_plain(cwd).rstrip('/')}/") if cwd else path
 
 
-def _files(story: Story, cwd: str | None) -> tuple[Tally, ...]:
-    return tuple(
-        Tally(shortened(path, LINE_CHARS), count) for path, count in _most(_edit_counts(story, cwd), MOST_FILES)
-    )
+def _plain(path: str) -> str:
+    if _DRIVE.match(path):
+        path = path[0].upper() + path[1:].replace("\\", "/")
+    return path.removeprefix("./")
 
 
 def _most(counts: Counter[str], limit: int) -> list[tuple[str, int]]:
@@ -230,28 +237,34 @@ def _open_ends(story: Story, findings: Findings) -> OpenEnds:
         next_steps=_next_steps(story, said),
         failing_tests=tests.last_run if tests.last == "failed" else None,
         interruption=_quote(ending.last) if ending.last is not None and is_stopped else None,
-        unanswered=_unanswered_requests(story),
+        unanswered=_unanswered_requests(story, findings),
     )
 
 
-def _unanswered_requests(story: Story) -> tuple[Quote, ...]:
-    """Requests at the end after which the agent did nothing any more; thanks want no answer."""
+def _unanswered_requests(story: Story, findings: Findings) -> tuple[Quote, ...]:
+    """Requests at the end after which the agent did nothing, and the last one if it failed or was left amid the work.
+
+    Thanks want no answer.
+    """
     asked = {step.event_uid for step in story.requests}
-    found: list[Step] = []
+    waiting: list[Step] = []
     for step in reversed(story.steps):
         if step.event_uid in asked:
-            found.append(step)
+            waiting.append(step)
         elif step.kind not in NOTES:
             break
-    waiting = [step for step in reversed(found) if not words.says_thanks(step.summary)]
-    return tuple(_quote(step) for step in waiting[-MOST_QUOTES:])
+    open_ends = [_quote(step) for step in reversed(waiting) if not words.says_thanks(step.summary)]
+    last = findings.ending.request
+    if not waiting and last is not None and findings.outcome.outcome in (schema.FAIL, schema.ABANDONED):
+        open_ends.append(_quote(last, note="failed" if findings.outcome.outcome == schema.FAIL else "not finished"))
+    return tuple(open_ends[-MOST_QUOTES:])
 
 
 def _questions(story: Story, said: Sequence[str]) -> tuple[Quote, ...]:
     """Questions nobody answered: of the agent's question calls, and the one it ended with."""
     found = [_quote(step, step.summary.removeprefix("asked: ")) for step in _unanswered(story)]
-    if said and said[-1].endswith(("?", "？")) and story.last_answer is not None:
-        found.append(_quote(story.last_answer, said[-1]))
+    if story.last_answer is not None and (question := words.closing_question(said)):
+        found.append(_quote(story.last_answer, question))
     return tuple(found[-MOST_QUOTES:])
 
 
@@ -292,6 +305,8 @@ def _interventions(story: Story, corrected: Sequence[tuple[Step, str]]) -> tuple
     notes = {"denied": "refused", "interrupted": "interrupted"}
     for step in story.interventions:
         call = story.calls.get(step.call_id or "")
+        if call is not None and asks_back(call):
+            continue  # without a reason it may well have been taken up elsewhere
         is_cut_off = call is not None and words.was_cut_off(step.summary)
         note = "cut off" if is_cut_off else notes.get(step.status or "", "stopped")
         told.setdefault(step.event_uid, _quote(step, call.summary if call else None, note))
@@ -317,7 +332,7 @@ def extend(old: Digest, new: Digest) -> Digest:
         ),
         title=new.title or old.title,
         outcome=new.outcome if _tells_an_end(new) else old.outcome,
-        requests=_ends((*old.requests, *new.requests), FIRST_REQUESTS, LAST_REQUESTS),
+        requests=_ends((*_answered(old, new), *new.requests), FIRST_REQUESTS, LAST_REQUESTS),
         request_count=old.request_count + new.request_count,
         final_answer=new.final_answer or _no_longer_last(old.final_answer, new),
         files=_joined(old.files, new.files, MOST_FILES),
@@ -350,6 +365,18 @@ def extend(old: Digest, new: Digest) -> Digest:
         signals={
             name: total for name in schema.SIGNALS if (total := old.signals.get(name, 0) + new.signals.get(name, 0))
         },
+    )
+
+
+def _answered(old: Digest, new: Digest) -> tuple[Asked, ...]:
+    """The requests of an old digest; what was its final answer is that of its last request once others follow."""
+    *before, last = old.requests or (None,)
+    answer = old.final_answer
+    if last is None or last.answer is not None or answer is None or answer.note or new.final_answer is None:
+        return old.requests
+    return (
+        *before,
+        replace(last, answer=replace(answer, text=shortened(words.gist(one_line(answer.text)), LINE_CHARS))),
     )
 
 
@@ -396,7 +423,13 @@ def _uses_todos(digest: Digest) -> bool:
 def searchable(digest: Digest) -> str:
     """The words by which a digest is found."""
     ends = digest.open
-    quotes = [*digest.requests, digest.final_answer, *digest.commits, digest.tests.last_run, *digest.errors]
+    quotes: list[Quote | Asked | None] = [
+        *digest.requests,
+        digest.final_answer,
+        *digest.commits,
+        digest.tests.last_run,
+        *digest.errors,
+    ]
     quotes += digest.pull_requests
     quotes += [
         *ends.todos,
@@ -407,7 +440,7 @@ def searchable(digest: Digest) -> str:
         *digest.snippets,
     ]
     names = [*(tally.name for tally in (*digest.files, *digest.commands)), *digest.deleted]
-    said = [part for quote in quotes if quote for part in (quote.text, quote.note or "")]
+    said = [part for quote in quotes if quote for part in (quote.text, getattr(quote, "note", None) or "")]
     return spaced("\n".join(part for part in (digest.title or "", *said, *names, *digest.sub_agents) if part))
 
 

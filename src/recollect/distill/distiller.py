@@ -23,6 +23,7 @@ from recollect.store import ActivityRow, DigestRow, Pending, Response, Store, St
 
 LINE_CHARS = 300
 FILES_OF_LINE = 3
+SAMPLE_CHARS = 160
 BYTES_OF_TOKEN = 4
 TINY_BYTES = 4096  # a sub-agent with less to tell gets a line in its root's digest
 _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE = 500, 5_000  # in memory, and in one transaction
@@ -132,7 +133,7 @@ def distil(
     outcome = judge(story, ending, todos, session_class)
     # Above a sub-agent is another agent: what that says is no human's correction.
     corrected = [] if session_class == schema.SUB_AGENT else list(corrections(story))
-    signals = find_signals(subject.session_uid, story, corrected, todos, responses)
+    signals = find_signals(subject.session_uid, story, corrected, todos, responses, payloads)
     findings = Findings(outcome, signals, corrected, todos, ending, sub_agents, _models(responses))
     digest = make_digest(subject, covers, story, payloads, findings)
     return Distilled(
@@ -171,7 +172,7 @@ def _edited(digest: Digest) -> str:
 def _uses(uses: Mapping[tuple[int, str], Use]) -> tuple[UseRow, ...]:
     return tuple(
         sorted(
-            UseRow(day, shortened(name, LINE_CHARS), use.count, use.failures, use.refusals)
+            UseRow(day, shortened(name, LINE_CHARS), use.sample[:SAMPLE_CHARS], use.count, use.failures, use.refusals)
             for (day, name), use in uses.items()
         )
     )

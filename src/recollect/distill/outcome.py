@@ -57,9 +57,8 @@ def find_ending(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> En
             tail.append(step)
     last = tail[0] if tail else request
     answer = _ends(_text(last, payloads)) if last is not None and last.kind in SPOKEN else ""
-    failed = {step.call_id for step in (*story.errors, *story.interventions)}
     tried = [step for step in tail if step.kind in CALLS and _is_work(step)]
-    has_work = any(step.call_id not in failed for step in tried)
+    has_work = any(step.call_id not in story.undone for step in tried)
     return Ending(
         request,
         last,

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from recollect.distill.texts import word_set
 
@@ -12,7 +13,8 @@ SCRIPT = "ran script:"
 _FAMILY_CHARS = 40
 
 _SEPARATOR = re.compile(r"\s*(?:&&|\|\||;|\n|\|&?)\s*")
-_ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*=\S*\s+")
+_KEPT_SEPARATOR = re.compile(r"\s*(&&|\|\||;|\n|\|&?|(?<![&>])&(?![&>]))\s*")
+_ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*=(?:[\"']?\$\(\s*|\S*\s+)")
 # What the shell hands on unread. A summary has lost the line ends round a here-document, and may be cut within a quote.
 _QUOTED = re.compile(
     r"(?:\"\$\(cat\s*)?(?<!<)<<(?!<)-?\s*['\"]?(?P<mark>\w+)['\"]?.*?(?:\s(?P=mark)(?!\S)(?:\s*\)\")?|\Z)"
@@ -22,20 +24,35 @@ _QUOTED = re.compile(
 _COMMENT = re.compile(r"(?<!\S)#[^\n]*")
 _LAUNCHER = re.compile(
     r"^(?:sudo|time|env|nice|command|exec|xvfb-run|nohup|timeout\s+(?:-\S+\s+)*\S+"
-    r"|(?:uv|poetry|pdm|hatch|pipenv|rye)\s+run|npx|bunx|pnpm dlx|yarn dlx|bundle exec)\s+(?:-\S+\s+)*"
+    r"|(?:uv|poetry|pdm|hatch|pipenv|rye)\s+run|npx|bunx|pnpm dlx|yarn dlx|bundle exec|cmd(?:\.exe)?\s+/c)"
+    r"\s+(?:-\S+\s+)*"
 )
 _LAUNCHERS = word_set(
     "sudo time env nice command exec xvfb-run nohup timeout uv poetry pdm hatch pipenv rye npx bunx pnpm yarn bundle"
+    " cmd cmd.exe"
 )
-_SETTING_UP = frozenset(
-    {"cd", "export", "source", "set", "echo", "true", "sleep", "pushd", "popd", "unset", "ulimit", "."}
+_SETTING_UP = word_set(
+    "cd export source set echo printf true sleep pushd popd unset ulimit . set-location push-location pop-location"
+    " write-host write-output start-sleep"
 )
+# Words of the shell's own: a command may follow the first sort, none follows the second.
+_BEFORE_COMMANDS = word_set("do then else elif if while until ! { ( &")
+_NO_COMMANDS = word_set(
+    "for foreach case select done fi esac } ) break continue return exit local declare readonly wait trap function"
+)
+_LOOP = re.compile(r"^(?:for|select)\s.*?\sdo\s+")  # with the lines that a summary has lost
+_TEST_WORDS = word_set("[ [[")
+_PROGRAM_FILE = re.compile(r"\.(?:exe|cmd|bat|ps1)$", re.IGNORECASE)
 # Parts of a chain that prepare another one, such as `git add . && git commit`.
-_GETTING_READY = frozenset({"git add", "pwd", "mkdir"})
+_GETTING_READY = frozenset({"git add", "pwd", "mkdir", "test", "read"})
 _LOOKING = re.compile(
     r"cat|ls|head|tail|less|more|e?grep|rg|ag|ack|find|fd|wc|pwd|which|type|tree|stat|file|du|df|ps|env|printenv|nl|awk|sed|jq"
     r"|sort|uniq|cut|tr|diff|cmp|date|whoami|hostname|uname|history|man"
     r"|git (?:log|status|diff|show|branch|blame|rev-parse|remote|ls-files|grep|reflog|describe)"
+)
+# Programs whose exit 1 is an answer: nothing matched, the two differ.
+_ANSWERING = re.compile(
+    r"(?:[efz]?grep|rg|ag|ack|pgrep|diff|cmp|test|which|type|git (?:grep|diff|merge-base|check-ignore))"
 )
 _CHANGING = re.compile(
     r"(?<![0-9&])>(?!&|\s*/dev/null)|\bsed\s+(?:-\S+\s+)*-\w*i|\s-(?:delete|exec)\b|\btee\b|\bxargs\b"
@@ -55,7 +72,7 @@ _TEST_TASK = re.compile(
     r"|once|py|quick|race|run|server|slow|smoke|ts|ui|units?|verbose|watch))*"
 )
 _NAMES_TESTS = re.compile(r"test|check|spec")
-_WORD = re.compile(r"^[\w@:./+-]+$")
+_WORD = re.compile(r"^[\w@:./\\+-]+$")
 # That `git commit` was asked for only to see what it would do.
 _ONLY_ASKS = r"[^;&|\n]*\s(?:--dry-run|--help|-h)(?!\S)"
 _COMMIT = re.compile(rf"\bgit\s+(?:-\S+\s+(?:[^-\s]\S*\s+)?)*commit(?![\w.=-])(?!{_ONLY_ASKS})")
@@ -70,7 +87,15 @@ _PULL_REQUEST = re.compile(r"\b(?:gh\s+pr|glab\s+mr)\s+create\b")
 _TITLE = re.compile(r"(?:-t|--title)[\s=]+(?:'(?P<single>[^']*)'|\"(?P<double>(?:[^\"\\]|\\.)*)\")")
 _ADDRESS = re.compile(r"https?://\S+/(?:pull|merge_requests)/\d+")
 _SWALLOWS_EXIT = re.compile(r"\||;|\n|(?<![&>])&(?![&>])")
-_LISTS_TESTS = re.compile(r"\s(?:--collect-only|--co|--listTests|--list(?:-tests)?|--no-run|--help|--version)(?!\S)")
+_LISTS_TESTS = re.compile(r"\s(?:--collect-only|--co|--listTests|--?list(?:-tests)?|--no-run|--help|--version)(?!\S)")
+_HEAD = re.compile(
+    r"\|\s*(?:head\b(?:\s+-(?:n\s*)?(?P<lines>\d+))?|select-object\s+-first\s+(?P<first>\d+))", re.IGNORECASE
+)
+# Options that select nothing, those with a value among them.
+_OPTION = re.compile(
+    r"\s(?:-(?:timeout|count|tags|parallel|p|n|j|maxfail|tb|o|coverprofile|workers|C|w)[\s=]\S+|--[\w-]+=\S+"
+    r"|-[\w-]+(?=\s|$)|[12]>(?:&[12]|\S+))"
+)
 
 
 def command_of(summary: str) -> str | None:
@@ -123,20 +148,93 @@ def test_family(command: str) -> str:
 
 def names_tests(family: str) -> bool:
     """Whether a family is one of tests by its name; `npm run lint` is none, nor is `jest`."""
-    return _NAMES_TESTS.search(family) is not None
+    return family != "test" and _NAMES_TESTS.search(family) is not None
 
 
 def only_lists_tests(command: str) -> bool:
-    """Whether tests are named or built but none is run: `pytest --collect-only`."""
+    """Whether tests are named or built but none is run: `pytest --collect-only`, `go test -c`."""
     parts = _SEPARATOR.split(_QUOTED.sub("''", command[:2000]))
-    tests = [part for part in parts if names_tests(_named(part) or "")]
-    return bool(tests) and all(map(_LISTS_TESTS.search, tests))
+    tests = [(name, part) for part in parts if names_tests(name := _named(part) or "")]
+    return bool(tests) and all(
+        _LISTS_TESTS.search(part) or (name == "go test" and " -c " in f"{part} ") for name, part in tests
+    )
 
 
-def may_fail_before_tests(command: str) -> bool:
-    """Whether other programs run before the tests, so that a failure may be theirs: `npm run lint && npm test`."""
-    names = [name for name in _names(command) if name not in _GETTING_READY]
-    return names[:1] != [test_family(command)]
+class ExitOfTests(NamedTuple):
+    """What the exit code of a command tells of the tests in it."""
+
+    tells_success: bool
+    tells_failure: bool
+
+
+@lru_cache(maxsize=5_000)
+def exit_of_tests(command: str) -> ExitOfTests:
+    """Whether a command succeeds, or fails, with its tests: not so in `pytest | tail`, nor in `lint && pytest`."""
+    pieces = _KEPT_SEPARATOR.split(_QUOTED.sub("''", command[:2000]).strip("; \n"))
+    names, separators = [_named(part) for part in pieces[::2]], pieces[1::2]
+    at = max((index for index, name in enumerate(names) if name and names_tests(name)), default=None)
+    if at is None:
+        at = next((index for index, name in enumerate(names) if name), 0)
+    keeps_exit = ("&&", "|", "|&") if "pipefail" in command else ("&&",)
+    after = separators[at:]
+    is_own = all(separator in keeps_exit for separator in after)
+    is_alone = not after and all(name is None or name in _GETTING_READY or names_tests(name) for name in names[:at])
+    return ExitOfTests(is_own, is_own and is_alone)
+
+
+def _first_of_chain(separators: list[str], last: int) -> int:
+    """The first part of those joined by `&&` up to one, each of which may have failed before it."""
+    while last and separators[last - 1] == "&&":
+        last -= 1
+    return last
+
+
+def is_cut_by_head(command: str, output: str) -> bool:
+    """Whether an output was cut short before its end: `pytest | head -50`."""
+    cut = _HEAD.search(_QUOTED.sub("''", command))
+    return cut is not None and output.count("\n") + 1 >= int(cut["lines"] or cut["first"] or 10)
+
+
+@lru_cache(maxsize=5_000)
+def answers_by_exit(command: str) -> bool:
+    """Whether exit 1 is what a command has to say rather than a failure: `grep` found nothing, `diff` a difference.
+
+    The last program of a pipe decides; one before `&&` may have failed instead, unless it only looks.
+    """
+    pieces = _KEPT_SEPARATOR.split(_QUOTED.sub("''", command[:2000]).strip("; \n"))
+    names, separators = [_named(part) for part in pieces[::2]], pieces[1::2]
+    if _ANSWERING.fullmatch(names[-1] or "") is None:
+        return False
+    last = len(separators)
+    while last and separators[last - 1] in ("|", "|&"):
+        last -= 1
+    before = names[_first_of_chain(separators, last) : last]
+    return all(name is None or name in _GETTING_READY or _LOOKING.fullmatch(name) for name in before)
+
+
+def covers_tests(command: str, other: str) -> bool:
+    """Whether a command runs, as far as it names any, the tests that another one of its family names."""
+    narrow = _selected(other)
+    return all(any(_covers(wide, name) for name in narrow) for wide in _selected(command))
+
+
+def _covers(wide: str, narrow: str) -> bool:
+    """Whether one name of tests takes in another: `TestA|TestB` does `TestA_Empty`, and a folder what is in it."""
+    return all(any(part in name for part in wide.split("|")) for name in narrow.split("|"))
+
+
+@lru_cache(maxsize=5_000)
+def _selected(command: str) -> frozenset[str]:
+    """The paths, names and patterns of tests in a command; none if it runs all there are."""
+    part = next((part for part in _split_outside_quotes(command) if names_tests(_named(part) or "")), command)
+    words = (word.strip("\"'").rstrip("/.") for word in _OPTION.sub(" ", part).split())
+    return frozenset(word for word in words if word and word[0] != "-") - set(test_family(command).split())
+
+
+def _split_outside_quotes(command: str) -> list[str]:
+    """The parts of a chain, with what is quoted in them."""
+    ends = [0, *(end for match in _SEPARATOR.finditer(_blanked(command)) for end in match.span()), len(command)]
+    return [command[start:end] for start, end in pairwise(ends)][::2]
 
 
 @lru_cache(maxsize=5_000)
@@ -147,19 +245,32 @@ def _names(command: str) -> tuple[str, ...]:
 
 
 def _named(part: str) -> str | None:
-    part = part.strip().lstrip("({! ")
-    words = part.split()
-    while words and ("=" in words[0] or words[0] in _LAUNCHERS):
-        shorter = _LAUNCHER.sub("", _ASSIGNMENT.sub("", part))
-        if shorter == part:
-            break
-        part, words = shorter, shorter.split()
-    if not words or words[0] in _SETTING_UP or not _WORD.match(words[0]):
+    words = _command_words(_LOOP.sub("", part.strip().lstrip("({! ")))
+    if not words or words[0].lower() in _SETTING_UP or words[0] in _NO_COMMANDS:
         return None
-    name = words[0].rstrip("/").rpartition("/")[2] or words[0]
+    if words[0] in _TEST_WORDS:
+        return "test"
+    if not _WORD.match(words[0]):
+        return None
+    name = _PROGRAM_FILE.sub("", words[0].replace("\\", "/").rstrip("/").rpartition("/")[2]) or words[0]
     if name.startswith("python") and not name[6:].strip("0123456789."):
         return _python(words[1:])
     return _with_verb(name, words[1:])[:_FAMILY_CHARS]
+
+
+def _command_words(part: str) -> list[str]:
+    """The words of a command, without what only goes before it: `if`, assignments, launchers."""
+    while True:
+        part = part.strip()
+        first, _, rest = part.partition(" ")
+        if first in _BEFORE_COMMANDS:
+            part = rest
+        elif ("=" in first or first in _LAUNCHERS) and (
+            shorter := _LAUNCHER.sub("", _ASSIGNMENT.sub("", part))
+        ) != part:
+            part = shorter
+        else:
+            return part.split()
 
 
 def _python(arguments: list[str]) -> str:
@@ -199,11 +310,6 @@ def test_task(command: str) -> str | None:
 def _is_test_task(family: str) -> bool:
     runner, _, task = family.rpartition(" ")
     return bool(runner) and _TEST_TASK.fullmatch(task) is not None
-
-
-def hides_exit(command: str) -> bool:
-    """Whether the exit code may be another program's than the one asked about: `pytest | tail`, `pytest; true`."""
-    return _SWALLOWS_EXIT.search(_QUOTED.sub("''", command).strip()) is not None
 
 
 def opens_pull_request(command: str) -> bool:

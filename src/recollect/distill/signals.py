@@ -2,21 +2,20 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
 from recollect import schema
 from recollect.clock import rfc3339
-from recollect.distill import words
-from recollect.distill.story import IDLE_MS, Story
-from recollect.distill.texts import shortened
+from recollect.distill import shell, words
+from recollect.distill.story import CHURN_ROUNDS, IDLE_MS, REFUSED, Edit, Payloads, Story, SuiteRun
+from recollect.distill.texts import payload_text, shortened
 from recollect.distill.todos import Todo
 from recollect.schema import Signal
 from recollect.store import Response, Step
 
 LOOP_ATTEMPTS = 3  # the same failing call, the first one included
 REPEATED_TIMES = 3
-CHURN_ROUNDS = 3  # a file edited again after a failure
 SPIKE_FACTOR = 5
 SPIKE_LEAST_TOKENS = 300_000  # of fresh input, or what costs as much
 SPIKE_LEAST_EXCHANGES = 4
@@ -24,6 +23,15 @@ SPIKE_SHARE = 0.25  # of the whole session
 MOST_EVIDENCE = 10
 _DETAIL_CHARS = 160
 
+# Lines with which programs end whatever went wrong: they name nothing.
+_EMPTY_ERROR = re.compile(
+    r"(?:exit -?\d+:?|failed:?)?\s*(?:error|fail(?:ed)?|fail\s+\S+(?:\s+\S+)?|.*\btask failed"
+    r"|make(?:\[\d+\])?: \*\*\*.*"
+    r"|.*command failed(?: with exit code \d+)?\.?|npm err!.*|\* \w+: \d+|\d+ (?:issues?|problems?|errors?)\b.*)?\s*",
+    re.IGNORECASE,
+)
+# By these an error names what it is about; without them it is the same one only of the same call.
+_NAMES_SOMETHING = re.compile(r"[/'\"`(\d]|:\s")
 _VARIABLE = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{7,40}\b|\d+(?:\.\d+)?|(?:/[\w.@+-]+){2,}", re.IGNORECASE)
 
 
@@ -33,13 +41,14 @@ def find_signals(
     corrected: Sequence[tuple[Step, str]],
     todos: Sequence[Todo],
     spent: Sequence[Response],
+    payloads: Payloads,
 ) -> list[Signal]:
     """All signals of a session whose story is settled, in the order of `schema.SIGNALS`."""
     found = [
         *_retry_loops(story),
         *_repeated_errors(story),
         *_test_flips(story),
-        *_edit_churn(story, corrected),
+        *_edit_churn(story, corrected, payloads),
         *((schema.HUMAN_CORRECTION, text, 1, [step]) for step, text in corrected),
         *_denials(story),
         *_compactions(story),
@@ -80,13 +89,22 @@ def _retry_loops(story: Story) -> Iterator[_Told]:
 
 
 def _repeated_errors(story: Story) -> Iterator[_Told]:
-    """The same error several times, whatever numbers and paths are in it."""
+    """The same error several times, whatever numbers and paths are in it; tests that fail are no such thing."""
+    tests = {run.call.call_id for run in story.tests}
     by_text: dict[str, list[Step]] = defaultdict(list)
     for step in story.errors:
-        by_text[error_key(step.summary)].append(step)
+        if step.call_id not in tests and _EMPTY_ERROR.fullmatch(step.summary) is None:
+            by_text[_error_and_cause(story, step)].append(step)
     for errors in by_text.values():
-        if len(errors) >= REPEATED_TIMES and _says_something(errors[0].summary):
+        if len(errors) >= REPEATED_TIMES:
             yield schema.REPEATED_ERROR, errors[0].summary, len(errors), errors
+
+
+def _error_and_cause(story: Story, step: Step) -> str:
+    """What is the same where an error is: its text, and the call if the text does not say what it is about."""
+    text = step.summary.removeprefix("failed: ")
+    call = story.calls.get(step.call_id or "")
+    return error_key(step.summary) + ("" if call is None or _NAMES_SOMETHING.search(text) else call.summary)
 
 
 def error_key(summary: str) -> str:
@@ -94,83 +112,113 @@ def error_key(summary: str) -> str:
     return _VARIABLE.sub("#", summary).casefold()
 
 
-def _says_something(summary: str) -> bool:
-    """Not the bare `exit 1` that grep and diff end with."""
-    return re.fullmatch(r"(?:exit -?\d+:?|failed:?(?: error)?)\s*", summary, re.IGNORECASE) is None
-
-
 def _test_flips(story: Story) -> Iterator[_Told]:
     """Tests that failed and, run again, passed."""
-    failing: dict[str, Step] = {}
+    failing: list[SuiteRun] = []
     for run in story.tests:
-        if run.has_passed is None or run.result is None:
-            continue
-        if not run.has_passed:
-            failing.setdefault(run.family, run.result)
-        elif run.family in failing:
-            yield schema.TEST_FLIP, run.call.summary, 1, [failing.pop(run.family), run.result]
+        if run.has_passed is False:
+            failing.append(run)
+        elif run.has_passed:
+            again = [other for other in failing if _runs_again(run, other)]
+            failing = [other for other in failing if other not in again]
+            if again and again[0].result is not None and run.result is not None:
+                yield schema.TEST_FLIP, run.call.summary, 1, [again[0].result, run.result]
 
 
-def _edit_churn(story: Story, corrected: Sequence[tuple[Step, str]]) -> Iterator[_Told]:
-    """A file edited again because a run failed or the user said it is wrong, several times over.
+def _runs_again(run: SuiteRun, failed: SuiteRun) -> bool:
+    return run.family == failed.family and shell.covers_tests(run.command, failed.command)
 
-    An edit that does not fit says nothing of the file, and a new request is a new piece of work.
-    """
+
+def _edit_churn(story: Story, corrected: Sequence[tuple[Step, str]], payloads: Payloads) -> Iterator[_Told]:
+    """A file edited again for one request because a run complained of it, or the user did, several times over."""
     edits = {edit.call.event_uid: edit for edit in story.edits if not edit.has_failed}
     edited = Counter(path for edit in edits.values() for path in edit.paths)
-    if not edited or max(edited.values()) <= CHURN_ROUNDS:
+    often = [path for path, count in edited.items() if count > CHURN_ROUNDS]
+    if not often:
         return
-    complaints = {step.event_uid for step, _ in corrected}
-    anew = {step.event_uid for step in story.requests} - complaints
-    causes = _failed_runs(story) | complaints
-    rounds: dict[str, list[Step]] = defaultdict(list)
-    count, seen_at = 0, dict[str, int]()
-    for step in story.steps:
-        if step.event_uid in anew:
-            seen_at.clear()
-        count += step.event_uid in causes
-        if (edit := edits.get(step.event_uid)) is not None:
-            for path in edit.paths:
-                if path in seen_at and count > seen_at[path]:
-                    rounds[path].append(step)
-                seen_at[path] = count
-    for path, again in rounds.items():
-        if len(again) >= CHURN_ROUNDS:
-            yield schema.EDIT_CHURN, path, len(again), again
+    complaints = _complaints(story, corrected, payloads)
+    tests = {run.result.event_uid for run in story.tests if run.has_passed is False and run.result}
+    anew = {step.event_uid for step in story.requests} - {step.event_uid for step, _ in corrected}
+    told = anew | complaints.keys() | edits.keys()
+    steps = [step for step in story.steps if step.event_uid in told]
+    for path in often:
+        rounds = _longest_churn(path, steps, edits, complaints, tests)
+        if len(rounds) >= CHURN_ROUNDS:
+            yield schema.EDIT_CHURN, path, len(rounds), rounds
 
 
-def _failed_runs(story: Story) -> set[bytes]:
-    """Results of tests and commands that failed."""
-    tried = {edit.call.call_id for edit in story.edits}
-    failed = {step.event_uid for step in story.errors if step.call_id not in tried}
-    return failed | {run.result.event_uid for run in story.tests if run.has_passed is False and run.result}
+def _longest_churn(
+    path: str,
+    steps: Iterable[Step],
+    edits: Mapping[bytes, Edit],
+    complaints: Mapping[bytes, str],
+    tests: Collection[bytes],
+) -> list[Step]:
+    """The edits of a file after complaints of it, or directly after failed tests; of the request with most of them."""
+    name = path.replace("\\", "/").rpartition("/")[2]
+    longest: list[Step] = []
+    rounds: list[Step] = []
+    is_edited = is_blamed = has_test_failed = False  # no file was edited since
+    for step in steps:
+        edit, complaint = edits.get(step.event_uid), complaints.get(step.event_uid)
+        if complaint is not None:
+            is_blamed = is_blamed or (is_edited and (not complaint or name in complaint))
+            has_test_failed = has_test_failed or step.event_uid in tests
+        elif edit is None:  # a new request
+            rounds, is_edited, is_blamed, has_test_failed = [], False, False, False
+        elif path in edit.paths:
+            rounds += [step] if is_blamed or (is_edited and has_test_failed) else []
+            longest = max(longest, rounds, key=len)
+            is_edited, is_blamed, has_test_failed = True, False, False
+        else:
+            has_test_failed = False
+    return longest
+
+
+def _complaints(story: Story, corrected: Sequence[tuple[Step, str]], payloads: Payloads) -> dict[bytes, str]:
+    """What runs that failed printed, which call the user refused, and nothing where the user's words say it."""
+    failed = [step for step in story.errors if _checks_files(story.calls.get(step.call_id or ""))]
+    failed += [run.result for run in story.tests if run.has_passed is False and run.result]
+    printed = {step.event_uid: payload_text(payloads.get(step.event_uid, {})) or step.summary for step in failed}
+    told = {step.event_uid: story.calls.get(step.call_id or "") for step, _ in corrected}
+    return printed | {uid: call.summary if call else "" for uid, call in told.items() if not asks_back(call)}
+
+
+def _checks_files(call: Step | None) -> bool:
+    """Whether a call is a command that may find fault with files; git only names them."""
+    command = shell.command_of(call.summary) if call is not None else None
+    return command is not None and not shell.family(command).startswith("git ")
 
 
 def corrections(story: Story) -> Iterator[tuple[Step, str]]:
-    """Where the user set the agent right: a refusal with a reason, words of correction, a new word after a stop."""
+    """Where the user set the agent right: a refusal with a reason, words of correction, or words it gives in to."""
     for step, is_after_stop in story.replies:
         if step.kind == schema.HUMAN_INTERVENTION:
             if reason := refusal_reason(step):
                 yield step, reason
-        elif (
-            words.corrects(step.summary)
-            or words.says_broken(step.summary)
-            or (is_after_stop and words.redirects(step.summary))
-        ):
+        elif _corrects(story, step, is_after_stop=is_after_stop):
             yield step, step.summary
+
+
+def _corrects(story: Story, step: Step, *, is_after_stop: bool) -> bool:
+    text = step.summary
+    if words.corrects(text) or words.says_broken(text) or (is_after_stop and words.redirects(text)):
+        return True
+    reaction = story.reactions.get(step.event_uid)
+    return reaction is not None and words.gives_in(reaction.summary)
 
 
 def refusal_reason(step: Step) -> str | None:
     """What the user said when refusing a call, if anything; some agents put in a sentence about the user instead."""
-    reason = step.summary.removeprefix("refused: ")
+    reason = step.summary.removeprefix(REFUSED)
     return None if reason == step.summary or reason.startswith("The user ") else reason
 
 
 def _denials(story: Story) -> Iterator[_Told]:
     """Calls that the user or a rule refused; a call that was cut off while running was allowed."""
     refused = [step for step in story.interventions if step.status == "denied" and not words.was_cut_off(step.summary)]
-    refused = [step for step in refused if not _asks_back(story.calls.get(step.call_id or ""))]
-    refused += [step for step in story.errors if step.call_id and words.is_refused_by_rule(step.summary)]
+    refused = [step for step in refused if not asks_back(story.calls.get(step.call_id or ""))]
+    refused += story.denials
     by_call: dict[str, list[Step]] = defaultdict(list)
     for step in refused:
         call = story.calls.get(step.call_id or "")
@@ -179,7 +227,7 @@ def _denials(story: Story) -> Iterator[_Told]:
         yield schema.PERMISSION_DENIED, detail, len(steps), steps
 
 
-def _asks_back(call: Step | None) -> bool:
+def asks_back(call: Step | None) -> bool:
     """Whether a call only asks the user something: to turn a plan or a question down is an answer."""
     return call is not None and call.summary.startswith(("asked: ", "proposed a plan"))
 

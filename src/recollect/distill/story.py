@@ -4,7 +4,7 @@ The other modules only look at what is collected here, so that each event is tou
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from recollect import schema
 from recollect.distill import shell, words
 from recollect.distill.texts import payload_text
+from recollect.distill.verdict import verdict
 from recollect.store import IS_ABANDONED, Step
 from recollect.text import ELLIPSIS
 
@@ -22,12 +23,16 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 NO_TIME = -1  # the hour and day of what has no time
 
+REFUSED = "refused: "  # and then the user's reason
+_EXIT_1 = re.compile(r"exit 1\b")
 _EDITED = re.compile(r"^(?:edited|wrote|created|deleted|changed) (.+)$")
 _TODO_TOOL = re.compile(r"todo|plan$|^task(?:create|update)", re.IGNORECASE)
 NOTES = frozenset({schema.LIFECYCLE, schema.THINKING, schema.OTHER})
 _KEPT = frozenset({schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.THINKING})
 NATIVE_BYTES = 300  # of a payload that are no words but the agent's own bookkeeping, about
 MOST_COMMITS = 6  # of which the message is looked up
+CHURN_ROUNDS = 3  # times a file is edited again after a failure
+_PATH_NAMES = ("file_path", "path", "notebook_path", "target_file")
 LINE_BYTES = 120  # of the line that stands for a call or a result, at most
 CALLS = (schema.TOOL_CALL, schema.TEST_RUN, schema.EDIT, schema.RETRY)
 
@@ -40,6 +45,7 @@ class SuiteRun:
 
     call: Step
     family: str
+    command: str
     result: Step | None = None
     has_passed: bool | None = None
 
@@ -74,6 +80,11 @@ class Use:
     count: int = 0
     failures: int = 0
     refusals: int = 0
+    sample: str = ""  # of what it says when it fails: the last
+
+    def fail(self, error: str) -> None:
+        self.failures += 1
+        self.sample = error
 
 
 @dataclass(slots=True)
@@ -103,6 +114,10 @@ class Story:
     insights: list[tuple[Step, str]] = field(default_factory=list)  # messages that found something out, and what
     idles: list[tuple[Step, Step]] = field(default_factory=list)
     last_answer: Step | None = None
+    answers: dict[bytes, Step] = field(default_factory=dict)  # by request: the last words before the next one
+    reactions: dict[bytes, Step] = field(default_factory=dict)  # by reply: the agent's first words after it
+    denials: list[Step] = field(default_factory=list)  # calls that a rule refused
+    undone: set[str] = field(default_factory=set)  # calls that failed, were refused or cut off
     tools: dict[tuple[int, str], Use] = field(default_factory=lambda: defaultdict(Use))  # by day and name
     commands: dict[tuple[int, str], Use] = field(default_factory=lambda: defaultdict(Use))
     active_ms: dict[int, int] = field(default_factory=lambda: defaultdict(int))  # by hour
@@ -119,12 +134,31 @@ class Story:
         """Events whose payloads are needed: of all others the summary says enough."""
         chosen = [step for step in self.requests[:1] if step.summary.endswith(ELLIPSIS)] + self.todo_calls
         chosen += [self.last_answer] if self.last_answer else []  # a summary has lost its lines
-        chosen += [run.result for run in self.tests if run.result and _is_doubtful(run)]
-        chosen += [run.call for run in self.tests if _is_unclear(run)]
+        chosen += [run.result for run in self.tests if run.result and run.result.kind != schema.HUMAN_INTERVENTION]
+        chosen += [run.call for run in self.tests]  # a summary has lost the line ends between commands
+        chosen += [edit.call for edit in self._edits_spelled_short()]
+        chosen += self._errors_of_churn()
         chosen += [commit.call for commit in self.commits[-MOST_COMMITS:]]
         chosen += [commit.witness for commit in self.commits if commit.witness]
         chosen += self.removals + [result for _, result in self.openings]
         return list({step.event_uid: step for step in chosen}.values())
+
+    def _edits_spelled_short(self) -> list[Edit]:
+        """Edits of a file whose name is also the end of another's: one file seen from two folders, or two files."""
+        paths = {path for edit in self.edits for path in edit.paths}
+        ends = {
+            "/".join(parts[start:]) for path in paths if (parts := path.split("/")) for start in range(1, len(parts))
+        }
+        short = paths & ends
+        return [edit for edit in self.edits if not short.isdisjoint(edit.paths)] if short else []
+
+    def _errors_of_churn(self) -> list[Step]:
+        """Errors of commands in a session that edited a file often: their outputs tell which file was at fault."""
+        edited = Counter(path for edit in self.edits for path in edit.paths)
+        if not edited or max(edited.values()) <= CHURN_ROUNDS:
+            return []
+        commands = (step for step in self.errors if step.call_id in self.calls)
+        return [step for step in commands if shell.command_of(self.calls[step.call_id or ""].summary) is not None]
 
 
 def tell(steps: Sequence[Step]) -> Story:
@@ -154,6 +188,7 @@ def _weigh(story: Story, steps: Sequence[Step]) -> None:
 def settle(story: Story, payloads: Payloads) -> None:
     """Decide what the summaries leave open, by the payloads that were wanted."""
     _settle_tests(story, payloads)
+    _settle_paths(story, payloads)
     made = story.commits
     story.commits = [one for one in made if not one.witness or shell.says_committed(_output(one.witness, payloads))]
     for call, result in story.openings:
@@ -169,41 +204,25 @@ def _output(result: Step, payloads: Payloads) -> str:
 
 
 def _settle_tests(story: Story, payloads: Payloads) -> None:
-    """Decide which test runs passed; those whose exit code may be another program's by their output."""
+    """Decide which test runs passed."""
     for run in story.tests:
-        if run.result is None or run.result.kind == schema.HUMAN_INTERVENTION:
+        result = run.result
+        if result is None or result.kind == schema.HUMAN_INTERVENTION:
             continue
-        output = _output(run.result, payloads)
-        if words.ran_no_tests(output) or (run.result.kind == schema.ERROR and _tells_nothing(run, output, payloads)):
-            continue
-        run.has_passed = run.result.kind != schema.ERROR and not words.tests_failed(output)
+        run.command = shell.command_given(payloads.get(run.call.event_uid, {})) or run.command
+        output, has_failed = _output(result, payloads), result.kind == schema.ERROR
+        run.has_passed = verdict(run.command, result.summary, output, has_failed=has_failed)
         if run.has_passed is False and story.has_own:
-            story.commands[_day(run.call), run.family].failures += 1
+            story.commands[_day(run.call), run.family].fail(result.summary)
 
 
-def _tells_nothing(run: SuiteRun, output: str, payloads: Payloads) -> bool:
-    """Whether a run failed without a word of the tests: it did not take place, or something before it failed."""
-    if run.result is not None and words.has_no_verdict(run.result.summary):
-        return True
-    given = shell.command_given(payloads.get(run.call.event_uid, {})) if _is_unclear(run) else None
-    return _may_fail_before(run, given) and not words.tests_failed(output)
-
-
-def _may_fail_before(run: SuiteRun, given: str | None = None) -> bool:
-    command = given or shell.command_of(run.call.summary)
-    return command is not None and shell.may_fail_before_tests(command)
-
-
-def _is_unclear(run: SuiteRun) -> bool:
-    """Whether a run failed whose summary, which has no line ends, does not tell where the tests stand in it."""
-    is_error = run.result is not None and run.result.kind == schema.ERROR
-    return is_error and not shell.names_tests(run.family)
-
-
-def _is_doubtful(run: SuiteRun) -> bool:
-    """Whether the output must be looked at, for the exit code may be another program's."""
-    is_error = run.result is not None and run.result.kind == schema.ERROR
-    return _may_fail_before(run) or _is_unclear(run) if is_error else shell.hides_exit(run.call.summary)
+def _settle_paths(story: Story, payloads: Payloads) -> None:
+    """Give files that were named from another folder the names they have elsewhere."""
+    for edit in story.edits:
+        given = payloads.get(edit.call.event_uid, {}).get("input")
+        if len(edit.paths) == 1 and isinstance(given, Mapping):
+            path = next((given[name] for name in _PATH_NAMES if isinstance(given.get(name), str)), "")
+            edit.paths = (path,) if path.endswith(edit.paths[0]) else edit.paths
 
 
 def _day(step: Step) -> int:
@@ -220,6 +239,8 @@ class _Teller:
         self.story = story
         self._waiting: dict[str, SuiteRun | Edit] = {}
         self._has_worked = False
+        self._has_begun = False  # to work since the last request
+        self._reply: Step | None = None  # while the agent has said nothing to it
         self._slash: Step | None = None  # a command of the agent's own, which may be the request
         self._is_stopped = False
         self._stopped_call: Step | None = None  # an intervention that concerned a call, while nothing came after it
@@ -257,21 +278,34 @@ class _Teller:
         self.story.turns[NO_TIME if step.ts_ms is None else step.ts_ms // HOUR_MS] += 1
         if step.is_abandoned:
             return
+        story, is_after_stop = self.story, self._is_stopped
+        if self._is_stopped and not self._has_begun and story.requests:
+            asked_before = story.requests.pop()  # taken back to be asked in other words
+            story.replies = [reply for reply in story.replies if reply.step is not asked_before]
+            is_after_stop = False
         if self._has_worked:
-            self.story.replies.append(Reply(step, self._is_stopped))
-        self._is_stopped = False
-        self.story.requests.append(step)
+            story.replies.append(Reply(step, is_after_stop))
+            self._reply = step
+        self._is_stopped = self._has_begun = False
+        story.requests.append(step)
 
     def _answer(self, step: Step) -> None:
         if step.is_abandoned:
             return
         self._work()
-        self.story.last_answer = step
+        story = self.story
+        story.last_answer = step
+        if story.requests:
+            story.answers[story.requests[-1].event_uid] = step
+        if self._reply is not None:
+            story.reactions[self._reply.event_uid] = step
+            self._reply = None
         if found := words.insight(step.summary):
-            self.story.insights.append((step, found))
+            story.insights.append((step, found))
 
     def _work(self) -> None:
-        self._has_worked, self._is_stopped = True, False
+        self._has_worked = self._has_begun = True
+        self._is_stopped = False
         if self._slash is not None and not self.story.requests:
             self.story.requests.append(self._slash)
 
@@ -282,6 +316,7 @@ class _Teller:
         if step.role != "assistant":
             return
         self._work()
+        self._reply = None  # what it says after work is no answer to the words alone
         tool = step.tool or "unknown"
         story.tools[_day(step), tool].count += 1
         if step.is_retry:
@@ -318,7 +353,7 @@ class _Teller:
             self._waiting[step.call_id] = edit
 
     def _test(self, step: Step, family: str) -> None:
-        run = SuiteRun(step, family)
+        run = SuiteRun(step, family, shell.command_of(step.summary) or "")
         self.story.tests.append(run)
         if step.call_id:
             self._waiting[step.call_id] = run
@@ -345,40 +380,52 @@ class _Teller:
     def _error(self, step: Step) -> None:
         if step.role == "user":
             return  # the user's own shell
-        self.story.errors.append(step)
         call = self.story.calls.get(step.call_id or "")
         if call is None or call.role != "assistant":
+            self.story.errors.append(step)
             return
-        self.story.tools[_day(call), call.tool or "unknown"].failures += 1
-        self._fail(step, call)
+        uses = self.story.tools[_day(call), call.tool or "unknown"]
+        command = shell.command_of(call.summary)
+        if words.was_cut_off(step.summary):
+            self._end_call(step, is_done=False)
+        elif words.is_refused_by_rule(step.summary):
+            self.story.denials.append(step)
+            uses.refusals += 1
+            self._end_call(step, is_done=False)
+        elif command is not None and _EXIT_1.match(step.summary) and shell.answers_by_exit(command):
+            self._end_call(step, is_done=True)
+        else:
+            self.story.errors.append(step)
+            uses.fail(step.summary)
+            is_test = self._end_call(step, is_done=False)
+            if command is not None and not is_test and shell.is_one_thing(command):
+                self.story.commands[_day(call), shell.family(command)].fail(step.summary)
 
-    def _fail(self, step: Step, call: Step) -> None:
-        waiting = self._waiting.get(step.call_id or "")
-        if isinstance(waiting, SuiteRun):
-            waiting.result = step
-        elif isinstance(waiting, Edit):
-            waiting.has_failed = True
-        command = None if isinstance(waiting, SuiteRun) else shell.command_of(call.summary)
-        if command is not None and shell.is_one_thing(command):
-            self.story.commands[_day(call), shell.family(command)].failures += 1
+    def _end_call(self, result: Step, *, is_done: bool) -> bool:
+        """Tell the edit or the test run that waits for its result; True if it is a test run."""
+        waiting = self._waiting.get(result.call_id or "")
+        if not is_done:
+            self.story.undone.add(result.call_id or "")
+        if isinstance(waiting, Edit):
+            waiting.has_failed = not is_done
+        elif isinstance(waiting, SuiteRun):
+            waiting.result = result
+        return isinstance(waiting, SuiteRun)
 
     def _intervention(self, step: Step) -> None:
-        if self._stopped_call is not None and step.call_id is None:
-            self._is_stopped = True  # one act of the user, told of the call and of the turn
+        if self._stopped_call is not None and not step.summary.startswith(REFUSED):
+            # One act of the user, told of the call, of those beside it, and of the turn.
+            self._is_stopped = True
+            self._end_call(step, is_done=False)
             return
         self.story.interventions.append(step)
         if not step.is_abandoned:
             self._is_stopped = step.status == "interrupted"
             self.story.replies.append(Reply(step, False))
         call = self.story.calls.get(step.call_id or "")
-        if call is None:
-            return
-        self.story.tools[_day(call), call.tool or "unknown"].refusals += 1
-        waiting = self._waiting.get(step.call_id or "")
-        if isinstance(waiting, Edit):
-            waiting.has_failed = True
-        elif isinstance(waiting, SuiteRun):
-            waiting.result = step
+        if call is not None:
+            self.story.tools[_day(call), call.tool or "unknown"].refusals += not words.was_cut_off(step.summary)
+            self._end_call(step, is_done=False)
 
     def _decision(self, step: Step) -> None:
         if not step.is_abandoned:

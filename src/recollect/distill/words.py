@@ -30,39 +30,113 @@ THANKS = _any(
 # A thank-you is short; a long text that holds one of its words is a new request.
 THANKS_CHARS = 60
 THANKS_REST_CHARS = 20
-REDIRECTION_CHARS = 160
+_REDIRECTION_CHARS = 80
+REDIRECTION = _any(
+    r"\b(?:don'?t|do not|not|no|instead|rather|stop|wait|never|first|only|just|shouldn'?t|too (?:slow|much|many"
+    r"|big))\b",
+    r"^use |^go back|\b(?:but|leave|keep|skip)\b",
+    r"\b(?:nicht|statt|erst|lieber|nur|sondern|pas|plutôt|mejor|en vez)\b|не |лучше|вместо|сначала|ではなく|代わり"
+    r"|先に|不要|而是"
+    r"|先|말고|대신",
+)
+
+# What an agent says when there is nothing to do yet, or any more.
+OFFER = _any(
+    r"\b(?:how|what) (?:can|may|could|should|shall) i (?:help|assist|do for)\b|\bhow may i be of\b",
+    r"\bwhat (?:would|do) you (?:like|want|need)(?: me)?(?: help)?(?: with| to (?:do|work on|build|tackle|focus on))?"
+    r"(?: today| now| next| first)?\s*\?",
+    r"\bwhat (?:are we|shall we|should we) (?:work(?:ing)? on|do|build(?:ing)?)(?: today| next| now)?\s*\?",
+    r"\b(?:is there )?any(?:thing|thing else)(?: else)? (?:i can|you(?:'d| would)? (?:like|need|want))",
+    r"\bwas kann ich (?:für|heute)|\bwie kann ich (?:dir|ihnen|euch|helfen|behilflich)",
+    r"\bcomment puis-je (?:vous |t')?aider|\b(?:en qué|cómo) puedo ayud",
+    r"\bcomo posso (?:te |o |a )?ajud|\bcome posso aiut",
+    r"чем (?:я )?могу (?:вам |тебе )?помочь",
+    r"(?:有)?什么(?:可以|能)(?:帮|为)|需要我帮|お手伝い(?:できる|しましょう|する)|무엇을 도와|tôi có thể giúp",
+)
 
 BROKEN = _any(
-    r"\bstill (?:not |does ?n[o']?t |is ?n[o']?t |fail|broken|wrong|see(?:ing)? |get(?:ting)? |the same)",
+    r"\bstill (?:not |does ?n[o']?t |is ?n[o']?t |fail|broken|wrong|seeing |getting |the same|leak|show)",
+    r"\b(?:i|we|it|this|you)(?: can)? still (?:see|get)s? ",
     r"\bstill (?:crash|error|hav(?:e|ing) (?:the |an? |this |that )?(?:same|error|issue|problem|bug))",
-    r"\b(?:does|do|did|is|are)(?:n't| not) (?:work|fix|help|compile|build|pass|run|working)\b",
-    r"\bnot working\b|\bsame (?:error|problem|issue|thing)\b|\b(?:it|that) (?:broke|fails|failed|crashes)\b",
+    r"\bstill (?:have|got) (?:merge|a )|\bstill reads\b",
+    r"(?<!\bhe )(?<!she )(?<!they )\b(?:(?:does|did|is|are|was)(?:n't| not)|(?:they|we|tests|hooks) do(?:n't"
+    r"| not)) (?:(?:seem|appear) to )?(?:be )?"
+    r"(?:work|fix|help|compile|build|pass|run|working)\b",
+    r"^(?:but |and |hmm+,? )*(?:it|this|that) (?:does|did|is)(?:n't| not) ",
+    r"\bnot working\b|\bsame (?:error|problem|issue)\b|\b(?:it|that) (?:broke|fails|failed|crashes)\b",
     r"\bwe (?:still )?fail\b|\bno luck\b|\bit'?s (?:still )?broken\b|\bsomething broke\b",
-    r"\b(?:is|are) failing (?:now|again)\b|\b(?:is|are) now failing\b|\bnow fails?\b|\bnothing happen(?:s|ed)$",
+    r"\b(?:is|are) failing(?: now| again)?\W*$|\b(?:is|are) (?:now|still) failing\b|\bnow fails?\b"
+    r"|\bnothing (?:is |)happen(?:s|ed|ing)\b",
+    r"^(?:we |i )?(?:have|got|there(?:'s| is| are)) (?:a |an |some |new )?(?:\w+ )?(?:failures?|failz|errors?"
+    r"|import cycle)\b",
+    r"\b(?:(?:i(?:'m| am)?|we(?:'re| are)?) (?:still |now |just )?(?:get(?:ting)?|got|see(?:ing)?)|throwing|throws) "
+    r"(?:this|the following|an?|that|the) (?:\w+ )?(?:error|exception|warning)\b",
+    r"^now (?:i'm|i am|it's|it is|we're|we are|i|it|we) (?:get|got|see|show|fail|throw)",
+    r"\bi(?:'m| am) not seeing\b|\bi (?:do ?n[o']t|can ?n?[o']?t) see (?:the|any|it|that|this)\b",
+    r"^(?:but |hmm,? |and )?why (?:is|are|does|do|did) (?:it|this|that|the|we|they)\b.*(?:\bnot\b|n't\b|\bstill\b"
+    r"|\bno longer\b)",
     r"(?:^|\bbut )nothing (?:was|got|has been) (?:written|created|changed|added|saved|fixed)\b",
-    r"^traceback \(most recent call last\)",
-    r"\b(?:geht|funktioniert|klappt) (?:immer noch )?nicht\b|\bimmer noch\b",
-    r"\b(?:ne marche|fonctionne) (?:toujours )?pas\b",
-    r"\b(?:sigue sin|no) funciona\b|(?:все|всё) (?:ещё|еще|равно)|не (?:работает|помогло|собирается|запускается)",
-    r"動きません|動かない|まだ(?:エラー|失敗|動)|还是(?:不行|报错|失败)",
-    r"不(?:行|能用|工作)了?$|여전히|안 ?(?:돼|됩니다)",
+    r"\bin theory (?:there|it|this|that|we) should\b|\bwould have expected\b|\bis(?: now|) supposed to\b.*\bbut\b",
+    # Pasted from a terminal without a word.
+    r"^(?:\S+ )?(?:traceback \(most recent call last\)|--- fail:|fail\s|fatal: |error: |error\[|panic: |npm err!"
+    r"|remote: )"
+    r"|^(?:uncaught |unhandled )?\w*(?:error|exception): |\berror: \S+.*\bfailed to\b",
+    r"\b(?:geht|funktioniert|klappt|stimmt) (?:immer noch |so |leider )?nicht\b|\bimmer noch\b|\bkommt (?:ein"
+    r"|der) fehler\b",
+    r"\b(?:ne marche|fonctionne) (?:toujours )?pas\b|\btoujours (?:pas|la même)\b",
+    r"\b(?:sigue sin|no|sigue fallando|não|non) funziona\b|\b(?:sigue sin|no) funciona\b|\bnão funciona\b"
+    r"|\bda errore\b",
+    r"\bwerkt (?:nog steeds )?niet\b|\bnie działa\b|\bçalışmıyor\b",
+    r"(?:все|всё) (?:ещё|еще|равно)|не (?:работает|помогло|собирается|запускается)|ошибка (?:та же|осталась)",
+    r"動きません|動かない|動いてい?ない|まだ(?:エラー|失敗|動)|エラーが(?:出|で)|还是(?:不行|报错|失败|一样)"
+    r"|没有(?:生效|效果|反应)|报错了",
+    r"不(?:行|能用|工作)了?$|여전히|안 ?(?:돼|됩니다|되네|되는데)|작동하지",
 )
 
+_FILLERS = r"(?:(?:ok(?:ay)?|uh+|um+|em+|hm+|ah+|oh|well|but|so|and|eh+|mh+)\b[\s,.!…:–-]*)*"
 CORRECTION_BEGINS = _any(
-    r"(?:(?:ok(?:ay)?|uh+|um+|hm+|ah+|oh|well)\b[\s,.!…-]*)+(?:no|nope|nah)\b(?! (?:problem|worries|need|rush|idea))",
-    r"(?:no|nope|nah|wait|stop|hold on|hmm,? no|not (?:that|this|what|quite|like))\b"
-    r"(?! (?:problem|worries|need|rush|idea))",
-    r"(?:nein|falsch|halt|so nicht|non|pas ça|no es eso|eso no)\b|(?:нет|стой|не так|неправильно|не то|верни)\b",
-    r"(?:違(?:う|います)|そうじゃな|いや|不对|不是|错了|停|아니)|instead,? ",
+    rf"{_FILLERS}(?:no|nope|nah)\b(?!,? (?:problem|worries|need|rush|idea|changes?|(?:it'?s|this is|that'?s) fine"
+    rf"|i think"
+    r"|write|go\b|continue|proceed|keep|leave|commit|push))",
+    rf"{_FILLERS}(?:wait|stop|hold on|let'?s pause|not (?:that|this|what|quite|like|just))\b",
+    rf"{_FILLERS}(?:please )?(?:don'?t|do not|never) (?!mind|forget|worry|hesitate|we |you )\w+",
+    rf"{_FILLERS}technically\b|{_FILLERS}why (?:exactly )?(?:did|have|are|would)(?:n'?t| not)? you\b",
+    r"(?:nein|falsch|halt|so nicht|non|pas ça|no es eso|eso no|stopp|lass das|não|nee)\b|(?:нет|стой|не так"
+    r"|неправильно|не то|верни|не надо)\b",
+    r"(?:違(?:う|います)|そうじゃな|そうではな|いや|不对|不是|错了|停|别|아니|그게 아니)|instead,? ",
 )
 CORRECTION = _any(
-    r"\bthat'?s (?:not|wrong|incorrect)\b|\b(?:this|that|it) is (?:wrong|incorrect|not (?:what|right|correct))\b",
-    r"\bnot what i (?:asked|meant|want|wanted|said)\b|\bi (?:meant|said|asked (?:you )?(?:for|to))\b",
+    r"\bthat'?s (?:not (?:what|right|correct|it|how|true|quite)|wrong|incorrect)\b",
+    r"\b(?:this|that|it|which) is (?:wrong|incorrect|inaccurate|misleading|not (?:what|right|correct|expected|quite"
+    r"|fully|entirely))\b",
+    r"\bnot (?:fully|entirely|quite) (?:right|correct|true)\b|\bit'?s not (?:expected|what|right|correct|a )",
+    r"\bnot what i (?:asked|meant|want|wanted|said)\b|\bi (?:actually )?(?:meant|said|asked (?:you )?(?:for|to))\b",
     r"\b(?:you|u) (?:misunderstood|forgot|missed|broke|deleted|should(?: not|n'?t) have|were (?:not )?supposed)\b",
     r"\bi (?:did ?n[o']?t|never) (?:ask|want|say|tell)|\bwhy (?:did|are|have|would) you\b|\bdon'?t do (?:that|this)\b",
-    r"\b(?:revert|undo|roll back|put (?:it|that) back) (?:that|this|it|the|your|all)\b",
+    r"\b(?:revert|undo|roll back|put (?:it|that) back) (?:that|this|it|the|your|all)\b|\bcan you revert\b"
+    r"|\blet'?s roll back\b",
     r"\b(?:have|did) you (?:make|made) (?:it|this|that) up\b|\bactually,? (?:no|i|please|let'?s|we|use|do|it)\b",
     r"\binstead of what you\b|\bwtf\b|\b(?:is|are|so|fucking|completely) (?:stupid|useless|ridiculous|terrible)\b",
+    r"<- (?:this|that|it|why|should)\b|\b(?:this|that|it) should(?: not|n'?t) (?:be )?(?:ch\w*nged|removed|happen)",
+    r"\b(?:das|es) (?:ist|war) (?:falsch|nicht)\b|\bich meinte\b|\bwarum hast du\b|\brückgängig\b|\bc'est (?:faux"
+    r"|pas)\b|\btu as oublié\b",
+    r"\bestá (?:mal|errado)\b|\b(?:te olvidaste|deshaz|me refería)\b|\bè sbagliato\b|\bhai dimenticato\b"
+    r"|\bdat klopt niet\b",
+    r"ты (?:забыл|сломал|удалил)|это не то|неверно|откати|я имел в виду|間違って|元に戻して|あなたが(?:消|壊)"
+    r"|你(?:忘了|搞错|弄错|删了)|不是这样"
+    r"|撤销|回滚|틀렸|잘못|되돌려",
+)
+# With these an agent takes a reply for what it is: a correction.
+GIVES_IN = _any(
+    r"^(?:(?:ah|oh|hmm|yes|yeah|sorry),? )*(?:you(?:'|’)re|you are) (?:absolutely |completely |totally |quite |so )?"
+    r"(?:right|correct)\b(?! to ask)",
+    r"^(?:(?:ah|oh|hmm|yes),? )*(?:(?:good|great|excellent|nice) catch|fair (?:point|enough)|my (?:mistake|bad"
+    r"|apologies))\b",
+    r"^(?:(?:ah|oh|hmm|yes),? )*(?:i (?:apologi[sz]e|misunderstood|was wrong|missed|misread)|sorry|apologies|oops)\b",
+    r"^right(?: —|,| -) (?:the|i|my|that)\b",
+    r"^(?:du hast|sie haben|ihr habt) recht|^stimmt[,!. ]|^vous avez raison|^tu as raison|^tienes? razón|^hai ragione",
+    r"^você (?:está|tem) (?:certo|razão)|^(?:ты|вы) (?:абсолютно )?прав|^верно подмечено|^извин|^[你您]说得对|^抱歉",
+    r"^おっしゃる通り|^ご指摘|^申し訳|^失礼|^맞습니다|^죄송|^지적",
 )
 
 CANNOT = _any(
@@ -103,6 +177,20 @@ NEXT_STEP = _any(
     r"^(?:следующ|осталось|дальше)|^(?:nächste|als nächstes|noch offen)|^次(?:は|の|に)|^下一步|^接下来",
 )
 
+_CLOSING_SENTENCES = 3
+# It asks for nothing in particular.
+OFFERS_HELP = _any(
+    r"\b(?:how|what|anything|something)(?: else)? (?:can|could|may|would|should|you)\b.*\b(?:help|like|assist|work on"
+    r"|do|need)\b.*(?:today|next|else|with|you)?\?",
+    r"\banything else\b|\b(?:womit|wie|was) kann ich\b.*\bhelfen|\ben quoi puis-je|\ben qué puedo|чем (?:я )?могу"
+    r"|お手伝い|需要我|帮(?:你|您)什么|무엇을 도와",
+)
+# It offers to go on in one way or another, and waits for the word.
+OFFERS = _any(
+    r"\b(?:want me to|would you like|should (?:i|we)|shall (?:i|we)|do you (?:want|prefer)|which (?:one|approach"
+    r"|option|would|of)|your preference|sound good|what do you think)\b"
+)
+
 # The agent says what it is about to do; `let me know` leaves it to the user.
 ANNOUNCES = _any(
     r"^(?:(?:ok(?:ay)?|now|next|first|great|good|perfect|so|then|alright)[,.!]? )*(?:let me (?!know\b)|i['’]ll now "
@@ -122,7 +210,7 @@ _BARE_HEADING = re.compile(
 
 INSIGHT = _any(
     r"\b(?:root cause|the (?:real |actual |underlying )?(?:issue|problem|bug|cause|culprit) (?:is|was))\b",
-    r"\b(?:turns out|the fix (?:is|was))\b",
+    r"\bturns out\b|\bthe fix (?:is|was) (?!complete|working|in\b|done|now|ready|correct|applied|already|verified)",
     r"\b(?:found (?:it|the (?:issue|problem|bug|cause))|that'?s why|this (?:fails|failed|happens|happened) because)\b",
     r"причина|проблема в|原因は|原因是|问题(?:是|在于)|문제는",
 )
@@ -133,6 +221,17 @@ _TAKES_BACK = re.compile(
 )
 _FINDING_WORDS = 6  # that a finding has at least, from the words on that announce it
 
+_PREAMBLE = re.compile(
+    r"^(?:(?:(?:perfect|excellent|great|good|done|ok(?:ay)?|sure|yes|all (?:set|done))\W+(?=[A-Z#*`])"
+    r"|(?:(?:all|the) )?(?:\w+ )?(?:tests?|checks?)(?: all)? pass(?:es|ing)?[^.:!]{0,60}[.:!]\s+"
+    r"|(?:now )?i (?:now )?(?:have|see)\b[^.:!]{0,60}[.:!]\s+|let me (?:share|summari[sz]e|walk|create|give"
+    r"|address)[^.:!]{0,80}[.:!]\s+"
+    r"|(?:here(?:['’]s| is| are)|this is)\b[^.:!]{0,80}[.:!]\s+|(?:---|\*\*\*)\s+|#+ (?:[^\w#]{0,3})(?:summary"
+    r"|overview|changes made|the fix)\b[:\s]*))+",
+    re.IGNORECASE,
+)
+_LEAST_GIST_CHARS = 40  # or the whole is told
+
 REFUSED_BY_RULE = _any(
     r"needs? (?:your )?approval|requires? approval|have ?n[o']t granted|not granted",
     r"permissions? (?:to use|denied by)",
@@ -140,33 +239,17 @@ REFUSED_BY_RULE = _any(
     r"blocked by (?:a )?(?:hook|policy|rule)|denied by (?:a )?(?:rule|policy|hook)",
 )
 
-FAILING_TESTS = re.compile(
-    r"\b[1-9]\d* (?:tests? )?(?:failed|failures?|errors?)\b|\bFAILED\b|^FAIL\b|\bfailures=[1-9]|test result: FAILED"
-    r"|\bTests?:\s+[1-9]\d* failed|\bnot ok \d+|--- FAIL:|\[\S*test\S*\] ERROR task failed",
-    re.MULTILINE,
-)
-
-# What checkers of style and types say at the end: their errors are no tests'.
-_LINTED = re.compile(
-    r"^.*(?:\bproblems? \(\d|\bFound \d+ errors?\b|\berrors?(?:,| and) \d+ warnings?).*$", re.MULTILINE
-)
-
-_NO_TESTS = re.compile(
-    r"\bno tests? (?:ran|run|found|collected|were (?:run|found|executed))\b|\bno test files\b|\bcollected 0 items\b"
-    r"|\bran 0 tests\b|\brunning 0 tests\b|\btests? run: 0\b|\b0 passing\b|\b0 examples\b"
-)
-_SOME_TESTS = re.compile(r"\b[1-9]\d* (?:tests? )?pass(?:ed|ing)\b|^ok\s+\S|\bran [1-9]\d* tests?\b", re.MULTILINE)
-
 # Most texts hold none of these, and looking for them first takes a tenth of the time of the whole patterns.
 _BROKEN_HINTS = _phrases(
-    "still |n't work|n't fix|n't help|n't comp|n't build|n't pass|n't run|not work|not fix|not help|"
-    "not comp|not build|not pass|not run|same |broke|it fail|that fail|e fail|crashes|no luck|nicht|"
-    "immer noch| pas|no funciona|sigue sin|failing now|failing again|now fail|nothing |traceback ("
+    "still |n't |not |same |broke|fail|crashes|no luck|nicht|immer noch| pas|funciona|funziona|fehler|sigue|"
+    "now |nothing |traceback (|error|exception|import cycle|panic|fatal|remote: |supposed|expected|in theory|"
+    "toujours|werkt|działa|çalış|why "
 )
 _CORRECTION_HINTS = _phrases(
-    "that's |thats | is wrong| is incorrect| is not |not what i|i meant|i said|i asked|why |u misunder|"
+    "that's |thats | is wrong| is in|mislead| is not |not |i meant|y meant|i said|i asked|why |u misunder|"
     "u forgot|u missed|u broke|u deleted|u should|u were|ou ma|what you|i never|i did|don't do|dont do|"
-    "revert|undo |roll back|put it|put that|actually|wtf|stupid|useless|ridiculous|terrible"
+    "revert|undo |roll back|put it|put that|actually|wtf|stupid|useless|ridiculous|terrible|<- |should|falsch|"
+    "meinte|warum hast|rückg|c'est|oubli|está|olvid|desha|refer|sbagli|dimentic|klopt"
 )
 _INSIGHT_HINTS = _phrases(
     "root cause|issue is|issue was|problem is|problem was|bug is|bug was|cause is|cause was|culprit|"
@@ -178,16 +261,13 @@ _CANNOT_HINTS = _phrases(
 )
 _NEXT_HINTS = _phrases("next|remain|still |todo|to do|follow|left to|not yet|yet to|need to|now|noch")
 
-# The run itself did not take place or was not seen to its end: that says nothing of the tests.
-NO_VERDICT = _any(
-    r"timed? ?out|command not found|not recognized as|no such file or directory|could not find `cargo\.toml`",
-    r"rejected\(|sandbox denied|no tests? (?:ran|found|collected)|collected 0 items$|exit 127\b|needs? approval",
-)
-
 _FOREIGN = re.compile("[\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
-_TEST_TAIL_CHARS = 2500
 
-CUT_OFF = re.compile(r"^(?:aborted|exit -1|interrupted)", re.IGNORECASE)
+# Of a call that somebody stopped, or that never ran because one beside it failed.
+CUT_OFF = re.compile(
+    r"^(?:failed: )?(?:aborted|cancell?ed|interrupted|exit (?:-1|130|143)\b|sibling tool call|request interrupted)",
+    re.IGNORECASE,
+)
 
 COMPACTED = re.compile(
     r"^(?:[Cc]ontext|[Cc]onversation) compacted|^auto compact completed|^summary of the conversation so far"
@@ -210,6 +290,11 @@ def says_thanks(text: str) -> bool:
     return len(THANKS.sub("", lower).strip(" .!,")) <= THANKS_REST_CHARS and not says_broken(text)
 
 
+def asks(sentence: str) -> bool:
+    """Whether a sentence is a question that waits for an answer: "How can I help?" is a greeting."""
+    return sentence.endswith(("?", "？")) and OFFER.search(sentence.lower()) is None
+
+
 def says_broken(text: str) -> bool:
     return _finds(BROKEN, _BROKEN_HINTS, text[:HEAD_CHARS])
 
@@ -220,16 +305,16 @@ def corrects(text: str) -> bool:
 
 
 def redirects(text: str) -> bool:
-    """Whether words after a stop set the agent right: short, no question, no praise, and no request of its own."""
-    lower = text.lower().strip()
-    is_request = lower.startswith(("please", "implement", "/")) or lower.endswith(("?", "？"))
-    return (
-        len(text) <= REDIRECTION_CHARS
-        and not is_request
-        and _GOES_ON.match(lower) is None
-        and THANKS.search(lower) is None
-        and "seems to work" not in lower
-    )
+    """Whether words after a stop turn the agent to something else: they name what not to do, or what first."""
+    lower = text[:_REDIRECTION_CHARS].lower().strip()
+    if lower.startswith(("implement", "/")) or text.rstrip().endswith(("?", "？")):
+        return False
+    return _GOES_ON.match(lower) is None and THANKS.search(lower) is None and REDIRECTION.search(lower) is not None
+
+
+def gives_in(answer: str) -> bool:
+    """Whether an agent's first words to a reply say that it was wrong, or that the user has a point."""
+    return GIVES_IN.search(answer[:HEAD_CHARS].lower()) is not None
 
 
 def insight(text: str) -> str | None:
@@ -239,6 +324,12 @@ def insight(text: str) -> str | None:
     announcing = next((one for one in sentences(text) if INSIGHT.search(one.lower())), text)
     found = text[max(0, text.find(announcing)) :]
     return found if len(found.split()) >= _FINDING_WORDS or _FOREIGN.search(found) else None
+
+
+def gist(answer: str) -> str:
+    """An answer in a line, without what goes before its first statement: “Perfect! Here's a summary of it:”."""
+    rest = _PREAMBLE.sub("", answer)
+    return rest if len(rest) >= _LEAST_GIST_CHARS else answer
 
 
 def was_cut_off(summary: str) -> bool:
@@ -263,6 +354,15 @@ def hedges(text: str) -> bool:
 
 def names_next_step(text: str) -> bool:
     return _finds(NEXT_STEP, _NEXT_HINTS, text)
+
+
+def closing_question(said: Sequence[str]) -> str | None:
+    """The question with which an answer ends, or which it offers shortly before; an offer of help at large is none."""
+    for distance, sentence in enumerate(reversed(said[-_CLOSING_SENTENCES:])):
+        lower = sentence.lower()
+        if lower.endswith(("?", "？")) and not OFFERS_HELP.search(lower) and (distance == 0 or OFFERS.search(lower)):
+            return sentence
+    return None
 
 
 def announces_work(answer: str) -> bool:
@@ -290,24 +390,3 @@ def _finds(pattern: re.Pattern[str], hints: Sequence[str], text: str) -> bool:
         if hint in lower:
             return pattern.search(lower) is not None
     return not lower.isascii() and _FOREIGN.search(lower) is not None and pattern.search(lower) is not None
-
-
-def has_no_verdict(text: str) -> bool:
-    return NO_VERDICT.search(text.lower()) is not None
-
-
-def tests_failed(output: str) -> bool:
-    """Whether a test run's own words say that tests failed, whatever its exit code was."""
-    tail = output[-_TEST_TAIL_CHARS:]
-    lower = tail.lower()
-    if "fail" not in lower and "error" not in lower and "not ok" not in lower:
-        return False
-    return FAILING_TESTS.search(_LINTED.sub("", tail)) is not None
-
-
-def ran_no_tests(output: str) -> bool:
-    """Whether a test run's own words say that there was nothing to run, which is neither good nor bad."""
-    tail = output[-_TEST_TAIL_CHARS:].lower()
-    if _NO_TESTS.search(tail) is None:
-        return False
-    return _SOME_TESTS.search(tail) is None and not tests_failed(output)

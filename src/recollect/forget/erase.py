@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from recollect.errors import Busy, StoreUnwritable
+from recollect.home import SPENDING_NAME
 from recollect.kinds import SessionKey, session_uid
 from recollect.store import TOMBSTONE, LedgerRecord, Store, Tombstone
 
@@ -14,6 +15,7 @@ FINISHES_FORGETTING = "`recollect sweep` finishes it; it needs free space, and n
 def drop(store: Store, keys: Collection[SessionKey]) -> None:
     """Delete what is held of sessions; bytes of it may stay in unused parts of the databases until a scrub."""
     store.erasure.drop(keys)
+    (store.folder / SPENDING_NAME).unlink(missing_ok=True)  # it has sums with them; the next sweep writes it again
     ids = {key.native_id for key in keys} | {session_uid(*key) for key in keys}
     store.ledger.rewrite(lambda record: record.kind == TOMBSTONE or not _is_about(record, ids))
 
@@ -37,6 +39,13 @@ def finish_forgetting(store: Store) -> None:
     with suppress(StoreUnwritable, Busy):
         store.erasure.scrub()
         store.tombstones.finish(left)
+
+
+def drop_leftovers(store: Store) -> None:
+    """Remove packs and bytes with the old text that an earlier rescan, or one that was killed, left."""
+    store.erasure.scrub_if_due()
+    if store.rewrites.has_old():
+        store.rewrites.drop_old()
 
 
 def _is_about(record: LedgerRecord, ids: Collection[str]) -> bool:

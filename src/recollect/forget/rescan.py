@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from recollect.distill import distil_pending
+from recollect.forget.erase import drop_leftovers
 from recollect.kinds import SessionKey
 from recollect.recall import index_pending
 from recollect.redact import OLDER, OTHER, Redactor, compare_versions
@@ -42,13 +43,6 @@ def rescan(
         distil_pending(store, lambda done, total: None)
     run.finish(streams, must_scrub=was_stopped)
     return report
-
-
-def drop_leftovers(store: Store) -> None:
-    """Remove packs and bytes with the old text that an earlier rescan, or one that was killed, left."""
-    store.erasure.scrub_if_due()
-    if store.rewrites.has_old():
-        store.rewrites.drop_old()
 
 
 def is_outdated(redacted_with: str | None, version: str) -> bool:

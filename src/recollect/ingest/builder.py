@@ -5,7 +5,6 @@ handed over, so that the one writer only appends bytes and inserts rows.
 """
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -27,10 +26,11 @@ from recollect.agentkit.protocol import (
     Source,
     Usage,
 )
+from recollect.agentkit.values import storable
 from recollect.errors import SourceUnreadable
 from recollect.ingest.protection import protect_names, protected_json, protected_line, without_parts, without_secrets
+from recollect.kinds import HISTORY_LANE
 from recollect.redact import Redactor
-from recollect.schema import HISTORY_LANE, name_half
 from recollect.store import (
     HIDES_LEARNED,
     IS_ERROR,
@@ -53,6 +53,9 @@ from recollect.store import (
     second_uid,
 )
 from recollect.text import Columns, columns_of
+from recollect.uids import name_half
+
+KEPT_BAD_LINES = 1000  # of a file; further ones are only counted
 
 
 class Task(NamedTuple):
@@ -102,6 +105,7 @@ class _Builder:
         self._agent = agent
         self._reader = reader
         self._redactor = redactor
+        self._bad_lines = 0
         self._add = {
             EventRecord: self._add_event,
             SessionInfo: self._add_info,
@@ -139,6 +143,10 @@ class _Builder:
         self._cost_totals.setdefault(total.native_session_id, []).append(row)
 
     def _add_bad_line(self, bad: BadLine) -> None:
+        self._bad_lines += 1
+        if self._bad_lines > KEPT_BAD_LINES:
+            self._add_skipped(Skipped(f"unreadable line after the first {KEPT_BAD_LINES:,}"))
+            return
         raw = protected_line(self._redactor, bad.raw)
         self._problems.append(ProblemRow(bad.line, bad.offset, self._redactor.text(bad.reason), raw))
 
@@ -348,13 +356,5 @@ def encoded(value: Any) -> tuple[bytes, Any]:
     try:
         return orjson.dumps(value), value
     except TypeError:
-        raw = _encode_loosely(value)
-        return raw, orjson.loads(raw)
-
-
-def _encode_loosely(value: Any) -> bytes:
-    try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
-    except (RecursionError, ValueError):
-        return orjson.dumps({"text": "", "unreadable": "nested too deeply, or a number too long"})
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+        value = storable(value)
+        return orjson.dumps(value), value

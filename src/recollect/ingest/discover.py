@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.agentkit.files import resolve_root, unreadable_reason
-from recollect.agentkit.lines import LineReader
-from recollect.agentkit.protocol import FOLDER, Adapter, Cursor, Source
+from recollect.agentkit.source import FOLDER, Cursor, Source
 from recollect.agents import get_adapter
 from recollect.errors import SourceUnreadable
 from recollect.kinds import HISTORY_LANE
 from recollect.store import HIDDEN, KnownSource, SourceRow, Sources, Store, hidden_path, path_key
 
 if TYPE_CHECKING:
+    from recollect.agentkit.protocol import Adapter
     from recollect.ingest.builder import Task
     from recollect.redact.redactor import Redactor
 
@@ -77,7 +77,7 @@ class _Comparison:
     """One agent's files beside what is known of them."""
 
     def __init__(
-        self, adapter: Adapter, sources: Sources, host: str, names: SourceNames, changes: Changes, *, verify: bool
+        self, adapter: "Adapter", sources: Sources, host: str, names: SourceNames, changes: Changes, *, verify: bool
     ) -> None:
         self._adapter = adapter
         self._sources = sources
@@ -236,6 +236,8 @@ def _signature(info: os.stat_result) -> tuple[int, int, int, int]:
 
 def _is_as_read(source: Source, row: SourceRow) -> bool:
     """Whether a file can be read, and still holds all that was read from it before."""
+    from recollect.agentkit.lines import LineReader  # only needed after an upgrade
+
     try:
         lines = LineReader(source, Cursor(row.offset, row.line, row.head, row.tail))
     except SourceUnreadable:

@@ -1,8 +1,8 @@
-"""What may be stored of what was read: not what was forgotten or evicted, nor what the user keeps out.
+"""Lets through what may be stored: nothing that was forgotten or evicted, nor what the user excludes.
 
-Nothing is stored first and deleted later. Where a session worked may stand in another file than what was said in
-it, so batches of a session whose place is not known yet wait until everything has been read; those of
-big files are not kept meanwhile but read again.
+Nothing is stored first and deleted later. The folder of a session may be named in another file than its messages, so
+batches of a session whose folder is not known yet wait until everything has been read. If they take too much memory,
+the largest files are dropped and read again at the end.
 """
 
 import os
@@ -14,8 +14,9 @@ from typing import Any
 import orjson
 
 from recollect.ingest.builder import Task
-from recollect.ingest.exclude import IGNORE_FILE, REPO_SETTINGS, Exclude, ignore_files, unusable_lines
+from recollect.ingest.exclude import Exclude
 from recollect.ingest.pool import Reading
+from recollect.ingest.rule_files import IGNORE_FILE, REPO_SETTINGS, RuleFiles, unusable_lines
 from recollect.schema import session_uid
 from recollect.sessions.repos import Checkouts
 from recollect.store import (
@@ -32,23 +33,23 @@ from recollect.store import (
     without_text,
 )
 
-SKIPPED = "excluded"  # what the sweep's report counts left-out events as
+SKIPPED = "excluded"  # the name under which the sweep's report counts events that are left out
 WAITING_BYTES = 64 * 1024 * 1024
 FACTS_BYTES = 64 * 1024
 
 _KEPT = ""
-_DEEPEST = 32  # logs may name two sessions as each other's parent
+_DEEPEST = 32  # logs may name two sessions as each other's parents
 
 Name = tuple[str, str]  # agent, native id
 SourceKey = tuple[str, ...]  # host, agent and path of a source
 Read = Callable[[list[Task]], Iterator[Reading]]
-LeftOut = dict[str, set[str]]  # why, and which sessions
+LeftOut = dict[str, set[str]]  # the reason, and the sessions
 
 
 def admit(store: Store, exclude: Sequence[str], tasks: list[Task], read: Read, left_out: LeftOut) -> Iterator[Reading]:
     """Read all sources and yield what may be stored, the batches of each source in order.
 
-    Sessions that are kept out are added to `left_out`.
+    Sessions that are left out are added to `left_out`.
     """
     gate = _Gate(store, exclude, tasks, read, left_out)
     yield from gate.pass_on(read(tasks))
@@ -57,28 +58,28 @@ def admit(store: Store, exclude: Sequence[str], tasks: list[Task], read: Read, l
 
 
 def exclude_of(store: Store, patterns: Sequence[str]) -> Exclude:
-    """The user's rules, with what the store knows of repositories."""
+    """The user's rules, and what the store knows about repositories."""
     return Exclude(
         patterns, lambda: Checkouts({place[4:7] for place in store.sessions.checkouts()}), store.exclusions.folders
     )
 
 
 def held_although_excluded(store: Store, patterns: Sequence[str]) -> list[Place]:
-    """Sessions that were stored before a rule left them out, or before it was known where they worked."""
+    """Sessions that were stored before a rule excluded them, or before their folder was known."""
     exclude = exclude_of(store, patterns)
     places = store.sessions.checkouts()
     return [place for place in places if exclude.rule(place.cwd, place.git_root, place.git_remote) is not None]
 
 
 def unusable_rules(store: Store) -> list[tuple[Path, str]]:
-    """Ignore files that hold for what is known, each with a line of it that means nothing."""
-    met = {Path(exclusion.rule) for exclusion in store.exclusions.all() if exclusion.rule.endswith(f"/{IGNORE_FILE}")}
-    files = met | ignore_files({place.cwd for place in store.sessions.checkouts() if place.cwd})
+    """The ignore files of known folders, each with a line of it that has no effect."""
+    seen = {Path(exclusion.rule) for exclusion in store.exclusions.all() if exclusion.rule.endswith(f"/{IGNORE_FILE}")}
+    files = seen | RuleFiles().ignore_files({place.cwd for place in store.sessions.checkouts() if place.cwd})
     return [(path, line) for path in sorted(files) for line in unusable_lines(path)]
 
 
 def reconsider(store: Store) -> None:
-    """Have what was left out judged again, but for repositories that are gone with their ignore files."""
+    """Have excluded sessions judged again, except those of repositories that were deleted with their rule files."""
     known = store.exclusions.all()
     lifted = [exclusion for exclusion in known if not _is_gone(exclusion.rule)]
     if lifted:
@@ -91,7 +92,7 @@ def _is_gone(rule: str) -> bool:
 
 
 class _Gate:
-    """Judges batches as they come. A verdict is the rule that keeps a session out, `_KEPT`, or None: not known."""
+    """Judges batches as they come. A verdict is the rule that excludes a session, `_KEPT`, or None: not known yet."""
 
     def __init__(self, store: Store, exclude: Sequence[str], tasks: list[Task], read: Read, left_out: LeftOut) -> None:
         self._store = store
@@ -108,7 +109,7 @@ class _Gate:
         self._excluded = set(store.exclusions.all())
         self._verdicts: dict[Name, str] = {(row.agent, row.native_id): row.rule for row in self._excluded}
         self._sources = {(row.host, row.agent, row.path) for row in self._excluded}
-        self._told: dict[Name, dict[str, Any]] = {}
+        self._facts_by_name: dict[Name, dict[str, Any]] = {}
         self._waiting: dict[SourceKey, list[Reading]] = {}
         self._waiting_bytes = 0
         self._too_big: set[SourceKey] = set()
@@ -116,7 +117,7 @@ class _Gate:
         self.to_read_again: list[Task] = []
 
     def pass_on(self, readings: Iterable[Reading]) -> Iterator[Reading]:
-        """Yield what may be stored now, and keep what has to wait."""
+        """Yield what may be stored now, and hold what has to wait."""
         for reading in readings:
             if isinstance(reading, Batch):
                 self._learn(reading)
@@ -126,7 +127,7 @@ class _Gate:
                 yield self._admitted(reading)
 
     def release(self) -> Iterator[Reading]:
-        """Yield what has waited: everything was read, so whose place is still not known has none."""
+        """Yield what has waited: everything has been read, so a session whose folder is still unknown has none."""
         self._is_waiting_over = True
         self._too_big.clear()
         for readings in self._waiting.values():
@@ -136,13 +137,15 @@ class _Gate:
     def _must_wait(self, reading: Reading) -> bool:
         if self._is_waiting_over:
             return False
-        place = _place(reading)
-        if place in self._waiting or place in self._too_big:
+        source = _source_key(reading)
+        if source in self._waiting or source in self._too_big:
             return True
-        return isinstance(reading, Batch) and not self._is_clear(reading) and not self._is_clear_from_beside(reading)
+        return (
+            isinstance(reading, Batch) and not self._is_clear(reading) and not self._is_clear_with_files_beside(reading)
+        )
 
-    def _is_clear_from_beside(self, batch: Batch) -> bool:
-        """Whether small files in the folder of a log tell the place: read now for that alone, later for all else."""
+    def _is_clear_with_files_beside(self, batch: Batch) -> bool:
+        """Whether small files beside a log name its folder: they are read for that now, and for all else later."""
         if batch.source.path in self._facts:
             return False
         beside = self._facts_beside.pop(Path(batch.source.path).parent, [])
@@ -160,9 +163,9 @@ class _Gate:
         )
 
     def _wait(self, reading: Reading) -> None:
-        place = _place(reading)
-        if place not in self._too_big:
-            self._waiting.setdefault(place, []).append(reading)
+        source = _source_key(reading)
+        if source not in self._too_big:
+            self._waiting.setdefault(source, []).append(reading)
             self._waiting_bytes += reading.bytes if isinstance(reading, Batch) else 0
         elif not isinstance(reading, Batch):
             self.to_read_again.append(reading.task)
@@ -170,25 +173,25 @@ class _Gate:
             self._drop_biggest()
 
     def _drop_biggest(self) -> None:
-        place = max(self._waiting, key=lambda place: _bytes(self._waiting[place]))
-        readings = self._waiting.pop(place)
+        source = max(self._waiting, key=lambda source: _bytes(self._waiting[source]))
+        readings = self._waiting.pop(source)
         self._waiting_bytes -= _bytes(readings)
-        self._too_big.add(place)
+        self._too_big.add(source)
         self.to_read_again += [reading.task for reading in readings if not isinstance(reading, Batch)]
 
     def _learn(self, batch: Batch) -> None:
-        """Take down where sessions worked and what they belong to; what is said first holds."""
+        """Note where sessions worked and what they belong to; the first file that says it counts."""
         for native_id, info in batch.infos.items():
             name = (batch.source.agent, native_id)
             if name not in self._verdicts:
-                self._told[name] = _facts(orjson.loads(info)) | self._told.get(name, {})
-                self._learn_place(self._told[name])
+                self._facts_by_name[name] = _facts(orjson.loads(info)) | self._facts_by_name.get(name, {})
+                self._learn_checkout(self._facts_by_name[name])
 
-    def _learn_place(self, facts: dict[str, Any]) -> None:
-        """Other agents' logs may tell only the folder of what is a checkout of an excluded repository."""
-        told = self._exclude.learn(facts.get("cwd"), facts.get("git_root"), facts.get("git_remote"))
-        if told:
-            self._store.exclusions.add_folder(*told)
+    def _learn_checkout(self, facts: dict[str, Any]) -> None:
+        """Note checkouts of excluded repositories: other logs may name only the folder."""
+        folder = self._exclude.learn(facts.get("cwd"), facts.get("git_root"), facts.get("git_remote"))
+        if folder:
+            self._store.exclusions.add_folder(*folder)
 
     def _verdict(self, name: Name, depth: int = 0) -> str | None:
         if name not in self._verdicts:
@@ -196,7 +199,7 @@ class _Gate:
             if verdict is None:
                 return None
             self._verdicts[name] = verdict
-            self._told.pop(name, None)
+            self._facts_by_name.pop(name, None)
         return self._verdicts[name]
 
     def _judge(self, name: Name, depth: int) -> str | None:
@@ -208,60 +211,60 @@ class _Gate:
             return inherited
         if facts.get("cwd") is None and facts.get("git_remote") is None:
             return inherited
-        place = facts.get("cwd"), facts.get("git_root"), facts.get("git_remote")
-        rule = self._exclude.rule(*place)
-        # It may have worked elsewhere than the session it belongs to, which decides; or another one tells of its place.
-        is_open = (above and inherited is None and depth < _DEEPEST) or not self._exclude.is_certain(*place)
+        where = facts.get("cwd"), facts.get("git_root"), facts.get("git_remote")
+        rule = self._exclude.rule(*where)
+        # The session it belongs to decides, and may have worked elsewhere; or another one may name its repository.
+        is_open = (above and inherited is None and depth < _DEEPEST) or not self._exclude.is_certain(*where)
         return None if not rule and is_open and not self._is_waiting_over else rule or _KEPT
 
     def _facts_of(self, name: Name) -> dict[str, Any]:
-        facts = self._told.get(name, {})
-        for info in self._store.streams.infos(*name):  # what was told in an earlier sweep was told first
+        facts = self._facts_by_name.get(name, {})
+        for info in self._store.streams.infos(*name):  # an earlier sweep read it first
             facts = facts | _facts(info)
         return facts
 
     def _admitted(self, reading: Reading) -> Reading:
         if isinstance(reading, Batch):
-            return self._admitted_part(reading)
+            return self._admitted_batch(reading)
         task = reading.task
         return reading._replace(task=task._replace(row=self._tombstones.concealed(task.row)))
 
-    def _admitted_part(self, batch: Batch) -> Batch:
+    def _admitted_batch(self, batch: Batch) -> Batch:
         agent = batch.source.agent
-        told = sessions_of(batch)
+        names = sessions_of(batch)
         batch = self._evicted.without(without_forgotten(batch, self._tombstones))
         if self._tombstones.concern(agent):
-            self._tell(FORGOTTEN, agent, [name for name in told if self._tombstones.hold(agent, name)])
+            self._report(FORGOTTEN, agent, [name for name in names if self._tombstones.hold(agent, name)])
         rules = {name: rule for name in sessions_of(batch) if (rule := self._verdict((agent, name)))}
-        self._tell(SKIPPED, agent, rules)
+        self._report(SKIPPED, agent, rules)
         if rules:
-            self._note(batch, rules)
+            self._remember(batch, rules)
         elif batch.source[:3] in self._sources:
             batch.problems = without_text(batch.problems)
         return leave_out(batch, rules, SKIPPED)
 
-    def _tell(self, why: str, agent: str, names: Collection[str]) -> None:
+    def _report(self, reason: str, agent: str, names: Collection[str]) -> None:
         if names:
-            self._left_out.setdefault(why, set()).update(session_uid(agent, name) for name in names)
+            self._left_out.setdefault(reason, set()).update(session_uid(agent, name) for name in names)
 
-    def _note(self, batch: Batch, rules: dict[str, str]) -> None:
-        """Remember who was left out before anything else of the batch is stored."""
+    def _remember(self, batch: Batch, rules: dict[str, str]) -> None:
+        """Store which sessions are excluded, before anything else of the batch."""
         host, agent, path = batch.source[:3]
-        told = {Exclusion(agent, name, host, path, rule) for name, rule in rules.items()}
-        if not told <= self._excluded:
-            self._store.exclusions.add(told)
-            self._excluded |= told
+        exclusions = {Exclusion(agent, name, host, path, rule) for name, rule in rules.items()}
+        if not exclusions <= self._excluded:
+            self._store.exclusions.add(exclusions)
+            self._excluded |= exclusions
             self._sources.add((host, agent, path))
 
 
 def _facts(info: dict[str, Any]) -> dict[str, Any]:
     first, last = info["first"], info["last"]
-    places = {name: first.get(name) for name in ("cwd", "parent_native_id", "root_native_id")}
-    told = places | {name: last.get(name) for name in ("git_root", "git_remote")}
-    return {name: value for name, value in told.items() if value is not None}
+    facts = {name: first.get(name) for name in ("cwd", "parent_native_id", "root_native_id")}
+    facts |= {name: last.get(name) for name in ("git_root", "git_remote")}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
-def _place(reading: Reading) -> SourceKey:
+def _source_key(reading: Reading) -> SourceKey:
     return reading.source[:3] if isinstance(reading, Batch) else reading.task.row[:3]
 
 

@@ -78,6 +78,6 @@ def protect_names(redactor: Redactor, rows: list[list[Any]], names_of: Callable[
     Most names are clean and many the same, so first all different ones are looked at together.
     """
     names = set(chain.from_iterable(map(names_of, rows))) - {None}
-    if redactor.suspects([_APART.join(names)]):
+    if names and redactor.suspects([_APART.join(names)]):
         for number in redactor.suspects([_APART.join(filter(None, names_of(row))) for row in rows]):
             rows[number] = list(protected_names(redactor, rows[number]))

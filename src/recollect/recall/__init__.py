@@ -9,22 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
+    from recollect.recall.diffs import EditDiff, SessionDiff, session_diff
     from recollect.recall.edits import absolute
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files
+    from recollect.recall.filters import NO_FILTERS, Filters
     from recollect.recall.index import index_pending
-    from recollect.recall.lookup import Options, recent_sessions, search
-    from recollect.recall.other_sessions import Related, TimelineEntry, related, timeline
+    from recollect.recall.lookup import Options, search
+    from recollect.recall.other_sessions import Related, TimelineEntry, Unfinished, related, timeline, unfinished
+    from recollect.recall.scope import sessions_of
     from recollect.recall.snippets import folded
     from recollect.recall.spending import Block, Spending, make_spending, write_snapshot
     from recollect.recall.stats import BREAKDOWNS, WEEKDAYS, StatLine, Stats, make_stats
 
 _MODULES = {
     "answers": ("Glimpse", "Match", "SearchAnswer", "SessionHit"),
+    "diffs": ("EditDiff", "SessionDiff", "session_diff"),
     "edits": ("absolute",),
     "file_history": ("FileEdit", "FileVisit", "blame", "evicted_edits", "files"),
+    "filters": ("NO_FILTERS", "Filters"),
     "index": ("index_pending",),
-    "lookup": ("Options", "recent_sessions", "search"),
-    "other_sessions": ("Related", "TimelineEntry", "related", "timeline"),
+    "lookup": ("Options", "search"),
+    "other_sessions": ("Related", "TimelineEntry", "Unfinished", "related", "timeline", "unfinished"),
+    "scope": ("sessions_of",),
     "snippets": ("folded",),
     "spending": ("Block", "Spending", "make_spending", "write_snapshot"),
     "stats": ("BREAKDOWNS", "WEEKDAYS", "StatLine", "Stats", "make_stats"),
@@ -33,20 +39,25 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 __all__ = [
     "BREAKDOWNS",
+    "NO_FILTERS",
     "WEEKDAYS",
     "Block",
+    "EditDiff",
     "FileEdit",
     "FileVisit",
+    "Filters",
     "Glimpse",
     "Match",
     "Options",
     "Related",
     "SearchAnswer",
+    "SessionDiff",
     "SessionHit",
     "Spending",
     "StatLine",
     "Stats",
     "TimelineEntry",
+    "Unfinished",
     "absolute",
     "blame",
     "evicted_edits",
@@ -55,10 +66,12 @@ __all__ = [
     "index_pending",
     "make_spending",
     "make_stats",
-    "recent_sessions",
     "related",
     "search",
+    "session_diff",
+    "sessions_of",
     "timeline",
+    "unfinished",
     "write_snapshot",
 ]
 

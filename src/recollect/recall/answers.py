@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from recollect.agents import resume_command
 from recollect.clock import rfc3339
 
 if TYPE_CHECKING:
@@ -55,7 +56,14 @@ class SessionHit(NamedTuple):
     why: str = ""
     outcome: str | None = None  # of a recent session
     open_ends: tuple[str, ...] = ()  # of a recent session: what it left to do
+    cwd: str | None = None
+    resume_command: str | None = None  # the agent's own, to be run in `cwd`
     missing: tuple[str, ...] = ()  # words of the query that the session does not have, the rarest among them
+
+
+def command_for(card: "Card") -> str | None:
+    """The agent's own command that continues the session of a card; there is none for a sub-agent."""
+    return resume_command(*card.key) if card.session_uid == card.root_session_uid else None
 
 
 def hit_of(card: "Card", score: float, matches: list[Match], why: str, **more: Any) -> SessionHit:
@@ -71,6 +79,8 @@ def hit_of(card: "Card", score: float, matches: list[Match], why: str, **more: A
         matches=matches,
         ended_at=rfc3339(card.ended_ms),
         why=why,
+        cwd=card.cwd,
+        resume_command=command_for(card),
         **more,
     )
 
@@ -84,12 +94,14 @@ class SearchAnswer(NamedTuple):
     suggestion: str | None = None
     notes: Sequence[str] = ()
     is_cut: bool = False  # more was found than the budget allows
+    total: int | None = None  # sessions that match, shown or not
 
     def to_json(self, *, explain: bool = False) -> dict[str, Any]:
         """An answer as every interface prints it; `explain` adds why each thing was found and what was noted."""
         fields: dict[str, Any] = {
             "query": self.query,
             "took_ms": self.took_ms,
+            "total": self.total,
             "hits": [_hit(hit, explain) for hit in self.hits],
             "suggestion": self.suggestion,
         }
@@ -102,6 +114,8 @@ def _hit(hit: SessionHit, explain: bool) -> dict[str, Any]:
         "title": hit.title,
         "agent": hit.agent,
         "repo": hit.repo,
+        "cwd": hit.cwd,
+        "resume_command": hit.resume_command,
         "started_at": hit.started_at,
         "score": hit.score,
         "evicted": hit.evicted,

@@ -1,66 +1,23 @@
-"""Which files a call changed, whatever the agent calls its tools: by the shape of its input."""
+"""Which files a call changed or renamed, and when two paths mean the same file."""
 
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-_PATH_KEYS = ("file_path", "path", "target_file", "notebook_path", "filename", "filePath")
-_PATCH_LINE = re.compile(r"^\*\*\* (Add File|Update File|Delete File|Move to): (.+?)\s*$", re.MULTILINE)
+from recollect.agentkit.edits import FileChange
+from recollect.agents import get_adapter
+
 _MOVE = re.compile(r"(?:^|[;&|\n(]\s*|&&\s*)(?:sudo\s+)?(?:(?P<cd>cd)|(?:git\s+)?mv)\s+(?P<words>[^;&|\n]+)")
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 
 
-class Change(NamedTuple):
-    """A file that was written, or that was given another name."""
-
-    path: str
-    renamed_from: str | None = None
+def changes(agent: str, call: Mapping[str, Any], result: Mapping[str, Any] | None = None) -> list[FileChange]:
+    """The files an edit's payload says were changed, in their order; with its result's, how exactly."""
+    return get_adapter(agent).changes(call, result)
 
 
-def changes(payload: Mapping[str, Any]) -> list[Change]:
-    """The files an edit's payload says were changed, each once, in their order."""
-    arguments = payload.get("input")
-    return list(dict.fromkeys(_of_patch(arguments) if isinstance(arguments, str) else _of_fields(arguments or {})))
-
-
-def _of_fields(arguments: Any) -> Iterator[Change]:
-    if not isinstance(arguments, dict):
-        return
-    listed = arguments.get("changes")
-    if isinstance(listed, dict):
-        yield from _of_listing(listed)
-    for key in _PATH_KEYS:
-        if isinstance(path := arguments.get(key), str) and path:
-            yield Change(path)
-            break
-    for value in arguments.values():
-        for text in value if isinstance(value, list) else (value,):
-            if isinstance(text, str) and "*** Begin Patch" in text:
-                yield from _of_patch(text)
-
-
-def _of_listing(listed: Mapping[str, Any]) -> Iterator[Change]:
-    for path, change in listed.items():
-        moved = change.get("move_path") if isinstance(change, dict) else None
-        yield Change(moved, renamed_from=path) if isinstance(moved, str) and moved else Change(path)
-
-
-def _of_patch(patch: str) -> Iterator[Change]:
-    """The files of a patch; `Move to` follows the file it renames."""
-    last: Change | None = None
-    for word, path in _PATCH_LINE.findall(patch):
-        if word == "Move to" and last is not None:
-            last = Change(path, renamed_from=last.path)
-            continue
-        if last is not None:
-            yield last
-        last = Change(path)
-    if last is not None:
-        yield last
-
-
-def renames(payload: Mapping[str, Any]) -> list[Change]:
+def renames(payload: Mapping[str, Any]) -> list[FileChange]:
     """Files and folders that a shell command gave another name by `mv` or `git mv`, as seen from where it began."""
     arguments = payload.get("input")
     folder = arguments.get("workdir") if isinstance(arguments, dict) else None
@@ -73,7 +30,7 @@ def renames(payload: Mapping[str, Any]) -> list[Change]:
     return list(_moves(command, folder if isinstance(folder, str) and folder else None))
 
 
-def _moves(command: str, folder: str | None) -> Iterator[Change]:
+def _moves(command: str, folder: str | None) -> Iterator[FileChange]:
     """The moves of a command, each from the folder that it has gone to by then."""
     for match in _MOVE.finditer(command):
         words = _words(match["words"])
@@ -83,7 +40,7 @@ def _moves(command: str, folder: str | None) -> Iterator[Change]:
             source, target = words
             if target.endswith("/"):
                 target += source.rsplit("/", 1)[-1]
-            yield Change(_inside(folder, target), renamed_from=_inside(folder, source))
+            yield FileChange(_inside(folder, target), renamed_from=_inside(folder, source))
 
 
 def _words(line: str) -> list[str]:
@@ -97,7 +54,7 @@ def _inside(folder: str | None, path: str) -> str:
     return path if folder is None or path.startswith(("/", "~", "$")) else f"{folder.rstrip('/')}/{path}"
 
 
-def called_before(move: Change, path: str) -> str | None:
+def called_before(move: FileChange, path: str) -> str | None:
     """What a path was called before a move of it, or of a folder above it; None if it was not moved.
 
     Where `mv a b` puts `a` depends on whether there was a folder `b`: as the path needs it.
@@ -107,9 +64,9 @@ def called_before(move: Change, path: str) -> str | None:
         if is_same(moved, path):
             return source
         parts = path.split("/")
-        for place in range(len(parts) - 1, 0, -1):
-            if (folder := "/".join(parts[:place])) and is_same(moved, folder):
-                return "/".join([source, *parts[place:]])
+        for depth in range(len(parts) - 1, 0, -1):
+            if (folder := "/".join(parts[:depth])) and is_same(moved, folder):
+                return "/".join([source, *parts[depth:]])
     return None
 
 
@@ -133,7 +90,20 @@ def absolute(path: str, cwd: str | None) -> str:
     return "/".join(parts)
 
 
+def whole(change: FileChange, cwd: str | None) -> FileChange:
+    """The change with whole paths."""
+    earlier = absolute(change.renamed_from, cwd) if change.renamed_from else None
+    return change._replace(path=absolute(change.path, cwd), renamed_from=earlier)
+
+
 def is_same(path: str, asked: str) -> bool:
     """Whether a whole path is the one asked for, be that whole or any ending of it."""
     asked = asked.removeprefix("./").rstrip("/")
     return path == asked or (not asked.startswith("/") and path.endswith(f"/{asked}"))
+
+
+def is_below(path: str, asked: str) -> bool:
+    """Whether a whole path is the one asked for, or inside the folder asked for."""
+    asked = slashed(asked).removeprefix("./").rstrip("/")
+    is_inside = path.startswith(f"{asked}/") if asked.startswith("/") else f"/{asked}/" in f"/{path}"
+    return is_inside or is_same(path, asked)

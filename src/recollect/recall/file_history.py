@@ -7,17 +7,23 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import orjson
 
+from recollect.agentkit.edits import FileChange
 from recollect.clock import rfc3339
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
-from recollect.recall.edits import Change, absolute, called_before, changes, is_same, renames, slashed
+from recollect.recall.answers import command_for
+from recollect.recall.edits import absolute, called_before, changes, is_below, is_same, renames, slashed, whole
+from recollect.recall.filters import NO_FILTERS, Filters, as_options
 from recollect.recall.hits import Sessions, quotes
+from recollect.recall.query import Query
 from recollect.recall.ranking import WEIGHTS
+from recollect.recall.scope import Scope, scope_of
 from recollect.recall.snippets import Texts
-from recollect.store import Card, CardFilter, EventCard, EventFilter, Scored, Store, Term, Wanted
+from recollect.store import IS_ERROR, Card, CardFilter, EventCard, EventFilter, Scored, Store, Term, Wanted
 from recollect.text import CJK, evidence, payload_text
 
 _MOST_NAMES = 20  # a file may have been renamed
@@ -25,7 +31,9 @@ _MOST_EVENTS = 20_000  # of a session
 _READ_AT_ONCE = 20
 _CALLS = KIND_FAMILY[TOOL_CALL]
 _MENTION = "mention"
+_ADDED, _REMOVED = "added", "removed"  # lines
 _IN_CALLS = ("did",)
+ANY_EVENT = EventFilter()
 _SEPARATOR = re.compile(r"[/\\]+")
 
 
@@ -41,6 +49,10 @@ class FileVisit:
     edits: int  # that did not fail
     calls: int  # other calls that name it
     mentions: int  # in messages and results
+    added: int = 0  # lines, by its edits
+    removed: int = 0
+    cwd: str | None = None
+    resume_command: str | None = None
     evicted: bool = False  # its raw detail, or a part of it, is gone: counted by what its digest says of the path
 
 
@@ -56,6 +68,8 @@ class FileEdit:
     seq: int
     path: str  # as it was called then
     renamed_from: str | None
+    added: int  # lines
+    removed: int
     summary: str
     request: str | None
     request_seq: int | None
@@ -70,9 +84,12 @@ class _Digested(NamedTuple):
     mentions: int
 
 
-def files(store: Store, path: str, limit: int | None = None, repo: str | None = None) -> list[FileVisit]:
-    """Sessions that touched or discussed the path, newest first; evicted ones by their digests."""
-    sessions, mentions = Sessions(store), _Mentions(store, path)
+def files(store: Store, path: str, filters: Filters = NO_FILTERS) -> list[FileVisit]:
+    """Sessions that touched or discussed the path; those that edited it first, the newest first, then the others.
+
+    Evicted ones are counted by their digests.
+    """
+    sessions, mentions = Sessions(store), _Mentions(store, path, _scope(store, filters))
     counts: dict[str, Counter[str]] = defaultdict(Counter)  # by session
     last: dict[str, int] = {}
     cards: dict[str, Card] = {}
@@ -80,7 +97,7 @@ def files(store: Store, path: str, limit: int | None = None, repo: str | None = 
         sessions.load({event.stream})
         card = sessions.root(event.stream)
         cards[card.session_uid] = card
-        counts[card.session_uid][how] += 1
+        counts[card.session_uid] += how
         last[card.session_uid] = max(last.get(card.session_uid, 0), event.ts_ms or 0)
     digested = list(mentions.digested())
     roots = sessions.named({item.card.root_session_uid for item in digested})
@@ -88,8 +105,16 @@ def files(store: Store, path: str, limit: int | None = None, repo: str | None = 
         card = roots.get(item.card.root_session_uid, item.card)
         cards[card.session_uid] = card
         counts[card.session_uid].update({EDIT: item.edits, TOOL_CALL: item.calls, _MENTION: item.mentions})
-    visits = [_visit(card, counts[uid], last.get(uid)) for uid, card in cards.items() if card.is_of_repo(repo)]
-    return sorted(visits, key=lambda visit: (visit.last_at or "", visit.session_uid), reverse=True)[:limit]
+    visits = [_visit(card, counts[uid], last.get(uid)) for uid, card in cards.items()]
+    return sorted(visits, key=_rank, reverse=True)
+
+
+def _scope(store: Store, filters: Filters) -> Scope:
+    return scope_of(store, Query("", filters=as_options(filters)), datetime.now().astimezone(), (), [])
+
+
+def _rank(visit: FileVisit) -> tuple[bool, str, str]:
+    return visit.edits > 0, visit.last_at or "", visit.session_uid
 
 
 def _visit(card: Card, counts: Counter[str], last_ms: int | None) -> FileVisit:
@@ -102,6 +127,10 @@ def _visit(card: Card, counts: Counter[str], last_ms: int | None) -> FileVisit:
         edits=counts[EDIT],
         calls=counts[TOOL_CALL],
         mentions=counts[_MENTION],
+        added=counts[_ADDED],
+        removed=counts[_REMOVED],
+        cwd=card.cwd,
+        resume_command=command_for(card),
         evicted=card.evicted_ms is not None,
     )
 
@@ -121,88 +150,119 @@ def evicted_edits(store: Store, path: str) -> int:
 class _Mentions:
     """Looks up where one path is named."""
 
-    def __init__(self, store: Store, path: str) -> None:
+    def __init__(self, store: Store, path: str, scope: Scope | None = None) -> None:
         self._store = store
         self._path = path
+        self._scope = scope or Scope(CardFilter(), EventFilter())
         self._pattern = _pattern(path)
         self._texts = Texts(store)
 
-    def events(self) -> Iterator[tuple[EventCard, str]]:
-        """Every event that names the path, and how: an edit of it, another call, or a mention."""
+    def events(self) -> Iterator[tuple[EventCard, Counter[str]]]:
+        """Every event that names the path, and how: an edit of so many lines, another call, or a mention."""
         # A call may name the path from its working folder, so that only the name of the file is in it.
-        found = [*_events_with(self._store, _base_name(self._path), columns=_IN_CALLS)]
-        found += _events_with(self._store, self._path)
-        for cards, cwd in _by_session(self._store, found):
+        chosen = self._scope.events
+        events = [*_events_with(self._store, _base_name(self._path), columns=_IN_CALLS, chosen=chosen)]
+        events += _events_with(self._store, self._path, chosen=chosen)
+        for cards, owner in _by_session(self._store, events):
             for card, payload in zip(cards, self._texts.payloads(cards), strict=True):
-                if how := self._how(card, payload, cwd):
+                if how := self._how(card, payload, owner):
                     yield card, how
 
     def calling_streams(self) -> Iterator[int]:
         """Sessions held with a call that names the path."""
-        for cards, cwd in _by_session(
+        for cards, owner in _by_session(
             self._store, _events_with(self._store, _base_name(self._path), columns=_IN_CALLS)
         ):
-            if self._is_called(cards, cwd):
+            if self._is_called(cards, owner):
                 yield cards[0].stream
 
     def digested(self) -> Iterator[_Digested]:
         """Sessions without raw detail whose digests name the path."""
         expression = self._store.fulltext_search.expression(Wanted(((Term(_base_name(self._path)),),)))
-        matches = self._store.cards.by_digest(expression, CardFilter(), is_evicted=True) if expression else []
+        is_askable = bool(expression) and not self._scope.events.choices  # a digest has no kinds of events
+        matches = self._store.cards.by_digest(expression, self._scope.timed, is_evicted=True) if is_askable else []
         cards = [card for card, _ in matches]
         cwds = self._store.cards.cwds({number: card.key for number, card in enumerate(cards)})
         for number, card in enumerate(cards):
             digest = orjson.loads(self._store.cards.digest(card.key) or "{}")
             edited, commands = digest.get("files", ()), digest.get("commands", ())
-            edits = sum(item["count"] for item in edited if self._is_meant(absolute(item["name"], cwds[number])))
+            edits = sum(item["count"] for item in edited if is_below(absolute(item["name"], cwds[number]), self._path))
             calls = sum(item["count"] for item in commands if self._pattern.search(item["name"]))
             mentions = sum(self._pattern.search(quote["text"]) is not None for quote in quotes(digest))
             if edits or calls or mentions:
                 yield _Digested(card, edits, calls, mentions)
 
-    def _is_called(self, cards: Sequence[EventCard], cwd: str | None) -> bool:
+    def _is_called(self, cards: Sequence[EventCard], owner: "_Owner") -> bool:
         """Whether any of these calls names the path; most do in their summaries, and no payload is read."""
         calls = [card for card in cards if card.kind in _CALLS]
         if any(self._pattern.search(card.summary) for card in calls):
             return True
         for start in range(0, len(calls), _READ_AT_ONCE):
             batch = calls[start : start + _READ_AT_ONCE]
-            if any(map(self._how, batch, self._texts.payloads(batch), [cwd] * len(batch))):
+            if any(map(self._how, batch, self._texts.payloads(batch), [owner] * len(batch))):
                 return True
         return False
 
-    def _how(self, card: EventCard, payload: dict[str, Any], cwd: str | None) -> str | None:
+    def _how(self, card: EventCard, payload: dict[str, Any], owner: "_Owner") -> Counter[str]:
+        """How an event names the path; empty if it does not."""
         is_call = card.kind in _CALLS
-        is_named = is_call and any(self._is_meant(absolute(change.path, cwd)) for change in changes(payload))
-        if is_named and card.kind == EDIT and not self._store.excerpts.has_failed(card):
-            return EDIT
+        is_named = is_call and any(self._is_meant(change, owner) for change in changes(owner.agent, payload))
+        if is_named and card.kind == EDIT:
+            done = _done(self._store, self._texts, card, payload, owner)
+            if done is not None:
+                hunks = [hunk for change in done if self._is_meant(change, owner) for hunk in change.hunks]
+                lines = {_ADDED: sum(hunk.added for hunk in hunks), _REMOVED: sum(hunk.removed for hunk in hunks)}
+                return Counter({EDIT: 1, **lines})
         text = evidence(payload_text(card.kind, payload)) or card.summary
         if not is_named and not self._pattern.search(text):
-            return None
-        return TOOL_CALL if is_call else _MENTION
+            return Counter()
+        return Counter({TOOL_CALL if is_call else _MENTION: 1})
 
-    def _is_meant(self, path: str) -> bool:
-        """Whether a whole path is the one asked for, or below it."""
-        asked = slashed(self._path).removeprefix("./").rstrip("/")
-        below = path.startswith(f"{asked}/") if asked.startswith("/") else f"/{asked}/" in f"/{path}"
-        return below or is_same(path, asked)
+    def _is_meant(self, change: FileChange, owner: "_Owner") -> bool:
+        return is_below(absolute(change.path, owner.cwd), self._path)
+
+
+class _Owner(NamedTuple):
+    """What is needed of a session to read its calls."""
+
+    agent: str
+    cwd: str | None
+
+
+def _done(
+    store: Store, texts: Texts, card: EventCard, payload: Mapping[str, Any], owner: _Owner
+) -> list[FileChange] | None:
+    """What an edit changed, by its result; None if it failed or was refused."""
+    results = store.excerpts.results(card)
+    if any(result.flags & IS_ERROR for result in results):
+        return None
+    return changes(owner.agent, payload, next(iter(texts.payloads(results[-1:])), None))
 
 
 class _Step(NamedTuple):
     event: EventCard
-    change: Change
+    change: FileChange
     is_edit: bool
 
 
-def blame(store: Store, path: str, limit: int | None = None, repo: str | None = None) -> list[FileEdit]:
+def blame(store: Store, path: str, filters: Filters = NO_FILTERS) -> list[FileEdit]:
     """Every edit that went into the file, newest first, those under its earlier names included.
 
     A rename is followed from the moment it was made: later edits of another file with the old name are left out.
     """
-    steps, sessions = _steps(store, path), Sessions(store)
+    chosen = _scope(store, filters).events
+    steps, sessions = [step for step in _steps(store, path) if _is_chosen(step.event, chosen)], Sessions(store)
     sessions.load({step.event.stream for step in steps})
-    kept = [step for step in steps if sessions.card(step.event.stream).is_of_repo(repo)]
-    return [_edit(store, sessions.card(step.event.stream), step) for step in kept[:limit]]
+    return [_edit(store, sessions.card(step.event.stream), step) for step in steps]
+
+
+def _is_chosen(event: EventCard, chosen: EventFilter) -> bool:
+    """Whether the filters let an edit through; a rename is followed even if they do not."""
+    is_of_session = chosen.streams is None or event.stream in chosen.streams
+    is_of_kind = all(event.kind in choice.values for choice in chosen.choices)
+    is_since = chosen.since_ms is None or (event.ts_ms or 0) >= chosen.since_ms
+    is_before = chosen.before_ms is None or (event.ts_ms or 0) < chosen.before_ms
+    return is_of_session and is_of_kind and is_since and is_before
 
 
 def _edit(store: Store, card: Card, step: _Step) -> FileEdit:
@@ -217,6 +277,8 @@ def _edit(store: Store, card: Card, step: _Step) -> FileEdit:
         seq=event.seq,
         path=step.change.path,
         renamed_from=step.change.renamed_from,
+        added=sum(hunk.added for hunk in step.change.hunks),
+        removed=sum(hunk.removed for hunk in step.change.hunks),
         summary=event.summary,
         request=request.summary if request else None,
         request_seq=request.seq if request else None,
@@ -245,45 +307,46 @@ def _changes_to(store: Store, path: str) -> Iterator[_Step]:
     for folder in path.split("/")[:-1]:
         events += _events_with(store, folder, "mv", columns=_IN_CALLS) if folder else []
     texts = Texts(store)
-    for cards, cwd in _by_session(store, events):
+    for cards, owner in _by_session(store, events):
         for card, payload in zip(cards, texts.payloads(cards), strict=True):
-            steps = list(_steps_of(card, payload, path, cwd))
-            if steps and not store.excerpts.has_failed(card):
-                yield from steps
+            if not any(_steps_of(card, changes(owner.agent, payload), payload, path, owner.cwd)):
+                continue
+            done = _done(store, texts, card, payload, owner)
+            yield from _steps_of(card, done, payload, path, owner.cwd) if done is not None else ()
 
 
-def _steps_of(card: EventCard, payload: Mapping[str, Any], path: str, cwd: str | None) -> Iterator[_Step]:
+def _steps_of(
+    card: EventCard, changed: Sequence[FileChange], payload: Mapping[str, Any], path: str, cwd: str | None
+) -> Iterator[_Step]:
     """What a call did to the file that is called so afterwards."""
     if card.kind == EDIT:
-        whole = [_absolute(change, cwd) for change in changes(payload)]
-        yield from (_Step(card, change, is_edit=True) for change in whole if is_same(change.path, path))
+        named = [whole(change, cwd) for change in changed]
+        yield from (_Step(card, change, is_edit=True) for change in named if is_same(change.path, path))
         return
     for change in renames(payload):
-        if earlier := called_before(_absolute(change, cwd), path):
-            yield _Step(card, Change(path, earlier), is_edit=False)
+        if earlier := called_before(whole(change, cwd), path):
+            yield _Step(card, FileChange(path, earlier), is_edit=False)
 
 
-def _absolute(change: Change, cwd: str | None) -> Change:
-    earlier = absolute(change.renamed_from, cwd) if change.renamed_from else None
-    return Change(absolute(change.path, cwd), earlier)
-
-
-def _events_with(store: Store, *words: str, columns: tuple[str, ...] | None = None) -> list[Scored]:
+def _events_with(
+    store: Store, *words: str, columns: tuple[str, ...] | None = None, chosen: EventFilter = ANY_EVENT
+) -> list[Scored]:
     """Events that have each of these words or phrases; whether it is the same path is not known yet."""
     index = store.fulltext_search
     wanted = Wanted(tuple((Term(word),) for word in words), columns=columns)
-    found = (index.find(month, wanted, WEIGHTS, EventFilter(), _MOST_EVENTS, is_whole=True) for month in index.months())
+    found = (index.find(month, wanted, WEIGHTS, chosen, _MOST_EVENTS, is_whole=True) for month in index.months())
     return [event for events in found for event in events]
 
 
-def _by_session(store: Store, events: Sequence[Scored]) -> Iterator[tuple[list[EventCard], str | None]]:
-    """The events by session, in the order of their payloads, with the session's working folder."""
+def _by_session(store: Store, events: Sequence[Scored]) -> Iterator[tuple[list[EventCard], _Owner]]:
+    """The events by session, in the order of their payloads."""
     by_stream: dict[int, list[EventCard]] = {}
     for card in store.excerpts.of({event.id for event in events}).values():
         by_stream.setdefault(card.stream, []).append(card)
-    cwds = store.cards.cwds(store.excerpts.keys(by_stream))
+    keys = store.excerpts.keys(by_stream)
+    cwds = store.cards.cwds(keys)
     for stream, cards in by_stream.items():
-        yield sorted(cards, key=lambda card: card.payload_start), cwds.get(stream)
+        yield sorted(cards, key=lambda card: card.payload_start), _Owner(keys[stream].agent, cwds.get(stream))
 
 
 def _base_name(path: str) -> str:

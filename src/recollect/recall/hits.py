@@ -11,9 +11,8 @@ from recollect import kinds
 from recollect.clock import rfc3339
 from recollect.recall.answers import Glimpse, Match, SessionHit, hit_of
 from recollect.recall.query import Phrase
-from recollect.recall.scope import Scope
 from recollect.recall.snippets import Span, Texts, folded, is_exact, is_there, pattern_of, snippet, snippet_at
-from recollect.store import Card, EventCard, Outline, Scored, Store
+from recollect.store import Card, CardFilter, EventCard, Outline, Scored, Store
 from recollect.text import begins_with
 
 _VERIFIED_AT_ONCE = 50
@@ -243,11 +242,9 @@ class Hits:
         card = self._neighbours.get(event) if event is not None else None
         return _glimpse(card) if card else None
 
-    def recent(self, limit: int, scope: Scope) -> list[SessionHit]:
+    def recent(self, wanted: CardFilter, limit: int, offset: int = 0) -> list[SessionHit]:
         """The sessions that were active last, each with its last request, how it ended and what it left to do."""
-        since_ms, before_ms = scope.times
-        cards = self._store.cards.recent(limit, scope.cards, since_ms=since_ms, before_ms=before_ms)
-        return [self._recent_hit(card) for card in cards]
+        return [self._recent_hit(card) for card in self._store.cards.recent(limit, wanted, offset)]
 
     def _recent_hit(self, card: Card) -> SessionHit:
         stream = self._stream(card)
@@ -279,10 +276,14 @@ class Hits:
 
     def _open_ends(self, card: Card) -> tuple[str, ...]:
         """What a session left to do, in a line each; nothing if it has no digest yet."""
-        left = orjson.loads(self._store.cards.digest(card.key) or "{}").get("open", {})
-        ends = [f"{label}: {quote['text']}" for name, label in _OPEN_LISTS for quote in left.get(name, ())]
-        ends += [f"{label}: {left[name]['text']}" for name, label in _OPEN_QUOTES if left.get(name)]
-        return tuple(ends[:_MOST_OPEN_ENDS])
+        return tuple(open_ends(self._store, card)[:_MOST_OPEN_ENDS])
+
+
+def open_ends(store: Store, card: Card) -> list[str]:
+    """What a session left to do by its digest, in a line each."""
+    left = orjson.loads(store.cards.digest(card.key) or "{}").get("open", {})
+    ends = [f"{label}: {quote['text']}" for name, label in _OPEN_LISTS for quote in left.get(name, ())]
+    return ends + [f"{label}: {left[name]['text']}" for name, label in _OPEN_QUOTES if left.get(name)]
 
 
 def quotes(value: Any) -> Iterator[dict[str, Any]]:

@@ -3,17 +3,18 @@
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
 from recollect.recall.answers import SearchAnswer, within_budget
+from recollect.recall.filters import NO_FILTERS, Filters, as_options
 from recollect.recall.hits import Candidate, Hits, Sessions
-from recollect.recall.query import Filter, Phrase, Query, parse_query, sound, without_filters
+from recollect.recall.query import Phrase, Query, parse_query, sound, without_filters
 from recollect.recall.ranking import FEW_WORDS, Ranking, Terms, Word, terms_of
 from recollect.recall.scope import OF_SESSIONS, Scope, scope_of
-from recollect.recall.snippets import is_exact
+from recollect.recall.snippets import Span, is_exact
 from recollect.recall.words import meaningful, suggestion
 from recollect.store import EventFilter, OutOfTime, Scored, Store, Wanted
 from recollect.text import CJK_RUN
@@ -30,6 +31,8 @@ class Options(NamedTuple):
     """How much to show, and what to leave out."""
 
     limit: int = 10
+    offset: int = 0
+    filters: Filters = NO_FILTERS
     matches: int = 3
     context: int = 2
     budget_tokens: int | None = None
@@ -53,18 +56,6 @@ def search(
     return within_budget(answer, options.budget_tokens) if options.budget_tokens is not None else answer
 
 
-def recent_sessions(
-    store: Store, limit: int, *, repo: str | None = None, agent: str | None = None, exclude: Collection[str] = ()
-) -> SearchAnswer:
-    """The sessions that were active last, each with its last request."""
-    begun = time.perf_counter()
-    filters = tuple(Filter(name, value) for name, value in (("repo", repo), ("agent", agent)) if value is not None)
-    notes: list[str] = []
-    scope = scope_of(store, Query("", filters=filters), datetime.now().astimezone(), exclude, notes)
-    hits = Hits(store, Sessions(store), 1, 0).recent(limit, scope)
-    return SearchAnswer("", round((time.perf_counter() - begun) * 1000, 3), hits, notes=notes)
-
-
 class _Search:
     def __init__(self, store: Store, options: Options, now: datetime, progress: Progress) -> None:
         self._store = store
@@ -78,17 +69,36 @@ class _Search:
 
     def answer(self, text: str) -> SearchAnswer:
         query = parse_query(text, self._now)
+        query = query._replace(filters=(*query.filters, *as_options(self._options.filters)))
         self._notes += query.notes
         scope = scope_of(self._store, query, self._now, self._options.exclude, self._notes)
         if not query.is_empty and not self._index.months() and not self._store.cards.digest_count():
             self._notes.append("Nothing is indexed yet: run `recollect sweep`")
         if query.is_empty or (not query.needs and _is_of_sessions(query)):
-            return SearchAnswer(query.text, 0.0, self._hits.recent(self._options.limit, scope), None, self._notes)
+            return self._recent(query, scope)
         meant, candidates, phrases = self._candidates(query, scope)
         if query.has_of_events:
             self._note_evicted(scope, "filters of events")
-        hits = self._hits.of(candidates, phrases, self._options.limit)
-        return SearchAnswer(query.text, 0.0, hits, meant if meant != query.text else None, self._notes)
+        return self._answer(query.text, candidates, phrases, suggestion=meant if meant != query.text else None)
+
+    def _recent(self, query: Query, scope: Scope) -> SearchAnswer:
+        """The sessions that were active last, each with its last request."""
+        hits = self._hits.recent(scope.timed, self._options.limit, self._options.offset)
+        return SearchAnswer(query.text, 0.0, hits, notes=self._notes, total=self._store.cards.recent_count(scope.timed))
+
+    def _answer(
+        self,
+        text: str,
+        candidates: Sequence[Candidate],
+        phrases: Sequence[Phrase],
+        *,
+        spans: Mapping[int, Span] | None = None,
+        suggestion: str | None = None,
+    ) -> SearchAnswer:
+        limit, offset = self._options.limit, self._options.offset
+        hits = self._hits.of(candidates, phrases, limit + offset, spans)[offset:]
+        total = len(candidates) if len(hits) == limit else len(hits) + offset
+        return SearchAnswer(text, 0.0, hits, suggestion, self._notes, total=total if hits or not offset else None)
 
     def _candidates(self, query: Query, scope: Scope) -> tuple[str, list[Candidate], list[Phrase]]:
         """The query as it was probably meant, the sessions that match, best first, and the phrases to show them by."""
@@ -215,7 +225,7 @@ class _Search:
         return word if word.total else None
 
     def _note_evicted(self, scope: Scope, what: str) -> None:
-        if count := self._store.cards.evicted_count(scope.cards, *scope.times):
+        if count := self._store.cards.evicted_count(scope.timed):
             sessions = "1 session is" if count == 1 else f"{count:,} sessions are"
             self._notes.append(f"{sessions} left as digests only, which {what} cannot look into")
 
@@ -239,7 +249,7 @@ class _Search:
                 for event in events
                 if (event.ts_ms or 0) >= min(keys.values())
             }
-            if len(newest) >= self._options.limit:
+            if len(newest) >= self._options.limit + self._options.offset:
                 break
         return self._grouped(sorted(events, key=lambda event: -(event.ts_ms or 0)))
 
@@ -257,14 +267,14 @@ class _Search:
         from recollect.recall.literal import Scan, read_literal  # loads what a search for words does not need
 
         piece, filters = without_filters(text, self._now)
-        scope = scope_of(self._store, Query(piece, filters=filters), self._now, self._options.exclude, self._notes)
+        query = Query(piece, filters=(*filters, *as_options(self._options.filters)))
+        scope = scope_of(self._store, query, self._now, self._options.exclude, self._notes)
         literal = read_literal(piece, self._options.mode == "regex", self._notes)
         scan = Scan(self._store, literal, self._options.scan_seconds, self._progress, self._notes)
         found = scan.run(scope.events)
         self._note_evicted(scope, f"`--{self._options.mode}`")
         candidates = self._grouped(sorted(found.events, key=lambda event: (-event.score, -(event.ts_ms or 0))))
-        hits = self._hits.of(candidates, [], self._options.limit, found.spans)
-        return SearchAnswer(text, 0.0, hits, None, self._notes)
+        return self._answer(text, candidates, [], spans=found.spans)
 
 
 def _split(needs: Sequence[tuple[Phrase, ...]]) -> list[tuple[Phrase, ...]]:

@@ -4,8 +4,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from recollect.clock import rfc3339
+from recollect.recall.answers import command_for
+from recollect.recall.filters import Filters
+from recollect.recall.hits import open_ends
+from recollect.recall.scope import sessions_of
 from recollect.store import Card, CardFilter, Store, Term, Wanted
 
 _COMMON_SHARE = 0.2  # of all digests: a word in more says little,
@@ -27,6 +32,8 @@ class Related:
     started_at: str | None
     score: float
     why: str
+    cwd: str | None
+    resume_command: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +46,63 @@ class TimelineEntry:
     repo: str | None
     started_at: str | None
     ended_at: str | None
+    outcome: str | None
+    cwd: str | None
+    resume_command: str | None
 
 
-def timeline(
-    store: Store,
-    *,
-    since_ms: int | None = None,
-    before_ms: int | None = None,
-    repo: str | None = None,
-    agent: str | None = None,
-    limit: int | None = None,
-) -> list[TimelineEntry]:
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A session that left something open, and what."""
+
+    session_uid: str
+    title: str | None
+    agent: str
+    repo: str | None
+    ended_at: str | None
+    outcome: str | None
+    open_ends: list[str]
+    cwd: str | None
+    resume_command: str | None
+
+
+def timeline(store: Store, filters: Filters, limit: int | None = None, offset: int = 0) -> list[TimelineEntry]:
     """Sessions active in a time, in the order they began; if there are too many, the latest."""
-    filters = (("repo", repo), ("agent", agent))
-    chosen = CardFilter(tuple((name, (value,)) for name, value in filters if value is not None))
-    cards = store.cards.recent(-1 if limit is None else limit, chosen, since_ms=since_ms, before_ms=before_ms)
+    cards = store.cards.recent(-1 if limit is None else limit, sessions_of(store, filters), offset)
     return [
         TimelineEntry(
-            card.session_uid, card.title, card.agent, card.repo, rfc3339(card.started_ms), rfc3339(card.ended_ms)
+            session_uid=card.session_uid,
+            title=card.title,
+            agent=card.agent,
+            repo=card.repo,
+            started_at=rfc3339(card.started_ms),
+            ended_at=rfc3339(card.ended_ms),
+            outcome=card.outcome,
+            cwd=card.cwd,
+            resume_command=command_for(card),
         )
         for card in sorted(cards, key=lambda card: (card.started_ms or 0, card.session_uid))
     ]
+
+
+def unfinished(store: Store, filters: Filters, limit: int | None = None) -> list[Unfinished]:
+    """Sessions whose digests say that something was left open, newest first."""
+    found = (
+        Unfinished(
+            session_uid=card.session_uid,
+            title=card.title,
+            agent=card.agent,
+            repo=card.repo,
+            ended_at=rfc3339(card.ended_ms),
+            outcome=card.outcome,
+            open_ends=ends,
+            cwd=card.cwd,
+            resume_command=command_for(card),
+        )
+        for card in store.cards.recent(-1, sessions_of(store, filters))
+        if (ends := open_ends(store, card))
+    )
+    return list(islice(found, limit))
 
 
 def related(store: Store, session_uid: str, limit: int) -> list[Related]:
@@ -71,7 +114,17 @@ def related(store: Store, session_uid: str, limit: int) -> list[Related]:
 
 
 def _related(card: Card, score: float, why: str) -> Related:
-    return Related(card.session_uid, card.title, card.agent, card.repo, rfc3339(card.started_ms), round(score, 4), why)
+    return Related(
+        session_uid=card.session_uid,
+        title=card.title,
+        agent=card.agent,
+        repo=card.repo,
+        started_at=rfc3339(card.started_ms),
+        score=round(score, 4),
+        why=why,
+        cwd=card.cwd,
+        resume_command=command_for(card),
+    )
 
 
 def _alike(store: Store, session_uid: str, limit: int) -> list[Related]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from recollect.clock import parse_moment
-from recollect.kinds import KINDS, OUTCOMES
+from recollect.kinds import KINDS, OUTCOMES, SESSION_CLASSES
 
 MOST_WORDS = 64
 MOST_CHARS = 4096
@@ -18,7 +18,7 @@ IS_VALUES = ("error", "decision", "open")
 HAS_VALUES = ("edit",)
 ROLES = ("user", "assistant", "tool", "system")
 OF_EVENTS = ("kind", "tool", "role", "is")  # filters that only events can answer
-_ENUMERATED = ("kind", "outcome", "role", "is", "has")
+_ENUMERATED = ("kind", "outcome", "role", "is", "has", "class")
 
 _ITEM = re.compile(
     r"""(?P<minus>-(?=[^\s-]))?          # -not; two of them begin a flag
@@ -56,6 +56,7 @@ class Filter(NamedTuple):
     name: str
     value: str
     is_excluded: bool = False
+    is_option: bool = False  # given by an option: what matches nothing is an error then
 
 
 class Query(NamedTuple):
@@ -205,13 +206,13 @@ def _word(text: str) -> Phrase:
 
 def _is_time(value: str, now: datetime) -> bool:
     try:
-        moment_ms(value, now)
+        time_ms(value, now)
     except (ValueError, OverflowError):
         return False
     return True
 
 
-def moment_ms(value: str, now: datetime) -> int:
+def time_ms(value: str, now: datetime) -> int:
     return round(parse_moment(value, now).timestamp() * 1000)
 
 
@@ -232,6 +233,7 @@ FILTERS: dict[str, Callable[[str, datetime], bool]] = {
     "kind": _one_of(*KINDS),
     "outcome": _one_of(*OUTCOMES),
     "role": _one_of(*ROLES),
+    "class": _one_of(*SESSION_CLASSES),
     "since": _is_time,
     "before": _is_time,
     "is": _one_of(*IS_VALUES),

@@ -155,8 +155,8 @@ class Ranking:
 
     def _add_digests(self, candidates: dict[str, Candidate], wanted: Wanted) -> None:
         """Add what the best digest of each session and its sub-agents scores; they come best first."""
-        expression, times = self._index.expression(wanted), self._scope.times
-        found = self._store.cards.by_digest(expression, self._scope.cards, *times) if expression else []
+        expression = self._index.expression(wanted)
+        found = self._store.cards.by_digest(expression, self._scope.timed) if expression else []
         roots = self._sessions.named({card.root_session_uid for card, _ in found})
         for card, score in found:
             root = roots.get(card.root_session_uid, card)

@@ -1,14 +1,16 @@
 """Which sessions and events a query's filters let through."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import NamedTuple
 
+from recollect.errors import RecollectError
 from recollect.kinds import DECISION, FAIL, KIND_FAMILY, SUCCESS, SessionKey
-from recollect.recall.query import Query, moment_ms
+from recollect.recall.filters import Filters, as_options, names_for
+from recollect.recall.query import Filter, Query, time_ms
 from recollect.store import CardFilter, Choice, EventFilter, Store
 
-OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "group", "channel", "user", "domain", "task")
+OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "class", "group", "channel", "user", "domain", "task")
 
 
 class Scope(NamedTuple):
@@ -18,19 +20,29 @@ class Scope(NamedTuple):
     events: EventFilter
 
     @property
-    def times(self) -> tuple[int | None, int | None]:
-        """Since and before when, in milliseconds."""
-        return self.events.since_ms, self.events.before_ms
+    def timed(self) -> CardFilter:
+        """The sessions, active in the time that the filters name."""
+        return self.cards._replace(since_ms=self.events.since_ms, before_ms=self.events.before_ms)
+
+
+def sessions_of(store: Store, filters: Filters) -> CardFilter:
+    """Which sessions a list without a query is narrowed to; of a kind of events, those that have one."""
+    scope = scope_of(store, Query("", filters=as_options(filters)), datetime.now().astimezone(), (), [])
+    if not scope.events.choices:
+        return scope.timed
+    streams = store.fulltext_search.streams_of(scope.events)
+    having = store.cards.trees(store.excerpts.keys(streams).values())
+    return scope.timed._replace(uids=frozenset(having))
 
 
 def scope_of(store: Store, query: Query, now: datetime, exclude: Collection[str], notes: list[str]) -> Scope:
-    """What a query's filters ask for, sessions looked up. `exclude` are ids of sessions to leave out."""
+    """What a query's filters ask for, names looked up. `exclude` are ids of sessions to leave out."""
+    query = query._replace(filters=tuple(_named(store, query.filters, notes)))
     chosen = _chosen_sessions(store, query, notes, is_excluded=False)
     excluded = [_households(store, exclude, None), *_chosen_sessions(store, query, None, is_excluded=True)]
     cards = _card_filter(query)._replace(
         uids=frozenset(set.intersection(*chosen)) if chosen else None, excluded_uids=frozenset().union(*excluded)
     )
-    _note_unknown_agents(store, query, notes)
     return Scope(cards, _event_filter(store, query, now, cards))
 
 
@@ -68,11 +80,11 @@ def _choice(query: Query, name: str, value: str) -> bool | None:
 
 
 def _latest(values: Iterable[str], now: datetime) -> int | None:
-    return max((moment_ms(value, now) for value in values), default=None)
+    return max((time_ms(value, now) for value in values), default=None)
 
 
 def _earliest(values: Iterable[str], now: datetime) -> int | None:
-    return min((moment_ms(value, now) for value in values), default=None)
+    return min((time_ms(value, now) for value in values), default=None)
 
 
 def _choices(query: Query) -> Iterable[Choice]:
@@ -125,8 +137,14 @@ def _touching(store: Store, paths: Collection[str]) -> set[SessionKey]:
     return {key for path in paths for key in sessions_calling(store, path)}
 
 
-def _note_unknown_agents(store: Store, query: Query, notes: list[str]) -> None:
-    asked = query.values("agent")
-    known = store.cards.agents() if asked else []
-    listed = ", ".join(known) or "none"
-    notes += [f"No sessions of the agent `{agent}`; known: {listed}" for agent in asked if agent.lower() not in known]
+def _named(store: Store, filters: Iterable[Filter], notes: list[str]) -> Iterator[Filter]:
+    """The filters with the names they stand for; one that stands for nothing finds nothing, and is noted."""
+    for item in filters:
+        try:
+            names = names_for(store, item.name, item.value)
+        except RecollectError as error:
+            if item.is_option:
+                raise
+            names = [item.value]
+            notes.append(f"{error.message}; {error.hint}")
+        yield from (item._replace(value=name) for name in names)

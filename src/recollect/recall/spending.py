@@ -9,9 +9,9 @@ from pathlib import Path
 from zlib import crc32
 
 from recollect.clock import rfc3339
-from recollect.store import BLOCK_HOURS, HourRow, Span, Store
+from recollect.home import SPENDING_NAME
+from recollect.store import ANY_CARD, BLOCK_HOURS, CardFilter, HourRow, Span, Store
 
-SNAPSHOT_NAME = "spending.json"  # for a status line, which has no time to open the store
 _HOUR_MS = 3_600_000
 _RATE_DAYS = 30  # the forecast goes on as in these
 _LEAST_BLOCK_MS = 30 * 60_000  # before this a block's rate says nothing
@@ -45,13 +45,13 @@ class Spending:
     blocks: list[Block]
 
 
-def make_spending(store: Store, now: datetime, *, agent: str | None = None, repo: str | None = None) -> Spending:
-    """What was spent as of `now`, an aware time in the user's zone."""
+def make_spending(store: Store, now: datetime, sessions: CardFilter = ANY_CARD) -> Spending:
+    """What was spent by these sessions as of `now`, an aware time in the user's zone."""
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     month = day.replace(day=1)
     last_month = (month - timedelta(days=1)).replace(day=1)
     since = min(last_month, day - timedelta(days=_RATE_DAYS))
-    rows = [row for row in store.tallies.hours(Span(_ms(since), None, agent, repo)) if row.hour * _HOUR_MS <= _ms(now)]
+    rows = [row for row in store.tallies.hours(Span(sessions, _ms(since))) if row.hour * _HOUR_MS <= _ms(now)]
     spent = _sum(rows, month, now)
     return Spending(
         month=f"{month:%Y-%m}",
@@ -61,7 +61,7 @@ def make_spending(store: Store, now: datetime, *, agent: str | None = None, repo
         last_month_usd=_sum(rows, last_month, month),
         forecast_usd=round(spent + _rate(rows, now) * ((_next_month(month) - now) / timedelta(days=1)), 9),
         usd_is_estimate=any(row.is_estimate for row in rows),
-        blocks=_running(store.tallies.blocks(agent), rows, now),
+        blocks=_running(store.tallies.blocks(sessions), rows, now),
     )
 
 
@@ -119,7 +119,7 @@ def write_snapshot(store: Store, roots: Mapping[str, Sequence[Path]]) -> None:
         "sessions": {f"{crc32(native_id.encode('utf-8', 'replace')):08x}": usd for native_id, usd in active.items()},
         "roots": {agent: [str(path) for path in paths] for agent, paths in roots.items()},
     }
-    path = store.folder / SNAPSHOT_NAME
+    path = store.folder / SPENDING_NAME
     unfinished = path.with_suffix(".new")
     with suppress(OSError):  # a disk without room for this has been reported, or will be
         unfinished.touch(mode=0o600)

@@ -33,6 +33,7 @@ class StatLine:
     failures: int | None
     refusals: int | None
     failure_rate: float | None
+    sample: str | None
     sub_agents_usd: float | None
     title: str | None
 
@@ -78,6 +79,7 @@ def _line(row: StatRow) -> StatLine:
         failures=row.failures,
         refusals=row.refusals,
         failure_rate=round(row.failures / row.uses, 4) if row.uses and row.failures is not None else None,
+        sample=row.sample,
         sub_agents_usd=None if row.sub_agents_usd is None else round(row.sub_agents_usd, 9),
         title=row.title,
     )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from recollect.redact.redactor import AHO_CORASICK, HYPERSCAN, Redactor
     from recollect.redact.rules import RULES
     from recollect.redact.user_rules import AllowList, RedactionRules, UserRule
+    from recollect.redact.values import has_placeholder
 
 __all__ = [
     "AHO_CORASICK",
@@ -39,6 +40,7 @@ __all__ = [
     "Redactor",
     "UserRule",
     "compare_versions",
+    "has_placeholder",
     "key_id",
     "key_of",
     "load_key",
@@ -48,6 +50,7 @@ _MODULES = {
     **dict.fromkeys(("AHO_CORASICK", "HYPERSCAN", "Redactor"), "redactor"),
     **dict.fromkeys(("AllowList", "RedactionRules", "UserRule"), "user_rules"),
     "RULES": "rules",
+    "has_placeholder": "values",
 }
 
 

@@ -144,6 +144,11 @@ def _is_other(value: bytes) -> bool:
     )
 
 
+def has_placeholder(text: str) -> bool:
+    """Whether a text holds what stands in for a secret."""
+    return _PLACEHOLDER.search(text.encode("utf-8", "replace").lower()) is not None
+
+
 def _is_slashed_base64(value: bytes) -> bool:
     """Whether a value that begins like a path is base64: most of it is random."""
     return _BASE64.fullmatch(value) is not None and _is_mostly_drawn(value.split(b"/"))

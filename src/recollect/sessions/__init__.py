@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
@@ -10,20 +10,12 @@ import orjson
 if TYPE_CHECKING:
     from recollect.store import Store
 
-DEFAULT_TASK_PATTERNS = (
-    # Branch names join words with `_`, which `\b` takes for a part of the word.
-    r"(?<![^\W_])(?!(?:UTF|ISO|SHA|RFC|GPT|MD|CVE|X)-)[A-Z][A-Z0-9]+(?:-[A-Z0-9]+)*-\d+(?:-T\d+)?(?![^\W_])",
-    r"(?<![\w/&])#\d+\b",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class AccountRules:
     """The settings that shape a session's row. Here, because every command reads the settings."""
 
-    task_patterns: tuple[re.Pattern[str], ...] = field(
-        default_factory=lambda: tuple(re.compile(pattern) for pattern in DEFAULT_TASK_PATTERNS)
-    )
+    task_patterns: tuple[re.Pattern[str], ...] = ()  # without any, `tasks` knows what a task looks like
 
     def text(self, domains: Mapping[str, str]) -> str:
         """All that rows depend on, to be compared with what they were made with."""

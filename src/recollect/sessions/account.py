@@ -1,6 +1,7 @@
 """The lasting row of a session: what its sources say, and what its events add up to."""
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ from recollect.sessions import AccountRules
 from recollect.sessions.marks import Marks, apply, derive
 from recollect.sessions.pricing import Money, Payments
 from recollect.sessions.relations import Relations
-from recollect.store import Base, SessionRow, Step, Store, StoredRow, StoredSession
+from recollect.sessions.tasks import Task, find_task, project_of
+from recollect.store import Base, Request, SessionRow, Step, Store, StoredRow, StoredSession
 from recollect.text import cut_short
 
 TITLE_CHARS = 80
@@ -35,10 +37,12 @@ _MESSAGES = (USER_MSG, ASSISTANT_MSG)  # a completion is an assistant_msg at bas
 
 
 class Accounted(NamedTuple):
-    """What became of the dirty sessions: those that hold nothing, and whether any is new or worked elsewhere."""
+    """What became of the dirty sessions: those that hold nothing or go on from what nobody holds, and whether any is
+    new or worked elsewhere."""
 
     empty: list[SessionKey]
     has_moved: bool
+    torn: set[SessionKey]
 
 
 def account_for(
@@ -56,19 +60,42 @@ def account_for(
     _mark_copies_of_evicted(store, relations, dirty)
     keys = _with_relatives(store, relations, dirty)
     keys.sort(key=lambda key: relations.origin(key).parent is None)
-    empty, has_moved, done = list[SessionKey](), False, 0
+    empty, guesses, has_moved, done = list[SessionKey](), dict[SessionKey, str](), False, 0
+    torn = set[SessionKey]()
     with _garbage_left():
         for sessions in store.steps.iter_sessions(keys, _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE):
-            accounts = _accounts(store, relations, rules, sessions)
+            before_first = _before_first(relations, sessions)
+            requests = store.lineage.requests(before_first) if before_first else {}
+            torn |= before_first.keys() - requests.keys()
+            accounts = _accounts(store, relations, rules, sessions, requests)
             before = store.sessions.stored(account.session.key for account in accounts)
             has_moved = has_moved or any(_has_moved(account, before) for account in accounts)
             store.streams.set_marks([step for account in accounts for step in account.changed])
             store.sessions.put([(account.row, account.session.sources) for account in accounts])
+            guesses |= {account.session.key: account.task_guess for account in accounts if account.task_guess}
             then([account.session for account in accounts])
             empty += {session.key for session in sessions} - {account.session.key for account in accounts}
             done += len(sessions)
             advance(done, len(keys))
-    return Accounted(empty, has_moved)
+    _confirm_tasks(store, guesses)
+    return Accounted(empty, has_moved, torn)
+
+
+def _confirm_tasks(store: Store, guesses: Mapping[SessionKey, str]) -> None:
+    """A key that only looks like a task's is one if some other session knows its project."""
+    if not guesses:
+        return
+    guessed = Counter(map(project_of, guesses.values()))
+    projects = {project_of(ref) for ref in store.sessions.task_refs()}
+    projects |= {project for project, sessions in guessed.items() if sessions > 1}
+    store.sessions.set_task_refs({key: ref for key, ref in guesses.items() if project_of(ref) in projects})
+
+
+def _before_first(relations: Relations, sessions: Sequence[StoredSession]) -> dict[SessionKey, bytes]:
+    """The event that each session's first one follows. Some versions of an agent put a request into one session and
+    the answer into the next."""
+    firsts = ((session.key, session.steps[0].parent_uid) for session in sessions if session.steps)
+    return {key: uid for key, uid in firsts if uid is not None and relations.origin(key).parent is None}
 
 
 def _has_moved(account: "_Account", before: Mapping[SessionKey, StoredRow]) -> bool:
@@ -154,6 +181,7 @@ class _Held:
     counted: list[Step]  # without copies: a session of nothing else has no work of its own to count
     marks: Marks
     money: Money
+    request: Request | None  # what it goes on from, held by another session
 
     @property
     def own(self) -> list[Step]:
@@ -167,20 +195,33 @@ class _Account(NamedTuple):
     row: SessionRow
     session: StoredSession
     changed: list[Step]
+    task_guess: str | None  # that counts if another session knows its project
 
 
 def _accounts(
-    store: Store, relations: Relations, rules: AccountRules, sessions: Sequence[StoredSession]
+    store: Store,
+    relations: Relations,
+    rules: AccountRules,
+    sessions: Sequence[StoredSession],
+    requests: Mapping[SessionKey, Request],
 ) -> list[_Account]:
     keys = [session.key for session in sessions]
     bases = {key: store.evictions.base(key) for key in store.evictions.among(keys)}
     payments = Payments(store, relations, sessions)
-    accounts = (_account(relations, rules, payments, bases.get(session.key), session) for session in sessions)
+    accounts = (
+        _account(relations, rules, payments, bases.get(session.key), session, requests.get(session.key))
+        for session in sessions
+    )
     return [account for account in accounts if account is not None]
 
 
 def _account(
-    relations: Relations, rules: AccountRules, payments: Payments, base: Base | None, session: StoredSession
+    relations: Relations,
+    rules: AccountRules,
+    payments: Payments,
+    base: Base | None,
+    session: StoredSession,
+    request: Request | None,
 ) -> _Account | None:
     if not session.steps and base is None:
         return None
@@ -192,10 +233,12 @@ def _account(
     facts = _facts(session.infos)
     counted = [event for event in events if event.copy_of is None]
     money = payments.money(session, counted or events)
-    row = _session_row(relations, rules, _Held(session, facts, events, counted, marks, money))
+    task = _task(rules, facts.last.get("git_branch"), events, _first_prompt(events))
+    row = _session_row(relations, _Held(session, facts, events, counted, marks, money, request), task)
     if base is not None:
         row = _extended(base, row, facts)
-    return _Account(row, session._replace(steps=marked), changed)
+    guess = task.ref if task is not None and task.is_guess and row.task_ref is None else None
+    return _Account(row, session._replace(steps=marked), changed, guess)
 
 
 def _extended(base: Base, row: SessionRow, facts: _Facts) -> SessionRow:
@@ -247,14 +290,18 @@ def _most(one: int | None, other: int | None) -> int | None:
     return max((value for value in (one, other) if value is not None), default=None)
 
 
-def _session_row(relations: Relations, rules: AccountRules, held: _Held) -> SessionRow:
+def _session_row(relations: Relations, held: _Held, task: Task | None) -> SessionRow:
     key, sources = held.session.key, held.session.sources
     first, last = held.facts.first, held.facts.last
     times = [event.ts_ms for event in held.own if event.ts_ms is not None]
     started, ended = (min(times), max(times)) if times else (None, None)
     all_times = times if held.own is held.events else (event.ts_ms for event in held.events if event.ts_ms is not None)
-    parent, base = relations.origin(key).parent, first.get("base_native_id")
+    parent, base = relations.origin(key).parent, relations.base(key, held.session.steps)
     prompt = _first_prompt(held.events)
+    if base is None and held.request is not None:
+        base = held.request.key
+    if prompt is None and held.request is not None and held.request.base_kind == USER_MSG:
+        prompt = held.request.summary
     kinds = [event.base_kind for event in held.events]
     return SessionRow(
         agent=key.agent,
@@ -262,7 +309,7 @@ def _session_row(relations: Relations, rules: AccountRules, held: _Held) -> Sess
         session_uid=relations.uid(key),
         root_session_uid=relations.uid(relations.root(key)),
         parent_session_uid=relations.uid(SessionKey(key.agent, parent)) if parent else None,
-        base_session_uid=relations.uid(SessionKey(key.agent, base)) if base else None,
+        base_session_uid=relations.uid(base) if base else None,
         base_end=first.get("base_end"),
         session_class=_session_class(held.facts, parent),
         group="main",
@@ -288,7 +335,7 @@ def _session_row(relations: Relations, rules: AccountRules, held: _Held) -> Sess
         retries=sum(map(held.marks.is_retry, held.counted)),
         message_count=sum(map(kinds.count, _MESSAGES)),
         event_count=len(held.events),
-        task_ref=_task_ref(rules, last.get("git_branch"), held.events, prompt),
+        task_ref=task.ref if task is not None and not task.is_guess else None,
         content_hash=content_hash(held.events),
         spawn_call_id=first.get("spawn_call_id"),
         schema_version=SCHEMA_VERSION,
@@ -322,11 +369,13 @@ def _model(own: list[Step]) -> str | None:
     return next((event.model for event in reversed(own) if event.model and not event.model.startswith("<")), None)
 
 
-def _task_ref(rules: AccountRules, branch: str | None, events: list[Step], prompt: str | None) -> str | None:
-    """The first match in the branch, then in a commit message the session wrote, then in the first prompt."""
+def _task(rules: AccountRules, branch: str | None, events: list[Step], prompt: str | None) -> Task | None:
+    """The task named by the branch, else by a commit message the session wrote, else by the first prompt."""
     commits = (event.summary for event in events if event.tool and "git commit" in event.summary)
+    if not rules.task_patterns:
+        return find_task(branch, commits, prompt)
     for text in (branch, *commits, prompt):
         for pattern in rules.task_patterns:
             if text and (match := pattern.search(text)):
-                return match[0]
+                return Task(match[0])
     return None

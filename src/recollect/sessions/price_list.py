@@ -15,7 +15,7 @@ Rate = tuple[tuple[int, float], ...]
 _DAY_MS = 86_400_000
 _MILLION = 1_000_000
 _FREE: Rate = ((0, 0.0),)
-# What the list lacks: tiers on top of its prices, by its own name of the model after the family. Sonnet 4 takes a
+# What the list lacks, by its own name of the model after the family: tiers on top of its prices. Sonnet 4 takes a
 # context of a million tokens at the price that the list has for Sonnet 4.5.
 _MISSING_TIERS: dict[str, dict[str, tuple[int, float]]] = {
     "sonnet-4-0": {

@@ -1,15 +1,17 @@
 """Which sessions come from which: spawned by, forked from, sharing records with."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from recollect.kinds import SessionKey, session_uid
-from recollect.store import Ancestry, Store, StoredRow
+from recollect.kinds import MAIN_LANE, SessionKey, session_uid
+from recollect.store import HALF_BYTES, Ancestry, Step, Store, StoredRow
+from recollect.uids import name_half
 
 _T = TypeVar("_T")
 
 _NOTHING = Ancestry()
+_NOBODY: frozenset[SessionKey] = frozenset()
 _DEEPEST = 32  # logs may name two sessions as each other's parent
 
 
@@ -39,7 +41,7 @@ class Relations:
             known |= new
             new = self._read(store, new) - known
         self._held = store.streams.held(known)
-        self._above = {key: self._named_by(key) & self._held - {key} for key in known}
+        self._above = {key: (self._named_by(key) - {key}) & self._held for key in known}
         self._below: dict[SessionKey, set[SessionKey]] = defaultdict(set)
         self._spawned: dict[SessionKey, set[SessionKey]] = defaultdict(set)
         for key, origin in self._origins.items():
@@ -90,11 +92,13 @@ class Relations:
         """The session's root and parent: their money and digests have a part of its own."""
         parent = self.origin(key).parent
         names = {self.root(key), SessionKey(key.agent, parent)} if parent else {self.root(key)}
-        return names & self._held - {key}
+        return (names - {key}) & self._held
 
     def all_spawned(self, key: SessionKey) -> set[SessionKey]:
         """All sessions that this one spawned, directly or not: their names follow from its own."""
-        return all_reached([key], lambda one: self._spawned.get(one, ())) & self._held - {key}
+        if key not in self._spawned:
+            return set()
+        return (all_reached([key], lambda above: self._spawned.get(above, ())) - {key}) & self._held
 
     def is_named_as(self, key: SessionKey, row: StoredRow) -> bool:
         """Whether a row has the names that follow from the relations."""
@@ -109,6 +113,23 @@ class Relations:
         bases = {SessionKey(key.agent, base)} & self._held if base else set()
         return self._copied_from.get(key, set()) | bases
 
+    def base(self, key: SessionKey, steps: Sequence[Step]) -> SessionKey | None:
+        """The session that this one goes on from: as it says, else the one its last copied event is from."""
+        origin = self.origin(key)
+        if origin.base or origin.parent:
+            return SessionKey(key.agent, origin.base) if origin.base else None
+        owners = {
+            name_half(*owner): owner for owner in self._copied_from.get(key, ()) if not self._is_older(key, owner)
+        }
+        if not owners:
+            return None
+        copied = (step.copy_of for step in reversed(steps) if step.copy_of is not None and step.lane == MAIN_LANE)
+        return next((owner for uid in copied if (owner := owners.get(uid[:HALF_BYTES])) is not None), None)
+
+    def _is_older(self, key: SessionKey, other: SessionKey) -> bool:
+        born_ms, other_ms = self.origin(key).born_ms, self.origin(other).born_ms
+        return born_ms is not None and other_ms is not None and born_ms < other_ms
+
     def ancestors(self, key: SessionKey) -> set[SessionKey]:
         """All sessions this one says it comes from; a cycle of claims ends."""
         if key not in self._ancestors:
@@ -119,8 +140,9 @@ class Relations:
         return self._above.get(key, ())
 
     def are_sharing(self, key: SessionKey, other: SessionKey) -> bool:
-        """Whether one says it comes from the other, or holds copies of its records."""
-        if other in self._copied_from.get(key, ()) or other in self._copied_by.get(key, ()):
+        """Whether one says it comes from the other, or holds copies of its records, or both hold a third one's."""
+        copied, others = self._copied_from.get(key, _NOBODY), self._copied_from.get(other, _NOBODY)
+        if other in copied or key in others or copied & others:
             return True
         return other in self.ancestors(key) or key in self.ancestors(other)
 

@@ -10,8 +10,10 @@ from recollect.store import Store
 # Without a user before it a host needs a dot: `C:/work` is a path.
 _SCP_LIKE = re.compile(r"^(?:[^@/:]+@|(?=[^@/:]+\.|localhost:))(?P<host>[^@/:]+):(?P<path>.+)$")
 _URL = re.compile(r"^[a-z][a-z0-9+.-]*://(?:[^/]*@)?(?P<host>[^@/:]+)(?::\d*)?/(?P<path>.+)$", re.IGNORECASE)
-# Agents put working copies of their own below the checkout they belong to.
-_WORKTREE = re.compile(r"/\.[^/]+/worktrees/[^/]+")
+_LONGEST_PATH = 4096  # no folder has a longer one, and a log may claim any
+# Agents and people put working copies below the checkout they belong to, editors beside it: `shop.worktrees/fix`.
+_WORKTREE = re.compile(r"(?:/\.[^/]+/|/?\.)worktrees/[^/]+")
+_WINDOWS_PATH = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
 def normal_remote(remote: str | None) -> str | None:
@@ -24,9 +26,14 @@ def normal_remote(remote: str | None) -> str | None:
 
 
 def normal_root(path: str | None) -> str | None:
-    """A checkout's path without a trailing slash; a worktree counts as the checkout it belongs to."""
-    if not path:
+    """A checkout's path without a trailing slash; a worktree counts as the checkout it belongs to.
+
+    Windows paths get slashes and a large drive letter: programs write `C:\\shop`, `c:\\shop` and `C:/shop`.
+    """
+    if not path or len(path) > _LONGEST_PATH:
         return None
+    if _WINDOWS_PATH.match(path):
+        path = (path[0].upper() + path[1:]).replace("\\", "/")
     return _WORKTREE.sub("", path).rstrip("/") or "/"
 
 
@@ -52,13 +59,13 @@ class Checkouts:
         """
         if remote := normal_remote(git_remote):
             return remote
-        place = normal_root(git_root) or normal_root(cwd)
-        if place is None:
+        folder = normal_root(git_root) or normal_root(cwd)
+        if folder is None:
             return None
-        above = [place, *(str(parent) for parent in PurePosixPath(place).parents)]
+        above = [folder, *(str(parent) for parent in PurePosixPath(folder).parents)]
         root = next((path for path in above if path in self._remotes or path in self._roots), None)
         if root is None:
-            return PurePosixPath(place).name or place
+            return PurePosixPath(folder).name or folder
         return self._remotes.get(root, root)
 
 

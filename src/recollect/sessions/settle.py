@@ -38,6 +38,7 @@ def settle(
         name_repos(store, domains)
     if has_new_rules:
         store.sessions.set_rules(rules.text(domains))
-    # A session without events stays dirty until everything could be read: another file may hold it.
-    store.streams.set_dirty(set(store.streams.dirty()) - (set() if is_all_read else set(emptied)), False)
+    # A session without events, or without its beginning, stays dirty until all is read: another file may hold it.
+    unread = set() if is_all_read else {*emptied, *accounted.torn}
+    store.streams.set_dirty(set(store.streams.dirty()) - unread, False)
     return dropped

@@ -1,9 +1,10 @@
 """A session as it went: its events in reading order with their content, its sub-agents where they were called."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby, islice
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -13,6 +14,7 @@ from recollect.schema import KIND_FAMILY, KINDS, Event, Session
 from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, EventCard, SessionFilter, Store
 
 _LEAST_OF_A_UID = 6
+_READ_AT_ONCE = 200
 _MOST_OF_A_SEQ = 11  # digits; digests cite events by twelve of their uid
 _DROPPED = "`recollect digest` tells what is left, `recollect rehydrate` reads it again if its agent still has it"
 
@@ -45,23 +47,27 @@ _EVENT_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class TranscriptItem:
-    """An event with its content, in reading order; `depth` counts the sub-agents it is inside of."""
+    """An event with its content, in reading order; `depth` counts the sub-agents it is inside of.
+
+    `is_asked_for` marks the one that others were read around.
+    """
 
     session: Session
     event: Event
     payload: dict[str, Any]
     depth: int
+    is_asked_for: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self.event) | {"depth": self.depth, "payload": self.payload}
 
 
-def read_events(store: Store, session: Session, kind: str | None = None) -> list[Event]:
-    """A session's events in reading order; a kind stands for its more specific kinds too."""
-    wanted = _family(kind)
-    rows = store.events.rows(session.agent, session.native_session_id, _EVENT_COLUMNS)
+def read_events(store: Store, session: Session, kind: str | None = None, *, last: int | None = None) -> list[Event]:
+    """A session's events in reading order, or only the last of them; a kind includes its more specific kinds."""
+    kinds = _family(kind)
+    rows = store.events.rows(session.agent, session.native_session_id, _EVENT_COLUMNS, last=last)
     events = (_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows)
-    return [event for event in events if event.kind in wanted]
+    return [event for event in events if event.kind in kinds]
 
 
 def _family(kind: str | None) -> tuple[str, ...]:
@@ -120,25 +126,57 @@ def find_spawned(store: Store, session: Session) -> dict[str, list[Session]]:
     return found
 
 
-def iter_transcript(store: Store, session: Session, kind: str | None = None) -> Iterator[TranscriptItem]:
-    """All that happened in a session and in the sub-agents it spawned."""
-    return _iter_tree(store, session, _family(kind), 0, find_spawned(store, session))
+class _Place(NamedTuple):
+    """Where an event stands in a transcript; its content is not read yet."""
+
+    session: Session
+    event: Event
+    depth: int
+
+
+def iter_transcript(
+    store: Store, session: Session, kind: str | None = None, *, last: int | None = None
+) -> Iterator[TranscriptItem]:
+    """All that happened in a session and in the sub-agents it spawned, or only the last events of it."""
+    kinds = _family(kind)
+    places = _iter_tree(store, session, 0, find_spawned(store, session), None if kind else last)
+    shown: Iterable[_Place] = (place for place in places if place.event.kind in kinds)
+    return _with_payloads(store, deque(shown, maxlen=last) if last else shown)
 
 
 def _iter_tree(
-    store: Store, session: Session, kinds: tuple[str, ...], depth: int, spawned: dict[str, list[Session]]
-) -> Iterator[TranscriptItem]:
-    events = read_events(store, session)
-    payloads = iter_payloads(store, session, [event for event in events if event.kind in kinds])
-    waiting = list(spawned[session.session_uid])
+    store: Store, session: Session, depth: int, spawned: dict[str, list[Session]], last: int | None
+) -> Iterator[_Place]:
+    """Events in reading order; with `last`, at least so many from the end."""
+    events = read_events(store, session, last=last)
+    waiting = [child for child in spawned[session.session_uid] if not last or not _is_over(child, events)]
     for event in events:
         for child in [child for child in waiting if _comes_before(child, event)]:
             waiting.remove(child)
-            yield from _iter_tree(store, child, kinds, depth + 1, spawned)
-        if event.kind in kinds:
-            yield TranscriptItem(session, event, next(payloads), depth)
+            yield from _iter_tree(store, child, depth + 1, spawned, last)
+        yield _Place(session, event, depth)
     for child in waiting:
-        yield from _iter_tree(store, child, kinds, depth + 1, spawned)
+        yield from _iter_tree(store, child, depth + 1, spawned, last)
+
+
+def _is_over(child: Session, events: Sequence[Event]) -> bool:
+    """Whether a sub-agent ended before the first of these events."""
+    first = next((event.ts for event in events if event.ts), None)
+    return bool(first and child.ended_at and child.ended_at < first)
+
+
+def _with_payloads(store: Store, places: Iterable[_Place]) -> Iterator[TranscriptItem]:
+    """The events with their content, read a piece at a time."""
+    for _, of_session in groupby(places, key=lambda place: place.session.session_uid):
+        while piece := list(islice(of_session, _READ_AT_ONCE)):
+            payloads = iter_payloads(store, piece[0].session, [place.event for place in piece])
+            for place, payload in zip(piece, payloads, strict=True):
+                yield TranscriptItem(place.session, place.event, payload, place.depth)
+
+
+def _items(store: Store, session: Session, events: Sequence[Event], depth: int = 0) -> Iterator[TranscriptItem]:
+    payloads = iter_payloads(store, session, events)
+    return (TranscriptItem(session, event, payload, depth) for event, payload in zip(events, payloads, strict=True))
 
 
 def _comes_before(child: Session, event: Event) -> bool:
@@ -149,15 +187,15 @@ def _comes_before(child: Session, event: Event) -> bool:
 
 
 def read_window(store: Store, session: Session, at: str, count: int) -> list[TranscriptItem]:
-    """The events round one of a session or its sub-agents; `at` is a seq, or either end of an event_uid."""
-    place = find_event(store, session.session_uid, at)
-    owner = store.sessions.find(SessionFilter(uid=place.session_uid))[0]
-    around = [event for event in read_events(store, owner) if event.lane == place.lane]
-    here = next(number for number, event in enumerate(around) if event.event_uid == place.event_uid)
-    shown = around[max(0, here - count) : here + count + 1]
+    """The events around one of a session or its sub-agents; `at` is a seq, or either end of an event_uid."""
+    asked = find_event(store, session.session_uid, at)
+    owner = store.sessions.find(SessionFilter(uid=asked.session_uid))[0]
+    lane = [event for event in read_events(store, owner) if event.lane == asked.lane]
+    here = next(number for number, event in enumerate(lane) if event.event_uid == asked.event_uid)
+    shown = lane[max(0, here - count) : here + count + 1]
     depth = int(owner.session_uid != session.session_uid)
-    payloads = iter_payloads(store, owner, shown)
-    return [TranscriptItem(owner, event, payload, depth) for event, payload in zip(shown, payloads, strict=True)]
+    items = _with_payloads(store, (_Place(owner, event, depth) for event in shown))
+    return [replace(item, is_asked_for=item.event.event_uid == asked.event_uid) for item in items]
 
 
 @dataclass(frozen=True, slots=True)

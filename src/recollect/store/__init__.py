@@ -34,11 +34,10 @@ if TYPE_CHECKING:
         StreamBatch,
         UsageRow,
         hash_payload,
-        pack_batch,
-        unpack_batch,
     )
     from recollect.store.check import Check
     from recollect.store.flags import HIDES_LEARNED, IS_ABANDONED, IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
+    from recollect.store.handover import pack_batch, unpack_batch
     from recollect.store.intake import Intake, merge_infos, second_uid
     from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
     from recollect.store.omission import leave_out, sessions_of, without_text
@@ -53,10 +52,11 @@ if TYPE_CHECKING:
     from recollect.store.sqlite.durable import sync
     from recollect.store.sqlite.history import MARK_NAME, forget_history, has_marks, read_mark
     from recollect.store.sqlite.leftovers import abandoned, drop_left_beside, remove, work_name
-    from recollect.store.sqlite.locks import sweep_lock, work_folder, write_lock
+    from recollect.store.sqlite.locks import is_sweeping, sweep_lock, work_folder, write_lock
     from recollect.store.sqlite.rolling_copy import restore_copy
     from recollect.store.sqlite.snapshot import copy_database, frozen
-    from recollect.store.tables.cards import Card, CardFilter
+    from recollect.store.sweep_state import SweepState, note_finished, note_progress, read_sweep_state
+    from recollect.store.tables.cards import ANY_CARD, Card, CardFilter
     from recollect.store.tables.copies import COPY, SET_ASIDE, Copies
     from recollect.store.tables.digests import DigestRow, Digests, Pending
     from recollect.store.tables.erase import Erasure, HeldContent
@@ -73,14 +73,16 @@ if TYPE_CHECKING:
     from recollect.store.tables.excerpts import EventCard, Outline
     from recollect.store.tables.exclusions import Exclusion, Exclusions
     from recollect.store.tables.find_text import Texts, UnreadLine
+    from recollect.store.tables.known_files import KnownFiles
     from recollect.store.tables.lasting import Lasting, redact_rows
+    from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
     from recollect.store.tables.raw import HeldStream, RawCache
     from recollect.store.tables.redaction import Redaction
-    from recollect.store.tables.sessions import Place, SessionFilter, SessionRow, Sessions, StoredRow
+    from recollect.store.tables.sessions import SORTS, Place, SessionFilter, SessionRow, Sessions, StoredRow
     from recollect.store.tables.sizes import HeldSession, Sizes
     from recollect.store.tables.sources import KnownSource, Sources, path_key
     from recollect.store.tables.steps import Response, RunningTotal, Step, Steps, StoredSession
-    from recollect.store.tables.streams import Ancestry, Candidate, SharedResponse, Streams
+    from recollect.store.tables.streams import HALF_BYTES, Ancestry, Streams
     from recollect.store.tables.tallies import BLOCK_HOURS, ActivityRow, HourRow, Span, StatRow, Tallies, UseRow
     from recollect.store.tables.tombstones import (
         FORGOTTEN,
@@ -101,9 +103,9 @@ DATABASES = (MEMORY_NAME, CACHE_NAME)
 
 # The records and functions that cross the door. They load on first use: a search needs hardly any of them.
 _HOMES = {
-    "batch": "Batch CostTotalRow EventRow Facts ProblemRow SourceRow StreamBatch UsageRow"
-    " hash_payload pack_batch unpack_batch",
+    "batch": "Batch CostTotalRow EventRow Facts ProblemRow SourceRow StreamBatch UsageRow hash_payload",
     "flags": "HIDES_LEARNED IS_ABANDONED IS_ERROR IS_PROVISIONAL IS_RETRY TOLD_RETRY",
+    "handover": "pack_batch unpack_batch",
     "intake": "merge_infos second_uid",
     "ledger": "LEDGER_NAME Ledger LedgerRecord",
     "omission": "leave_out sessions_of without_text",
@@ -118,10 +120,11 @@ _HOMES = {
     "sqlite.durable": "sync",
     "sqlite.history": "MARK_NAME forget_history has_marks read_mark",
     "sqlite.leftovers": "abandoned drop_left_beside remove work_name",
-    "sqlite.locks": "sweep_lock work_folder write_lock",
+    "sqlite.locks": "is_sweeping sweep_lock work_folder write_lock",
     "sqlite.rolling_copy": "restore_copy",
     "sqlite.snapshot": "copy_database frozen",
-    "tables.cards": "Card CardFilter",
+    "sweep_state": "SweepState note_finished note_progress read_sweep_state",
+    "tables.cards": "ANY_CARD Card CardFilter",
     "tables.copies": "COPY SET_ASIDE",
     "tables.digests": "DigestRow Pending",
     "tables.erase": "HeldContent",
@@ -131,12 +134,13 @@ _HOMES = {
     "tables.exclusions": "Exclusion",
     "tables.find_text": "UnreadLine",
     "tables.lasting": "redact_rows",
+    "tables.lineage": "Candidate Request SharedResponse",
     "tables.raw": "HeldStream RawCache",
-    "tables.sessions": "Place SessionFilter SessionRow StoredRow",
+    "tables.sessions": "SORTS Place SessionFilter SessionRow StoredRow",
     "tables.sizes": "HeldSession",
     "tables.sources": "KnownSource Sources path_key",
     "tables.steps": "Response RunningTotal Step StoredSession",
-    "tables.streams": "Ancestry Candidate SharedResponse",
+    "tables.streams": "Ancestry HALF_BYTES",
     "tables.tallies": "ActivityRow BLOCK_HOURS HourRow Span StatRow UseRow",
     "tables.tombstones": "FORGOTTEN HIDDEN TOMBSTONE Tombstone Tombstones hidden_path without_forgotten",
     "words.index": "Entry PendingEvent PendingStream",
@@ -179,8 +183,10 @@ class Store:
     # A search needs none of these and should start at once.
     intake: "Intake" = _part("intake:Intake", "_cache", "folder")
     fulltext: "Fulltext" = _part("words.index:Fulltext", "_cache")
+    known_files: "KnownFiles" = _part("tables.known_files:KnownFiles", "_cache")
     sources: "Sources" = _part("tables.sources:Sources", "_cache")
     streams: "Streams" = _part("tables.streams:Streams", "_cache")
+    lineage: "Lineage" = _part("tables.lineage:Lineage", "_cache")
     steps: "Steps" = _part("tables.steps:Steps", "_cache", "events")
     sessions: "Sessions" = _part("tables.sessions:Sessions", "_memory")
     digests: "Digests" = _part("tables.digests:Digests", "_memory")

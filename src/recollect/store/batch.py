@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-import msgspec
-
 from recollect.store.payloads.packs import Frame, StoredFrame
 from recollect.text import Columns
 
@@ -166,21 +164,3 @@ class Batch:
 def hash_payload(payload: bytes) -> bytes:
     """What a payload is known by, as `payload_hash` of its event."""
     return sha256(payload).digest()[:16]  # most processors have instructions for it
-
-
-_Rows = list[tuple[Any, ...]]
-_Part = tuple[str, _Rows, list[Frame], list[Columns | None], tuple[str | None, _Rows, _Rows]]
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[SourceRow, list[_Part], list[ProblemRow], dict[str, int], int, int, str]).decode
-
-
-def pack_batch(batch: Batch) -> bytes:
-    """A batch as a reader hands it over to the writer: one flat buffer."""
-    parts = [(part.native_id, part.rows, part.frames, part.texts, part.facts) for part in batch.streams]
-    return _encode((batch.source, parts, batch.problems, batch.skipped, batch.lines, batch.bytes, batch.redacted_with))
-
-
-def unpack_batch(data: bytes | bytearray) -> Batch:
-    source, parts, problems, skipped, lines, size, rules = _decode(data)
-    streams = [StreamBatch(name, rows, frames, texts, Facts(*facts)) for name, rows, frames, texts, facts in parts]
-    return Batch(source, streams, problems, skipped, lines, size, rules)

@@ -15,12 +15,13 @@ from recollect.store.flags import HIDES_LEARNED, IS_PROVISIONAL
 from recollect.store.payloads.frames import origin_of, take_rows
 from recollect.store.payloads.writer import FrameWriter
 from recollect.store.sqlite.database import Database
+from recollect.store.tables.streams import FIGURES
 
 SaveSource = Callable[[apsw.Connection, Batch], int]
 Index = Callable[[apsw.Connection, Sequence[Fresh]], None]
 
 _UIDS_AT_ONCE = 500
-_UID = EventRow._fields.index("event_uid")
+_UID, _POSITION = map(EventRow._fields.index, ("event_uid", "position"))
 
 
 @dataclass(slots=True)
@@ -45,6 +46,7 @@ class Stored(NamedTuple):
     payload_hash: bytes
     flags: int
     reader: int
+    position: int
 
 
 class Written(NamedTuple):
@@ -100,13 +102,16 @@ class _Transaction:
             self._connection.execute("INSERT OR IGNORE INTO stream_sources VALUES (?, ?)", (stream.id, source))
             stream.sources.add(source)
         has_news |= _put_usage(self._connection, stream.id, part)
-        fresh, replacing = part.rows, list[tuple[Any, ...]]()
+        fresh, replacing, has_moved = part.rows, list[tuple[Any, ...]](), False
         if stream.next_seq > 1 and part.rows:
-            fresh, replacing = _sort_out(self._connection, part.rows, _compare_rules(stream, batch))
-            replacing = [] if batch.is_adopted else replacing  # an import adds, and never overwrites
+            known = find_stored(self._connection, [row[_UID] for row in part.rows])
+            if known:
+                fresh, replacing = _sort_out(self._connection, part.rows, known, _compare_rules(stream, batch))
+                replacing = [] if batch.is_adopted else replacing  # an import adds, and never overwrites
+                has_moved = _put_positions(self._connection, part.rows, known)
         if fresh or replacing or has_news:
             self._put_events(batch, stream, part, fresh, replacing)
-        if fresh or replacing or not part.facts.is_empty:
+        if fresh or replacing or has_moved or not part.facts.is_empty:
             self._changed[stream.id] = stream
 
     def _put_events(
@@ -196,16 +201,13 @@ _REPLACE_EVENT = (
 
 
 def _sort_out(
-    connection: apsw.Connection, rows: list[tuple[Any, ...]], rules: str
+    connection: apsw.Connection, rows: list[tuple[Any, ...]], known: dict[bytes, Stored], rules: str
 ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     """Split rows into new events and those that replace a stored one; drop what is already stored.
 
     `rules` compares the redaction rules of what is stored with the rows': only under the same rules does other
     content mean another event; newer rules replace what older ones left.
     """
-    known = find_stored(connection, [row[_UID] for row in rows])
-    if not known:
-        return rows, []
     fresh: list[tuple[Any, ...]] = []
     replacing: list[tuple[Any, ...]] = []
     for row in map(EventRow._make, rows):
@@ -226,6 +228,17 @@ def _sort_out(
     return fresh, replacing
 
 
+def _put_positions(connection: apsw.Connection, rows: list[tuple[Any, ...]], known: dict[bytes, Stored]) -> bool:
+    """Move events to where the file that holds more of what came before them has them; whether any moved.
+
+    The last position of all files counts, so that the order of a session does not depend on which was read first.
+    """
+    later = [(row[_POSITION], row[_UID]) for row in rows if row[_UID] in known]
+    later = [(position, uid) for position, uid in later if position > known[uid].position]
+    connection.executemany("UPDATE events SET position = ? WHERE event_uid = ?", later)
+    return bool(later)
+
+
 def _differs(stored: Stored, row: EventRow) -> bool:
     return stored.payload_hash != row.payload_hash or not row.flags & IS_PROVISIONAL
 
@@ -242,21 +255,17 @@ def find_stored(connection: apsw.Connection, uids: Sequence[bytes]) -> dict[byte
     for start in range(0, len(uids), _UIDS_AT_ONCE):
         chunk = uids[start : start + _UIDS_AT_ONCE]
         marks = ", ".join("?" * len(chunk))
-        sql = f"SELECT event_uid, payload_hash, flags, reader FROM events WHERE event_uid IN ({marks})"
+        sql = f"SELECT event_uid, payload_hash, flags, reader, position FROM events WHERE event_uid IN ({marks})"
         stored |= {row[0]: Stored(*row[1:]) for row in connection.execute(sql, chunk)}
     return stored
 
 
-_LARGER = (
-    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
-    *("cache_write_1h_tokens", "web_searches", "requests"),
-)
 _SURER = ("usd", "model")
 _PUT_USAGE = (
     f"INSERT INTO usage VALUES (?, {', '.join('?' * len(UsageRow._fields))}, 0) ON CONFLICT DO UPDATE SET"
-    f" {', '.join(f'{name} = max({name}, excluded.{name})' for name in _LARGER)},"
+    f" {', '.join(f'{name} = max({name}, excluded.{name})' for name in FIGURES)},"
     f" {', '.join(f'{name} = coalesce(excluded.{name}, {name})' for name in _SURER)}"
-    f" WHERE {' OR '.join(f'excluded.{name} > {name}' for name in _LARGER)}"
+    f" WHERE {' OR '.join(f'excluded.{name} > {name}' for name in FIGURES)}"
     f" OR {' OR '.join(f'coalesce(excluded.{name}, {name}) IS NOT {name}' for name in _SURER)}"
 )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from recollect.agentkit.files import iter_files, open_beneath, unreadable_folders
 from recollect.agentkit.ids import as_id
-from recollect.agentkit.protocol import Source
+from recollect.agentkit.source import Source
 from recollect.errors import SourceUnreadable
 
 CLAUDE = "claude"

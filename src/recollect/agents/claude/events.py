@@ -3,6 +3,7 @@
 Blocks are numbered in the order of the events they make, so that an entry that makes any has a block 0.
 """
 
+import re
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
@@ -37,6 +38,8 @@ _ASSISTANT_FIELDS = tuple(
     """.split()  # noqa: SIM905 - a list would take a page
 )
 _assistant_values = attrgetter(*_ASSISTANT_FIELDS)
+# Ids of the model's service, the same in every copy of a record; other services count from 1 in each session.
+_is_unique_id = re.compile(r"(?:msg|toolu|srvtoolu)_[0-9A-Za-z_]{16,}").fullmatch
 _USUAL = (None,) * (len(_ASSISTANT_FIELDS) - 1)  # mostly the first field is all there is
 
 
@@ -119,13 +122,17 @@ def assistant_events(entry: Entry, place: Place, transcript: Transcript) -> list
         about["stop_sequence"] = message.stop_sequence
     native["message"] = about
     model = as_text(message.model)
+    # Some versions give the records that a resumed session takes over new ids, but not their messages.
+    message_id = as_id(message.id)
+    copy_key = _copy_key(message_id)
     events: list[EventRecord] = []
     for block in blocks_of(message):
         event = _assistant_block(entry, place, transcript, as_mapping(block), native, len(events))
         if event is not None:
             event.model = model
+            event.copy_key = event.copy_key or copy_key
             events.append(event)
-    if events and transcript.is_first_of_message(as_id(message.id)):
+    if events and transcript.is_first_of_message(message_id):
         usage = parse_usage(bytes(message.usage))
         if usage:
             about["usage"] = usage
@@ -202,7 +209,7 @@ def _call(
         prompt = as_mapping(arguments).get("prompt") if tool in SPAWNING else None
         if isinstance(prompt, str):
             transcript.spawn(short_hash(prompt), call_id)
-    return place.event(
+    event = place.event(
         index,
         _call_kind(tool, arguments),
         {"input": arguments, "native": native},
@@ -212,6 +219,13 @@ def _call(
         call_id=call_id,
         retry_key=retry_key,
     )
+    event.copy_key = _copy_key(call_id)
+    return event
+
+
+def _copy_key(native_id: str | None) -> str | None:
+    """An id of the model's service, if it names one message or call in all sessions."""
+    return native_id if native_id is not None and _is_unique_id(native_id) else None
 
 
 def _call_kind(tool: str, arguments: Any) -> str:
@@ -257,9 +271,11 @@ def result_event(
     if transcript.asks_nobody and tool not in ASKING and summary == words.REFUSED:
         summary = _CUT_OFF  # nobody could refuse it: the call was running
     is_error = status in ("failed", "denied")
-    return place.event(
+    event = place.event(
         index, kind, payload, summary, role=role, tool=tool, call_id=call_id, status=status, is_error=is_error
     )
+    event.copy_key = _copy_key(call_id)
+    return event
 
 
 def _verdict(

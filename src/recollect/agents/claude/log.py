@@ -40,19 +40,18 @@ SKIPPED_TYPES = frozenset(
 SKIPPED_ATTACHMENTS = frozenset(
     """
     agent_listing_delta agent_mention already_read_file auto_mode auto_mode_exit command_permissions
-    compact_file_reference companion_intro date date_change deferred_tools_delta diagnostics directory
-    edited_image_file edited_text_file environment file invoked_skills mcp_instructions_delta mcp_resource model
-    nested_memory opened_file_in_ide output_style pdf_reference plan_file_reference plan_mode plan_mode_exit
+    compact_file_reference companion_intro date date_change deferred_tools_delta deferred_tools_record diagnostics
+    directory edited_image_file edited_text_file environment file invoked_skills mcp_instructions_delta mcp_resource
+    model nested_memory opened_file_in_ide output_style pdf_reference plan_file_reference plan_mode plan_mode_exit
     plan_mode_reentry prompt_snapshot read_truncation_notice relevant_memories remote_session_change
-    selected_lines_in_ide session_context skill_listing structured_output task_reminder task_status todo
-    todo_reminder token_usage ultra_effort_enter ultra_effort_exit
+    selected_lines_in_ide session_context silent_turn_reminder skill_listing structured_output task_reminder
+    task_status todo todo_reminder token_usage total_tokens_reminder ultra_effort_enter ultra_effort_exit
     """.split()  # noqa: SIM905 - a list would take a page
 )
 QUEUE = "queue-operation"
 _LANE = frozenset({"user", "assistant", "system", "attachment"})
 _TITLES = {"custom-title": ("customTitle", 3), "ai-title": ("aiTitle", 2)}
 _NO_SUMMARY = ("Invalid API key", "API Error")
-_BLOCK_ROOM = 256
 _WARM_UP_PROMPT = "Warmup"
 
 
@@ -79,6 +78,14 @@ class TranscriptLog(Transcript):
         kind = entry.type
         if kind.__class__ is not str:
             raise Unreadable("record without a type")
+        skipped = self.skipped
+        records = self._read_entry(entry, offset, raw, is_lossy)
+        if kind != QUEUE:  # what is queued waits for its record
+            self.skip_without_event(kind, records, skipped)
+        return records
+
+    def _read_entry(self, entry: Entry, offset: int, raw: bytes, is_lossy: bool) -> Sequence[Record]:
+        kind = entry.type
         if self.session is None:
             self.session = as_id(entry.sessionId)
         if entry.timestamp.__class__ is str and len(entry.timestamp) <= prompts.TIME_CHARS:
@@ -113,6 +120,7 @@ class TranscriptLog(Transcript):
         session = self._session(entry)
         native_id = as_id(entry.uuid) or f"{session}:{offset}"
         parent = self._parent_id(entry)
+        ts_ms = parse_time_ms(entry.timestamp)
         self._last_id = native_id
         if self._agent_id is not None:
             lane = as_id(entry.agentId) or self._agent_id
@@ -124,9 +132,9 @@ class TranscriptLog(Transcript):
             f"{session}/{lane}" if lane else session,
             lane,
             native_id,
-            offset * _BLOCK_ROOM,
+            self.next_position(ts_ms),
             None if parent == native_id else self.resolve(parent),
-            parse_time_ms(entry.timestamp),
+            ts_ms,
             lane != MAIN_LANE,
             is_lossy,
         )
@@ -137,9 +145,9 @@ class TranscriptLog(Transcript):
         return self._last_id if entry.parentUuid == self._last_id else as_id(entry.parentUuid)
 
     def _lane(self, entry: Entry, offset: int, raw: bytes, is_lossy: bool) -> list[Record]:
-        if entry.message.__class__ is Message and entry.message.content is None:
+        if entry.message.__class__ is Message and not entry.message.content:
             join_spread_text(entry, raw)
-        place = self._place(entry, offset, is_lossy)
+        place, skipped = self._place(entry, offset, is_lossy), self.skipped
         records: list[Record]
         if entry.type == "assistant":
             events = assistant_events(entry, place, self)
@@ -151,9 +159,12 @@ class TranscriptLog(Transcript):
             events, records = self._attachment(entry, place, raw)
         else:
             events, records = prompts.system_events(entry, place, raw), self._info(entry, place)
+        if not events and self.skipped == skipped and _holds_something(entry):
+            events = [prompts.other_event(place, raw, entry.type)]
         if events:
             self.remember(place.native_id, place.session)
             self._queue.settle(events)
+            self.note_delivered(events[-1].retry_key, place.ts_ms)
         else:
             self.pass_over(as_id(entry.uuid), place.parent)
         records += events
@@ -283,7 +294,7 @@ class TranscriptLog(Transcript):
         operation = as_mapping(parse_whole(raw))
         text = as_text(operation.get("content")) if operation.get("operation") == "enqueue" else None
         prompt = prompts.waiting_event(entry, self._place(entry, offset, is_lossy), self, text) if text else None
-        if prompt is None:
+        if prompt is None or self.is_queued_again(prompt.retry_key, prompt.ts_ms):
             self.skip(QUEUE)
         else:
             self._queue.add(prompt)
@@ -314,6 +325,12 @@ def _usage(place: Place, usage_id: str, model: str, usage: Mapping[str, Any]) ->
     record.cache_write_1h_tokens = min(written, for_an_hour)
     record.web_searches = positive_int(as_mapping(get("server_tool_use")).get("web_search_requests"))
     return record
+
+
+def _holds_something(entry: Entry) -> bool:
+    """Whether a message has content, of whatever shape: an unknown one is kept whole."""
+    message = entry.message
+    return bool(message.content if isinstance(message, Message) else message)
 
 
 def _is_warm_up(entry: Entry) -> bool:

@@ -3,6 +3,7 @@ from recollect.agentkit.profile import AgentProfile, SettingAdvice
 PROFILE = AgentProfile(
     display_name="Claude Code",
     session_variable="CLAUDE_CODE_SESSION_ID",
+    resume_command=("claude", "--resume", "{id}"),
     settings_advice=(
         SettingAdvice(
             path="settings.json",

@@ -12,7 +12,8 @@ from recollect.agentkit.ids import as_id, call_key, short_hash
 from recollect.agentkit.protocol import EventRecord
 from recollect.agentkit.values import as_mapping, as_text, storable
 from recollect.agents.claude import summaries as words
-from recollect.agents.claude.entries import Attachment, Entry, ResultFacts, message_of, parse_whole
+from recollect.agents.claude.edits import restore_tabs
+from recollect.agents.claude.entries import Attachment, Entry, ResultFacts, message_of, parse_whole, take_texts
 from recollect.agents.claude.events import INTERRUPTED, Outcome, Place, blocks_of, fields_of, result_event, sort_part
 from recollect.agents.claude.transcript import Transcript
 from recollect.kinds import HUMAN_INTERVENTION, LIFECYCLE, OTHER, QUEUE_ONLY, RETRY, TOOL_CALL, TOOL_RESULT, USER_MSG
@@ -20,12 +21,12 @@ from recollect.kinds import HUMAN_INTERVENTION, LIFECYCLE, OTHER, QUEUE_ONLY, RE
 USER_SHELL = "shell"
 TIME_CHARS = 40
 _KEY_CHARS = 2000
+_START_CHARS = 200
 SLASH_COMMAND = re.compile(r"/[A-Za-z][\w:-]*(?:\s|$)")
 
 # Text that the harness, not a person, put into a user entry.
 _HARNESS = (
     "<command-name>",
-    "<command-message>",
     "<local-command-",
     "<task-notification>",
     "<agent-notification>",
@@ -41,6 +42,18 @@ _HARNESS = (
     "This session is being continued from a previous conversation",
 )
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+# A slash command that goes to the model: a skill, or a command file. Commands of the program itself (`/exit`) begin
+# with their name, and skills that the model calls have no slash before it.
+_COMMAND = re.compile(
+    r"\s*<command-message>(?P<message>.*?)</command-message>\s*<command-name>(?P<name>/.*?)</command-name>\s*"
+    r"(?:<command-args>(?P<arguments>.*?)</command-args>)?(?P<rest>.*)",
+    re.DOTALL,
+)
+# What the program queues or answers in the user's name: the state of a task as JSON, and why a command did not run.
+_NOTICE = re.compile(
+    r'\{"(?:task|agent|shell)_id":|(?:Unknown (?:skill|slash command|command)|Args from unknown skill): \S[^\n]*\Z'
+    r"|This (?:skill|slash command) can only be invoked by Claude, not directly by users\b"
+)
 # Blocks an editor adds beside what was typed.
 _BESIDE = ("<ide_", "<system-reminder>")
 
@@ -81,6 +94,7 @@ def user_events(entry: Entry, place: Place, transcript: Transcript) -> list[Even
 def _outcome(entry: Entry, native: dict[str, Any]) -> Outcome:
     facts = entry.toolUseResult if isinstance(entry.toolUseResult, ResultFacts) else None
     if facts is not None:
+        restore_tabs(facts.structuredPatch, take_texts(facts))
         values = to_builtins(facts)  # without defaults: only what the log holds
         native = {**native, "toolUseResult": values} if values else native
     decided_by = as_mapping(entry.permissionDecision).get("source")
@@ -124,13 +138,15 @@ def _typed_key(text: str) -> str:
 def _prompt_event(
     entry: Entry, place: Place, payload: dict[str, Any], texts: list[str], typed: str, index: int
 ) -> EventRecord:
-    start = typed[:200].lstrip()
+    start = typed[:_START_CHARS].lstrip()
     if start.startswith(INTERRUPTED):
         return place.event(
             index, HUMAN_INTERVENTION, payload, "interrupted the agent", role="user", status="interrupted"
         )
     if _is_harness(entry, place, texts, start):
         return place.event(index, LIFECYCLE, payload, _describe_harness(entry, typed or payload["text"]), role="system")
+    if (command := _COMMAND.match(typed)) is not None:
+        return _command_request(place, payload, command, index)
     if start.startswith("<bash-input>"):
         return _user_shell(place, payload, typed, index)
     if start.startswith(("<bash-stdout>", "<bash-stderr>")):
@@ -146,7 +162,19 @@ def _is_harness(entry: Entry, place: Place, texts: list[str], start: str) -> boo
         return False  # however it is wrapped, it is what the parent asked for
     if entry.promptSource == "system" or as_mapping(entry.origin).get("kind") == "task-notification":
         return True
-    return start.startswith(_HARNESS) or (bool(texts) and not start and all(t.startswith(_BESIDE) for t in texts))
+    if start.startswith("<command-message>"):
+        return entry.sourceToolUseID is not None or not any(map(_COMMAND.match, texts))
+    if start.startswith(_HARNESS) or _NOTICE.match(start):
+        return True
+    return bool(texts) and not start and all(text.startswith(_BESIDE) for text in texts)
+
+
+def _command_request(place: Place, payload: dict[str, Any], command: re.Match[str], index: int) -> EventRecord:
+    """A slash command as it was typed; what the program wrote around it is kept for a rebuild."""
+    text = f"{command['name'].strip()} {(command['arguments'] or '').strip()}".strip()
+    around = {"message": command["message"], "rest": command["rest"]}
+    request = {**payload, "text": text, "native": {**payload["native"], "command": around}}
+    return place.event(index, USER_MSG, request, summarise(text), role="user")
 
 
 def _describe_harness(entry: Entry, text: str) -> str:

@@ -58,20 +58,21 @@ class History(Log):
         if text is None or not text.strip():
             self.skip("empty")
             return NOTHING
-        event = self._event(session, prompt, text, offset)
+        event = self._event(session, prompt, text)
         project = as_text(prompt.project)
         if (session, project) in self._known:
             return [event]
         self._known.add((session, project))
         return [SessionInfo(session, session_class=PROMPTS_ONLY, cwd=project), event]
 
-    def _event(self, session: str, prompt: Prompt, text: str, offset: int) -> EventRecord:
+    def _event(self, session: str, prompt: Prompt, text: str) -> EventRecord:
         ts_ms = prompt.timestamp
         ts_ms = ts_ms if isinstance(ts_ms, int) and 0 < ts_ms < _LAST_MS else None
+        count = self._count(session, ts_ms)
         event = EventRecord(
             session,
-            f"history:{ts_ms or 0}:{self._count(session, ts_ms)}",
-            offset * 256,
+            f"history:{ts_ms or 0}:{count}",
+            ((ts_ms or 0) << 8) + min(count, 255),  # by time: the prompts of a session may be in several histories
             ts_ms,
             USER_MSG,
             {"text": _with_pasted(text, as_mapping(prompt.pastedContents)), "native": {"display": text}},

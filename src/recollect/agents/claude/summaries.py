@@ -29,8 +29,8 @@ def describe_call(tool: str, arguments: Any, cwd: Any) -> str:
 
 def _path(given: Mapping[str, Any], cwd: Any) -> str:
     path = str(given.get("file_path") or given.get("notebook_path") or given.get("path") or "a file")
-    inside = f"{cwd}/"
-    return path[len(inside) :] if isinstance(cwd, str) and path.startswith(inside) else path
+    is_inside = isinstance(cwd, str) and path.startswith((f"{cwd}/", f"{cwd}\\"))
+    return path[len(cwd) + 1 :] if is_inside else path
 
 
 def _first(given: Mapping[str, Any], *names: str) -> str:

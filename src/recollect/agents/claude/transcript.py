@@ -11,6 +11,7 @@ from typing import Any
 from recollect.agentkit.ids import as_id
 from recollect.agentkit.log import Log
 from recollect.agentkit.values import remember
+from recollect.kinds import is_queued_again
 
 KEPT_SKIPPED = 360
 KEPT_CHAINED = 110
@@ -18,8 +19,11 @@ KEPT_CALLS = 40
 KEPT_SPAWNS = 16
 KEPT_MESSAGES = 32
 KEPT_LEAVES = 40
+KEPT_QUEUED = 16
 RECORD_CHARS = 40  # of an entry's id: a uuid has 36
 NAME_CHARS = 80  # of any other name; a sub-agent's session id has about 60
+# A position is the time of a record, its number within that millisecond, and the block.
+_BLOCK_BITS, _TICK_BITS, _TIME_BITS = 8, 12, 42
 
 
 class Transcript(Log):
@@ -42,6 +46,10 @@ class Transcript(Log):
         self._spawns: dict[str, Any] = dict(state.get("spawns") or ())
         self._messages: dict[str, Any] = dict.fromkeys(state.get("messages") or ())
         self._leaves = _ungrouped(state.get("leaves"))
+        self._queued: dict[str, int] = dict(state.get("queued") or ())
+        self._clock_ms: int
+        self._tick: int  # the records since the clock's last move
+        self._clock_ms, self._tick = state.get("clock") or (0, 0)
 
     def dump(self) -> dict[str, Any]:
         """The state to hand to the cursor."""
@@ -61,6 +69,8 @@ class Transcript(Log):
             "spawns": [list(pair) for pair in self._spawns.items()],
             "messages": list(self._messages),
             "leaves": _grouped(self._leaves),
+            "queued": [list(pair) for pair in self._queued.items()],
+            "clock": [self._clock_ms, self._tick],
         }
         return {name: value for name, value in state.items() if value}
 
@@ -70,6 +80,33 @@ class Transcript(Log):
 
     def is_warm_up_lane(self, lane: str) -> bool:
         return lane in self._warm_ups
+
+    def next_position(self, ts_ms: int | None) -> int:
+        """Where the next record stands: in the order of its file, and among other files' by its time.
+
+        A session may be spread over several files, so offsets say nothing; a time before that of an earlier record of
+        the file counts as that one's.
+        """
+        if ts_ms is not None and self._clock_ms < ts_ms < 1 << _TIME_BITS:
+            self._clock_ms, self._tick = ts_ms, 0
+        else:
+            self._tick += 1
+            self._clock_ms += self._tick >> _TICK_BITS
+            self._tick %= 1 << _TICK_BITS
+        return ((self._clock_ms << _TICK_BITS) + self._tick) << _BLOCK_BITS
+
+    def is_queued_again(self, words: str | None, ts_ms: int | None) -> bool:
+        """Whether a prompt just queued is one that the program put back: some versions do so every 80 ms."""
+        if words is None or ts_ms is None:
+            return False
+        is_again = is_queued_again(ts_ms, self._queued.get(words))
+        remember(self._queued, words, ts_ms, KEPT_QUEUED)
+        return is_again
+
+    def note_delivered(self, words: str | None, ts_ms: int | None) -> None:
+        """Remember when a prompt that was queued came as a record of its own."""
+        if words in self._queued and ts_ms is not None:
+            self._queued[words] = ts_ms
 
     def pass_over(self, uuid: str | None, parent: str | None) -> None:
         """Remember an entry that makes no event, so that what follows it follows its parent."""

@@ -2,9 +2,10 @@
 
 A command may appear three times: as the model's call, as the harness's item (or `…_end` event) and as the output given
 to the model. The call is the event of its arguments; the result is the item, because only it has a real exit code, and
-the output is its twin. Where no item came first the output is the result, and an item that follows (a command in the
-background, one the user cut off) completes it. An item of a command inside a script (code mode) has no call of its own
-and makes both events.
+the output is its twin. An item that was cut (Codex keeps 10 KB of it) is completed by a longer output. Where no item
+came first the output is the result, and an item that follows (a command in the background, one the user cut off)
+completes it, or is a second result (block 2) if it lacks what the first one has. An item of a command inside a script
+(code mode) has no call of its own and makes both events.
 """
 
 from typing import Any
@@ -13,12 +14,13 @@ import msgspec
 import orjson
 
 from recollect.agentkit.content import summarise
-from recollect.agentkit.ids import call_key
+from recollect.agentkit.ids import call_key, short_hash
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agentkit.shell import shell_kind
 from recollect.agentkit.values import as_list, as_mapping, as_text, remember, storable
 from recollect.agents.codex import text
 from recollect.agents.codex.rollout import (
+    CUT,
     DONE,
     KEPT_CALLS,
     OPEN,
@@ -31,7 +33,7 @@ from recollect.agents.codex.rollout import (
     payload_of,
     state_key,
 )
-from recollect.agents.codex.scripts import close_script, open_script
+from recollect.agents.codex.scripts import close_script, find_commands, open_script, remember_commands, share_output
 from recollect.kinds import DECISION, EDIT, ERROR, HUMAN_INTERVENTION, TOOL_CALL, TOOL_RESULT
 
 SHELL_TOOLS = {"shell", "exec_command", "shell_command", "local_shell", "container.exec", "unified_exec"}
@@ -82,6 +84,58 @@ def add_call(rollout: Rollout, item: CallItem, default_name: str) -> None:
     )
     if tool == "exec" and call_id:
         open_script(rollout.state, call_id, arguments)
+        if not rollout.state.is_paginated:
+            _add_commands(rollout, call_id, native_id, find_commands(arguments))
+
+
+def _add_commands(rollout: Rollout, call_id: str, script_id: str, commands: list[str]) -> None:
+    """The commands of a script in a log that has no items of them."""
+    if commands:
+        remember_commands(rollout.state, call_id, commands)
+    for number, command in enumerate(commands):
+        arguments, retry_key = call_key("exec_command", {"cmd": command})
+        rollout.add(
+            shell_kind(command),
+            {"input": arguments},
+            text.summarise_command(command),
+            role="assistant",
+            native_id=script_id,
+            block=2 + 2 * number,
+            tool="exec_command",
+            call_id=f"{call_id}/{number + 1}",
+            retry_key=retry_key,
+            copy_key=rollout.copy_key("command", f"{call_id}\x1f{command}"),
+            metadata={"within_call": call_id},
+            by_model=True,
+        )
+
+
+def add_command_result(
+    rollout: Rollout, call_id: str, number: int, payload: dict[str, Any], summary: str, *, is_failed: bool
+) -> None:
+    """The result of a command that was read off a script."""
+    call = rollout.state.calls.get(state_key(call_id))
+    rollout.add(
+        ERROR if is_failed else TOOL_RESULT,
+        payload,
+        summary,
+        role="tool",
+        native_id=call.native_id if call and call.native_id else call_id,
+        block=3 + 2 * number,
+        tool="exec_command",
+        call_id=f"{call_id}/{number + 1}",
+        status="failed" if is_failed else "ok",
+        copy_key=rollout.copy_key("command result", f"{call_id}\x1f{number}\x1f{summary}"),
+    )
+
+
+def _add_printed(rollout: Rollout, call_id: str, names: list[str], output: Any) -> None:
+    """What the output of a script shows of its commands."""
+    for number, words in share_output(names, text.text_parts(output)).items():
+        outcome = text.parse_outcome(words)
+        summary = text.summarise_outcome(outcome.body, outcome.exit_code, outcome.is_failed)
+        payload = payload_of("output", outcome.body, native(exit_code=outcome.exit_code))
+        add_command_result(rollout, call_id, number, payload, summary, is_failed=outcome.is_failed)
 
 
 def _tool_name(item: CallItem, default_name: str) -> str:
@@ -153,12 +207,13 @@ def add_output(rollout: Rollout, item: OutputItem, native_type: str) -> None:
     state, call_id = rollout.state, as_text(item.call_id)
     key = state_key(call_id) if call_id else ""
     call = state.calls.get(key)
-    is_twin = call is not None and call.result != OPEN
+    is_twin = call is not None and call.result not in (OPEN, CUT)
     if is_twin and key not in state.scripts:
         rollout.skip(f"{native_type} (twin)")
         return
     output, media, words = _output(item.output if item.output is not None else item.tools)
     close_script(state, key, words)
+    names = state.commands.pop(key, []) if key not in state.scripts else []
     if is_twin:
         rollout.skip(f"{native_type} (twin)")
         return
@@ -166,15 +221,23 @@ def add_output(rollout: Rollout, item: OutputItem, native_type: str) -> None:
     body = outcome.body if isinstance(output, str) and words.startswith('{"output":') else output
     if call and call.tool == "spawn_agent":
         _add_spawn(rollout, call_id, words)
+    if call is not None and call.result == CUT:
+        output = outcome.body if isinstance(output, str) else output
+        payload = payload_of("output", output, native(id=item.id), media)
+        _complete(rollout, call_id, call, native_type, payload, outcome.body)
+        return
     _add_result(
         rollout,
         call_id,
         call,
         payload_of("output", body, native(id=item.id, exit_code=outcome.exit_code), media),
         text.summarise_outcome(outcome.body, outcome.exit_code, outcome.is_failed or outcome.is_refused),
+        outcome.body,
         result=REFUSED if outcome.is_refused else RUNNING if outcome.is_running else DONE,
         is_failed=outcome.is_failed,
     )
+    if names and call_id:
+        _add_printed(rollout, call_id, names, output)
 
 
 def _output(output: Any) -> tuple[Any, list[dict[str, Any]], str]:
@@ -210,20 +273,58 @@ def name_spawn(rollout: Rollout, child: Any, call_id: Any) -> None:
         rollout.out.append(SessionInfo(child, parent_native_id=thread, spawn_call_id=call_id))
 
 
-def add_item_result(
-    rollout: Rollout, call_id: str, payload: dict[str, Any], summary: str, *, is_failed: bool, role: str = "tool"
+def _complete(
+    rollout: Rollout, call_id: str | None, call: Call, native_type: str, payload: dict[str, Any], words: str
 ) -> None:
-    """The result as the harness saw it: it settles what an output said before."""
+    """The output of a call whose item was cut: the longer text, with what only the item has."""
+    if call.chars and len(words) <= call.chars:
+        rollout.skip(f"{native_type} (twin)")
+        call.result = DONE
+        return
+    payload["native"] = {**payload.get("native", {}), **call.facts}
+    summary = text.summarise_outcome(words, call.facts.get("exit_code"), call.is_failed)
+    _add_result(rollout, call_id, call, payload, summary, words, result=DONE, is_failed=call.is_failed)
+    call.result, call.facts = DONE, {}
+
+
+def add_item_result(
+    rollout: Rollout,
+    call_id: str,
+    payload: dict[str, Any],
+    summary: str,
+    *,
+    is_failed: bool,
+    role: str = "tool",
+    may_be_cut: bool = True,
+) -> None:
+    """The result as the harness saw it: it settles what an output said before, or adds what that did not say."""
     call = rollout.state.calls.get(state_key(call_id))
-    if call is not None and call.result == DONE:
+    known = OPEN if call is None else call.result
+    words = payload["output"]
+    if call is not None and known in (CUT, DONE) and len(words) <= call.chars and is_failed <= call.is_failed:
         rollout.skip("item of a call already answered")
         return
-    result = REFUSED if call is not None and call.result == REFUSED else DONE
+    is_cut = call is not None and known == OPEN and may_be_cut and (not words or text.is_cut(words))
     _add_result(
-        rollout, call_id, call, payload, summary, result=result, is_failed=is_failed, role=role, is_settled=True
+        rollout,
+        call_id,
+        call,
+        payload,
+        summary,
+        words,
+        result=REFUSED if known == REFUSED else CUT if is_cut else DONE,
+        is_failed=is_failed,
+        role=role,
+        is_settled=not is_cut,
+        is_further=call is not None and (known in (CUT, DONE) or (known == RUNNING and not _holds(words, call))),
     )
     if call is not None:
-        call.result = DONE
+        call.result, call.facts = (CUT, payload.get("native", {})) if is_cut else (DONE, {})
+
+
+def _holds(words: str, call: Call) -> bool:
+    """Whether a text begins with the part of it that a running command had printed."""
+    return short_hash(words[: call.chars]) == call.head
 
 
 def _add_result(
@@ -232,38 +333,43 @@ def _add_result(
     call: Call | None,
     payload: dict[str, Any],
     summary: str,
+    words: str,
     *,
     result: int,
     is_failed: bool,
     role: str = "tool",
     is_settled: bool = False,
+    is_further: bool = False,
 ) -> None:
     tool = call.tool if call else ""
     kind, role, status = _result_kind(tool, result, is_failed, role)
     native_id = (call.native_id if call and call.native_id else call_id) if call or is_own_id(call_id) else None
     previous = rollout.state.previous
     # A result that is completed later stays where it first appeared.
-    first = call if call is not None and call.result != OPEN else None
+    first = call if call is not None and call.result != OPEN and not is_further else None
     rollout.add(
         kind,
         payload,
         summary,
         role=role,
         native_id=native_id,
-        block=1,
+        block=2 if is_further else 1,
         parent=native_id if call else None,
         position=first.position if first else None,
         ts_ms=first.ts_ms if first else None,
         tool=tool or None,
         call_id=call_id,
         status=status,
-        is_provisional=result in (RUNNING, REFUSED) and not is_settled,
+        is_provisional=result in (RUNNING, REFUSED, CUT) and not is_settled,
         copy_key=None if native_id == call_id else rollout.copy_key("result", summary),
     )
     if first is not None:
         rollout.state.previous = previous
     elif call is not None:
         call.result, call.position, call.ts_ms = result, rollout.position, rollout.ts_ms
+    if call is not None:
+        call.chars, call.is_failed = len(words), is_failed
+        call.head = short_hash(words) if result == RUNNING else ""
 
 
 def _result_kind(tool: str, result: int, is_failed: bool, role: str) -> tuple[str, str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from recollect.agentkit.files import iter_files, unreadable_folders
-from recollect.agentkit.protocol import Source
+from recollect.agentkit.source import Source
 
 AGENT = "codex"
 ROLLOUT, PACKED, DOCUMENT, TITLES, HISTORY = "rollout", "packed rollout", "document", "titles", "history"

@@ -10,10 +10,10 @@ from recollect.agentkit.ids import call_key
 from recollect.agentkit.shell import shell_kind
 from recollect.agentkit.values import as_list, as_mapping, as_text, storable
 from recollect.agents.codex import text
-from recollect.agents.codex.calls import add_item_result, name_spawn, remember_call
+from recollect.agents.codex.calls import add_command_result, add_item_result, name_spawn, remember_call
 from recollect.agents.codex.messages import MessageItem, Reasoning, add_answer, add_prompt, add_reasoning
 from recollect.agents.codex.rollout import Rollout, native, payload_of, state_key
-from recollect.agents.codex.scripts import find_script, patched_name
+from recollect.agents.codex.scripts import find_command, find_script, patched_name
 from recollect.kinds import EDIT, LIFECYCLE, TOOL_CALL, TOOL_RESULT
 
 
@@ -89,7 +89,8 @@ def add_command(rollout: Rollout, item: Item) -> None:
     call_id = _id(rollout, item)
     is_user = item.source == "user_shell"
     command = text.shell_command(item.command)
-    if is_user or _is_alone(rollout, call_id):
+    known = find_command(rollout.state, command) if call_id.startswith("exec-") else None
+    if known is None and (is_user or _is_alone(rollout, call_id)):
         _add_call(
             rollout,
             call_id,
@@ -101,14 +102,21 @@ def add_command(rollout: Rollout, item: Item) -> None:
             named=(command,),
         )
         rollout.state.shells += is_user
-    output = item.aggregated_output if isinstance(item.aggregated_output, str) else ""
+    output = as_text(item.aggregated_output) or "".join(
+        part for part in (item.stdout, item.stderr) if isinstance(part, str)
+    )
     code = item.exit_code if type(item.exit_code) is int and abs(item.exit_code) < 2**31 else None
     is_failed = item.status in ("failed", "declined") or bool(code)
+    payload = payload_of("output", output, native(exit_code=code, status=item.status, duration=item.duration))
+    summary = text.summarise_outcome(output, code, is_failed)
+    if known is not None:
+        add_command_result(rollout, *known, payload, summary, is_failed=is_failed)
+        return
     add_item_result(
         rollout,
         call_id,
-        payload_of("output", output, native(exit_code=code, status=item.status, duration=item.duration)),
-        text.summarise_outcome(output, code, is_failed),
+        payload,
+        summary,
         is_failed=is_failed,
         role="user" if is_user else "tool",
     )
@@ -163,22 +171,24 @@ def _describe_command(item: Item, command: str) -> str:
 
 
 def add_file_change(rollout: Rollout, item: Item) -> None:
-    """Files that a patch changed. The diff is kept where no call holds the patch."""
+    """Files that a patch changed: only this has line numbers, and what was in a deleted file."""
     call_id = _id(rollout, item)
     changes = as_mapping(item.changes)
+    kept = storable(changes)
     if _is_alone(rollout, call_id):
         summary = text.summarise_edit([str(path) for path in changes])
         named = map(patched_name, changes)
         _add_call(rollout, call_id, "apply_patch", {"changes": changes}, EDIT, summary, named=named)
+        kept = {path: as_mapping(change).get("type") for path, change in changes.items()}
     output = "".join(part for part in (item.stdout, item.stderr) if isinstance(part, str))
-    kinds = {path: as_mapping(change).get("type") for path, change in changes.items()}
     is_failed = item.status in ("failed", "declined") or item.success is False
     add_item_result(
         rollout,
         call_id,
-        payload_of("output", output, native(status=item.status, changes=kinds)),
+        payload_of("output", output, native(status=item.status, changes=kept)),
         text.summarise_outcome(output, None, is_failed),
         is_failed=is_failed,
+        may_be_cut=False,
     )
 
 
@@ -238,13 +248,27 @@ def add_web_search(rollout: Rollout, item: Item) -> None:
 
 
 def add_search_results(rollout: Rollout, item: Item) -> None:
-    """The results of a search, which only this event of older logs holds."""
+    """The results of a search, which only this event of older logs holds; of a script's search also the call."""
+    call_id = _id(rollout, item)
+    if is_alone := _is_alone(rollout, call_id):
+        arguments = native(query=item.query, action=item.action)
+        summary = summarise(f"searched the web: {item.query or ''}")
+        _add_call(rollout, call_id, "web_search", arguments, TOOL_CALL, summary)
     if not item.results:
-        rollout.skip("event_msg/web_search_end (twin)")
+        if not is_alone:
+            rollout.skip("event_msg/web_search_end (twin)")
         return
-    summary = summarise(f"found: {item.query or ''}")
-    payload = {"output": storable(item.results)}
-    rollout.add(TOOL_RESULT, payload, summary, role="tool", tool="web_search", status="ok", call_id=_id(rollout, item))
+    rollout.add(
+        TOOL_RESULT,
+        {"output": storable(item.results)},
+        summarise(f"found: {item.query or ''}"),
+        native_id=call_id if is_alone else None,
+        block=1 if is_alone else 0,
+        role="tool",
+        tool="web_search",
+        status="ok",
+        call_id=call_id,
+    )
 
 
 def _image_generation(rollout: Rollout, item: Item) -> None:

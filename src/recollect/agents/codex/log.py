@@ -8,8 +8,6 @@ import msgspec
 from recollect.agentkit.lines import LineReader
 from recollect.agentkit.log import (
     MALFORMED,
-    NOTHING,
-    Unreadable,
     bad_document,
     parse_document,
     read_log,
@@ -37,6 +35,7 @@ class RolloutLog(Rollout):
         if route is None:
             route = find_route(raw)
         line = route.decode(raw)
+        self.out, skipped = [], self.skipped  # of a line that could not be read, something may be left
         self.move_to(offset, line.ordinal, line.timestamp)
         self.is_lossy = is_lossy
         if route.add is None:
@@ -45,10 +44,8 @@ class RolloutLog(Rollout):
             self.skip(route.twin_name)
         else:
             route.add(self, line.payload)
-        if not self.out:
-            return NOTHING
-        records, self.out = self.out, []
-        return records
+        self.skip_without_event(route.name, self.out, skipped)
+        return self.out
 
 
 def _read_rollout(source: Source, cursor: Cursor | None) -> Iterator[Record]:
@@ -85,7 +82,7 @@ def _read_document(source: Source, content: bytes) -> Iterator[Record]:
 def _read_value(rollout: RolloutLog, offset: int, record: Mapping[str, Any]) -> Sequence[Record]:
     try:
         return rollout.read(offset, msgspec.json.encode(record))
-    except (*MALFORMED, Unreadable) as error:
+    except MALFORMED as error:
         return [BadLine(1, 0, str(error)[:200], repr(record)[:1000].encode("utf-8", "replace"))]
 
 

@@ -112,11 +112,14 @@ def add_prompt(rollout: Rollout, item: MessageItem, parts: list[str]) -> None:
     if not words.strip() and not media and not addresses:
         rollout.skip("empty")
         return
-    fields = native(id=item.id, images=addresses or None, author=item.author, recipient=item.recipient)
+    request, context = text.split_request(words)
+    fields = native(
+        id=item.id, images=addresses or None, author=item.author, recipient=item.recipient, context=context or None
+    )
     rollout.add(
         kinds.USER_MSG,
-        payload_of("text", words, fields, media),
-        summarise(words) or "an image",
+        payload_of("text", request, fields, media),
+        summarise(request) or "an image",
         native_id=rollout.native_id(item.id),
         role="user",
         copy_key=rollout.copy_key("user", words),

@@ -1,3 +1,3 @@
 from recollect.agentkit.profile import AgentProfile
 
-PROFILE = AgentProfile("Codex")
+PROFILE = AgentProfile("Codex", ids_begin_with_time=True, resume_command=("codex", "resume", "{id}"))

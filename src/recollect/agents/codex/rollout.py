@@ -29,8 +29,8 @@ KEPT_ECHOES = 16
 KEPT_PROMPTS = 100
 KEPT_CHARS = 64
 
-# What is known of a call's result.
-OPEN, RUNNING, REFUSED, DONE = range(4)
+# What is known of a call's result. CUT: the item has not all of it, and the output may have more.
+OPEN, RUNNING, REFUSED, CUT, DONE = range(5)
 
 
 class Call(msgspec.Struct, array_like=True, gc=False):
@@ -41,6 +41,10 @@ class Call(msgspec.Struct, array_like=True, gc=False):
     result: int = OPEN
     position: int = 0
     ts_ms: int | None = None
+    is_failed: bool = False
+    chars: int = 0  # of the longest result so far
+    head: str = ""  # of a result that is RUNNING: the hash of its text
+    facts: dict[str, Any] = {}  # of a result that is CUT: what only the item has
 
 
 class State(msgspec.Struct, omit_defaults=True, gc=False):
@@ -62,6 +66,7 @@ class State(msgspec.Struct, omit_defaults=True, gc=False):
     has_cwd: bool = False
     instructions: str | None = None
     scripts: dict[str, list[str]] = {}  # open scripts by call id: hashes of what they name
+    commands: dict[str, list[str]] = {}  # open scripts by call id: hashes of the commands that were read off them
     shells: int = 0  # commands of the user read as items, whose twin messages are still to come
     totals: list[int] | None = None
     calls: dict[str, Call] = {}

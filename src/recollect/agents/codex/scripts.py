@@ -1,7 +1,8 @@
-"""Code mode: which script of the model an item ran in.
+"""Code mode: what a script of the model ran.
 
-No id links the two. A script is JavaScript that names its commands, patches and tools in its text,
-so an item belongs to the open script that names what the item did.
+In a paginated log items say it. No id links an item to its script: a script is JavaScript that names its commands,
+patches and tools in its text, so an item belongs to the open script that names what the item did. Other logs have no
+items of commands: there the script's text is all that says which it ran, and its output how they ended.
 """
 
 import re
@@ -22,6 +23,54 @@ _STRING = re.compile(r""""((?:[^"\\]|\\.?)*)(?:"|\Z)|'((?:[^'\\]|\\.?)*)(?:'|\Z)
 _ESCAPE = re.compile(r"\\(.)", re.S)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r"}
 _TOOL = re.compile(r"\btools\.(\w+)")
+_COMMAND = re.compile(
+    r"\btools\.(?:exec_command|shell_command|shell)\s*\(\s*\{[^{}]{0,400}?(?<![\w.])[\"']?(?:cmd|command)[\"']?"
+    rf"\s*(?::\s*(?:(?P<variable>[A-Za-z_$][\w$]*)|{_STRING.pattern})|(?P<short>[,}}]))",
+    re.DOTALL,
+)
+MOST_COMMANDS = 24
+
+
+def find_commands(script: Any) -> list[str]:
+    """The shell commands that a script names: as texts, or as variables that it sets to a text."""
+    if not isinstance(script, str) or "tools." not in script:
+        return []
+    script = script[:SCRIPT_CHARS]
+    commands = (_command(script, match) for match in _COMMAND.finditer(script))
+    return [command for command in commands if command][:MOST_COMMANDS]
+
+
+def _command(script: str, match: re.Match[str]) -> str:
+    name = "cmd" if match["short"] else match["variable"]
+    if name is None:
+        return _unescape("".join(text for text in match.groups()[1:4] if text))
+    value = re.search(rf"\b{re.escape(name)}\s*=\s*(?:{_STRING.pattern})", script, re.DOTALL)
+    return _unescape("".join(text for text in value.groups() if text)) if value else ""
+
+
+def find_command(state: State, command: str) -> tuple[str, int] | None:
+    """The open script that a command was read off, and which of its commands it is; it is given once."""
+    name = _hash(command)
+    for key, names in state.commands.items():
+        if name in names:
+            number = names.index(name)
+            names[number] = _CUT_OFF
+            return key, number
+    return None
+
+
+def remember_commands(state: State, call_id: str, commands: list[str]) -> None:
+    remember(state.commands, state_key(call_id), [_hash(command) for command in commands], KEPT_SCRIPTS)
+
+
+def share_output(names: list[str], parts: list[str]) -> dict[int, str]:
+    """What each command of a script printed, by its number, as far as the parts of the script's output show it."""
+    printed = parts[1:]  # the first says how the script ended
+    if len(names) == 1:
+        printed = ["".join(printed)]
+    if len(printed) != len(names):
+        return {}
+    return {number: words for number, words in enumerate(printed) if names[number] != _CUT_OFF}
 
 
 def open_script(state: State, call_id: str, script: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from recollect.agentkit.content import summarise
-from recollect.agentkit.log import NOTHING, Log
+from recollect.agentkit.log import NOTHING, Log, Unreadable
 from recollect.agentkit.protocol import EventRecord, Record, SessionInfo
 from recollect.agentkit.values import remember
 from recollect.kinds import HISTORY_LANE, PROMPTS_ONLY, USER_MSG
@@ -37,9 +37,11 @@ class Titles(Log):
     def read(self, offset: int, raw: bytes, is_lossy: bool = False) -> Sequence[Record]:
         title = _decode_title(raw)
         name = title.thread_name.strip()
-        return (
-            [SessionInfo(title.id, title=cut_short(name, TITLE_CHARS), title_rank=2)] if title.id and name else NOTHING
-        )
+        if not title.id or not name:
+            self.skip("empty")
+            return NOTHING
+        self.skip("session_index (no event)")
+        return [SessionInfo(title.id, title=cut_short(name, TITLE_CHARS), title_rank=2)]
 
 
 class Prompts(Log):
@@ -59,8 +61,11 @@ class Prompts(Log):
     def read(self, offset: int, raw: bytes, is_lossy: bool = False) -> Sequence[Record]:
         prompt = _decode_prompt(raw)
         session, ts = prompt.session_id, prompt.ts
-        if not prompt.text.strip() or not 0 < ts < 2**38 or len(session) > 128:
+        if not prompt.text.strip():
+            self.skip("empty")
             return NOTHING
+        if not 0 < ts < 2**38 or len(session) > 128:
+            raise Unreadable("not a prompt")
         before = self._last.get(session)
         number = before[1] + 1 if before and before[0] == ts else 0
         remember(self._last, session, [ts, number], KEPT_SESSIONS)

@@ -46,6 +46,28 @@ INJECTED = (
 )
 USER_SHELL = "<user_shell_command>"
 
+# An IDE or a desktop app puts what it knows (open files, selections, comments, earlier chats) before the request,
+# which follows the last of these headings. The shorter one a person may type too, so it counts after such a beginning.
+_REQUEST_HEADING = re.compile(r"^## My request(?P<is_sure> for Codex)?:[ \t]*\n?", re.MULTILINE)
+_IDE_CONTEXT = re.compile(
+    r"# (?:Context from my IDE setup|(?:Files|Applications) mentioned by the user|Selected text|In app browser"
+    r"|(?:Diff|Browser) comments|Response annotations|MCP app context|Failing PR checks|Review findings"
+    r"|Pull request merge conflict|Chrome tabs)|## (?:Prior conversation with Codex|Referenced chats with Codex"
+    r"|Referenced ChatGPT conversation|Code review guidelines|Pull request (?:fix|merge task)|Auto resolve merge)"
+    r"|<in-app-browser-context|The attached pasted text file|(?:#+ )?Input contract",
+    re.IGNORECASE,
+)
+
+
+def split_request(words: str) -> tuple[str, str]:
+    """What the person typed, and what the program put before it."""
+    headings = list(_REQUEST_HEADING.finditer(words)) if "## My request" in words else []
+    if not headings or not (headings[-1]["is_sure"] or _IDE_CONTEXT.match(words.lstrip())):
+        return words, ""
+    request = words[headings[-1].end() :].strip()
+    return (request, words[: headings[-1].start()].strip()) if request else (words, "")
+
+
 # The output of a call has no error flag; a failed one begins with one of these.
 _FAILED = (
     "exec_command failed",
@@ -90,7 +112,7 @@ class Outcome:
 
 def parse_outcome(text: str) -> Outcome:
     """How a call ended, from any of the four dialects in which Codex writes an output."""
-    if text.startswith('{"output":'):
+    if text.startswith(('{"output":', '{"chunk_id":', '{"exit_code":', '{"wall_time')):
         outcome = _parse_json_outcome(text)
         if outcome is not None:
             return outcome
@@ -112,7 +134,9 @@ def _parse_json_outcome(text: str) -> Outcome | None:
         document = as_mapping(orjson.loads(text))
     except orjson.JSONDecodeError:
         return None
-    output, exit_code = document.get("output"), as_mapping(document.get("metadata")).get("exit_code")
+    # The latter is what a script sees of a command.
+    output = document.get("output")
+    exit_code = as_mapping(document.get("metadata")).get("exit_code", document.get("exit_code"))
     if not isinstance(output, str):
         return None
     code = exit_code if type(exit_code) is int else None
@@ -137,6 +161,14 @@ def _exit_code(head: str) -> int | None:
     digits = digits.partition("\n")[0].strip()
     figure = digits.removeprefix("-")
     return int(digits) if figure.isascii() and figure.isdigit() else None
+
+
+_CUT_MARK = re.compile(r"…\d+ (?:chars|tokens) truncated…")
+
+
+def is_cut(output: str) -> bool:
+    """Whether Codex has left out the middle of an output, as it does in items of more than 10 KB."""
+    return "truncated…" in output and _CUT_MARK.search(output) is not None
 
 
 def summarise_outcome(body: str, exit_code: int | None, is_failed: bool) -> str:

@@ -110,7 +110,15 @@ def read_result(update: Update, full_log: str | None = None) -> Result:
         text = _better_text(result) or text or _text_of(result)
     elif isinstance(result, str):
         text = text or result
-    return Result(full_log or text, media, _native(result) if isinstance(result, Output) else {})
+    native = _native(result) if isinstance(result, Output) else {}
+    if isinstance(result, Output) and (edits := _edits(result)):
+        native["edits"] = edits
+    return Result(full_log or text, media, native)
+
+
+def _edits(result: Output) -> list[Any]:
+    """Where an edit replaced what, with the lines around it: the call has only the texts."""
+    return as_list(as_mapping(as_mapping(loads(result.EditsApplied)).get("edits")).get("details"))
 
 
 def _blocks(content: Any) -> list[Content]:

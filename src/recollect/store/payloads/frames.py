@@ -5,17 +5,17 @@ and what was read along with them of tokens, money and the session. So cache.db 
 """
 
 from collections.abc import Sequence
+from functools import cache
 from hashlib import sha256
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recollect.store.batch import Batch, CostTotalRow, EventRow, Facts, StreamBatch, UsageRow
 from recollect.store.payloads.packs import Content, Frame, pack_frame, unpack_entry
 
-FRAME_BYTES = 256 * 1024
+if TYPE_CHECKING:
+    from msgspec import msgpack
 
-_encode = msgspec.msgpack.Encoder().encode
+FRAME_BYTES = 256 * 1024
 
 
 class Origin(NamedTuple):
@@ -43,7 +43,11 @@ class Description(NamedTuple):
     facts: Facts
 
 
-_decoder = msgspec.msgpack.Decoder(tuple[Origin, list[EventRow], _TypedFacts])
+@cache
+def _codec() -> "tuple[msgpack.Encoder, msgpack.Decoder[tuple[Origin, list[EventRow], _TypedFacts]]]":
+    from msgspec import msgpack  # takes time to load, and most sweeps make no frame
+
+    return msgpack.Encoder(), msgpack.Decoder(tuple[Origin, list[EventRow], _TypedFacts])
 
 
 def origin_of(batch: Batch, native_id: str) -> Origin:
@@ -74,7 +78,7 @@ def make_frames(
 
 
 def _frame(origin: Origin, rows: Sequence[tuple[Any, ...]], facts: Facts, payloads: Sequence[bytes]) -> Frame:
-    return pack_frame(_encode((origin, rows, facts)), payloads)
+    return pack_frame(_codec()[0].encode((origin, rows, facts)), payloads)
 
 
 def take_rows(
@@ -94,7 +98,7 @@ def take_rows(
 
 def describe(content: Content) -> Description:
     """What a frame says of itself, its rows placed from its own beginning on; raises ValueError if it is not ours."""
-    origin, rows, (info, usage, cost_totals) = _decoder.decode(content.head)
+    origin, rows, (info, usage, cost_totals) = _codec()[1].decode(content.head)
     start = 0
     for number, row in enumerate(rows):
         rows[number] = row._replace(seq=number, payload_start=start)

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from recollect.errors import Busy
+from recollect.errors import Busy, StoreUnwritable
 from recollect.store.sqlite.access import has_no_room, unwritable
 from recollect.store.sqlite.leftovers import abandoned, drop_abandoned, remove, work_name
+from recollect.store.sweep_state import LOCK_NAME
 
 
 @contextmanager
@@ -17,11 +18,22 @@ def sweep_lock(folder: Path) -> Iterator[None]:
 
     Leftovers of dead processes are removed first: they may hold whole sessions that somebody is about to forget.
     """
-    with _flock(folder / "sweep.lock", fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with _flock(folder / LOCK_NAME, fcntl.LOCK_EX | fcntl.LOCK_NB):
         if abandoned(folder):
             with write_lock(folder):
                 drop_abandoned(folder)
         yield
+
+
+def is_sweeping(folder: Path) -> bool:
+    """Whether a process holds the store's sweep lock."""
+    try:
+        with _flock(folder / LOCK_NAME, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            return False
+    except Busy:
+        return True
+    except StoreUnwritable:
+        return False
 
 
 @contextmanager

@@ -7,7 +7,6 @@ use memory, or a folder that others may read.
 """
 
 import os
-import shutil
 from pathlib import Path
 
 import apsw
@@ -45,7 +44,8 @@ def _copy_back(connection: apsw.Connection, beside: Path) -> None:
 
 
 def _require_room(path: Path) -> None:
-    needed, free = round(path.stat().st_size * _ROOM), shutil.disk_usage(path.parent).free
+    space = os.statvfs(path.parent)
+    needed, free = round(path.stat().st_size * _ROOM), space.f_bavail * space.f_frsize
     if free < needed:
         raise StoreUnwritable(
             f"Not enough space to rewrite a database ({needed - free:,} more bytes needed): {path}",

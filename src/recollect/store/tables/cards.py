@@ -22,6 +22,7 @@ class Card(NamedTuple):
     ended_ms: int | None
     outcome: str | None
     evicted_ms: int | None = None
+    cwd: str | None = None
 
     @property
     def key(self) -> SessionKey:
@@ -35,22 +36,27 @@ class Card(NamedTuple):
 class CardFilter(NamedTuple):
     """Which sessions count: for each column any of its values, and for `excluded` none of them.
 
-    `uids` are the only ones that do, None any; `excluded_uids` do not.
+    `uids` are the only ones that do, None any; `excluded_uids` do not. Times: active at or after `since_ms`, begun
+    before `before_ms`.
     """
 
     chosen: tuple[tuple[str, tuple[str, ...]], ...] = ()
     excluded: tuple[tuple[str, tuple[str, ...]], ...] = ()
     uids: frozenset[str] | None = None
     excluded_uids: frozenset[str] = frozenset()
+    since_ms: int | None = None
+    before_ms: int | None = None
 
 
-# How a column is compared: exactly, by a part, or by any ending of a path.
+ANY_CARD = CardFilter()
+# How a column is compared.
 _TESTS = {
     "agent": "agent = ? COLLATE NOCASE",
-    "repo": "('/' || repo) LIKE '%/' || ? ESCAPE '\\'",
+    "repo": "repo = ?",
     "branch": "git_branch = ? COLLATE NOCASE",
     "model": "model LIKE '%' || ? || '%' ESCAPE '\\'",
     "outcome": "outcome = ?",
+    "class": "session_class = ?",
     "group": '"group" = ? COLLATE NOCASE',
     "channel": "channel = ? COLLATE NOCASE",
     "user": "user_id = ? COLLATE NOCASE",
@@ -58,8 +64,10 @@ _TESTS = {
     "task": "task_ref = ? COLLATE NOCASE",
     "session": "session_uid = ?",
 }
+_ENDS_WITH = "('/' || repo) LIKE '%/' || ? ESCAPE '\\'"
+# Nobody asked for anything and no model answered: `/status`, `/login`, a start without a prompt; or a warm-up.
+IS_IDLE = "(session_class = 'warm-up' OR (turns = 0 AND output_tokens = 0))"
 _BEST_DIGESTS = 1_000
-_BY_PARTS = ("repo", "model")
 _COLUMNS = ", ".join(Card._fields)
 
 
@@ -106,16 +114,34 @@ class Cards:
 
     def agents(self) -> list[str]:
         """The agents there are sessions of."""
-        return [agent for (agent,) in self._database.rows("SELECT DISTINCT agent FROM sessions ORDER BY agent")]
+        return self._distinct("agent")
 
     def repos(self) -> list[str]:
         """The repositories there are sessions of."""
-        rows = self._database.rows("SELECT DISTINCT repo FROM sessions WHERE repo IS NOT NULL")
-        return [repo for (repo,) in rows]
+        return self._distinct("repo")
 
-    def evicted_count(self, wanted: CardFilter, since_ms: int | None = None, before_ms: int | None = None) -> int:
+    def branches(self) -> list[str]:
+        return self._distinct("git_branch")
+
+    def models(self) -> list[str]:
+        return self._distinct("model")
+
+    def _distinct(self, column: str) -> list[str]:
+        rows = self._database.rows(
+            f"SELECT {column} FROM sessions WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY max(ended_ms) DESC, 1"
+        )
+        return [name for (name,) in rows]
+
+    def folders(self) -> list[tuple[str, str]]:
+        """Every folder that sessions worked in or called their checkout, with the repository's name."""
+        return self._database.rows(
+            "SELECT cwd, repo FROM sessions WHERE cwd IS NOT NULL AND repo IS NOT NULL"
+            " UNION SELECT git_root, repo FROM sessions WHERE git_root IS NOT NULL AND repo IS NOT NULL"
+        )
+
+    def evicted_count(self, wanted: CardFilter) -> int:
         """How many sessions have no raw detail any more, sub-agents not counted."""
-        conditions, bindings = _conditions(wanted, since_ms, before_ms)
+        conditions, bindings = card_conditions(wanted)
         sql = "SELECT count(*) FROM sessions WHERE evicted_ms IS NOT NULL AND parent_session_uid IS NULL AND "
         return int(self._database.value(sql + conditions, bindings))
 
@@ -163,7 +189,7 @@ class Cards:
         return dict(self._database.rows(sql, (orjson.dumps(sorted(words)).decode(),)))
 
     def matching(self, wanted: CardFilter) -> list[SessionKey]:
-        conditions, bindings = _conditions(wanted)
+        conditions, bindings = card_conditions(wanted)
         rows = self._database.rows(f"SELECT agent, native_session_id FROM sessions WHERE {conditions}", bindings)
         return [SessionKey(*row) for row in rows]
 
@@ -171,22 +197,14 @@ class Cards:
         """Whether a store, which may be an older one that cannot be written, has a table."""
         return self._database.value("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)) is not None
 
-    def by_digest(
-        self,
-        expression: str,
-        wanted: CardFilter,
-        since_ms: int | None = None,
-        before_ms: int | None = None,
-        *,
-        is_evicted: bool = False,
-    ) -> list[tuple[Card, float]]:
+    def by_digest(self, expression: str, wanted: CardFilter, *, is_evicted: bool = False) -> list[tuple[Card, float]]:
         """Sessions whose digests match an expression of FTS5, and how well (BM25), best first.
 
         `is_evicted`: only those without raw detail.
         """
         if not self._has("digest_text"):
             return []
-        conditions, bindings = _conditions(wanted, since_ms, before_ms)
+        conditions, bindings = card_conditions(wanted)
         columns = ", ".join(f"s.{name}" for name in Card._fields)
         filtered = f" AND s.rowid IN (SELECT rowid FROM sessions WHERE {conditions})" if bindings else ""
         # Looking up a session takes as long as ranking ten; without a filter the best are enough.
@@ -222,7 +240,7 @@ class Cards:
 
     def roots_of_repo(self, name: str) -> set[str]:
         """The roots of the sessions in repositories of this name."""
-        sql = f"SELECT DISTINCT root_session_uid FROM sessions WHERE {_TESTS['repo']}"
+        sql = f"SELECT DISTINCT root_session_uid FROM sessions WHERE {_ENDS_WITH}"
         return {uid for (uid,) in self._database.rows(sql, (escaped(name.strip("/")),))}
 
     def households(self, uids: Collection[str]) -> list[SessionKey]:
@@ -244,40 +262,46 @@ class Cards:
         return {uid for (uid,) in rows}
 
     def kin(self, uid: str) -> list[tuple[Card, str]]:
-        """What a session was forked from, its forks, and who spawned it, with a word on each."""
+        """What a session goes on from, what goes on from it or from the same one, and who spawned it, each with why."""
         columns = ", ".join(f"s.{name}" for name in Card._fields)
         rows = self._database.rows(
             f"SELECT {columns}, CASE WHEN s.session_uid = o.base_session_uid THEN 'it was forked from this'"
-            " WHEN s.base_session_uid = o.session_uid THEN 'a fork of it' ELSE 'spawned it' END"
+            " WHEN s.base_session_uid = o.session_uid THEN 'a fork of it'"
+            " WHEN s.session_uid = o.parent_session_uid THEN 'spawned it' ELSE 'forked from the same session' END"
             " FROM sessions o JOIN sessions s ON s.session_uid IN (o.base_session_uid, o.parent_session_uid)"
-            " OR s.base_session_uid = o.session_uid WHERE o.session_uid = ? ORDER BY s.started_ms, s.session_uid",
+            " OR s.base_session_uid IN (o.session_uid, o.base_session_uid) WHERE o.session_uid = ?"
+            " ORDER BY s.started_ms, s.session_uid",
             (uid,),
         )
         return [(Card(*row[:-1]), row[-1]) for row in rows]
 
-    def recent(
-        self, limit: int, wanted: CardFilter | None = None, *, since_ms: int | None = None, before_ms: int | None = None
-    ) -> list[Card]:
-        """Sessions that people or scripts began, newest first; active from `since_ms` on, begun before `before_ms`.
+    def recent(self, limit: int, wanted: CardFilter, offset: int = 0) -> list[Card]:
+        """Sessions that people or scripts began and that did something, those active last first.
 
         A sub-agent is among them if it was chosen and the session that it belongs to was not.
         """
-        wanted = wanted or CardFilter()
-        conditions, bindings = _conditions(wanted, since_ms, before_ms)
-        is_shown, shown = "parent_session_uid IS NULL", []
-        if wanted.uids is not None:
-            is_shown = f"({is_shown} OR root_session_uid NOT IN (SELECT value FROM json_each(?)))"
-            shown = [_json(wanted.uids)]
+        where, bindings = _recent(wanted)
         rows = self._database.rows(
-            f"SELECT {_COLUMNS} FROM sessions WHERE {is_shown} AND session_class <> 'warm-up'"
-            f" AND {conditions} ORDER BY ended_ms DESC, session_uid LIMIT ?",
-            [*shown, *bindings, limit],
+            f"SELECT {_COLUMNS} FROM sessions WHERE {where} ORDER BY ended_ms DESC, session_uid LIMIT ? OFFSET ?",
+            [*bindings, limit, offset],
         )
         return [Card(*row) for row in rows]
 
+    def recent_count(self, wanted: CardFilter) -> int:
+        where, bindings = _recent(wanted)
+        return int(self._database.value(f"SELECT count(*) FROM sessions WHERE {where}", bindings))
 
-def _conditions(wanted: CardFilter, since_ms: int | None = None, before_ms: int | None = None) -> tuple[str, list[Any]]:
-    """What a session must meet, and be active in: since one moment, begun before another."""
+
+def _recent(wanted: CardFilter) -> tuple[str, list[Any]]:
+    conditions, bindings = card_conditions(wanted)
+    if wanted.uids is None:
+        return f"parent_session_uid IS NULL AND NOT {IS_IDLE} AND {conditions}", bindings
+    is_shown = "(parent_session_uid IS NULL OR root_session_uid NOT IN (SELECT value FROM json_each(?)))"
+    return f"{is_shown} AND session_class <> 'warm-up' AND {conditions}", [_json(wanted.uids), *bindings]
+
+
+def card_conditions(wanted: CardFilter) -> tuple[str, list[Any]]:
+    """What a session must meet, as SQL on the table `sessions`."""
     clauses: list[str] = []
     bindings: list[Any] = []
     for columns, is_chosen in ((wanted.chosen, True), (wanted.excluded, False)):
@@ -291,7 +315,7 @@ def _conditions(wanted: CardFilter, since_ms: int | None = None, before_ms: int 
     if wanted.excluded_uids:
         clauses.append("session_uid NOT IN (SELECT value FROM json_each(?))")
         bindings.append(_json(wanted.excluded_uids))
-    for test, moment_ms in (("ended_ms >= ?", since_ms), ("started_ms < ?", before_ms)):
+    for test, moment_ms in (("ended_ms >= ?", wanted.since_ms), ("started_ms < ?", wanted.before_ms)):
         if moment_ms is not None:
             clauses.append(test)
             bindings.append(moment_ms)
@@ -303,4 +327,4 @@ def _json(uids: Iterable[str]) -> str:
 
 
 def _compared(name: str, values: Sequence[str]) -> Iterable[str]:
-    return (escaped(value.strip("/")) if name in _BY_PARTS else value for value in values)
+    return map(escaped, values) if name == "model" else values

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 import orjson
@@ -11,9 +11,9 @@ import orjson
 from recollect.clock import rfc3339
 from recollect.errors import StoreDamaged
 from recollect.kinds import SessionKey
-from recollect.schema import Signal
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column, declared
+from recollect.store.tables.cards import CardFilter, card_conditions
 from recollect.store.tables.streams import KEYS, keys_json
 from recollect.store.tables.table import (
     BY_DIGEST,
@@ -26,6 +26,9 @@ from recollect.store.tables.table import (
     hash_of,
 )
 from recollect.store.tables.tallies import ActivityRow, UseRow, drop_tallies, put_tallies, seal_tallies, unseal_tallies
+
+if TYPE_CHECKING:
+    from recollect.schema import Signal
 
 # `sealed` is the digest as it was when raw was last dropped: held events extend it. `checked_by` is the distiller that
 # looked last; `digest` is NULL where a line in the root's digest is enough.
@@ -134,7 +137,7 @@ class DigestRow(NamedTuple):
     kept_tokens: int
     digest: bytes | None
     text: str
-    signals: Sequence[Signal]
+    signals: "Sequence[Signal]"
     activity: Sequence[ActivityRow]
     tools: Sequence[UseRow]
     commands: Sequence[UseRow]
@@ -290,24 +293,30 @@ class Digests:
         return None
 
     def signals(
-        self, session: tuple[str, str] | None = None, signal: str | None = None, since_ms: int | None = None
-    ) -> list[Signal]:
-        """Signals of one session or of all, oldest first."""
-        tests: list[tuple[str, Any]] = [("g.signal = ?", signal), ("g.ts_ms >= ?", since_ms)]
-        if session is not None:
-            tests += [("d.agent = ?", session[0]), ("d.native_session_id = ?", session[1])]
-        used = [(test, value) for test, value in tests if value is not None]
-        where = f" WHERE {' AND '.join(test for test, _ in used)}" if used else ""
+        self,
+        wanted: CardFilter,
+        session: SessionKey | None = None,
+        signal: str | None = None,
+        limit: int | None = None,
+        offset: int = 0,
+    ) -> "list[Signal]":
+        """Signals of one session or of all that match, newest first. Times are those of the signals."""
+        from recollect.schema import Signal  # takes time to load, and most sweeps need none
+
+        where, bindings = _signal_conditions(wanted, session, signal)
         rows = self._database.rows(
-            "SELECT s.session_uid, g.signal, g.ts_ms, g.detail, g.count, g.evidence FROM signals g"
-            " JOIN digests d ON d.id = g.digest JOIN sessions s USING (agent, native_session_id)"
-            f"{where} ORDER BY coalesce(g.ts_ms, 0), s.session_uid, g.id",
-            [value for _, value in used],
+            f"SELECT s.session_uid, g.signal, g.ts_ms, g.detail, g.count, g.evidence {_SIGNALS}{where}"
+            " ORDER BY coalesce(g.ts_ms, 0) DESC, s.session_uid, g.id LIMIT ? OFFSET ?",
+            [*bindings, -1 if limit is None else limit, offset],
         )
         return [
             Signal(uid, name, rfc3339(ts_ms), detail, count, tuple(orjson.loads(evidence)))
             for uid, name, ts_ms, detail, count, evidence in rows
         ]
+
+    def signal_count(self, wanted: CardFilter, session: SessionKey | None, signal: str | None) -> int:
+        where, bindings = _signal_conditions(wanted, session, signal)
+        return int(self._database.value(f"SELECT count(*) {_SIGNALS}{where}", bindings))
 
     def matching(self, query: str, limit: int) -> list[tuple[str, str]]:
         """Agent and native id of sessions whose digests match a full-text query, best first."""
@@ -327,6 +336,26 @@ class Digests:
     def size_bytes(self) -> int:
         """Bytes of all digests as they are stored, without their full text."""
         return int(self._database.value("SELECT coalesce(sum(octet_length(digest)), 0) FROM digests"))
+
+
+_SIGNALS = (
+    "FROM signals g JOIN digests d ON d.id = g.digest"
+    " JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
+)
+
+
+def _signal_conditions(wanted: CardFilter, session: SessionKey | None, signal: str | None) -> tuple[str, list[Any]]:
+    of_sessions, bindings = card_conditions(wanted._replace(since_ms=None, before_ms=None))
+    tests: list[tuple[str, Any]] = [
+        ("g.signal = ?", signal),
+        ("g.ts_ms >= ?", wanted.since_ms),
+        ("g.ts_ms < ?", wanted.before_ms),
+        ("d.agent = ?", session.agent if session else None),
+        ("d.native_session_id = ?", session.native_id if session else None),
+    ]
+    used = [(test, value) for test, value in tests if value is not None]
+    chosen = f"s.rowid IN (SELECT rowid FROM sessions WHERE {of_sessions})" if bindings else "1"
+    return f" WHERE {' AND '.join([chosen, *(test for test, _ in used)])}", [*bindings, *(value for _, value in used)]
 
 
 def drop_digests(connection: apsw.Connection, sessions: Sequence[tuple[str, str]]) -> None:
@@ -447,6 +476,6 @@ def _values(row: DigestRow, at_ms: int) -> tuple[Any, ...]:
     return *row[:11], digest, None if row.digest is None else hash_of(row.digest), at_ms
 
 
-def _signal_values(signal: Signal) -> tuple[Any, ...]:
+def _signal_values(signal: "Signal") -> tuple[Any, ...]:
     ts_ms = None if signal.ts is None else round(datetime.fromisoformat(signal.ts).timestamp() * 1000)
     return signal.signal, ts_ms, signal.detail, signal.count, orjson.dumps(signal.evidence).decode()

@@ -8,7 +8,6 @@ import apsw
 import orjson
 
 from recollect.kinds import SessionKey
-from recollect.schema import name_half
 from recollect.store.payloads import packs
 from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database
@@ -18,11 +17,13 @@ from recollect.store.sqlite.rolling_copy import keep_copy
 from recollect.store.sqlite.vacuum import rewrite
 from recollect.store.tables import declared
 from recollect.store.tables.copies import SET_ASIDE, UNFINISHED, Copy
+from recollect.store.tables.events import CONTENT
 from recollect.store.tables.hashes import pack, unpack
 from recollect.store.tables.sources import path_key
 from recollect.store.tables.table import BY_SOURCE, CACHE, MEMORY, drop_rows
 from recollect.store.tables.tombstones import HIDDEN, event_key, hidden_path, is_line, line_name
 from recollect.store.words.index import Fulltext
+from recollect.uids import name_half
 
 # Folders of small files that name sessions, in whatever words their writers chose.
 _FOLDERS = ("spool", "logs")
@@ -129,7 +130,8 @@ class Erasure:
         streams = [stream for key in keys for (stream,) in self._cache.rows(_STREAM, key)]
         rows = self._cache.rows(
             "SELECT s.agent, s.native_id, count(DISTINCT o.id) FROM events e"
-            " JOIN events o ON o.copy_key = e.copy_key AND o.stream <> e.stream AND o.summary = e.summary"
+            " JOIN events o ON o.copy_key = e.copy_key AND o.stream <> e.stream"
+            f" AND {CONTENT.format('o.')} = {CONTENT.format('e.')}"
             " AND coalesce(o.base_kind, o.kind) = coalesce(e.base_kind, e.kind)"
             " JOIN streams s ON s.id = o.stream"
             " WHERE e.copy_key IS NOT NULL AND e.stream IN (SELECT value FROM json_each(?1))"
@@ -158,7 +160,7 @@ class Erasure:
         """Those of its events, and those it was evicted with."""
         evicted = self._memory.value(_EVICTED_KEYS, key) or b""
         rows = self._cache.iter_rows(
-            "SELECT copy_key, coalesce(base_kind, kind), summary FROM events"
+            f"SELECT copy_key, coalesce(base_kind, kind), {CONTENT.format('')} FROM events"
             f" WHERE stream = ({_STREAM}) AND copy_key IS NOT NULL",
             key,
         )

@@ -45,11 +45,16 @@ EVENTS = Table(
     extras=(
         "CREATE UNIQUE INDEX events_by_uid ON events (event_uid)",
         "CREATE INDEX events_by_stream ON events (stream, seq)",
+        "CREATE INDEX events_in_order ON events (stream, lane, position)",
         "CREATE INDEX events_by_copy_key ON events (copy_key, stream) WHERE copy_key IS NOT NULL",
         "CREATE INDEX events_by_copy_of ON events (stream, copy_of) WHERE copy_of IS NOT NULL",
         "CREATE INDEX events_by_original ON events (copy_of) WHERE copy_of IS NOT NULL",
     ),
 )
+
+# SQL: what copies of an event have in common beside their kind. A call has its arguments: its summary may be made with
+# the working directory.
+CONTENT = "iif({0}retry_key IS NULL, {0}summary, hex({0}retry_key))"
 
 # A session's payloads are one stream of bytes, cut into frames: `pack` is the number of a shared pack, or 0 for the
 # session's own.
@@ -94,14 +99,17 @@ class Events:
         self._database = database
         self._folder = folder
 
-    def rows(self, agent: str, native_id: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-        """A session's events in reading order, with the columns asked for."""
-        return self._database.rows(
+    def rows(
+        self, agent: str, native_id: str, columns: Sequence[str], *, last: int | None = None
+    ) -> list[tuple[Any, ...]]:
+        """A session's events in reading order, with the columns asked for; with `last`, only so many from the end."""
+        rows = self._database.rows(
             f"SELECT {', '.join(columns)} FROM events"
             " WHERE stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
-            " ORDER BY lane, position, event_uid",
-            (agent, native_id),
+            " ORDER BY lane DESC, position DESC, event_uid DESC LIMIT ?",
+            (agent, native_id, -1 if last is None else last),
         )
+        return rows[::-1]
 
     def iter_payloads(self, agent: str, native_id: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         """Yield the payloads at (start, bytes) of a session; each frame is unpacked once if they ascend."""

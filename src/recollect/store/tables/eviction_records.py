@@ -2,13 +2,12 @@
 
 from base64 import b64decode
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import orjson
 
 from recollect.kinds import SessionKey
-from recollect.redact import Redactor
 from recollect.store.ledger import LedgerRecord
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
@@ -17,6 +16,9 @@ from recollect.store.tables.digests import restore_digest
 from recollect.store.tables.redaction import redacted
 from recollect.store.tables.sessions import SessionRow
 from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
+
+if TYPE_CHECKING:
+    from recollect.redact import Redactor
 
 KIND = "eviction"  # of the ledger's lines
 
@@ -52,7 +54,7 @@ def read_counts(memory: Database, key: SessionKey, *, is_sealed: bool = False) -
     return counts
 
 
-def redact_data(data: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
+def redact_data(data: dict[str, Any], redactor: "Redactor") -> dict[str, Any]:
     """A record's data with newer rules applied to its texts, as they are applied to the rows it restores."""
     session = orjson.loads(_document(redactor, orjson.dumps(data["session"]).decode()))
     digest = data["digest"]
@@ -63,11 +65,11 @@ def redact_data(data: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
     return data | {"session": session, "digest": digest, "counted": data["counted"] | counts}
 
 
-def _document(redactor: Redactor, document: str) -> str:
+def _document(redactor: "Redactor", document: str) -> str:
     return redactor.payloads([document.encode()]).get(0, document.encode()).decode()
 
 
-def _redact_rows(redactor: Redactor, table: Table, rows: list[list[Any]]) -> list[list[Any]]:
+def _redact_rows(redactor: "Redactor", table: Table, rows: list[list[Any]]) -> list[list[Any]]:
     changed = [list(row) for row in rows]
     for index, name in enumerate(_columns(table)):
         role = table.role(name)
@@ -79,15 +81,18 @@ def _redact_rows(redactor: Redactor, table: Table, rows: list[list[Any]]) -> lis
 
 def _add_up(table: Table, rows: Iterable[list[Any]]) -> list[list[Any]]:
     """One row for each key: two names may have become the same."""
-    size = len(_columns(table)) - len(table.sums)
+    size = sum(name in table.key for name in _columns(table))
     totals: dict[tuple[Any, ...], list[Any]] = {}
     for row in rows:
-        key, sums = tuple(row[:size]), row[size:]
-        totals[key] = list(map(_sum, totals[key], sums)) if key in totals else sums
-    return [[*key, *sums] for key, sums in totals.items()]
+        key, rest = tuple(row[:size]), row[size:]
+        totals[key] = list(map(_sum, totals[key], rest)) if key in totals else rest
+    return [[*key, *rest] for key, rest in totals.items()]
 
 
-def _sum(first: float | None, second: float | None) -> float | None:
+def _sum(first: Any, second: Any) -> Any:
+    """The sum of two numbers; of two texts the first that says anything."""
+    if isinstance(first, str):
+        return first or second
     return second if first is None else first + (second or 0)
 
 

@@ -10,15 +10,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 import orjson
 
 from recollect.clock import now_ms
-from recollect.kinds import SessionKey
-from recollect.redact import Redactor
-from recollect.schema import HISTORY_LANE, STAND_IN_LANE, name_half
+from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey
 from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.flags import IS_PROVISIONAL
 from recollect.store.intake import second_uid
@@ -32,6 +30,7 @@ from recollect.store.sqlite.rolling_copy import keep_copy
 from recollect.store.sqlite.vacuum import rewrite
 from recollect.store.tables import column, declared
 from recollect.store.tables.digests import Digests, seal_digest, unseal_digest
+from recollect.store.tables.events import CONTENT
 from recollect.store.tables.eviction_records import KIND, Counts, key_of, note_loss, read_counts, redact_data
 from recollect.store.tables.hashes import HASH_BYTES, PackedHashes, pack, unpack
 from recollect.store.tables.sessions import SessionRow
@@ -39,6 +38,10 @@ from recollect.store.tables.streams import KEYS, keys_json
 from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, MEMORY, Table, drop_rows
 from recollect.store.tables.tombstones import event_key
 from recollect.store.words.index import Fulltext
+from recollect.uids import name_half
+
+if TYPE_CHECKING:
+    from recollect.redact import Redactor
 
 # Sessions whose raw detail was dropped: hashes of their events, so that none comes back, and their row as it was then,
 # so that a session that grows is never less than it was. `finished_ms` is set once no byte of the raw detail is left.
@@ -277,8 +280,9 @@ class EvictionTable:
     def _all_keys(self, session: SessionKey) -> bytes:
         """Hashes of all that was ever held of a session."""
         keys = unpack(self._packed_keys(session))
-        for uid, payload_hash, flags, copy_key, kind, summary in self._cache.iter_rows(
-            "SELECT event_uid, payload_hash, flags, copy_key, coalesce(base_kind, kind), summary FROM events"
+        for uid, payload_hash, flags, copy_key, kind, content in self._cache.iter_rows(
+            "SELECT event_uid, payload_hash, flags, copy_key, coalesce(base_kind, kind),"
+            f" {CONTENT.format('')} FROM events"
             f" WHERE stream = ({_FIND_STREAM})",
             session,
         ):
@@ -286,7 +290,7 @@ class EvictionTable:
             keys.add(uid[HASH_BYTES:])
             if copy_key is not None:
                 keys.add(copy_key.to_bytes(HASH_BYTES, "big", signed=True))
-                keys.add(event_key(copy_key, kind, summary))  # a tombstone recognises copies by it
+                keys.add(event_key(copy_key, kind, content))  # a tombstone recognises copies by it
         return pack(keys)
 
     def drop_raw(self, sessions: Collection[SessionKey]) -> None:
@@ -362,7 +366,7 @@ class EvictionTable:
             connection.execute(f"DELETE FROM evicted_streams WHERE stream = ({_FIND_STREAM})", session)
         self._ledger.rewrite(lambda record: record.kind != KIND or key_of(record) != session)
 
-    def redact_records(self, redactor: Redactor) -> bool:
+    def redact_records(self, redactor: "Redactor") -> bool:
         """Apply newer redaction rules to what the ledger holds of evicted sessions; say whether anything changed."""
         return self._ledger.update(lambda record: redact_data(record.data, redactor) if record.kind == KIND else None)
 

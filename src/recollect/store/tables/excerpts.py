@@ -129,15 +129,15 @@ class Excerpts:
         )
         return EventCard(*rows[0]) if rows else None
 
-    def has_failed(self, call: EventCard) -> bool:
-        """Whether a call's result is an error, or the user refused it."""
-        return bool(
-            self._database.value(
-                "SELECT 1 FROM events e JOIN events c ON c.id = ? WHERE e.stream = c.stream AND e.call_id = c.call_id"
-                f" AND e.id <> c.id AND e.flags & {IS_ERROR} LIMIT 1",
-                (call.id,),
-            )
+    def results(self, call: EventCard) -> list[EventCard]:
+        """What came of a call: the other events with its call id."""
+        columns = ", ".join(f"e.{name}" for name in EventCard._fields)
+        rows = self._database.rows(
+            f"SELECT {columns} FROM events e JOIN events c ON c.id = ? WHERE e.stream = c.stream"
+            " AND e.call_id = c.call_id AND e.id <> c.id ORDER BY e.payload_start",
+            (call.id,),
         )
+        return [EventCard(*row) for row in rows]
 
 
 def _json(numbers: Iterable[int]) -> str:

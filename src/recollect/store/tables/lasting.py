@@ -2,14 +2,13 @@
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import orjson
 
 from recollect.errors import StoreDamaged
 from recollect.kinds import SessionKey
-from recollect.redact import Redactor
 from recollect.store.payloads.packs import ADVICE
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
@@ -17,6 +16,9 @@ from recollect.store.tables.column import PRIMARY_KEY, Column, Role
 from recollect.store.tables.redaction import hashes_of, redacted
 from recollect.store.tables.sessions import SESSIONS
 from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, BY_NATIVE_ID, BY_SESSION, MEMORY, Owner, Table
+
+if TYPE_CHECKING:
+    from recollect.redact import Redactor
 
 Row = tuple[str, dict[str, Any]]  # table, and values by column as JSON holds them
 
@@ -67,7 +69,7 @@ class Lasting:
                     _insert(connection, tables[name], key, values)
 
 
-def redact_rows(redactor: Redactor, rows: Iterable[Row]) -> Iterator[Row]:
+def redact_rows(redactor: "Redactor", rows: Iterable[Row]) -> Iterator[Row]:
     """Rows as another store gave them, without what this one's rules call a secret."""
     tables = {table.name: table for table in _exported()}
     for name, values in rows:

@@ -2,17 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from recollect.kinds import SessionKey
-from recollect.redact import Redactor
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
 from recollect.store.tables.column import REDACTED_AS_NAMES, Role
 from recollect.store.tables.events import EVENTS
 from recollect.store.tables.table import BY_STREAM, CACHE, Table, hash_of
+
+if TYPE_CHECKING:
+    from recollect.redact import Redactor
 
 _ROWS_AT_ONCE = 1000
 _UNHELD = "(agent, native_id) NOT IN (SELECT agent, native_id FROM streams)"
@@ -31,7 +33,7 @@ class Redaction:
         self._cache = cache
         self._memory = memory
 
-    def redact_session(self, key: SessionKey, redactor: Redactor, *, dry_run: bool) -> tuple[set[int], bool]:
+    def redact_session(self, key: SessionKey, redactor: "Redactor", *, dry_run: bool) -> tuple[set[int], bool]:
         """Apply rules to the rows that cache.db holds of a session; return which events changed, and if any row did."""
         events, has_changed = set[int](), False
         for table in declared(CACHE):
@@ -42,7 +44,7 @@ class Redaction:
                 events |= {change.key[0] for change in changes} if table is EVENTS else set()
         return events, has_changed
 
-    def redact_others(self, redactor: Redactor, *, dry_run: bool) -> bool:
+    def redact_others(self, redactor: "Redactor", *, dry_run: bool) -> bool:
         """Apply rules to all other rows: of memory.db, of files, of sessions without events; say if any changed."""
         has_changed = self._redact_paths(redactor, dry_run=dry_run)
         for database in (self._cache, self._memory):
@@ -55,7 +57,7 @@ class Redaction:
                 has_changed |= bool(changes)
         return has_changed
 
-    def _redact_paths(self, redactor: Redactor, *, dry_run: bool) -> bool:
+    def _redact_paths(self, redactor: "Redactor", *, dry_run: bool) -> bool:
         """Change the path of a file in every table alike."""
         columns = [
             (database, table.name, name)
@@ -83,7 +85,7 @@ def _write(database: Database, table: Table, changes: Sequence[_Change], *, dry_
 
 
 def _changes(
-    database: Database, table: Table, redactor: Redactor, condition: str, bindings: Sequence[Any]
+    database: Database, table: Table, redactor: "Redactor", condition: str, bindings: Sequence[Any]
 ) -> list[_Change]:
     """The rows that change. They are gathered first: SQLite does not like tables that change while they are read."""
     columns = table.names(*_REDACTED)
@@ -98,7 +100,7 @@ def _changes(
 
 
 def _changed_rows(
-    table: Table, redactor: Redactor, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+    table: Table, redactor: "Redactor", columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
 ) -> Iterator[_Change]:
     size = len(table.row_key)
     changes: dict[int, dict[str, Any]] = {}
@@ -110,7 +112,7 @@ def _changed_rows(
         yield _Change(rows[number][:size], values | hashes_of(table, values))
 
 
-def redacted(redactor: Redactor, role: Role, values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+def redacted(redactor: "Redactor", role: Role, values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
     """The values that change, by their index."""
     if role is Role.DOCUMENT:
         documents = redactor.payloads([value.encode() for value in values])
@@ -124,7 +126,7 @@ def redacted(redactor: Redactor, role: Role, values: Sequence[Any]) -> Iterator[
         yield from ((number, renamed[value]) for number, value in enumerate(values) if value in renamed)
 
 
-def _renamed(redactor: Redactor, names: Sequence[str]) -> dict[str, str]:
+def _renamed(redactor: "Redactor", names: Sequence[str]) -> dict[str, str]:
     """The names that change."""
     suspects = [names[number] for number in redactor.suspects(names)]
     return {name: new for name in suspects if (new := redactor.functional(name)) != name}

@@ -1,19 +1,22 @@
 """Tier 2: the lasting row of each session."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from recollect.clock import rfc3339
 from recollect.kinds import SessionKey
-from recollect.schema import Cost, Session, SessionSource
 from recollect.store.sqlite.database import Database, escaped, translated
 from recollect.store.tables import column
+from recollect.store.tables.cards import ANY_CARD, IS_IDLE, CardFilter, card_conditions
 from recollect.store.tables.digests import drop_digests
 from recollect.store.tables.streams import KEYS, keys_json
 from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+
+if TYPE_CHECKING:
+    from recollect.schema import Session, SessionSource
 
 SESSIONS = Table(
     "sessions",
@@ -172,23 +175,28 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
-    """Which sessions to list. Text matches are on parts; `repo` matches any suffix of the name."""
+    """Which sessions to list. `text` is a part of the title, `repo` any ending of the repository's name."""
 
+    cards: CardFilter = ANY_CARD
     uid: str | None = None
-    agent: str | None = None
     repo: str | None = None
-    branch: str | None = None
-    model: str | None = None
-    outcome: str | None = None
-    session_class: str | None = None
-    since_ms: int | None = None
-    before_ms: int | None = None
     text: str | None = None
     root: str | None = None
     roots_only: bool = False
+    is_idle: bool | None = None  # True: only sessions without any work, False: only those with some
+    sort: str = "recent"
     limit: int | None = None
+    offset: int = 0
 
 
+# What lists can be sorted by, the greatest first.
+_ORDERS = {
+    "recent": "coalesce(ended_ms, 0)",
+    "cost": "coalesce(usd, 0)",
+    "duration": "coalesce(wall_clock_ms, 0)",
+    "tokens": "input_tokens + output_tokens + cache_write_tokens",
+}
+SORTS = tuple(_ORDERS)
 _COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
 _READ = _COLUMNS + ', analyzed_ms, evicted_ms, "key", channel, chat_id, user_id, character_id'
 # A repair may have given up events that a source then told again: no eviction keeps them out.
@@ -239,12 +247,30 @@ class Sessions:
         )
         return {SessionKey(agent, native_id): StoredRow(*rest) for agent, native_id, *rest in rows}
 
-    def find(self, wanted: SessionFilter) -> list[Session]:
-        """Sessions that match, newest first."""
-        conditions, bindings = _conditions(wanted)
-        return self._select(conditions, bindings, f" LIMIT {wanted.limit:d}" if wanted.limit is not None else "")
+    def task_refs(self) -> list[str]:
+        """The tasks of all sessions, each once."""
+        return [ref for (ref,) in self._database.rows("SELECT DISTINCT task_ref FROM sessions WHERE task_ref <> ''")]
 
-    def find_named(self, agent: str, native_id: str) -> Session | None:
+    def set_task_refs(self, refs: Mapping[SessionKey, str]) -> None:
+        """Say what sessions whose rows were just put worked on."""
+        with self._database.transaction() as connection:
+            connection.executemany(
+                "UPDATE sessions SET task_ref = ? WHERE agent = ? AND native_session_id = ?",
+                [(ref, *key) for key, ref in refs.items()],
+            )
+
+    def find(self, wanted: SessionFilter) -> "list[Session]":
+        """Sessions that match, newest first unless sorted by something else."""
+        conditions, bindings = _conditions(wanted)
+        limit = -1 if wanted.limit is None else wanted.limit
+        return self._select(conditions, bindings, wanted.sort, f" LIMIT {limit:d} OFFSET {wanted.offset:d}")
+
+    def count(self, wanted: SessionFilter | None = None) -> int:
+        """How many sessions match, whatever the limit."""
+        conditions, bindings = _conditions(wanted or SessionFilter())
+        return int(self._database.value(f"SELECT count(*) FROM sessions{conditions}", bindings))
+
+    def find_named(self, agent: str, native_id: str) -> "Session | None":
         """The session with these ids, if there is a row of it."""
         return next(iter(self._select(" WHERE agent = ? AND native_session_id = ?", [agent, native_id])), None)
 
@@ -255,16 +281,16 @@ class Sessions:
         )
         return [(agent, native_id) for agent, native_id in rows]
 
-    def _select(self, conditions: str, bindings: list[Any], limit: str = "") -> list[Session]:
-        rows = self._database.rows(
-            f"SELECT {_READ} FROM sessions{conditions} ORDER BY coalesce(ended_ms, 0) DESC, session_uid{limit}",
-            bindings,
-        )
+    def _select(self, conditions: str, bindings: list[Any], sort: str = "recent", limit: str = "") -> "list[Session]":
+        order = f"{_ORDERS[sort]} DESC, {_ORDERS['recent']} DESC, session_uid"
+        rows = self._database.rows(f"SELECT {_READ} FROM sessions{conditions} ORDER BY {order}{limit}", bindings)
         sources = self._sources_of({(row[0], row[1]) for row in rows})
         with translated(self._database.path):
             return [_session(row, sources.get((row[0], row[1]), [])) for row in rows]
 
-    def _sources_of(self, keys: set[tuple[str, str]]) -> dict[tuple[str, str], list[SessionSource]]:
+    def _sources_of(self, keys: set[tuple[str, str]]) -> "dict[tuple[str, str], list[SessionSource]]":
+        from recollect.schema import SessionSource  # takes time to load, and most sweeps need none
+
         found: dict[tuple[str, str], list[SessionSource]] = {}
         where, bindings = "", []
         if len(keys) < 200:
@@ -296,9 +322,6 @@ class Sessions:
             (text, escaped(text)),
         )
         return [Match(uid, root, bool(is_exact)) for uid, root, is_exact in rows]
-
-    def count(self) -> int:
-        return int(self._database.value("SELECT count(*) FROM sessions"))
 
     def checkouts(self) -> list[Place]:
         """Where every session worked."""
@@ -366,29 +389,27 @@ class Sessions:
 
 
 def _conditions(wanted: SessionFilter) -> tuple[str, list[Any]]:
+    clause, bindings = card_conditions(wanted.cards)
     tests: list[tuple[str, Any]] = [
         ("session_uid = ?", wanted.uid),
-        ("agent = ?", wanted.agent),
         ("('/' || repo) LIKE '%/' || ? ESCAPE '\\'", _like(wanted.repo)),
-        ("git_branch = ?", wanted.branch),
-        ("model LIKE '%' || ? || '%' ESCAPE '\\'", _like(wanted.model)),
-        ("outcome = ?", wanted.outcome),
-        ("session_class = ?", wanted.session_class),
-        ("ended_ms >= ?", wanted.since_ms),
-        ("started_ms < ?", wanted.before_ms),
         ("title LIKE '%' || ? || '%' ESCAPE '\\'", _like(wanted.text)),
         ("root_session_uid = ?", wanted.root),
     ]
     used = [(test, value) for test, value in tests if value is not None]
-    clauses = [test for test, _ in used] + (["parent_session_uid IS NULL"] if wanted.roots_only else [])
-    return (" WHERE " + " AND ".join(clauses) if clauses else ""), [value for _, value in used]
+    clauses = [clause, *(test for test, _ in used), *(["parent_session_uid IS NULL"] if wanted.roots_only else [])]
+    if wanted.is_idle is not None:
+        clauses.append(IS_IDLE if wanted.is_idle else f"NOT {IS_IDLE}")
+    return f" WHERE {' AND '.join(clauses)}", [*bindings, *(value for _, value in used)]
 
 
 def _like(text: str | None) -> str | None:
     return None if text is None else escaped(text.strip("/"))
 
 
-def _session(values: tuple[Any, ...], sources: list[SessionSource]) -> Session:
+def _session(values: tuple[Any, ...], sources: "list[SessionSource]") -> "Session":
+    from recollect.schema import Cost, Session
+
     row = SessionRow(*values[: len(SessionRow._fields)])
     analyzed_ms, evicted_ms, *live = values[len(SessionRow._fields) :]
     cost = Cost(

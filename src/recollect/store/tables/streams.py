@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import apsw
 import orjson
 
-from recollect.kinds import SessionKey, may_tell_queued
-from recollect.schema import (
+from recollect.kinds import (
     FILES_LANE,
     HISTORY_LANE,
     MAIN_LANE,
     QUEUE_ONLY,
     STAND_IN_LANE,
-    name_half,
+    SessionKey,
+    may_tell_queued,
 )
 from recollect.store.flags import IS_ABANDONED, IS_RETRY
 from recollect.store.payloads import packs
@@ -21,6 +21,7 @@ from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables import column
 from recollect.store.tables.sources import READ_ELSEWHERE
 from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, Table
+from recollect.uids import name_half
 
 # A row for each session whose events are held; `is_dirty` until its row in memory.db is up to date. `redacted_with` is
 # the oldest version of the redaction rules that anything of it went through; NULL: none.
@@ -58,6 +59,12 @@ USAGE = Table(
     ),
     owner=BY_STREAM,
     key=("stream", "usage_id"),
+)
+
+# Of a response that is told more than once, the largest of each count.
+FIGURES = (
+    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
+    *("cache_write_1h_tokens", "web_searches", "requests"),
 )
 
 COST_TOTALS = Table(
@@ -112,27 +119,6 @@ class Ancestry(NamedTuple):
     root: str | None = None
     base: str | None = None
     born_ms: int | None = None
-
-
-class Candidate(NamedTuple):
-    """An event that may be a copy of, or copied by, others with the same key."""
-
-    key: SessionKey
-    copy_key: int
-    event_uid: bytes
-    ts_ms: int | None
-    base_kind: str
-    summary: str
-    copy_of: bytes | None
-
-
-class SharedResponse(NamedTuple):
-    """A response that several sessions hold, or that is marked as a copy."""
-
-    key: SessionKey
-    usage_id: str
-    ts_ms: int | None
-    is_copy: int
 
 
 # The sessions that a statement is about, as its first binding: see `keys_json`.
@@ -262,7 +248,7 @@ class Streams:
 
     def _names(self, streams: Iterable[int]) -> dict[int, SessionKey]:
         sql = "SELECT id, agent, native_id FROM streams WHERE id IN (SELECT value FROM json_each(?))"
-        return {stream: SessionKey(*name) for stream, *name in self._database.rows(sql, (_json(streams),))}
+        return {stream: SessionKey(*name) for stream, *name in self._database.rows(sql, (numbers_json(streams),))}
 
     def _owners(self, halves: Collection[bytes]) -> dict[bytes, SessionKey]:
         """The sessions of these hashes, as far as their events or what they used are held."""
@@ -276,49 +262,6 @@ class Streams:
         }
         names = self._names(stream for stream in streams.values() if stream is not None)
         return {half: names[stream] for half, stream in streams.items() if stream in names}
-
-    def copy_candidates(self) -> list[Candidate]:
-        """Events of dirty sessions that share their key with another session, and those others."""
-        rows = self._database.iter_rows(
-            "WITH shared AS (SELECT DISTINCT e.copy_key FROM streams s CROSS JOIN events e ON e.stream = s.id"
-            " WHERE s.is_dirty"
-            " AND EXISTS (SELECT 1 FROM events o WHERE o.copy_key = e.copy_key AND o.stream <> e.stream))"
-            " SELECT s.agent, s.native_id, copy_key, event_uid, ts_ms, coalesce(base_kind, kind), summary, copy_of"
-            " FROM shared CROSS JOIN events e USING (copy_key) JOIN streams s ON s.id = e.stream"
-        )
-        return [Candidate(SessionKey(agent, native_id), *rest) for agent, native_id, *rest in rows]
-
-    def set_copies(self, copies: Sequence[tuple[bytes | None, bytes]]) -> None:
-        """Point events (second) at their originals (first), or at none; their sessions become dirty."""
-        with self._database.transaction() as connection:
-            connection.executemany("UPDATE events SET copy_of = ? WHERE event_uid = ?", copies)
-            connection.executemany(
-                "UPDATE streams SET is_dirty = 1 WHERE id = (SELECT stream FROM events WHERE event_uid = ?)",
-                [(uid,) for _, uid in copies],
-            )
-
-    def shared_responses(self, keys: Iterable[SessionKey]) -> list[SharedResponse]:
-        """Responses that several of these sessions hold, or that are marked as copies."""
-        rows = self._database.rows(
-            f"{KEYS}, used AS MATERIALIZED (SELECT s.agent, s.native_id, usage_id, ts_ms, is_copy"
-            " FROM keys JOIN streams s USING (agent, native_id) JOIN usage u ON u.stream = s.id)"
-            " SELECT * FROM used WHERE usage_id IN"
-            " (SELECT usage_id FROM used GROUP BY usage_id HAVING count(*) > 1 OR max(is_copy))",
-            (keys_json(keys),),
-        )
-        return [SharedResponse(SessionKey(agent, native_id), *rest) for agent, native_id, *rest in rows]
-
-    def set_usage_copies(self, marks: Sequence[tuple[bool, SessionKey, str]]) -> None:
-        """Mark responses as copies, or take the mark back; their sessions become dirty."""
-        stream = "(SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
-        with self._database.transaction() as connection:
-            connection.executemany(
-                f"UPDATE usage SET is_copy = ? WHERE stream = {stream} AND usage_id = ?",
-                [(is_copy, *key, usage_id) for is_copy, key, usage_id in marks],
-            )
-            connection.executemany(
-                "UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?", {key for _, key, _ in marks}
-            )
 
     def set_marks(self, events: Sequence["Step"]) -> None:
         """Write the kinds of events, and whether they are retries or abandoned."""
@@ -385,7 +328,7 @@ class Streams:
             "SELECT stream, hex(retry_key), ts_ms FROM events"
             " WHERE stream IN (SELECT value FROM json_each(?)) AND status IS NOT ?"
             " AND hex(retry_key) IN (SELECT value FROM json_each(?))",
-            (_json(streams), QUEUE_ONLY, orjson.dumps(sorted(keys)).decode()),
+            (numbers_json(streams), QUEUE_ONLY, orjson.dumps(sorted(keys)).decode()),
         )
         times: dict[tuple[int, str], list[int | None]] = {}
         for stream, key, ts_ms in told:
@@ -407,13 +350,13 @@ class Streams:
         with self._database.transaction() as connection:
             for table in ("infos", "problems"):
                 connection.execute(
-                    f"DELETE FROM {table} WHERE source IN (SELECT value FROM json_each(?))", (_json(sources),)
+                    f"DELETE FROM {table} WHERE source IN (SELECT value FROM json_each(?))", (numbers_json(sources),)
                 )
         outdated = self._database.rows(
             "SELECT id, agent, native_id, pack_generation FROM streams WHERE id IN"
             " (SELECT stream FROM stream_sources GROUP BY stream"
             " HAVING min(source IN (SELECT value FROM json_each(?))))",
-            (_json(sources),),
+            (numbers_json(sources),),
         )
         for start in range(0, len(outdated), _STREAMS_AT_ONCE):
             some = outdated[start : start + _STREAMS_AT_ONCE]
@@ -439,7 +382,7 @@ def keys_json(keys: Iterable[tuple[str, str]]) -> str:
     return orjson.dumps(list(map(list, keys))).decode()
 
 
-def _json(numbers: Iterable[int]) -> str:
+def numbers_json(numbers: Iterable[int]) -> str:
     return orjson.dumps(sorted(numbers)).decode()
 
 

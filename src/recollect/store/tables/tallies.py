@@ -9,6 +9,7 @@ import orjson
 
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
+from recollect.store.tables.cards import ANY_CARD, CardFilter, card_conditions
 from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
 
 # A session's work and tokens by hour and model, so that days can be told in any time zone.
@@ -40,7 +41,7 @@ ACTIVITY = Table(
 
 
 def _use(table: str) -> Table:
-    """How often tools, or commands, were used on a day."""
+    """How often tools, or commands, were used on a day, and what the last failure said."""
     counts = ("uses", "failures", "refusals")
     return Table(
         table,
@@ -48,6 +49,7 @@ def _use(table: str) -> Table:
         (
             *column.numbers("digest", "is_sealed", "day"),
             *column.names("name"),
+            *column.texts("sample"),
             *column.numbers(*counts),
         ),
         owner=BY_DIGEST,
@@ -81,6 +83,7 @@ class UseRow(NamedTuple):
 
     day: int
     name: str
+    sample: str  # of what it says when it fails
     uses: int
     failures: int
     refusals: int
@@ -103,6 +106,7 @@ class StatRow(NamedTuple):
     uses: int | None = None
     failures: int | None = None
     refusals: int | None = None
+    sample: str | None = None
     sub_agents_usd: float | None = None
     title: str | None = None
 
@@ -118,12 +122,11 @@ class HourRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Which part of the tallies: times in milliseconds, `repo` any ending of its name, `root` a session's uid."""
+    """Which part of the tallies: of which sessions, of which time, in milliseconds, and of which root (its uid)."""
 
+    sessions: CardFilter = ANY_CARD
     since_ms: int | None = None
     before_ms: int | None = None
-    agent: str | None = None
-    repo: str | None = None
     root: str | None = None
 
 
@@ -174,7 +177,7 @@ class Tallies:
             where, turns, work = f"{where} AND a.model <> ''", "NULL", _WORK_OF_MODEL
         begin, join = ("", "")
         if by == "block":
-            (begin, join), bindings = _BLOCKS, [orjson.dumps(self.blocks(span.agent)).decode(), *bindings]
+            (begin, join), bindings = _BLOCKS, [orjson.dumps(self.blocks(span.sessions)).decode(), *bindings]
         order = "1" if by in _PERIODS or by == "block" else "10 DESC, 1"
         return self._database.rows(
             f"{begin}SELECT {_GROUPS[by]}, count(DISTINCT iif({_IS_SUB_AGENT}, NULL, d.id)),"
@@ -186,9 +189,9 @@ class Tallies:
             bindings,
         )
 
-    def blocks(self, agent: str | None = None) -> list[tuple[str, int]]:
+    def blocks(self, sessions: CardFilter = ANY_CARD) -> list[tuple[str, int]]:
         """(agent, first hour) of each block of hours; an agent's limits count from its first request after the last."""
-        where, bindings = _where(Span(agent=agent), "a.hour", _HOUR_MS)
+        where, bindings = _where(Span(sessions), "a.hour", _HOUR_MS)
         hours: dict[str, list[int]] = {}
         for name, hour in self._database.rows(
             f"SELECT DISTINCT s.agent, a.hour FROM activity a {_JOIN.format(table='a')}{where} AND a.hour >= 0"
@@ -227,8 +230,9 @@ class Tallies:
         return self._database.rows(
             f"SELECT u.name, count(DISTINCT iif({_IS_SUB_AGENT}, NULL, d.id)),"
             f" count(DISTINCT iif({_IS_SUB_AGENT}, d.id, NULL)), {nothing}, 0,"
-            " sum(u.uses), sum(u.failures), sum(u.refusals)"
-            f" FROM {table} u {_JOIN.format(table='u')}{where} GROUP BY 1 ORDER BY 12 DESC, 1",
+            " sum(u.uses), sum(u.failures), sum(u.refusals), nullif(substr(max(iif(u.sample = '', '',"
+            " printf('%012d', u.day + 1) || u.sample)), 13), '')"
+            f" FROM {table} u {_JOIN.format(table='u')}{where} GROUP BY 1 ORDER BY 13 DESC, 12 DESC, 1",
             bindings,
         )
 
@@ -250,21 +254,16 @@ _JOIN = (
 
 
 def _where(span: Span, column: str, unit_ms: int) -> tuple[str, list[Any]]:
+    of_sessions, bindings = card_conditions(span.sessions)
     tests: list[tuple[str, Any]] = [
         (f"{column} >= ?", None if span.since_ms is None else span.since_ms // unit_ms),
         (f"{column} < ?", None if span.before_ms is None else -(-span.before_ms // unit_ms)),
-        ("s.agent = ?", span.agent),
         ("s.root_session_uid = ?", span.root),
-        ("('/' || s.repo) LIKE '%/' || ? ESCAPE '\\'", _escaped(span.repo)),
     ]
     used = [(test, value) for test, value in tests if value is not None]
-    return " WHERE " + " AND ".join(["1", *(test for test, _ in used)]), [value for _, value in used]
-
-
-def _escaped(text: str | None) -> str | None:
-    if text is None:
-        return None
-    return text.strip("/").replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    chosen = f"s.rowid IN (SELECT rowid FROM sessions WHERE {of_sessions})" if bindings else "1"
+    where = " AND ".join([chosen, *(test for test, _ in used)])
+    return f" WHERE {where}", [*bindings, *(value for _, value in used)]
 
 
 def put_tallies(
@@ -279,8 +278,8 @@ def put_tallies(
     )
     tools = [(digest, *row) for digest, _, rows, _ in tallies for row in rows]
     commands = [(digest, *row) for digest, _, _, rows in tallies for row in rows]
-    connection.executemany("INSERT INTO tool_use VALUES (?, 0, ?, ?, ?, ?, ?)", tools)
-    connection.executemany("INSERT INTO command_use VALUES (?, 0, ?, ?, ?, ?, ?)", commands)
+    connection.executemany("INSERT INTO tool_use VALUES (?, 0, ?, ?, ?, ?, ?, ?)", tools)
+    connection.executemany("INSERT INTO command_use VALUES (?, 0, ?, ?, ?, ?, ?, ?)", commands)
 
 
 def drop_tallies(connection: apsw.Connection, digest: int) -> None:
@@ -302,7 +301,7 @@ def unseal_tallies(connection: apsw.Connection, digest: int) -> None:
 def _move_tallies(connection: apsw.Connection, digest: int, is_sealed: int, becomes: int) -> None:
     for table in (ACTIVITY, TOOL_USE, COMMAND_USE):
         added = ", ".join(map(_added, table.sums))
-        columns = ", ".join((*table.key[2:], *table.sums))
+        columns = ", ".join(column.name for column in table.columns if column.name not in ("digest", "is_sealed"))
         connection.execute(
             f"INSERT INTO {table.name} (digest, is_sealed, {columns})"
             f" SELECT digest, {becomes:d}, {columns} FROM {table.name} WHERE digest = ? AND is_sealed = ?"

@@ -50,6 +50,7 @@ LINE = "line:"  # begins the key of a forgotten line in a file of several sessio
 _COPY_KEY = EventRow._fields.index("copy_key")
 _KIND = EventRow._fields.index("kind")
 _SUMMARY = EventRow._fields.index("summary")
+_RETRY_KEY = EventRow._fields.index("retry_key")
 
 
 class Tombstone(NamedTuple):
@@ -65,9 +66,9 @@ class Tombstone(NamedTuple):
         return SessionKey(self.agent, self.native_id)
 
 
-def event_key(copy_key: int, kind: str, summary: str) -> bytes:
-    """A hash of what a copy of a record has in common with it."""
-    return blake2b(f"{copy_key}\x1f{kind}\x1f{summary}".encode("utf-8", "replace"), digest_size=HASH_BYTES).digest()
+def event_key(copy_key: int, kind: str, content: str) -> bytes:
+    """A hash of what a copy of a record has in common with it; for `content` see `CONTENT`."""
+    return blake2b(f"{copy_key}\x1f{kind}\x1f{content}".encode("utf-8", "replace"), digest_size=HASH_BYTES).digest()
 
 
 def hidden_path(path: str) -> str:
@@ -217,7 +218,8 @@ class Tombstones:
             return False
         if agent not in self._hashes:
             self._hashes[agent] = PackedHashes(self._table.event_keys(agent))
-        return event_key(row[_COPY_KEY], row[_KIND], row[_SUMMARY]) in self._hashes[agent]
+        content = row[_SUMMARY] if row[_RETRY_KEY] is None else row[_RETRY_KEY].hex().upper()
+        return event_key(row[_COPY_KEY], row[_KIND], content) in self._hashes[agent]
 
     def hide(self, batch: Batch, is_left_out: bool) -> None:
         """Replace the path of a file that holds only forgotten sessions by a hash."""

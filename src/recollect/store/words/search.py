@@ -215,6 +215,11 @@ class FulltextSearch:
         )
         return [Scored(*row) for row in rows]
 
+    def streams_of(self, chosen: EventFilter) -> set[int]:
+        """The sessions held that have an event which a filter lets through."""
+        conditions, values = _conditions(chosen)
+        return {stream for (stream,) in self._rows(f"SELECT DISTINCT stream FROM events e WHERE {conditions}", values)}
+
     def latest(self, chosen: EventFilter, of_session: int) -> list[Scored]:
         """The events of each session that happened last, of those that a filter lets through; the newest first."""
         conditions, values = _conditions(chosen)

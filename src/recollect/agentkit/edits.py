@@ -1,0 +1,105 @@
+"""What an edit did to a file, as every agent's own format is turned into it."""
+
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+from typing import Any, NamedTuple
+
+NO_NEWLINE = "\\ No newline at end of file"
+_PATH_KEYS = ("file_path", "path", "target_file", "notebook_path", "filename", "filePath")
+_CONTENT_KEYS = ("content", "contents", "file_text")
+_MOST_COMPARED = 4_000_000  # pairs of lines: comparing takes time in their number
+
+
+class Hunk(NamedTuple):
+    """A piece of a file before and after: each line begins with ` `, `-` or `+`, as in a unified diff.
+
+    The starts are the numbers of its first line before and after; None where the log does not have them.
+    """
+
+    lines: tuple[str, ...]
+    old_start: int | None = None
+    new_start: int | None = None
+    heading: str = ""
+
+    @property
+    def added(self) -> int:
+        return sum(line.startswith("+") for line in self.lines)
+
+    @property
+    def removed(self) -> int:
+        return sum(line.startswith("-") for line in self.lines)
+
+
+class FileChange(NamedTuple):
+    """A file that was written, deleted, or given another name. Paths are as the log has them."""
+
+    path: str
+    renamed_from: str | None = None
+    hunks: tuple[Hunk, ...] = ()
+    is_new: bool = False
+    is_deleted: bool = False
+
+
+def created(path: str, text: str) -> FileChange:
+    return FileChange(path, hunks=(replaced("", text, 0, 1),) if text else (), is_new=True)
+
+
+def deleted(path: str, text: str = "") -> FileChange:
+    return FileChange(path, hunks=(replaced(text, "", 1, 0),) if text else (), is_deleted=True)
+
+
+def replaced(old: str, new: str, old_start: int | None = None, new_start: int | None = None) -> Hunk:
+    """The hunk that turns one text into another.
+
+    With starts the texts are whole lines up to the end of the file or of a line; without, they may be pieces of lines.
+    """
+    before, after = _lines(old, is_whole=old_start is not None), _lines(new, is_whole=new_start is not None)
+    return Hunk(tuple(_compared(before, after)), old_start, new_start)
+
+
+def _lines(text: str, *, is_whole: bool) -> list[str]:
+    """The lines of a text; a last one without a line end is marked if that is how the file ends."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        return lines[:-1]
+    if is_whole:
+        lines[-1] += f"\n{NO_NEWLINE}"
+    return lines
+
+
+def _compared(before: list[str], after: list[str]) -> Iterator[str]:
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    is_long = len(before) * len(after) > _MOST_COMPARED
+    steps = [("replace", 0, len(before), 0, len(after))] if is_long else matcher.get_opcodes()
+    for step, old_start, old_end, new_start, new_end in steps:
+        if step == "equal":
+            yield from (f" {line}" for line in before[old_start:old_end])
+        else:
+            yield from (f"-{line}" for line in before[old_start:old_end])
+            yield from (f"+{line}" for line in after[new_start:new_end])
+
+
+def named_path(arguments: Mapping[str, Any]) -> str | None:
+    """The file that a call's arguments name, whatever the agent calls the field."""
+    paths = (arguments.get(key) for key in _PATH_KEYS)
+    return next((path for path in paths if isinstance(path, str) and path), None)
+
+
+def edited(arguments: Mapping[str, Any]) -> FileChange | None:
+    """The change of a call that replaces texts in a file, or writes it; None if it names no file."""
+    path = named_path(arguments)
+    if path is None:
+        return None
+    content = next((arguments[key] for key in _CONTENT_KEYS if isinstance(arguments.get(key), str)), None)
+    if content is not None:
+        return created(path, content)
+    listed = arguments.get("edits")
+    edits = listed if isinstance(listed, list) else [arguments]
+    return FileChange(path, hunks=tuple(_replacements(edits)))
+
+
+def _replacements(edits: list[Any]) -> Iterator[Hunk]:
+    for edit in edits:
+        old, new = (edit.get("old_string"), edit.get("new_string")) if isinstance(edit, dict) else (None, None)
+        if isinstance(old, str) and isinstance(new, str):
+            yield replaced(old, new)

@@ -1,0 +1,42 @@
+"""What is read, and from where on. Apart from the rest of the contract, because most sweeps only look for changes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FOLDER = "folder"  # the kind of a source that is a folder nobody may read
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file that holds a session, a part of one, or facts about several.
+
+    `kind` is the adapter's own word for what the file is; `history` is a prompt history, read after the sessions whose
+    prompts it repeats. An agent replaces `is_rewritten` files as a whole: they have no offset and are read again when
+    their content hash changes. A source with a `failure` is reported and not opened. `session` is the owner by the
+    file's name or folder, if they show it: a file in which no line can be read belongs to that session.
+    """
+
+    agent: str
+    kind: str
+    root: Path
+    path: Path
+    is_rewritten: bool = False
+    failure: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where to resume reading a source, and the adapter's own state at that point.
+
+    `line` counts the complete lines before `offset`. `head` and `tail` are hashes of the file's first bytes and of the
+    bytes just before `offset`: if either has changed, the file is read again from its start.
+    """
+
+    offset: int = 0
+    line: int = 0
+    head: str = ""
+    tail: str = ""
+    state: Mapping[str, Any] = field(default_factory=dict)

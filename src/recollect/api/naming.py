@@ -1,0 +1,79 @@
+"""Which session a name means, and how it is carried on with."""
+
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+
+from recollect.agents import resume_command
+from recollect.config import current_sessions
+from recollect.errors import Ambiguous, NotFound
+from recollect.kinds import WARM_UP
+from recollect.schema import Session
+from recollect.store import SessionFilter, Store
+
+LAST = "last"
+_MOST_CHOICES = 12
+_A_FEW = 50
+_LEAST_OF_A_TITLE = 3
+
+
+def find_named(store: Store, name: str, *, is_strict: bool = False) -> Session:
+    """The one session of this name; raises NotFound, or Ambiguous with the sessions that may be meant.
+
+    Strictly, neither `last` nor a part of a title names one: what is deleted should be named as a whole.
+    """
+    if name == LAST and not is_strict:
+        return find_last(store, None)
+    matches = store.sessions.matching(name)
+    if len(matches) > 1:
+        matches = [match for match in matches if match.is_exact] or matches
+        roots = {match.root_session_uid for match in matches}
+        matches = [match for match in matches if match.session_uid in roots] if len(roots) == 1 else matches
+    uids = [SessionFilter(uid=match.session_uid) for match in matches]
+    sessions = [session for uid in uids for session in store.sessions.find(uid)]
+    sessions = sessions or ([] if is_strict else _titled(store, name))
+    if not sessions:
+        raise NotFound(f"No session has this id or title: {name}", "`recollect sessions` lists ids and titles")
+    if len(sessions) > 1:
+        sessions.sort(key=lambda session: session.ended_at or "", reverse=True)
+        choices = tuple(map(_choice, sessions[:_MOST_CHOICES]))
+        raise Ambiguous(f"{len(sessions)} sessions match `{name}`", "give more of the id or title", choices)
+    return resumable(sessions[0])
+
+
+def _titled(store: Store, text: str) -> list[Session]:
+    """Sessions with this in their title, the newest first; sub-agents only if there is nothing else."""
+    if len(text) < _LEAST_OF_A_TITLE:
+        return []
+    matches = store.sessions.find(SessionFilter(text=text))
+    roots = [session for session in matches if session.parent_session_uid is None]
+    return roots or matches
+
+
+def _choice(session: Session) -> dict[str, str | None]:
+    return {
+        "session_uid": session.session_uid,
+        "ended_at": session.ended_at,
+        "repo": session.repo,
+        "title": session.title,
+    }
+
+
+def find_last(store: Store, folder: str | PathLike[str] | None) -> Session:
+    """The session active last, in this folder or below it, and not the one this process runs in."""
+    running = current_sessions()
+    for limit in (_A_FEW, None):
+        for session in store.sessions.find(SessionFilter(roots_only=True, limit=limit)):
+            is_inside = folder is None or Path(session.cwd or "").is_relative_to(folder)
+            if is_inside and session.native_session_id not in running and session.session_class != WARM_UP:
+                return resumable(session)
+    if folder is not None:
+        raise NotFound(f"No sessions in this folder: {folder}", "`recollect sessions` lists all")
+    raise NotFound("No sessions yet", "`recollect doctor` shows where Recollect looks for them")
+
+
+def resumable(session: Session) -> Session:
+    """The session with the command that continues it: a sub-agent has none."""
+    if session.parent_session_uid is not None:
+        return session
+    return replace(session, resume_command=resume_command(session.agent, session.native_session_id))

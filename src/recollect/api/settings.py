@@ -1,0 +1,46 @@
+"""The settings: what is in force, and changing one."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from recollect.config import check_settings, freshness_mode, load_settings
+
+
+def settings_in_force() -> dict[str, dict[str, Any]]:
+    """Every setting by its name in the settings file: its value, and whether that is the default."""
+    from recollect.settings_file import values_of
+
+    settings = load_settings()
+    rules = {f"redact.rules.{name}": pattern for name, pattern in settings.redaction.rules.items()}
+    values: dict[str, Any] = {
+        **{f"agents.{agent}.roots": list(map(str, roots)) for agent, roots in settings.roots.items()},
+        "capture.exclude": list(settings.exclude),
+        "capture.fresh": freshness_mode(),
+        **{f"domains.{repo}": domain for repo, domain in settings.domains.items()},
+        **{f"exchanges.{name}": value for name, value in asdict(settings.exchanges).items()},
+        "notify.command": list(settings.notify),
+        "redact.allow": list(settings.redaction.allow),
+        **rules,
+        **{f"retention.{name}": value for name, value in asdict(settings.limits).items()},
+        "tasks.patterns": [pattern.pattern for pattern in settings.rules.task_patterns],
+    }
+    given = values_of(settings.given)
+    return {name: {"value": given.get(name, value), "is_default": name not in given} for name, value in values.items()}
+
+
+def change_setting(key: str, value: Any) -> Path:
+    """Set one value in the settings file and return its path. Raises BadConfig, and changes nothing, if it is invalid.
+
+    A text is taken for what it would be in the file: a number, true or false, a list, else a text.
+    """
+    from recollect.settings_file import read_value, with_value, write_settings
+
+    path = load_settings().config_path
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    changed = with_value(text, key, read_value(value) if isinstance(value, str) else value)
+    check_settings(changed, path)
+    write_settings(path, changed)
+    return path

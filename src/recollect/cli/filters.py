@@ -1,0 +1,82 @@
+"""The options that narrow a list: declared once, the same in every command that lists something."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recollect.api import Memory, open_memory
+from recollect.cli.terminal import one_line, short_ids
+from recollect.errors import RecollectError
+from recollect.kinds import KINDS, OUTCOMES
+from recollect.recall import Filters
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+_MOST_COMPLETED = 50
+
+
+class _Name(click.ParamType[str]):
+    """A name that the store knows; a shell can complete it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem  # only where a shell asks
+
+        try:
+            with open_memory(create=False, read_only=True) as memory:
+                names = _session_names(memory) if self.name == "session" else dict.fromkeys(memory.names(self.name))
+        except RecollectError:
+            return []
+        begun = [name for name in names if name.casefold().startswith(incomplete.casefold())]
+        return [CompletionItem(name, help=names[name]) for name in begun[:_MOST_COMPLETED]]
+
+
+def _session_names(memory: Memory) -> dict[str, str | None]:
+    """The ids of the latest sessions, each with its title."""
+    sessions = memory.sessions(roots_only=True, is_idle=False, limit=_MOST_COMPLETED * 4)
+    names = short_ids(session.session_uid for session in sessions)
+    return {names[session.session_uid]: one_line(session.title or "") for session in sessions}
+
+
+SESSION, REPO, AGENT, BRANCH = (_Name(name) for name in ("session", "repo", "agent", "branch"))
+_WHEN = "2026-11-01, 7d, 3 days ago, monday, last week"
+_OPTIONS = (
+    click.option("--agent", metavar="NAME", type=AGENT, help="Only sessions of this agent."),
+    click.option(
+        "--repo",
+        metavar="NAME",
+        type=REPO,
+        help="Only this repository: its name, the end or a part of it, or a folder in it.",
+    ),
+    click.option("--here", is_flag=True, help="Only the repository of the current folder."),
+    click.option("--branch", metavar="NAME", type=BRANCH, help="Only this git branch."),
+    click.option("--since", metavar="WHEN", help=f"Only what happened since: {_WHEN}."),
+    click.option("--before", metavar="WHEN", help="Only what happened before this time."),
+    click.option("--outcome", type=click.Choice(OUTCOMES), help="Only sessions with this outcome."),
+    click.option(
+        "--kind",
+        metavar="KIND",
+        type=click.Choice(KINDS),
+        help="Only sessions with events of this kind, and only these events: user_msg, edit, error …",
+    ),
+)
+
+
+def filter_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that narrow its list; it gets them as one record, `filters`."""
+
+    @wraps(command)
+    def run(*args: Any, here: bool, repo: str | None, **options: Any) -> None:
+        if here and repo is not None:
+            raise click.UsageError("Cannot use `--here` and `--repo` together")
+        named = {name: options.pop(name) for name in Filters._fields if name in options}
+        command(*args, filters=Filters(repo="." if here else repo, **named), **options)
+
+    for option in reversed(_OPTIONS):
+        run = option(run)
+    return run

@@ -1,0 +1,235 @@
+"""The picker: type to search everything, look at a session, carry on with it.
+
+`Picker` holds what is typed, listed and selected, and says what the screen shows; it knows no terminal. `pick` draws it
+with curses, which every Python on Unix has and which starts at once, over ssh too.
+"""
+
+import base64
+import curses
+import sys
+import textwrap
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from recollect.api import Memory
+from recollect.cli.terminal import fitted, local_time, one_line, padded, plural, printable, repo_name
+from recollect.config import has_colour
+from recollect.errors import NotFound, RecollectError
+from recollect.recall import Filters, SearchAnswer, SessionHit
+
+RESUME, SHOW, DIFF, COPY, QUIT = "resume", "show", "diff", "copy", "quit"
+ACTIONS = {"enter": RESUME, "^o": SHOW, "^d": DIFF, "^y": COPY, "escape": QUIT, "^c": QUIT}
+HELP = "Enter resume  ^O show  ^D diff  ^Y copy id  ^R here  ^A agent  ^T time  Esc quit"
+PLAIN, BOLD, GREY, SELECTED = "plain", "bold", "grey", "selected"
+PERIODS = ("", "1d", "7d", "30d")
+_PERIOD_NAMES = {"": "any time", "1d": "last day", "7d": "last 7 days", "30d": "last 30 days"}
+_SESSIONS = 50
+_LIST_ROWS = 0.45  # of the screen; the rest is the preview
+_SEARCH_DELAY_MS = 60  # after the last key
+_ESCAPE_DELAY_MS = 25
+
+
+class Line(NamedTuple):
+    text: str
+    style: str = PLAIN
+
+
+class Picker:
+    """What is typed, listed and selected. `here` is the repository that a key narrows the list to."""
+
+    def __init__(self, memory: Memory, here: str = ".") -> None:
+        self._memory = memory
+        self._here = here
+        self._agents = [""]
+        self.query = ""
+        self.agent = self.period = ""
+        self.is_here = False
+        self.note = ""
+        self.answer = SearchAnswer("", 0.0, [])
+        self._selected = 0
+        self._previews: dict[str, list[str]] = {}
+
+    @property
+    def selected(self) -> SessionHit | None:
+        return self.answer.hits[self._selected] if self.answer.hits else None
+
+    def search(self) -> None:
+        """List what the query and the filters match; a query that cannot be read yet keeps the list."""
+        filters = Filters(
+            agent=self.agent or None, repo=self._here if self.is_here else None, since=self.period or None
+        )
+        try:
+            self.answer = self._memory.answer(self.query, filters=filters, limit=_SESSIONS, matches=2, context=0)
+            self.note = one_line("; ".join(self.answer.notes))
+        except RecollectError as error:
+            self.note = one_line(error.message)
+        if not self.agent:
+            self._agents = ["", *sorted({hit.agent for hit in self.answer.hits})]
+        self._selected = 0
+
+    def press(self, key: str) -> str | None:
+        """Take a key; returns what is to be done with the selected session, if anything."""
+        if key in ACTIONS:
+            return ACTIONS[key] if self.selected or ACTIONS[key] == QUIT else None
+        if key in _MOVES:
+            last = max(len(self.answer.hits) - 1, 0)
+            self._selected = min(max(self._selected + _MOVES[key], 0), last)
+        elif edit := _EDITS.get(key):
+            edit(self)
+        elif len(key) == 1 and key.isprintable():
+            self.query += key
+        return None
+
+    def cycle_agent(self) -> None:
+        self.agent = self._agents[(self._agents.index(self.agent) + 1) % len(self._agents)]
+
+    def cycle_period(self) -> None:
+        self.period = PERIODS[(PERIODS.index(self.period) + 1) % len(PERIODS)]
+
+    def toggle_here(self) -> None:
+        self.is_here = not self.is_here
+
+    def lines(self, columns: int, rows: int) -> list[Line]:
+        """The screen, one line after another: query, filters, list, preview, help."""
+        room = max(rows - 4, 2)
+        listed = max(round(room * _LIST_ROWS), 1)
+        screen = [Line(fitted(f"> {self.query}▏", columns), BOLD), Line(fitted(self._filters(), columns), GREY)]
+        screen += self._list(columns, listed)
+        screen.append(Line("─" * columns, GREY))
+        screen += self._preview(columns, room - listed)
+        return [*screen, Line(fitted(self.note or HELP, columns), GREY)]
+
+    def _filters(self) -> str:
+        repo = "this repository" if self.is_here else "all repositories"
+        count = plural(len(self.answer.hits), "session")
+        return " · ".join((self.agent or "all agents", repo, _PERIOD_NAMES[self.period], count))
+
+    def _list(self, columns: int, rows: int) -> list[Line]:
+        first = max(0, self._selected - rows + 1)
+        shown = self.answer.hits[first : first + rows]
+        lines = [
+            Line(_row(hit, columns), SELECTED if first + number == self._selected else PLAIN)
+            for number, hit in enumerate(shown)
+        ]
+        return lines + [Line("")] * (rows - len(lines))
+
+    def _preview(self, columns: int, rows: int) -> list[Line]:
+        hit = self.selected
+        if hit is None:
+            return [Line("No matches", GREY)] + [Line("")] * (rows - 1)
+        matches = [Line(fitted(f"#{match.seq}  {one_line(match.snippet)}", columns), BOLD) for match in hit.matches]
+        lines = matches + [Line(text) for text in self._digest(hit.session_uid, columns)]
+        return (lines + [Line("")] * rows)[:rows]
+
+    def _digest(self, session_uid: str, columns: int) -> list[str]:
+        if session_uid not in self._previews:
+            self._previews[session_uid] = self._read_digest(session_uid, columns)
+        return self._previews[session_uid]
+
+    def _read_digest(self, session_uid: str, columns: int) -> list[str]:
+        from recollect.distill.markdown import render
+
+        try:
+            text = render(self._memory.digest(self._memory.session(session_uid)), None)
+        except NotFound:
+            return ["No digest yet"]
+        paragraphs = [printable(line) for line in text.splitlines() if line]
+        return [line for paragraph in paragraphs for line in textwrap.wrap(paragraph, columns) or [""]]
+
+    def forget_previews(self) -> None:
+        """After the screen changed its width."""
+        self._previews.clear()
+
+
+_MOVES = {"up": -1, "^p": -1, "down": 1, "^n": 1, "page_up": -10, "page_down": 10}
+_EDITS: dict[str, Callable[[Picker], None]] = {
+    "backspace": lambda picker: setattr(picker, "query", picker.query[:-1]),
+    "^u": lambda picker: setattr(picker, "query", ""),
+    "^w": lambda picker: setattr(picker, "query", picker.query.rstrip().rpartition(" ")[0]),
+    "^a": Picker.cycle_agent,
+    "^t": Picker.cycle_period,
+    "^r": Picker.toggle_here,
+}
+
+
+def _row(hit: SessionHit, columns: int) -> str:
+    when, repo = local_time(hit.ended_at or hit.started_at), fitted(repo_name(hit.repo), 16)
+    text = f"{when}  {padded(hit.agent, 6)}  {padded(repo, 16)}  {one_line(hit.title or '–')}"
+    return padded(fitted(text, columns), columns)
+
+
+_KEYS = {
+    curses.KEY_UP: "up",
+    curses.KEY_DOWN: "down",
+    curses.KEY_PPAGE: "page_up",
+    curses.KEY_NPAGE: "page_down",
+    curses.KEY_BACKSPACE: "backspace",
+    curses.KEY_ENTER: "enter",
+    "\x7f": "backspace",
+    "\x08": "backspace",
+    "\n": "enter",
+    "\r": "enter",
+    "\x1b": "escape",
+}
+
+
+def key_name(key: int | str) -> str:
+    """A key as `Picker.press` knows it: a character, `^x`, or a name."""
+    if key in _KEYS:
+        return _KEYS[key]
+    if isinstance(key, str) and key < " ":
+        return f"^{chr(ord(key) + 96)}"
+    return key if isinstance(key, str) else ""
+
+
+def pick(picker: Picker) -> str:
+    """Show the picker until something is to be done with the selected session, or it is left; returns what."""
+    curses.set_escdelay(_ESCAPE_DELAY_MS)
+    return curses.wrapper(_loop, picker)
+
+
+def _loop(window: curses.window, picker: Picker) -> str:
+    curses.raw()  # ^C, ^O and ^Y are keys here
+    with suppress(curses.error):
+        curses.curs_set(0)
+    styles, asked = _styles(), None
+    while True:
+        is_due = asked != (state := (picker.query, picker.agent, picker.period, picker.is_here))
+        _draw(window, picker, styles)
+        window.timeout(_SEARCH_DELAY_MS if is_due else -1)
+        try:
+            key = window.get_wch()
+        except curses.error:  # no key for a moment: time to search
+            if is_due:
+                picker.search()
+                asked = state
+            continue
+        if key == curses.KEY_RESIZE:
+            picker.forget_previews()
+        elif action := picker.press(key_name(key)):
+            return action
+
+
+def _styles() -> dict[str, int]:
+    styles = {PLAIN: curses.A_NORMAL, BOLD: curses.A_BOLD, GREY: curses.A_DIM, SELECTED: curses.A_REVERSE}
+    if has_colour() and curses.has_colors():
+        curses.use_default_colors()
+        curses.init_pair(1, curses.COLOR_CYAN, -1)
+        styles[BOLD] |= curses.color_pair(1)
+    return styles
+
+
+def _draw(window: curses.window, picker: Picker, styles: dict[str, int]) -> None:
+    rows, columns = window.getmaxyx()
+    window.erase()
+    for number, line in enumerate(picker.lines(columns, rows)[:rows]):
+        with suppress(curses.error):  # writing the last column of the last row moves the cursor out of the window
+            window.addstr(number, 0, line.text, styles[line.style])
+    window.refresh()
+
+
+def copy_to_clipboard(text: str) -> None:
+    """Have the terminal put a text into the clipboard, over ssh too (OSC 52)."""
+    sys.stdout.write(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
+    sys.stdout.flush()

@@ -1,0 +1,137 @@
+"""Commands about Recollect itself: config, exclude, completion."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from recollect.api import change_setting, open_memory, settings_in_force
+from recollect.cli.filters import REPO
+from recollect.cli.output import json_option, print_json, reports_errors
+from recollect.cli.terminal import grey, one_line, padded
+from recollect.config import load_settings
+from recollect.errors import NotFound, UsageError
+
+_PROGRAM = "recollect"
+_SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command()
+@click.argument("key", required=False)
+@click.argument("value", required=False)
+@json_option
+@reports_errors
+def config(key: str | None, value: str | None, as_json: bool) -> None:
+    """Show the settings and where they are, or set one.
+
+    \b
+    recollect config
+    recollect config retention.raw_soft_cap
+    recollect config retention.raw_soft_cap 8GiB
+    """
+    if key is not None and value is not None:
+        change_setting(key, value)
+    settings = load_settings()
+    values = settings_in_force()
+    if key is not None and key not in values:
+        raise NotFound(f"No such setting: {key}", "`recollect config` lists them")
+    shown = values if key is None else {key: values[key]}
+    if as_json:
+        print_json({"file": str(settings.config_path), "store": str(settings.folder), "settings": shown})
+        return
+    if key is None:
+        is_there = "" if settings.config_path.exists() else " (not written yet)"
+        click.echo(f"settings  {one_line(str(settings.config_path))}{is_there}")
+        click.echo(f"store     {one_line(str(settings.folder))}")
+    click.echo("\n".join(_setting_lines(shown)))
+
+
+def _setting_lines(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    columns = max(map(len, settings))
+    for name, setting in settings.items():
+        origin = "" if setting["is_default"] else "  (set)"
+        yield f"{padded(name, columns)}  {one_line(_text(name, setting['value']))}{grey(origin)}"
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if name.endswith("_cap") and isinstance(value, int):
+        return f"{value / 2**30:g}GiB"
+    return ", ".join(map(str, value)) or "–" if isinstance(value, list) else str(value)
+
+
+@click.command()
+@click.argument("what", required=False, type=REPO)
+@click.option("--remove", is_flag=True, help="Store its sessions again.")
+@json_option
+@reports_errors
+def exclude(what: str | None, remove: bool, as_json: bool) -> None:
+    """Keep a repository or folder out of the store.
+
+    Without one, lists what is kept out. WHAT is a repository's name, a folder, or a pattern (see forgetting.md). What
+    is stored already stays until you delete it.
+
+    \b
+    recollect exclude shop-api
+    recollect exclude ~/secret
+    recollect exclude .
+    """
+    patterns = list(load_settings().given.get("capture", {}).get("exclude", []))
+    if what is None and remove:
+        raise UsageError("Give what to store again", "`recollect exclude` lists what is excluded")
+    if what is not None:
+        patterns = _without(patterns, what) if remove else list(dict.fromkeys([*patterns, _pattern(what)]))
+        change_setting("capture.exclude", patterns)
+    if as_json:
+        print_json({"exclude": patterns})
+        return
+    click.echo("\n".join(map(one_line, patterns)) if patterns else "Nothing is excluded")
+    if what is not None and not remove:
+        click.echo(grey("sessions stored before: `recollect forget --excluded` deletes them"))
+
+
+def _without(patterns: list[str], what: str) -> list[str]:
+    left = [pattern for pattern in patterns if pattern not in (what, _pattern(what))]
+    if len(left) == len(patterns):
+        raise NotFound(f"Not excluded: {what}", f"excluded are: {', '.join(patterns) or 'none'}")
+    return left
+
+
+def _pattern(what: str) -> str:
+    """A folder by its whole path; a part of a repository's name as the whole name, if there is such a repository."""
+    if what.startswith((".", "/", "~")):
+        return str(Path(what).expanduser().absolute().resolve())
+    if any(char in what for char in "*?[{/"):
+        return what
+    try:
+        with open_memory(create=False, read_only=True) as memory:
+            (name,) = memory.repos_named(what)
+    except (NotFound, ValueError):
+        return what
+    return name
+
+
+@click.command()
+@click.argument("shell", metavar="SHELL", type=click.Choice(_SHELLS))
+@reports_errors
+def completion(shell: str) -> None:
+    """Print a script that completes commands, ids and names.
+
+    SHELL is bash, zsh or fish.
+
+    \b
+    eval "$(recollect completion bash)"                       in ~/.bashrc
+    eval "$(recollect completion zsh)"                        in ~/.zshrc
+    recollect completion fish > ~/.config/fish/completions/recollect.fish
+    """
+    from click.shell_completion import get_completion_class  # only here
+
+    root = click.get_current_context().find_root().command
+    completer = get_completion_class(shell)
+    if completer is not None:
+        click.echo(completer(root, {}, _PROGRAM, f"_{_PROGRAM.upper()}_COMPLETE").source())
+
+
+COMMANDS = (config, exclude, completion)

@@ -1,0 +1,180 @@
+"""The picker: what keys do, what the screen shows, and the real program on a real terminal."""
+
+import os
+import pty
+import re
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recollect.agentkit.protocol import SessionInfo
+from recollect.agents import adapters
+from recollect.api import Memory, open_memory
+from recollect.cli.picker import DIFF, QUIT, RESUME, SHOW, Picker, key_name
+from recollect.cli.terminal import width
+from tests.builders import AGENT, Home, ScriptedAdapter, event
+from tests.logs import CLAUDE
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
+    home = Home(tmp_path / "home")
+    home.write("a", SessionInfo("aaaa1111", cwd="/work/shop"), event("aaaa1111", 1, text="repair the zebra crossing"))
+    home.write("b", SessionInfo("bbbb2222", cwd="/work/site"), event("bbbb2222", 1, text="paint the 斑馬線 blue"))
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+    with open_memory(tmp_path / "store", [home.flag]) as opened:
+        opened.sweep()
+        yield opened
+
+
+@pytest.fixture
+def picker(memory: Memory) -> Picker:
+    picker = Picker(memory, "shop")
+    picker.search()
+    return picker
+
+
+def type_in(picker: Picker, text: str) -> None:
+    for char in text:
+        assert picker.press(char) is None
+    picker.search()
+
+
+def titles(picker: Picker) -> list[str]:
+    return [hit.title or "" for hit in picker.answer.hits]
+
+
+def test_it_begins_with_the_sessions_active_last(picker: Picker) -> None:
+    assert sorted(titles(picker)) == ["paint the 斑馬線 blue", "repair the zebra crossing"]
+
+
+def test_typing_searches_everything_and_backspace_takes_it_back(picker: Picker) -> None:
+    type_in(picker, "zebra")
+    assert titles(picker) == ["repair the zebra crossing"]
+
+    for _ in "zebra":
+        picker.press("backspace")
+    picker.search()
+
+    assert len(titles(picker)) == 2
+
+
+def test_a_filter_key_keeps_only_the_current_repository(picker: Picker) -> None:
+    picker.press("^r")
+    picker.search()
+
+    assert titles(picker) == ["repair the zebra crossing"]
+    assert "this repository" in picker.lines(80, 24)[1].text
+
+
+def test_what_a_search_has_to_say_is_on_the_last_line(picker: Picker) -> None:
+    type_in(picker, "zebra qqqqqqqq")
+
+    assert "qqqqqqqq" in picker.lines(80, 24)[-1].text
+
+
+def test_the_selection_stays_within_the_list(picker: Picker) -> None:
+    picker.press("up")
+    first = picker.selected
+    for _ in range(9):
+        picker.press("down")
+
+    assert picker.selected is not None
+    assert picker.selected != first
+    assert picker.selected == picker.answer.hits[-1]
+
+
+@pytest.mark.parametrize(("key", "action"), [("enter", RESUME), ("^o", SHOW), ("^d", DIFF), ("escape", QUIT)])
+def test_keys_say_what_to_do_with_the_selected_session(picker: Picker, key: str, action: str) -> None:
+    assert picker.press(key) == action
+
+
+def test_nothing_can_be_done_with_no_session(picker: Picker) -> None:
+    type_in(picker, "qqqqqqqq")
+
+    assert picker.press("enter") is None
+    assert picker.press("escape") == QUIT
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (60, 15), (200, 50), (20, 6)])
+def test_the_screen_fits_any_terminal(picker: Picker, columns: int, rows: int) -> None:
+    lines = picker.lines(columns, rows)
+
+    assert len(lines) == rows
+    assert all(width(line.text) <= columns for line in lines)
+
+
+def test_the_preview_shows_the_digest_of_the_selected_session(picker: Picker) -> None:
+    type_in(picker, "zebra")
+
+    screen = "\n".join(line.text for line in picker.lines(80, 24))
+
+    assert "## Asked" in screen
+
+
+def test_control_keys_have_names() -> None:
+    assert [key_name(key) for key in ("\x12", "\x1b", "\n", "x", "é")] == ["^r", "escape", "enter", "x", "é"]
+
+
+class Terminal:
+    """The real program on a pseudo-terminal of 80 by 24."""
+
+    def __init__(self) -> None:
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ |= {"TERM": "xterm-256color", "LINES": "24", "COLUMNS": "80"}
+            os.execv(sys.executable, [sys.executable, "-m", "recollect"])
+
+    def read_until(self, text: str, seconds: float = 30) -> str:
+        screen, end = "", time.monotonic() + seconds
+        while time.monotonic() < end and text not in screen:
+            if select.select([self.fd], [], [], 0.2)[0]:
+                try:
+                    screen += re.sub(r"\x1b[\[(][0-9;?]*[A-Za-z]", "", os.read(self.fd, 65536).decode(errors="replace"))
+                except OSError:  # the program has ended
+                    break
+        return screen
+
+    def type(self, text: str) -> None:
+        os.write(self.fd, text.encode())
+
+    def wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    root = tmp_path / "claude-home"
+    CLAUDE.write(root, CLAUDE.content(1, words="repair the zebra crossing"))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(root))
+    with open_memory() as memory:
+        memory.sweep()
+    opened = Terminal()
+    yield opened
+    opened.close()
+
+
+def test_the_program_alone_on_a_terminal_searches_as_one_types(terminal: Terminal) -> None:
+    assert "repair the zebra crossing" in terminal.read_until("Esc quit")
+
+    terminal.type("qqqqqq")
+    assert "No matches" in terminal.read_until("No matches")
+    terminal.type("\x1b")
+
+    assert terminal.wait() == 0
+
+
+def test_it_ends_with_the_terminal(terminal: Terminal) -> None:
+    terminal.read_until("Esc quit")
+
+    os.kill(terminal.pid, signal.SIGTERM)
+
+    assert terminal.wait() != 0
