@@ -122,5 +122,6 @@ def write_snapshot(store: Store, roots: Mapping[str, Sequence[Path]]) -> None:
     path = store.folder / SPENDING_NAME
     unfinished = path.with_suffix(".new")
     with suppress(OSError):  # a disk without room for this has been reported, or will be
+        unfinished.touch(mode=0o600)
         unfinished.write_text(json.dumps(snapshot))
         unfinished.replace(path)
