@@ -53,7 +53,7 @@ class LineReader:
         # A last line without its end was read as it was: the end that comes later is no new line.
         self._ends_line = bool(self.offset) and os.pread(self._fd, 1, self.offset - 1) != b"\n"
 
-    def _begin(self, file: BufferedReader[Any], cursor: Cursor) -> None:
+    def _begin(self, file: "BufferedReader[Any]", cursor: Cursor) -> None:
         # Closed with the reader itself: a checkpoint after the last line still needs it.
         self._file = file
         self.state: dict[str, Any] = dict(cursor.state)
