@@ -184,7 +184,7 @@ class Tallies:
             f" count(DISTINCT iif({_IS_SUB_AGENT}, d.id, NULL)), {turns},"
             f" sum({work}), sum(a.input_tokens), sum(a.output_tokens), sum(a.cache_read_tokens),"
             " sum(a.cache_write_tokens), sum(a.usd), max(a.usd IS NOT NULL AND s.usd_is_estimate), NULL, NULL, NULL,"
-            f" sum(iif({_IS_SUB_AGENT}, a.usd, NULL)), {_TITLE if by == 'session' else 'NULL'}"
+            f" NULL, sum(iif({_IS_SUB_AGENT}, a.usd, NULL)), {_TITLE if by == 'session' else 'NULL'}"
             f" FROM activity a {_JOIN.format(table='a')}{join}{where} GROUP BY 1 ORDER BY {order}",
             bindings,
         )
