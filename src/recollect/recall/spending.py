@@ -61,7 +61,7 @@ def make_spending(store: Store, now: datetime, sessions: CardFilter = ANY_CARD) 
         last_month_usd=_sum(rows, last_month, month),
         forecast_usd=round(spent + _rate(rows, now) * ((_next_month(month) - now) / timedelta(days=1)), 9),
         usd_is_estimate=any(row.is_estimate for row in rows),
-        blocks=_running(store.tallies.blocks(sessions), rows, now),
+        blocks=_running(store.tallies.blocks(), rows, now),
     )
 
 
@@ -92,7 +92,7 @@ def _running(blocks: Sequence[tuple[str, int]], rows: Sequence[HourRow], now: da
     running = []
     for agent, hour in blocks:
         begun_ms, end_ms = hour * _HOUR_MS, (hour + BLOCK_HOURS) * _HOUR_MS
-        if not begun_ms <= _ms(now) < end_ms:
+        if not begun_ms <= _ms(now) < end_ms or agent not in {row.agent for row in rows}:
             continue
         usd = round(sum(row.usd for row in rows if row.agent == agent and row.hour >= hour), 9)
         gone_ms = _ms(now) - begun_ms
