@@ -7,8 +7,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, fields
-from inspect import signature
+from dataclasses import asdict, fields, is_dataclass
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,7 @@ def test_every_session_follows_its_schema(memory: Memory) -> None:
 
 
 def test_every_event_follows_its_schema(memory: Memory) -> None:
-    events = [to_json(event) for session in memory.sessions() for event in memory.events(session)]
+    events = [to_json(event) for session in memory.sessions() for event in memory.events(session, with_copies=True)]
 
     assert len({event["kind"] for event in events}) > 6
     assert [text for event in events for text in breaches(SCHEMAS["event"], _json(event))] == []
@@ -207,6 +207,53 @@ def test_every_public_name_exists_and_is_listed() -> None:
     assert "open_memory" in dir(recollect)
 
 
+def _public_records() -> list[type]:
+    named = (getattr(recollect, name) for name in recollect.__all__)
+    return [value for value in named if isinstance(value, type) and (is_dataclass(value) or hasattr(value, "_fields"))]
+
+
+def _names(record: type) -> list[str]:
+    return list(getattr(record, "_fields", None) or [item.name for item in fields(record)])
+
+
+@pytest.mark.parametrize("record", _public_records(), ids=lambda record: record.__name__)
+def test_every_time_of_a_record_is_a_datetime_too(record: type) -> None:
+    times = [name for name in _names(record) if name.endswith("_at") or name == "ts"]
+
+    missing = [name for name in times if ("at" if name == "ts" else name.removesuffix("_at")) not in vars(record)]
+
+    assert missing == []
+
+
+def test_a_datetime_is_the_same_moment_as_the_text_and_is_not_in_the_json(memory: Memory) -> None:
+    session = next(session for session in memory.sessions() if session.evicted_at is None)
+    event = memory.events(session)[0]
+
+    assert session.started and session.started.isoformat(timespec="milliseconds") == (
+        f"{(session.started_at or '').removesuffix('Z')}+00:00"
+    )
+    assert session.evicted is None
+    assert event.at and session.ended and event.at <= session.ended
+    assert "started" not in to_json(session)
+
+
+def test_a_search_takes_dates_as_people_type_them_and_datetimes(memory: Memory) -> None:
+    (newest, *_) = memory.sessions(limit=1)
+
+    assert memory.search("", Filters(since=newest.ended))
+    assert memory.search("", Filters(since="2099-01-01")) == []
+    assert memory.plan_forgetting(before="2001").sessions == ()
+
+
+@pytest.mark.parametrize("method", [name for name in vars(Memory) if not name.startswith("_")])
+def test_every_option_of_the_library_has_a_name(method: str) -> None:
+    function = getattr(Memory, method)
+
+    kinds = [given.kind for given in signature(function).parameters.values()] if callable(function) else []
+
+    assert Parameter.VAR_KEYWORD not in kinds
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
         _ = recollect.nonsense
@@ -258,7 +305,9 @@ def test_a_sweep_without_news_loads_nothing_it_does_not_need(tmp_path: Path) -> 
 @pytest.mark.parametrize("kind", KINDS)
 def test_asking_for_a_kind_finds_its_family_and_nothing_else(memory: Memory, kind: str) -> None:
     for session in memory.sessions():
-        wanted = [event for event in memory.events(session) if event.kind in KIND_FAMILY.get(kind, (kind,))]
+        wanted = [
+            event for event in memory.events(session, with_copies=True) if event.kind in KIND_FAMILY.get(kind, (kind,))
+        ]
 
         assert memory.events(session, kind) == wanted
 
@@ -270,7 +319,7 @@ def test_an_unknown_kind_is_wrong_usage(memory: Memory) -> None:
 
 def test_payloads_come_in_the_order_asked_for(memory: Memory) -> None:
     session = max(memory.sessions(), key=lambda found: found.event_count)
-    events = memory.events(session)
+    events = memory.events(session, with_copies=True)
 
     backwards = list(memory.payloads(session, events[::-1]))
 
@@ -284,7 +333,9 @@ def test_a_transcript_holds_every_event_of_the_session_and_its_sub_agents_once(m
     shown = [item.event.event_uid for item in memory.transcript(session)]
 
     assert len(family) > 1
-    assert sorted(shown) == sorted(event.event_uid for found in family for event in memory.events(found))
+    assert sorted(shown) == sorted(
+        event.event_uid for found in family for event in memory.events(found, with_copies=True)
+    )
 
 
 @pytest.mark.parametrize("kind", [None, "tool_call", "user_msg"])

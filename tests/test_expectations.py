@@ -37,7 +37,7 @@ def _uid(memory: Memory, agent: str, native_id: str | None) -> str | None:
 
 def _told(memory: Memory, session: Session, expected: dict[str, Any]) -> dict[str, Any]:
     """What the store says, in the words of the expectation."""
-    events = memory.events(session)
+    events = memory.events(session, with_copies=True)
     cost = session.cost
     told = {
         "class": session.session_class,
@@ -85,7 +85,7 @@ def _names_the_event(native_id: str, expected: str) -> bool:
 
 
 def _parents(memory: Memory, session: Session, links: list[list[str]]) -> list[list[str]]:
-    events = {event.event_uid: event for event in memory.events(session)}
+    events = {event.event_uid: event for event in memory.events(session, with_copies=True)}
     found = []
     for child, parent in links:
         for event in events.values():

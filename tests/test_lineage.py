@@ -51,7 +51,7 @@ def _shared_events(memory: Memory) -> list[tuple[Any, Any]]:
     return [
         (session, found)
         for session in memory.sessions()
-        for found in memory.events(session)
+        for found in memory.events(session, with_copies=True)
         if found.native_id == "shared"
     ]
 
@@ -66,6 +66,17 @@ def test_the_declared_parents_event_is_the_original_even_if_its_time_is_later(tm
 
     with sweep(tmp_path / "store", home) as memory:
         assert owners(memory) == {"parent": None, "fork": "parent"}
+
+
+def test_copies_are_left_out_of_a_forks_events_unless_asked_for(tmp_path: Path, home: Home) -> None:
+    home.write("parent", shared("parent", at_ms(1)))
+    home.write("fork", shared("fork", at_ms(1)), event("fork", 2), SessionInfo("fork", base_native_id="parent"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        fork = memory.session(f"{AGENT}:fork")
+
+        assert [found.seq for found in memory.events(fork)] == [2]
+        assert [found.seq for found in memory.events(fork, with_copies=True)] == [1, 2]
 
 
 def test_a_grandparent_is_an_older_owner_than_the_parent(tmp_path: Path, home: Home) -> None:
@@ -147,7 +158,12 @@ def test_a_copy_key_of_its_own_links_records_with_other_ids(tmp_path: Path, home
     home.write("b", event("b", 2, text="words", native_id="item-9", copy_key="k"))
 
     with sweep(tmp_path / "store", home) as memory:
-        (copy,) = [found for session in memory.sessions() for found in memory.events(session) if found.copy_of]
+        (copy,) = [
+            found
+            for session in memory.sessions()
+            for found in memory.events(session, with_copies=True)
+            if found.copy_of
+        ]
         assert copy.native_id == "item-9"
 
 
@@ -275,7 +291,7 @@ def test_a_resumed_session_with_new_ids_for_old_records_counts_only_what_it_adds
 
     with open_memory(tmp_path / "store") as memory:
         first, second = memory.session(f"claude:{old}"), memory.session(f"claude:{new}")
-        copies = [found.summary for found in memory.events(second) if found.copy_of]
+        copies = [found.summary for found in memory.events(second, with_copies=True) if found.copy_of]
 
     assert copies == ["fix the parser", "I look at it.", "and its tests", "Done."]
     assert (first.cost.turns, first.cost.output_tokens, first.base_session_uid) == (2, 6, None)

@@ -56,7 +56,7 @@ every_genuine_home = pytest.mark.parametrize("root", [*SAMPLE_HOMES, *GENUINE_HO
 
 def _iter_events(memory: Memory) -> Iterator[tuple[str, Event, dict[str, Any]]]:
     for session in memory.sessions():
-        events = memory.events(session)
+        events = memory.events(session, with_copies=True)
         for event, payload in zip(events, memory.payloads(session, events), strict=True):
             yield session.native_session_id, event, payload
 
@@ -225,7 +225,7 @@ def _portrait(memory: Memory, home: Path) -> dict[str, Any]:
     """All that a store tells, less what is its own."""
     told: dict[str, Any] = {}
     for session in memory.sessions():
-        events = memory.events(session)
+        events = memory.events(session, with_copies=True)
         payloads = memory.payloads(session, events)
         sources = sorted(os.path.relpath(source.path, home.resolve()) for source in session.sources)
         told[session.native_session_id] = {
@@ -682,7 +682,9 @@ def test_a_session_in_several_files_is_shown_in_the_order_of_its_records(
 
     with open_memory(tmp_path / "store") as memory:
         (session,) = memory.sessions()
-        assert [event.summary for event in memory.events(session)] == [f"request {number}" for number in range(1, 10)]
+        assert [event.summary for event in memory.events(session, with_copies=True)] == [
+            f"request {number}" for number in range(1, 10)
+        ]
 
 
 @pytest.mark.parametrize("is_longer_first", [True, False], ids=["longer first", "shorter first"])

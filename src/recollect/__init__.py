@@ -21,9 +21,12 @@ __version__ = "0.1.0"
 _HOMES = {
     "recollect.api": ("Filters", "Memory", "doctor", "open_memory", "repair", "restore"),
     "recollect.distill.exchanges": ("Exchange",),
-    "recollect.recall": ("Block", "Spending", "StatLine", "Stats"),
+    "recollect.recall": (
+        *("Block", "EditDiff", "FileEdit", "FileVisit", "Glimpse", "Match", "Related", "SearchAnswer"),
+        *("SessionDiff", "SessionHit", "Spending", "StatLine", "Stats", "TimelineEntry", "Unfinished"),
+    ),
     "recollect.care.doctor": ("Finding",),
-    "recollect.errors": ("RecollectError",),
+    "recollect.errors": ("Ambiguous", "Busy", "NeedsAnswer", "NotFound", "RecollectError", "UsageError"),
     "recollect.forget.plan": ("ForgetPlan", "ForgottenSession", "UnreachableCopy"),
     "recollect.forget.rescan": ("RescanReport",),
     "recollect.schema": (
@@ -40,33 +43,62 @@ if TYPE_CHECKING:
     from recollect.care.doctor import Finding
     from recollect.care.status import AgentTotals, DistilledTotals, RetentionStatus, SourceTotals, Status
     from recollect.distill.exchanges import Exchange
-    from recollect.errors import RecollectError
+    from recollect.errors import Ambiguous, Busy, NeedsAnswer, NotFound, RecollectError, UsageError
     from recollect.forget.plan import ForgetPlan, ForgottenSession, UnreachableCopy
     from recollect.forget.rescan import RescanReport
-    from recollect.recall import Block, Spending, StatLine, Stats
+    from recollect.recall import (
+        Block,
+        EditDiff,
+        FileEdit,
+        FileVisit,
+        Glimpse,
+        Match,
+        Related,
+        SearchAnswer,
+        SessionDiff,
+        SessionHit,
+        Spending,
+        StatLine,
+        Stats,
+        TimelineEntry,
+        Unfinished,
+    )
     from recollect.schema import Cost, Digest, Event, Outcome, Problem, Session, SessionSource, Signal, to_json
     from recollect.sessions.transcript import TranscriptItem
     from recollect.sweep_report import SweepReport
 
 __all__ = [
     "AgentTotals",
+    "Ambiguous",
     "Block",
+    "Busy",
     "Cost",
     "Digest",
     "DistilledTotals",
+    "EditDiff",
     "Event",
     "Exchange",
+    "FileEdit",
+    "FileVisit",
     "Filters",
     "Finding",
     "ForgetPlan",
     "ForgottenSession",
+    "Glimpse",
+    "Match",
     "Memory",
+    "NeedsAnswer",
+    "NotFound",
     "Outcome",
     "Problem",
     "RecollectError",
+    "Related",
     "RescanReport",
     "RetentionStatus",
+    "SearchAnswer",
     "Session",
+    "SessionDiff",
+    "SessionHit",
     "SessionSource",
     "Signal",
     "SourceTotals",
@@ -75,8 +107,11 @@ __all__ = [
     "Stats",
     "Status",
     "SweepReport",
+    "TimelineEntry",
     "TranscriptItem",
+    "Unfinished",
     "UnreachableCopy",
+    "UsageError",
     "__version__",
     "doctor",
     "open_memory",

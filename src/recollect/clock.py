@@ -19,6 +19,24 @@ def rfc3339(ms: int | None) -> str | None:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
+def as_datetime(text: str | None) -> datetime | None:
+    """What `rfc3339` wrote, as a datetime in UTC, or None."""
+    return datetime.fromisoformat(text) if text else None
+
+
+class AsDatetime:
+    """A dataclass's time as a datetime, beside the field with its text: `started` of `started_at`, `at` of `ts`.
+
+    Fields hold text because records go into JSON as they are.
+    """
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+
+    def __get__(self, record: object, owner: type) -> datetime | None:
+        return as_datetime(getattr(record, self.field))
+
+
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTH_NAMES = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
 _FULL_MONTHS = "january february march april june july august september october november december".split()  # noqa: SIM905

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from recollect.clock import AsDatetime
 from recollect.kinds import *  # noqa: F403 - these words are part of the schema
 
 SCHEMA_VERSION = 1
@@ -43,10 +44,15 @@ class SessionSource:
     host: str
     source_gone_at: str | None = None
 
+    source_gone = AsDatetime("source_gone_at")
+
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One conversation with one agent. Times are RFC 3339 UTC with milliseconds; None means absent."""
+    """One conversation with one agent. Times are RFC 3339 UTC with milliseconds; None means absent.
+
+    In JSON, `session_class` is called `class`.
+    """
 
     session_uid: str
     agent: str
@@ -91,6 +97,14 @@ class Session:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     resume_command: str | None = None  # the agent's own, to be run in `cwd`; None for a sub-agent
 
+    started = AsDatetime("started_at")
+    ended = AsDatetime("ended_at")
+    updated = AsDatetime("updated_at")
+    discovered = AsDatetime("discovered_at")
+    ingested = AsDatetime("ingested_at")
+    analyzed = AsDatetime("analyzed_at")
+    evicted = AsDatetime("evicted_at")
+
     def to_json(self) -> dict[str, Any]:
         return {("class" if name == "session_class" else name): value for name, value in asdict(self).items()}
 
@@ -125,6 +139,8 @@ class Event:
     output_tokens: int | None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    at = AsDatetime("ts")
+
 
 @dataclass(frozen=True, slots=True)
 class Signal:
@@ -136,6 +152,8 @@ class Signal:
     detail: str
     count: int
     evidence: tuple[str, ...]
+
+    at = AsDatetime("ts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +266,9 @@ class Digest:
     active_s: int = 0
     signals: Mapping[str, int] = field(default_factory=dict)
 
+    started = AsDatetime("started_at")
+    ended = AsDatetime("ended_at")
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -260,6 +281,8 @@ class Problem:
     reason: str
     excerpt: str
     found_at: str
+
+    found = AsDatetime("found_at")
 
 
 def to_json(record: Any) -> Any:

@@ -66,7 +66,7 @@ def test_a_session_has_its_prompts_and_final_answers_in_order(memory_of_run: Mem
 def test_a_failing_test_run_an_edit_and_a_passing_test_run_follow_each_other(memory_of_run: Memory, run: Run) -> None:
     session = _session(memory_of_run, run, "fixed")
 
-    events = memory_of_run.events(session)
+    events = memory_of_run.events(session, with_copies=True)
 
     calls = [event for event in events if event.kind in (TEST_RUN, EDIT)]
     assert [call.kind for call in calls] == [TEST_RUN, EDIT, TEST_RUN]
@@ -78,7 +78,7 @@ def test_a_failing_test_run_an_edit_and_a_passing_test_run_follow_each_other(mem
 def test_failed_commands_are_errors_with_their_exit_codes(memory_of_run: Memory, run: Run) -> None:
     session = _session(memory_of_run, run, "crashed")
 
-    events = memory_of_run.events(session)
+    events = memory_of_run.events(session, with_copies=True)
 
     commands = [_last_call_with(memory_of_run, session, text) for text in ("boom.py", "definitely-not", "sys.exit(3)")]
     results = [_result_of(command, events) for command in commands]
@@ -92,7 +92,7 @@ def test_a_file_that_is_not_there_and_an_edit_that_does_not_apply_are_errors(mem
     read = _last_call_with(memory_of_run, session, "no/such/file.py")
     edit = _last_call_with(memory_of_run, session, "this text is not in the file")
 
-    events = memory_of_run.events(session)
+    events = memory_of_run.events(session, with_copies=True)
     assert _result_of(read, events).kind == ERROR
     assert _result_of(edit, events).kind == ERROR
     assert edit.kind == (TOOL_CALL if run.real.has_scripts_for_tools else EDIT)
@@ -135,7 +135,7 @@ def test_a_sub_agent_is_told_where_it_was_spawned(memory_of_run: Memory, run: Ru
 def test_an_interruption_is_a_human_intervention(memory_of_run: Memory, run: Run) -> None:
     session = _session(memory_of_run, run, "interrupted")
 
-    events = memory_of_run.events(session)
+    events = memory_of_run.events(session, with_copies=True)
 
     interventions = [event for event in events if event.kind == HUMAN_INTERVENTION]
     assert [event.status for event in interventions].count("interrupted") == 1
@@ -153,7 +153,7 @@ def _slow_call(events: list[Event]) -> Event:
 def test_a_session_whose_agent_was_killed_is_there_up_to_its_end(memory_of_run: Memory, run: Run) -> None:
     session = _session(memory_of_run, run, "killed")
 
-    events = memory_of_run.events(session)
+    events = memory_of_run.events(session, with_copies=True)
 
     assert _slow_call(events)
     assert _texts(memory_of_run, session, USER_MSG) == [SLOW]
@@ -166,7 +166,7 @@ def test_a_resumed_turn_is_in_the_same_session(memory_of_run: Memory, run: Run) 
 
     assert run.ids["resumed"] == run.ids["resumed after the fork"] == run.ids["fixed"]
     assert session.cost.turns == 3
-    assert not [event for event in memory_of_run.events(session) if event.copy_of]
+    assert not [event for event in memory_of_run.events(session, with_copies=True) if event.copy_of]
 
 
 def test_a_fork_is_whole_and_what_it_took_over_is_no_second_original(memory_of_run: Memory, run: Run) -> None:
@@ -174,9 +174,9 @@ def test_a_fork_is_whole_and_what_it_took_over_is_no_second_original(memory_of_r
 
     fork = _session(memory_of_run, run, "forked")
 
-    events = memory_of_run.events(fork)
+    events = memory_of_run.events(fork, with_copies=True)
     own = [event for event in events if not event.copy_of]
-    originals = {event.event_uid: event.summary for event in memory_of_run.events(base)}
+    originals = {event.event_uid: event.summary for event in memory_of_run.events(base, with_copies=True)}
     taken = [(event.copy_of, event.summary) for event in events if event.copy_of]
     assert fork.session_uid != base.session_uid
     assert fork.cost.turns == 1
@@ -229,7 +229,9 @@ def _reported(run: Run, step: str) -> tuple[int, int, int]:
 
 
 def test_no_file_and_no_record_of_the_agent_is_unknown(memory_of_run: Memory, run: Run) -> None:
-    events = [event for session in memory_of_run.sessions() for event in memory_of_run.events(session)]
+    events = [
+        event for session in memory_of_run.sessions() for event in memory_of_run.events(session, with_copies=True)
+    ]
 
     assert [event.summary for event in events if event.kind == OTHER] == []
     assert memory_of_run.problems() == []
@@ -258,8 +260,8 @@ def _content(memory: Memory) -> dict[str, tuple[Session, list[Event], list[str]]
     return {
         session.session_uid: (
             replace(session, discovered_at=None, ingested_at=None, analyzed_at=None, sources=()),
-            [replace(event, seq=0, payload_ref=None) for event in memory.events(session)],
-            [json.dumps(payload) for payload in memory.payloads(session, memory.events(session))],
+            [replace(event, seq=0, payload_ref=None) for event in memory.events(session, with_copies=True)],
+            [json.dumps(payload) for payload in memory.payloads(session, memory.events(session, with_copies=True))],
         )
         for session in memory.sessions()
     }

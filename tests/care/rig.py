@@ -66,7 +66,7 @@ def leave_only_its_row(opened: Store) -> None:
 
 
 def _told(memory: Memory, session: Any) -> Any:
-    events = memory.events(session)
+    events = memory.events(session, with_copies=True)
     row = {name: value for name, value in to_json(session).items() if name not in _ARRIVAL}
     places = {"seq": None, "payload_ref": None}  # where content lies is the store's own business
     told = [to_json(event) | places for event in events]

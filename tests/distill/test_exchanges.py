@@ -169,7 +169,7 @@ def _said(memory: Memory) -> Iterator[tuple[str, str]]:
     """Everything users and agents said, with the body it must be in."""
     for session in memory.sessions():
         body = "\n".join(one.body for one in memory.exchanges(session))
-        events = [event for event in memory.events(session) if event.lane != schema.FILES_LANE]
+        events = [event for event in memory.events(session, with_copies=True) if event.lane != schema.FILES_LANE]
         for event, payload in zip(events, memory.payloads(session, events), strict=True):
             if event.kind in (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.THINKING):
                 yield clean(payload_text(payload)), body

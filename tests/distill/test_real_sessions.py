@@ -60,7 +60,7 @@ def test_digests_are_small(memory: Memory) -> None:
 
 def test_every_event_a_digest_cites_exists_and_says_so(memory: Memory) -> None:
     for session, digest in _digests(memory):
-        events = {event.event_uid: event for event in memory.events(session)}
+        events = {event.event_uid: event for event in memory.events(session, with_copies=True)}
         for quote in (*digest.requests[1:], *digest.errors, *digest.decisions, *digest.snippets):
             summary = " ".join(events[quote.event_uid].summary.split())
             assert quote.text.rstrip("…")[:40] in summary
@@ -68,14 +68,14 @@ def test_every_event_a_digest_cites_exists_and_says_so(memory: Memory) -> None:
 
 def test_the_mark_behind_a_quote_on_the_page_is_that_of_one_event(memory: Memory) -> None:
     for session, digest in _digests(memory):
-        uids = [event.event_uid for event in memory.events(session)]
+        uids = [event.event_uid for event in memory.events(session, with_copies=True)]
         for mark in re.findall(r" `([0-9a-f]{12})`$", render(digest), re.MULTILINE):
             assert len([uid for uid in uids if uid.endswith(mark)]) == 1
 
 
 def test_counts_are_those_of_the_events(memory: Memory) -> None:
     for session, digest in _digests(memory):
-        events = memory.events(session)
+        events = memory.events(session, with_copies=True)
         own = [event for event in events if event.copy_of is None and event.lane != "files"] or [
             event for event in events if event.lane != "files"
         ]

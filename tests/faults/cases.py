@@ -106,7 +106,7 @@ def _judge_eviction(store: Path, writers: Writers, clean: Held | None, bug: str 
         memory.sweep()
         sessions = memory.sessions()
         digests = {session.session_uid: memory.digest(session) for session in sessions}
-        raw = [session.session_uid for session in sessions if memory.events(session)]
+        raw = [session.session_uid for session in sessions if memory.events(session, with_copies=True)]
         losses = memory.status().retention.losses
     findings = [f"not evicted: {uid}" for uid in raw] + [f"lost: {name}" for name in losses]
     if {uid: digest.covers for uid, digest in digests.items()} != {

@@ -77,7 +77,7 @@ def _held(memory: Memory, report: SweepReport) -> Held:
     events: list[Event] = []
     payloads: list[dict[str, Any]] = []
     for session in sessions:
-        found = memory.events(session)
+        found = memory.events(session, with_copies=True)
         events += found
         payloads += memory.payloads(session, found)
     digests = {

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from recollect.agentkit.protocol import SessionInfo
 from recollect.api import Memory, open_memory
 from recollect.cli import main
+from recollect.clock import rfc3339
 from recollect.errors import Busy, NeedsAnswer, NotFound, UsageError
 from recollect.store import open_store
 from recollect.store.sqlite.locks import sweep_lock
@@ -49,8 +50,8 @@ def chosen(memory: Memory, *names: str, **conditions: object) -> set[str]:
 def test_conditions_choose_sessions_that_meet_all_of_them(memory: Memory) -> None:
     with memory:
         assert chosen(memory, repo="shop-api") == {"new-shop", "old-shop", "sub-shop"}
-        assert chosen(memory, before_ms=at_ms(-DAY_S)) == {"old-shop", "old-docs"}
-        assert chosen(memory, repo="acme/shop-api", before_ms=at_ms(-DAY_S)) == {"old-shop"}
+        assert chosen(memory, before=rfc3339(at_ms(-DAY_S))) == {"old-shop", "old-docs"}
+        assert chosen(memory, repo="acme/shop-api", before=rfc3339(at_ms(-DAY_S))) == {"old-shop"}
         assert chosen(memory, repo="nowhere") == set()
 
 

@@ -147,4 +147,4 @@ def test_other_conditions_leave_lines_of_nobody_alone(tmp_path: Path, store: Pat
     with open_memory(store, [CLAUDE.root_flag(home)]) as memory:
         memory.sweep()
 
-        assert memory.plan_forgetting(match=WORD, before_ms=1 << 42).keys == set()
+        assert memory.plan_forgetting(match=WORD, before="1d").keys == set()

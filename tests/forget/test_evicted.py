@@ -52,7 +52,7 @@ def test_a_kept_fork_of_an_evicted_session_counts_as_the_original(memory: Memory
     memory.forget(memory.plan_forgetting("evicted"), keep_forks=True)
 
     fork = memory.session("a-fork")
-    assert [event for event in memory.events(fork) if event.copy_of] == []
+    assert [event for event in memory.events(fork, with_copies=True) if event.copy_of] == []
     assert fork.cost.input_tokens == 4000
     assert [hit.session_uid for hit in memory.search(WORDS[0])] == [fork.session_uid]
 
@@ -65,7 +65,7 @@ def test_a_later_fork_of_what_was_evicted_and_forgotten_has_only_its_own_work(
 
     memory.sweep()
 
-    assert len(memory.events(memory.session("a-fork"))) == 4
+    assert len(memory.events(memory.session("a-fork"), with_copies=True)) == 4
     memory.close()
     assert left_in(tmp_path / "store", WORDS) == set()
 

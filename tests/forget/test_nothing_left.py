@@ -189,7 +189,7 @@ def test_records_copied_into_a_new_session_do_not_come_back(tmp_path: Path) -> N
     with open_memory(store, [CLAUDE.root_flag(home)]) as memory:
         memory.sweep()
         (session,) = memory.sessions()
-        events = memory.events(session)
+        events = memory.events(session, with_copies=True)
         texts = [payload["text"] for payload in memory.payloads(session, events)]
         assert (texts, [found.seq for found in events]) == (["goes on", "and on"], [1, 2])
 

@@ -335,8 +335,8 @@ def test_what_stands_around_goes_before_a_match_does(tmp_path: Path, home: Home)
     home.write("s", *(event("s", number, text=text) for number, text in enumerate(texts, start=1)))
 
     with sweep(tmp_path / "store", home) as memory:
-        (whole,) = memory.search("walrus", budget_tokens=2000)
-        (bare,) = memory.search("walrus", budget_tokens=200)
+        (whole,) = memory.answer("walrus", budget_tokens=2000).hits
+        (bare,) = memory.answer("walrus", budget_tokens=200).hits
 
     assert len(whole.matches[0].before) == 2
     assert [match.snippet for match in bare.matches] == ["the walrus"]

@@ -225,7 +225,7 @@ def test_a_fork_of_an_evicted_session_is_whole_and_paid_once(tmp_path: Path, hom
     memory.sweep()
 
     fork = memory.session("fork")
-    assert len(memory.events(fork)) == 16
+    assert len(memory.events(fork, with_copies=True)) == 16
     assert fork.cost.input_tokens == 1000
     assert fork.cost.turns == 1
     assert raw_names(memory) == {"fork"}

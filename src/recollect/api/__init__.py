@@ -23,6 +23,7 @@ from recollect.store import Store, open_for_reading, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
+    from datetime import datetime
     from os import PathLike
     from types import TracebackType
 
@@ -57,7 +58,6 @@ __all__ = [
     "CheckedText",
     "Filters",
     "Memory",
-    "SearchOptions",
     "change_setting",
     "check_text",
     "doctor",
@@ -68,20 +68,6 @@ __all__ = [
     "restore",
     "settings_in_force",
 ]
-
-
-class SearchOptions(TypedDict, total=False):
-    """What a search may be told, all of it optional."""
-
-    filters: Filters
-    limit: int  # sessions
-    offset: int  # sessions to skip
-    matches: int  # of a session
-    context: int  # events on either side of a match
-    budget_tokens: int | None  # cuts the answer to what an agent can afford
-    exclude: Collection[str]  # ids of sessions to leave out; by default the one this process runs in
-    mode: str  # words, substring or regex
-    scan_seconds: float  # after which a scan for a substring or regex gives up
 
 
 class _Conditions(TypedDict):
@@ -172,11 +158,16 @@ class Memory:
 
         return list(map(resumable, find_spawned(self._store, session)[session.session_uid]))
 
-    def events(self, session: Session, kind: str | None = None) -> list[Event]:
-        """A session's events in reading order; a kind includes its more specific kinds."""
+    def events(self, session: Session, kind: str | None = None, *, with_copies: bool = False) -> list[Event]:
+        """A session's events in reading order; a kind includes its more specific kinds.
+
+        What a fork or a resumed session copied from an earlier one is left out, unless `with_copies`: over all
+        sessions every event comes once.
+        """
         from recollect.sessions.transcript import read_events
 
-        return read_events(self._store, session, kind)
+        events = read_events(self._store, session, kind)
+        return events if with_copies else [event for event in events if event.copy_of is None]
 
     def payloads(self, session: Session, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
         """The full content of each event, in the order given."""
@@ -234,16 +225,52 @@ class Memory:
         key = None if session is None else SessionKey(session.agent, session.native_session_id)
         return self._store.digests.signal_count(sessions_of(self._store, filters), key, signal)
 
-    def search(self, query: str, **options: Unpack[SearchOptions]) -> list[SessionHit]:
-        """Sessions that match a query, best first; an empty query lists recent sessions."""
-        return self.answer(query, **options).hits
+    def search(
+        self,
+        query: str,
+        filters: Filters = NO_FILTERS,
+        *,
+        limit: int = 10,
+        offset: int = 0,
+        matches: int = 3,
+        context: int = 2,
+        mode: str = "words",
+        exclude: Collection[str] | None = None,
+    ) -> list[SessionHit]:
+        """Sessions that match a query, best first; an empty query lists recent sessions.
 
-    def answer(self, query: str, progress: Progress = silent, **options: Unpack[SearchOptions]) -> SearchAnswer:
-        """A search with everything there is to report: hits, a corrected spelling, notes."""
+        Each hit has its best `matches`, with `context` events on either side of each. `mode` is `words`, `substring` or
+        `regex`. `exclude` are ids of sessions to leave out: by default the one this process runs in.
+        """
+        return self.answer(
+            query, filters, limit=limit, offset=offset, matches=matches, context=context, mode=mode, exclude=exclude
+        ).hits
+
+    def answer(
+        self,
+        query: str,
+        filters: Filters = NO_FILTERS,
+        *,
+        limit: int = 10,
+        offset: int = 0,
+        matches: int = 3,
+        context: int = 2,
+        mode: str = "words",
+        exclude: Collection[str] | None = None,
+        budget_tokens: int | None = None,
+        scan_seconds: float = 20.0,
+        progress: Progress = silent,
+    ) -> SearchAnswer:
+        """What `search` finds, with everything there is to report: how many match, a corrected spelling, notes.
+
+        `budget_tokens` cuts the answer to what an agent can afford. A search for a substring or regular expression
+        gives up after `scan_seconds`, and its notes say so.
+        """
         from recollect.recall import Options, search
 
-        options.setdefault("exclude", current_sessions())
-        return search(self._store, query, Options(**options), progress=partial(progress, "searching"))
+        left_out = current_sessions() if exclude is None else exclude
+        options = Options(limit, offset, filters, matches, context, budget_tokens, left_out, mode, scan_seconds)
+        return search(self._store, query, options, progress=partial(progress, "searching"))
 
     def recent(self, filters: Filters = NO_FILTERS, *, limit: int = 10, offset: int = 0) -> SearchAnswer:
         """The sessions active last, each with its last request; the one this process runs in is left out."""
@@ -417,7 +444,7 @@ class Memory:
         self,
         *names: str,
         repo: str | None = None,
-        before_ms: int | None = None,
+        before: str | datetime | None = None,
         match: str | None = None,
         excluded: bool = False,
         with_forks: bool = False,
@@ -425,11 +452,13 @@ class Memory:
     ) -> ForgetPlan:
         """What forgetting these sessions, or all that meet every condition, would remove. Changes nothing.
 
-        `excluded` means sessions stored before a rule excluded them.
+        `before` takes sessions that ended before it; `excluded` those stored before a rule excluded them.
         """
         from recollect.api.naming import find_named
+        from recollect.clock import moment_ms
         from recollect.forget.plan import Selection, plan
 
+        before_ms = moment_ms("--before", before)
         patterns = self.settings.exclude if excluded else None
         if bool(names) == any(condition is not None for condition in (repo, before_ms, match, patterns)):
             raise UsageError("Give either sessions or conditions, not both", "see `recollect forget --help`")

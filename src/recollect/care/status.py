@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from recollect.clock import rfc3339
+from recollect.clock import AsDatetime, rfc3339
 from recollect.config import Settings
 from recollect.retention import look_ahead
 from recollect.store import Store, read_sweep_state
@@ -27,6 +27,9 @@ class AgentTotals:
     usd_is_estimate: bool
     started_at: str | None
     ended_at: str | None
+
+    started = AsDatetime("started_at")
+    ended = AsDatetime("ended_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class RetentionStatus:
     losses: dict[str, int]
     last_copies_go_at: str | None
 
+    last_copies_go = AsDatetime("last_copies_go_at")
+
 
 @dataclass(frozen=True, slots=True)
 class Status:
@@ -82,6 +87,8 @@ class Status:
     alarms: list[str]
     distilled: DistilledTotals
     retention: RetentionStatus
+
+    swept = AsDatetime("swept_at")
 
 
 def make_status(store: Store, settings: Settings) -> Status:

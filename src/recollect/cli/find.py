@@ -5,12 +5,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import click
 
 from recollect import kinds
-from recollect.api import SearchOptions
 from recollect.cli.filters import SESSION, filter_options
 from recollect.cli.fresh import open_fresh
 from recollect.cli.listing import (
@@ -69,6 +68,16 @@ SPEAKERS = {
 _ranked_limit = click.option(
     "--limit", metavar="N", type=click.IntRange(1, 100), default=10, help="List at most N sessions (10)."
 )
+
+
+class _SearchOptions(TypedDict):
+    """The options of a search that go to the library as they are."""
+
+    filters: Filters
+    limit: int
+    offset: int
+    context: int
+    budget_tokens: int | None
 
 
 class QueryCommand(click.Command):
@@ -139,11 +148,12 @@ def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> 
 @reports_errors
 def search(
     query: tuple[str, ...],
+    exclude: tuple[str, ...],
     substring: bool,
     regex: bool,
     explain: bool,
     as_json: bool,
-    **options: Unpack[SearchOptions],
+    **options: Unpack[_SearchOptions],
 ) -> None:
     """Search everything said, done or printed in your sessions.
 
@@ -158,11 +168,9 @@ def search(
     """
     if substring and regex:
         raise UsageError("Cannot use `--substring` and `--regex` together", "choose one")
-    options["mode"] = "regex" if regex else "substring" if substring else "words"
-    if not options["exclude"]:
-        del options["exclude"]  # the default, which is the current session
-    with open_fresh() as memory, shown_progress() as show:
-        answer = memory.answer(" ".join(query), show, **options)
+    mode = "regex" if regex else "substring" if substring else "words"
+    with open_fresh() as memory, shown_progress() as progress:
+        answer = memory.answer(" ".join(query), mode=mode, exclude=exclude or None, progress=progress, **options)
     if as_json:
         print_json(answer.to_json(explain=explain), is_line=options["budget_tokens"] is not None)
     else:

@@ -11,7 +11,6 @@ from recollect.api import CheckedText, check_text, make_room, open_memory
 from recollect.cli.filters import SESSION
 from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
 from recollect.cli.terminal import fitted, one_line, plural, shown_progress, size
-from recollect.clock import moment_ms
 from recollect.errors import NeedsAnswer, NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def forget(
     """
     if with_forks and keep_forks:
         raise UsageError("Cannot use `--with-forks` and `--keep-forks` together", "choose one")
-    conditions |= {"before_ms": moment_ms("--before", before), "excluded": excluded}
+    conditions |= {"before": before, "excluded": excluded}
     if not dry_run:
         make_room()
     with open_memory(create=False) as memory:

@@ -136,7 +136,7 @@ def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
         chosen = memory.session(session)
         with shown_progress() as show:
             memory.rehydrate(chosen, show)
-        events = len(memory.events(chosen))
+        events = len(memory.events(chosen, with_copies=True))
     if as_json:
         print_json({"session_uid": chosen.session_uid, "events": events})
     else:

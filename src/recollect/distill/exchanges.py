@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from recollect import schema
-from recollect.clock import rfc3339
+from recollect.clock import AsDatetime, rfc3339
 from recollect.distill import ExchangeRules
 from recollect.distill.story import CALLS
 from recollect.distill.texts import as_text, clean, estimate_tokens, one_line, payload_text, shortened
@@ -41,6 +41,8 @@ class Exchange:
     tokens: int
     raw_tokens: int
     body: str
+
+    started = AsDatetime("started_at")
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from recollect.clock import rfc3339
+from recollect.clock import AsDatetime, rfc3339
 from recollect.distill import distil_pending
 from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
 from recollect.forget.erase import FINISHES_FORGETTING, drop
@@ -63,6 +63,8 @@ class UnreachableCopy:
     kind: str
     path: str
     made_at: str | None
+
+    made = AsDatetime("made_at")
 
 
 @dataclass(frozen=True, slots=True)

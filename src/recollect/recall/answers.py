@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from recollect.agents import resume_command
-from recollect.clock import rfc3339
+from recollect.clock import as_datetime, rfc3339
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from recollect.store import Card
 
 
@@ -20,6 +22,10 @@ class Glimpse(NamedTuple):
     kind: str
     ts: str | None
     snippet: str
+
+    @property
+    def at(self) -> "datetime | None":
+        return as_datetime(self.ts)
 
 
 class Match(NamedTuple):
@@ -37,6 +43,10 @@ class Match(NamedTuple):
     is_exact: bool = True  # matches exactly as typed, not only by its words
     why: str = ""
     words: tuple[str, ...] = ()  # what of its text was looked for, small and without accents
+
+    @property
+    def at(self) -> "datetime | None":
+        return as_datetime(self.ts)
 
 
 class SessionHit(NamedTuple):
@@ -59,6 +69,14 @@ class SessionHit(NamedTuple):
     cwd: str | None = None
     resume_command: str | None = None  # the agent's own, to be run in `cwd`
     missing: tuple[str, ...] = ()  # words of the query that the session does not have, the rarest among them
+
+    @property
+    def started(self) -> "datetime | None":
+        return as_datetime(self.started_at)
+
+    @property
+    def ended(self) -> "datetime | None":
+        return as_datetime(self.ended_at)
 
 
 def command_for(card: "Card") -> str | None:

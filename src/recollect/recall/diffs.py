@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from recollect.agentkit.edits import FileChange, Hunk
+from recollect.clock import AsDatetime
 from recollect.kinds import EDIT
 from recollect.recall.edits import absolute, changes, is_below, slashed, whole
 from recollect.schema import Event, Session
@@ -32,6 +33,8 @@ class EditDiff:
     is_exact: bool  # line numbers and old text are in the log
     is_abandoned: bool  # in a part of the session that the user rewound
     diff: str
+
+    at = AsDatetime("ts")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from recollect.agentkit.edits import FileChange
-from recollect.clock import rfc3339
+from recollect.clock import AsDatetime, rfc3339
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
 from recollect.recall.answers import command_for
 from recollect.recall.edits import absolute, called_before, changes, is_below, is_same, renames, slashed, whole
@@ -55,6 +55,8 @@ class FileVisit:
     resume_command: str | None = None
     evicted: bool = False  # its raw detail, or a part of it, is gone: counted by what its digest says of the path
 
+    last = AsDatetime("last_at")
+
 
 @dataclass(frozen=True, slots=True)
 class FileEdit:
@@ -73,6 +75,8 @@ class FileEdit:
     summary: str
     request: str | None
     request_seq: int | None
+
+    at = AsDatetime("ts")
 
 
 class _Digested(NamedTuple):

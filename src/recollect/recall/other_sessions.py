@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from recollect.clock import rfc3339
+from recollect.clock import AsDatetime, rfc3339
 from recollect.recall.answers import command_for
 from recollect.recall.filters import Filters
 from recollect.recall.hits import open_ends
@@ -35,6 +35,8 @@ class Related:
     cwd: str | None
     resume_command: str | None
 
+    started = AsDatetime("started_at")
+
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
@@ -50,6 +52,9 @@ class TimelineEntry:
     cwd: str | None
     resume_command: str | None
 
+    started = AsDatetime("started_at")
+    ended = AsDatetime("ended_at")
+
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
@@ -64,6 +69,8 @@ class Unfinished:
     open_ends: list[str]
     cwd: str | None
     resume_command: str | None
+
+    ended = AsDatetime("ended_at")
 
 
 def timeline(store: Store, filters: Filters, limit: int | None = None, offset: int = 0) -> list[TimelineEntry]:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from zlib import crc32
 
-from recollect.clock import rfc3339
+from recollect.clock import AsDatetime, rfc3339
 from recollect.home import SPENDING_NAME
 from recollect.store import ANY_CARD, BLOCK_HOURS, CardFilter, HourRow, Span, Store
 
@@ -26,6 +26,9 @@ class Block:
     ends_at: str
     usd: float
     forecast_usd: float | None
+
+    started = AsDatetime("started_at")
+    ends = AsDatetime("ends_at")
 
 
 @dataclass(frozen=True, slots=True)
