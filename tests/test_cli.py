@@ -5,7 +5,9 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from importlib import import_module
@@ -984,3 +986,17 @@ def test_times_of_the_first_and_last_event_are_shown(store: Path) -> None:
 
     assert session["started_at"] == "2026-11-16T19:00:00.000Z"
     assert at_ms(90_001) - at_ms(90_000) == session["cost"]["wall_clock_s"] * 1000
+
+
+@pytest.mark.parametrize("after_ms", range(0, 200, 20))
+def test_an_interrupt_while_modules_load_ends_without_a_traceback(tmp_path: Path, after_ms: int) -> None:
+    program = "import os; from recollect.__main__ import run; os.write(1, b'.'); run()"  # Python itself has started
+    command = [sys.executable, "-P", "-c", program, "search", "words"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.read(1)
+        time.sleep(after_ms / 1000)
+        process.send_signal(signal.SIGINT)
+        errors = process.stderr.read()
+
+    assert b"Traceback" not in errors

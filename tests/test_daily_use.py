@@ -19,9 +19,9 @@ _BLOCKS = re.findall(r"^## (.+?)\n.*?^```console\n\$ (.+?)\n(.*?)^```", PAGE.rea
 _TASKS = [pytest.param(command, shown, id=title) for title, command, shown in _BLOCKS]
 _SHOP = "5a0b1c2d-0000-4000-8000-000000000001"
 _SAID = (
-    (claude_user, "The browser blocks https://api.example.com/v1/orders with a CORS error, see PR #412"),
-    (claude_answer, "Fixed the CORS error: the gateway now sends Access-Control-Allow-Origin, see src/gateway/cors.ts."),
-    (claude_user, "What about the database?"),
+    (claude_user, "Fix the CORS error of the orders page"),
+    (claude_answer, "Fixed the CORS error: src/gateway/cors.ts sends the header now."),
+    (claude_user, "See PR #412 and https://api.example.com/v1/orders. What about the database?"),
     (claude_answer, "I decided to keep SQLite instead of Postgres: one file, no server to run."),
     (claude_user, "请修复登录页面的超时错误"),
     (claude_answer, "登录页面的超时错误已修复。"),

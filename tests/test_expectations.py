@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recollect import Memory, Session
+from recollect import Filters, Memory, Session
 from tests.conftest import SHARED, needs_shared, swept
 
 pytestmark = needs_shared
@@ -30,7 +30,7 @@ def _uid(memory: Memory, agent: str, native_id: str | None) -> str | None:
     if native_id is None:
         return None
     return next(
-        (found.session_uid for found in memory.sessions(agent=agent) if found.native_session_id == native_id),
+        (found.session_uid for found in memory.sessions(Filters(agent=agent)) if found.native_session_id == native_id),
         f"{agent}:{native_id}",
     )
 

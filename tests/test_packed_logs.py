@@ -130,26 +130,35 @@ def test_of_a_log_and_its_packed_twin_either_may_be_broken(
         assert portrait(memory) == plain
 
 
-BOMBS = {
-    "zeros": bytes,
-    "empty lines": lambda size: b"\n" * size,
-    "bad lines": lambda size: b"{}\n" * (size // 3),
-    "one message": lambda size: CODEX.content(1, SESSION)[:-9] + b"a" * size,
+MEGABYTE = 1024 * 1024
+BOMBS = {  # a piece, and how often it is there
+    "zeros": (bytes(MEGABYTE), 900),
+    "empty lines": (b"\n" * MEGABYTE, 900),
+    "bad lines": (b"{}\n" * (MEGABYTE // 3), 40),
+    "one message": (b"a" * MEGABYTE, 400),
 }
+
+
+def pack_bomb(piece: bytes, times: int) -> bytes:
+    """A session that goes on with the same bytes for ever, packed without ever being held whole."""
+    packer = zstandard.ZstdCompressor().compressobj()
+    opening = CODEX.content(1, SESSION)[:-9]  # without the end of its message
+    packed = [packer.compress(opening), *(packer.compress(piece) for _ in range(times)), packer.flush()]
+    return b"".join(packed)
 
 
 @pytest.mark.parametrize("kind", BOMBS)
 def test_a_small_file_that_unpacks_to_much_costs_little(tmp_path: Path, kind: str) -> None:
     resource = pytest.importorskip("resource")
-    flag = write_packed(tmp_path / "home", pack(BOMBS[kind](400 * 1024 * 1024)))
+    flag = write_packed(tmp_path / "home", pack_bomb(*BOMBS[kind]))
     before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
 
     with open_memory(with_key(tmp_path / "store"), [flag]) as memory:
         report = memory.sweep()
 
     ((_, reason),) = report.failures
-    assert reason.startswith("unpacks to more than 300 times its size: ")
-    assert len(report.skipped) + report.bad_lines <= 1002
+    assert reason.startswith("unpacks to more than 200 times its size: ")
+    assert report.bad_lines <= 1000
     assert time.process_time() - begun < 60
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 * 1024
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150 * 1024
     assert sum(path.stat().st_size for path in (tmp_path / "store").rglob("*")) < 10_000_000

@@ -67,6 +67,16 @@ def test_an_empty_store_has_spent_nothing(tmp_path: Path, home: Home) -> None:
     assert (spending.month_usd, spending.forecast_usd, spending.blocks) == (0, 0, [])
 
 
+def test_what_a_sweep_leaves_for_the_status_line_is_private_and_names_no_session(tmp_path: Path, home: Home) -> None:
+    home.write("f", event("secret-name", 1), usage("secret-name", "u", ts_ms=round(NOW.timestamp() * 1000), usd=1.0))
+
+    sweep(tmp_path / "store", home).close()
+
+    snapshot = tmp_path / "store" / "spending.json"
+    assert snapshot.stat().st_mode & 0o777 == 0o600
+    assert "secret-name" not in snapshot.read_text()
+
+
 def _line(monkeypatch: pytest.MonkeyPatch, capsysbinary: Any, payload: Any, *, as_json: bool = False) -> str:
     text = payload if isinstance(payload, str) else json.dumps(payload)
     monkeypatch.setattr("sys.stdin", io.StringIO(text))

@@ -12,7 +12,7 @@ Names load on first use: a hook or a search must not pay for what it does not ne
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # `typing` would take longer to load than a status line may
+TYPE_CHECKING = False  # `typing` takes long to load, and whoever presses Ctrl-C meanwhile would get a traceback
 if TYPE_CHECKING:
     from typing import Any
 

@@ -6,20 +6,23 @@ import sys
 
 
 def run() -> None:
-    os.umask(0o077)  # only the user may read or write what is created here
-    # Before anything is loaded: there are tens of thousands of objects with few cycles. Collecting them as often as
-    # Python does by default takes a tenth of a sweep, and a tenth of the start of a search.
-    gc.set_threshold(50_000)
-    if sys.argv[1:] in (["statusline"], ["statusline", "--json"]):
-        # An agent waits for it several times a minute: it does without the command line's parser.
-        from recollect.cli.statusline import print_status_line
-
-        print_status_line(as_json="--json" in sys.argv)
-        return
-    from recollect.cli import main
-
     try:
+        os.umask(0o077)  # only the user may read or write what is created here
+        # Before anything is loaded: there are tens of thousands of objects with few cycles. Collecting them as often as
+        # Python does by default takes a tenth of a sweep, and a tenth of the start of a search.
+        gc.set_threshold(50_000)
+        if sys.argv[1:] in (["statusline"], ["statusline", "--json"]):
+            # An agent waits for it several times a minute: it does without the command line's parser.
+            from recollect.cli.statusline import print_status_line
+
+            print_status_line(as_json="--json" in sys.argv)
+            return
+        from recollect.cli import main
+
         main()
+    except KeyboardInterrupt:  # while modules were loading; later ones end in the command itself
+        sys.stderr.write("\nAborted!\n")
+        sys.exit(1)
     finally:
         gc.freeze()  # a last collection at exit is not worth its time either
 

@@ -7,6 +7,8 @@ TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a status 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+SPENDING_NAME = "spending.json"  # what a status line shows, in the store's folder
+
 
 def store_path(environment: "Mapping[str, str]" = os.environ) -> str:
     """The store's folder as the user or the system names it, `~` included."""

@@ -119,10 +119,7 @@ class _Sweep:
 
         report = self.report
         if isinstance(reading, Batch):
-            report.lines_read += reading.lines
-            report.bytes_read += reading.bytes
-            report.bad_lines += len(reading.problems)
-            report.skipped.update(reading.skipped)
+            report.add(reading)
             return reading.bytes
         if isinstance(reading, Failure):
             self._store.sources.save_failure(reading.task.row, reading.reason)

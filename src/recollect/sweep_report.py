@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from recollect.retention import BudgetReport
+from recollect.store import Batch
 
 
 @dataclass(slots=True)
@@ -27,6 +28,13 @@ class SweepReport:
     left_out: dict[str, set[str]] = field(default_factory=dict)  # why, and which sessions
     failures: list[tuple[str, str]] = field(default_factory=list)
     budget: BudgetReport = field(default_factory=BudgetReport)
+
+    def add(self, batch: Batch) -> None:
+        """Count what a batch was read from."""
+        self.lines_read += batch.lines
+        self.bytes_read += batch.bytes
+        self.bad_lines += len(batch.problems)
+        self.skipped.update(batch.skipped)
 
     def to_json(self) -> dict[str, Any]:
         left_out = {reason: len(sessions) for reason, sessions in sorted(self.left_out.items())}

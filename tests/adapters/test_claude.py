@@ -124,7 +124,7 @@ def facts(records: Iterable[Record], session: str = SESSION) -> dict[str, Any]:
 def skips(records: Iterable[Record]) -> Counter[str]:
     counted: Counter[str] = Counter()
     for one in records:
-        if isinstance(one, Skipped):
+        if isinstance(one, Skipped) and not one.native_type.endswith("(no event)"):
             counted[one.native_type] += one.count
     return counted
 
@@ -1321,3 +1321,48 @@ class TestOddRoots:
         records = read_lines(tmp_path, prompt("u1", "hello"), warm, reply)
 
         assert facts(records, f"{SESSION}/w1")["session_class"] == "warm-up"
+
+
+def spread(words: str) -> dict[str, str]:
+    return {str(number): char for number, char in enumerate(words)}
+
+
+def test_an_answer_left_as_a_stream_of_characters_beside_an_empty_content_is_read(tmp_path: Path) -> None:
+    stream = "".join(
+        f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+        for event in (
+            {"type": "message_start", "message": {"id": "msg_9", "model": "glm-4.6", "usage": {"input_tokens": 9}}},
+            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "All "}},
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "done"}},
+            {
+                "type": "content_block_start",
+                "index": 1,
+                "content_block": {"type": "tool_use", "id": "t1", "name": "Bash"},
+            },
+            {"type": "content_block_delta", "index": 1, "delta": {"partial_json": '{"command":'}},
+            {"type": "content_block_delta", "index": 1, "delta": {"partial_json": '"ls"}'}},
+            {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 7}},
+        )
+    )
+
+    records = read_lines(tmp_path, record("assistant", "a1", message={**spread(stream), "content": []}))
+
+    said, called = events(records)
+    assert (said.payload["text"], called.summary, called.payload["input"]) == ("All done", "ran ls", {"command": "ls"})
+    (usage,) = (one for one in records if isinstance(one, Usage))
+    assert (usage.model, usage.input_tokens, usage.output_tokens) == ("glm-4.6", 9, 7)
+
+
+def test_spread_characters_that_are_no_stream_are_the_answer(tmp_path: Path) -> None:
+    event = only_event(tmp_path, record("assistant", "a1", message={**spread("API Error"), "content": ""}))
+
+    assert event.payload["text"] == "API Error"
+
+
+@pytest.mark.parametrize("message", ["words", ["words"], {"content": {"text": "words"}}])
+def test_a_message_of_an_unknown_shape_is_kept_whole(tmp_path: Path, message: Any) -> None:
+    event = only_event(tmp_path, record("user", "u1", message=message))
+
+    assert event.kind == "other"
+    assert "words" in json.dumps(event.payload)

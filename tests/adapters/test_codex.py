@@ -27,6 +27,7 @@ from recollect.agentkit.protocol import (
 from recollect.agents.codex import ADAPTER
 from recollect.agents.codex.events import SKIPPED
 from recollect.api import open_memory
+from tests.conftest import swept
 
 DATA = Path(__file__).parent.parent / "data" / "codex"
 THREAD = "01a1e089-5b26-7b22-9365-07c5967e0ad7"
@@ -1397,3 +1398,20 @@ def test_a_search_of_a_script_is_a_call_and_its_result(reading_of: Any) -> None:
         {"within_call": call_id(1)},
     )
     assert (result.kind, result.call_id, result.native_id) == ("tool_result", call.call_id, call.native_id)
+
+
+def test_a_request_from_an_ide_and_a_test_run_in_a_script_reach_the_digest(tmp_path: Path) -> None:
+    failed = '{"chunk_id":"a","exit_code":1,"output":"--- FAIL: TestOne"}'
+    log = wrapped().say("user", "# Context from my IDE setup:\n\n## My request for Codex:\nfix the tests")
+    run_script(log, 'text(await tools.exec_command({cmd: "go test ./..."}));', failed)
+    path = tmp_path / "home" / "sessions" / f"rollout-2026-11-15T18-00-00-{THREAD}.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"".join(line + b"\n" for line in log.lines))
+
+    with swept(tmp_path / "store", f"codex={tmp_path / 'home'}") as memory:
+        (session,) = memory.sessions()
+        digest = memory.digest(session)
+
+    assert (session.title, digest.requests[0].text) == ("fix the tests", "fix the tests")
+    assert [(command.name, command.count, command.failures) for command in digest.commands] == [("go test", 1, 1)]
+    assert digest.tests.last == "failed"

@@ -74,6 +74,12 @@ def test_doctor_names_it_and_repair_removes_it(store: Path, home: Home, left_ove
     assert doctor(store, [home.flag], deep=True)[-1].level == "ok"
 
 
+def test_a_deep_look_names_it_once(store: Path, home: Home, left_over: Path) -> None:
+    told = [finding for finding in doctor(store, [home.flag], deep=True) if str(left_over) in finding.message]
+
+    assert len(told) == 1
+
+
 def test_a_folder_that_somebody_works_in_is_left_alone(store: Path) -> None:
     with work_folder(store, "importing") as folder:
         (folder / "text").write_text("half")

@@ -19,7 +19,7 @@ import zstandard
 
 import recollect
 from recollect.agentkit.protocol import SessionInfo
-from recollect.api import open_memory, repair, restore
+from recollect.api import Filters, open_memory, repair, restore
 from recollect.care.imports import ImportReport
 from recollect.errors import BadBackup, UsageError
 from recollect.store import EventRow
@@ -201,7 +201,7 @@ def test_a_single_session_comes_with_its_sub_agents(samples: Path, tmp_path: Pat
 def test_a_repository_can_be_exported_alone(samples: Path, tmp_path: Path) -> None:
     with open_memory(samples) as memory:
         repo = next(session.repo for session in memory.sessions() if session.repo)
-        wanted = {session.session_uid for session in memory.sessions(repo=repo)}
+        wanted = {session.session_uid for session in memory.sessions(Filters(repo=repo))}
 
     _import(_export(samples, tmp_path / "export", repo=repo), tmp_path / "other")
 

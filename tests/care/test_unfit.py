@@ -245,11 +245,12 @@ def _payload(payload: bytes) -> Change:
     return _pack(forge)
 
 
-def _claimed_size(pack: bytes) -> bytes:
-    """A frame of a few bytes that unpacks to four gigabytes, as it says."""
-    compressed = b"\x28\xb5\x2f\xfd\xe0" + (1 << 42).to_bytes(8, "little") + b"\x01\x00\x00"
-    fields = struct.pack("<III", len(compressed), 1, 1)
-    return b"RcF1" + fields + zlib.crc32(compressed, zlib.crc32(fields)).to_bytes(4, "little") + compressed
+def _claiming(claimed_bytes: int, head_bytes: int, payload_bytes: int) -> Change:
+    """A frame of a few bytes that claims to unpack to many."""
+    compressed = b"\x28\xb5\x2f\xfd\xe0" + claimed_bytes.to_bytes(8, "little") + b"\x01\x00\x00"
+    fields = struct.pack("<III", len(compressed), head_bytes, payload_bytes)
+    checksum = zlib.crc32(compressed, zlib.crc32(fields)).to_bytes(4, "little")
+    return _pack(lambda pack: b"RcF1" + fields + checksum + compressed)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,8 @@ def _claimed_size(pack: bytes) -> bytes:
         _pack(lambda pack: bytes(len(pack))),
         _pack(lambda pack: pack[:30] + bytes([pack[30] ^ 1]) + pack[31:]),
         _pack(lambda pack: pack[: len(pack) // 2]),
-        _pack(_claimed_size),
+        _claiming(1 << 42, 1, 1),
+        _claiming((1 << 33) - 2, (1 << 32) - 1, (1 << 32) - 1),
         _forged(lambda origin, rows, facts: origin.__setitem__(1, "another")),
         _forged(lambda origin, rows, facts: rows.pop()),
         _forged(lambda origin, rows, facts: rows.reverse()),
@@ -303,6 +305,26 @@ def test_content_that_no_export_has_is_refused(export: Path, tmp_path: Path, cha
     open_memory(tmp_path / "empty").close()
 
     _refused(_import, path, tmp_path / "empty")
+
+
+def _bomb(path: Path, gigabytes: int) -> Path:
+    """A bundle of a few hundred kilobytes whose first file is so many gigabytes of zeros."""
+    member = tarfile.TarInfo("sessions.jsonl")
+    member.size = gigabytes << 30
+    with path.open("wb") as file, zstandard.ZstdCompressor(write_checksum=True).stream_writer(file) as stream:
+        stream.write(member.tobuf())
+        for _ in range(gigabytes << 4):
+            stream.write(bytes(1 << 26))
+    return path
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused_before_it_does(
+    store: Path, tmp_path: Path, action: Callable[[Path, Path], Any]
+) -> None:
+    told = _refused(action, _bomb(tmp_path / "bomb.tar.zst", 4), store)
+
+    assert "absurd size" in told.message
 
 
 def test_a_damaged_frame_refuses_sessions_before_it_too(store: Path, home: Home, tmp_path: Path) -> None:

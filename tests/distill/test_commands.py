@@ -112,6 +112,7 @@ def test_signals_can_be_chosen(memory: Memory) -> None:
 
 def test_lists_are_cut_to_the_terminal(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = 60
+    monkeypatch.setenv("COLUMNS", "500")
     calls = [["signals"], *(["stats", "--by", by] for by in BREAKDOWNS)]
     uncut = [run(*call).stdout for call in calls]
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -124,7 +125,8 @@ def test_lists_are_cut_to_the_terminal(memory: Memory, monkeypatch: pytest.Monke
     assert "…" not in "".join(uncut[: -len(("tool", "command"))])
 
 
-def test_signals_name_their_session_by_an_id_that_finds_it(memory: Memory) -> None:
+def test_signals_name_their_session_by_an_id_that_finds_it(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     lines = run("signals").stdout.splitlines()[1:-1]
     for line, signal in zip(lines, printed("signals"), strict=True):
         name = line[16:].split()[0]

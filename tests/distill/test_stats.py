@@ -239,8 +239,21 @@ def test_a_block_is_five_hours_from_the_first_activity_after_the_last(tmp_path: 
     begun = [datetime.fromtimestamp(BEGIN_MS / 1000 + hour * 3600).astimezone() for hour in (0, 5, 20)]
     assert [line.name for line in blocks] == [f"{start:%Y-%m-%d %H:%M} {AGENT}" for start in begun]
     assert [line.usd for line in blocks] == pytest.approx([0.03, 0.03, 0.015])
-    later = memory.stats("block", since_ms=BEGIN_MS + 9 * HOUR_MS).lines
+    later = memory.stats("block", Filters(since=_moment(BEGIN_MS + 9 * HOUR_MS))).lines
     assert [line.name for line in later] == [line.name for line in blocks[1:]]
+
+
+def test_a_blocks_bounds_do_not_depend_on_the_repository_that_is_asked_for(tmp_path: Path, home: Home) -> None:
+    for name, hour in (("shop", 0), ("blog", 3)):
+        at = BEGIN_MS + hour * HOUR_MS
+        home.write(name, SessionInfo(name, cwd=f"/home/x/{name}"), event(name, 1, role="user", ts_ms=at))
+        home.append(name, usage(name, "u", ts_ms=at, output_tokens=1_000))
+
+    memory = sweep(tmp_path / "store", home)
+
+    (block,) = memory.stats("block", Filters(repo="blog")).lines
+    assert block.name == memory.stats("block").lines[0].name
+    assert block.usd == pytest.approx(0.015)
 
 
 def test_columns_that_do_not_fit_are_left_out(tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,14 @@
 """Many files with one hostile value each: none is lost, and a sweep takes little longer than without the values."""
 
-import json
 import random
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import recollect
 from tests.faults.rig import IS_SOAK, Held, sweep
 from tests.logs import AgentLog, line, lines, session_id
+from tests.shapes import places_in, replaced, shapes_of
 
 FILES = 5000 if IS_SOAK else 150
 SLOWER = 10
@@ -37,28 +36,10 @@ _POISONS = (
 )
 
 
-def _shapes(log: AgentLog) -> list[Any]:
-    """Records that the agent itself wrote, one of each shape."""
-    samples = Path(recollect.__file__).parent / "samples" / log.agent
-    name = log.path(Path(), session_id()).suffix if log.agent != "grok" else "updates.jsonl"
-    records = [json.loads(raw) for path in sorted(samples.rglob(f"*{name}")) for raw in path.read_bytes().splitlines()]
-    return list({repr(_places(record)): record for record in records}.values())
-
-
-def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path] + [place for key, child in children for place in _places(child, (*path, key))]
-
-
 def _poisoned(chance: random.Random, record: Any) -> bytes:
     """The record with one of its values replaced."""
-    copy = json.loads(json.dumps(record))
-    *above, last = chance.choice([place for place in _places(record) if place])
-    holder = copy
-    for key in above:
-        holder = holder[key]
-    holder[last] = "@@"
-    return line(copy).replace(b'"@@"', chance.choice(_POISONS).encode())
+    odd = replaced(record, chance.choice(places_in(record)[1:]), "@@")
+    return line(odd).replace(b'"@@"', chance.choice(_POISONS).encode())
 
 
 def _write(home: Path, log: AgentLog, middles: list[bytes]) -> None:
@@ -77,7 +58,7 @@ def _sweep_timed(folder: Path, log: AgentLog, middles: list[bytes]) -> tuple[Hel
 
 def test_of_many_poisoned_files_none_is_lost_and_the_sweep_ends_soon(tmp_path: Path, log: AgentLog) -> None:
     chance = random.Random(14)
-    shapes = [chance.choice(_shapes(log)) for _ in range(FILES)]
+    shapes = chance.choices(shapes_of(log), k=FILES)
     _, clean_seconds = _sweep_timed(tmp_path / "clean", log, [line(record) for record in shapes])
 
     held, seconds = _sweep_timed(tmp_path / "poisoned", log, [_poisoned(chance, record) for record in shapes])

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from recollect.api import doctor, open_memory
+from recollect.cli import main
 from tests.forget.traces import Planted, left_in, native_ids, rare_words
 
 # Each is about to be done when the process dies.
@@ -76,6 +78,29 @@ def test_a_forget_killed_before_a_step_is_finished_by_the_next_sweep(
 
     assert killed.returncode == -signal.SIGKILL
     assert _assert_all_or_nothing(store, planted) is (step != STEPS[0])
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_killed_forget_is_finished_by_the_same_command(tmp_path: Path, planted: Planted, step: str) -> None:
+    store = _swept(tmp_path / "store", planted)
+    subprocess.run([sys.executable, "-c", _DYING, step, str(store), *planted.forgotten], check=False)
+
+    again = CliRunner().invoke(
+        main, ["forget", "--yes", *planted.forgotten], env={"RECOLLECT_HOME": str(store)}, catch_exceptions=False
+    )
+
+    assert again.exit_code == 0, again.output
+    assert left_in(store, planted.words) == set()
+
+
+def test_a_forget_that_was_done_can_be_asked_for_again(tmp_path: Path, planted: Planted) -> None:
+    store = _swept(tmp_path / "store", planted)
+    words = ["forget", "--yes", *planted.forgotten]
+
+    first, second = (CliRunner().invoke(main, words, env={"RECOLLECT_HOME": str(store)}) for _ in range(2))
+
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert second.output == "Nothing is left to delete\n"
 
 
 def test_a_forget_can_be_finished_by_asking_again(tmp_path: Path, planted: Planted) -> None:

@@ -326,7 +326,7 @@ def test_a_budget_is_used(tmp_path: Path, home: Home) -> None:
         for tokens in (200, 500, 1500):
             answer = memory.answer("walrus", budget_tokens=tokens, limit=30)
             printed = estimate_tokens(orjson.dumps(answer.to_json()).decode())
-            assert tokens * 0.6 < printed < tokens * 1.1, tokens
+            assert tokens * 0.5 < printed < tokens * 1.1, tokens
 
 
 def test_what_stands_around_goes_before_a_match_does(tmp_path: Path, home: Home) -> None:

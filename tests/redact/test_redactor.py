@@ -4,9 +4,11 @@ import json
 import os
 import random
 import re
+import sys
 import time
 import urllib.parse
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import orjson
@@ -498,6 +500,39 @@ def test_hostile_text_takes_no_longer_than_it_may(redactor: Redactor, name: str)
     redactor.payloads([document])
 
     assert time.thread_time() - begun < 4 * may_take  # once in the block, once by itself, and no single step is long
+
+
+def _steps(redactor: Redactor, text: str) -> int:
+    """How many lines of Python run while a text is redacted."""
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal count
+        count += 1
+        return note
+
+    sys.settrace(note)
+    try:
+        redactor.text(text)
+    finally:
+        sys.settrace(None)
+    return count
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "unit",
+    [
+        f"[REDACTED:jwt:01234567] {TOKEN} ",
+        "password=Zq3vKp9Lm2Wx8 Zq3vKp9Lm2Wx8 ",
+        f"{TOKEN} ",
+        "[REDACTED:jwt:01234567] password = 'Zq3vKp9Lm2Wx8' ",
+    ],
+)
+def test_twice_the_text_takes_twice_the_work(redactor: Redactor, unit: str) -> None:
+    redactor.text(unit * 10)  # whatever is compiled at first use
+
+    assert _steps(redactor, unit * 800) < 2.2 * _steps(redactor, unit * 400)
 
 
 def test_a_leaf_of_50_megabytes_is_redacted() -> None:

@@ -62,8 +62,21 @@ def test_old_sessions_go_by_their_age(memory: Memory) -> None:
 
 
 def test_nothing_goes_by_its_age_when_the_clock_has_jumped(memory: Memory) -> None:
-    assert keep(memory, 400, raw_max_age_days=5).sessions_evicted == 0
-    assert keep(memory, 400.1, raw_max_age_days=5).sessions_evicted == 2
+    for days in (400, 400.1, 401, 402, 403, 439):
+        assert keep(memory, days, raw_max_age_days=5).sessions_evicted == 0
+
+
+def test_a_clock_that_ran_on_for_a_tenth_of_its_jump_is_trusted_again(memory: Memory) -> None:
+    evicted = [keep(memory, days, raw_max_age_days=5).sessions_evicted for days in (20, 20.5, 21.9, 22.1)]
+
+    assert evicted == [0, 0, 0, 2]
+
+
+def test_a_clock_that_was_set_right_is_trusted_at_once(memory: Memory) -> None:
+    keep(memory, 4, raw_max_age_days=5)
+    keep(memory, 400, raw_max_age_days=5)
+
+    assert keep(memory, 5.5, raw_max_age_days=5).sessions_evicted == 2
 
 
 def test_with_a_weekly_cadence_a_week_is_no_jump(memory: Memory) -> None:

@@ -57,6 +57,17 @@ def test_what_agents_begin_needs_no_clock(tmp_path: Path) -> None:
         planned(tmp_path, cadence="on-hook")
 
 
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+@pytest.mark.parametrize("folder", ["/srv/x\n* * * * * touch /tmp/planted #", "/srv/x\rExecStart=/bin/sh"])
+def test_a_folder_whose_name_would_add_a_line_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str, folder: str
+) -> None:
+    monkeypatch.setitem(VARIABLES, "RECOLLECT_HOME", folder)
+
+    with pytest.raises(UsageError, match="not printable"):
+        planned(tmp_path, system)
+
+
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A crontab and a systemctl of our own, which do as the real ones do."""

@@ -103,8 +103,8 @@ BUGS = {
     ),
     "nobody looks at the clock": Bug(
         budget,
-        "is_clock_sane",
-        lambda last_ms, now_ms, limits: True,
+        "trusted_from_ms",
+        lambda clock, now_ms, limits: 0,
         lambda machine: (machine.sweep(), machine.the_clock_jumps(days=100)),
     ),
     "an eviction that was stopped is forgotten": Bug(

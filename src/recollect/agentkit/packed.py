@@ -15,7 +15,7 @@ from recollect.agentkit.protocol import Checkpoint, Cursor, Source
 # Zeros pack 32,000 to one: what this many bytes hold at most is unpacked at once.
 PIECE_BYTES = 1024
 # Logs pack 3 to 30 to one. What unpacks to more than this is no log but a bomb.
-MOST_TIMES = 300
+MOST_TIMES = 200
 SMALL_BYTES = 4 * 1024 * 1024  # unless it is little in any case
 
 

@@ -42,13 +42,16 @@ def get_adapter(agent: str) -> "Adapter":
 
 
 def profile_of(agent: str) -> "AgentProfile":
-    """What front ends know of an agent; of one whose adapter is gone, its name."""
+    """What lists know of an agent: of this package's, or of one whose adapter is loaded already.
+
+    To look for other packages takes longer than a search may; without its profile an agent is shown by its name.
+    """
     from recollect.agentkit.profile import AgentProfile  # small, and needed only by lists
 
-    try:
+    if agent in BUILT_IN:
         return get_adapter(agent).profile
-    except NotFound:
-        return AgentProfile(agent)
+    loaded = adapters() if adapters.cache_info().currsize else {}
+    return loaded[agent].profile if agent in loaded else AgentProfile(agent)
 
 
 def session_variables() -> tuple[str, ...]:

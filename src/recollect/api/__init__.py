@@ -479,6 +479,21 @@ class Memory:
         rules, domains = self.settings.rules, self.settings.domains
         return apply(self._store, rules, domains, planned, keep_forks=keep_forks, also_new=also_new)
 
+    def finish_forgetting(self) -> int:
+        """Finish what an interrupted `forget` began, and return how many sessions and lines that was about.
+
+        Raises Busy while a sweep is running, which finishes it too, and StoreUnwritable if there is no room for it.
+        """
+        from recollect.forget.plan import finish
+
+        return finish(self._store)
+
+    def is_forgotten(self, name: str) -> bool:
+        """Whether a session with this id, or with this end or beginning of it, was forgotten."""
+        from recollect.forget.plan import is_forgotten
+
+        return is_forgotten(self._store, name)
+
     @contextmanager
     def without_sweeps(self) -> Iterator[None]:
         """Nothing is stored inside this block; raises Busy if a sweep is running."""

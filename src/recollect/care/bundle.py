@@ -23,7 +23,10 @@ from recollect.store import Store, drop_left_beside, remove, sync, work_name
 MANIFEST = "manifest.json"
 
 _BLOCK_BYTES = 1024 * 1024
-_COMPRESSED_BYTES = 64 * 1024
+_COMPRESSED_BYTES = 2 * 1024  # read at once: even of zeros they unpack to no more than 64 MiB
+# Databases and packs compress ten-fold at most; a file that unpacks to far more was made to fill the disk.
+_MOST_RATIO, _SPARED_BYTES = 200, 64 * 1024 * 1024
+_MANIFEST_BYTES = 256 * 1024 * 1024
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _UNCHANGED = "nothing was changed; use another copy"
 
@@ -171,7 +174,7 @@ def read_bundle(path: Path, target: Path | None, form: Form, progress: Progress)
             stream = _Unpacked(file)
             for name, content in _members(stream):
                 if name == MANIFEST and content:
-                    manifest = orjson.loads(content.read())
+                    manifest = orjson.loads(content.read(_MANIFEST_BYTES))
                 elif content is None or not form.is_part(name):
                     target = None  # the rest is read only for its manifest, which says what this is
                     files.append(_entry(name, 0, ""))
@@ -186,6 +189,8 @@ def read_bundle(path: Path, target: Path | None, form: Form, progress: Progress)
         raise BadBackup(f"No such file: {path}", "nothing was changed") from None
     except EOFError:
         raise _unreadable(path, form, "Truncated file") from None
+    except OverflowError:
+        raise BadBackup(f"Unpacks to an absurd size: {path}", _UNCHANGED) from None
     except (tarfile.TarError, zstandard.ZstdError, orjson.JSONDecodeError) as error:
         raise _unreadable(path, form, "Damaged file, its checksum does not match") from error
     return _compared(path, _checked(path, manifest, form), form, files)
@@ -215,12 +220,13 @@ def _unreadable(path: Path, form: Form, message: str) -> BadBackup:
 
 
 class _Unpacked(io.RawIOBase):
-    """The content of a compressed file; raises EOFError if the file was cut off."""
+    """The content of a compressed file; raises EOFError if the file was cut off, OverflowError if it is a bomb."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._frame = zstandard.ZstdDecompressor().decompressobj()
         self._ready = b""
+        self._unpacked_bytes = self._packed_bytes = 0
 
     def read(self, size: int = -1) -> bytes:
         while not self._ready and not self._frame.eof:
@@ -228,6 +234,10 @@ class _Unpacked(io.RawIOBase):
             if not block:
                 raise EOFError
             self._ready = self._frame.decompress(block)
+            self._packed_bytes += len(block)
+            self._unpacked_bytes += len(self._ready)
+            if self._unpacked_bytes > _SPARED_BYTES + _MOST_RATIO * self._packed_bytes:
+                raise OverflowError
         size = len(self._ready) if size < 0 else size
         piece, self._ready = self._ready[:size], self._ready[size:]
         return piece

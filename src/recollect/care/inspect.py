@@ -19,7 +19,7 @@ from recollect.agentkit.files import resolve_root, unreadable_reason
 from recollect.agentkit.protocol import FOLDER, Adapter, Source
 from recollect.agents import adapters
 from recollect.care.comparison import count_changed
-from recollect.care.doctor import ABANDONED_ADVICE, ABANDONED_MESSAGE, NOTE, OK, PROBLEM, Finding
+from recollect.care.doctor import ABANDONED_MESSAGE, NOTE, OK, PROBLEM, Finding
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreTooNew
 from recollect.ingest.builder import Task, read_batches
@@ -66,14 +66,13 @@ LEFTOVER = "leftover"
 SOURCE = "source"
 UNREADABLE = "unreadable"
 
-_NOTES = (ABANDONED, LEFTOVER, SOURCE, OTHER_KEY, NO_MARK)
+_NOTES = (LEFTOVER, SOURCE, OTHER_KEY, NO_MARK)
 _SHOWN_OF_A_KIND = 20
 _REPAIR = "`recollect doctor --repair` rebuilds what it can and lists what it cannot"
 _ADVICE = {
     KEY: "restore it from a backup; otherwise `recollect doctor --repair` makes a new one, and secrets get new marks",
     OTHER_KEY: "restore the old one if a backup has it; secrets stay hidden either way, but one may have two marks",
     NO_MARK: "`recollect sweep` sets a new one; until then an outdated database would go unnoticed",
-    ABANDONED: ABANDONED_ADVICE,
     UNREADABLE: "check the permissions of the store's files and its disk; repair cannot help",
 }
 _NEEDS_BOTH = "what needs both databases: packs, sessions, sources"
@@ -109,8 +108,9 @@ class Inspection:
     out_of_reach: list[str] = field(default_factory=list)
 
     def findings(self) -> list[Finding]:
-        """As doctor tells them; many of a kind are summed up."""
-        found = [finding for part in dict.fromkeys(fault.part for fault in self.faults) for finding in self._told(part)]
+        """As doctor reports them, with many of a kind summed up; leftovers it has reported already."""
+        parts = dict.fromkeys(fault.part for fault in self.faults if fault.part != ABANDONED)
+        found = [finding for part in parts for finding in self._told(part)]
         found += [Finding(NOTE, "deep", f"Not checked, out of time: {name}") for name in self.not_looked_at]
         found += [Finding(NOTE, "deep", f"Not checked: {name}") for name in self.out_of_reach]
         if not any(finding.level == PROBLEM for finding in found):

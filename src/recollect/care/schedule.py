@@ -56,6 +56,9 @@ def plan_schedule(host: Host, cadence: str, command: Sequence[str], variables: M
             f"Nothing to schedule: with cadence `{cadence}` your agents start sweeps",
             'set retention.cadence to "daily" or "weekly"',
         )
+    for text in (*command, *variables.values()):
+        if not text.isprintable():  # a line break would begin another line of the scheduler's file
+            raise UsageError(f"Cannot schedule, not printable: {text!r}", "rename the folder")
     if host.platform == "darwin":
         return _launchd(host, cadence, command, variables)
     if host.platform.startswith("linux") and host.has_systemd:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from recollect.api import Memory
     from recollect.forget.plan import ForgetPlan, ForgottenSession
     from recollect.forget.rescan import RescanReport
+    from recollect.schema import Session
 
 _SHOWN = 20
 _TITLE_COLUMNS = 60
@@ -61,6 +62,15 @@ def forget(
     if not dry_run:
         make_room()
     with open_memory(create=False) as memory:
+        finished = 0 if dry_run else memory.finish_forgetting()
+        if finished and not as_json:
+            click.echo(f"Finished an interrupted deletion: {plural(finished, 'session')}")
+        if not dry_run and _is_done(memory, sessions, finished, conditions):
+            if as_json:
+                print_json({"sessions": [], "lines": [], "events": 0, "is_done": True, "finished": finished})
+            else:
+                click.echo("Nothing is left to delete")
+            return
         plan = partial(_plan, memory, sessions, conditions, dry_run=dry_run, as_json=as_json)
         planned = plan(with_forks)
         if not dry_run:
@@ -78,6 +88,20 @@ def forget(
         click.echo(f"Nothing was changed: {_count(planned)} would be deleted")
     else:
         click.echo(f"Deleted {_count(planned)} for good")
+
+
+def _is_done(memory: "Memory", sessions: tuple[str, ...], finished: int, conditions: dict[str, Any]) -> bool:
+    """Whether an earlier run of the same command has deleted everything: it may have been killed at its very end."""
+    if sessions:
+        return all(_find(memory, name) is None and memory.is_forgotten(name) for name in sessions)
+    return bool(finished) and not memory.plan_forgetting(**conditions).keys
+
+
+def _find(memory: "Memory", name: str) -> "Session | None":
+    try:
+        return memory.session(name)
+    except NotFound:
+        return None
 
 
 def _plan(

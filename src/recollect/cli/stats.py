@@ -32,7 +32,7 @@ from recollect.schema import to_json
 
 _SHADES = " ░▒▓█"
 _LEAST_COLUMNS = 12  # of a name that is cut, however narrow the terminal is
-_LEAST_NAME = 16  # columns for which others are left out
+_NAME_COLUMNS = 24  # of a name, for which others are left out
 _SHOWN_LINES = 30
 _HEADS = ("sessions", "turns", "time", "input", "output", "cache read", "cache write", "sub-agents", "cost")
 # What a narrow terminal does without, the first first; a column without any content is left out anywhere.
@@ -109,7 +109,7 @@ def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
     heads: tuple[str, ...] = _USE_HEADS
     cells = [_use_cells(line) if is_use else _cells(line) for line in (*lines, totals.total)]
     if not is_use:
-        heads, cells = _narrowed(cells, totals.by)
+        heads, cells = _narrowed(cells, totals.by, min(_NAME_COLUMNS, max(map(width, names))))
     samples = [*(line.sample or "" for line in lines), ""]
     yield from _table_lines(totals.by, heads, names, cells, samples)
     if not totals.lines:
@@ -160,7 +160,9 @@ def _short(count: int | None) -> str:
     return str(count or 0)
 
 
-def _narrowed(cells: list[tuple[str, ...]], by: str) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def _narrowed(
+    cells: list[tuple[str, ...]], by: str, name_columns: int
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Headings and cells of the columns that say something and fit the terminal."""
     columns = dict(zip(_HEADS, zip(*cells, strict=True), strict=True))
     if len(cells) > 1:  # beside the total
@@ -169,7 +171,7 @@ def _narrowed(cells: list[tuple[str, ...]], by: str) -> tuple[tuple[str, ...], l
         columns.pop("sessions", None)  # one on each line
     for head in _DISPENSABLE:
         widths = [max(map(len, (name, *column))) + 2 for name, column in columns.items()]
-        if sum(widths) + _LEAST_NAME <= line_columns():
+        if sum(widths) + name_columns <= line_columns():
             break
         columns.pop(head, None)
     return tuple(columns), list(zip(*columns.values(), strict=True))

@@ -10,7 +10,7 @@ import sys
 import time
 from zlib import crc32
 
-from recollect.home import store_path
+from recollect.home import SPENDING_NAME, store_path
 
 TYPE_CHECKING = False  # `typing` takes longer to load than all of this
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _payload() -> "Any":
 
 def _snapshot() -> "Any":
     try:
-        path = os.path.expanduser(f"{store_path()}/spending.json")  # noqa: PTH111 - pathlib takes too long to load
+        path = os.path.expanduser(f"{store_path()}/{SPENDING_NAME}")  # noqa: PTH111 - pathlib takes too long to load
         with open(path, "rb") as file:
             return json.load(file)
     except (OSError, ValueError):

@@ -290,11 +290,6 @@ def says_thanks(text: str) -> bool:
     return len(THANKS.sub("", lower).strip(" .!,")) <= THANKS_REST_CHARS and not says_broken(text)
 
 
-def asks(sentence: str) -> bool:
-    """Whether a sentence is a question that waits for an answer: "How can I help?" is a greeting."""
-    return sentence.endswith(("?", "？")) and OFFER.search(sentence.lower()) is None
-
-
 def says_broken(text: str) -> bool:
     return _finds(BROKEN, _BROKEN_HINTS, text[:HEAD_CHARS])
 
@@ -356,11 +351,16 @@ def names_next_step(text: str) -> bool:
     return _finds(NEXT_STEP, _NEXT_HINTS, text)
 
 
+def offers_help(sentence: str) -> bool:
+    """Whether a question is a greeting, such as "How can I help?"."""
+    return OFFER.search(sentence) is not None or OFFERS_HELP.search(sentence) is not None
+
+
 def closing_question(said: Sequence[str]) -> str | None:
     """The question with which an answer ends, or which it offers shortly before; an offer of help at large is none."""
     for distance, sentence in enumerate(reversed(said[-_CLOSING_SENTENCES:])):
         lower = sentence.lower()
-        if lower.endswith(("?", "？")) and not OFFERS_HELP.search(lower) and (distance == 0 or OFFERS.search(lower)):
+        if lower.endswith(("?", "？")) and not offers_help(lower) and (distance == 0 or OFFERS.search(lower)):
             return sentence
     return None
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from recollect.errors import Busy, StoreUnwritable
+from recollect.home import SPENDING_NAME
 from recollect.kinds import SessionKey, session_uid
 from recollect.store import TOMBSTONE, LedgerRecord, Store, Tombstone
 
@@ -14,6 +15,7 @@ FINISHES_FORGETTING = "`recollect sweep` finishes it; it needs free space, and n
 def drop(store: Store, keys: Collection[SessionKey]) -> None:
     """Delete what is held of sessions; bytes of it may stay in unused parts of the databases until a scrub."""
     store.erasure.drop(keys)
+    (store.folder / SPENDING_NAME).unlink(missing_ok=True)  # it has sums with them; the next sweep writes it again
     ids = {key.native_id for key in keys} | {session_uid(*key) for key in keys}
     store.ledger.rewrite(lambda record: record.kind == TOMBSTONE or not _is_about(record, ids))
 

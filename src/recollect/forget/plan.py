@@ -8,7 +8,7 @@ from typing import Any
 from recollect.clock import AsDatetime, rfc3339
 from recollect.distill import distil_pending
 from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
-from recollect.forget.erase import FINISHES_FORGETTING, drop
+from recollect.forget.erase import FINISHES_FORGETTING, drop, finish_forgetting
 from recollect.forget.find_text import Matches, find_text
 from recollect.ingest.gate import held_although_excluded
 from recollect.kinds import SessionKey, session_uid
@@ -19,6 +19,8 @@ from recollect.sessions.relations import all_reached
 from recollect.sessions.repos import name_repos
 from recollect.sessions.settle import settle
 from recollect.store import HeldContent, SessionFilter, Store, Tombstone, sweep_lock
+
+_LEAST_ID = 6  # characters that tell sessions apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,29 @@ def apply(
         with _reported_as_begun():
             _remove(store, rules, domains, keys)
     return planned
+
+
+def finish(store: Store) -> int:
+    """Finish what an interrupted call of `apply` began; return how many sessions and lines that was about."""
+    begun = store.tombstones.unfinished()
+    if not begun:
+        return 0
+    with alone(store):
+        finish_forgetting(store)
+        if store.tombstones.unfinished():
+            raise StoreUnwritable("Forgetting started but could not finish", FINISHES_FORGETTING)
+        store.checkpoint()
+    return len(begun)
+
+
+def is_forgotten(store: Store, name: str) -> bool:
+    """Whether a session was forgotten that has this id, or one that begins or ends with it."""
+    is_part = len(name) >= _LEAST_ID
+    return any(
+        name in (key.native_id, session_uid(*key))
+        or (is_part and (key.native_id.startswith(name) or key.native_id.endswith(name)))
+        for key in store.tombstones.names()
+    )
 
 
 def _remove(store: Store, rules: AccountRules, domains: Mapping[str, str], keys: set[SessionKey]) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from zlib import crc32
 
 from recollect.clock import AsDatetime, rfc3339
+from recollect.home import SPENDING_NAME
 from recollect.store import ANY_CARD, BLOCK_HOURS, CardFilter, HourRow, Span, Store
 
-SNAPSHOT_NAME = "spending.json"  # for a status line, which has no time to open the store
 _HOUR_MS = 3_600_000
 _RATE_DAYS = 30  # the forecast goes on as in these
 _LEAST_BLOCK_MS = 30 * 60_000  # before this a block's rate says nothing
@@ -64,7 +64,7 @@ def make_spending(store: Store, now: datetime, sessions: CardFilter = ANY_CARD) 
         last_month_usd=_sum(rows, last_month, month),
         forecast_usd=round(spent + _rate(rows, now) * ((_next_month(month) - now) / timedelta(days=1)), 9),
         usd_is_estimate=any(row.is_estimate for row in rows),
-        blocks=_running(store.tallies.blocks(sessions), rows, now),
+        blocks=_running(store.tallies.blocks(), rows, now),
     )
 
 
@@ -95,7 +95,7 @@ def _running(blocks: Sequence[tuple[str, int]], rows: Sequence[HourRow], now: da
     running = []
     for agent, hour in blocks:
         begun_ms, end_ms = hour * _HOUR_MS, (hour + BLOCK_HOURS) * _HOUR_MS
-        if not begun_ms <= _ms(now) < end_ms:
+        if not begun_ms <= _ms(now) < end_ms or agent not in {row.agent for row in rows}:
             continue
         usd = round(sum(row.usd for row in rows if row.agent == agent and row.hour >= hour), 9)
         gone_ms = _ms(now) - begun_ms
@@ -122,8 +122,9 @@ def write_snapshot(store: Store, roots: Mapping[str, Sequence[Path]]) -> None:
         "sessions": {f"{crc32(native_id.encode('utf-8', 'replace')):08x}": usd for native_id, usd in active.items()},
         "roots": {agent: [str(path) for path in paths] for agent, paths in roots.items()},
     }
-    path = store.folder / SNAPSHOT_NAME
+    path = store.folder / SPENDING_NAME
     unfinished = path.with_suffix(".new")
     with suppress(OSError):  # a disk without room for this has been reported, or will be
+        unfinished.touch(mode=0o600)
         unfinished.write_text(json.dumps(snapshot))
         unfinished.replace(path)

@@ -22,8 +22,8 @@ from recollect.retention.plan import (
     Share,
     find_stays,
     horizon_ms,
-    is_clock_sane,
     plan,
+    trusted_from_ms,
 )
 from recollect.store import DATA_LOSS, LAST_COPY_EVICTED, PreparedEviction, Store, ballast, names_of
 from recollect.store import HeldSession as Held
@@ -102,7 +102,7 @@ def look_ahead(store: Store, limits: Limits, host: str, at_ms: int | None = None
     moment = now_ms() if at_ms is None else at_ms
     held = store.sizes.held(host, moment)
     raw = store.sizes.raw_bytes()
-    is_sane = is_clock_sane(store.evictions.last_look_ms(), moment, limits)
+    is_sane = moment >= trusted_from_ms(store.evictions.clock(), moment, limits)
     planned = plan(held, raw, limits, moment, is_clock_sane=is_sane, is_all_analyzed=True)
     last_copy_bytes = sum(session.bytes for session in held if session.is_last_copy)
     growth = _growth(held, moment)
@@ -139,7 +139,8 @@ class _Work:
         self._limits = limits
         self._host = host
         self.at_ms = at_ms
-        self._is_clock_sane = is_clock_sane(store.evictions.last_look_ms(), at_ms, limits)
+        self._trusted_from_ms = trusted_from_ms(store.evictions.clock(), at_ms, limits)
+        self._is_clock_sane = at_ms >= self._trusted_from_ms
         self._remade: set[str] = set()  # sessions whose unreadable digest was made anew
         self._kept: set[str] = set()  # sessions for which that did not help
         self.notices: list[Notice] = []
@@ -226,9 +227,9 @@ class _Work:
 
     def note_time(self) -> None:
         """Record when ages were checked; to the hour, because a sweep that finds nothing new writes nothing."""
-        last = self._store.evictions.last_look_ms()
-        if last is None or abs(self.at_ms - last) > _HOUR_MS:
-            self._store.evictions.set_last_look(self.at_ms)
+        clock = self._store.evictions.clock()
+        if clock is None or abs(self.at_ms - clock[0]) > _HOUR_MS:
+            self._store.evictions.set_clock(self.at_ms, self._trusted_from_ms)
 
     def check_tier_2(self) -> None:
         """Warn when digests outgrow their cap; they are never dropped."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 GIGABYTE = 1024**3
 _DAY_MS = 86_400_000
+_DISTRUST = 10
 
 CADENCES = {"daily": 1, "weekly": 7, "on-hook": 1}  # days between sweeps, at most
 
@@ -88,9 +89,19 @@ def parse_size(text: str) -> int:
     return round(float(match[1]) * float(step ** _POWERS.index(unit[0])))
 
 
-def is_clock_sane(last_ms: int | None, now_ms: int, limits: Limits) -> bool:
-    """Whether at most a day has passed beyond the usual time between two sweeps."""
-    return last_ms is None or now_ms - last_ms <= limits.usual_gap_ms + _DAY_MS
+def trusted_from_ms(clock: tuple[int, int] | None, now_ms: int, limits: Limits) -> int:
+    """From when on the clock is trusted, so that sessions may be dropped for their age.
+
+    `clock` is the time of the last sweep, and what this returned then. If more than a day has passed beyond the usual
+    time between two sweeps, the clock may be wrong: it has to run on for a tenth of that time, or be set back.
+    """
+    last_ms, trusted_ms = clock or (now_ms, 0)
+    if now_ms < last_ms:
+        return 0
+    passed_ms = now_ms - last_ms
+    if passed_ms <= limits.usual_gap_ms + _DAY_MS:
+        return trusted_ms
+    return max(trusted_ms, now_ms + max(limits.usual_gap_ms, passed_ms // _DISTRUST))
 
 
 def plan(

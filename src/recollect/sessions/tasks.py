@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from recollect.agents import BUILT_IN
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -15,10 +17,10 @@ _NO_PROJECTS = _words(
     utf ucs iso iec ieee ansi ascii koi windows cp ecma rfc pep jsr cve cwe ghsa sha md crc aes rsa ecdsa hmac tls ssl
     http ipv base utc gmt est pst cet avx sse mmx fma neon sve arm cortex amd intel ryzen epyc xeon core rtx gtx rx usb
     pcie ddr nvme hdmi mp dvd rs int uint float fp bf es ecmascript python py node go java jdk jre php ruby rust swift
-    net clang gcc llvm cuda gpt claude opus sonnet haiku gemini llama qwen mistral grok glm deepseek covid iphone
+    net clang gcc llvm cuda gpt opus sonnet haiku gemini llama qwen mistral glm deepseek covid iphone
     abc xyz xxx foo bar baz key proj project jira ticket task todo example test demo
     """
-)
+) | frozenset(BUILT_IN)
 # In a branch also words that are counted: `phase-2`, `release-2026`.
 _NO_PROJECTS_IN_BRANCH = _NO_PROJECTS | _words(
     """

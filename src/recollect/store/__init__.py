@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from recollect.errors import NotFound, RecollectError, StoreDamaged, StoreUnwritable
+from recollect.errors import NotFound, RecollectError, StoreDamaged, StoreUnusable, StoreUnwritable
 from recollect.store.sqlite import ballast, history
 from recollect.store.sqlite.access import is_full, unwritable
 from recollect.store.sqlite.database import Database
@@ -280,6 +280,7 @@ def open_store(folder: Path, *, create: bool = False) -> Store:
     """Open the store in `folder`, read-only where it cannot be written; raises NotFound if there is none."""
     from recollect.store.replacing import finish_replacing  # not needed to look something up
 
+    _refuse_writable_by_others(folder)
     finish_replacing(folder)
     if not (folder / MEMORY_NAME).exists() and not create:
         _refuse_incomplete(folder)
@@ -293,6 +294,13 @@ def open_store(folder: Path, *, create: bool = False) -> Store:
             f"{CACHE_NAME} is missing beside its packs: {folder}", "`recollect sweep` makes it again from them"
         )
     return Store(folder, read_only=not os.access(folder, os.W_OK) or is_full(folder))
+
+
+def _refuse_writable_by_others(folder: Path) -> None:
+    """Whoever can write to the folder can replace what is remembered, and read it."""
+    mode = folder.stat().st_mode & 0o777 if folder.exists() else 0
+    if mode & 0o022:
+        raise StoreUnusable(f"Other users can write to the store (mode {mode:o}): {folder}", f"chmod 700 {folder}")
 
 
 def open_database(path: Path) -> Database:

@@ -55,8 +55,9 @@ class Check:
         known, alarms = history.read_mark(self._folder), []
         for database in self._databases:
             name, connection = database.path.name, database.connection
-            alarms.append(history.behind_mark(name, connection, known.get(name), self._counts(database)))
-            alarms.append(history.behind_last(database.path, connection))
+            with translated(database.path):
+                alarms.append(history.behind_mark(name, connection, known.get(name), self._counts(database)))
+                alarms.append(history.behind_last(database.path, connection))
         return [alarm for alarm in alarms if alarm]
 
     def new_marks(self) -> dict[str, history.Mark]:
@@ -77,7 +78,8 @@ class Check:
 
     def _is_marked(self, database: Database, known: dict[str, history.Mark]) -> bool:
         mark = known.get(database.path.name)
-        return mark is not None and mark.commits == history.last_commit(database.connection).number
+        with translated(database.path):
+            return mark is not None and mark.commits == history.last_commit(database.connection).number
 
     def _is_behind(self, known: dict[str, history.Mark]) -> bool:
         """Whether a database has less than was marked. A cache that was read again whole is as good as the lost one."""
@@ -86,7 +88,9 @@ class Check:
             mark = known.get(name)
             is_whole = mark is not None and all(counts.get(noun, 0) >= had for noun, had in mark.counts.items())
             is_refilled = database is self._cache and is_whole
-            if history.behind_mark(name, database.connection, mark, counts) and not is_refilled:
+            with translated(database.path):
+                is_behind = history.behind_mark(name, database.connection, mark, counts) is not None
+            if is_behind and not is_refilled:
                 return True
         return False
 

@@ -147,7 +147,7 @@ class TranscriptLog(Transcript):
     def _lane(self, entry: Entry, offset: int, raw: bytes, is_lossy: bool) -> list[Record]:
         if entry.message.__class__ is Message and not entry.message.content:
             join_spread_text(entry, raw)
-        place, skipped = self._place(entry, offset, is_lossy), self.skipped
+        place = self._place(entry, offset, is_lossy)
         records: list[Record]
         if entry.type == "assistant":
             events = assistant_events(entry, place, self)
@@ -159,7 +159,7 @@ class TranscriptLog(Transcript):
             events, records = self._attachment(entry, place, raw)
         else:
             events, records = prompts.system_events(entry, place, raw), self._info(entry, place)
-        if not events and self.skipped == skipped and _holds_something(entry):
+        if not events and _has_unknown_shape(entry):
             events = [prompts.other_event(place, raw, entry.type)]
         if events:
             self.remember(place.native_id, place.session)
@@ -327,10 +327,12 @@ def _usage(place: Place, usage_id: str, model: str, usage: Mapping[str, Any]) ->
     return record
 
 
-def _holds_something(entry: Entry) -> bool:
-    """Whether a message has content, of whatever shape: an unknown one is kept whole."""
+def _has_unknown_shape(entry: Entry) -> bool:
+    """Whether a message holds something that no block can be read from: such an entry is kept whole."""
     message = entry.message
-    return bool(message.content if isinstance(message, Message) else message)
+    if not isinstance(message, Message):
+        return bool(message)
+    return bool(message.content) and not isinstance(message.content, str | list)
 
 
 def _is_warm_up(entry: Entry) -> bool:

@@ -158,12 +158,7 @@ class Rollout(Log):
         state = self.state
         if native_id is None:
             native_id = self.here
-        if parent is None:
-            parent = state.previous
-        if parent == native_id and not block:
-            parent = None
-        if kind == USER_MSG:
-            parent = self._chain_prompt(native_id, parent)
+        parent = self._parent(parent, native_id, block, kind)
         if ts_ms is None:
             ts_ms = self.ts_ms
         if state.start_ms is not None:
@@ -197,6 +192,14 @@ class Rollout(Log):
                 metadata=metadata,
             )
         )
+
+    def _parent(self, parent: str | None, native_id: str, block: int, kind: str) -> str | None:
+        """What an event follows: the one before it, unless told otherwise."""
+        if parent is None:
+            parent = self.state.previous
+        if parent == native_id and not block:
+            parent = None
+        return self._chain_prompt(native_id, parent) if kind == USER_MSG else parent
 
     def _chain_prompt(self, native_id: str, parent: str | None) -> str | None:
         """What a request follows: the second of two after one event follows the first, or they would look like one."""

@@ -23,6 +23,8 @@ COMPRESSION_LEVEL = 1  # level 2 takes 20 % longer and saves 3 %
 SHARED_BYTES = 32 * 1024  # a frame up to this size goes into a shared pack
 SHARED_PACK_BYTES = 4 * 1024 * 1024  # a shared pack of this size is full
 
+MOST_FRAME_BYTES = 512 * 1024 * 1024  # unpacked; twice the longest line that is read
+
 SHARED = "shared"  # the folder of shared packs
 
 _MAGIC = b"RcF1"
@@ -86,8 +88,10 @@ def unpack_entry(entry: bytes) -> Content | None:
         return None
     _, head_bytes, payload_bytes = _FIELDS.unpack(fields)
     try:
-        if zstandard.frame_content_size(compressed) != head_bytes + payload_bytes:
-            return None  # a forged one could ask for any amount of memory
+        # A forged frame could ask for any amount of memory.
+        size = zstandard.frame_content_size(compressed)
+        if size != head_bytes + payload_bytes or size > MOST_FRAME_BYTES:
+            return None
         content = memoryview(_decompressor.decompress(compressed))
     except zstandard.ZstdError:
         return None

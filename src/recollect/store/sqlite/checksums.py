@@ -64,7 +64,7 @@ def iter_damaged_pages(path: Path) -> Iterator[int | None]:
     file = open_file(path)
     try:
         size = page_bytes(file, judge)
-        for number in range(file.xFileSize() // size):
+        for number in range(-(-file.xFileSize() // size)):  # the last page may be incomplete
             yield None if _is_in_order(judge, file, size, number) else number + 1
     finally:
         file.xClose()

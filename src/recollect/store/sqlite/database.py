@@ -56,12 +56,22 @@ class Database:
         self.is_new = False
         self.connection = connect(path, read_only=read_only)
         self._inode = path.stat().st_ino
+        self._refuse_truncated()
         if read_only or not self._is_new():
             self._check_version()  # before anything is changed in a file that may be somebody else's
         self._verify_pages()
         if not read_only:
             self._prepare(synchronous)
             self._check_version()
+
+    def _refuse_truncated(self) -> None:
+        """SQLite takes missing bytes of the last page for zeros. With a write-ahead log, they may be in that."""
+        wal = self.path.with_name(f"{self.path.name}-wal")
+        with translated(self.path):
+            if (not wal.exists() or not wal.stat().st_size) and self.path.stat().st_size % self.connection.pragma(
+                "page_size"
+            ):
+                raise _damaged(self.path)
 
     def _prepare(self, synchronous: str) -> None:
         with translated(self.path), write_lock(self.path.parent):

@@ -76,7 +76,8 @@ RETENTION_EVENTS = Table(
 )
 
 # One row: when a sweep last looked at ages, so that a clock that jumped is noticed.
-RETENTION_CLOCK = Table("retention_clock", MEMORY, (*column.numbers("at_ms"),))
+# One row: when ages were last checked, and from when on the clock is trusted again after it jumped ahead.
+RETENTION_CLOCK = Table("retention_clock", MEMORY, (*column.numbers("at_ms", "trusted_from_ms"),))
 
 # Streams whose events were dropped and whose usage is still held, with the half of their events' uids that names the
 # session: copies of them in other sessions are recognised by it.
@@ -396,15 +397,15 @@ class EvictionTable:
     def loss_counts(self) -> dict[str, int]:
         return dict(self._memory.rows("SELECT event, count(*) FROM retention_events GROUP BY event"))
 
-    def last_look_ms(self) -> int | None:
-        """When ages were last looked at."""
-        at_ms = self._memory.value("SELECT at_ms FROM retention_clock")
-        return None if at_ms is None else int(at_ms)
+    def clock(self) -> tuple[int, int] | None:
+        """When ages were last checked, and from when on the clock is trusted; None if they never were."""
+        rows = self._memory.rows("SELECT at_ms, trusted_from_ms FROM retention_clock")
+        return (int(rows[0][0]), int(rows[0][1])) if rows else None
 
-    def set_last_look(self, at_ms: int) -> None:
+    def set_clock(self, at_ms: int, trusted_from_ms: int) -> None:
         with self._memory.transaction() as connection:
             connection.execute("DELETE FROM retention_clock")
-            connection.execute("INSERT INTO retention_clock VALUES (?)", (at_ms,))
+            connection.execute("INSERT INTO retention_clock VALUES (?, ?)", (at_ms, trusted_from_ms))
 
     def mark_copies(self, name: SessionKey, owner: SessionKey) -> None:
         """Mark what a session has copied from an evicted one: those records were counted there."""

@@ -177,26 +177,23 @@ class Tallies:
             where, turns, work = f"{where} AND a.model <> ''", "NULL", _WORK_OF_MODEL
         begin, join = ("", "")
         if by == "block":
-            (begin, join), bindings = _BLOCKS, [orjson.dumps(self.blocks(span.sessions)).decode(), *bindings]
+            (begin, join), bindings = _BLOCKS, [orjson.dumps(self.blocks()).decode(), *bindings]
         order = "1" if by in _PERIODS or by == "block" else "10 DESC, 1"
         return self._database.rows(
             f"{begin}SELECT {_GROUPS[by]}, count(DISTINCT iif({_IS_SUB_AGENT}, NULL, d.id)),"
             f" count(DISTINCT iif({_IS_SUB_AGENT}, d.id, NULL)), {turns},"
             f" sum({work}), sum(a.input_tokens), sum(a.output_tokens), sum(a.cache_read_tokens),"
-            " sum(a.cache_write_tokens), sum(a.usd), max(a.usd IS NOT NULL AND s.usd_is_estimate), NULL, NULL, NULL,"
-            f" sum(iif({_IS_SUB_AGENT}, a.usd, NULL)), {_TITLE if by == 'session' else 'NULL'}"
+            " sum(a.cache_write_tokens), sum(a.usd), max(a.usd IS NOT NULL AND s.usd_is_estimate),"
+            f" NULL, NULL, NULL, NULL, sum(iif({_IS_SUB_AGENT}, a.usd, NULL)), {_TITLE if by == 'session' else 'NULL'}"
             f" FROM activity a {_JOIN.format(table='a')}{join}{where} GROUP BY 1 ORDER BY {order}",
             bindings,
         )
 
-    def blocks(self, sessions: CardFilter = ANY_CARD) -> list[tuple[str, int]]:
-        """(agent, first hour) of each block of hours; an agent's limits count from its first request after the last."""
-        where, bindings = _where(Span(sessions), "a.hour", _HOUR_MS)
+    def blocks(self) -> list[tuple[str, int]]:
+        """(agent, first hour) of each block of hours: the limits of an agent count whatever it works on."""
         hours: dict[str, list[int]] = {}
         for name, hour in self._database.rows(
-            f"SELECT DISTINCT s.agent, a.hour FROM activity a {_JOIN.format(table='a')}{where} AND a.hour >= 0"
-            " ORDER BY 2",
-            bindings,
+            f"SELECT DISTINCT s.agent, a.hour FROM activity a {_JOIN.format(table='a')} WHERE a.hour >= 0 ORDER BY 2"
         ):
             begun = hours.setdefault(name, [])
             if not begun or hour >= begun[-1] + BLOCK_HOURS:
