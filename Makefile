@@ -15,7 +15,7 @@ test: $(STAMP)  ## install, then everything CI runs
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/cog --check -I docs docs/commands.md docs/privacy.md docs/schema.md
+	$(BIN)/cog --check -I docs docs/commands.md docs/library.md docs/privacy.md docs/schema.md
 	@$(BIN)/python -m compileall -q src tests  # for the many processes that tests start where Python may not write bytecode
 	$(BIN)/pytest -n auto
 
@@ -25,7 +25,7 @@ soak: $(STAMP)  ## the long forms of the randomised tests
 fix: $(STAMP)  ## format, fix what can be fixed, print the generated docs anew
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
-	$(BIN)/cog -r -I docs docs/commands.md docs/privacy.md docs/schema.md
+	$(BIN)/cog -r -I docs docs/commands.md docs/library.md docs/privacy.md docs/schema.md
 
 bench: $(STAMP)  ## ratios against the floor and against peers
 	$(BIN)/python bench/ingest.py

@@ -3,13 +3,16 @@
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Callable, Iterator
 
 import apsw
 import click
 
+import recollect
 from recollect import errors, schema
 from recollect.cli import main
+from recollect.clock import AsDatetime
 from recollect.errors import RecollectError
 from recollect.redact import RULES
 from recollect.store.tables import migrations
@@ -93,3 +96,86 @@ def _formats() -> Iterator[str]:
         yield f"### {title}\n"
         yield from (f"- `{rule.name}`: {rule.finds}" for rule in RULES if rule.kind == kind)
         yield ""
+
+
+def library() -> str:
+    return "\n".join([*_functions(), *_methods(), *_public_records()])
+
+
+_OPENS = ("open_memory", "to_json", "doctor", "repair", "restore")
+_LINE = 96
+
+
+def _functions() -> Iterator[str]:
+    yield "## Functions\n"
+    for name in _OPENS:
+        yield from _described(name, getattr(recollect, name))
+
+
+def _methods() -> Iterator[str]:
+    yield f"## Memory\n\n{inspect.getdoc(recollect.Memory)} It is a context manager.\n"
+    for name, method in vars(recollect.Memory).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            yield from _described(f"memory.{name}", method)
+
+
+def _described(name: str, function: Callable[..., object]) -> Iterator[str]:
+    signature = inspect.signature(inspect.unwrap(function))
+    given = ["*" if part is None else _parameter(part) for part in _with_star(signature)]
+    line = f"{name}({', '.join(given)}) -> {_type(signature.return_annotation)}"
+    if len(line) > _LINE:
+        unbroken = ", ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in given)
+        filled = textwrap.fill(unbroken, _LINE, subsequent_indent="    ").replace("\N{NO-BREAK SPACE}", " ")
+        line = f"{name}(\n    {filled}\n) -> {_type(signature.return_annotation)}"
+    yield f"```python\n{line}\n```\n"
+    yield f"{inspect.getdoc(function) or ''}\n"
+
+
+def _with_star(signature: inspect.Signature) -> Iterator[inspect.Parameter | None]:
+    """The parameters without `self`, and None before those that must be named."""
+    has_star = False
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
+            has_star = True
+            yield None
+        has_star |= parameter.kind is parameter.VAR_POSITIONAL
+        if parameter.name != "self":
+            yield parameter
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+    text = f"{star}{parameter.name}: {_type(parameter.annotation)}"
+    default = parameter.default
+    if default is parameter.empty:
+        return text
+    shown = (
+        "Filters()" if default == recollect.Filters() else getattr(default, "__name__", repr(default).replace("'", '"'))
+    )
+    return f"{text} = {shown}"
+
+
+def _type(annotation: object) -> str:
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return re.sub(r"\b(?:recollect|collections|typing|datetime)\.(?:\w+\.)*|'", "", text)
+
+
+def _public_records() -> Iterator[str]:
+    yield "## Records\n"
+    for name in recollect.__all__:
+        record = getattr(recollect, name)
+        fields = _fields(record)
+        if fields:
+            yield f"### {name}\n\n{inspect.getdoc(record)}\n"
+            yield textwrap.fill(", ".join(f"`{field}: {kind}`" for field, kind in fields.items()), 120) + "\n"
+            times = [field for field, value in vars(record).items() if isinstance(value, AsDatetime | property)]
+            if times:
+                yield f"Datetimes: {', '.join(f'`{field}`' for field in times)}\n"
+
+
+def _fields(record: object) -> dict[str, str]:
+    if isinstance(record, type) and issubclass(record, tuple):
+        return {name: _type(record.__annotations__[name]) for name in record._fields}
+    if not (isinstance(record, type) and dataclasses.is_dataclass(record)):
+        return {}
+    return {field.name: _type(field.type) for field in dataclasses.fields(record)}

@@ -43,7 +43,7 @@ def _words(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("name", ["commands.md", "privacy.md", "schema.md"])
+@pytest.mark.parametrize("name", ["commands.md", "library.md", "privacy.md", "schema.md"])
 def test_generated_parts_of_the_docs_are_up_to_date(name: str) -> None:
     said = io.StringIO()
     with redirect_stdout(said):
@@ -134,6 +134,35 @@ def test_the_example_of_an_adapter_reads_a_log(tmp_path: Path, monkeypatch: pyte
         (session,) = memory.sessions()
 
     assert (session.session_uid, session.repo, session.title) == ("pi:s1", "shop", "hello")
+
+
+_EXAMPLES = [
+    (path.name, number, code)
+    for path in (REPOSITORY / "README.md", DOCS / "library.md")
+    for number, code in enumerate(re.findall(r"```python\n(from recollect .*?)```", path.read_text(), re.DOTALL))
+]
+
+
+@pytest.fixture
+def sample_store(tmp_path: Path) -> Path:
+    roots = [f"{path.name}={path}" for path in (PACKAGE / "samples").iterdir() if path.is_dir()]
+    with open_memory(tmp_path / "store", roots) as memory:
+        memory.sweep()
+    return tmp_path / "store"  # which RECOLLECT_HOME is in tests
+
+
+def test_the_library_has_three_worked_examples_beside_the_first() -> None:
+    assert sum(name == "library.md" for name, _, _ in _EXAMPLES) == 4
+
+
+@pytest.mark.parametrize(("name", "number", "code"), _EXAMPLES, ids=lambda value: str(value)[:12])
+def test_every_example_of_the_library_prints_something(sample_store: Path, name: str, number: int, code: str) -> None:
+    printed = io.StringIO()
+
+    with redirect_stdout(printed):
+        exec(code, {})
+
+    assert printed.getvalue().strip(), f"{name} {number}"
 
 
 def _errors(error: type[RecollectError] = RecollectError) -> Iterator[type[RecollectError]]:

@@ -338,6 +338,7 @@ class Memory:
         return related(self._store, session.session_uid, limit)
 
     def status(self) -> Status:
+        """What the store holds, how large it is, and when it was last swept."""
         from recollect.care.status import make_status
 
         return make_status(self._store, self.settings)
@@ -537,6 +538,7 @@ class Memory:
         return import_sessions(self._store, self.settings, Path(path).absolute(), progress)
 
     def close(self) -> None:
+        """Close the store; leaving the `with` block does."""
         self._store.close()
 
     def __enter__(self) -> Memory:
