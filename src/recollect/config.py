@@ -64,7 +64,7 @@ class Settings:
     exclude: tuple[str, ...] = ()  # patterns of folders and repositories whose sessions are not stored
     exchanges: "ExchangeRules" = field(default_factory=_default_exchanges)
     limits: "Limits" = field(default_factory=_default_limits)
-    notify: tuple[str, ...] = ()  # the command that is told of losses and warnings
+    notify: tuple[str, ...] = ()  # the command that gets losses and warnings
 
 
 def store_folder(environment: Mapping[str, str] | None = None) -> Path:
@@ -96,8 +96,8 @@ def load_settings(
     """Read all settings. `roots` are `AGENT=PATH`; they replace that agent's default, and only they are then swept."""
     environment = os.environ if environment is None else environment
     failpoints.arm(environment.get("RECOLLECT_FAILPOINT", ""))
-    told = folder or environment.get("RECOLLECT_HOME")
-    home = _expanded(told).absolute() if told else None
+    named = folder or environment.get("RECOLLECT_HOME")
+    home = _expanded(named).absolute() if named else None
     config_path = (home or _config_folder()) / "config.toml"
     config = _read(config_path)
     configured = _configured_roots(config.get("agents", {}), config_path)
@@ -159,9 +159,9 @@ def require_folders(flags: Sequence[str]) -> None:
 
 def terminal_columns(otherwise: int) -> int:
     """The width of the terminal, as COLUMNS or it itself tells. `shutil` says the same, after loading compressors."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isdecimal() and int(told):
-        return int(told)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return int(columns)
     try:
         return os.get_terminal_size(1).columns or otherwise
     except OSError:
@@ -170,9 +170,9 @@ def terminal_columns(otherwise: int) -> int:
 
 def terminal_rows(otherwise: int) -> int:
     """The height of the terminal, as LINES or it itself tells."""
-    told = os.environ.get("LINES", "")
-    if told.isdecimal() and int(told):
-        return int(told)
+    rows = os.environ.get("LINES", "")
+    if rows.isdecimal() and int(rows):
+        return int(rows)
     try:
         return os.get_terminal_size(1).lines or otherwise
     except OSError:
@@ -255,9 +255,9 @@ def _configured_roots(agents: Any, path: Path) -> dict[str, list[str]]:
     if not agents:
         return found
     for agent, section in _only(agents, adapters(), "agents", path).items():
-        told = _only(section, ("roots",), f"agents.{agent}", path)
-        if "roots" in told:
-            found[agent] = _texts(told["roots"], f"agents.{agent}.roots", path)
+        settings = _only(section, ("roots",), f"agents.{agent}", path)
+        if "roots" in settings:
+            found[agent] = _texts(settings["roots"], f"agents.{agent}.roots", path)
     return found
 
 
@@ -267,8 +267,8 @@ def _roots(configured: Mapping[str, list[str]], environment: Mapping[str, str]) 
     found: dict[str, tuple[Path, ...]] = {}
     for agent, adapter in adapters().items():
         variable = environment.get(adapter.home_variable)
-        told = [variable] if variable else configured.get(agent, [adapter.home])
-        found[agent] = tuple(_expanded(root).absolute() for root in told)
+        roots = [variable] if variable else configured.get(agent, [adapter.home])
+        found[agent] = tuple(_expanded(root).absolute() for root in roots)
     return found
 
 
@@ -286,16 +286,16 @@ def _roots_of_flags(flags: Sequence[str]) -> dict[str, tuple[Path, ...]]:
 
 
 def _domains(domains: Any, path: Path) -> Mapping[str, str]:
-    told = _section(domains, "domains", path)
-    for repo, domain in told.items():
+    section = _section(domains, "domains", path)
+    for repo, domain in section.items():
         if not isinstance(domain, str):
             raise BadConfig(f"Not a string in {path}: domains.{repo}", 'write "owner/name" = "what it is about"')
-    return told
+    return section
 
 
 def _exclude(capture: Any, path: Path) -> tuple[str, ...]:
-    told = _only(capture, ("exclude", "fresh"), "capture", path)
-    patterns = [pattern.strip() for pattern in _texts(told.get("exclude", []), "capture.exclude", path)]
+    section = _only(capture, ("exclude", "fresh"), "capture", path)
+    patterns = [pattern.strip() for pattern in _texts(section.get("exclude", []), "capture.exclude", path)]
     if not all(pattern.strip("/* ") for pattern in patterns):
         raise BadConfig(f"Pattern in capture.exclude matches everything: {path}", "name a folder or a repository")
     for pattern in patterns:
@@ -346,10 +346,10 @@ def _limits(retention: Any, path: Path) -> "Limits":
     from recollect.retention import CADENCES, Limits
 
     known = {item.name: item.default for item in fields(Limits)}
-    told = dict(_only(retention, known, "retention", path))
-    for name in [name for name in told if name.endswith("_cap")]:
-        told[name] = _size(told[name], f"retention.{name}", path)
-    limits = Limits(**_of_kinds(told, known, "retention", path))
+    section = dict(_only(retention, known, "retention", path))
+    for name in [name for name in section if name.endswith("_cap")]:
+        section[name] = _size(section[name], f"retention.{name}", path)
+    limits = Limits(**_of_kinds(section, known, "retention", path))
     if limits.cadence not in CADENCES:
         raise BadConfig(f"Unknown cadence in {path}: {limits.cadence}", f"known: {', '.join(CADENCES)}")
     if limits.raw_soft_cap > limits.raw_hard_cap:
@@ -359,15 +359,15 @@ def _limits(retention: Any, path: Path) -> "Limits":
     return limits
 
 
-def _of_kinds(told: Mapping[str, Any], known: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
+def _of_kinds(section: Mapping[str, Any], known: Mapping[str, Any], name: str, path: Path) -> Mapping[str, Any]:
     """The section, if its values are of the kinds of the defaults; numbers count something: none is below 1."""
-    for key, value in told.items():
+    for key, value in section.items():
         if type(value) is not type(known[key]):
             wanted = "true or false" if isinstance(known[key], bool) else f"something like {known[key]!r}"
             raise BadConfig(f"Wrong type in {path}: {name}.{key}", f"write {wanted}")
         if type(value) is int and value < 1:
             raise BadConfig(f"Too small in {path}: {name}.{key}", "write 1 or more")
-    return told
+    return section
 
 
 def _size(value: Any, name: str, path: Path) -> Any:

@@ -115,8 +115,8 @@ def _home(adapter: Adapter, root: Path) -> Iterator[Finding]:
 def _setting(adapter: Adapter, root: Path, advice: SettingAdvice) -> Iterator[Finding]:
     value = _number_in(root / advice.path, advice.key)
     days = advice.default if value is None else value
-    told = "the default; not set" if value is None else "set"
-    name, place = adapter.profile.display_name, f"({told} in {root / advice.path})"
+    origin = "the default; not set" if value is None else "set"
+    name, place = adapter.profile.display_name, f"({origin} in {root / advice.path})"
     if days >= advice.at_least:
         yield Finding(OK, adapter.agent, f"{name} keeps its logs for {days} days {place}")
     else:

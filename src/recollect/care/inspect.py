@@ -1,7 +1,7 @@
 """A look at every byte that is stored: what was damaged, what is missing, what has changed at its source.
 
 Nothing is changed. Each look is a generator that says after every step how far it is, so that a time limit can
-end it anywhere, and what was not looked at is told.
+end it anywhere, and what was not looked at is reported.
 """
 
 import time
@@ -218,7 +218,7 @@ def _unreadable(error: Exception, look: str) -> Fault:
 
     A database is rebuilt for its own errors only: a file that cannot be read beside it says nothing of it.
     """
-    named = next((name for told in (str(error), look) for name in DATABASES if name in told), None)
+    named = next((name for text in (str(error), look) for name in DATABASES if name in text), None)
     if named is None and isinstance(error, OSError):
         return Fault(UNREADABLE, str(error.filename), str(error))
     return Fault(DATABASE, named or CACHE_NAME, str(error))
@@ -287,8 +287,8 @@ def _ledger(ledger: Ledger) -> Look:
 def _ledger_gaps(store: Store) -> Look:
     """What memory.db has and the ledger has lost: without it, what was forgotten would come back one day."""
     counts = Counter(kind for kind, _ in store.missing_records())
-    told = (f"The ledger has lost {count:,} × {kind}: {store.ledger.path}" for kind, count in counts.items())
-    yield Step(1, 1, tuple(Fault(LEDGER_GAP, LEDGER_NAME, message) for message in told))
+    messages = (f"The ledger has lost {count:,} × {kind}: {store.ledger.path}" for kind, count in counts.items())
+    yield Step(1, 1, tuple(Fault(LEDGER_GAP, LEDGER_NAME, message) for message in messages))
 
 
 def _key(store: Store) -> Look:
@@ -352,8 +352,8 @@ def _rows(store: Store) -> Look:
         stream = streams.pop(name, None)
         yield Step(number, len(sessions), tuple(_row_faults(store, session, stream)))
     untold = [stream for stream in streams.values() if not stream.is_dirty and _content_hash(store, stream)]
-    told = tuple(Fault(SESSION, (stream.agent, stream.native_id), _no_row(stream)) for stream in untold)
-    yield Step(len(sessions), len(sessions), told)
+    faults = tuple(Fault(SESSION, (stream.agent, stream.native_id), _no_row(stream)) for stream in untold)
+    yield Step(len(sessions), len(sessions), faults)
 
 
 def _no_row(stream: HeldStream) -> str:

@@ -55,28 +55,28 @@ class RepairPlan:
 
     @property
     def steps(self) -> list[str]:
-        told: list[str] = []
+        steps: list[str] = []
         if self.abandoned:
-            told.append(f"Remove leftovers of interrupted commands: {', '.join(self.abandoned)}")
+            steps.append(f"Remove leftovers of interrupted commands: {', '.join(self.abandoned)}")
         if CACHE_NAME in self.databases:
-            told.append("Rebuild cache.db from the packs, set the damaged one aside, read all sources again")
+            steps.append("Rebuild cache.db from the packs, set the damaged one aside, read all sources again")
         if MEMORY_NAME in self.databases:
-            told.append("Set memory.db aside, rebuild it from its copy, the ledger and cache.db")
+            steps.append("Set memory.db aside, rebuild it from its copy, the ledger and cache.db")
         if self.has_ledger_damage:
-            told.append("Keep a copy of the ledger, and rewrite it without its damaged lines")
+            steps.append("Keep a copy of the ledger, and rewrite it without its damaged lines")
         if self.has_ledger_gap:
-            told.append("Restore records missing from the ledger from memory.db")
+            steps.append("Restore records missing from the ledger from memory.db")
         if self.has_lost_key:
-            told.append("Create a new redaction key; `recollect redact --rescan` then marks all secrets with it")
+            steps.append("Create a new redaction key; `recollect redact --rescan` then marks all secrets with it")
         if self.streams:
-            told.append(f"Keep the intact payloads of {len(self.streams):,} sessions, and read their sources again")
+            steps.append(f"Keep the intact payloads of {len(self.streams):,} sessions, and read their sources again")
         if self.sessions:
-            told.append(f"Rebuild the rows of {len(self.sessions):,} sessions")
+            steps.append(f"Rebuild the rows of {len(self.sessions):,} sessions")
         if self.is_behind:
-            told.append(
+            steps.append(
                 "Restore the records of the ledger, read what is missing from the sources, set a new high-water mark"
             )
-        return told
+        return steps
 
 
 @dataclass(slots=True)

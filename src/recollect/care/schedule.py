@@ -106,7 +106,7 @@ def _unit_word(text: str) -> str:
 
 def _launchd(host: Host, cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:
     path = host.home / "Library" / "LaunchAgents" / f"{_LABEL}.plist"
-    told = {
+    settings = {
         "Label": _LABEL,
         "ProgramArguments": list(command),
         "EnvironmentVariables": dict(variables),
@@ -117,7 +117,7 @@ def _launchd(host: Host, cadence: str, command: Sequence[str], variables: Mappin
     }
     return Schedule(
         LAUNCHD,
-        {path: plistlib.dumps(told).decode()},
+        {path: plistlib.dumps(settings).decode()},
         on=(("launchctl", "load", "-w", str(path)),),
         off=(("launchctl", "unload", "-w", str(path)),),
         log_path=host.log_path,
@@ -155,12 +155,12 @@ def remove(schedule: Schedule) -> bool:
 
 def _cron_lines() -> list[str]:
     try:
-        told = subprocess.run(["crontab", "-l"], capture_output=True, text=True, check=False)
+        done = subprocess.run(["crontab", "-l"], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise StoreUnwritable("No `crontab` on this machine", "run `recollect sweep` from another scheduler") from None
-    if told.returncode and "no crontab" not in told.stderr:  # what cannot be read must not be written anew
-        raise StoreUnwritable(f"`crontab -l` failed: {' '.join(told.stderr.split())}", "nothing was changed")
-    return told.stdout.splitlines() if told.returncode == 0 else []
+    if done.returncode and "no crontab" not in done.stderr:  # what cannot be read must not be written anew
+        raise StoreUnwritable(f"`crontab -l` failed: {' '.join(done.stderr.split())}", "nothing was changed")
+    return done.stdout.splitlines() if done.returncode == 0 else []
 
 
 def _other_cron_lines() -> list[str]:
@@ -169,9 +169,9 @@ def _other_cron_lines() -> list[str]:
 
 def _set_cron_lines(lines: Sequence[str]) -> None:
     table = "".join(f"{line}\n" for line in lines)
-    told = subprocess.run(["crontab", "-"], input=table, text=True, capture_output=True, check=False)
-    if told.returncode:
-        raise StoreUnwritable(f"`crontab -` failed: {' '.join(told.stderr.split())}", "nothing was changed")
+    done = subprocess.run(["crontab", "-"], input=table, text=True, capture_output=True, check=False)
+    if done.returncode:
+        raise StoreUnwritable(f"`crontab -` failed: {' '.join(done.stderr.split())}", "nothing was changed")
 
 
 def _run(command: Sequence[str], *, is_needed: bool = True) -> None:

@@ -21,7 +21,7 @@ def drop(store: Store, keys: Collection[SessionKey]) -> None:
 
 
 def _forget_heirs(store: Store) -> None:
-    """Sub-agents of forgotten sessions that were stored before a log told whose they are go too."""
+    """Sub-agents of forgotten sessions that were stored before a log showed whose they are go too."""
     while heirs := store.erasure.heirs(store.tombstones.names()):
         store.tombstones.add([Tombstone(*key, b"") for key in heirs])
 

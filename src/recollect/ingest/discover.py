@@ -166,7 +166,7 @@ class _Comparison:
         return [id for id, path in paths if path not in self._unreadable and f"{path}/".startswith(below)]
 
     def _find_hidden(self, path: str) -> KnownSource | None:
-        """A file that told of nothing but forgotten sessions."""
+        """A file that holds nothing but forgotten sessions."""
         return self._known.get(hidden_path(path)) if self._has_hidden else None
 
     def _missing(self, root: Path) -> dict[tuple[int, int, str], KnownSource]:

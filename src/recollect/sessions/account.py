@@ -158,14 +158,14 @@ class _Facts:
 
 def _facts(infos: Sequence[dict[str, Any]]) -> _Facts:
     """Merge the sources' tellings; a prompt history only fills what nobody else says."""
-    told = [info for info in infos if info["last"].get("session_class") != PROMPTS_ONLY]
+    full = [info for info in infos if info["last"].get("session_class") != PROMPTS_ONLY]
     aside = [info for info in infos if info["last"].get("session_class") == PROMPTS_ONLY]
     first: dict[str, Any] = {}
-    for info in reversed([*told, *aside]):
+    for info in reversed([*full, *aside]):
         first.update(info["first"])
     last: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
-    for info in [*aside, *told]:
+    for info in [*aside, *full]:
         last.update(info["last"])
         metadata.update(info["last"].get("metadata") or {})
     return _Facts(first, last | {"metadata": metadata})
@@ -346,9 +346,9 @@ def _session_row(relations: Relations, held: _Held, task: Task | None) -> Sessio
 
 
 def _session_class(facts: _Facts, parent: str | None) -> str:
-    """As told; but what a call spawned did its work, however little it wrote."""
-    told = facts.last.get("session_class") or (SUB_AGENT if parent else HUMAN)
-    return SUB_AGENT if told == WARM_UP and facts.first.get("spawn_call_id") else told
+    """As the log has it; but what a call spawned did its work, however little it wrote."""
+    stated = facts.last.get("session_class") or (SUB_AGENT if parent else HUMAN)
+    return SUB_AGENT if stated == WARM_UP and facts.first.get("spawn_call_id") else stated
 
 
 def content_hash(events: Iterable[Step]) -> str:

@@ -180,7 +180,7 @@ def _items(store: Store, session: Session, events: Sequence[Event], depth: int =
 
 
 def _comes_before(child: Session, event: Event) -> bool:
-    """A sub-agent is told just before the result of the call that spawned it."""
+    """A sub-agent stands just before the result of the call that spawned it."""
     if child.spawn_call_id is not None:
         return event.call_id == child.spawn_call_id and event.role != "assistant"
     return bool(event.ts and child.ended_at and event.ts >= child.ended_at)

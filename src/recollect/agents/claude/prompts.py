@@ -263,7 +263,7 @@ def _error_text(whole: Mapping[str, Any]) -> str:
         cause.get("code"),
         error.get("status"),
     )
-    return str(next(filter(None, reasons), "no reason told"))
+    return str(next(filter(None, reasons), "no reason given"))
 
 
 def _describe_notice(entry: Entry, whole: Mapping[str, Any], text: str) -> str:

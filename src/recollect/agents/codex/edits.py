@@ -17,7 +17,7 @@ def changes(call: Mapping[str, Any], result: Mapping[str, Any] | None) -> list[F
     arguments = call.get("input")
     fields = as_mapping(arguments)
     listed = as_mapping(fields.get("changes")) or as_mapping(as_mapping((result or {}).get("native")).get("changes"))
-    exact = [change for change in (_listed(path, as_mapping(told)) for path, told in listed.items()) if change]
+    exact = [change for change in (_listed(path, as_mapping(fields)) for path, fields in listed.items()) if change]
     if exact and len(exact) == len(listed):
         return exact
     patched = list(_patched(arguments))

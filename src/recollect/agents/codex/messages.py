@@ -290,7 +290,7 @@ _NOTICE_FIELDS = (
 
 def _error_words(notice: Notice) -> str:
     reason = notice.message or as_mapping(notice.error).get("message") or notice.error
-    return reason[:400] if isinstance(reason, str) else "no reason told"
+    return reason[:400] if isinstance(reason, str) else "no reason given"
 
 
 def _rolled_back(rollout: Rollout, notice: Notice) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ class Aside:
         self.copy: Copy | None = None
 
     def note(self) -> None:
-        """Have the ledger know the folder before there is one: whatever stops this, who forgets a session is told."""
+        """Have the ledger know the folder before there is one: whatever stops this, a later `forget` knows of it."""
         if self.copy is None:
             self.copy = note_ahead(Ledger(self._store), SET_ASIDE, self.folder)
             self.folder.mkdir(mode=0o700)

@@ -112,16 +112,16 @@ def page_bytes(file: apsw.VFSFile, judge: apsw.Connection) -> int:
 
     A file without checksums has no sound pages, and pages of the usual size.
     """
-    told = _told_page_bytes(file)
-    if told is not None and (layer() is None or _is_sound_at(judge, file, told, 0)):
-        return told
-    counts = {size: _sound_bytes(judge, file, size) for size in (told or _USUAL_BYTES, _USUAL_BYTES, *_PAGE_BYTES)}
+    stated = _stated_page_bytes(file)
+    if stated is not None and (layer() is None or _is_sound_at(judge, file, stated, 0)):
+        return stated
+    counts = {size: _sound_bytes(judge, file, size) for size in (stated or _USUAL_BYTES, _USUAL_BYTES, *_PAGE_BYTES)}
     return max(counts, key=lambda size: counts[size])
 
 
-def _told_page_bytes(file: apsw.VFSFile) -> int | None:
-    (told,) = struct.unpack(">H", file.xRead(18, 0)[16:]) if file.xFileSize() >= 18 else (0,)
-    size = 65536 if told == 1 else told
+def _stated_page_bytes(file: apsw.VFSFile) -> int | None:
+    (stated,) = struct.unpack(">H", file.xRead(18, 0)[16:]) if file.xFileSize() >= 18 else (0,)
+    size = 65536 if stated == 1 else stated
     return size if size in _PAGE_BYTES else None
 
 

@@ -93,8 +93,8 @@ class Cards:
             " ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1",
             (orjson.dumps(sorted(map(tuple, keys.values()))).decode(),),
         )
-        told = {(agent, native_id): cwd for agent, native_id, cwd in rows}
-        return {stream: told.get(key) for stream, key in keys.items()}
+        cwds = {(agent, native_id): cwd for agent, native_id, cwd in rows}
+        return {stream: cwds.get(key) for stream, key in keys.items()}
 
     def named(self, uids: Collection[str]) -> dict[str, Card]:
         rows = self._database.rows(
@@ -160,8 +160,8 @@ class Cards:
         if not self._has("digests"):
             return None
         sql = "SELECT digest FROM digests WHERE agent = ? AND native_session_id = ?"
-        told = self._database.value(sql, key)
-        return None if told is None else str(told)
+        digest = self._database.value(sql, key)
+        return None if digest is None else str(digest)
 
     def digest_words(self, session_uid: str) -> str:
         """The text by which a session's digest is found; empty if there is none."""

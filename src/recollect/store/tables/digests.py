@@ -255,9 +255,9 @@ class Digests:
         )
         if not rows:
             return None
-        text, told = rows[0]
+        text, expected_hash = rows[0]
         raw = text.encode()
-        if hash_of(raw) != told:
+        if hash_of(raw) != expected_hash:
             raise StoreDamaged(f"Digest is damaged: {agent}:{native_id}", "`recollect doctor` shows what to do")
         return bytes(raw)
 
@@ -382,19 +382,19 @@ def unseal_digest(connection: apsw.Connection, session: tuple[str, str]) -> None
         unseal_tallies(connection, number)
 
 
-def restore_digest(connection: apsw.Connection, session: tuple[str, str], told: dict[str, Any]) -> None:
+def restore_digest(connection: apsw.Connection, session: tuple[str, str], record: dict[str, Any]) -> None:
     """Put a digest back as `read_back` gave it, sealed, if the session has none, and its words if they are lost."""
     for number, digest in list(connection.execute(f"SELECT id, digest FROM digests WHERE {_KEY}", session)):
-        if digest == told["digest"] is not None and not _has_words(connection, number):
-            connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, told["text"]))
+        if digest == record["digest"] is not None and not _has_words(connection, number):
+            connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, record["text"]))
         return
     names = ("agent", "native_session_id", *_LASTING, "digest_hash", "sealed")
-    digest = told["digest"]
-    values = (*session, *(told[name] for name in _LASTING), digest and hash_of(digest.encode()), digest)
+    digest = record["digest"]
+    values = (*session, *(record[name] for name in _LASTING), digest and hash_of(digest.encode()), digest)
     connection.execute(f"INSERT INTO digests ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", values)
     if digest is not None:
         number = connection.last_insert_rowid()
-        connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, told["text"]))
+        connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, record["text"]))
 
 
 def _has_words(connection: apsw.Connection, number: int) -> bool:

@@ -1,6 +1,6 @@
 """Sessions that were left out because the user said so, by id: what comes later of them is left out too.
 
-So are folders, by hash, that one of them told to be a checkout of an excluded repository: others tell only the folder.
+So are folders, by hash, that one of them shows to be a checkout of an excluded repository: others have only the folder.
 """
 
 from collections.abc import Collection
@@ -57,7 +57,7 @@ class Exclusions:
         return {name.removeprefix(_FOLDER): rule for name, rule in rows}
 
     def add_folder(self, key: str, rule: str) -> None:
-        """Remember a folder by its hash: the session that told of it is not stored."""
+        """Remember a folder by its hash: the session that showed it is not stored."""
         self.add([Exclusion("", _FOLDER + key, "", "", rule)])
 
     def add(self, exclusions: Collection[Exclusion]) -> None:

@@ -160,7 +160,7 @@ class Match(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a session worked, as told and as named."""
+    """Where a session worked, as its log has it and as it is named."""
 
     agent: str
     native_session_id: str
@@ -199,7 +199,7 @@ _ORDERS = {
 SORTS = tuple(_ORDERS)
 _COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
 _READ = _COLUMNS + ', analyzed_ms, evicted_ms, "key", channel, chat_id, user_id, character_id'
-# A repair may have given up events that a source then told again: no eviction keeps them out.
+# A repair may have given up events that were then read again from a source: no eviction keeps them out.
 _TAKE_BACK = (
     "UPDATE sessions SET evicted_ms = NULL WHERE agent = ?1 AND native_session_id = ?2 AND evicted_ms IS NOT NULL"
     " AND NOT EXISTS (SELECT 1 FROM evictions WHERE agent = ?1 AND native_session_id = ?2)"
@@ -383,8 +383,8 @@ class Sessions:
             " FROM sessions GROUP BY agent ORDER BY agent"
         )
         return [
-            dict(zip(names, (*told, bool(is_estimate), rfc3339(started_ms), rfc3339(ended_ms)), strict=True))
-            for *told, is_estimate, started_ms, ended_ms in rows
+            dict(zip(names, (*sums, bool(is_estimate), rfc3339(started_ms), rfc3339(ended_ms)), strict=True))
+            for *sums, is_estimate, started_ms, ended_ms in rows
         ]
 
 

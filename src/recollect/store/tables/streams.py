@@ -61,7 +61,7 @@ USAGE = Table(
     key=("stream", "usage_id"),
 )
 
-# Of a response that is told more than once, the largest of each count.
+# Of a response that is logged more than once, the largest of each count.
 FIGURES = (
     *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
     *("cache_write_1h_tokens", "web_searches", "requests"),
@@ -324,14 +324,14 @@ class Streams:
         if not waiting:
             return {}
         streams, keys = {row[3] for row in waiting}, {row[4] for row in waiting}
-        told = self._database.rows(
+        delivered = self._database.rows(
             "SELECT stream, hex(retry_key), ts_ms FROM events"
             " WHERE stream IN (SELECT value FROM json_each(?)) AND status IS NOT ?"
             " AND hex(retry_key) IN (SELECT value FROM json_each(?))",
             (numbers_json(streams), QUEUE_ONLY, orjson.dumps(sorted(keys)).decode()),
         )
         times: dict[tuple[int, str], list[int | None]] = {}
-        for stream, key, ts_ms in told:
+        for stream, key, ts_ms in delivered:
             times.setdefault((stream, key), []).append(ts_ms)
         return {
             event: (agent, native_id)
@@ -340,7 +340,7 @@ class Streams:
         }
 
     def drop_outdated(self, sources: Collection[int]) -> None:
-        """Forget what an older version of an adapter told of these sources, which are read again from their start.
+        """Forget what an older version of an adapter read from these sources, which are read again from their start.
 
         A session that another source tells of too keeps its events: that one may be gone and the only copy.
         If the process dies on the way nothing is lost, for the sources still count as outdated.

@@ -12,7 +12,7 @@ from recollect.store.tables import column
 from recollect.store.tables.cards import ANY_CARD, CardFilter, card_conditions
 from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
 
-# A session's work and tokens by hour and model, so that days can be told in any time zone.
+# A session's work and tokens by hour and model, so that days can be summed up in any time zone.
 ACTIVITY = Table(
     "activity",
     MEMORY,

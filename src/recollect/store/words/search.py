@@ -303,7 +303,7 @@ def _ends_with_single(text: str) -> bool:
     return bool(runs) and len(runs[-1]) == 1 and text.rstrip().endswith(runs[-1])
 
 
-# When an event happened. Some logs tell no more than when they began: then the last time told before it, else the first
+# When an event happened. Some logs tell no more than when they began: then the last time before it, else the first
 # of its session.
 _TIME = (
     "coalesce(e.ts_ms, (SELECT x.ts_ms FROM events x WHERE x.stream = e.stream AND x.seq < e.seq"
