@@ -1,6 +1,6 @@
 """Writes docs/licences.md: the licence of every package in requirements.lock, as its own metadata states it.
 
-    make licences
+make licences
 """
 
 import re

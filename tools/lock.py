@@ -45,7 +45,10 @@ def _resolved() -> list[tuple[str, str, str]]:
 
 
 def _entry(name: str, version: str, digest: str) -> str:
-    lines = [f"{name}=={version}{_marker(name)}", *(f"--hash=sha256:{value}" for value in _hashes(name, version, digest))]
+    lines = [
+        f"{name}=={version}{_marker(name)}",
+        *(f"--hash=sha256:{value}" for value in _hashes(name, version, digest)),
+    ]
     return " \\\n    ".join(lines) + "\n"
 
 

@@ -1,6 +1,6 @@
 """Installs the lowest versions that pyproject.toml allows into a scratch environment and runs a short test there.
 
-    make lowest
+make lowest
 """
 
 import re
