@@ -375,6 +375,65 @@ def test_words_after_a_stop_set_the_agent_right_unless_they_only_go_on(text: str
     assert bool(found(script, schema.HUMAN_CORRECTION)) is is_correction
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "You're absolutely right! Let me move it.",
+        "Good catch - the test would not notice.",
+        "Du hast recht, das gehört dorthin.",
+        "Вы правы, исправляю.",
+        "ご指摘の通りです。",
+        "你说得对，我来改。",
+    ],
+)
+def test_a_reply_that_the_agent_gives_in_to_is_a_correction(words: str) -> None:
+    script = Script()
+    script.user("do it")
+    script.answer("Done.")
+    corrected = script.user("but other agents need this too?")
+    script.answer(words)
+
+    (signal,) = found(script, schema.HUMAN_CORRECTION)
+
+    assert signal.evidence == (corrected.uid,)
+
+
+@pytest.mark.parametrize("words", ["Great question! It does.", "You're right to ask. It is in the store.", "Sure."])
+def test_an_answer_to_a_question_gives_in_to_nothing(words: str) -> None:
+    script = Script()
+    script.user("do it")
+    script.answer("Done.")
+    script.user("where is it kept?")
+    script.answer(words)
+
+    assert found(script, schema.HUMAN_CORRECTION) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["das ist falsch", "c'est faux", "está mal, usa el otro", "nie działa", "安 돼 여전히"]
+)
+def test_a_correction_may_be_in_another_language(text: str) -> None:
+    script = Script()
+    script.user("do it")
+    script.answer("Done.")
+    script.user(text)
+
+    assert found(script, schema.HUMAN_CORRECTION)
+
+
+def test_a_request_taken_back_before_the_agent_began_is_asked_once_and_corrects_nothing() -> None:
+    script = Script()
+    script.user("review the branch")
+    script.answer("Reviewed.")
+    script.user("go through all issues, and add tests")
+    script.stop()
+    script.user("go through all issues, and do not forget an end-to-end test")
+    script.answer("Done.")
+
+    assert found(script, schema.HUMAN_CORRECTION) == []
+    assert distilled(script).digest.request_count == 2
+
+
 def test_the_first_request_corrects_nothing() -> None:
     script = Script()
     script.user("no, it doesn't work")
@@ -629,7 +688,6 @@ GENUINE = [
     (schema.HUMAN_CORRECTION, "genuine/claude-2.1.325/.claude", "dc106e8e-36fb-42cf-92ef-d26140c5fabf"),
     (schema.RETRY_LOOP, "genuine/claude-2.1.325/.claude", "e002902d-c4ca-42cb-a7e7-daa03ebdb2c7"),
     (schema.REPEATED_ERROR, "genuine/claude-2.1.325/.claude", "77777777-8888-4999-8aaa-bbbbbbbbbbbb"),
-    (schema.EDIT_CHURN, "corpus/claude/entireio+cli", "1c38adc0-5071-4382-9e53-de8c30e2265f"),
     (schema.LONG_IDLE, "corpus/claude/entireio+cli", "130d7b7e-5801-4345-9bd6-f32fd9b8429b"),
     (schema.ABANDONED_TODO, "corpus/claude/entireio+cli", "130d7b7e-5801-4345-9bd6-f32fd9b8429b"),
     (schema.COST_SPIKE, "corpus/claude/obra+episodic-memory", "9a9eadc8-c1f1-493e-a0f1-884aa996b05b"),
@@ -665,3 +723,72 @@ def test_genuine_sessions_have_the_signal(name: str, home: str, session: str, me
     assert signals
     uids = {event.event_uid for event in memory.events(chosen)}
     assert {uid for signal in signals for uid in signal.evidence} <= uids
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exit 1: FAIL",
+        "exit 1: [lint] ERROR task failed",
+        "failed: Sibling tool call errored",
+        "exit 2: make: *** [x] Error 1",
+    ],
+)
+def test_a_line_that_ends_any_failure_is_no_repeated_error(text: str) -> None:
+    script = Script()
+    for _ in range(REPEATED_TIMES + 1):
+        script.run("make lint", text, has_failed=True)
+
+    assert found(script, schema.REPEATED_ERROR) == []
+
+
+def test_an_error_that_names_nothing_is_the_same_only_of_the_same_call() -> None:
+    script = Script()
+    for name in ("a", "b", "c"):
+        script.call(f"read {name}.py", "failed: File does not exist.", tool="Read", has_failed=True)
+    for _ in range(REPEATED_TIMES):
+        script.call("edited d.py", "failed: File has not been read yet.", tool="Edit", has_failed=True)
+
+    assert [signal.detail for signal in found(script, schema.REPEATED_ERROR)] == ["failed: File has not been read yet."]
+
+
+@pytest.mark.parametrize(
+    ("failed", "passed", "flips"),
+    [
+        ("go test ./a -run TestOne", "go test ./a -run TestOne -v", 1),
+        ("go test ./a -run TestOne_Empty", "go test ./a -run TestOne", 1),
+        ("go test ./a -run TestOne", "go test ./...", 1),
+        ("go test ./a -run TestOne", "go test ./a -run TestTwo", 0),
+        ("go test ./...", "go test ./a -run TestOne", 0),
+    ],
+)
+def test_only_the_tests_that_failed_can_flip(failed: str, passed: str, flips: int) -> None:
+    script = Script()
+    script.test("--- FAIL: TestOne (0.1s)\nFAIL\nexit 1: FAIL", has_failed=True, command=failed)
+    script.test("ok  \tx/a\t0.1s", command=passed)
+
+    assert len(found(script, schema.TEST_FLIP)) == flips
+
+
+def test_calls_refused_in_one_act_are_one_refusal() -> None:
+    script = Script()
+    script.user("do it")
+    first, _ = script.run("git push", None)
+    second, _ = script.run("git tag v1", None)
+    script.stop("refused the call", "denied", first)
+    script.stop("refused the call", "denied", second)
+    script.stop()
+
+    (signal,) = found(script, schema.PERMISSION_DENIED)
+
+    assert signal.detail == "ran git push"
+
+
+def test_errors_of_other_files_are_no_churn() -> None:
+    script = Script()
+    script.edit("main.py")
+    for _ in range(CHURN_ROUNDS + 1):
+        script.run("ruff check", "exit 1: other.py:3: unused import", has_failed=True)
+        script.edit("main.py")
+
+    assert found(script, schema.EDIT_CHURN) == []

@@ -61,6 +61,55 @@ def test_failures_are_counted_by_tool_and_by_family(tmp_path: Path, home: Home) 
     assert by_tool == {"shell": (8, 5), "other": (1, 0)}
 
 
+@pytest.mark.parametrize(
+    ("command", "said", "failures"),
+    [
+        ("grep -rn TODO src", "exit 1", 0),
+        ("cat x | rg needle", "exit 1", 0),
+        ("diff a b", "exit 1: 3c3", 0),
+        ("test -f x", "exit 1", 0),
+        ("grep x missing", "exit 2: grep: missing: No such file or directory", 1),
+        ("ls", "failed: Cancelled: parallel tool call Bash errored", 0),
+        ("ls", "failed: Sibling tool call errored", 0),
+        ("ls", "exit 130", 0),
+        ("ls", "Permission to use Bash has been denied", 0),
+        ("ls nowhere", "exit 2: ls: cannot access 'nowhere': No such file or directory", 1),
+    ],
+)
+def test_an_answer_or_a_call_that_was_stopped_is_no_failure(
+    tmp_path: Path, home: Home, command: str, said: str, failures: int
+) -> None:
+    call, result = _call("s1", 1, command, has_failed=True)
+    result.summary = said
+    home.write("a", event("s1", 0, role="user"), call, result)
+
+    memory = sweep(tmp_path / "store", home)
+
+    for by in ("tool", "command"):
+        assert [line.failures for line in memory.stats(by).lines] == [failures]
+
+
+def test_words_of_the_shell_are_no_commands(tmp_path: Path, home: Home) -> None:
+    chains = ("for f in *.py; do cat $f; done", "if [ -f x ]; then make; fi", "while true; do ls; done")
+    home.write("a", *(one for number, chain in enumerate(chains) for one in _call("s1", 10 * number, chain)))
+
+    names = {line.name for line in sweep(tmp_path / "store", home).stats("command").lines}
+
+    assert names == {"cat", "make", "ls"}
+
+
+def test_what_fails_most_comes_first_with_what_it_said_last(tmp_path: Path, home: Home) -> None:
+    events = [event("s1", 0, role="user")]
+    for number in range(5):
+        events += _call("s1", 10 * number + 1, "ls")
+    events += _call("s1", 100, "make", has_failed=True)
+    home.write("a", *events)
+
+    lines = sweep(tmp_path / "store", home).stats("command").lines
+
+    assert [(line.name, line.failures, line.sample) for line in lines] == [("make", 1, "exit 1: no"), ("ls", 0, None)]
+
+
 def test_money_and_tokens_fall_on_the_days_and_models_they_were_spent(tmp_path: Path, home: Home) -> None:
     home.write(
         "a",

@@ -178,7 +178,9 @@ def exit_of_tests(command: str) -> ExitOfTests:
     keeps_exit = ("&&", "|", "|&") if "pipefail" in command else ("&&",)
     after = separators[at:]
     is_own = all(separator in keeps_exit for separator in after)
-    is_alone = not after and all(name is None or name in _GETTING_READY or names_tests(name) for name in names[:at])
+    is_alone = "&&" not in after and all(
+        name is None or name in _GETTING_READY or names_tests(name) for name in names[:at]
+    )
     return ExitOfTests(is_own, is_own and is_alone)
 
 

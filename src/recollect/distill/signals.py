@@ -102,7 +102,7 @@ def _repeated_errors(story: Story) -> Iterator[_Told]:
 
 def _error_and_cause(story: Story, step: Step) -> str:
     """What is the same where an error is: its text, and the call if the text does not say what it is about."""
-    text = step.summary.removeprefix("failed: ")
+    text = step.summary.removeprefix("failed: ").partition(" Note: ")[0]
     call = story.calls.get(step.call_id or "")
     return error_key(step.summary) + ("" if call is None or _NAMES_SOMETHING.search(text) else call.summary)
 
@@ -136,9 +136,10 @@ def _edit_churn(story: Story, corrected: Sequence[tuple[Step, str]], payloads: P
     often = [path for path, count in edited.items() if count > CHURN_ROUNDS]
     if not often:
         return
-    complaints = _complaints(story, corrected, payloads)
+    said = [(step, text) for step, text in corrected if step.call_id or words.says_broken(text)]
+    complaints = _complaints(story, said, payloads)
     tests = {run.result.event_uid for run in story.tests if run.has_passed is False and run.result}
-    anew = {step.event_uid for step in story.requests} - {step.event_uid for step, _ in corrected}
+    anew = {step.event_uid for step in story.requests} - {step.event_uid for step, _ in said}
     told = anew | complaints.keys() | edits.keys()
     steps = [step for step in story.steps if step.event_uid in told]
     for path in often:
