@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test soak fix bench clean
+.PHONY: demo test soak fix bench lock licences lowest clean
 
 demo: $(STAMP)  ## install, then the main job on bundled sample sessions
 	@$(BIN)/recollect demo
@@ -34,10 +35,21 @@ bench: $(STAMP)  ## ratios against the floor and against peers
 	$(BIN)/python bench/distil.py
 	$(BIN)/python bench/outcomes.py
 
-$(STAMP): pyproject.toml
+# Nothing is installed but what the lock lists, and no file that does not match its hash there.
+$(STAMP): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(PIP) --require-hashes --no-deps --requirement requirements.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
+
+lock: $(STAMP)  ## choose the newest versions that pyproject.toml allows, and write them down with their hashes
+	$(BIN)/python tools/lock.py
+
+licences: $(STAMP)  ## write docs/licences.md from what is installed
+	$(BIN)/python tools/licences.py
+
+lowest:  ## a short test with the lowest versions that pyproject.toml allows, in a scratch environment
+	$(PYTHON) tools/lowest.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
