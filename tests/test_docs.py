@@ -8,6 +8,8 @@ import tokenize
 import tomllib
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from importlib import import_module
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -303,3 +305,34 @@ def test_sql_is_written_in_the_store_only(path: Path) -> None:
 
 def test_the_sweep_stays_one_page() -> None:
     assert len((PACKAGE / "sweep.py").read_text().splitlines()) <= 150
+
+
+LOCK = (REPOSITORY / "requirements.lock").read_text()
+
+
+def test_the_lock_has_every_requirement_with_hashes_and_no_address() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    required = [*project["dependencies"], *project["optional-dependencies"]["dev"], "hatchling", "editables"]
+    names = {re.split(r"[>=; ]", text)[0].replace("_", "-").lower() for text in required}
+    entries = re.findall(r"^([a-z0-9-]+)==\S+.*?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", LOCK, re.MULTILINE)
+
+    assert names <= {name for name, _ in entries}
+    assert len(entries) == len(re.findall(r"^[^#\s]", LOCK, re.MULTILINE))
+    assert "//" not in LOCK
+
+
+def test_every_locked_package_has_its_licence_in_the_docs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(REPOSITORY / "tools"))
+    licences: Any = import_module("licences")
+    listed = dict(re.findall(r"^\| ([a-z0-9-]+) \| (.+) \|$", page("licences.md"), re.MULTILINE))
+    installed = {name: licences.licence(found) for name in licences.locked() if (found := _find_package(name))}
+
+    assert listed.keys() - {"package"} == set(licences.locked())
+    assert {name: listed[name] for name in installed} == installed
+
+
+def _find_package(name: str) -> Distribution | None:
+    try:
+        return distribution(name)
+    except PackageNotFoundError:
+        return None  # of another platform

@@ -12,8 +12,8 @@ PAGE = REPOSITORY / "docs" / "licences.md"
 HEADER = """\
 # Licences
 
-Recollect is under the Apache License 2.0. It installs these packages, at the versions in `requirements.lock`; nothing of
-them is copied into it. `make licences` writes this page from the packages' own metadata, and a test compares them.
+Recollect is under the Apache License 2.0. It installs these packages, at the versions in `requirements.lock`, and
+copies nothing of them. `make licences` writes this page from the packages' own metadata, and a test compares them.
 
 """
 

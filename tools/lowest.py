@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def lowest(requirement: str) -> str:
-    """`name>=1.2; condition` as `name==1.2.*; condition`, less what pip takes for the newest patch of it."""
+    """`name>=1.2; condition` as `name==1.2; condition`."""
     name, version, condition = re.fullmatch(r"([\w-]+)>=([\d.]+)\s*(;.*)?", requirement).groups()  # type: ignore[union-attr]
     return f"{name}=={version}{condition or ''}"
 

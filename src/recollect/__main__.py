@@ -21,8 +21,7 @@ def run() -> None:
 
         main()
     except KeyboardInterrupt:  # while modules were loading; later ones end in the command itself
-        sys.stderr.write("\nAborted!\n")
-        sys.exit(1)
+        sys.exit("\nAborted!")
     finally:
         gc.freeze()  # a last collection at exit is not worth its time either
 
