@@ -5,6 +5,7 @@ Precedence: a flag, then the environment, then config.toml, then the default.
 
 import os
 import re
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from os import PathLike
@@ -195,6 +196,8 @@ def pager_environment() -> dict[str, str]:
 
 
 def _config_folder() -> Path:
+    if sys.platform == "linux":  # as platformdirs has it, which takes long to load
+        return _expanded(os.environ.get("XDG_CONFIG_HOME", "").strip() or "~/.config") / "recollect"
     from platformdirs import user_config_path
 
     return user_config_path("recollect", appauthor=False)

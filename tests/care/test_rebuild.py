@@ -11,7 +11,7 @@ import pytest
 from recollect.agentkit.protocol import SessionInfo
 from recollect.api import open_memory, repair
 from recollect.errors import StoreUnwritable
-from recollect.store import open_store
+from recollect.store import ANY_CARD, open_store
 from recollect.store.sqlite import checksums
 from recollect.store.tables.evictions import PreparedEviction
 from recollect.store.tables.tombstones import Tombstone
@@ -250,7 +250,7 @@ def _outliving(memory: object) -> object:
     return (
         {name: store.digests.read_back(*name)["digest"] for name in names},
         {name: store.digests.read_back(*name)["text"] for name in names},
-        {name: store.digests.signals(name) for name in names},
+        {name: store.digests.signals(ANY_CARD, name) for name in names},
         database.rows(uses),
     )
 
