@@ -4,7 +4,6 @@ Most sweeps find nothing new and must be quick: what only a changed file needs (
 the distiller's patterns) is imported where it is used.
 """
 
-import os
 import time
 from functools import partial
 from typing import TYPE_CHECKING
@@ -43,11 +42,12 @@ def sweep(store: Store, settings: "Settings", progress: Progress, *, verify: boo
         distil_outdated(store, partial(progress, "distilling"))
         work.retain()
         store.checkpoint()
-        note_finished(store.folder, work.roots, began_ns)
+        roots = store.known_files.roots(settings.host, settings.roots)
+        note_finished(store.folder, [root for paths in roots.values() for root in paths], began_ns)
         if changes.tasks:
             from recollect.recall import write_snapshot  # most sweeps need none
 
-            write_snapshot(store, settings.roots)
+            write_snapshot(store, roots)
     work.report.seconds = round(time.monotonic() - begun, 3)
     return work.report
 
@@ -61,7 +61,6 @@ class _Sweep:
         self._progress = progress
         self._sessions_before = store.sessions.count()
         self._at_ms = now_ms()
-        self.roots = sorted(os.path.realpath(root) for roots in settings.roots.values() for root in roots)
         self.report = SweepReport()
 
     def _redactor(self) -> "Redactor":
@@ -109,7 +108,7 @@ class _Sweep:
                 done += self._count(reading)
                 stage = stage_of(reading) or stage
             self._progress(stage, min(done, total), total)
-            note_progress(store.folder, self.roots, min(done, total), total)
+            note_progress(store.folder, min(done, total), total)
             if time.monotonic() - settled > SETTLE_SECONDS:
                 self.settle(is_all_read=False)
                 settled = time.monotonic()

@@ -28,6 +28,7 @@ from recollect.schema import (
 )
 from recollect.store import open_for_reading
 from tests.builders import Home, at_ms, event, sweep
+from tests.logs import CLAUDE
 
 MARK = "recollect-0123456789abcdef"
 
@@ -438,9 +439,10 @@ def test_it_searches_while_a_sweep_writes(tmp_path: Path, home: Home) -> None:
     "variable",
     ["RECOLLECT_HOME", pytest.param("XDG_DATA_HOME", marks=pytest.mark.skipif(sys.platform != "linux", reason="XDG"))],
 )
-def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, home: Home, variable: str) -> None:
-    home.write("log", event("s", 1, text="walrus"))
-    sweep(tmp_path / "recollect", home).close()
+def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, variable: str) -> None:
+    CLAUDE.write(tmp_path / "claude", CLAUDE.content(1, words="walrus"))
+    with open_memory(tmp_path / "recollect", [CLAUDE.root_flag(tmp_path / "claude")]) as memory:
+        memory.sweep()
     code = (
         "import sys; sys.argv = ['recollect', 'search', 'walrus', '--json']\n"
         "from recollect.__main__ import run\n"

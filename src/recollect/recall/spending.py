@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from zlib import crc32
 
 from recollect.clock import AsDatetime, rfc3339
@@ -104,7 +103,7 @@ def _running(blocks: Sequence[tuple[str, int]], rows: Sequence[HourRow], now: da
     return running
 
 
-def write_snapshot(store: Store, roots: Mapping[str, Sequence[Path]]) -> None:
+def write_snapshot(store: Store, roots: Mapping[str, Sequence[str]]) -> None:
     """Leave what a status line shows in a small file beside the store. Sessions are known in it by a checksum only."""
     now = datetime.now().astimezone()
     spending = make_spending(store, now)
@@ -120,7 +119,7 @@ def write_snapshot(store: Store, roots: Mapping[str, Sequence[Path]]) -> None:
             for block in spending.blocks
         },
         "sessions": {f"{crc32(native_id.encode('utf-8', 'replace')):08x}": usd for native_id, usd in active.items()},
-        "roots": {agent: [str(path) for path in paths] for agent, paths in roots.items()},
+        "roots": dict(roots),
     }
     path = store.folder / SPENDING_NAME
     unfinished = path.with_suffix(".new")

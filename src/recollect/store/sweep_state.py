@@ -1,7 +1,8 @@
 """When the last sweep ran, which folders it read, and how far an interrupted one came.
 
 Kept in the sweep's lock file, whose modification time is when the last complete sweep began: a sweep that finds nothing
-new changes nothing else. It names the agents' homes and no file in them, so there is nothing in it to forget.
+new changes nothing else. It names the agents' homes and no file in them, so there is nothing in it to forget; a home
+with a secret in its path is left out, because no stored path begins with it.
 """
 
 import os
@@ -31,14 +32,16 @@ def read_sweep_state(folder: Path) -> SweepState:
     try:
         content, mtime_ns = (folder / LOCK_NAME).read_bytes(), (folder / LOCK_NAME).stat().st_mtime_ns
         state = orjson.loads(content)
-        return SweepState(None if "total_bytes" in state else mtime_ns, **state | {"roots": tuple(state["roots"])})
-    except (OSError, orjson.JSONDecodeError, TypeError, KeyError):
+        return SweepState(
+            None if "total_bytes" in state else mtime_ns, **state | {"roots": tuple(state.get("roots", ()))}
+        )
+    except (OSError, orjson.JSONDecodeError, TypeError, AttributeError):
         return SweepState()  # no sweep yet, or a file that says nothing
 
 
-def note_progress(folder: Path, roots: Sequence[str], read_bytes: int, total_bytes: int) -> None:
+def note_progress(folder: Path, read_bytes: int, total_bytes: int) -> None:
     """Note how far a sweep has come; the sweep's lock must be held."""
-    _write(folder, {"roots": roots, "read_bytes": read_bytes, "total_bytes": total_bytes})
+    _write(folder, {"read_bytes": read_bytes, "total_bytes": total_bytes})
 
 
 def note_finished(folder: Path, roots: Sequence[str], began_ns: int) -> None:
