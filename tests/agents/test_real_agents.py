@@ -45,7 +45,7 @@ def _session(memory: Memory, run: Run, step: str) -> Session:
 
 
 def _texts(memory: Memory, session: Session, kind: str) -> list[str]:
-    return [payload["text"] for payload in memory.payloads(session, memory.events(session, kind))]
+    return [payload["text"] for payload in memory.payloads(session, memory.events(session, kind, with_copies=True))]
 
 
 def _result_of(call: Event, events: list[Event]) -> Event:

@@ -11,6 +11,7 @@ import pytest
 from recollect.agentkit.protocol import SessionInfo
 from recollect.api import open_memory, repair
 from recollect.errors import StoreUnwritable
+from recollect.kinds import SessionKey
 from recollect.store import ANY_CARD, open_store
 from recollect.store.sqlite import checksums
 from recollect.store.tables.evictions import PreparedEviction
@@ -241,7 +242,7 @@ def _outliving(memory: object) -> object:
     """Digests, signals and tallies of all sessions, as a user is told them."""
     store = memory._store  # type: ignore[attr-defined]
     database = store.databases[1]
-    names = [(session.agent, session.native_session_id) for session in memory.sessions()]  # type: ignore[attr-defined]
+    names = [SessionKey(session.agent, session.native_session_id) for session in memory.sessions()]  # type: ignore[attr-defined]
     uses = (
         "SELECT native_session_id, hour, model, t.input_tokens, active_ms FROM activity t"
         " JOIN digests d ON d.id = t.digest"

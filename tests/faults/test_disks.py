@@ -84,7 +84,7 @@ def mount() -> Iterator[Mount]:
     def mount_at(point: Path, options: str) -> None:
         is_new = point not in points
         point.mkdir(exist_ok=True)
-        words = ["-t", "tmpfs", "-o", options] if is_new else ["-o", f"remount,{options}"]
+        words = ["-t", "tmpfs", "-o", f"{options},mode=700"] if is_new else ["-o", f"remount,{options}"]
         done = subprocess.run(["mount", *words, "tmpfs", str(point)], capture_output=True, text=True, check=False)
         if done.returncode:
             pytest.skip(f"cannot mount: {done.stderr.strip()}")

@@ -9,6 +9,7 @@ from os import fdopen
 from typing import Any
 
 import msgspec
+import orjson
 
 from recollect.agentkit.files import open_beneath
 from recollect.agentkit.lines import KEPT_BAD_BYTES, LineReader, fingerprint, salvage
@@ -75,8 +76,7 @@ class Log:
         # Salvaging takes time, and lines that hold nothing come by the million.
         is_hopeless = (b'"' not in raw or len(raw) < LEAST_RECORD_BYTES) and b"\x00" not in raw
         if is_hopeless:
-            what = "not a record" if b"{" in raw else "not an object"
-            return [BadLine(number, offset, what, raw[:KEPT_BAD_BYTES])]
+            return [BadLine(number, offset, _fault_of(raw), raw[:KEPT_BAD_BYTES])]
         salvaged = salvage(raw)
         reason = salvaged.bad
         records: list[Record] = []
@@ -90,6 +90,14 @@ class Log:
         if reason:
             records.append(BadLine(number, offset, reason, raw[:KEPT_BAD_BYTES]))
         return records
+
+
+def _fault_of(raw: bytes) -> str:
+    """What is wrong with a short line that holds no record."""
+    try:
+        return "not a record" if isinstance(orjson.loads(raw), dict) else "not an object"
+    except orjson.JSONDecodeError:
+        return "not JSON"
 
 
 def _explain(value: Any, error: Exception) -> str:

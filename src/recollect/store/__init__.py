@@ -344,6 +344,7 @@ def open_for_reading(folder: Path) -> Store:
         ) from error
     if not is_there:
         raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
+    _refuse_writable_by_others(folder)
     if (folder / "replacement").exists():
         return open_store(folder)  # which finishes an interrupted restore
     return Store(folder, read_only=True)
