@@ -53,7 +53,7 @@ def cursor_after_rows_without_key(patch: pytest.MonkeyPatch) -> None:
         return written
 
     def sort_out(
-        connection: apsw.Connection, rows: list[tuple[Any, ...]], rules: str
+        connection: apsw.Connection, rows: list[tuple[Any, ...]], known: object, rules: str
     ) -> tuple[list[tuple[Any, ...]], list[Any]]:
         return [EventRow._make(row)._replace(event_uid=secrets.token_bytes(16)) for row in rows], []
 
