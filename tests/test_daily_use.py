@@ -38,7 +38,8 @@ _SAID = (
 
 # What differs from day to day, or with another list of prices.
 _OF_TODAY = re.compile(r" so far: | by this day, | at the pace of ")
-_UNSTEADY = re.compile(r"\$[\d.]+|\d{4}-\d\d-\d\dT[\d:.]+Z|[\d.]+ [KM]?B\b|(?<=\s)\s+")
+# Numbers of events are in the order of arrival, which follows the times of the files.
+_UNSTEADY = re.compile(r"#\d+ |\$[\d.]+|\d{4}-\d\d-\d\dT[\d:.]+Z|[\d.]+ [KM]?B\b|(?<=\s)\s+")
 
 
 def _steady(line: str) -> str:
