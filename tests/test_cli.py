@@ -990,7 +990,11 @@ def test_times_of_the_first_and_last_event_are_shown(store: Path) -> None:
 
 @pytest.mark.parametrize("after_ms", range(0, 200, 20))
 def test_an_interrupt_while_modules_load_ends_without_a_traceback(tmp_path: Path, after_ms: int) -> None:
-    program = "import os; from recollect.__main__ import run; os.write(1, b'.'); run()"  # Python itself has started
+    # The first thing that the program does says that it has begun; before that, Python itself answers.
+    program = (
+        "import os; umask = os.umask; os.umask = lambda mode: (umask(mode), os.write(1, b'.'))\n"
+        "from recollect.__main__ import run; run()"
+    )
     command = [sys.executable, "-P", "-c", program, "search", "words"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
