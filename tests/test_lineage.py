@@ -168,9 +168,9 @@ def test_a_copy_key_of_its_own_links_records_with_other_ids(tmp_path: Path, home
 
 
 def test_a_call_whose_summary_differs_by_the_working_directory_is_a_copy(tmp_path: Path, home: Home) -> None:
-    key = short_hash("Edit", "/work/shop/a.py")
+    key = short_hash("Edit", "/proj/shop/a.py")
     home.write("a", shared("a", at_ms(1), text="edited a.py", kind=EDIT, retry_key=key))
-    home.write("b", shared("b", at_ms(2), text="edited /work/shop/a.py", kind=EDIT, retry_key=key))
+    home.write("b", shared("b", at_ms(2), text="edited /proj/shop/a.py", kind=EDIT, retry_key=key))
 
     with sweep(tmp_path / "store", home) as memory:
         assert owners(memory) == {"a": None, "b": "a"}

@@ -24,8 +24,8 @@ from tests.logs import CLAUDE
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Memory]:
     home = Home(tmp_path / "home")
-    home.write("a", SessionInfo("aaaa1111", cwd="/work/shop"), event("aaaa1111", 1, text="repair the zebra crossing"))
-    home.write("b", SessionInfo("bbbb2222", cwd="/work/site"), event("bbbb2222", 1, text="paint the 斑馬線 blue"))
+    home.write("a", SessionInfo("aaaa1111", cwd="/proj/shop"), event("aaaa1111", 1, text="repair the zebra crossing"))
+    home.write("b", SessionInfo("bbbb2222", cwd="/proj/site"), event("bbbb2222", 1, text="paint the 斑馬線 blue"))
     monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
     with open_memory(tmp_path / "store", [home.flag]) as opened:
         opened.sweep()
