@@ -159,25 +159,24 @@ def require_folders(flags: Sequence[str]) -> None:
 
 
 def terminal_columns(otherwise: int) -> int:
-    """The width of the terminal, as COLUMNS or it itself tells. `shutil` says the same, after loading compressors."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
-        return int(columns)
-    try:
-        return os.get_terminal_size(1).columns or otherwise
-    except OSError:
-        return otherwise
+    """The width of the terminal. `shutil` says the same, after loading compressors."""
+    return _terminal_size("COLUMNS", 0) or otherwise
 
 
 def terminal_rows(otherwise: int) -> int:
-    """The height of the terminal, as LINES or it itself tells."""
-    rows = os.environ.get("LINES", "")
-    if rows.isdecimal() and int(rows):
-        return int(rows)
+    """The height of the terminal."""
+    return _terminal_size("LINES", 1) or otherwise
+
+
+def _terminal_size(variable: str, index: int) -> int:
+    """As the variable has it, else as the terminal does; 0 if neither does."""
+    size = os.environ.get(variable, "")
+    if size.isdecimal() and int(size):
+        return int(size)
     try:
-        return os.get_terminal_size(1).lines or otherwise
+        return os.get_terminal_size(1)[index]
     except OSError:
-        return otherwise
+        return 0
 
 
 def has_colour() -> bool:
