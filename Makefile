@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test soak fix bench lock licences lowest clean
+.PHONY: demo test soak fix bench screenshots lock licences lowest clean
 
 demo: $(STAMP)  ## install, then the main job on bundled sample sessions
 	@$(BIN)/recollect demo
@@ -34,6 +34,10 @@ bench: $(STAMP)  ## ratios against the floor and against peers
 	$(BIN)/python bench/known_item.py
 	$(BIN)/python bench/distil.py
 	$(BIN)/python bench/outcomes.py
+	$(BIN)/python bench/web.py
+
+screenshots: $(STAMP)  ## docs/screenshots, from made-up sessions; needs chromium-headless-shell (apt), or CHROMIUM=path
+	$(BIN)/python tools/screenshots.py
 
 # Nothing is installed but what the lock lists, and no file that does not match its hash there.
 $(STAMP): pyproject.toml requirements.lock

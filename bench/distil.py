@@ -22,7 +22,7 @@ MOST_MEDIAN_BYTES = 8 * 1024
 ALONE = """
 import json, statistics, sys, time
 from pathlib import Path
-from recollect.distill.distiller import distil_pending
+from recollect.analysis.distiller import distil_pending
 from recollect.sessions.price_list import price_of
 from recollect.store import Response
 from recollect.store import open_store

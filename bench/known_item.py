@@ -84,9 +84,9 @@ def _stored_titles(store: Store) -> Iterator[tuple[str, str, str]]:
     for agent, native_id in store.streams.names():
         lasts = [info["last"] for info in store.streams.infos(agent, native_id)]
         title = next((last[rank] for last in lasts for rank in AGENT_MADE if last.get(rank)), None)
-        card = store.cards.of([(agent, native_id)]).get((agent, native_id))
-        if card and title:
-            yield agent, title, card.root_session_uid
+        header = store.session_headers.of([(agent, native_id)]).get((agent, native_id))
+        if header and title:
+            yield agent, title, header.root_session_uid
 
 
 def _summaries(store: Store, shared: Path) -> Iterator[tuple[str, str, str]]:
@@ -95,8 +95,8 @@ def _summaries(store: Store, shared: Path) -> Iterator[tuple[str, str, str]]:
     for agent, path in (root.split("=", 1) for root in roots(shared)):
         for leaf, title in (found for file in sorted(Path(path).rglob("*.jsonl")) for found in _summaries_in(file)):
             streams = [stream for (stream,) in store._cache.rows(LEAF, (leaf,)) if keys[stream][0] == agent]
-            cards = store.cards.of([keys[stream] for stream in streams])
-            yield from ((agent, title, card.root_session_uid) for card in cards.values())
+            headers = store.session_headers.of([keys[stream] for stream in streams])
+            yield from ((agent, title, header.root_session_uid) for header in headers.values())
 
 
 def _summaries_in(file: Path) -> Iterator[tuple[str, str]]:
@@ -137,10 +137,10 @@ def documents(store: Store) -> list[tuple[str, str]]:
     """(root session, text) of every event that is no copy."""
     texts, found = Texts(store), []
     for key in store.streams.names():
-        card = store.cards.of([key]).get(key)
+        header = store.session_headers.of([key]).get(key)
         events = [step.id for session in store.steps.read([key]) for step in session.steps if step.copy_of is None]
         texts.read(events)
-        found += [(card.root_session_uid if card else str(key), texts[event]) for event in events if event in texts]
+        found += [(header.root_session_uid if header else str(key), texts[event]) for event in events if event in texts]
     return found
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from generate import Words
 from recollect.agentkit.protocol import AgentProfile, Checkpoint, Cursor, EventRecord, Record, SessionInfo, Source
-from recollect.distill.distiller import distil_pending
+from recollect.analysis.distiller import distil_pending
 from recollect.ingest.builder import Task, read_batches
 from recollect.ingest.protection import Protection
 from recollect.recall import Options, SearchAnswer, index_pending, search

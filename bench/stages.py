@@ -16,15 +16,15 @@ from time import process_time
 from typing import Any
 
 from recollect import agents, sweep
+from recollect.analysis import distiller
 from recollect.config import load_settings
-from recollect.distill import distiller
 from recollect.ingest import builder, pool
 from recollect.progress import silent
 from recollect.redact.redactor import Redactor
 from recollect.sessions import settle
 from recollect.store import Store, open_store
 from recollect.store.batch import Batch
-from recollect.store.handover import pack_batch, unpack_batch
+from recollect.store.batch_codec import pack_batch, unpack_batch
 from recollect.store.intake import Intake
 from recollect.store.words.index import Fulltext
 

@@ -5,11 +5,15 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
+from functools import cached_property
+from importlib import import_module
+from pkgutil import iter_modules
 
 import apsw
 import click
 
 import recollect
+import recollect.api
 from recollect import errors, schema
 from recollect.cli import main
 from recollect.clock import AsDatetime
@@ -114,9 +118,24 @@ def _functions() -> Iterator[str]:
 
 def _methods() -> Iterator[str]:
     yield f"## Memory\n\n{inspect.getdoc(recollect.Memory)} It is a context manager.\n"
-    for name, method in vars(recollect.Memory).items():
+    for part in reversed(recollect.Memory.__mro__):
+        yield from _methods_of("memory", part)
+    for name, family in vars(recollect.Memory).items():
+        if isinstance(family, cached_property):
+            yield f"## memory.{name}\n\n{inspect.getdoc(family.func)}\n"
+            yield from _methods_of(f"memory.{name}", _family(inspect.signature(family.func).return_annotation))
+
+
+def _methods_of(owner: str, kind: type) -> Iterator[str]:
+    for name, method in vars(kind).items():
         if inspect.isfunction(method) and not name.startswith("_"):
-            yield from _described(f"memory.{name}", method)
+            yield from _described(f"{owner}.{name}", method)
+
+
+def _family(name: str) -> type:
+    """The class of one of Memory's families, each in a module of its own."""
+    modules = (import_module(f"recollect.api.{module.name}") for module in iter_modules(recollect.api.__path__))
+    return next(vars(module)[name] for module in modules if vars(module).get(name, type).__module__ == module.__name__)
 
 
 def _described(name: str, function: Callable[..., object]) -> Iterator[str]:
@@ -149,6 +168,8 @@ def _parameter(parameter: inspect.Parameter) -> str:
     default = parameter.default
     if default is parameter.empty:
         return text
+    if getattr(default, "__name__", "") == "<lambda>":
+        return f"{text} = ..."
     shown = (
         "Filters()" if default == recollect.Filters() else getattr(default, "__name__", repr(default).replace("'", '"'))
     )
@@ -168,9 +189,15 @@ def _public_records() -> Iterator[str]:
         if fields:
             yield f"### {name}\n\n{inspect.getdoc(record)}\n"
             yield textwrap.fill(", ".join(f"`{field}: {kind}`" for field, kind in fields.items()), 120) + "\n"
-            times = [field for field, value in vars(record).items() if isinstance(value, AsDatetime | property)]
+            times = [field for field, value in vars(record).items() if _is_datetime(value)]
             if times:
                 yield f"Datetimes: {', '.join(f'`{field}`' for field in times)}\n"
+
+
+def _is_datetime(value: object) -> bool:
+    if isinstance(value, property):
+        return "datetime" in str(inspect.signature(value.fget).return_annotation)
+    return isinstance(value, AsDatetime)
 
 
 def _fields(record: object) -> dict[str, str]:

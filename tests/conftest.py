@@ -1,6 +1,7 @@
 """Fixtures. Folders with real agents' logs are looked for beside the checkout, or where RECOLLECT_SHARED says."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,11 +25,18 @@ needs_shared = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def no_real_homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_real_homes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """No test may read or write the homes of whoever runs it."""
+    has_folder = "tmp_path" in request.fixturenames  # thousands of tests need none
+    tmp_path = request.getfixturevalue("tmp_path") if has_folder else tmp_path_factory.getbasetemp() / "no-folder"
     for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GROK_HOME"):
         monkeypatch.setenv(variable, str(tmp_path / "no-such-home"))
     monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "store"))
+    yield
+    if not has_folder and tmp_path.exists():  # a store that the next test must not find
+        shutil.rmtree(tmp_path)
 
 
 @pytest.fixture

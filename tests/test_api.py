@@ -178,6 +178,7 @@ def test_status_is_made_of_records_and_the_command_prints_them(memory: Memory) -
     parts = {
         "folder",
         "swept_at",
+        "watch",
         "agents",
         "sessions",
         "events",
@@ -198,8 +199,9 @@ def test_an_unknown_filter_is_rejected(memory: Memory) -> None:
 def test_every_filter_of_the_store_that_users_need_can_be_given() -> None:
     given = set(signature(Memory.sessions).parameters) - {"self"}
 
-    assert {field.name for field in fields(SessionFilter)} - given == {"cards", "uid", "root", "repo"}
-    assert {name for name in Filters._fields if name not in ("since", "before")} <= {*FILTERS, "session_class"}
+    assert {field.name for field in fields(SessionFilter)} - given == {"headers", "uid", "root", "repo"}
+    named = {"session_class": "class", "in_session": "session", "is_starred": "is"}
+    assert {named.get(name, name) for name in Filters._fields if name not in ("since", "before")} <= {*FILTERS}
 
 
 def test_every_public_name_exists_and_is_listed() -> None:
@@ -245,7 +247,7 @@ def test_a_search_takes_dates_as_people_type_them_and_datetimes(memory: Memory) 
     assert memory.plan_forgetting(before="2001").sessions == ()
 
 
-@pytest.mark.parametrize("method", [name for name in vars(Memory) if not name.startswith("_")])
+@pytest.mark.parametrize("method", [name for name in dir(Memory) if not name.startswith("_")])
 def test_every_option_of_the_library_has_a_name(method: str) -> None:
     function = getattr(Memory, method)
 
@@ -298,7 +300,7 @@ def test_a_sweep_without_news_loads_nothing_it_does_not_need(tmp_path: Path) -> 
     } == set()  # fmt: skip
     assert loaded & {
         "recollect.schema", "recollect.agentkit.protocol", "recollect.agents.claude.log", "recollect.ingest.builder",
-        "recollect.redact.redactor", "recollect.sessions.account", "recollect.distill.distiller",
+        "recollect.redact.redactor", "recollect.sessions.account", "recollect.analysis.distiller",
     } == set()  # fmt: skip
 
 
@@ -370,6 +372,7 @@ def test_everything_a_memory_returns_has_json(memory: Memory) -> None:
         *(memory.sessions(), memory.problems(), memory.signals(), memory.exchanges(session), memory.digest(session)),
         *(list(memory.transcript(session)), memory.timeline(), memory.related(session), memory.files("calc.py")),
         *(memory.blame("calc.py"), memory.plan_forgetting(session.session_uid), doctor(memory.settings.folder)),
+        *(hits := memory.search("fix"), hits[0].matches[0], hits[0].first_request),
     ]
 
     for value in returned:

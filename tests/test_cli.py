@@ -97,20 +97,45 @@ def ids(*arguments: str) -> set[str]:
 # Every command, in every way that prints something else.
 CALLS = [
     *(["sweep"], ["sweep", "--verify"], ["status"], ["sessions"], ["show", FIRST], ["show", FIRST, "--at", "1"]),
-    *(["problems"], ["demo"], ["search", "login"], ["search", "login", "--explain"], ["history", "login"], ["search"]),
+    *(
+        ["watch", "--once"],
+        ["problems"],
+        ["demo"],
+        ["search", "login"],
+        ["search", "login", "--explain"],
+        ["history", "login"],
+        ["search"],
+    ),
     *(["recent"], ["related", FIRST], ["files", "login.py"], ["blame", "login.py"], ["timeline"]),
     *(["diff", FIRST], ["resume", FIRST], ["open"], ["statusline"]),
     *(["digest", FIRST], ["exchanges", FIRST], ["signals"], *(["stats", "--by", by] for by in BREAKDOWNS)),
-    *(["forget", FIRST, "--dry-run"], ["forget", FIRST, "--yes"], ["redact", "--rescan"], ["redact", "--check", "x"]),
+    *(
+        ["forget", FIRST, "--dry-run"],
+        ["forget", "--pending"],
+        ["forget", "--pending", "--dismiss"],
+        ["forget", FIRST, "--yes"],
+        ["redact", "--rescan"],
+        ["redact", "--check", "x"],
+    ),
+    *(["prove"], ["prove", "--start"]),
+    *(["forget", "--pending"], ["forget", "--pending", "--dismiss"]),
+    *(["star", FIRST], ["tag", FIRST, "later"], ["note", FIRST, "look again"], ["rename", FIRST, "Login"]),
     *(["retention"], ["retention", "--dry-run"], ["retention", "--explain"], ["rehydrate", FIRST]),
     *(["schedule", "--dry-run"], ["doctor"], ["doctor", "--deep"], ["doctor", "--repair", "--yes"]),
     *(["config"], ["config", "retention.cadence"], ["config", "retention.cadence", "weekly"], ["exclude"]),
+    *(["handoff", FIRST, "--to", "claude"],),
+    *(["archive", FIRST], ["fix", "AssertionError"], ["why", "login"], ["how", "login"], ["facts", "login.py"]),
+    *(["decisions"], ["workflows"], ["rehearse"], ["remember", "We use pnpm"], ["audit"]),
+    *(["bookmarks"], ["clear", "later"], ["fork", FIRST], ["run", "hello", "--agent", "nobody"]),
+    *(["track"], ["track", "allow", "shop-api"], ["track", "deny", "shop-api"]),
     *(
         ["exclude", "shop-api"],
         ["backup", "saved.bundle"],
         ["restore", "nowhere.bundle"],
         ["export", "saved.zip"],
         ["import", "nowhere.zip"],
+        ["install"],
+        ["uninstall"],
     ),
 ]
 
@@ -128,7 +153,22 @@ def test_the_calls_above_cover_every_command_with_json() -> None:
     assert {name for name, *_ in CALLS} == takes
 
 
-_LISTS = {"sessions", "problems", "related", "files", "blame", "timeline", "open", "exchanges", "signals", "doctor"}
+_LISTS = {
+    "bookmarks",
+    "archive",
+    "fix",
+    "sessions",
+    "problems",
+    "related",
+    "files",
+    "blame",
+    "timeline",
+    "open",
+    "exchanges",
+    "signals",
+    "doctor",
+    *("fix", "why", "how", "facts", "decisions"),
+}
 
 
 def test_times_and_numbers_have_the_same_option_names_in_all_commands() -> None:
@@ -137,7 +177,7 @@ def test_times_and_numbers_have_the_same_option_names_in_all_commands() -> None:
     options = [option for item in commands if item for option in item.params if isinstance(option, click.Option)]
     named = {(option.metavar, option.opts[0]) for option in options}
 
-    assert {name for metavar, name in named if metavar == "WHEN"} == {"--since", "--before"}
+    assert {name for metavar, name in named if metavar == "WHEN"} == {"--since", "--before", "--as-of"}
     assert {name for metavar, name in named if metavar == "N"} == {
         "--limit",
         "--offset",
@@ -168,7 +208,7 @@ def test_every_command_prints_json(
     result = invoke(*arguments, *roots, "--json")
 
     assert result.exit_code in (0, 1, 4)
-    is_array = arguments[0] in _LISTS and "--repair" not in arguments
+    is_array = arguments[0] in _LISTS and "--repair" not in arguments and result.exit_code == 0
     assert isinstance(json.loads(result.stdout), list if is_array else dict)
 
 
@@ -906,7 +946,7 @@ def test_help_lists_every_command_once_and_uncut() -> None:
         if module.name != "__main__"
     ]
     written = [command.name for module in modules for command in getattr(module, "COMMANDS", ())]
-    listed = invoke("--help").output.partition("\nRead:")[2]
+    listed = CliRunner().invoke(main, ["--help"], env={"COLUMNS": "80"}).output.partition("\nRead:")[2]
 
     assert sorted(line.split()[0] for line in listed.splitlines() if line.startswith("  ")) == sorted(written)
     assert "..." not in listed

@@ -300,3 +300,28 @@ def test_copies_point_at_no_event_that_a_better_adapter_no_longer_tells(
         None
     }
     assert copies <= held
+
+
+def test_a_sweep_of_one_file_reads_that_file_alone(memory: Memory, home: Home) -> None:
+    home.append("one", event("s1", 3))
+    home.append("two", event("s2", 2))
+
+    report = memory.sweep(only=[home.folder / "one.jsonl", home.folder / "no-log.txt"])
+
+    assert counted(report) == (1, 1, 1)
+    assert counted(memory.sweep()) == (1, 1, 1)
+
+
+def test_a_sweep_of_one_file_takes_nothing_else_for_gone(memory: Memory, home: Home) -> None:
+    (home.folder / "two.jsonl").unlink()
+
+    memory.sweep(only=[home.write("three", event("s3", 1))])
+
+    assert gone(memory) == []
+    assert {session.native_session_id for session in memory.sessions()} == {"s1", "s2", "s3"}
+
+
+def test_a_sweep_of_a_file_that_is_no_agents_reads_nothing(memory: Memory, tmp_path: Path) -> None:
+    (tmp_path / "foreign.jsonl").write_text("{}\n")
+
+    assert memory.sweep(only=[tmp_path / "foreign.jsonl"]).sources == 0

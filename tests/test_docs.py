@@ -8,6 +8,7 @@ import tokenize
 import tomllib
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from functools import cache
 from importlib import import_module
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
@@ -65,14 +66,14 @@ def test_every_command_has_a_section(name: str) -> None:
     assert f"## recollect {name}\n" in page("commands.md")
 
 
-@pytest.mark.parametrize(("name", "parameter"), list(_commands()), ids=lambda value: getattr(value, "name", value))
-def test_every_option_is_in_its_commands_section_with_its_help(name: str, parameter: click.Parameter) -> None:
-    section = page("commands.md").partition(f"## recollect {name}\n")[2].partition("\n## ")[0]
+def test_every_option_is_in_its_commands_section_with_its_help() -> None:
+    for name, parameter in _commands():
+        section = page("commands.md").partition(f"## recollect {name}\n")[2].partition("\n## ")[0]
 
-    for spelling in parameter.opts:
-        assert (spelling if spelling.startswith("-") else spelling.upper()) in section
-    if isinstance(parameter, click.Option):
-        assert _words(parameter.help or "") in _words(section)
+        for spelling in parameter.opts:
+            assert (spelling if spelling.startswith("-") else spelling.upper()) in section, name
+        if isinstance(parameter, click.Option):
+            assert _words(parameter.help or "") in _words(section), name
 
 
 @pytest.mark.parametrize("steps", [migrations.MEMORY, migrations.CACHE], ids=["memory.db", "cache.db"])
@@ -239,9 +240,8 @@ def _links() -> Iterator[tuple[str, str]]:
                 yield str(path.relative_to(REPOSITORY)), str((path.parent / target).resolve())
 
 
-@pytest.mark.parametrize(("where", "target"), sorted(set(_links())))
-def test_every_link_between_pages_leads_somewhere(where: str, target: str) -> None:
-    assert Path(target).exists(), where
+def test_every_link_between_pages_leads_somewhere() -> None:
+    assert [(where, target) for where, target in _links() if not Path(target).exists()] == []
 
 
 def test_every_command_of_the_readme_exists() -> None:
@@ -260,6 +260,7 @@ def test_every_make_target_of_the_readme_exists() -> None:
     assert set(re.findall(r"(?:^|`)make (\w+)", (REPOSITORY / "README.md").read_text(), re.MULTILINE)) <= set(targets)
 
 
+@cache
 def _code(path: Path) -> str:
     """A module without comments and docstrings, but with every other text."""
     tree = ast.parse(path.read_text())
@@ -269,38 +270,35 @@ def _code(path: Path) -> str:
     return ast.unparse(tree)
 
 
+def _with(pattern: str, paths: list[Path]) -> list[Path]:
+    return [path for path in paths if re.search(pattern, _code(path))]
+
+
 def _outside(*places: str) -> list[Path]:
     """Modules of the package that lie in none of the places."""
     return [path for path in MODULES if not str(path.relative_to(PACKAGE)).startswith(places)]
 
 
-def _name(path: Path) -> str:
-    return str(path.relative_to(PACKAGE))
+def test_no_agent_is_named_outside_the_adapters() -> None:
+    for path in _outside("agents/"):
+        with path.open("rb") as file:
+            words = {token.string.lower() for token in tokenize.tokenize(file.readline)}
+
+        assert [agent for agent in adapters() if any(agent in word for word in words)] == [], path
 
 
-@pytest.mark.parametrize("path", _outside("agents/"), ids=_name)
-def test_no_agent_is_named_outside_the_adapters(path: Path) -> None:
-    with path.open("rb") as file:
-        words = [token.string.lower() for token in tokenize.tokenize(file.readline)]
-
-    assert {agent for agent in adapters() if any(agent in word for word in words)} == set()
+def test_nothing_is_printed_outside_the_command_line() -> None:
+    assert _with(r"\bprint\(|sys\.std(out|err)\.write|click\.echo", _outside("cli/")) == []
 
 
-@pytest.mark.parametrize("path", _outside("cli/"), ids=_name)
-def test_nothing_is_printed_outside_the_command_line(path: Path) -> None:
-    assert re.search(r"\bprint\(|sys\.std(out|err)\.write|click\.echo", _code(path)) is None
+def test_the_environment_is_read_in_the_settings_only() -> None:
+    assert _with(r"os\.environ|getenv|expandvars", _outside("config.py", "home.py")) == []
 
 
-@pytest.mark.parametrize("path", _outside("config.py", "home.py"), ids=_name)
-def test_the_environment_is_read_in_the_settings_only(path: Path) -> None:
-    assert re.search(r"os\.environ|getenv|expandvars", _code(path)) is None
-
-
-@pytest.mark.parametrize("path", _outside("store/"), ids=_name)
-def test_sql_is_written_in_the_store_only(path: Path) -> None:
+def test_sql_is_written_in_the_store_only() -> None:
     sql = r"\b(SELECT .* FROM|INSERT (OR \w+ )?INTO|DELETE FROM|UPDATE \w+ SET|CREATE TABLE|PRAGMA)\b"
 
-    assert re.search(sql, _code(path)) is None
+    assert _with(sql, _outside("store/")) == []
 
 
 def test_the_sweep_stays_one_page() -> None:
@@ -312,7 +310,9 @@ LOCK = (REPOSITORY / "requirements.lock").read_text()
 
 def test_the_lock_has_every_requirement_with_hashes_and_no_address() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    required = [*project["dependencies"], *project["optional-dependencies"]["dev"], "hatchling", "editables"]
+    extras = project["optional-dependencies"]
+    development = [name for name in extras["dev"] if name != "recollect[web]"] + extras["web"]
+    required = [*project["dependencies"], *development, "hatchling", "editables"]
     names = {re.split(r"[>=; ]", text)[0].replace("_", "-").lower() for text in required}
     entries = re.findall(r"^([a-z0-9-]+)==\S+.*?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", LOCK, re.MULTILINE)
 

@@ -31,6 +31,7 @@ from recollect.schema import (
 )
 from tests import logs, native_count
 from tests.conftest import SHARED, needs_shared, swept, with_key
+from tests.faults.rig import IS_SOAK
 from tests.logs import session_id
 from tests.native_count import ASSISTANT, CALL, COUNTERS, NOTICE, RESULT, USER, Count, Told, normal
 
@@ -346,7 +347,7 @@ def test_a_log_that_arrives_after_the_file_that_stood_in_for_it_is_told_once(tmp
     assert found[session]["session"]["content_hash"] == whole[session]["session"]["content_hash"]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(10 if IS_SOAK else 1))
 @pytest.mark.parametrize("root", [*SAMPLE_HOMES, *GENUINE_HOMES, *CORPUS_HOMES], ids=_name)
 def test_files_may_grow_in_pieces_of_any_size(root: str, seed: int, tmp_path: Path, at_once: AtOnce) -> None:
     agent, _, path = root.partition("=")

@@ -17,6 +17,7 @@ from recollect.forget.rescan import RescanReport
 from recollect.ingest.protection import Protection
 from recollect.redact import Redactor
 from recollect.schema import TOOL_RESULT
+from recollect.sessions import parts
 from recollect.store.payloads.packs import iter_frames
 from recollect.store.tables.erase import Erasure
 from recollect.store.tables.evictions import EvictionTable
@@ -52,7 +53,7 @@ class _NoRules:
     def payloads(self, payloads: list[bytes]) -> dict[int, bytes]:
         return {}
 
-    def changes(self, payloads: list[bytes]) -> list[object]:
+    def changes(self, payloads: list[bytes], learned: object = None) -> list[object]:
         return []
 
     def suspects(self, texts: list[str]) -> list[int]:
@@ -340,3 +341,18 @@ def test_no_word_is_left_when_it_was_stopped_after_the_texts_were_replaced(
 
     (store / "config.toml").unlink()
     assert left_in(store, [word]) == set()
+
+
+def test_a_long_session_is_read_as_a_whole_after_it_was_redacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "PART_EVENTS", 5)
+    home = Home(tmp_path / "home")
+    home.write("s", *(event("s", number, text=f"{number} {TITLE if number == 3 else ''}") for number in range(1, 40)))
+    with sweep(tmp_path / "store", home) as memory:
+        cache, _ = memory._store.databases
+        assert cache.rows("SELECT 1 FROM kept")
+
+        assert memory.rescan().sessions_changed == 1
+
+        assert cache.rows("SELECT 1 FROM kept") == []

@@ -129,7 +129,7 @@ def test_a_session_is_not_exported_as_a_document(tmp_path: Path, store: Path) ->
     result = invoke("export", str(tmp_path / "x.md"), "session-one")
 
     assert result.exit_code == 2
-    assert "recollect exchanges session-one > " in result.stderr
+    assert "recollect archive session-one" in result.stderr
     assert not (tmp_path / "x.md").exists()
 
 

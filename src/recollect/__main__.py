@@ -17,6 +17,8 @@ def run() -> None:
 
             print_status_line(as_json="--json" in sys.argv)
             return
+        if sys.argv[1:2] == ["mcp"] and _serves(sys.argv[2:]):
+            return
         from recollect.cli import main
 
         main()
@@ -24,6 +26,16 @@ def run() -> None:
         sys.exit("\nAborted!")
     finally:
         gc.freeze()  # a last collection at exit is not worth its time either
+
+
+def _serves(words: list[str]) -> bool:
+    """Serve an agent, which waits for it, without the command line's parser; what else was typed is left to that."""
+    if not {"--no-brief", "--write-tools"}.issuperset(words):
+        return False
+    from recollect.mcp import serve
+
+    serve(has_brief="--no-brief" not in words, can_write="--write-tools" in words)
+    return True
 
 
 if __name__ == "__main__":

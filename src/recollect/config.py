@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recollect import failpoints
-from recollect.errors import BadConfig, NotFound, UsageError
+from recollect.errors import BadConfig, NotFound, NotInGroup, UsageError
 from recollect.home import data_path, store_path
 
 if TYPE_CHECKING:
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from recollect.retention import Limits
     from recollect.sessions import AccountRules
 
-_SECTIONS = ("agents", "capture", "domains", "exchanges", "notify", "redact", "retention", "tasks")
+_SECTIONS = ("agents", "archive", "capture", "domains", "exchanges", "notify", "redact", "retention", "tasks")
+_CAPTURE = ("enabled", "default", "allow", "exclude", "fresh")
+CAPTURE_DEFAULTS = ("allow", "ask")  # whether sessions of a project nobody has allowed are stored
 FRESH_MODES = ("auto", "warn", "off")  # what a reading command does if agents wrote since the last sweep
 
 
@@ -62,9 +64,12 @@ class Settings:
     domains: Mapping[str, str] = field(default_factory=dict)
     rules: "AccountRules" = field(default_factory=_default_rules)
     redaction: "RedactionRules" = field(default_factory=_default_redaction)
+    is_capturing: bool = True
     exclude: tuple[str, ...] = ()  # patterns of folders and repositories whose sessions are not stored
+    allow: tuple[str, ...] | None = None  # patterns of those whose sessions are; None for all
     exchanges: "ExchangeRules" = field(default_factory=_default_exchanges)
     limits: "Limits" = field(default_factory=_default_limits)
+    archive_message_chars: int = 2000  # longer messages are cut in Markdown archives
     notify: tuple[str, ...] = ()  # the command that gets losses and warnings
 
 
@@ -81,12 +86,39 @@ def _expanded(path: str | PathLike[str]) -> Path:
         raise BadConfig(f"Unknown home folder {Path(path).parts[0]}: {path}", "write the path in full") from None
 
 
+def home_variable() -> str | None:
+    """The store's folder if the environment names it: what agents start has to be given the same."""
+    named = os.environ.get("RECOLLECT_HOME")
+    return str(_expanded(named).absolute()) if named else None
+
+
 def current_sessions(environment: Mapping[str, str] | None = None) -> list[str]:
     """Native ids of the sessions this process runs in, as the agents' environment tells them."""
     from recollect.agents import session_variables
 
     environment = os.environ if environment is None else environment
     return [environment[name] for name in session_variables() if environment.get(name)]
+
+
+def process_group(named: str | None = None) -> str | None:
+    """The group this process works for, None for `main`: it is set once, and nothing can ask for another later."""
+    of_process = os.environ.get("RECOLLECT_GROUP") or None
+    if named is not None and of_process not in (None, named):
+        raise NotInGroup(f"This process works for group `{of_process}`, not for: {named}")
+    group = named or of_process
+    return None if group == "main" else group
+
+
+def agent_environment(home_variable: str, home: Path, group: str, ipc: str) -> dict[str, str]:
+    """The environment that a group's agent runs in: ours, with its own home, and what tells it of its group."""
+    own = {home_variable: str(home), "RECOLLECT_GROUP": group, "RECOLLECT_IPC": ipc}
+    return {**os.environ, **own}
+
+
+def refuse_in_group() -> None:
+    """Raise NotInGroup in the process of a group: what is asked for is about the whole store."""
+    if (group := process_group()) is not None:
+        raise NotInGroup(f"Not available inside group `{group}`", "run it outside the group, without RECOLLECT_GROUP")
 
 
 def load_settings(
@@ -102,13 +134,14 @@ def load_settings(
     config_path = (home or _config_folder()) / "config.toml"
     config = _read(config_path)
     configured = _configured_roots(config.get("agents", {}), config_path)
+    values = _values(config, config_path)
     return Settings(
         folder=home or _expanded(data_path(environment)).absolute(),
         config_path=config_path,
         host=os.uname().nodename or "localhost",
-        roots=_roots_of_flags(roots) if roots else _roots(configured, environment),
+        roots=_roots_of_flags(roots) if roots else _roots(configured, environment) if values["is_capturing"] else {},
         given=config,
-        **_values(config, config_path),
+        **values,
     )
 
 
@@ -117,10 +150,11 @@ def _values(config: Mapping[str, Any], config_path: Path) -> dict[str, Any]:
     return {
         "domains": _domains(config.get("domains", {}), config_path),
         "rules": _rules(config.get("tasks", {}), config_path),
-        "exclude": _exclude(config.get("capture", {}), config_path),
+        **_capture(config.get("capture", {}), config_path),
         "redaction": _redaction(config.get("redact", {}), config_path),
         "exchanges": _exchange_rules(config.get("exchanges", {}), config_path),
         "limits": _limits(config.get("retention", {}), config_path),
+        "archive_message_chars": _archive(config.get("archive", {}), config_path),
         "notify": _notify(config.get("notify", {}), config_path),
     }
 
@@ -145,7 +179,7 @@ def freshness_mode() -> str:
 
 
 def _fresh(capture: Any, path: Path) -> str:
-    mode = _only(capture, ("exclude", "fresh"), "capture", path).get("fresh", FRESH_MODES[0])
+    mode = _only(capture, _CAPTURE, "capture", path).get("fresh", FRESH_MODES[0])
     if mode not in FRESH_MODES:
         raise BadConfig(f"Unknown mode in {path}: capture.fresh = {mode!r}", f"known: {', '.join(FRESH_MODES)}")
     return str(mode)
@@ -295,15 +329,32 @@ def _domains(domains: Any, path: Path) -> Mapping[str, str]:
     return section
 
 
-def _exclude(capture: Any, path: Path) -> tuple[str, ...]:
-    section = _only(capture, ("exclude", "fresh"), "capture", path)
-    patterns = [pattern.strip() for pattern in _texts(section.get("exclude", []), "capture.exclude", path)]
+def _capture(capture: Any, path: Path) -> dict[str, Any]:
+    section = _only(capture, _CAPTURE, "capture", path)
+    is_enabled, default = section.get("enabled", True), section.get("default", CAPTURE_DEFAULTS[0])
+    if not isinstance(is_enabled, bool):
+        raise BadConfig(f"Wrong type in {path}: capture.enabled", "write true or false")
+    if default not in CAPTURE_DEFAULTS:
+        raise BadConfig(
+            f"Unknown default in {path}: capture.default = {default!r}", f"known: {', '.join(CAPTURE_DEFAULTS)}"
+        )
+    allow = _patterns(section, "allow", path)
+    is_asking = default == CAPTURE_DEFAULTS[1]
+    return {
+        "is_capturing": is_enabled,
+        "exclude": _patterns(section, "exclude", path),
+        "allow": allow if is_asking else None,
+    }
+
+
+def _patterns(section: Mapping[str, Any], name: str, path: Path) -> tuple[str, ...]:
+    patterns = [pattern.strip() for pattern in _texts(section.get(name, []), f"capture.{name}", path)]
     if not all(pattern.strip("/* ") for pattern in patterns):
-        raise BadConfig(f"Pattern in capture.exclude matches everything: {path}", "name a folder or a repository")
+        raise BadConfig(f"Pattern in capture.{name} matches everything: {path}", "name a folder or a repository")
     for pattern in patterns:
         if pattern.startswith((".", "!")):
             raise BadConfig(
-                f"Pattern in capture.exclude of {path} matches nothing: {pattern}",
+                f"Pattern in capture.{name} of {path} matches nothing: {pattern}",
                 "start a folder with / or ~, a repository with its name; `!` cannot re-include anything",
             )
     return tuple(str(_expanded(pattern)) if pattern.startswith("~") else pattern for pattern in patterns)
@@ -384,6 +435,12 @@ def _size(value: Any, name: str, path: Path) -> Any:
         raise BadConfig(
             f"Invalid size in {path}: {name} = {value!r}", 'write "4GiB", "500MB" or a number of bytes'
         ) from None
+
+
+def _archive(archive: Any, path: Path) -> int:
+    known = {"message_chars": 2000}
+    section = _of_kinds(_only(archive, known, "archive", path), known, "archive", path)
+    return int(section.get("message_chars", known["message_chars"]))
 
 
 def _notify(notify: Any, path: Path) -> tuple[str, ...]:

@@ -9,7 +9,9 @@
         StoreTooNew       written by a newer version
         StoreDamaged      a file of the store is damaged
       StoreUnwritable     disk full or read-only                            exit 1
+      NotInGroup          a group may see and change its own only       exit 1
       NeedsAnswer         confirmation needed, and no terminal to ask on    exit 1
+      Unsupported         the agent gives no means for it                   exit 1
       BadConfig           a setting is invalid                              exit 1
       BadBackup           a backup or export is incomplete or damaged       exit 1
       SourceUnreadable    a source could not be read; the sweep records it and continues
@@ -74,8 +76,16 @@ class StoreUnwritable(RecollectError):
     code = "store_unwritable"
 
 
+class NotInGroup(RecollectError):
+    code = "not_in_group"
+
+
 class NeedsAnswer(RecollectError):
     code = "needs_answer"
+
+
+class Unsupported(RecollectError):
+    code = "unsupported"
 
 
 class BadConfig(RecollectError):

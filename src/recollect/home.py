@@ -8,11 +8,28 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SPENDING_NAME = "spending.json"  # what a status line shows, in the store's folder
+PREPARED_NAME = "prepared"  # what agents are told at their start, a file for each folder
+TOLD_NAME = "told.jsonl"  # what hooks told agents, and when
 
 
 def store_path(environment: "Mapping[str, str]" = os.environ) -> str:
     """The store's folder as the user or the system names it, `~` included."""
     return environment.get("RECOLLECT_HOME") or data_path(environment)
+
+
+def environment() -> "Mapping[str, str]":
+    """What this process was started with, for hooks, which have no time to load the settings."""
+    return os.environ
+
+
+def store_folder_path() -> str:
+    """The store's folder in full."""
+    return os.path.expanduser(store_path())  # noqa: PTH111 - pathlib takes too long to load
+
+
+def is_in_group(environment: "Mapping[str, str]" = os.environ) -> bool:
+    """Whether this process works for a group, which may not see sums over all sessions."""
+    return environment.get("RECOLLECT_GROUP", "main") not in ("", "main")
 
 
 def data_path(environment: "Mapping[str, str]") -> str:

@@ -8,34 +8,36 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from recollect.analysis import distil_outdated, distil_sessions
 from recollect.clock import now_ms
-from recollect.distill import distil_outdated, distil_sessions
 from recollect.forget.erase import drop_leftovers, finish_forgetting
-from recollect.ingest.discover import Changes, find_changes
+from recollect.ingest.discover import Changes, Chosen, find_changes
+from recollect.kinds import SessionKey
 from recollect.progress import Progress
 from recollect.recall import index_pending
 from recollect.retention import finish_evictions, keep_within_budget
 from recollect.sessions import is_settled
-from recollect.store import Batch, Store, note_finished, note_progress, sweep_lock
+from recollect.store import Store, note_finished, note_progress, sweep_lock
 from recollect.sweep_report import SweepReport
 
 if TYPE_CHECKING:
     from recollect.config import Settings
-    from recollect.ingest.pool import Reading
     from recollect.redact import Redactor
 
 SETTLE_SECONDS = 20  # how often what was read so far becomes complete and can be searched
 
 
-def sweep(store: Store, settings: "Settings", progress: Progress, *, verify: bool = False) -> SweepReport:
-    """Bring the store up to date with the agents' files. Raises Busy if another sweep is running."""
+def sweep(
+    store: Store, settings: "Settings", progress: Progress, *, verify: bool = False, only: Chosen = None
+) -> SweepReport:
+    """Bring the store up to date with the agents' files, or with `only` these. Raises Busy during another sweep."""
     begun, began_ns = time.monotonic(), time.time_ns()
     with sweep_lock(store.folder):
         finish_forgetting(store)
         finish_evictions(store)
         work = _Sweep(store, settings, progress)
-        changes = work.discover(verify=verify)
-        work.ingest(changes)
+        changes = work.discover(verify=verify, only=only)
+        work.ingest(changes, is_whole=only is None)
         store.evictions.lift_awaited()
         work.settle(is_all_read=not work.report.failures)
         index_pending(store, partial(progress, "indexing"))
@@ -43,11 +45,12 @@ def sweep(store: Store, settings: "Settings", progress: Progress, *, verify: boo
         work.retain()
         store.checkpoint()
         roots = store.known_files.roots(settings.host, settings.roots)
-        note_finished(store.folder, [root for paths in roots.values() for root in paths], began_ns)
-        if changes.tasks:
-            from recollect.recall import write_snapshot  # most sweeps need none
+        if only is None:
+            note_finished(store.folder, [root for paths in roots.values() for root in paths], began_ns)
+        if changes.tasks or work.changed:
+            from recollect.analysis.prepared import prepare  # most sweeps need none
 
-            write_snapshot(store, roots)
+            prepare(store, roots, work.changed)
     work.report.seconds = round(time.monotonic() - begun, 3)
     return work.report
 
@@ -62,71 +65,43 @@ class _Sweep:
         self._sessions_before = store.sessions.count()
         self._at_ms = now_ms()
         self.report = SweepReport()
+        self.changed: set[SessionKey] = set()
 
     def _redactor(self) -> "Redactor":
         from recollect.ingest.protection import Protection
 
         return Protection(self._store.folder, self._settings.redaction).redactor()
 
-    def discover(self, *, verify: bool) -> Changes:
+    def discover(self, *, verify: bool, only: Chosen) -> Changes:
         """Compare the agents' files with what was read, and note which are gone, back, or moved."""
         store, settings = self._store, self._settings
-        if verify:
-            from recollect.ingest.gate import reconsider
-
-            reconsider(store)
-        changes = find_changes(store, settings.host, settings.roots, self._redactor, verify=verify)
+        changes = find_changes(store, settings.host, settings.roots, self._redactor, verify=verify, only=only)
+        changes.note(store)
         self.report.sources, self.report.sources_gone = changes.sources, len(changes.gone)
-        for source, host, path in changes.moved:
-            store.sources.move(source, host, path)
-        store.sources.mark_gone(changes.gone)
-        store.sources.mark_back(changes.back)
-        store.sources.drop(changes.readable)
-        store.streams.drop_outdated(changes.outdated)
         return changes
 
-    def ingest(self, changes: Changes) -> None:
+    def ingest(self, changes: Changes, *, is_whole: bool) -> None:
         """Read what changed, the newest files first."""
         store = self._store
         drop_leftovers(store)
         if not changes.tasks:
             return
-        from recollect.ingest.gate import admit
-        from recollect.ingest.pool import grouped, read_tasks, stage_of
+        from recollect.ingest.gate import exclude_of
         from recollect.ingest.protection import Protection
+        from recollect.ingest.reading import bytes_to_read, take_in
 
-        read = partial(read_tasks, protection=Protection(store.folder, self._settings.redaction))
-        done, total = 0, sum(task.row.size - task.row.offset for task in changes.tasks)
-        settled = time.monotonic()
-        stage = "reading"
-        for group in grouped(admit(store, self._settings.exclude, changes.tasks, read, self.report.left_out)):
-            if batches := [reading for reading in group if isinstance(reading, Batch)]:
-                written = store.intake.put(batches, store.sources.save, store.fulltext.add)
-                self.report.events_new += written.events_new
-                self.report.events_replaced += written.events_replaced
-            for reading in group:
-                done += self._count(reading)
-                stage = stage_of(reading) or stage
-            self._progress(stage, min(done, total), total)
-            note_progress(store.folder, min(done, total), total)
+        settled, total = time.monotonic(), bytes_to_read(changes.tasks)
+        exclude = exclude_of(store, self._settings.exclude, self._settings.allow)
+        protection = Protection(store.folder, self._settings.redaction)
+        for group in take_in(store, changes.tasks, exclude, protection, self.report.left_out):
+            self.report.add(group)
+            done = min(group.bytes_done, total)
+            self._progress(group.stage, done, total)
+            if is_whole:
+                note_progress(store.folder, done, total)
             if time.monotonic() - settled > SETTLE_SECONDS:
                 self.settle(is_all_read=False)
                 settled = time.monotonic()
-
-    def _count(self, reading: "Reading") -> int:
-        from recollect.ingest.pool import Failure
-
-        report = self.report
-        if isinstance(reading, Batch):
-            report.add(reading)
-            return reading.bytes
-        if isinstance(reading, Failure):
-            self._store.sources.save_failure(reading.task.row, reading.reason)
-            report.failures.append((reading.task.row.path, reading.reason))
-            report.sources_failed += 1
-        else:
-            report.sources_changed += 1
-        return 0
 
     def settle(self, *, is_all_read: bool) -> None:
         """Make the rows and digests of sessions that changed."""
@@ -135,6 +110,8 @@ class _Sweep:
         if is_settled(store, settings.rules, settings.domains):
             return
         from recollect.sessions.settle import settle
+
+        self.changed |= set(store.streams.dirty())
 
         distil = partial(distil_sessions, store, at_ms=self._at_ms)
         dropped = settle(store, settings.rules, settings.domains, self._progress, distil, is_all_read=is_all_read)

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recollect.retention import BudgetReport
-from recollect.store import Batch
+
+if TYPE_CHECKING:  # loads all that reading takes: most sweeps read nothing
+    from recollect.ingest.reading import Group
 
 
 @dataclass(slots=True)
@@ -29,12 +31,18 @@ class SweepReport:
     failures: list[tuple[str, str]] = field(default_factory=list)
     budget: BudgetReport = field(default_factory=BudgetReport)
 
-    def add(self, batch: Batch) -> None:
-        """Count what a batch was read from."""
-        self.lines_read += batch.lines
-        self.bytes_read += batch.bytes
-        self.bad_lines += len(batch.problems)
-        self.skipped.update(batch.skipped)
+    def add(self, group: "Group") -> None:
+        """Count what was read and written together."""
+        self.events_new += group.events_new
+        self.events_replaced += group.events_replaced
+        self.sources_changed += group.files_read
+        self.sources_failed += len(group.failures)
+        self.failures += [(failure.task.row.path, failure.reason) for failure in group.failures]
+        for batch in group.batches:
+            self.lines_read += batch.lines
+            self.bytes_read += batch.bytes
+            self.bad_lines += len(batch.problems)
+            self.skipped.update(batch.skipped)
 
     def to_json(self) -> dict[str, Any]:
         left_out = {reason: len(sessions) for reason, sessions in sorted(self.left_out.items())}

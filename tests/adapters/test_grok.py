@@ -240,6 +240,12 @@ def test_the_next_response_of_the_turn_is_another_message(home: Path) -> None:
     assert [event.summary for event in found[:2]] == ["One", "Two"]
 
 
+def test_a_prompt_whose_number_is_none_is_no_piece_of_the_one_before(home: Path) -> None:
+    found = events(home, Updates().user("before", 1).user("odd", True).user("after", 2))
+
+    assert [event.summary for event in found] == ["before", "odd", "after"]
+
+
 def test_thinking_between_two_texts_divides_them(home: Path) -> None:
     found = events(home, Updates().chunk("One").chunk("Hm", "thought").chunk("Two").end())
 

@@ -233,7 +233,7 @@ def memory_of_run(run: Run) -> Iterator[Memory]:
 
 def _play(run: Run, agents_folder: Path) -> Run:
     """Make the agent do every step, sweeping one store after each step and another all the time."""
-    with _mock_model(Path(run.folder)) as port:
+    with mock_model(Path(run.folder)) as port:
         stage = Stage(run, agents_folder, port)
         with _sweeping_all_the_time(run), run.open("swept-often") as memory:
             for step in stage.steps():
@@ -269,17 +269,17 @@ def _sweeping_all_the_time(run: Run) -> Iterator[None]:
 
 
 @contextmanager
-def _mock_model(folder: Path) -> Iterator[int]:
+def mock_model(folder: Path, scripts: Path = SCRIPTS / "mock") -> Iterator[int]:
     """A scripted model server on a free port of loopback."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
     environment = {**os.environ, "MOCK_LOG": str(folder / "requests"), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, str(SCRIPTS / "mock" / "server.py"), str(port)]
+    command = [sys.executable, str(scripts / "server.py"), str(port)]
     with (folder / "mock.log").open("w") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
-        _wait_for(partial(_answers, port), "the model server's first answer")
+        wait_for(partial(_answers, port), "the model server's first answer")
         yield port
     finally:
         server.terminate()
@@ -292,7 +292,7 @@ def _answers(port: int) -> bool:
     return False
 
 
-def _wait_for(condition: Callable[[], Any], what: str) -> Any:
+def wait_for(condition: Callable[[], Any], what: str) -> Any:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if found := condition():
@@ -340,9 +340,9 @@ class Stage:
         """End the agent by a signal while it waits for a slow command."""
         native_id, since = str(uuid.uuid4()), time.time()
         process = self._start(self.real.ask, SLOW, native_id)
-        slow = _wait_for(partial(_slow_command, self.run.project), "the slow command")
+        slow = wait_for(partial(_slow_command, self.run.project), "the slow command")
         # Claude Code writes a moment after it acts: killed too soon, it would have nothing to tell.
-        _wait_for(partial(self._has_logged, since), "the agent's log of the slow command")
+        wait_for(partial(self._has_logged, since), "the agent's log of the slow command")
         os.kill(_only_child(process.pid), how)
         output, _ = process.communicate(timeout=PATIENCE_S)
         _end(slow)
@@ -355,7 +355,7 @@ class Stage:
         editor.call("initialize", protocolVersion=1, clientCapabilities={})
         session = editor.call("session/new", cwd=str(self.run.project), mcpServers=[])["sessionId"]
         prompt = editor.send("session/prompt", sessionId=session, prompt=[{"type": "text", "text": SLOW}])
-        slow = _wait_for(partial(_slow_command, self.run.project), "the slow command")
+        slow = wait_for(partial(_slow_command, self.run.project), "the slow command")
         editor.notify("session/cancel", sessionId=session)
         editor.answer(prompt)
         process.communicate(timeout=PATIENCE_S)

@@ -338,14 +338,14 @@ def test_settings_that_are_in_force_are_not_shown(store: Path, tmp_path: Path) -
 def test_what_must_outlive_a_restore_is_carried_over(store: Path, backup: Path) -> None:
     with open_store(store) as opened:
         opened.tombstones.add([Tombstone("scripted", "small", b"")])
-        opened.ledger.append("note", {"text": "made after the backup"})
+        opened.ledger.append("of-the-old-store", {"text": "made after the backup"})
 
     restore(backup, store)
 
     with open_store(store) as opened:
         kinds = [record.kind for record in opened.ledger.records()]
     assert "tombstone" in kinds
-    assert "note" not in kinds
+    assert "of-the-old-store" not in kinds
 
 
 def test_the_commands_ask_and_speak_json(store: Path, tmp_path: Path) -> None:

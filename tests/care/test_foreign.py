@@ -1,7 +1,5 @@
 """The texts of an export are redacted by the rules of the store that takes it, before anything of it is stored."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ from recollect.api import open_memory
 from recollect.schema import TOOL_CALL
 from tests.builders import Home, at_ms, event, usage
 from tests.care.rig import held
-from tests.faults.rig import command
+from tests.faults.rig import command, run
 from tests.forget.traces import left_in
 
 TOKEN = "ghp_aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0iL3oR6"
@@ -76,9 +74,9 @@ def test_no_text_of_an_export_is_stored_with_its_secrets(store: Path, export: Pa
 
 @pytest.mark.parametrize("commits", range(1, 7))
 def test_an_import_that_is_killed_leaves_no_secret(store: Path, export: Path, commits: int) -> None:
-    environment = {"RECOLLECT_HOME": str(store), "RECOLLECT_FAILPOINT": f"after-cache-commit:kill:{commits}"}
+    failpoint = f"RECOLLECT_FAILPOINT=after-cache-commit:kill:{commits}"
 
-    subprocess.run(command("import", str(export)), env=os.environ | environment, check=False)
+    run(["env", failpoint, *command("import", str(export))], store)
 
     assert left_in(store, WORDS) == set()
 

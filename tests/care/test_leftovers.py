@@ -10,7 +10,7 @@ import pytest
 from recollect.api import Memory, doctor, open_memory, repair
 from recollect.store.sqlite.locks import sweep_lock, work_folder
 from tests.builders import Home, event
-from tests.faults.rig import command
+from tests.faults.rig import command, run
 from tests.forget.traces import forget, left_in
 
 WORD = "zqzqwordtoforget"
@@ -37,8 +37,8 @@ def left_over(store: Path, home: Home, tmp_path: Path) -> Path:
     """The folder of an import that was killed while it took sessions over, in a store that holds them already."""
     with open_memory(store) as memory:
         memory.export(tmp_path / "export.tar.zst")
-    environment = {"RECOLLECT_HOME": str(store), "RECOLLECT_FAILPOINT": "before-cache-commit:kill"}
-    subprocess.run(command("import", str(tmp_path / "export.tar.zst")), env=os.environ | environment, check=False)
+    failpoint = "RECOLLECT_FAILPOINT=before-cache-commit:kill"
+    run(["env", failpoint, *command("import", str(tmp_path / "export.tar.zst"))], store)
     (folder,) = store.glob(".importing.*.tmp")
     assert left_in(folder, [WORD]) == {WORD}
     return folder

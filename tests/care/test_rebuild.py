@@ -12,7 +12,7 @@ from recollect.agentkit.protocol import SessionInfo
 from recollect.api import open_memory, repair
 from recollect.errors import StoreUnwritable
 from recollect.kinds import SessionKey
-from recollect.store import ANY_CARD, open_store
+from recollect.store import ANY_SESSION, open_store
 from recollect.store.sqlite import checksums
 from recollect.store.tables.evictions import PreparedEviction
 from recollect.store.tables.tombstones import Tombstone
@@ -239,7 +239,7 @@ def test_what_outlives_the_events_is_saved_from_a_damaged_memory(tmp_path: Path,
 
 
 def _outliving(memory: object) -> object:
-    """Digests, signals and tallies of all sessions, as a user is told them."""
+    """Digests, signals and activity of all sessions, as a user is told them."""
     store = memory._store  # type: ignore[attr-defined]
     database = store.databases[1]
     names = [SessionKey(session.agent, session.native_session_id) for session in memory.sessions()]  # type: ignore[attr-defined]
@@ -251,7 +251,7 @@ def _outliving(memory: object) -> object:
     return (
         {name: store.digests.read_back(*name)["digest"] for name in names},
         {name: store.digests.read_back(*name)["text"] for name in names},
-        {name: store.digests.signals(ANY_CARD, name) for name in names},
+        {name: store.digests.signals(ANY_SESSION, name) for name in names},
         database.rows(uses),
     )
 

@@ -21,7 +21,7 @@ import recollect
 from recollect.agentkit.protocol import SessionInfo
 from recollect.api import Filters, open_memory, repair, restore
 from recollect.care.imports import ImportReport
-from recollect.errors import BadBackup, UsageError
+from recollect.errors import BadBackup, NotFound, UsageError
 from recollect.store import EventRow
 from tests.builders import AGENT, Home, event, sweep
 from tests.care.rig import flip, hashes, held, lose_home, problems, tree
@@ -288,6 +288,12 @@ def test_an_export_with_a_flipped_byte_changes_nothing(store: Path, tmp_path: Pa
         _import(path, tmp_path / "other")
 
     assert tree(tmp_path / "other") == before
+
+
+def test_a_mistyped_path_is_not_found_rather_than_damaged(store: Path, tmp_path: Path) -> None:
+    for action in (_import, restore):
+        with pytest.raises(NotFound, match="No such file"):
+            action(tmp_path / "mistyped", store)
 
 
 @pytest.mark.parametrize("name", ["sessions.jsonl", "manifest.json", "pack"])

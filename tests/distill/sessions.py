@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from recollect import schema
-from recollect.distill import VERSION
+from recollect.analysis import VERSION
+from recollect.analysis.distiller import Distilled, distil
 from recollect.distill.digest import Subject
-from recollect.distill.distiller import Distilled, distil
-from recollect.distill.story import tell
+from recollect.distill.trace import read_trace
 from recollect.schema import MAIN_LANE, SUMMARY_CHARS, Covers
 from recollect.store.flags import IS_ABANDONED, IS_ERROR, IS_RETRY
 from recollect.store.tables.steps import Response, Step
@@ -138,9 +138,9 @@ def distilled(
 ) -> Distilled:
     """All that is distilled from a script, or from some of its steps."""
     steps = script.steps if steps is None else steps
-    story = tell(steps)
+    trace = read_trace(steps)
     used = sum(response.input_tokens for response in script.spent)
-    wanted = {step.event_uid: script.payloads[step.event_uid] for step in story.wanted()}
+    wanted = {step.event_uid: script.payloads[step.event_uid] for step in trace.wanted()}
     times = [step.ts_ms for step in steps if step.ts_ms is not None]
     told: dict[str, Any] = {
         "session_uid": UID,
@@ -153,4 +153,4 @@ def distilled(
         "ended_ms": max(times, default=None),
     }
     covers = Covers(len(steps), steps[-1].uid if steps else None, VERSION)
-    return distil(Subject(**(told | fields)), session_class, story, covers, wanted, script.spent, sub_agents)
+    return distil(Subject(**(told | fields)), session_class, trace, covers, wanted, script.spent, sub_agents)

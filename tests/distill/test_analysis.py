@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from recollect import distill, schema
+from recollect import analysis, schema
 from recollect.agentkit.protocol import EventRecord, SessionInfo
+from recollect.analysis.distiller import TINY_BYTES
 from recollect.api import Memory
-from recollect.distill.distiller import TINY_BYTES
 from recollect.errors import NotFound, StoreDamaged
 from recollect.store.tables.digests import seal_digest
 from tests.builders import AGENT, Home, event, sweep, usage
@@ -33,8 +33,8 @@ def _talk(session: str, count: int = 3) -> list[EventRecord]:
 
 def _distil(memory: Memory) -> int:
     """Distil what is pending; return of how many sessions that is."""
-    pending = memory._store.digests.pending(distill.VERSION)
-    distill.distil_pending(memory._store, lambda done, total: None)
+    pending = memory._store.digests.pending(analysis.VERSION)
+    analysis.distil_pending(memory._store, lambda done, total: None)
     return len(pending)
 
 
@@ -74,13 +74,13 @@ def test_another_distiller_makes_all_digests_again(tmp_path: Path, home: Home, m
     home.write("a", *_talk("s1"))
     memory = sweep(tmp_path / "store", home)
     (before,) = memory.sessions()
-    monkeypatch.setattr(distill, "VERSION", distill.VERSION + 1)
+    monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
 
     count = _distil(memory)
 
     (after,) = memory.sessions()
     assert count == 1
-    assert memory.digest(after).covers.distiller == distill.VERSION
+    assert memory.digest(after).covers.distiller == analysis.VERSION
     assert after.analyzed_at == before.analyzed_at
     assert _distil(memory) == 0
 
@@ -120,7 +120,7 @@ def test_a_session_without_events_keeps_its_digest_whatever_distiller_comes(
     (session,) = memory.sessions()
     before = memory.digest(session)
     _drop_events(memory, "s1")
-    monkeypatch.setattr(distill, "VERSION", distill.VERSION + 1)
+    monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
 
     first, second = _distil(memory), _distil(memory)
 

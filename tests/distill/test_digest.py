@@ -509,7 +509,7 @@ def test_a_final_answer_keeps_its_indentation_and_code_fences_and_stays_a_quote(
     block = [line for line in render(digest(script)).splitlines() if line.startswith(">")]
 
     fence = ["> ```py", "> if x < y:", ">     a[0](<b>)", "> ```"]
-    assert block == ["> # Big", "> - item", ">   - deeper", *fence, "> `> deep ![x](y)`"]
+    assert block == ["> # Big", "> - item", ">   - deeper", *fence, "> ````> deep ![x](y)````"]
 
 
 @pytest.mark.parametrize(

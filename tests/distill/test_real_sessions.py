@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recollect import Memory, Session
-from recollect.distill import VERSION
+from recollect.analysis import VERSION
 from recollect.distill.digest import write_digest
 from recollect.distill.markdown import render
 from recollect.errors import NotFound

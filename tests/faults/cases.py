@@ -3,12 +3,14 @@
 Each has a judge of its own: what it was about to do is done wholly or not at all, and doing it again does the rest.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from recollect.api import doctor, open_memory, restore
 from recollect.errors import RecollectError
+from recollect.live import Backfill, Live
 from tests.faults.crashes import Case, MakeCase
 from tests.faults.rig import Held, command, examine, run, sweep
 from tests.faults.work import Writers, texts_on_disk
@@ -168,4 +170,120 @@ def _judge_restore(store: Path, writers: Writers, clean: Held | None, bug: str |
     return mixed + examine(store, writers, clean, bug)
 
 
-CASES: tuple[MakeCase, ...] = (forgetting, rescanning, evicting, backing_up, restoring)
+# Documents
+
+
+def archiving(folder: Path, bug: str | None) -> Case:
+    words = ["archive", _CHOSEN, "--to", "{store}.documents"]
+    return Case("archive", words, _swept(folder, 36), folder / "template", bug, _judge_archive)
+
+
+def _judge_archive(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether the document is whole or absent, and the next run leaves exactly one, which the store knows."""
+    folder = Path(f"{store}.documents")
+    early = {path.name: path.read_bytes() for path in folder.glob("[!.]*")} if folder.exists() else {}
+    done = run(command("archive", _CHOSEN, "--to", str(folder)), store)
+    findings = [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
+    held = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with open_memory(store) as memory:
+        known = [Path(document.path).name for document in memory.archives.of(memory.session(_CHOSEN))]
+    if len(held) != 1 or known != list(held) or (early and early != held):
+        findings.append(f"documents: {sorted(early)}, then {sorted(held)}; known: {known}")
+    return [*findings, *examine(store, writers, clean, bug)]
+
+
+# What users want remembered
+
+
+def remembering(folder: Path, bug: str | None) -> Case:
+    words = ["remember", "--topic", "cache", "We keep no cache"]
+    return Case("remember", words, _swept(folder, 38), folder / "template", bug, _judge_note)
+
+
+def _judge_note(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether it is remembered once after the command was given again, by the databases and by the ledger."""
+    done = run(command("remember", "--topic", "cache", "We keep no cache"), store)
+    findings = [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
+    with open_memory(store) as memory:
+        held = [fact.fact_uid for fact in memory.knowledge.decisions() if fact.method == "remember"]
+        written = {record.data["note_uid"] for record in memory._store.ledger.records("note")}
+    if len(held) != 1 or written != set(held):
+        findings.append(f"notes: {held}, in the ledger: {sorted(written)}")
+    return [*findings, *examine(store, writers, clean, bug)]
+
+
+# Messages of an agent host
+
+_HOST_SAID = {f"chat{number}": [f"message {number} {part}" for part in range(3)] for number in range(3)}
+
+
+def importing_jsonl(folder: Path, bug: str | None) -> Case:
+    writers, files = _swept(folder, 36), folder / "files"
+    files.mkdir()
+    for key, texts in _HOST_SAID.items():
+        lines = (json.dumps({"role": "user", "content": text}) for text in texts)
+        (files / f"{key}.jsonl").write_text("\n".join(lines) + "\n")
+    return Case("import jsonl", ["import", "jsonl", str(files)], writers, folder / "template", bug, _judge_jsonl)
+
+
+def _judge_jsonl(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether each session is whole or absent, the next import does the rest, and each message is there once."""
+    with open_memory(store) as memory:
+        live = Live(memory)
+        held = {key: [message.content for message in live.get_history(key)] for key in _HOST_SAID}
+        findings = [f"torn: {key}" for key, texts in held.items() if texts not in ([], _HOST_SAID[key])]
+        Backfill(live).run(writers.home.parent / "files")
+        held = {key: [message.content for message in live.get_history(key)] for key in _HOST_SAID}
+        findings += [] if held == _HOST_SAID else [f"another import left: {held}"]
+        found = memory.search("message 2 1")
+    return [*findings, *([] if found else ["not found by a search"]), *_problems(store)]
+
+
+# What a user says about a session
+
+
+def tagging(folder: Path, bug: str | None) -> Case:
+    return Case("tag", ["tag", _CHOSEN, "keep"], _swept(folder, 37), folder / "template", bug, _judge_tag)
+
+
+def _judge_tag(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether the tag is there or not, and is there after the next run."""
+    done = run(command("tag", _CHOSEN, "keep"), store)
+    findings = [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
+    with open_memory(store) as memory:
+        tags = memory.annotations.of(memory.session(_CHOSEN)).tags
+    return [*findings, *([f"tags: {tags}"] if tags != ("keep",) else []), *examine(store, writers, clean, bug)]
+
+
+# Conversations of a group
+
+
+def clearing(folder: Path, bug: str | None) -> Case:
+    writers = _swept(folder, 38)
+    with open_memory(folder / "template") as memory:
+        memory.groups.sessions().set(memory.session(_CHOSEN).session_uid)
+    return Case("clear", ["clear", "later"], writers, folder / "template", bug, _judge_clear)
+
+
+def _judge_clear(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether the session is active or bookmarked, not both, and the next run leaves it bookmarked and archived."""
+    findings = []
+    with open_memory(store) as memory:
+        is_active, marks = memory.groups.sessions().get() is not None, memory.groups.sessions().history()
+    if is_active == bool(marks):
+        findings.append(f"active: {is_active}, bookmarks: {marks}")
+    if is_active:
+        done = run(command("clear", "later"), store)
+        findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
+    with open_memory(store) as memory:
+        names = [mark.name for mark in memory.groups.sessions().history()]
+        kept = [Path(document.path).exists() for document in memory.archives.of(memory.session(_CHOSEN))]
+    if names != ["later"] or kept != [True]:
+        findings.append(f"bookmarks: {names}, documents: {kept}")
+    return [*findings, *examine(store, writers, clean, bug)]
+
+
+CASES: tuple[MakeCase, ...] = (
+    *(forgetting, rescanning, evicting, backing_up, restoring, archiving, tagging, clearing),
+    *(importing_jsonl, remembering),
+)

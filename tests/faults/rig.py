@@ -23,6 +23,7 @@ from recollect.errors import RecollectError
 from recollect.schema import Digest
 from recollect.sweep import SweepReport
 from tests.faults.work import Writers, texts_on_disk
+from tests.forks import fork_server, is_forkable
 from tests.logs import AgentLog
 
 NOBODY = 65534
@@ -117,8 +118,13 @@ def as_nobody(arguments: Sequence[str]) -> list[str]:
 
 
 def run(arguments: Sequence[str], store: Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Run a command on a store and wait for it."""
+    """Run a command on a store and wait for it. Our own begins with everything imported, any other as it is."""
     environment = os.environ | {"RECOLLECT_HOME": str(store), "PYTHONDONTWRITEBYTECODE": "1"}
+    if arguments[0] == "env":
+        environment |= [arguments[1].split("=", 1)]
+        arguments = arguments[2:]
+    if is_forkable(arguments):
+        return fork_server().run(arguments, environment, timeout)
     return subprocess.run(
         arguments, env=environment, capture_output=True, text=True, timeout=timeout, cwd="/", check=False
     )

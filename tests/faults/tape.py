@@ -101,6 +101,7 @@ def _is_of_the_store(path: Path) -> bool:
         or path.name.endswith("-last")
         or "ballast" in path.name
         or path.name.startswith("redaction")
+        or "prepared" in path.parts
     )
     return path.suffix not in (".lock", ".db-shm") and not is_aside
 

@@ -14,6 +14,7 @@ from recollect.agentkit.files import open_beneath
 from recollect.agents import adapters
 from recollect.api import open_memory
 from tests.faults.rig import (
+    IS_SOAK,
     NOBODY,
     Held,
     as_nobody,
@@ -227,7 +228,7 @@ def test_a_folder_that_cannot_be_entered_marks_nothing_gone(open_folder: Path) -
 
 
 @needs_nobody
-@pytest.mark.parametrize("mode", [0, 0o600], ids=oct)
+@pytest.mark.parametrize("mode", [0, 0o600] if IS_SOAK else [0], ids=oct)
 def test_a_folder_that_cannot_be_read_is_told_once_and_read_when_it_can_be(
     open_folder: Path, log: AgentLog, mode: int
 ) -> None:

@@ -22,6 +22,8 @@ COMMANDS = (
     *(["show", SESSION], ["digest", SESSION], ["exchanges", SESSION], ["related", SESSION]),
     ["forget", SESSION, "--dry-run"],
     ["retention", "--dry-run"],
+    *(["decisions"], ["workflows"], ["rehearse"]),
+    ["live", "status"],
 )
 MANY = [1500, 1500, 10, 1500, 10, 10]  # enough that it is worth starting reader processes
 FEW = [5] * 6

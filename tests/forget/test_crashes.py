@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from recollect.api import doctor, open_memory
 from recollect.cli import main
+from tests.faults.rig import run
 from tests.forget.traces import Planted, left_in, native_ids, rare_words
 
 # Each is about to be done when the process dies.
@@ -50,6 +51,10 @@ def planted(tmp_path: Path) -> Planted:
     return Planted(tmp_path / "home", rare_words(3, 45))
 
 
+def _forget_dying(step: str, store: Path, planted: Planted) -> subprocess.CompletedProcess[str]:
+    return run([sys.executable, "-P", "-c", _DYING, step, str(store), *planted.forgotten], store)
+
+
 def _swept(store: Path, planted: Planted) -> Path:
     with open_memory(store, planted.roots) as memory:
         memory.sweep()
@@ -74,7 +79,7 @@ def test_a_forget_killed_before_a_step_is_finished_by_the_next_sweep(
 ) -> None:
     store = _swept(tmp_path / "store", planted)
 
-    killed = subprocess.run([sys.executable, "-c", _DYING, step, str(store), *planted.forgotten], check=False)
+    killed = _forget_dying(step, store, planted)
 
     assert killed.returncode == -signal.SIGKILL
     assert _assert_all_or_nothing(store, planted) is (step != STEPS[0])
@@ -83,7 +88,7 @@ def test_a_forget_killed_before_a_step_is_finished_by_the_next_sweep(
 @pytest.mark.parametrize("step", STEPS)
 def test_a_killed_forget_is_finished_by_the_same_command(tmp_path: Path, planted: Planted, step: str) -> None:
     store = _swept(tmp_path / "store", planted)
-    subprocess.run([sys.executable, "-c", _DYING, step, str(store), *planted.forgotten], check=False)
+    _forget_dying(step, store, planted)
 
     again = CliRunner().invoke(
         main, ["forget", "--yes", *planted.forgotten], env={"RECOLLECT_HOME": str(store)}, catch_exceptions=False
@@ -105,15 +110,7 @@ def test_a_forget_that_was_done_can_be_asked_for_again(tmp_path: Path, planted: 
 
 def test_a_forget_can_be_finished_by_asking_again(tmp_path: Path, planted: Planted) -> None:
     store = _swept(tmp_path / "store", planted)
-    arguments = [
-        sys.executable,
-        "-c",
-        _DYING,
-        "recollect.store.tables.erase:_scrub_sources",
-        str(store),
-        *planted.forgotten,
-    ]
-    subprocess.run(arguments, check=False)
+    _forget_dying("recollect.store.tables.erase:_scrub_sources", store, planted)
 
     with open_memory(store, planted.roots) as memory:
         memory.forget(memory.plan_forgetting(*planted.forgotten))

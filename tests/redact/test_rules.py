@@ -65,17 +65,15 @@ FORMS: dict[str, tuple[Callable[[Planted], str], Callable[[str], str]]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_secret_is_found_in_every_form(redactor: Redactor, kind: str, form: str) -> None:
-    draw = random.Random(f"{kind} {form}")
-    write, read = FORMS[form]
+def test_a_secret_is_found_in_every_form(redactor: Redactor, kind: str) -> None:
+    for form, (write, read) in FORMS.items():
+        draw = random.Random(f"{kind} {form}")
+        for planted in (plant(draw, kind) for _ in range(TIMES)):
+            text = redactor.text(write(planted))
 
-    for planted in (plant(draw, kind) for _ in range(TIMES)):
-        text = redactor.text(write(planted))
-
-        assert not survives(planted.secret, read(text)), (planted.line, text)
-        assert "[REDACTED:" in text
+            assert not survives(planted.secret, read(text)), (form, planted.line, text)
+            assert "[REDACTED:" in text, form
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -132,17 +130,18 @@ def test_what_looks_like_it_stays(redactor: Redactor, text: str) -> None:
     assert redactor.text(text) == text
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize("kind", [kind for kind, make in KINDS.items() if make(random.Random(1))[1] is None])
-def test_a_token_ends_where_its_characters_do(redactor: Redactor, kind: str, context: str) -> None:
-    before, _, after = context.partition("{}")
-    secret, line = KINDS[kind](random.Random(context))
-    if line is not None or secret.startswith("https:"):
-        return
+def test_a_token_ends_where_its_characters_do(redactor: Redactor, kind: str) -> None:
+    for context in CONTEXTS:
+        before, _, after = context.partition("{}")
+        secret, line = KINDS[kind](random.Random(context))
+        if line is not None or secret.startswith("https:"):
+            continue
 
-    text = redactor.text(context.replace("{}", secret))
+        text = redactor.text(context.replace("{}", secret))
 
-    assert re.fullmatch(re.escape(before) + r"\[REDACTED:[a-z0-9-]+:[0-9a-f]{8}\]" + re.escape(after), text)
+        mark = re.escape(before) + r"\[REDACTED:[a-z0-9-]+:[0-9a-f]{8}\]" + re.escape(after)
+        assert re.fullmatch(mark, text), context
 
 
 @pytest.mark.parametrize("number", range(len(DECOYS)))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from recollect.agentkit.protocol import SessionInfo
+from recollect.analysis import distiller
 from recollect.api import Memory, doctor
 from recollect.clock import now_ms
-from recollect.distill import distiller
 from recollect.errors import NotFound
 from recollect.retention import apply as budget
 from recollect.retention.apply import look_ahead

@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from recollect import failpoints, sweep
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
+from recollect.analysis import distiller
 from recollect.api import Memory
 from recollect.clock import now_ms
-from recollect.distill import distiller
 from recollect.errors import NotFound, RecollectError
 from recollect.retention import apply as budget
 from recollect.retention.plan import Limits
@@ -34,7 +34,10 @@ LIMITS = Limits(raw_soft_cap=1 << 40, raw_hard_cap=1 << 40, raw_max_age_days=5)
 EVENTS_OF_A_TURN = 4
 FORK_BEGINS = 500  # the first turn that a fork has not copied
 CLOCKS = (account, budget, distiller, sweep)
-STAYS = ["streams", "usage", "cost_totals", "sources", "infos", "stream_sources", "problems", "evicted_streams"]
+STAYS = (
+    *("streams", "usage", "cost_totals", "sources", "infos", "stream_sources", "problems", "evicted_streams"),
+    *("kept", "live"),
+)
 CRASHES = ("before-memory-commit", "after-memory-commit", "before-cache-commit", "after-cache-commit")
 
 

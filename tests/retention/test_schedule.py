@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.care.schedule import CRON, LAUNCHD, SYSTEMD, Host, Schedule, install, plan_schedule, remove
+from recollect.care.schedule import CRON, LAUNCHD, SYSTEMD, WATCH, Host, Schedule, install, plan_schedule, remove
 from recollect.errors import StoreUnwritable, UsageError
 
 COMMAND = ("/opt/my tools/python", "-m", "recollect", "sweep")
@@ -50,6 +50,30 @@ def test_an_agent_of_launchd_is_a_property_list(tmp_path: Path) -> None:
     assert told["ProgramArguments"] == list(COMMAND)
     assert told["EnvironmentVariables"] == VARIABLES
     assert told["StandardOutPath"] == str(tmp_path / "store" / "50%.log")
+
+
+def test_the_watcher_is_a_service_that_is_started_again(tmp_path: Path) -> None:
+    cron, unit, agent = (
+        planned(tmp_path, cadence=WATCH),
+        planned(tmp_path, systemd=True, cadence=WATCH),
+        planned(tmp_path, "darwin", cadence=WATCH),
+    )
+
+    assert (cron.cron_line or "").startswith("@reboot ")
+    ((path, service),) = unit.files.items()
+    assert "Restart=on-failure" in service
+    assert "WantedBy=default.target" in service
+    assert ("systemctl", "--user", "enable", "--now", path.name) in unit.on
+    assert plistlib.loads(next(iter(agent.files.values())).encode())["RunAtLoad"] is True
+
+
+def test_the_watcher_replaces_a_timer_that_was_installed(programs: Path) -> None:
+    install(planned(programs, systemd=True))
+    install(planned(programs, systemd=True, cadence=WATCH))
+
+    units = sorted(path.name for path in (programs / ".config/systemd/user").iterdir())
+
+    assert units == ["recollect.service"]
 
 
 def test_what_agents_begin_needs_no_clock(tmp_path: Path) -> None:

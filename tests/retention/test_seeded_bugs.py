@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from recollect.distill import distiller
+from recollect.analysis import distiller
 from recollect.errors import RecollectError
 from recollect.retention import apply as budget
 from recollect.store.tables import evictions

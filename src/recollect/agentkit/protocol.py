@@ -51,6 +51,12 @@ class SessionInfo:
     title_rank: int = 0
     instructions: tuple[Mapping[str, str], ...] | None = None  # {"name", "sha256"}
     metadata: Mapping[str, Any] | None = None  # small, shown as it is
+    # Of a session that a live host appends to: what the host calls it, and where and with whom it takes place.
+    key: str | None = None
+    channel: str | None = None
+    chat_id: str | None = None
+    user_id: str | None = None
+    character_id: str | None = None
 
 
 FIRST_WINS = frozenset(

@@ -3,19 +3,26 @@
 Third parties add an agent by the entry point group `recollect.adapters`; see docs/adding-an-agent.md.
 """
 
-import shlex
+import os
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
-from typing import TYPE_CHECKING
 
 from recollect.errors import NotFound
 
+TYPE_CHECKING = False  # `typing` takes as long to load as all that a hook needs
 if TYPE_CHECKING:  # a search loads the profiles only
+    from pathlib import Path
+    from types import ModuleType
+
+    from recollect.agentkit.plugin import PluginHost
     from recollect.agentkit.profile import AgentProfile
     from recollect.agentkit.protocol import Adapter
+    from recollect.agentkit.writeback import Writeback
 
-BUILT_IN = tuple(sorted(module.name for module in iter_modules(__path__) if module.ispkg))
+# Not by `pkgutil`, which loads `inspect`.
+BUILT_IN = tuple(
+    sorted(name for name in os.listdir(__path__[0]) if os.path.exists(f"{__path__[0]}/{name}/__init__.py"))
+)
 
 
 @cache
@@ -54,10 +61,59 @@ def profile_of(agent: str) -> "AgentProfile":
     return loaded[agent].profile if agent in loaded else AgentProfile(agent)
 
 
+def _find_module(agent: str, name: str) -> "ModuleType | None":
+    """A module that an agent's folder may have; None if it has none."""
+    from importlib.util import find_spec  # slow to import, and seldom needed
+
+    module = f"{__name__}.{agent}.{name}"
+    return import_module(module) if agent in BUILT_IN and find_spec(module) is not None else None
+
+
+def find_writeback(agent: str) -> "Writeback | None":
+    """What writes sessions into an agent's own storage; None if Recollect can only read it."""
+    writeback: Writeback | None = _find_module(agent, "writeback")  # a module that follows the contract
+    return writeback
+
+
+def find_plugin_host(agent: str) -> "PluginHost | None":
+    """How Recollect is installed into an agent; None if it cannot be."""
+    module = _find_module(agent, "plugin")
+    return module.PLUGIN if module is not None else None
+
+
+def runner_of(agent: str) -> "ModuleType":
+    """The module that runs an agent (`agentkit/runner.py`); raises NotFound for one that cannot be run."""
+    runner = _find_module(agent, "runner")
+    if runner is None:
+        able = ", ".join(name for name in BUILT_IN if _find_module(name, "runner"))
+        raise NotFound(f"Recollect cannot run this agent: {agent}", f"it runs: {able}")
+    return runner
+
+
+def live_sessions(agent: str, home: "Path") -> dict[str, tuple[int, str]]:
+    """Process and state of an agent's running sessions by native id, where the agent leaves a trace of them."""
+    module = _find_module(agent, "live")
+    found: dict[str, tuple[int, str]] = module.live_sessions(home) if module is not None else {}
+    return found
+
+
+def fork_words(agent: str, native_session_id: str) -> list[str]:
+    """The agent's own command that continues a copy of a session, word by word; empty if it has none."""
+    return [word.replace("{id}", native_session_id) for word in profile_of(agent).fork_command]
+
+
 def session_variables() -> tuple[str, ...]:
     """The environment variables in which the agents of this package pass on the current session's id."""
-    profiles = (import_module(f"recollect.agents.{agent}").ADAPTER.profile for agent in BUILT_IN)
-    return tuple(profile.session_variable for profile in profiles if profile.session_variable)
+    return tuple(variable for profile in _profiles() if (variable := profile.session_variable))
+
+
+def session_meta_keys() -> tuple[str, ...]:
+    """The keys in the `_meta` of MCP's calls under which agents of this package name the current session."""
+    return tuple(key for profile in _profiles() if (key := profile.session_meta_key))
+
+
+def _profiles() -> "list[AgentProfile]":
+    return [get_adapter(agent).profile for agent in BUILT_IN]
 
 
 def resume_words(agent: str, native_session_id: str) -> list[str]:
@@ -71,5 +127,7 @@ def resume_words(agent: str, native_session_id: str) -> list[str]:
 
 def resume_command(agent: str, native_session_id: str) -> str | None:
     """The same as a line for a shell."""
+    import shlex  # only lists need it
+
     words = resume_words(agent, native_session_id)
     return shlex.join(words) or None

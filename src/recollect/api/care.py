@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.config import load_settings
+from recollect.config import load_settings, refuse_in_group
 from recollect.errors import BadConfig, StoreTooNew, StoreUnwritable
 from recollect.progress import Progress, silent
 from recollect.store import MEMORY_NAME, open_store
@@ -19,11 +19,13 @@ from recollect.store import MEMORY_NAME, open_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from os import PathLike
+    from threading import Event
 
     from recollect.care.backup import RestoreReport
     from recollect.care.doctor import Finding
     from recollect.care.repair import RepairReport
     from recollect.care.schedule import Schedule
+    from recollect.watch import Attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +57,49 @@ def make_room(folder: str | PathLike[str] | None = None) -> None:
     """Drop the ballast of a store whose disk is full: without it, nothing could even be deleted."""
     from recollect.store import ballast, is_full
 
+    refuse_in_group()
     path = load_settings(folder).folder
     if path.exists() and is_full(path):
         ballast.drop(path)
 
 
-def plan_schedule(*, is_removal: bool = False) -> Schedule:
-    """The scheduled sweep for this machine; for a removal, whatever the cadence is now."""
+def plan_schedule(*, is_removal: bool = False, watch: bool = False) -> Schedule:
+    """The scheduled sweep for this machine, or the watcher as a service; for a removal, whatever the cadence is now."""
     from platformdirs import user_config_path
 
-    from recollect.care.schedule import LOG_NAME, Host, plan_schedule
+    from recollect.care.schedule import LOG_NAME, WATCH, Host, plan_schedule
 
+    refuse_in_group()
     settings = load_settings()
     has_systemd, log_path = Path("/run/systemd/system").exists(), settings.folder / LOG_NAME
     host = Host(sys.platform, Path.home(), user_config_path(), has_systemd, log_path)
     is_moved = settings.config_path.parent == settings.folder
     variables = {"RECOLLECT_HOME": str(settings.folder)} if is_moved else {}
-    cadence = "daily" if is_removal else settings.limits.cadence
-    return plan_schedule(host, cadence, (sys.executable, "-m", "recollect", "sweep"), variables)
+    cadence = WATCH if watch or is_removal else settings.limits.cadence
+    command = "watch" if watch else "sweep"
+    return plan_schedule(host, cadence, (sys.executable, "-m", "recollect", command), variables)
+
+
+def watch(
+    stop: Event,
+    tell: Callable[[Attempt], None],
+    folder: str | PathLike[str] | None = None,
+    roots: Sequence[str] = (),
+    *,
+    every_minutes: float | None = None,
+) -> None:
+    """Sweep what agents write as they write it, until `stop` is set; with `every_minutes`, everything that often.
+
+    `tell` gets each sweep. Raises Busy if another process watches for this store.
+    """
+    from recollect.sessions.groups import with_group_homes
+    from recollect.watch import watch
+
+    refuse_in_group()
+    settings = load_settings(folder, roots)
+    with open_store(settings.folder, create=True) as store:
+        settings = replace(settings, roots=with_group_homes(store, settings.roots))
+    watch(settings, stop, tell, every_minutes=every_minutes)
 
 
 def doctor(
@@ -89,6 +116,7 @@ def doctor(
     """
     from recollect.care.doctor import PROBLEM, Finding, examine
 
+    refuse_in_group()
     try:
         settings = load_settings(folder, roots)
     except BadConfig as error:
@@ -116,6 +144,7 @@ def repair(
     from recollect.care.inspect import inspect
     from recollect.care.repair import RepairReport, apply, plan
 
+    refuse_in_group()
     settings = load_settings(folder, roots)
     planned = plan(inspect(settings, progress).faults)
     if not planned.steps:
@@ -157,6 +186,7 @@ def restore(
     """
     from recollect.care.backup import restore_backup
 
+    refuse_in_group()
     settings = load_settings(folder)
     if confirm and (settings.folder / MEMORY_NAME).exists():
         confirm(settings.folder)

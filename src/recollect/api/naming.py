@@ -31,7 +31,7 @@ def find_named(store: Store, name: str, *, is_strict: bool = False) -> Session:
         matches = [match for match in matches if match.session_uid in roots] if len(roots) == 1 else matches
     uids = [SessionFilter(uid=match.session_uid) for match in matches]
     sessions = [session for uid in uids for session in store.sessions.find(uid)]
-    sessions = sessions or ([] if is_strict else _titled(store, name))
+    sessions = sessions or ([] if is_strict else _archived(store, name) or _titled(store, name))
     if not sessions:
         raise NotFound(f"No session has this id or title: {name}", "`recollect sessions` lists ids and titles")
     if len(sessions) > 1:
@@ -39,6 +39,18 @@ def find_named(store: Store, name: str, *, is_strict: bool = False) -> Session:
         choices = tuple(map(_choice, sessions[:_MOST_CHOICES]))
         raise Ambiguous(f"{len(sessions)} sessions match `{name}`", "give more of the id or title", choices)
     return resumable(sessions[0])
+
+
+def _archived(store: Store, name: str) -> list[Session]:
+    """The session that a document was written of, by the document's path or file name."""
+    if "." not in name:
+        return []
+    keys = store.archives.named(name)
+    return [
+        session
+        for header in store.session_headers.of(keys).values()
+        for session in store.sessions.find(SessionFilter(uid=header.session_uid))
+    ]
 
 
 def _titled(store: Store, text: str) -> list[Session]:

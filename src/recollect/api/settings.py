@@ -6,17 +6,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from recollect.config import check_settings, freshness_mode, load_settings
+from recollect.config import CAPTURE_DEFAULTS, check_settings, freshness_mode, load_settings, refuse_in_group
 
 
 def settings_in_force() -> dict[str, dict[str, Any]]:
     """Every setting by its name in the settings file: its value, and whether that is the default."""
     from recollect.settings_file import values_of
 
+    refuse_in_group()
     settings = load_settings()
     rules = {f"redact.rules.{name}": pattern for name, pattern in settings.redaction.rules.items()}
     values: dict[str, Any] = {
         **{f"agents.{agent}.roots": list(map(str, roots)) for agent, roots in settings.roots.items()},
+        "archive.message_chars": settings.archive_message_chars,
+        "capture.enabled": settings.is_capturing,
+        "capture.default": CAPTURE_DEFAULTS[settings.allow is not None],
+        "capture.allow": list(settings.allow or ()),
         "capture.exclude": list(settings.exclude),
         "capture.fresh": freshness_mode(),
         **{f"domains.{repo}": domain for repo, domain in settings.domains.items()},
@@ -31,14 +36,16 @@ def settings_in_force() -> dict[str, dict[str, Any]]:
     return {name: {"value": given.get(name, value), "is_default": name not in given} for name, value in values.items()}
 
 
-def change_setting(key: str, value: Any) -> Path:
-    """Set one value in the settings file and return its path. Raises BadConfig, and changes nothing, if it is invalid.
+def change_setting(key: str, value: Any, path: Path | None = None) -> Path:
+    """Set one value in the settings file, the user's or the one at `path`, and return its path.
 
-    A text is taken for what it would be in the file: a number, true or false, a list, else a text.
+    A text is taken for what it would be in the file: a number, true or false, a list, else a text. Raises BadConfig,
+    and changes nothing, if the value is invalid.
     """
     from recollect.settings_file import read_value, with_value, write_settings
 
-    path = load_settings().config_path
+    refuse_in_group()
+    path = path or load_settings().config_path
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     changed = with_value(text, key, read_value(value) if isinstance(value, str) else value)
     check_settings(changed, path)

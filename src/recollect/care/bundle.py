@@ -16,7 +16,7 @@ import orjson
 import zstandard
 
 from recollect.clock import now_ms, rfc3339
-from recollect.errors import BadBackup, StoreUnwritable, UsageError
+from recollect.errors import BadBackup, NotFound, StoreUnwritable, UsageError
 from recollect.progress import Progress
 from recollect.store import Store, drop_left_beside, remove, sync, work_name
 
@@ -186,7 +186,7 @@ def read_bundle(path: Path, target: Path | None, form: Form, progress: Progress)
         read_folder(path, form)  # which says better what is wrong with it
         raise BadBackup(f"Not {form.noun}, but a folder: {path}", "nothing was changed") from None
     except FileNotFoundError:
-        raise BadBackup(f"No such file: {path}", "nothing was changed") from None
+        raise NotFound(f"No such file: {path}", "check the path; nothing was changed") from None
     except EOFError:
         raise _unreadable(path, form, "Truncated file") from None
     except OverflowError:
@@ -225,7 +225,7 @@ class _Unpacked(io.RawIOBase):
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._ready = b""
+        self._ready = memoryview(b"")  # a view: what is left of many megabytes is not copied at each read
         self._unpacked_bytes = self._packed_bytes = 0
 
     def read(self, size: int = -1) -> bytes:
@@ -233,14 +233,14 @@ class _Unpacked(io.RawIOBase):
             block = self._file.read(_COMPRESSED_BYTES)
             if not block:
                 raise EOFError
-            self._ready = self._frame.decompress(block)
+            self._ready = memoryview(self._frame.decompress(block))
             self._packed_bytes += len(block)
             self._unpacked_bytes += len(self._ready)
             if self._unpacked_bytes > _SPARED_BYTES + _MOST_RATIO * self._packed_bytes:
                 raise OverflowError
         size = len(self._ready) if size < 0 else size
         piece, self._ready = self._ready[:size], self._ready[size:]
-        return piece
+        return bytes(piece)
 
     def finish(self) -> None:
         """Read to the end, where the checksum is; nothing may follow it."""

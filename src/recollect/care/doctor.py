@@ -12,7 +12,8 @@ import orjson
 
 from recollect.agentkit.files import resolve_root
 from recollect.agentkit.protocol import Adapter, SettingAdvice, Source
-from recollect.agents import adapters
+from recollect.agents import adapters, find_plugin_host
+from recollect.care.installed import broken_pieces, installed_agents
 from recollect.care.schedule import LOG_NAME
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
@@ -51,7 +52,7 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Look at everything; nothing is changed, and a missing store is no error."""
-    return [*_sqlite(), *_homes(settings), *_store(settings), *_scheduled(settings)]
+    return [*_sqlite(), *_homes(settings), *_store(settings), *_scheduled(settings), *_installed(settings)]
 
 
 def _sqlite() -> Iterator[Finding]:
@@ -71,7 +72,26 @@ def _scheduled(settings: Settings) -> Iterator[Finding]:
     yield Finding(PROBLEM if failed else OK, "schedule", message, f"all it printed: {log_path}" if failed else None)
 
 
+def _installed(settings: Settings) -> Iterator[Finding]:
+    """Whether agents that Recollect was installed into can reach it."""
+    agents = installed_agents(settings)
+    broken = list(broken_pieces(settings))
+    for agent, piece in broken:
+        advice = "run `recollect install` again"
+        yield Finding(PROBLEM, agent or "install", f"Installed, but does not answer: {piece}", advice)
+    if agents and not broken:
+        yield Finding(OK, "install", f"Server and hook answer; installed for {', '.join(agents)}")
+    for agent in agents:
+        host = find_plugin_host(agent)
+        if host and host.advice and not (settings.folder / "answering" / agent).exists():
+            yield Finding(NOTE, agent, "Its hook has not run yet", host.advice)
+
+
 def _homes(settings: Settings) -> Iterator[Finding]:
+    if not settings.is_capturing:
+        yield Finding(
+            NOTE, "capture", "Reading is switched off: capture.enabled", "recollect config capture.enabled true"
+        )
     for agent, roots in settings.roots.items():
         for root in roots:
             try:

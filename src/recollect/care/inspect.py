@@ -29,7 +29,7 @@ from recollect.kinds import SessionKey
 from recollect.progress import Progress
 from recollect.redact import KEY_BYTES, KEY_FILE, Redactor, key_id, key_of
 from recollect.schema import Session
-from recollect.sessions.account import content_hash
+from recollect.sessions.totals import content_hash
 from recollect.store import (
     CACHE_NAME,
     DATABASES,

@@ -25,9 +25,9 @@ from recollect.store import (
     COPY,
     LEDGER_NAME,
     MEMORY_NAME,
-    Aside,
     EventRow,
     Ledger,
+    Quarantine,
     Store,
     files_of,
     forget_history,
@@ -121,7 +121,7 @@ class LostEvent(NamedTuple):
 def apply(settings: Settings, repair: RepairPlan, progress: Progress) -> RepairReport:
     """Rebuild. May be ended at any moment and run again. Raises StoreUnwritable first where there is no room for it."""
     _require_room(settings.folder, repair)
-    aside, report = Aside(settings.folder), RepairReport(steps=repair.steps)
+    aside, report = Quarantine(settings.folder), RepairReport(steps=repair.steps)
     with sweep_lock(settings.folder):
         _set_aside(settings.folder, repair, aside)
         if CACHE_NAME in repair.databases:
@@ -154,7 +154,7 @@ def _require_room(folder: Path, repair: RepairPlan) -> None:
         )
 
 
-def _set_aside(folder: Path, repair: RepairPlan, aside: Aside) -> None:
+def _set_aside(folder: Path, repair: RepairPlan, aside: Quarantine) -> None:
     ledger = (folder / LEDGER_NAME).read_bytes() if repair.has_ledger_damage else b""  # as it is before the note
     if ledger or any(path.exists() for name in repair.databases for path in files_of(folder / name)):
         aside.note()  # now: it takes the write lock, which is held later
@@ -173,7 +173,7 @@ def _set_aside(folder: Path, repair: RepairPlan, aside: Aside) -> None:
 
 
 def _rebuild(
-    store: Store, repair: RepairPlan, aside: Aside, report: RepairReport, progress: Progress
+    store: Store, repair: RepairPlan, aside: Quarantine, report: RepairReport, progress: Progress
 ) -> list[LostEvent]:
     lost: list[LostEvent] = []
     for number, name in enumerate(repair.streams, start=1):
@@ -190,7 +190,7 @@ def _rebuild(
     return lost
 
 
-def _drop_damaged(store: Store, name: tuple[str, str], aside: Aside) -> list[LostEvent]:
+def _drop_damaged(store: Store, name: tuple[str, str], aside: Quarantine) -> list[LostEvent]:
     """Keep what is sound of a session, and have its sources read again."""
     stream = store.raw.find(*name)
     if stream is None:

@@ -11,12 +11,17 @@ from typing import Any
 from recollect.errors import StoreUnwritable, UsageError
 
 CRON, SYSTEMD, LAUNCHD = "cron", "systemd", "launchd"
+WATCH = "watch"  # instead of a cadence: a service that runs all the time
 LOG_NAME = "schedule.log"
+_UNITS = ("service", "timer")
 _MARK = "# recollect sweep"  # ends our line of a crontab
 _LABEL = "io.recollect.sweep"
-_CALENDAR = {"daily": "daily", "weekly": "weekly"}
-_CRON_TIMES = {"daily": "17 3 * * *", "weekly": "17 3 * * 1"}
-_LAUNCHD_TIMES = {"daily": {"Hour": 3, "Minute": 17}, "weekly": {"Weekday": 1, "Hour": 3, "Minute": 17}}
+_CRON_TIMES = {"daily": "17 3 * * *", "weekly": "17 3 * * 1", WATCH: "@reboot"}
+_LAUNCHD_TIMES: dict[str, dict[str, Any]] = {
+    "daily": {"StartCalendarInterval": {"Hour": 3, "Minute": 17}},
+    "weekly": {"StartCalendarInterval": {"Weekday": 1, "Hour": 3, "Minute": 17}},
+    WATCH: {"RunAtLoad": True, "KeepAlive": {"SuccessfulExit": False}},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,10 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What installing does: files that are written, a line for the crontab, commands that are run then."""
+    """What installing does: files that are written, a line for the crontab, commands that are run then.
+
+    Removing deletes `paths`, whichever of them there are.
+    """
 
     kind: str
     files: Mapping[Path, str] = field(default_factory=dict)
@@ -40,6 +48,7 @@ class Schedule:
     on: tuple[tuple[str, ...], ...] = ()
     off: tuple[tuple[str, ...], ...] = ()
     log_path: Path | None = None
+    paths: tuple[Path, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         files = {str(path): content for path, content in self.files.items()}
@@ -47,11 +56,11 @@ class Schedule:
 
 
 def plan_schedule(host: Host, cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:
-    """The schedule for a machine; raises UsageError for a cadence that needs none.
+    """The schedule for a machine: of a sweep, or with WATCH of the watcher. Raises UsageError if there is none to make.
 
     Its files and names are the same for every cadence.
     """
-    if cadence not in _CALENDAR:
+    if cadence not in _CRON_TIMES:
         raise UsageError(
             f"Nothing to schedule: with cadence `{cadence}` your agents start sweeps",
             'set retention.cadence to "daily" or "weekly"',
@@ -73,24 +82,30 @@ def _cron(host: Host, cadence: str, command: Sequence[str], variables: Mapping[s
 
 
 def _systemd(host: Host, cadence: str, command: Sequence[str], variables: Mapping[str, str]) -> Schedule:
-    folder = host.config_home / "systemd" / "user"
+    service_path, timer_path = (host.config_home / "systemd" / "user" / f"recollect.{kind}" for kind in _UNITS)
     settings = "".join(f"Environment={_unit_text(f'{name}={value}')}\n" for name, value in variables.items())
+    is_watch = cadence == WATCH
+    kind = "Type=simple\nRestart=on-failure\nRestartSec=30" if is_watch else "Type=oneshot"
     service = (
-        "[Unit]\nDescription=Read new agent sessions (Recollect)\n\n[Service]\nType=oneshot\nNice=10\n"
+        f"[Unit]\nDescription=Read new agent sessions (Recollect)\n\n[Service]\n{kind}\nNice=10\n"
         f"{settings}ExecStart={' '.join(map(_unit_word, command))}\n"
         f"StandardOutput=truncate:{str(host.log_path).replace('%', '%%')}\nStandardError=inherit\n"
     )
     timer = (
-        f"[Unit]\nDescription=Scheduled Recollect sweep\n\n[Timer]\nOnCalendar={_CALENDAR[cadence]}\nPersistent=true\n"
+        f"[Unit]\nDescription=Scheduled Recollect sweep\n\n[Timer]\nOnCalendar={cadence}\nPersistent=true\n"
         "RandomizedDelaySec=15min\n\n[Install]\nWantedBy=timers.target\n"
     )
     systemctl = ("systemctl", "--user")
+    started = service_path if is_watch else timer_path
     return Schedule(
         SYSTEMD,
-        {folder / "recollect.service": service, folder / "recollect.timer": timer},
-        on=((*systemctl, "daemon-reload"), (*systemctl, "enable", "--now", "recollect.timer")),
-        off=((*systemctl, "disable", "--now", "recollect.timer"),),
+        {service_path: f"{service}\n[Install]\nWantedBy=default.target\n"}
+        if is_watch
+        else {service_path: service, timer_path: timer},
+        on=((*systemctl, "daemon-reload"), (*systemctl, "enable", "--now", started.name)),
+        off=((*systemctl, "disable", "--now", timer_path.name), (*systemctl, "disable", "--now", service_path.name)),
         log_path=host.log_path,
+        paths=(service_path, timer_path),
     )
 
 
@@ -110,7 +125,7 @@ def _launchd(host: Host, cadence: str, command: Sequence[str], variables: Mappin
         "Label": _LABEL,
         "ProgramArguments": list(command),
         "EnvironmentVariables": dict(variables),
-        "StartCalendarInterval": _LAUNCHD_TIMES[cadence],
+        **_LAUNCHD_TIMES[cadence],
         "LowPriorityIO": True,
         "StandardOutPath": str(host.log_path),
         "StandardErrorPath": str(host.log_path),
@@ -121,11 +136,13 @@ def _launchd(host: Host, cadence: str, command: Sequence[str], variables: Mappin
         on=(("launchctl", "load", "-w", str(path)),),
         off=(("launchctl", "unload", "-w", str(path)),),
         log_path=host.log_path,
+        paths=(path,),
     )
 
 
 def install(schedule: Schedule) -> None:
-    """Write the files or the line, then switch it on."""
+    """Write the files or the line in place of an earlier schedule, then switch it on."""
+    remove(schedule)
     if schedule.log_path is not None:
         schedule.log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path, content in schedule.files.items():
@@ -145,10 +162,10 @@ def remove(schedule: Schedule) -> bool:
         if is_there:
             _set_cron_lines(others)
         return is_there
-    is_there = any(path.exists() for path in schedule.files)
+    is_there = any(path.exists() for path in schedule.paths)
     for command in schedule.off if is_there else ():
         _run(command, is_needed=False)
-    for path in schedule.files:
+    for path in schedule.paths:
         path.unlink(missing_ok=True)
     return is_there
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from recollect.clock import AsDatetime, rfc3339
 from recollect.config import Settings
 from recollect.retention import look_ahead
-from recollect.store import Store, read_sweep_state
+from recollect.store import Store, read_sweep_state, read_watch_state
 
 _BYTES_OF_TOKEN = 4
 
@@ -74,11 +74,23 @@ class RetentionStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Watch:
+    """A running `recollect watch`. `every_minutes` is None for one that sweeps what changes as it changes."""
+
+    pid: int
+    since_at: str
+    every_minutes: float | None
+
+    since = AsDatetime("since_at")
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """What the store holds. `alarms` say, in words, which of its databases has less than it had."""
 
     folder: str
     swept_at: str | None  # when the last complete sweep began
+    watch: Watch | None  # the process that sweeps as agents write, if one runs
     agents: list[AgentTotals]
     sessions: int
     events: int
@@ -98,6 +110,7 @@ def make_status(store: Store, settings: Settings) -> Status:
     return Status(
         folder=str(store.folder),
         swept_at=rfc3339(began_ns // 1_000_000) if began_ns else None,
+        watch=_watch(store),
         agents=agents,
         sessions=sum(agent.sessions for agent in agents),
         events=sum(agent.events for agent in agents),
@@ -107,6 +120,11 @@ def make_status(store: Store, settings: Settings) -> Status:
         distilled=_distilled(store, sources.source_bytes),
         retention=_retention(store, settings),
     )
+
+
+def _watch(store: Store) -> Watch | None:
+    state = read_watch_state(store.folder)
+    return state and Watch(state.pid, rfc3339(state.since_ms) or "", state.every_minutes)
 
 
 def _distilled(store: Store, source_bytes: int) -> DistilledTotals:

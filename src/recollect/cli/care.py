@@ -10,15 +10,18 @@ import click
 from recollect import api
 from recollect.api import open_memory
 from recollect.cli.output import confirm, emit, json_option, repo_option, reports_errors, root_option, yes_option
-from recollect.cli.terminal import one_line, plural, shown_progress, size
+from recollect.cli.terminal import local_time, one_line, plural, shown_progress, size
 from recollect.errors import UsageError
+from recollect.recall import Filters
 
 if TYPE_CHECKING:
+    from recollect.api.archives import DigestPages
     from recollect.care.backup import BackupReport, RestoreReport
     from recollect.care.doctor import Finding
     from recollect.care.exports import ExportReport
     from recollect.care.imports import ImportReport
     from recollect.care.repair import RepairReport
+    from recollect.live import ImportReport as JsonlReport
 
 _DOCUMENTS = (".md", ".markdown", ".html", ".htm", ".txt", ".pdf")
 _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
@@ -141,7 +144,7 @@ def restore(file: str, yes: bool, as_json: bool) -> None:
 
 
 def _restore_lines(report: "RestoreReport") -> Iterator[str]:
-    yield f"Restored {_held(report)} as of {report.made_at}: {one_line(report.folder)}"
+    yield f"Restored {_held(report)} as of {local_time(report.made_at)}: {one_line(report.folder)}"
     if report.set_aside:
         yield f"The old store is kept: {one_line(report.set_aside)}"
     if report.settings:
@@ -152,25 +155,33 @@ def _restore_lines(report: "RestoreReport") -> Iterator[str]:
 @click.argument("path", type=click.Path())
 @click.argument("sessions", nargs=-1)
 @repo_option
+@click.option("--digests", is_flag=True, help="Write each session's digest as Markdown into PATH instead.")
 @json_option
 @reports_errors
-def export(path: str, sessions: tuple[str, ...], repo: str | None, as_json: bool) -> None:
+def export(path: str, sessions: tuple[str, ...], repo: str | None, digests: bool, as_json: bool) -> None:
     """Write sessions as JSON lines and packs to a new folder PATH.
 
     If PATH ends in .tar.zst, writes one file. SESSIONS are ids or titles; their sub-agents are included. The default
-    is all sessions.
+    is all sessions. With --digests, PATH may exist: each session's page has a name that stays the same, and is
+    replaced by the next export.
 
     \b
     recollect export ~/sessions --repo shop-api
     recollect export fix.tar.zst 3f2a91c4
+    recollect export --digests ~/notes/sessions
     """
     if sessions and repo:
         raise UsageError("Cannot use `--repo` together with sessions", "choose one")
     if Path(path).suffix.lower() in _DOCUMENTS:
         session = sessions[0] if sessions else "SESSION"
-        hint = f"`recollect exchanges {session} > {path}` writes a document, `recollect digest` a summary"
+        hint = f"`recollect archive {session}` writes a document, `recollect digest {session}` prints a summary"
         raise UsageError(f"An export is a folder or a `.tar.zst` file: {path}", hint)
     with open_memory(create=False) as memory, shown_progress() as show:
+        if digests:
+            chosen = memory.with_sub_agents(sessions) if sessions else memory.sessions(Filters(repo=repo))
+            pages = memory.archives.write_digests(path, chosen, show)
+            emit(pages, as_json, _digest_lines)
+            return
         report = memory.export(path, sessions, repo=repo, progress=show)
     emit(report, as_json, _export_lines)
     if report.damaged and not as_json:
@@ -183,15 +194,35 @@ def _export_lines(report: "ExportReport") -> Iterator[str]:
     yield from _unnoted_lines(report)
 
 
+def _digest_lines(pages: "DigestPages") -> Iterator[str]:
+    yield f"Wrote {plural(pages.written, 'digest')}: {one_line(pages.path)}"
+    if pages.without_digest:
+        yield f"{plural(pages.without_digest, 'session')} without a digest of their own"
+    for name in pages.foreign:
+        yield f"Left alone, because Recollect did not write it: {one_line(name)}"
+
+
 @click.command(name="import")
 @click.argument("path", type=click.Path())
+@click.argument("folder", type=click.Path(file_okay=False), required=False)
+@click.option("--dry-run", is_flag=True, help="With jsonl: show what would be stored, store nothing.")
 @json_option
 @reports_errors
-def import_(path: str, as_json: bool) -> None:
-    """Add the sessions of an export.
+def import_(path: str, folder: str | None, dry_run: bool, as_json: bool) -> None:
+    """Add the sessions of an export, or of JSONL files.
 
-    What is already stored does not change, so importing twice adds nothing.
+    `jsonl FOLDER` takes the files of an agent host. What is already stored does not change, so importing twice adds
+    nothing.
+
+    \b
+    recollect import ~/sessions
+    recollect import jsonl ~/.my-host/sessions --dry-run
     """
+    if path == "jsonl" and folder is not None:
+        _import_jsonl(Path(folder), dry_run, as_json)
+        return
+    if folder is not None or dry_run:
+        raise UsageError("Only `jsonl` takes a folder and `--dry-run`", "recollect import jsonl FOLDER --dry-run")
     with open_memory() as memory, shown_progress() as show:
         report = memory.import_sessions(path, show)
     emit(report, as_json, _import_lines)
@@ -209,6 +240,26 @@ def _import_lines(report: "ImportReport") -> Iterator[str]:
         yield f"Left out {plural(report.excluded, 'excluded session')}"
     if not report.is_settled:
         yield "A sweep is running: run `recollect sweep` afterwards to list the imported sessions"
+
+
+def _import_jsonl(folder: Path, dry_run: bool, as_json: bool) -> None:
+    from recollect.live import Backfill, Live  # an export needs neither
+
+    with open_memory() as memory:
+        report = Backfill(Live(memory)).run(folder, dry_run=dry_run)
+    emit(report, as_json, _jsonl_lines)
+    if report.failures:
+        sys.exit(3)
+
+
+def _jsonl_lines(report: "JsonlReport") -> Iterator[str]:
+    verb = "Would import" if report.is_dry_run else "Imported"
+    new = f"{plural(report.messages_new, 'new message')}, {plural(report.sessions_new, 'new session')}"
+    yield f"{verb} {plural(report.files, 'file')}: {new}; {report.messages_known:,} already stored"
+    if report.bad_lines:
+        yield f"Skipped {plural(report.bad_lines, 'line')} without a message"
+    for path, reason in report.failures:
+        yield f"Cannot read ({one_line(reason)}): {one_line(path)}"
 
 
 COMMANDS = (doctor, backup, restore, export, import_)

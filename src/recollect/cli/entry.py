@@ -13,14 +13,21 @@ from recollect.cli.output import usage_errors_as_json
 _AS_JSON = "recollect.as_json"
 # The help's sections, and the module of each command in them.
 _SECTIONS = {
-    "Read": dict.fromkeys(("sweep", "status", "problems", "demo"), "sweep"),
+    "Read": dict.fromkeys(("sweep", "status", "problems", "demo"), "sweep") | {"watch": "watch"},
     "Find": dict.fromkeys(("search", "history", "recent", "related", "files", "blame", "timeline"), "find"),
+    "Know": dict.fromkeys(
+        ("fix", "why", "how", "decisions", "facts", "workflows", "rehearse", "remember", "audit"), "knowledge"
+    ),
     "Show": dict.fromkeys(("sessions", "show", "digest", "exchanges", "signals"), "sessions")
-    | {"diff": "diff"}
+    | {"diff": "diff", "archive": "archive"}
     | dict.fromkeys(("stats", "statusline"), "stats"),
-    "Carry on": dict.fromkeys(("resume", "open"), "resume"),
+    "Look": {"web": "web"} | dict.fromkeys(("star", "tag", "note", "rename"), "annotations"),
+    "Carry on": dict.fromkeys(("resume", "open"), "resume")
+    | {"handoff": "handoff"}
+    | dict.fromkeys(("run", "clear", "bookmarks", "fork", "group", "ipc"), "groups"),
+    "Inside your agents": dict.fromkeys(("install", "uninstall", "mcp", "hooks", "prove"), "inside") | {"live": "live"},
     "Keep private": dict.fromkeys(("forget", "redact"), "privacy"),
-    "Set up": dict.fromkeys(("config", "exclude", "completion"), "settings"),
+    "Set up": dict.fromkeys(("config", "track", "exclude", "completion"), "settings"),
     "Keep small and safe": dict.fromkeys(("retention", "rehydrate", "schedule"), "retention")
     | dict.fromkeys(("doctor", "backup", "restore", "export", "import"), "care"),
 }

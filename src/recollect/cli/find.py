@@ -164,7 +164,8 @@ def search(
     recollect search -- --limit            a text that is an option here
 
     Filters: agent: repo: branch: file: tool: kind: model: outcome: class: role: session: group: channel: user:
-    domain: task: since: before: is:error is:decision is:open has:edit. Without a query, lists recent sessions.
+    domain: task: tag: since: before: is:error is:decision is:open is:starred has:edit. Without a query, lists recent
+    sessions.
     """
     if substring and regex:
         raise UsageError("Cannot use `--substring` and `--regex` together", "choose one")
@@ -239,7 +240,7 @@ def files(path: str, filters: Filters, limit: int | None, offset: int, as_json: 
 @json_option
 @reports_errors
 def blame(path: str, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
-    """List the edits that wrote a file, newest first, across renames.
+    """List the edits that wrote a file, across renames.
 
     \b
     recollect blame src/auth/login.ts --repo shop-api
@@ -459,7 +460,7 @@ def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:
             counts = f"+{edit.added} -{edit.removed}  " if edit.added or edit.removed else ""
             yield _line("edit", "yellow", f"{counts}{edit.path}{renamed}", f"#{edit.seq}")
     if not edits:
-        yield "No edits of this file"
+        yield "No edits of this file: `recollect files` lists the sessions that mention it"
 
 
 COMMANDS = (search, history, recent, related, files, blame, timeline)

@@ -8,25 +8,26 @@ import click
 
 from recollect.api import Memory, open_memory
 from recollect.cli.terminal import duration, grey, plural, size
-from recollect.config import freshness_mode
+from recollect.config import freshness_mode, process_group
 from recollect.errors import RecollectError
 
 if TYPE_CHECKING:
     from recollect.ingest.freshness import Freshness
 
 
-def open_fresh() -> Memory:
+def open_fresh(*, read_only: bool = True) -> Memory:
     """The store, to answer a question from it. What agents wrote since the last sweep is read first if that is quick.
 
     `[capture] fresh` may turn the sweep off (`warn`), or all of it (`off`).
     """
-    mode, memory = freshness_mode(), open_memory(read_only=True)
-    freshness = memory.freshness() if mode != "off" else None
+    mode, memory = freshness_mode(), open_memory(create=False, read_only=read_only)
+    # A group may not look at what others' agents wrote.
+    freshness = memory.freshness() if mode != "off" and process_group() is None else None
     if freshness is None:
         return memory
     if mode == "auto" and freshness.files_changed and freshness.is_quick and _sweep():
         memory.close()
-        return open_memory(read_only=True)
+        return open_memory(create=False, read_only=read_only)
     if notice := _notice(memory, freshness):
         click.echo(grey(notice), err=True)
     return memory

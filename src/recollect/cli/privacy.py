@@ -10,7 +10,7 @@ import click
 from recollect.api import CheckedText, check_text, make_room, open_memory
 from recollect.cli.filters import SESSION
 from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
-from recollect.cli.terminal import fitted, one_line, plural, shown_progress, size
+from recollect.cli.terminal import fitted, local_time, one_line, plural, shown_progress, size
 from recollect.errors import NeedsAnswer, NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ _TITLE_COLUMNS = 60
 @click.option("--before", metavar="WHEN", help="Sessions that ended before: 2026-11-01, 90d, yesterday.")
 @click.option("--match", metavar="TEXT", help="Sessions that contain TEXT anywhere, in upper or lower case.")
 @click.option("--excluded", is_flag=True, help="Sessions stored before one of your rules excluded them.")
+@click.option("--pending", is_flag=True, help="Sessions that agents asked you to forget, with their reasons.")
+@click.option("--dismiss", is_flag=True, help="With --pending: drop the requests and forget nothing.")
 @click.option("--with-forks", is_flag=True, help="Forget sessions that share their text, too.")
 @click.option("--keep-forks", is_flag=True, help="Keep sessions that share their text, with their copies of it.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
@@ -39,6 +41,8 @@ def forget(
     sessions: tuple[str, ...],
     before: str | None,
     excluded: bool,
+    pending: bool,
+    dismiss: bool,
     with_forks: bool,
     keep_forks: bool,
     dry_run: bool,
@@ -55,10 +59,17 @@ def forget(
     recollect forget 3f2a91c4 --dry-run
     recollect forget --repo shop-api --before 90d
     recollect forget --match "words that should not be there"
+    recollect forget --pending
     """
     if with_forks and keep_forks:
         raise UsageError("Cannot use `--with-forks` and `--keep-forks` together", "choose one")
     conditions |= {"before": before, "excluded": excluded}
+    if dismiss > pending or (pending and (sessions or any(conditions.values()))):
+        raise UsageError("`--pending` takes no other conditions, and `--dismiss` needs it")
+    if dismiss:
+        _dismiss(as_json)
+        return
+    sessions = _asked(as_json) if pending else sessions
     if not dry_run:
         make_room()
     with open_memory(create=False) as memory:
@@ -82,12 +93,36 @@ def forget(
                 raise NeedsAnswer(f"Refusing to delete {count} without `--yes`", "with `--json` nothing is asked")
             confirm(f"Delete {count} for good?", f"delete {count}", yes)
             planned = memory.forget(planned, keep_forks=keep_forks, also_new=yes)
+    _print_done(planned, dry_run, as_json)
+
+
+def _print_done(planned: "ForgetPlan", dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json(planned.to_json() | {"is_done": not dry_run})
     elif dry_run:
         click.echo(f"Nothing was changed: {_count(planned)} would be deleted")
     else:
         click.echo(f"Deleted {_count(planned)} for good")
+
+
+def _asked(as_json: bool) -> tuple[str, ...]:
+    """The sessions that agents asked to have forgotten, shown with their reasons; raises NotFound if there are none."""
+    with open_memory(create=False) as memory:
+        requests = memory.annotations.forget_requests()
+    if not requests:
+        raise NotFound("No agent has asked you to forget a session")
+    for request in requests if not as_json else ():
+        click.echo(f"Asked {local_time(request.asked_at)}: {one_line(request.session_uid)}, {one_line(request.reason)}")
+    return tuple(request.session_uid for request in requests)
+
+
+def _dismiss(as_json: bool) -> None:
+    with open_memory(create=False) as memory:
+        dropped = memory.annotations.drop_forget_requests()
+    if as_json:
+        print_json({"dismissed": dropped})
+    else:
+        click.echo(f"Dismissed {plural(dropped, 'request')}")
 
 
 def _is_done(memory: "Memory", sessions: tuple[str, ...], finished: int, conditions: dict[str, Any]) -> bool:
@@ -162,7 +197,7 @@ def _plan_lines(planned: "ForgetPlan") -> Iterator[str]:
         )
     if planned.copies:
         yield "These copies may hold the same text; Recollect cannot reach them, delete them yourself if they must go:"
-        yield from _first(f"{copy.kind} {copy.path} ({copy.made_at})" for copy in planned.copies)
+        yield from _first(f"{copy.kind} {copy.path} ({local_time(copy.made_at)})" for copy in planned.copies)
     if planned.files:
         yield "Your agents' own files are not changed; delete them yourself if they must go:"
         yield from _first(planned.files)
@@ -192,7 +227,7 @@ def _count(planned: "ForgetPlan") -> str:
 @json_option
 @reports_errors
 def redact(rescan: bool, dry_run: bool, check: str | None, as_json: bool) -> None:
-    """Replace secrets in stored sessions, or try the rules on a text.
+    """Replace secrets in stored sessions, or try the rules.
 
     \b
     recollect redact --rescan

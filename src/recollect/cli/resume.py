@@ -1,17 +1,17 @@
 """Commands to carry on with: resume a session, list what was left open."""
 
-import os
 import shlex
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from recollect.api import open_memory
 from recollect.cli.filters import SESSION, filter_options
 from recollect.cli.fresh import open_fresh
-from recollect.cli.output import emit, json_option, limit_option, print_json, reports_errors
+from recollect.cli.handoff import obstacles, run_in, write_plan
+from recollect.cli.output import emit, json_option, limit_option, print_json, reports_errors, yes_option
 from recollect.cli.terminal import (
     fitted,
     grey,
@@ -26,6 +26,7 @@ from recollect.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from recollect.api import Memory
+    from recollect.groups.changes import Resumed
     from recollect.recall import Filters, Unfinished
     from recollect.schema import Session
 
@@ -38,32 +39,62 @@ _LEAST_COLUMNS = 12  # of a title
 @click.command()
 @click.argument("session", required=False, type=SESSION)
 @click.option("--run", is_flag=True, help="Run the command instead of printing it.")
+@click.option("--save-as", metavar="NAME", help="With a bookmark: bookmark the group's active session first.")
+@click.option("--group", metavar="NAME", help="With a bookmark: its group; by default the one whose folder you are in.")
+@yes_option
 @json_option
 @reports_errors
-def resume(session: str | None, run: bool, as_json: bool) -> None:
+def resume(session: str | None, run: bool, save_as: str | None, group: str | None, yes: bool, as_json: bool) -> None:
     """Print the command that continues a session in its agent.
 
     Without SESSION, the session active last in the current folder, else the last of all. A sub-agent's session is
-    continued in the one that started it.
+    continued in the one that started it. If SESSION is the name or number of a bookmark (`recollect bookmarks`), it
+    becomes its group's active session again, and a running agent of the group is closed.
+
+    If the agent has deleted the session, it is written again from the store: what cannot come back is listed first, and
+    nothing is written unless you agree.
 
     \b
     recollect resume
     recollect resume 3f2a91c4 --run
+    recollect resume "tax research" --save-as "holidays"
     """
     if run and as_json:
         raise UsageError("Cannot use `--run` and `--json` together", "choose one")
+    if session and (resumed := _from_bookmark(session, group, save_as)):
+        emit(resumed, as_json, _resumed_lines)
+        return
     with open_fresh() as memory:
         chosen = _root(memory, memory.session(session) if session else _last(memory))
-    command, folder = _require_command(chosen), chosen.cwd or ""
+        command, folder = _require_command(chosen), chosen.cwd or ""
+        if memory.handover.is_gone(chosen):
+            write_plan(memory.handover.plan_rebuild(chosen), yes=yes, is_quiet=as_json)
     if as_json:
         print_json({"session_uid": chosen.session_uid, "cwd": chosen.cwd, "resume_command": command})
     elif run:
-        _run(command, folder)
+        run_in(shlex.split(command), folder)
     else:
         click.echo(f"cd {shlex.quote(folder)} && {command}" if folder else command)
         click.echo(grey(f"# {local_time(chosen.ended_at)}  {one_line(chosen.title or '–')}"), err=True)
-        for note in _obstacles(command, folder):
+        for note in obstacles(shlex.split(command), folder):
             click.echo(f"note: {note}", err=True)
+
+
+def _from_bookmark(name: str, group: str | None, save_as: str | None) -> "Resumed | None":
+    """Make a bookmarked session the active one of its group; None if no bookmark is meant."""
+    with open_memory(create=False, read_only=True) as memory:
+        group = group or memory.groups.current(Path.cwd())
+        if save_as is None and memory.groups.sessions(group).find(name) is None:
+            return None
+    with open_memory(create=False) as memory:
+        return memory.groups.resume(name, group, save_as=save_as)
+
+
+def _resumed_lines(resumed: "Resumed") -> Iterator[str]:
+    yield f"Active again in group {resumed.group}: {one_line(resumed.name)}"
+    if resumed.saved_as:
+        yield f"Bookmarked the session before it: {one_line(resumed.saved_as)}"
+    yield grey(f"recollect run --group {resumed.group} PROMPT goes on with it")
 
 
 def _last(memory: "Memory") -> "Session":
@@ -79,30 +110,11 @@ def _root(memory: "Memory", session: "Session") -> "Session":
 
 
 def _require_command(session: "Session") -> str:
-    """The session's command; raises NotFound if its agent has none, or has lost the log."""
+    """The session's command; raises NotFound if its agent has none."""
     hint = f"`recollect digest {session.native_session_id} --for-agent` prints a brief to start a new session with"
     if session.resume_command is None:
         raise NotFound(f"No command is known that resumes sessions of this agent: {session.agent}", hint)
-    if session.sources and all(source.source_gone_at for source in session.sources):
-        raise NotFound(f"The agent has deleted the log: {session.sources[0].path}", hint)
     return session.resume_command
-
-
-def _obstacles(command: str, folder: str) -> Iterator[str]:
-    program = shlex.split(command)[0]
-    if folder and not Path(folder).is_dir():
-        yield f"no such folder here: {folder}"
-    if shutil.which(program) is None:
-        yield f"not on your PATH: {program}"
-
-
-def _run(command: str, folder: str) -> None:
-    for obstacle in _obstacles(command, folder):
-        raise NotFound(f"Cannot resume: {obstacle}", f"the command is: {command}")
-    words = shlex.split(command)
-    if folder:
-        os.chdir(folder)
-    os.execvp(words[0], words)
 
 
 @click.command("open")

@@ -30,7 +30,7 @@ _LOSSES = {
 @json_option
 @reports_errors
 def retention(dry_run: bool, explain: bool, as_json: bool) -> None:
-    """Evict raw detail until the store fits its budget, as sweeps do.
+    """Evict raw detail, as sweeps do, to fit the budget.
 
     Digests are always kept. The limits are settings in `[retention]`.
 
@@ -144,20 +144,21 @@ def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
 
 
 @click.command()
+@click.option("--watch", "is_watch", is_flag=True, help="Install `recollect watch` as a service instead.")
 @click.option("--remove", "is_removal", is_flag=True, help="Remove the schedule.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be installed.")
 @yes_option
 @json_option
 @reports_errors
-def schedule(is_removal: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Run sweeps automatically, daily or weekly.
+def schedule(is_watch: bool, is_removal: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Run sweeps automatically: daily, weekly, or as agents write.
 
-    Installs a systemd timer, a launchd agent or a crontab line, as often as `retention.cadence` says. Shows it first;
-    --remove uninstalls it.
+    Installs a systemd unit, a launchd agent or a crontab line: a sweep as often as `retention.cadence` says, or with
+    --watch the watcher, started with your login. Shows it first; --remove uninstalls it.
     """
     from recollect.care.schedule import install, remove  # `sweep` uses this module too, and needs neither
 
-    planned = plan_schedule(is_removal=is_removal)
+    planned = plan_schedule(is_removal=is_removal, watch=is_watch)
     if not as_json and not is_removal:
         click.echo("\n".join(_schedule_lines(planned)))
     is_done = False

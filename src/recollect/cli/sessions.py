@@ -15,7 +15,17 @@ from recollect.cli.listing import footer_lines, more_hint, session_lines, signal
 from recollect.cli.markdown import markdown_lines
 from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
 from recollect.cli.pager import no_pager_option, print_lines
-from recollect.cli.terminal import grey, local_time, number, printable
+from recollect.cli.terminal import (
+    fitted,
+    grey,
+    line_columns,
+    local_time,
+    number,
+    one_line,
+    printable,
+    repo_name,
+    short_ids,
+)
 from recollect.errors import NotFound, UsageError
 from recollect.kinds import SESSION_CLASSES, SIGNALS
 from recollect.recall import Filters
@@ -24,6 +34,7 @@ from recollect.schema import to_json
 if TYPE_CHECKING:
     from recollect.api import Memory
     from recollect.distill.exchanges import Exchange
+    from recollect.groups.active import ActiveSession
     from recollect.schema import Digest, Session
     from recollect.sessions.transcript import TranscriptItem
 
@@ -38,21 +49,35 @@ _SORTS = ("recent", "cost", "duration", "tokens")
 @click.option("--class", "session_class", type=click.Choice(SESSION_CLASSES), help="Only sessions of this class.")
 @click.option("--all", "is_all", is_flag=True, help="Include sub-agents and sessions without work; --json always does.")
 @click.option("--sort", type=click.Choice(_SORTS), default="recent", help="List those with the most of this first.")
+@click.option("--active", "is_active", is_flag=True, help="Only sessions that run now, and whether they wait for you.")
 @limit_option("sessions", _SHOWN_SESSIONS)
 @offset_option
 @click.argument("text", required=False)
 @json_option
 @reports_errors
 def sessions(
-    filters: Filters, is_all: bool, sort: str, limit: int | None, offset: int, text: str | None, as_json: bool
+    filters: Filters,
+    is_all: bool,
+    sort: str,
+    is_active: bool,
+    limit: int | None,
+    offset: int,
+    text: str | None,
+    as_json: bool,
 ) -> None:
     """List sessions, newest first; TEXT filters by title.
 
     \b
     recollect sessions --since "last week" --repo shop-api
     recollect sessions --here --sort cost
+    recollect sessions --active
     recollect sessions "failing test" --before yesterday
     """
+    if is_active:
+        with open_fresh() as memory:
+            running = memory.groups.active()
+        emit(running, as_json, _active_lines)
+        return
     is_all = is_all or as_json
     shown = limit if as_json else limit or _SHOWN_SESSIONS
     roots_only = not is_all and not filters.session_class
@@ -65,6 +90,16 @@ def sessions(
         total, idle = (0, 0) if as_json else (count(is_idle=is_idle), count(is_idle=True) if is_idle is False else 0)
         is_filtered = any((*filters, text))
     emit(matches, as_json, lambda matches: _list_lines(matches, sort, offset, total, idle, is_filtered))
+
+
+def _active_lines(running: "list[ActiveSession]") -> Iterator[str]:
+    names = short_ids(active.session.session_uid for active in running)
+    for active in running:
+        session = active.session
+        about = f"{names[session.session_uid]}  {repo_name(session.repo)}  {one_line(session.title or '–')}"
+        yield fitted(f"{active.state}  {session.agent}  {about}", line_columns())
+    if not running:
+        yield "No session has been active in the last two minutes"
 
 
 def _list_lines(
@@ -141,7 +176,8 @@ def show(
         else:
             empty = "No events of this kind" if kind else "No events are stored" if digest else "No events"
             diffs = _diffs(memory, chosen) if with_diffs else None
-            lines = transcript_lines(chosen, items, empty, is_full=full, diffs=diffs)
+            documents = [document.path for document in memory.archives.of(chosen)]
+            lines = transcript_lines(chosen, items, empty, is_full=full, diffs=diffs, documents=documents)
             print_lines(chain(lines, _evicted_lines(chosen, digest)), no_pager=no_pager)
 
 
@@ -280,7 +316,7 @@ class _SignalName(click.Choice[str]):
 def signals(
     session: str | None, signal: str | None, filters: Filters, limit: int | None, offset: int, as_json: bool
 ) -> None:
-    """List what stands out, newest first: loops, errors, corrections.
+    """List what stands out: loops, errors, corrections.
 
     \b
     recollect signals --here --since "last week"

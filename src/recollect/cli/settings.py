@@ -1,17 +1,20 @@
-"""Commands about Recollect itself: config, exclude, completion."""
+"""Commands about Recollect itself: config, exclude, track, completion."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from recollect.api import change_setting, open_memory, settings_in_force
 from recollect.cli.filters import REPO
-from recollect.cli.output import json_option, print_json, reports_errors
-from recollect.cli.terminal import grey, one_line, padded
+from recollect.cli.output import emit, json_option, print_json, reports_errors
+from recollect.cli.terminal import grey, one_line, padded, plural
 from recollect.config import load_settings
 from recollect.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from recollect.api.tracking import Tracking
 
 _PROGRAM = "recollect"
 _SHELLS = ("bash", "zsh", "fish")
@@ -29,7 +32,11 @@ def config(key: str | None, value: str | None, as_json: bool) -> None:
     recollect config
     recollect config retention.raw_soft_cap
     recollect config retention.raw_soft_cap 8GiB
+    recollect config import tracking-config.json
     """
+    if key == "import":
+        _import(value, as_json)
+        return
     if key is not None and value is not None:
         change_setting(key, value)
     settings = load_settings()
@@ -45,6 +52,20 @@ def config(key: str | None, value: str | None, as_json: bool) -> None:
         click.echo(f"settings  {one_line(str(settings.config_path))}{is_there}")
         click.echo(f"store     {one_line(str(settings.folder))}")
     click.echo("\n".join(_setting_lines(shown)))
+
+
+def _import(path: str | None, as_json: bool) -> None:
+    from recollect.api.tracking_config import import_tracking_config  # only here
+    from recollect.schema import to_json
+
+    if path is None:
+        raise UsageError("Give the file to import", "recollect config import tracking-config.json")
+    translated = import_tracking_config(Path(path))
+    if as_json:
+        print_json(to_json(translated))
+        return
+    for item in translated:
+        click.echo(f"{one_line(item.key)}: {one_line(item.note)}")
 
 
 def _setting_lines(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
@@ -114,6 +135,47 @@ def _pattern(what: str) -> str:
 
 
 @click.command()
+@click.argument("action", metavar="[ACTION]", type=click.Choice(("allow", "deny", "list")), default="list")
+@click.argument("project", required=False, type=REPO)
+@click.option("--logs", type=click.Path(), metavar="DIR", help="Read, or do not read, the agent's logs in this folder.")
+@json_option
+@reports_errors
+def track(action: str, project: str | None, logs: str | None, as_json: bool) -> None:
+    """Choose which projects are remembered.
+
+    ACTION is allow, deny or list; PROJECT is a repository's name or a folder. All projects are remembered, unless you
+    deny one. With `recollect config capture.default ask`, only those you allow are: the sessions of others are counted
+    and not stored.
+
+    \b
+    recollect track
+    recollect track allow ~/work/shop-api
+    recollect track deny diary
+    recollect track allow --logs /mnt/old-laptop/agent-home
+    """
+    if action != "list" and not (project or logs):
+        raise UsageError(f"Give what to {action}", f"recollect track {action} PROJECT, or --logs DIR")
+    with open_memory() as memory:
+        projects = memory.projects
+        if project and action != "list":
+            (projects.allow if action == "allow" else projects.deny)(_pattern(project))
+        if logs and action != "list":
+            (projects.add_logs if action == "allow" else projects.remove_logs)(logs)
+        emit(projects.tracking(), as_json, _tracking_lines)
+
+
+def _tracking_lines(tracking: "Tracking") -> Iterator[str]:
+    if not tracking.is_enabled:
+        yield "Nothing is read: `recollect config capture.enabled true` switches reading on"
+    everything = "every project that is not denied" if tracking.default == "allow" else "only what is allowed"
+    yield f"Remembered: {everything}"
+    yield from (f"  allowed  {one_line(pattern)}" for pattern in tracking.allowed)
+    yield from (f"  denied   {one_line(pattern)}" for pattern in tracking.denied)
+    for folder, sessions in tracking.undecided.items():
+        yield f"  waiting  {plural(sessions, 'session')}  {one_line(folder) or '(no folder)'}"
+
+
+@click.command()
 @click.argument("shell", metavar="SHELL", type=click.Choice(_SHELLS))
 @reports_errors
 def completion(shell: str) -> None:
@@ -134,4 +196,4 @@ def completion(shell: str) -> None:
         click.echo(completer(root, {}, _PROGRAM, f"_{_PROGRAM.upper()}_COMPLETE").source())
 
 
-COMMANDS = (config, exclude, completion)
+COMMANDS = (config, exclude, track, completion)

@@ -10,7 +10,7 @@ import sys
 import time
 from zlib import crc32
 
-from recollect.home import SPENDING_NAME, store_path
+from recollect.home import SPENDING_NAME, is_in_group, store_path
 
 TYPE_CHECKING = False  # `typing` takes longer to load than all of this
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def _payload() -> "Any":
 
 
 def _snapshot() -> "Any":
+    if is_in_group():
+        return {}
     try:
         path = os.path.expanduser(f"{store_path()}/{SPENDING_NAME}")  # noqa: PTH111 - pathlib takes too long to load
         with open(path, "rb") as file:

@@ -34,12 +34,15 @@ _SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
 
 
 @click.command()
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False))
 @root_option
 @click.option("--verify", is_flag=True, help="Open every file, even if it looks unchanged.")
 @json_option
 @reports_errors
-def sweep(roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
+def sweep(files: tuple[str, ...], roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
     """Read what is new in your agents' sessions.
+
+    Given FILES, read only those of them that belong to an agent.
 
     \b
     recollect sweep
@@ -49,7 +52,7 @@ def sweep(roots: tuple[str, ...], verify: bool, as_json: bool) -> None:
 
     require_folders(roots)
     with open_memory(roots=roots) as memory, shown_progress() as show:
-        report = memory.sweep(show, verify=verify)
+        report = memory.sweep(show, verify=verify, only=files or None)
         ignored = memory.ignored_rules() if report.bytes_read and not as_json else []
     emit(report, as_json, _sweep_lines)
     if not as_json:
@@ -67,6 +70,8 @@ def _sweep_lines(report: "SweepReport") -> Iterator[str]:
         yield f"Read {read} in {report.seconds:.1f} s: {new}"
     elif report.sources:
         yield f"Nothing new in {plural(report.sources, 'file')} ({report.seconds:.1f} s)"
+    elif report.sessions:
+        yield "No files to read: `recollect doctor` shows where Recollect looks for them"
     else:
         yield "No sessions found: `recollect doctor` shows where Recollect looks for them"
     if report.sources_gone:
@@ -75,6 +80,8 @@ def _sweep_lines(report: "SweepReport") -> Iterator[str]:
         yield f"Skipped {plural(report.bad_lines, 'unreadable line')}: `recollect problems` lists them"
     for reason, sessions in sorted(report.left_out.items()):
         yield f"Left out {plural(len(sessions), f'{reason} session')}"
+    if "unlisted" in report.left_out:
+        yield "`recollect track` lists the projects that wait for your answer"
     yield from budget_lines(report.budget)
     if report.sessions:
         yield f"{plural(report.sessions, 'session')} in the store"
@@ -103,6 +110,9 @@ def _status_lines(status: "Status") -> Iterator[str]:
     stored, read = size_of(status.size_bytes["total"]), size_of(status.sources.source_bytes)
     yield f"{'store':<8} {stored} for {read} of logs: {status.folder}"
     yield f"{'swept':<8} {local_time(status.swept_at)}"
+    if status.watch:
+        how = f"every {status.watch.every_minutes:g} minutes" if status.watch.every_minutes else "as agents write"
+        yield f"{'watched':<8} {how}, since {local_time(status.watch.since_at)} by process {status.watch.pid}"
     if status.distilled.log_tokens and status.distilled.raw_tokens:
         yield from _distilled_lines(status.distilled)
     if status.sources.sources_gone:
@@ -192,6 +202,7 @@ def _sample_memory() -> Iterator[Memory]:
 
 def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]") -> None:
     from recollect.cli.find import answer_lines  # `sweep` and `status` need none of these
+    from recollect.cli.knowledge import rehearsal_lines
     from recollect.cli.listing import session_lines
     from recollect.cli.transcript import transcript_lines
     from recollect.distill.markdown import render
@@ -203,6 +214,7 @@ def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]"
         "sweep": _sweep_lines(report),
         "sessions": session_lines(sessions),
         "search AssertionError": answer_lines(memory.answer("AssertionError", limit=2, context=0)),
+        "rehearse": rehearsal_lines(memory.knowledge.rehearse(), 1),
         f"show {names[parent.session_uid]}": transcript_lines(parent, memory.transcript(parent)),
         f"digest {names[longest.session_uid]}": [printable(render(memory.digest(longest), None))],
     }

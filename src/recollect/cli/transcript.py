@@ -46,7 +46,7 @@ _SAID = (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.THINKI
 _RESULTS = (schema.TOOL_RESULT, schema.ERROR)
 
 
-def header(session: Session) -> Iterator[str]:
+def header(session: Session, documents: Iterable[str] = ()) -> Iterator[str]:
     """The session itself, before its events."""
     yield click.style(one_line(session.title or session.session_uid), bold=True)
     facts = [session.agent, session.repo or session.cwd, session.git_branch, session.model]
@@ -61,6 +61,7 @@ def header(session: Session) -> Iterator[str]:
     ]
     yield from _rows(" · ".join(spent))
     yield grey(one_line(session.session_uid))
+    yield from (grey(f"archived: {one_line(path)}") for path in documents)
     yield ""
 
 
@@ -75,12 +76,13 @@ def transcript_lines(
     *,
     is_full: bool = False,
     diffs: Mapping[str, str] | None = None,
+    documents: Iterable[str] = (),
 ) -> Iterator[str]:
     """All lines of a session, or `empty`. A line marks each new day, because events show only the time.
 
-    `diffs` has what edits did, by the uid of their event.
+    `diffs` has what edits did, by the uid of their event; `documents` are the paths of its archives.
     """
-    yield from header(session)
+    yield from header(session, documents)
     day, within = local_time(session.started_at)[:10], session.session_uid
     item, is_cut = None, False
     for item in items:

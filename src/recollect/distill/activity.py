@@ -1,40 +1,54 @@
 """A session's work by hour, and its tokens and money by hour and model."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
-from typing import Any
+from typing import NamedTuple
 
 from recollect.distill.digest import Subject
 from recollect.distill.signals import weighed
-from recollect.distill.story import HOUR_MS, NO_TIME, Story
-from recollect.sessions.pricing import TOKENS, usd_of
-from recollect.store import ActivityRow, Response
+from recollect.distill.trace import NO_TIME, Trace
+from recollect.sessions.pricing import HOUR_MS, Used, tokens_of
+from recollect.store import ActivityRow
 
 
-def activity_of(subject: Subject, story: Story, responses: Sequence[Response]) -> tuple[ActivityRow, ...]:
+class Hour(NamedTuple):
+    """The work of an hour."""
+
+    hour: int
+    active_ms: int
+    turns: int
+
+
+def hours_of(trace: Trace) -> list[Hour]:
+    """A session's own work by hour."""
+    if not trace.has_own:
+        return []
+    hours = sorted(set(trace.turns) | set(trace.active_ms))
+    return [Hour(hour, trace.active_ms.get(hour, 0), trace.turns.get(hour, 0)) for hour in hours]
+
+
+def activity_of(subject: Subject, hours: Sequence[Hour], used: Sequence[Used]) -> tuple[ActivityRow, ...]:
     """Work by hour, and tokens by hour and model; the rows' money adds up to the session's, cent for cent."""
     begun = NO_TIME if subject.started_ms is None else subject.started_ms // HOUR_MS
-    rows = [*_worked(story, begun), *_used(subject, responses, begun)]
+    rows = [*_worked(hours, begun), *_spent(subject, used, begun)]
     if subject.usd is not None and not any(row.usd is not None for row in rows):
         rows[0] = rows[0]._replace(usd=subject.usd)
     return tuple(rows)
 
 
-def _worked(story: Story, begun: int) -> list[ActivityRow]:
-    turns, active = (story.turns, story.active_ms) if story.has_own else ({}, {})
-    hours = sorted({begun} | set(turns) | set(active))
-    return [ActivityRow(hour, "", active_ms=active.get(hour, 0), turns=turns.get(hour, 0)) for hour in hours]
+def _worked(hours: Sequence[Hour], begun: int) -> list[ActivityRow]:
+    by_hour = {begun: Hour(begun, 0, 0)} | {hour.hour: hour for hour in hours}
+    return [
+        ActivityRow(hour, "", active_ms=by_hour[hour].active_ms, turns=by_hour[hour].turns) for hour in sorted(by_hour)
+    ]
 
 
-def _used(subject: Subject, responses: Sequence[Response], begun: int) -> list[ActivityRow]:
+def _spent(subject: Subject, used: Sequence[Used], begun: int) -> list[ActivityRow]:
     """Tokens by hour and model, each with its share of the session's money."""
-    groups: dict[tuple[int, str], list[Response]] = defaultdict(list)
-    for response in responses:
-        hour = begun if response.ts_ms is None else response.ts_ms // HOUR_MS
-        groups[hour, response.model or "unknown"].append(response)
+    groups: dict[tuple[int, str], list[Used]] = {}
+    for one in used:
+        groups.setdefault((begun if one.hour is None else one.hour, one.model or "unknown"), []).append(one)
     shares = _shared(subject.usd, groups)
-    rows = [ActivityRow(*key, **_tokens(groups[key]), usd=shares.get(key)) for key in sorted(groups)]
+    rows = [ActivityRow(*key, *tokens_of(groups[key]))._replace(usd=shares.get(key)) for key in sorted(groups)]
     for name, count in subject.tokens.items():
         rows = _limited(rows, name, count)
     return rows
@@ -51,20 +65,16 @@ def _limited(rows: list[ActivityRow], name: str, limit: int) -> list[ActivityRow
     return limited
 
 
-def _tokens(responses: Sequence[Response]) -> dict[str, Any]:
-    return {name: sum(map(attrgetter(name), responses)) for name in TOKENS}
-
-
-def _shared(usd: float | None, groups: Mapping[tuple[int, str], Sequence[Response]]) -> dict[tuple[int, str], float]:
+def _shared(usd: float | None, groups: Mapping[tuple[int, str], Sequence[Used]]) -> dict[tuple[int, str], float]:
     """A session's money split by what the responses cost, each by itself; the last share takes what rounding leaves.
 
     Responses without a price have no share, unless none has one: then the agent's own figure is split by tokens.
     """
     if usd is None or not groups:
         return {}
-    prices = {key: usd_of(group)[0] for key, group in groups.items()}
-    weights = {key: price for key, price in prices.items() if price is not None}
-    weights = weights or {key: sum(map(weighed, group)) for key, group in groups.items()}
-    keys, total = sorted(weights), sum(weights.values())
+    priced = [key for key in groups if any(one.priced for one in groups[key])]
+    weights: dict[tuple[int, str], float] = {key: sum(one.picodollars for one in groups[key]) for key in sorted(priced)}
+    weights = weights or {key: sum(map(weighed, groups[key])) for key in sorted(groups)}
+    keys, total = list(weights), sum(weights.values())
     shares = {key: round(usd * (weights[key] / total if total else 1 / len(keys)), 9) for key in keys[:-1]}
     return shares | {keys[-1]: usd - sum(shares.values())}

@@ -16,9 +16,9 @@ from recollect.distill import words
 from recollect.distill.outcome import SPOKEN, Ending
 from recollect.distill.shell import command_given, commit_message
 from recollect.distill.signals import asks_back, counted, error_key
-from recollect.distill.story import MOST_COMMITS, NOTES, Payloads, Story, SuiteRun, Use
 from recollect.distill.texts import excerpt, one_line, payload_text, sentences, shortened
 from recollect.distill.todos import Todo
+from recollect.distill.trace import MOST_COMMITS, NOTES, Payloads, SuiteRun, Trace, Use
 from recollect.schema import Asked, Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
 from recollect.sessions.pricing import TOKENS
 from recollect.store import Step
@@ -71,44 +71,46 @@ class Findings:
     models: Sequence[str] = ()
 
 
-def make_digest(subject: Subject, covers: Covers, story: Story, payloads: Payloads, findings: Findings) -> Digest:
-    """The digest of a session whose story is settled."""
-    edited = Counter(_inside(path, subject.cwd) for edit in story.edits if not edit.has_failed for path in edit.paths)
+def make_digest(
+    subject: Subject, covers: Covers, trace: Trace, payloads: Payloads, findings: Findings, width: int = 1
+) -> Digest:
+    """The digest of a session whose trace is settled; lists of names are cut at `width` times their length."""
+    edited = Counter(_inside(path, subject.cwd) for edit in trace.edits if not edit.has_failed for path in edit.paths)
     return Digest(
         session_uid=subject.session_uid,
         covers=covers,
         title=shortened(subject.title, LINE_CHARS) if subject.title else None,
         outcome=findings.outcome,
-        requests=_requests(story, payloads),
-        request_count=len(story.requests),
-        final_answer=_final_answer(story, payloads, findings.ending),
-        files=tuple(Tally(shortened(path, LINE_CHARS), count) for path, count in _most(edited, MOST_FILES)),
+        requests=_requests(trace, payloads),
+        request_count=len(trace.requests),
+        final_answer=_final_answer(trace, payloads, findings.ending),
+        files=tuple(Tally(shortened(path, LINE_CHARS), count) for path, count in _most(edited, MOST_FILES * width)),
         file_count=len(edited),
-        commands=_tallies(_by_name(story.commands), MOST_COMMANDS),
-        commits=_commits(story, payloads),
-        commit_count=len(story.commits),
-        pull_requests=_pull_requests(story),
-        deleted=tuple(dict.fromkeys(shortened(_inside(path, subject.cwd), LINE_CHARS) for path in story.deleted))[
+        commands=_tallies(_by_name(trace.commands), MOST_COMMANDS * width),
+        commits=_commits(trace, payloads),
+        commit_count=len(trace.commits),
+        pull_requests=_pull_requests(trace),
+        deleted=tuple(dict.fromkeys(shortened(_inside(path, subject.cwd), LINE_CHARS) for path in trace.deleted))[
             :MOST_FILES
         ],
-        tests=_tests(story),
-        open=_open_ends(story, findings),
-        tools=_tallies(_by_name(story.tools), MOST_TOOLS),
-        errors=_errors(story.errors),
-        error_count=len(story.errors),
-        retries=len(story.retries) + len(story.service_retries),
-        interventions=_interventions(story, findings.corrections),
-        intervention_count=len(story.interventions),
-        decisions=tuple(_quote(step) for step in story.decisions[-MOST_QUOTES:]),
-        snippets=tuple(_quote(*found) for found in _ends(story.insights, MOST_QUOTES // 2, MOST_QUOTES // 2)),
+        tests=_tests(trace),
+        open=_open_ends(trace, findings),
+        tools=_tallies(_by_name(trace.tools), MOST_TOOLS * width),
+        errors=_errors(trace.errors),
+        error_count=len(trace.errors),
+        retries=len(trace.retries) + len(trace.service_retries),
+        interventions=_interventions(trace, findings.corrections),
+        intervention_count=len(trace.interventions),
+        decisions=tuple(_quote(step) for step in trace.decisions[-MOST_QUOTES:]),
+        snippets=tuple(_quote(*found) for found in _ends(trace.insights, MOST_QUOTES // 2, MOST_QUOTES // 2)),
         sub_agents=tuple(findings.sub_agents[:MOST_SUB_AGENTS]),
         models=tuple(findings.models[:MOST_QUOTES]),
         tokens=subject.tokens,
         usd=subject.usd,
         usd_is_estimate=subject.usd_is_estimate,
         started_at=rfc3339(subject.started_ms),
-        ended_at=rfc3339(subject.ended_ms) if _tells_its_end(story) else None,
-        active_s=sum(story.active_ms.values()) // 1000,
+        ended_at=rfc3339(subject.ended_ms) if _tells_its_end(trace) else None,
+        active_s=sum(trace.active_ms.values()) // 1000,
         signals=counted(findings.signals),
     )
 
@@ -121,18 +123,18 @@ def _text(step: Step, payloads: Payloads) -> str:
     return payload_text(payloads.get(step.event_uid, {})) or step.summary
 
 
-def _requests(story: Story, payloads: Payloads) -> tuple[Asked, ...]:
-    shown = _ends(story.requests, FIRST_REQUESTS, LAST_REQUESTS)
+def _requests(trace: Trace, payloads: Payloads) -> tuple[Asked, ...]:
+    shown = _ends(trace.requests, FIRST_REQUESTS, LAST_REQUESTS)
     texts = [shortened(step.summary, REQUEST_CHARS) for step in shown]
     if shown:
         texts[0] = shortened(_text(shown[0], payloads), FIRST_REQUEST_CHARS)
-    return tuple(Asked(text, step.uid, _answer(story, step)) for text, step in zip(texts, shown, strict=True))
+    return tuple(Asked(text, step.uid, _answer(trace, step)) for text, step in zip(texts, shown, strict=True))
 
 
-def _answer(story: Story, request: Step) -> Quote | None:
+def _answer(trace: Trace, request: Step) -> Quote | None:
     """The beginning of what the agent said last to a request."""
-    answer = story.answers.get(request.event_uid)
-    return None if answer is None or answer is story.last_answer else _quote(answer, words.gist(answer.summary))
+    answer = trace.answers.get(request.event_uid)
+    return None if answer is None or answer is trace.last_answer else _quote(answer, words.gist(answer.summary))
 
 
 def _ends(items: Sequence[_T], first: int, last: int) -> tuple[_T, ...]:
@@ -140,18 +142,18 @@ def _ends(items: Sequence[_T], first: int, last: int) -> tuple[_T, ...]:
     return tuple(items) if len(items) <= first + last else (*items[:first], *items[-last:])
 
 
-def _final_answer(story: Story, payloads: Payloads, ending: Ending) -> Quote | None:
+def _final_answer(trace: Trace, payloads: Payloads, ending: Ending) -> Quote | None:
     """The agent's last words, and a note if the session did not end with them."""
-    last = story.last_answer
+    last = trace.last_answer
     if last is None:
         return None
     is_end = ending.last is None or ending.last.kind in SPOKEN
     return Quote(excerpt(_text(last, payloads), ANSWER_CHARS), last.uid, None if is_end else NOT_THE_END)
 
 
-def _tells_its_end(story: Story) -> bool:
+def _tells_its_end(trace: Trace) -> bool:
     """Whether the last thing that happened has a time; some logs tell only when they began."""
-    last = next((step for step in reversed(story.steps) if step.kind not in NOTES), None)
+    last = next((step for step in reversed(trace.steps) if step.kind not in NOTES), None)
     return last is None or last.ts_ms is not None
 
 
@@ -184,16 +186,16 @@ def _tallies(named: Mapping[str, Tally], limit: int) -> tuple[Tally, ...]:
     return tuple(sorted(named.values(), key=lambda tally: (-tally.count, tally.name))[:limit])
 
 
-def _commits(story: Story, payloads: Payloads) -> tuple[Quote, ...]:
-    made = story.commits[-MOST_COMMITS:]
+def _commits(trace: Trace, payloads: Payloads) -> tuple[Quote, ...]:
+    made = trace.commits[-MOST_COMMITS:]
     subjects = (_subject_line(payloads.get(commit.call.event_uid, {})) or commit.message for commit in made)
     return tuple(
         _quote(commit.call, subject or "(message not told)") for commit, subject in zip(made, subjects, strict=True)
     )
 
 
-def _pull_requests(story: Story) -> tuple[Quote, ...]:
-    made = story.pull_requests[-MOST_QUOTES:]
+def _pull_requests(trace: Trace) -> tuple[Quote, ...]:
+    made = trace.pull_requests[-MOST_QUOTES:]
     return tuple(_quote(call, address, shortened(title, LINE_CHARS) or None) for call, address, title in made)
 
 
@@ -203,20 +205,22 @@ def _subject_line(payload: Mapping[str, Any]) -> str | None:
     return None if command is None else commit_message(command)
 
 
-def _tests(story: Story) -> RanTests:
-    begun = sum(not _was_refused(run) for run in story.tests)
-    runs = [run for run in story.tests if run.has_passed is not None]
+def _tests(trace: Trace) -> RanTests:
+    begun = sum(not _was_refused(run) for run in trace.tests)
+    runs = [run for run in trace.tests if run.has_passed is not None]
     standing = [run for run in runs if not run.call.is_abandoned]
     if not standing:
         return RanTests(begun, sum(run.has_passed is False for run in runs), max(0, begun - len(runs)))
     last = standing[-1]
-    told = _quote(last.result or last.call, last.call.summary, note=(last.result or last.call).summary[-LINE_CHARS:])
+    last_run = _quote(
+        last.result or last.call, last.call.summary, note=(last.result or last.call).summary[-LINE_CHARS:]
+    )
     return RanTests(
         runs=begun,
         failures=sum(run.has_passed is False for run in runs),
         unfinished=max(0, begun - len(runs)),
         last="passed" if last.has_passed else "failed",
-        last_run=told,
+        last_run=last_run,
     )
 
 
@@ -226,29 +230,29 @@ def _was_refused(run: SuiteRun) -> bool:
     return is_stopped or (result is not None and result.is_error and words.is_refused_by_rule(result.summary))
 
 
-def _open_ends(story: Story, findings: Findings) -> OpenEnds:
+def _open_ends(trace: Trace, findings: Findings) -> OpenEnds:
     ending = findings.ending
-    tests = _tests(story)
+    tests = _tests(trace)
     is_stopped = ending.last is not None and ending.last.kind == schema.HUMAN_INTERVENTION
     said = sentences(ending.answer)
     return OpenEnds(
         todos=tuple(_quote(todo.call, todo.text, todo.status) for todo in findings.todos if todo.is_open)[:MOST_QUOTES],
-        questions=_questions(story, said),
-        next_steps=_next_steps(story, said),
+        questions=_questions(trace, said),
+        next_steps=_next_steps(trace, said),
         failing_tests=tests.last_run if tests.last == "failed" else None,
         interruption=_quote(ending.last) if ending.last is not None and is_stopped else None,
-        unanswered=_unanswered_requests(story, findings),
+        unanswered=_unanswered_requests(trace, findings),
     )
 
 
-def _unanswered_requests(story: Story, findings: Findings) -> tuple[Quote, ...]:
+def _unanswered_requests(trace: Trace, findings: Findings) -> tuple[Quote, ...]:
     """Requests at the end after which the agent did nothing, and the last one if it failed or was left amid the work.
 
     Thanks want no answer.
     """
-    asked = {step.event_uid for step in story.requests}
+    asked = {step.event_uid for step in trace.requests}
     waiting: list[Step] = []
-    for step in reversed(story.steps):
+    for step in reversed(trace.steps):
         if step.event_uid in asked:
             waiting.append(step)
         elif step.kind not in NOTES:
@@ -260,23 +264,23 @@ def _unanswered_requests(story: Story, findings: Findings) -> tuple[Quote, ...]:
     return tuple(open_ends[-MOST_QUOTES:])
 
 
-def _questions(story: Story, said: Sequence[str]) -> tuple[Quote, ...]:
+def _questions(trace: Trace, said: Sequence[str]) -> tuple[Quote, ...]:
     """Questions nobody answered: of the agent's question calls, and the one it ended with."""
-    found = [_quote(step, step.summary.removeprefix("asked: ")) for step in _unanswered(story)]
-    if story.last_answer is not None and (question := words.closing_question(said)):
-        found.append(_quote(story.last_answer, question))
+    found = [_quote(step, step.summary.removeprefix("asked: ")) for step in _unanswered(trace)]
+    if trace.last_answer is not None and (question := words.closing_question(said)):
+        found.append(_quote(trace.last_answer, question))
     return tuple(found[-MOST_QUOTES:])
 
 
-def _unanswered(story: Story) -> list[Step]:
-    if not story.questions:
+def _unanswered(trace: Trace) -> list[Step]:
+    if not trace.questions:
         return []
-    answered = {step.call_id for step in story.steps if step.role != "assistant" and step.call_id}
-    return [step for step in story.questions if step.call_id not in answered]
+    answered = {step.call_id for step in trace.steps if step.role != "assistant" and step.call_id}
+    return [step for step in trace.questions if step.call_id not in answered]
 
 
-def _next_steps(story: Story, said: Sequence[str]) -> tuple[Quote, ...]:
-    if story.last_answer is None:
+def _next_steps(trace: Trace, said: Sequence[str]) -> tuple[Quote, ...]:
+    if trace.last_answer is None:
         return ()
     found: list[str] = []
     following = 0
@@ -287,7 +291,7 @@ def _next_steps(story: Story, said: Sequence[str]) -> tuple[Quote, ...]:
         elif is_next or following:
             found.append(sentence)
             following = max(0, following - 1)
-    return tuple(_quote(story.last_answer, sentence) for sentence in found[:MOST_QUOTES])
+    return tuple(_quote(trace.last_answer, sentence) for sentence in found[:MOST_QUOTES])
 
 
 def _errors(errors: Iterable[Step]) -> tuple[Quote, ...]:
@@ -299,24 +303,24 @@ def _errors(errors: Iterable[Step]) -> tuple[Quote, ...]:
     return tuple(_quote(steps[-1], note=f"{len(steps)} times" if len(steps) > 1 else None) for steps in ranked)
 
 
-def _interventions(story: Story, corrected: Sequence[tuple[Step, str]]) -> tuple[Quote, ...]:
+def _interventions(trace: Trace, corrected: Sequence[tuple[Step, str]]) -> tuple[Quote, ...]:
     """What the user stopped, refused or set right, in order. Where not all of it fits, a mere stop tells least."""
-    told = {step.event_uid: _quote(step, text, "correction") for step, text in corrected}
+    quotes = {step.event_uid: _quote(step, text, "correction") for step, text in corrected}
     notes = {"denied": "refused", "interrupted": "interrupted"}
-    for step in story.interventions:
-        call = story.calls.get(step.call_id or "")
+    for step in trace.interventions:
+        call = trace.calls.get(step.call_id or "")
         if call is not None and asks_back(call):
             continue  # without a reason it may well have been taken up elsewhere
         is_cut_off = call is not None and words.was_cut_off(step.summary)
         note = "cut off" if is_cut_off else notes.get(step.status or "", "stopped")
-        told.setdefault(step.event_uid, _quote(step, call.summary if call else None, note))
-    ordered = [told[reply.step.event_uid] for reply in story.replies if reply.step.event_uid in told]
+        quotes.setdefault(step.event_uid, _quote(step, call.summary if call else None, note))
+    ordered = [quotes[reply.step.event_uid] for reply in trace.replies if reply.step.event_uid in quotes]
     if len(ordered) > MOST_QUOTES:
         ordered = [quote for quote in ordered if quote.note in ("correction", "refused")] or ordered
     return _ends(ordered, MOST_QUOTES // 2, MOST_QUOTES // 2)
 
 
-def extend(old: Digest, new: Digest) -> Digest:
+def extend(old: Digest, new: Digest, width: int = 1) -> Digest:
     """The digest of a session that grew, from the one made before and one of the new events alone.
 
     Counts add up, lists are joined and cut as usual, and of what describes the end the newer is kept if it tells
@@ -335,18 +339,18 @@ def extend(old: Digest, new: Digest) -> Digest:
         requests=_ends((*_answered(old, new), *new.requests), FIRST_REQUESTS, LAST_REQUESTS),
         request_count=old.request_count + new.request_count,
         final_answer=new.final_answer or _no_longer_last(old.final_answer, new),
-        files=_joined(old.files, new.files, MOST_FILES),
+        files=_joined(old.files, new.files, MOST_FILES * width),
         file_count=max(
             old.file_count + len({one.name for one in new.files} - {one.name for one in old.files}), new.file_count
         ),
-        commands=_joined(old.commands, new.commands, MOST_COMMANDS),
+        commands=_joined(old.commands, new.commands, MOST_COMMANDS * width),
         commits=(*old.commits, *new.commits)[-MOST_COMMITS:],
         commit_count=old.commit_count + new.commit_count,
         pull_requests=(*old.pull_requests, *new.pull_requests)[-MOST_QUOTES:],
         deleted=tuple(dict.fromkeys((*old.deleted, *new.deleted)))[:MOST_FILES],
         tests=_joined_tests(old.tests, new.tests),
         open=_joined_ends(old, new),
-        tools=_joined(old.tools, new.tools, MOST_TOOLS),
+        tools=_joined(old.tools, new.tools, MOST_TOOLS * width),
         errors=(*new.errors, *old.errors)[:MOST_QUOTES],
         error_count=old.error_count + new.error_count,
         retries=old.retries + new.retries,

@@ -12,8 +12,8 @@ import orjson
 from recollect import schema
 from recollect.clock import AsDatetime, rfc3339
 from recollect.distill import ExchangeRules
-from recollect.distill.story import CALLS
 from recollect.distill.texts import as_text, clean, estimate_tokens, one_line, payload_text, shortened
+from recollect.distill.trace import CALLS
 from recollect.store import Step
 
 _SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
@@ -62,12 +62,12 @@ class _Part:
 
 
 def cut(
-    session_uid: str, told: Iterable[tuple[Step, Payload]], rules: ExchangeRules, number: int = 0
+    session_uid: str, steps: Iterable[tuple[Step, Payload]], rules: ExchangeRules, number: int = 0
 ) -> Iterator[Exchange]:
     """The exchanges of a session, from its events in reading order with their payloads; `number` came before them."""
     pieces: list[_Piece] = []
     called: dict[str, Step] = {}
-    for step, payload in told:
+    for step, payload in steps:
         if step.kind == schema.USER_MSG and any(piece.text for piece in pieces):
             number += 1
             yield from _parts(session_uid, number, pieces, rules)
@@ -135,10 +135,10 @@ def _outcome(output: str, call: Step | None, chars: int) -> str:
     """A short output as it is, a long one as its size; of a test run also the last line, where the count stands."""
     if len(output) <= chars:
         return one_line(output) or "no output"
-    told = _size(output)
+    size = _size(output)
     if call is not None and call.kind == schema.TEST_RUN:
-        return shortened(f"{told}: {output.rstrip().rpartition(chr(10))[2]}", chars)
-    return told
+        return shortened(f"{size}: {output.rstrip().rpartition(chr(10))[2]}", chars)
+    return size
 
 
 def _size(text: str) -> str:
@@ -150,8 +150,8 @@ def _size(text: str) -> str:
 def _error(step: Step, output: str, chars: int) -> str:
     """What went wrong, and the first place of the trace if there is one."""
     place = next((line for line in _trace(output)), "")
-    told = one_line(step.summary)
-    return shortened(f"{told} | {place}" if place else told, chars)
+    summary = one_line(step.summary)
+    return shortened(f"{summary} | {place}" if place else summary, chars)
 
 
 def _trace(output: str) -> Iterator[str]:

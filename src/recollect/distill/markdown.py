@@ -13,7 +13,8 @@ from recollect.schema import Asked, Digest, OpenEnds, Quote, RanTests, Session, 
 
 _ACTIVE = re.compile(r"\]\(|\]\[|<[A-Za-z/!?]|^\s*\[[^\]]+\]:")
 _TICKS = re.compile("`+")
-_FENCE = re.compile(r"\s*(```|~~~)")
+# Only at the start of a line: there a fence is inside nothing that could end before the fence does.
+_FENCE = re.compile(r"(?P<fence>`{3,})[^`]*$|(?P<tildes>~{3,})")
 _SIGNALS = "Signals"
 _UID_CHARS = 12  # of its end: all events of a session begin alike
 _MARK = re.compile(rf"\s*`[0-9a-f]{{{_UID_CHARS}}}`")
@@ -103,10 +104,34 @@ def inert(text: str) -> str:
     return _span(line) if _ACTIVE.search(line) else line
 
 
-def _span(line: str) -> str:
-    """A code span that holds this text, backticks included."""
-    ticks = "`" * (max(map(len, _TICKS.findall(line)), default=0) + 1)
+def _span(line: str, among: str = "") -> str:
+    """A code span that holds this text, backticks included; no run of backticks `among` its neighbours can end it."""
+    ticks = "`" * (max(map(len, _TICKS.findall(f"{line} {among}")), default=0) + 1)
     return f"{ticks} {line} {ticks}" if line[:1] == "`" or line[-1:] == "`" else f"{ticks}{line}{ticks}"
+
+
+def inert_lines(text: str) -> Iterator[str]:
+    """A longer text with its indentation and code; what would link, load or open a tag is in code spans.
+
+    A code block that is left open is closed: nothing after the text is drawn into it.
+    """
+    text, fence = clean(text), ""
+    for line in text.splitlines():
+        mark = _FENCE.match(line)
+        if fence:
+            fence = "" if _is_end(line, fence) else fence
+        elif mark:
+            fence = mark["fence"] or mark["tildes"]
+        elif _ACTIVE.search(line):
+            line = line[: len(line) - len(line.lstrip())] + _span(line.strip(), text)
+        yield line
+    if fence:
+        yield fence
+
+
+def _is_end(line: str, fence: str) -> bool:
+    run = line.strip()
+    return len(line) - len(line.lstrip(" ")) < 4 and len(run) >= len(fence) and not run.strip(fence[0])
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
@@ -160,19 +185,10 @@ def _quoted(quote: Quote) -> str:
 
 
 def _block(quote: Quote | None) -> Iterator[str]:
-    """A longer quote as a block, with its indentation and code fences."""
+    """A longer quote as a block."""
     if quote is None:
         return
-    fence = ""
-    for line in clean(quote.text).splitlines():
-        mark = _FENCE.match(line)
-        is_code = bool(fence)
-        if mark and (not fence or mark[1] == fence):
-            fence = "" if fence else mark[1]
-        elif not is_code and _ACTIVE.search(line):
-            indent = line[: len(line) - len(line.lstrip())]
-            line = indent + _span(line.strip())
-        yield f"> {line}".rstrip()
+    yield from (f"> {line}".rstrip() for line in inert_lines(quote.text))
     note = f" ({inert(quote.note)})" if quote.note else ""
     yield f"\n`{quote.event_uid[-_UID_CHARS:]}`{note}"
 

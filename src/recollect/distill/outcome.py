@@ -11,9 +11,9 @@ from typing import Any
 from recollect import schema
 from recollect.distill import words
 from recollect.distill.shell import command_of, only_looks
-from recollect.distill.story import CALLS, NOTES, Story
 from recollect.distill.texts import payload_text
 from recollect.distill.todos import Todo
+from recollect.distill.trace import CALLS, NOTES, Trace
 from recollect.schema import ABANDONED, FAIL, SUCCESS, UNKNOWN, Outcome
 from recollect.store import Step
 from recollect.text import cut_short
@@ -38,19 +38,19 @@ class Ending:
     has_only_failures: bool  # several things were tried after the last request, and none succeeded
 
 
-def judge(story: Story, ending: Ending, todos: Sequence[Todo], session_class: str) -> Outcome:
-    """The outcome of a session whose story is settled."""
+def judge(trace: Trace, ending: Ending, todos: Sequence[Todo], session_class: str) -> Outcome:
+    """The outcome of a session whose trace is settled."""
     if session_class in (schema.WARM_UP, schema.PROMPTS_ONLY):
         return Outcome(UNKNOWN, 0.9, (f"nothing to judge in a session of class {session_class}",))
-    if ending.last is None or not _has_spoken(story):
-        return _without_an_answer(story, ending)
-    return _by_last_event(ending) or _by_answer(story, ending, todos)
+    if ending.last is None or not _has_spoken(trace):
+        return _without_an_answer(trace, ending)
+    return _by_last_event(ending) or _by_answer(trace, ending, todos)
 
 
-def find_ending(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> Ending:
-    request = story.requests[-1] if story.requests else None
+def find_ending(trace: Trace, payloads: Mapping[bytes, Mapping[str, Any]]) -> Ending:
+    request = trace.requests[-1] if trace.requests else None
     tail: list[Step] = []
-    for step in reversed(story.steps):
+    for step in reversed(trace.steps):
         if step is request:
             break
         if step.kind not in NOTES and not (step.role == "user" and step.kind in (*CALLS, schema.TOOL_RESULT)):
@@ -58,7 +58,7 @@ def find_ending(story: Story, payloads: Mapping[bytes, Mapping[str, Any]]) -> En
     last = tail[0] if tail else request
     answer = _ends(_text(last, payloads)) if last is not None and last.kind in SPOKEN else ""
     tried = [step for step in tail if step.kind in CALLS and _is_work(step)]
-    has_work = any(step.call_id not in story.undone for step in tried)
+    has_work = any(step.call_id not in trace.undone for step in tried)
     return Ending(
         request,
         last,
@@ -88,14 +88,15 @@ def _ends(answer: str) -> str:
     return f"{answer[:_ANSWER_CHARS]}\n{answer[-_ANSWER_CHARS:]}"
 
 
-def _has_spoken(story: Story) -> bool:
-    return story.last_answer is not None or bool(story.calls) or bool(story.errors) or bool(story.service_retries)
+def _has_spoken(trace: Trace) -> bool:
+    has_tried = bool(trace.calls or trace.errors or trace.service_retries)
+    return trace.has_worked or trace.last_answer is not None or has_tried
 
 
-def _without_an_answer(story: Story, ending: Ending) -> Outcome:
+def _without_an_answer(trace: Trace, ending: Ending) -> Outcome:
     if ending.request is None:
         return Outcome(UNKNOWN, 0.9, ("nothing was asked",))
-    if story.interventions:
+    if trace.interventions:
         return Outcome(ABANDONED, 0.8, ("the user interrupted before any answer",))
     return Outcome(ABANDONED, 0.6, ("the request was never answered",))
 
@@ -120,7 +121,7 @@ def _by_last_event(ending: Ending) -> Outcome | None:
     return Outcome(ABANDONED, 0.6, ("the log ends in the middle of the work, without an answer",))
 
 
-def _by_answer(story: Story, ending: Ending, todos: Sequence[Todo]) -> Outcome:
+def _by_answer(trace: Trace, ending: Ending, todos: Sequence[Todo]) -> Outcome:
     """The outcome where the agent had the last word."""
     if words.says_thanks(ending.asked):
         return Outcome(SUCCESS, 0.9, ("the user's last words are thanks",))
@@ -130,10 +131,10 @@ def _by_answer(story: Story, ending: Ending, todos: Sequence[Todo]) -> Outcome:
         return Outcome(FAIL, 0.6, ("nothing that was tried after the last request succeeded",))
     if words.announces_work(ending.answer):
         return Outcome(ABANDONED, 0.5, ("the last words announce work that did not follow",))
-    for found in (_by_tests(story, ending), _by_words(ending), _by_question(ending, todos), _by_proof(story, ending)):
+    for found in (_by_tests(trace, ending), _by_words(ending), _by_question(ending, todos), _by_proof(trace, ending)):
         if found is not None:
             return found
-    return _by_default(story, ending)
+    return _by_default(trace, ending)
 
 
 def _is_bare_call(answer: str) -> bool:
@@ -141,22 +142,22 @@ def _is_bare_call(answer: str) -> bool:
     return text.startswith("{") and text.endswith("}")
 
 
-def _by_tests(story: Story, ending: Ending) -> Outcome | None:
+def _by_tests(trace: Trace, ending: Ending) -> Outcome | None:
     """Tests that failed when they were last run, unless another suite passed after them."""
-    runs = [run for run in story.standing_tests if run.has_passed is not None]
+    runs = [run for run in trace.standing_tests if run.has_passed is not None]
     if not runs or runs[-1].has_passed:
         return None
     is_claimed = ending.is_reported_done and not words.says_cannot(ending.answer)
     reason = f"the last test run failed: {cut_short(runs[-1].call.summary, _REASON_CHARS)}"
-    if is_claimed and _has_moved_on(story, runs[-1].call):
+    if is_claimed and _has_moved_on(trace, runs[-1].call):
         return None  # edited after it, and reported as done: the run is no longer the last word
     return Outcome(FAIL, 0.6 if is_claimed else 0.75, (reason,))
 
 
-def _has_moved_on(story: Story, run: Step) -> bool:
+def _has_moved_on(trace: Trace, run: Step) -> bool:
     """Whether files were changed, or another request came, after a test run."""
-    index = story.steps.index(run) if run in story.steps else 0
-    return any(step.kind in (schema.EDIT, schema.USER_MSG) for step in story.steps[index + 1 :])
+    index = trace.steps.index(run) if run in trace.steps else 0
+    return any(step.kind in (schema.EDIT, schema.USER_MSG) for step in trace.steps[index + 1 :])
 
 
 def _by_words(ending: Ending) -> Outcome | None:
@@ -182,14 +183,14 @@ def _by_question(ending: Ending, todos: Sequence[Todo]) -> Outcome | None:
     return Outcome(UNKNOWN, 0.5, ("the agent's last words are a question",))
 
 
-def _by_proof(story: Story, ending: Ending) -> Outcome | None:
+def _by_proof(trace: Trace, ending: Ending) -> Outcome | None:
     """Tests that passed, a commit, or the agent's own word after work."""
     reasons = []
-    runs = [run for run in story.standing_tests if run.has_passed is not None]
+    runs = [run for run in trace.standing_tests if run.has_passed is not None]
     if runs and runs[-1].has_passed:
-        which = "the last test run" if runs[-1] is story.standing_tests[-1] else "the last test run that ended"
+        which = "the last test run" if runs[-1] is trace.standing_tests[-1] else "the last test run that ended"
         reasons.append(f"{which} passed: {cut_short(runs[-1].call.summary, _REASON_CHARS)}")
-    if any(not commit.call.is_abandoned for commit in story.commits):
+    if any(not commit.call.is_abandoned for commit in trace.commits):
         reasons.append("a commit was made")
     if ending.is_reported_done and ending.has_work:
         reasons.append("the last answer reports it as done")
@@ -198,7 +199,7 @@ def _by_proof(story: Story, ending: Ending) -> Outcome | None:
     return Outcome(SUCCESS, round(min(0.9, 0.6 + 0.12 * len(reasons)), 2), tuple(reasons))
 
 
-def _by_default(story: Story, ending: Ending) -> Outcome:
-    if ending.request is None and not story.calls:
+def _by_default(trace: Trace, ending: Ending) -> Outcome:
+    if ending.request is None and not trace.calls:
         return Outcome(UNKNOWN, 0.6, ("nothing was asked",))
     return Outcome(SUCCESS, 0.6, ("the last request was answered",))

@@ -107,8 +107,8 @@ def command_of(summary: str) -> str | None:
 
 def command_given(payload: Mapping[str, Any]) -> str | None:
     """The command as it was called, with its lines; None if the payload of the call tells none."""
-    told = payload.get("input")
-    command = told.get("command", told.get("cmd")) if isinstance(told, dict) else told
+    arguments = payload.get("input")
+    command = arguments.get("command", arguments.get("cmd")) if isinstance(arguments, dict) else arguments
     if isinstance(command, list):
         words = [word for word in command if isinstance(word, str)]
         is_wrapped = len(words) > 2 and words[1].startswith("-")  # `bash -lc COMMAND`
@@ -128,9 +128,13 @@ def family(command: str) -> str:
 
 def is_one_thing(command: str) -> bool:
     """Whether a command that failed did so in its family: nothing else in it does more than look."""
-    names = {name for name in _names(command) if name not in _GETTING_READY}
-    doing = {name for name in names if _LOOKING.fullmatch(name) is None} or names
-    return doing <= {family(command)}
+    return doings(command) <= {family(command)}
+
+
+def doings(command: str) -> frozenset[str]:
+    """What a command does that is more than getting ready or looking, by families; of one that only looks, that."""
+    names = frozenset(name for name in _names(command) if name not in _GETTING_READY)
+    return frozenset(name for name in names if _LOOKING.fullmatch(name) is None) or names
 
 
 def only_looks(command: str) -> bool:
@@ -325,8 +329,8 @@ def pull_request(command: str, output: str) -> tuple[str, str] | None:
     """
     if not opens_pull_request(command) or not (addresses := _ADDRESS.findall(output)):
         return None
-    told = _TITLE.search(command)
-    return addresses[-1], (told["single"] or told["double"] or "") if told else ""
+    title = _TITLE.search(command)
+    return addresses[-1], (title["single"] or title["double"] or "") if title else ""
 
 
 def removed_files(command: str) -> list[str]:
@@ -360,10 +364,10 @@ def commit_message(command: str) -> str | None:
     made = _COMMIT.search(_blanked(command))
     if made is None or _TRIAL.search(command) is not None:
         return None
-    told = _MESSAGE.search(command, made.end())
-    if told is None:
+    message = _MESSAGE.search(command, made.end())
+    if message is None:
         return ""
-    return (told["here"] or told["single"] or told["double"] or "").strip().partition("\n")[0]
+    return (message["here"] or message["single"] or message["double"] or "").strip().partition("\n")[0]
 
 
 def hides_commit(command: str) -> bool:

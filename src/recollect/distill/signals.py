@@ -8,10 +8,11 @@ from statistics import median
 from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import shell, words
-from recollect.distill.story import CHURN_ROUNDS, IDLE_MS, REFUSED, Edit, Payloads, Story, SuiteRun
 from recollect.distill.texts import payload_text, shortened
 from recollect.distill.todos import Todo
+from recollect.distill.trace import CHURN_ROUNDS, IDLE_MS, REFUSED, Edit, Payloads, SuiteRun, Trace
 from recollect.schema import Signal
+from recollect.sessions.pricing import Used
 from recollect.store import Response, Step
 
 LOOP_ATTEMPTS = 3  # the same failing call, the first one included
@@ -37,26 +38,26 @@ _VARIABLE = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{7,40}\b|\d+(?:\.\d+)?|(?:/[\w.@+
 
 def find_signals(
     session_uid: str,
-    story: Story,
+    trace: Trace,
     corrected: Sequence[tuple[Step, str]],
     todos: Sequence[Todo],
     spent: Sequence[Response],
     payloads: Payloads,
 ) -> list[Signal]:
-    """All signals of a session whose story is settled, in the order of `schema.SIGNALS`."""
-    found = [
-        *_retry_loops(story),
-        *_repeated_errors(story),
-        *_test_flips(story),
-        *_edit_churn(story, corrected, payloads),
+    """All signals of a session whose trace is settled, in the order of `schema.SIGNALS`."""
+    findings = [
+        *_retry_loops(trace),
+        *_repeated_errors(trace),
+        *_test_flips(trace),
+        *_edit_churn(trace, corrected, payloads),
         *((schema.HUMAN_CORRECTION, text, 1, [step]) for step, text in corrected),
-        *_denials(story),
-        *_compactions(story),
-        *_cost_spikes(story, spent),
-        *_long_idles(story),
+        *_denials(trace),
+        *_compactions(trace),
+        *_cost_spikes(trace, spent),
+        *_long_idles(trace),
         *_abandoned_todos(todos),
     ]
-    return [_signal(session_uid, *told) for told in found]
+    return [_signal(session_uid, *finding) for finding in findings]
 
 
 _Told = tuple[str, str, int, Sequence[Step]]  # signal, detail, count, evidence
@@ -74,36 +75,36 @@ def _signal(session_uid: str, name: str, detail: str, count: int, evidence: Sequ
     )
 
 
-def _retry_loops(story: Story) -> Iterator[_Told]:
+def _retry_loops(trace: Trace) -> Iterator[_Told]:
     """The same call tried again and again although it failed, or a service that kept failing."""
     by_key: dict[bytes, list[Step]] = defaultdict(list)
-    for step in story.retries:
+    for step in trace.retries:
         if step.retry_key is not None:
             by_key[step.retry_key].append(step)
     for retries in by_key.values():
         if len(retries) + 1 >= LOOP_ATTEMPTS:  # the first attempt is no retry
             yield schema.RETRY_LOOP, retries[0].summary, len(retries) + 1, retries
-    if len(story.service_retries) >= LOOP_ATTEMPTS:
-        detail = f"the model service: {story.service_retries[-1].summary}"
-        yield schema.RETRY_LOOP, detail, len(story.service_retries), story.service_retries
+    if len(trace.service_retries) >= LOOP_ATTEMPTS:
+        detail = f"the model service: {trace.service_retries[-1].summary}"
+        yield schema.RETRY_LOOP, detail, len(trace.service_retries), trace.service_retries
 
 
-def _repeated_errors(story: Story) -> Iterator[_Told]:
+def _repeated_errors(trace: Trace) -> Iterator[_Told]:
     """The same error several times, whatever numbers and paths are in it; tests that fail are no such thing."""
-    tests = {run.call.call_id for run in story.tests}
+    tests = {run.call.call_id for run in trace.tests}
     by_text: dict[str, list[Step]] = defaultdict(list)
-    for step in story.errors:
+    for step in trace.errors:
         if step.call_id not in tests and _EMPTY_ERROR.fullmatch(step.summary) is None:
-            by_text[_error_and_cause(story, step)].append(step)
+            by_text[_error_and_cause(trace, step)].append(step)
     for errors in by_text.values():
         if len(errors) >= REPEATED_TIMES:
             yield schema.REPEATED_ERROR, errors[0].summary, len(errors), errors
 
 
-def _error_and_cause(story: Story, step: Step) -> str:
+def _error_and_cause(trace: Trace, step: Step) -> str:
     """What is the same where an error is: its text, and the call if the text does not say what it is about."""
     text = step.summary.removeprefix("failed: ").partition(" Note: ")[0]
-    call = story.calls.get(step.call_id or "")
+    call = trace.calls.get(step.call_id or "")
     return error_key(step.summary) + ("" if call is None or _NAMES_SOMETHING.search(text) else call.summary)
 
 
@@ -112,10 +113,10 @@ def error_key(summary: str) -> str:
     return _VARIABLE.sub("#", summary).casefold()
 
 
-def _test_flips(story: Story) -> Iterator[_Told]:
+def _test_flips(trace: Trace) -> Iterator[_Told]:
     """Tests that failed and, run again, passed."""
     failing: list[SuiteRun] = []
-    for run in story.tests:
+    for run in trace.tests:
         if run.has_passed is False:
             failing.append(run)
         elif run.has_passed:
@@ -129,19 +130,19 @@ def _runs_again(run: SuiteRun, failed: SuiteRun) -> bool:
     return run.family == failed.family and shell.covers_tests(run.command, failed.command)
 
 
-def _edit_churn(story: Story, corrected: Sequence[tuple[Step, str]], payloads: Payloads) -> Iterator[_Told]:
+def _edit_churn(trace: Trace, corrected: Sequence[tuple[Step, str]], payloads: Payloads) -> Iterator[_Told]:
     """A file edited again for one request because a run complained of it, or the user did, several times over."""
-    edits = {edit.call.event_uid: edit for edit in story.edits if not edit.has_failed}
+    edits = {edit.call.event_uid: edit for edit in trace.edits if not edit.has_failed}
     edited = Counter(path for edit in edits.values() for path in edit.paths)
     often = [path for path, count in edited.items() if count > CHURN_ROUNDS]
     if not often:
         return
     said = [(step, text) for step, text in corrected if step.call_id or words.says_broken(text)]
-    complaints = _complaints(story, said, payloads)
-    tests = {run.result.event_uid for run in story.tests if run.has_passed is False and run.result}
-    anew = {step.event_uid for step in story.requests} - {step.event_uid for step, _ in said}
-    told = anew | complaints.keys() | edits.keys()
-    steps = [step for step in story.steps if step.event_uid in told]
+    complaints = _complaints(trace, said, payloads)
+    tests = {run.result.event_uid for run in trace.tests if run.has_passed is False and run.result}
+    anew = {step.event_uid for step in trace.requests} - {step.event_uid for step, _ in said}
+    events = anew | complaints.keys() | edits.keys()
+    steps = [step for step in trace.steps if step.event_uid in events]
     for path in often:
         rounds = _longest_churn(path, steps, edits, complaints, tests)
         if len(rounds) >= CHURN_ROUNDS:
@@ -176,13 +177,13 @@ def _longest_churn(
     return longest
 
 
-def _complaints(story: Story, corrected: Sequence[tuple[Step, str]], payloads: Payloads) -> dict[bytes, str]:
+def _complaints(trace: Trace, corrected: Sequence[tuple[Step, str]], payloads: Payloads) -> dict[bytes, str]:
     """What runs that failed printed, which call the user refused, and nothing where the user's words say it."""
-    failed = [step for step in story.errors if _checks_files(story.calls.get(step.call_id or ""))]
-    failed += [run.result for run in story.tests if run.has_passed is False and run.result]
+    failed = [step for step in trace.errors if _checks_files(trace.calls.get(step.call_id or ""))]
+    failed += [run.result for run in trace.tests if run.has_passed is False and run.result]
     printed = {step.event_uid: payload_text(payloads.get(step.event_uid, {})) or step.summary for step in failed}
-    told = {step.event_uid: story.calls.get(step.call_id or "") for step, _ in corrected}
-    return printed | {uid: call.summary if call else "" for uid, call in told.items() if not asks_back(call)}
+    calls = {step.event_uid: trace.calls.get(step.call_id or "") for step, _ in corrected}
+    return printed | {uid: call.summary if call else "" for uid, call in calls.items() if not asks_back(call)}
 
 
 def _checks_files(call: Step | None) -> bool:
@@ -191,21 +192,21 @@ def _checks_files(call: Step | None) -> bool:
     return command is not None and not shell.family(command).startswith("git ")
 
 
-def corrections(story: Story) -> Iterator[tuple[Step, str]]:
+def corrections(trace: Trace) -> Iterator[tuple[Step, str]]:
     """Where the user set the agent right: a refusal with a reason, words of correction, or words it gives in to."""
-    for step, is_after_stop in story.replies:
+    for step, is_after_stop in trace.replies:
         if step.kind == schema.HUMAN_INTERVENTION:
             if reason := refusal_reason(step):
                 yield step, reason
-        elif _corrects(story, step, is_after_stop=is_after_stop):
+        elif _corrects(trace, step, is_after_stop=is_after_stop):
             yield step, step.summary
 
 
-def _corrects(story: Story, step: Step, *, is_after_stop: bool) -> bool:
+def _corrects(trace: Trace, step: Step, *, is_after_stop: bool) -> bool:
     text = step.summary
     if words.corrects(text) or words.says_broken(text) or (is_after_stop and words.redirects(text)):
         return True
-    reaction = story.reactions.get(step.event_uid)
+    reaction = trace.reactions.get(step.event_uid)
     return reaction is not None and words.gives_in(reaction.summary)
 
 
@@ -215,14 +216,14 @@ def refusal_reason(step: Step) -> str | None:
     return None if reason == step.summary or reason.startswith("The user ") else reason
 
 
-def _denials(story: Story) -> Iterator[_Told]:
+def _denials(trace: Trace) -> Iterator[_Told]:
     """Calls that the user or a rule refused; a call that was cut off while running was allowed."""
-    refused = [step for step in story.interventions if step.status == "denied" and not words.was_cut_off(step.summary)]
-    refused = [step for step in refused if not asks_back(story.calls.get(step.call_id or ""))]
-    refused += story.denials
+    refused = [step for step in trace.interventions if step.status == "denied" and not words.was_cut_off(step.summary)]
+    refused = [step for step in refused if not asks_back(trace.calls.get(step.call_id or ""))]
+    refused += trace.denials
     by_call: dict[str, list[Step]] = defaultdict(list)
     for step in refused:
-        call = story.calls.get(step.call_id or "")
+        call = trace.calls.get(step.call_id or "")
         by_call[call.summary if call else step.summary].append(step)
     for detail, steps in by_call.items():
         yield schema.PERMISSION_DENIED, detail, len(steps), steps
@@ -233,16 +234,16 @@ def asks_back(call: Step | None) -> bool:
     return call is not None and call.summary.startswith(("asked: ", "proposed a plan"))
 
 
-def _compactions(story: Story) -> Iterator[_Told]:
+def _compactions(trace: Trace) -> Iterator[_Told]:
     """Each time the context was compacted; its notice and its summary are one, two of a sort are two."""
     group: list[Step] = []
     place = 0
-    for step in story.compactions:
+    for step in trace.compactions:
         if step.is_abandoned:
             continue
-        last, place = place, story.steps.index(step, place)
+        last, place = place, trace.steps.index(step, place)
         sorts = {_sort(other) for other in group}
-        if group and (_sort(step) in sorts or not _are_together(story, last, place)):
+        if group and (_sort(step) in sorts or not _are_together(trace, last, place)):
             yield schema.CONTEXT_COMPACTED, group[0].summary, 1, group
             group = []
         group.append(step)
@@ -256,14 +257,14 @@ def _sort(step: Step) -> str:
     return step.summary[: found.end() + 1].lower() if found else ""
 
 
-def _are_together(story: Story, first: int, second: int) -> bool:
-    return all(step.kind == schema.LIFECYCLE for step in story.steps[first:second])
+def _are_together(trace: Trace, first: int, second: int) -> bool:
+    return all(step.kind == schema.LIFECYCLE for step in trace.steps[first:second])
 
 
-def _cost_spikes(story: Story, spent: Sequence[Response]) -> Iterator[_Told]:
+def _cost_spikes(trace: Trace, spent: Sequence[Response]) -> Iterator[_Told]:
     """An exchange that cost several times what the session's others did."""
-    requests = sorted((step for step in story.requests if step.ts_ms is not None), key=lambda step: step.ts_ms or 0)
-    if len(requests) < SPIKE_LEAST_EXCHANGES or not _is_in_order(story):
+    requests = sorted((step for step in trace.requests if step.ts_ms is not None), key=lambda step: step.ts_ms or 0)
+    if len(requests) < SPIKE_LEAST_EXCHANGES or not _is_in_order(trace):
         return
     costs = exchange_costs([step.ts_ms or 0 for step in requests], spent)
     if max(costs) < SPIKE_LEAST_TOKENS:
@@ -276,14 +277,14 @@ def _cost_spikes(story: Story, spent: Sequence[Response]) -> Iterator[_Told]:
             yield schema.COST_SPIKE, detail, 1, [requests[index]]
 
 
-def _is_in_order(story: Story) -> bool:
+def _is_in_order(trace: Trace) -> bool:
     """Whether times tell which exchange a response belongs to: some agents stamp the answers of a resumed session anew.
 
     A request that waited for the agent bears the time it was typed at, minutes before its place.
     """
-    requests = {step.event_uid for step in story.requests}
+    requests = {step.event_uid for step in trace.requests}
     latest_ms = 0
-    for step in story.steps:
+    for step in trace.steps:
         if step.event_uid in requests and latest_ms - (step.ts_ms or latest_ms) > IDLE_MS:
             return False
         latest_ms = max(latest_ms, step.ts_ms or 0)
@@ -302,8 +303,8 @@ def exchange_costs(begun_ms: Sequence[int], spent: Iterable[Response]) -> list[f
     return costs
 
 
-def weighed(response: Response) -> float:
-    """A response's tokens by what they cost, in tokens of fresh input: about the same for all vendors."""
+def weighed(response: Response | Used) -> float:
+    """Tokens of responses by what they cost, in tokens of fresh input: about the same for all vendors."""
     return (
         response.input_tokens
         + 5.0 * response.output_tokens
@@ -312,8 +313,8 @@ def weighed(response: Response) -> float:
     )
 
 
-def _long_idles(story: Story) -> Iterator[_Told]:
-    for before, after in story.idles:
+def _long_idles(trace: Trace) -> Iterator[_Told]:
+    for before, after in trace.idles:
         minutes = ((after.ts_ms or 0) - (before.ts_ms or 0)) // 60_000
         yield schema.LONG_IDLE, f"nothing happened for {_span(minutes)}", 1, [before, after]
 

@@ -24,14 +24,16 @@ class Todo:
         return self.status not in _FINISHED
 
 
-def todo_list(calls: Iterable[Step], payloads: Mapping[bytes, Mapping[str, Any]]) -> list[Todo]:
-    """The list after all calls: some replace it, some change entries by id, some add one entry each."""
-    entries: dict[str, Todo] = {}
+def todo_list(
+    calls: Iterable[Step], payloads: Mapping[bytes, Mapping[str, Any]], entries: dict[str, Todo]
+) -> dict[str, Todo]:
+    """The list after all calls, from what it was before them: some replace it, some change entries by id, some add one
+    entry each."""
     for call in calls:
         given = payloads.get(call.event_uid, {}).get("input")
         if isinstance(given, Mapping):
             entries = _changed(entries, given, call)
-    return list(entries.values())
+    return entries
 
 
 def _changed(entries: dict[str, Todo], given: Mapping[str, Any], call: Step) -> dict[str, Todo]:

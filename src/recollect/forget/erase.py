@@ -5,9 +5,9 @@ from contextlib import suppress
 from typing import Any
 
 from recollect.errors import Busy, StoreUnwritable
-from recollect.home import SPENDING_NAME
+from recollect.home import PREPARED_NAME, SPENDING_NAME, TOLD_NAME
 from recollect.kinds import SessionKey, session_uid
-from recollect.store import TOMBSTONE, LedgerRecord, Store, Tombstone
+from recollect.store import TOMBSTONE, LedgerRecord, Store, Tombstone, remove
 
 FINISHES_FORGETTING = "`recollect sweep` finishes it; it needs free space, and no other program reading the store"
 
@@ -15,9 +15,16 @@ FINISHES_FORGETTING = "`recollect sweep` finishes it; it needs free space, and n
 def drop(store: Store, keys: Collection[SessionKey]) -> None:
     """Delete what is held of sessions; bytes of it may stay in unused parts of the databases until a scrub."""
     store.erasure.drop(keys)
-    (store.folder / SPENDING_NAME).unlink(missing_ok=True)  # it has sums with them; the next sweep writes it again
+    drop_prepared(store)
     ids = {key.native_id for key in keys} | {session_uid(*key) for key in keys}
     store.ledger.rewrite(lambda record: record.kind == TOMBSTONE or not _is_about(record, ids))
+
+
+def drop_prepared(store: Store) -> None:
+    """Remove files with sums and quotes of sessions beside the databases; the next sweep makes them again."""
+    for name in (SPENDING_NAME, TOLD_NAME):
+        (store.folder / name).unlink(missing_ok=True)
+    remove(store.folder / PREPARED_NAME)
 
 
 def _forget_heirs(store: Store) -> None:

@@ -5,8 +5,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from recollect.analysis import distil_pending
 from recollect.clock import AsDatetime, rfc3339
-from recollect.distill import distil_pending
 from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
 from recollect.forget.erase import FINISHES_FORGETTING, drop, finish_forgetting
 from recollect.forget.find_text import Matches, find_text
@@ -130,7 +130,10 @@ def plan(store: Store, selection: Selection, progress: Progress, *, with_forks: 
         lines=tuple(ForgottenLine(line.agent, line.path, line.line, line.key.native_id) for line in matches.lines),
         forks=tuple(rows.describe(key, store.erasure.held(key), shared) for key, shared in sharing.items()),
         files=tuple(sorted(files)),
-        copies=tuple(UnreachableCopy(copy.kind, copy.path, rfc3339(copy.made_ms)) for copy in copies),
+        copies=(
+            *(UnreachableCopy(copy.kind, copy.path, rfc3339(copy.made_ms)) for copy in copies),
+            *(UnreachableCopy("archive", row.path, rfc3339(row.made_ms)) for row in store.archives.of(sorted(chosen))),
+        ),
         asked=asked,
     )
 

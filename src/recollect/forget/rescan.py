@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from recollect.distill import distil_pending
-from recollect.forget.erase import drop_leftovers
+from recollect.analysis import distil_pending
+from recollect.forget.erase import drop_leftovers, drop_prepared
 from recollect.kinds import SessionKey
 from recollect.recall import index_pending
 from recollect.redact import OLDER, OTHER, Redactor, compare_versions
@@ -41,6 +41,8 @@ def rescan(
         account_for(store, rules, lambda done, total: None)  # their content hashes; a sweep does the rest
         index_pending(store)
         distil_pending(store, lambda done, total: None)
+        # Which events are copies is judged by the next sweep, which then looks at all of them.
+        store.kept.drop([SessionKey(stream.agent, stream.native_id) for stream in streams])
     run.finish(streams, must_scrub=was_stopped)
     return report
 
@@ -115,6 +117,7 @@ class _Rescan:
         if self._dry_run:
             return
         if self._sessions_changed or self._has_changed_rows or must_scrub:
+            drop_prepared(self._store)
             self._store.erasure.scrub()
         self._store.erasure.owe_no_scrub()
         self._store.rewrites.finish(streams, self._redactor.version)

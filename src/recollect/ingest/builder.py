@@ -5,7 +5,7 @@ handed over, so that the one writer only appends bytes and inserts rows.
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from recollect.agentkit.values import storable
 from recollect.errors import SourceUnreadable
 from recollect.ingest.protection import protect_names, protected_json, protected_line, without_parts, without_secrets
 from recollect.kinds import HISTORY_LANE
-from recollect.redact import Redactor
+from recollect.redact import Learned, Redactor
 from recollect.store import (
     HIDES_LEARNED,
     IS_ERROR,
@@ -88,6 +88,14 @@ def read_batches(adapter: Adapter, task: Task, redactor: Redactor) -> Iterator[B
         yield waiting
 
 
+def batch_of(records: Iterable[Record], row: SourceRow, reader: int, redactor: Redactor) -> Batch:
+    """A batch of records that no file holds: a live host has just made them."""
+    builder = _Builder(row.agent, reader, redactor)
+    for record in records:
+        builder.add(record)
+    return builder.take(Checkpoint(Cursor(), 0, 0), row)
+
+
 def unsettled(row: SourceRow) -> SourceRow:
     """A source that the next sweep must open again, whatever its file looks like then."""
     return row._replace(mtime_ns=-1)
@@ -106,6 +114,7 @@ class _Builder:
         self._reader = reader
         self._redactor = redactor
         self._bad_lines = 0
+        self._learned: dict[str, Learned] = {}  # by session, for as long as a file is read
         self._add = {
             EventRecord: self._add_event,
             SessionInfo: self._add_info,
@@ -131,7 +140,11 @@ class _Builder:
         stream = self._streams.get(event.native_session_id)
         if stream is None:
             stream = self._streams[event.native_session_id] = _Stream(
-                self._agent, event.native_session_id, self._reader, self._redactor
+                self._agent,
+                event.native_session_id,
+                self._reader,
+                self._redactor,
+                self._learned.setdefault(event.native_session_id, Learned()),
             )
         stream.add(event)
 
@@ -209,9 +222,10 @@ _MOST_TEXT_BYTES = 4 * 1024 * 1024
 class _Stream:
     """The new events of one session: a row each, with its payload and its words beside it."""
 
-    def __init__(self, agent: str, native_id: str, reader: int, redactor: Redactor) -> None:
+    def __init__(self, agent: str, native_id: str, reader: int, redactor: Redactor, learned: Learned) -> None:
         self._agent = agent
         self._native_id = native_id
+        self._learned = learned
         self._session_half = name_half(agent, native_id)
         self._reader = reader
         self._redactor = redactor
@@ -320,7 +334,7 @@ class _Stream:
         return StreamBatch(self._native_id, rows, make_frames(origin, rows, self._payloads, facts), texts, facts)
 
     def _redact(self) -> None:
-        for number, content, secrets, is_learned in self._redactor.changes(self._payloads):
+        for number, content, secrets, is_learned in self._redactor.changes(self._payloads, self._learned):
             self._payloads[number] = content
             if self._has_texts:
                 self._texts[number] = self._texts_of(self._rows[number][_KIND], content, orjson.loads(content))

@@ -1,7 +1,7 @@
 """Which sources there are now, compared with what was read before."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from recollect.redact.redactor import Redactor
 
 MakeRedactor = Callable[[], "Redactor"]
+Chosen = Collection[Source] | None  # the sources a sweep is limited to
+_File = tuple[str, Source, os.stat_result]  # by the name it is known by
 
 
 @dataclass(slots=True)
@@ -34,23 +36,70 @@ class Changes:
     readable: list[int] = field(default_factory=list)  # folders that could not be read before
     outdated: list[int] = field(default_factory=list)  # an older adapter read them, and they can be read again whole
 
+    def note(self, store: Store) -> None:
+        """Have the store know which files are gone, back or moved, and drop what will be read again whole."""
+        for source, host, path in self.moved:
+            store.sources.move(source, host, path)
+        store.sources.mark_gone(self.gone)
+        store.sources.mark_back(self.back)
+        store.sources.drop(self.readable)
+        store.streams.drop_outdated(self.outdated)
+
 
 def find_changes(
-    store: Store, host: str, roots: Mapping[str, tuple[Path, ...]], make_redactor: MakeRedactor, *, verify: bool
+    store: Store,
+    host: str,
+    roots: Mapping[str, tuple[Path, ...]],
+    make_redactor: MakeRedactor,
+    *,
+    verify: bool,
+    only: Chosen = None,
 ) -> Changes:
-    """Walk all roots. A file whose size, times and inode are as before is not opened, unless `verify`.
+    """Walk all roots, or look at these sources only, which says nothing of what is gone or moved elsewhere.
 
-    What cannot be read becomes a task that fails: it is reported like a file, and all others are read. The newest files
-    come first, so that the last weeks can be searched early; prompt histories come last (see `Source`).
+    A file whose size, times and inode are as before is not opened, unless `verify`. What cannot be read becomes a task
+    that fails: it is reported like a file, and all others are read. The newest files come first, so that the last weeks
+    can be searched early; prompt histories come last (see `Source`).
     """
+    if verify:
+        from recollect.ingest.gate import reconsider  # loads all that reading takes
+
+        reconsider(store)
     changes = Changes()
     names = SourceNames(make_redactor)
     for agent, paths in roots.items():
-        comparison = _Comparison(get_adapter(agent), store.sources, host, names, changes, verify=verify)
+        chosen = None if only is None else [source for source in only if source.agent == agent]
+        if chosen == []:
+            continue
+        known = _known(store.sources, host, agent, chosen)
+        comparison = _Comparison(get_adapter(agent), store.sources, host, known, names, changes, verify=verify)
+        if chosen is not None:
+            comparison.look_at(chosen)
+            continue
         for path in paths:
             comparison.walk(path)
     changes.tasks.sort(key=lambda task: (task.source.kind == HISTORY_LANE, -task.row.mtime_ns))
     return changes
+
+
+def find_sources(roots: Mapping[str, tuple[Path, ...]], paths: Iterable[Path]) -> list[Source]:
+    """The sources among these files: what lies below a root and is on its agent's list."""
+    wanted = {Path(os.path.realpath(path)) for path in paths}
+    sources = []
+    for agent, folders in roots.items():
+        for root in map(resolve_root, folders):
+            if any(path.is_relative_to(root) for path in wanted):
+                sources += [source for source in get_adapter(agent).discover(root) if source.path in wanted]
+    return sources
+
+
+def _known(sources: Sources, host: str, agent: str, chosen: Sequence[Source] | None) -> dict[str, KnownSource]:
+    """What was read before of these sources; of all if one is new, for it may be known by a redacted name."""
+    if chosen is None:
+        return sources.known(host, agent)
+    keys = [path_key(source.path) for source in chosen]
+    known = sources.known(host, agent, keys)
+    return known if len(known) == len(keys) else sources.known(host, agent)
 
 
 class SourceNames:
@@ -77,7 +126,15 @@ class _Comparison:
     """One agent's files beside what is known of them."""
 
     def __init__(
-        self, adapter: "Adapter", sources: Sources, host: str, names: SourceNames, changes: Changes, *, verify: bool
+        self,
+        adapter: "Adapter",
+        sources: Sources,
+        host: str,
+        known: Mapping[str, KnownSource],
+        names: SourceNames,
+        changes: Changes,
+        *,
+        verify: bool,
     ) -> None:
         self._adapter = adapter
         self._sources = sources
@@ -85,7 +142,7 @@ class _Comparison:
         self._names = names
         self._changes = changes
         self._verify = verify
-        self._known = sources.known(host, adapter.agent)
+        self._known = known
         self._has_hidden = any(path.startswith(HIDDEN) for path in self._known)
         self._seen: set[str] = set()
         self._walked: set[Path] = set()
@@ -105,13 +162,7 @@ class _Comparison:
     def _walk(self, root: Path) -> None:
         """One that is new may be a known one that was moved: those come last."""
         before_walk = len(self._seen)
-        new: list[tuple[str, Source, os.stat_result]] = []
-        for path, source, info in self._files(root):
-            before = self._known.get(path) or self._find_hidden(path)
-            if before is None:
-                new.append((path, source, info))
-            else:
-                self._compare(path, source, info, before)
+        new = self._compare_known(self._files(self._discovered(root)))
         missing = self._missing(root)
         for path, source, info in new:
             self._compare_new(path, source, info, missing)
@@ -121,20 +172,37 @@ class _Comparison:
             self._changes.gone += [source.id for source in gone if _is_missing(source.row.path)]
         self._changes.readable += self._readable(root)
 
-    def _files(self, root: Path) -> Iterator[tuple[str, Source, os.stat_result]]:
-        for source in self._discovered(root):
+    def look_at(self, sources: Iterable[Source]) -> None:
+        """Compare just these files."""
+        for path, source, info in self._compare_known(self._files(sources)):
+            self._compare_new(path, source, info, {})
+        self._changes.sources += len(self._seen)
+
+    def _compare_known(self, files: Iterable[_File]) -> list[_File]:
+        """Compare files with what is known of them; returns those of which nothing is."""
+        new = []
+        for path, source, info in files:
+            before = self._known.get(path) or self._find_hidden(path)
+            if before is None:
+                new.append((path, source, info))
+            else:
+                self._compare(path, source, info, before)
+        return new
+
+    def _files(self, sources: Iterable[Source]) -> Iterator[_File]:
+        for source in sources:
             path = self._names.find(source.path, self._known)
             if path in self._seen:
                 continue  # a root below another root
             if source.failure:
-                self._fail(root, source.path, source.failure)
+                self._fail(source.root, source.path, source.failure)
                 continue
             try:
                 info = os.lstat(source.path)
             except FileNotFoundError:
                 continue  # deleted since the walk saw it
             except OSError as error:  # no file of that folder can be looked at
-                self._fail(root, source.path.parent, unreadable_reason(error))
+                self._fail(source.root, source.path.parent, unreadable_reason(error))
                 continue
             self._seen.add(path)
             yield path, source, info

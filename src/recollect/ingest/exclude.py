@@ -15,6 +15,7 @@ from recollect.ingest.rule_files import LONGEST_PATH, RuleFiles, is_path, resolv
 from recollect.sessions.repos import Checkouts, normal_remote, normal_root
 
 Test = Callable[[GlobText], bool]
+UNLISTED = "unlisted "  # begins the rule for sessions of a folder the user has not been asked about; the folder follows
 
 
 class Exclude:
@@ -25,14 +26,16 @@ class Exclude:
         patterns: Sequence[str],
         known_checkouts: Callable[[], Checkouts],
         excluded_folders: Callable[[], Mapping[str, str]],
+        allow: "Exclude | None" = None,
     ) -> None:
-        """`known_checkouts` are those of stored sessions. `excluded_folders` are checkouts of excluded repositories,
-        known from sessions that were left out: the hash of each, and its rule. Both are read only if a pattern names a
-        repository."""
+        """`allow` has the patterns of all that may be stored; without it everything may. `known_checkouts` are those of
+        stored sessions. `excluded_folders` are checkouts of excluded repositories, known from sessions that were left
+        out: the hash of each, and its rule. Both are read only if a pattern names a repository."""
         self._folder_patterns = [(pattern, _folder_test(pattern)) for pattern in patterns if "/" in pattern]
         self._repo_patterns = [(pattern, _repo_test(pattern)) for pattern in patterns if not pattern.startswith("/")]
         self._known_checkouts = known_checkouts
         self._read_excluded_folders = excluded_folders
+        self._allow = allow
         self._files = RuleFiles()
         self.rule = cache(self._rule)  # many sessions work in one folder
         self.is_certain = cache(self._is_certain)
@@ -40,7 +43,10 @@ class Exclude:
     def _rule(self, cwd: str | None, git_root: str | None, git_remote: str | None) -> str | None:
         """The rule that excludes sessions of this folder and repository, or None."""
         rule = self._folder_rule(cwd) if cwd is not None and cwd.startswith("/") and "\0" not in cwd else None
-        return rule or (self._repo_rule(cwd, git_root, git_remote) if self._repo_patterns else None)
+        rule = rule or (self._repo_rule(cwd, git_root, git_remote) if self._repo_patterns else None)
+        if rule or self._allow is None or self._allow.rule(cwd, git_root, git_remote):
+            return rule
+        return f"{UNLISTED}{git_root or cwd or git_remote or ''}"
 
     def _folder_rule(self, cwd: str) -> str | None:
         paths = {os.path.normpath(cwd)} | ({resolved(cwd)} if is_path(cwd) else set())
@@ -71,7 +77,9 @@ class Exclude:
         return next((rule for path in paths if (rule := self._excluded_folders.get(folder_key(path)))), None)
 
     def _is_certain(self, cwd: str | None, git_root: str | None, git_remote: str | None) -> bool:
-        """Whether nothing that another session says of repositories can exclude sessions of this folder."""
+        """Whether nothing that another session says of repositories can exclude or allow sessions of this folder."""
+        if self._allow is not None and not self._allow.is_certain(cwd, git_root, git_remote):
+            return False
         return not self._repo_patterns or bool(normal_remote(git_remote or self._remote_on_disk(cwd)))
 
     def learn(self, cwd: str | None, git_root: str | None, git_remote: str | None) -> tuple[str, str] | None:

@@ -6,7 +6,7 @@ the largest files are dropped and read again at the end.
 """
 
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from recollect.ingest.builder import Task
-from recollect.ingest.exclude import Exclude
+from recollect.ingest.exclude import UNLISTED, Exclude
 from recollect.ingest.pool import Reading
 from recollect.ingest.rule_files import IGNORE_FILE, REPO_SETTINGS, RuleFiles, unusable_lines
 from recollect.schema import session_uid
@@ -46,7 +46,7 @@ Read = Callable[[list[Task]], Iterator[Reading]]
 LeftOut = dict[str, set[str]]  # the reason, and the sessions
 
 
-def admit(store: Store, exclude: Sequence[str], tasks: list[Task], read: Read, left_out: LeftOut) -> Iterator[Reading]:
+def admit(store: Store, exclude: Exclude, tasks: list[Task], read: Read, left_out: LeftOut) -> Iterator[Reading]:
     """Read all sources and yield what may be stored, the batches of each source in order.
 
     Sessions that are left out are added to `left_out`.
@@ -57,11 +57,14 @@ def admit(store: Store, exclude: Sequence[str], tasks: list[Task], read: Read, l
     yield from gate.pass_on(read(gate.to_read_again))
 
 
-def exclude_of(store: Store, patterns: Sequence[str]) -> Exclude:
-    """The user's rules, and what the store knows about repositories."""
-    return Exclude(
-        patterns, lambda: Checkouts({place[4:7] for place in store.sessions.checkouts()}), store.exclusions.folders
-    )
+def exclude_of(store: Store, patterns: Sequence[str], allow: Sequence[str] | None = None) -> Exclude:
+    """The user's rules, and what the store knows about repositories. With `allow`, nothing else may be stored."""
+
+    def checkouts() -> Checkouts:
+        return Checkouts({place[4:7] for place in store.sessions.checkouts()})
+
+    allowed = None if allow is None else Exclude(allow, checkouts, dict)
+    return Exclude(patterns, checkouts, store.exclusions.folders, allowed)
 
 
 def held_although_excluded(store: Store, patterns: Sequence[str]) -> list[Place]:
@@ -86,6 +89,17 @@ def reconsider(store: Store) -> None:
         store.exclusions.lift(lifted)
 
 
+def unlisted(store: Store) -> Counter[str]:
+    """How many sessions were left out because nobody has said whether to store them, by folder."""
+    rules = {(row.agent, row.native_id): row.rule for row in store.exclusions.all() if row.rule.startswith(UNLISTED)}
+    return Counter(rule.removeprefix(UNLISTED) for rule in rules.values())
+
+
+def lift_unlisted(store: Store) -> None:
+    """Have the next sweep judge again what was left out for want of an answer."""
+    store.exclusions.lift([row for row in store.exclusions.all() if row.rule.startswith(UNLISTED)])
+
+
 def _is_gone(rule: str) -> bool:
     folder, _, name = rule.rpartition("/")
     return name in (IGNORE_FILE, REPO_SETTINGS) and not os.access(f"{folder}/", os.F_OK)
@@ -94,7 +108,7 @@ def _is_gone(rule: str) -> bool:
 class _Gate:
     """Judges batches as they come. A verdict is the rule that excludes a session, `_KEPT`, or None: not known yet."""
 
-    def __init__(self, store: Store, exclude: Sequence[str], tasks: list[Task], read: Read, left_out: LeftOut) -> None:
+    def __init__(self, store: Store, exclude: Exclude, tasks: list[Task], read: Read, left_out: LeftOut) -> None:
         self._store = store
         self._read = read
         self._left_out = left_out
@@ -103,13 +117,14 @@ class _Gate:
         self._facts = {task.row.path for task in facts}
         for task in facts:
             self._facts_beside[task.source.path.parent].append(task)
-        self._exclude = exclude_of(store, exclude)
+        self._exclude = exclude
         self._tombstones = Tombstones(store.tombstones, store.sources)
         self._evicted = Evicted(store.evictions)
         self._excluded = set(store.exclusions.all())
         self._verdicts: dict[Name, str] = {(row.agent, row.native_id): row.rule for row in self._excluded}
         self._sources = {(row.host, row.agent, row.path) for row in self._excluded}
         self._facts_by_name: dict[Name, dict[str, Any]] = {}
+        self._is_first = not store.streams.has_infos()
         self._waiting: dict[SourceKey, list[Reading]] = {}
         self._waiting_bytes = 0
         self._too_big: set[SourceKey] = set()
@@ -209,17 +224,18 @@ class _Gate:
         inherited = self._verdict((agent, above), depth + 1) if above and depth < _DEEPEST else None
         if inherited:
             return inherited
-        if facts.get("cwd") is None and facts.get("git_remote") is None:
+        if facts.get("cwd") is None and facts.get("git_remote") is None and not self._is_waiting_over:
             return inherited
         where = facts.get("cwd"), facts.get("git_root"), facts.get("git_remote")
         rule = self._exclude.rule(*where)
         # The session it belongs to decides, and may have worked elsewhere; or another one may name its repository.
         is_open = (above and inherited is None and depth < _DEEPEST) or not self._exclude.is_certain(*where)
-        return None if not rule and is_open and not self._is_waiting_over else rule or _KEPT
+        is_final = self._is_waiting_over or not is_open or (rule and not rule.startswith(UNLISTED))
+        return (rule or _KEPT) if is_final else None
 
     def _facts_of(self, name: Name) -> dict[str, Any]:
         facts = self._facts_by_name.get(name, {})
-        for info in self._store.streams.infos(*name):  # an earlier sweep read it first
+        for info in () if self._is_first else self._store.streams.infos(*name):  # an earlier sweep read it first
             facts = facts | _facts(info)
         return facts
 
@@ -236,7 +252,9 @@ class _Gate:
         if self._tombstones.concern(agent):
             self._report(FORGOTTEN, agent, [name for name in names if self._tombstones.hold(agent, name)])
         rules = {name: rule for name in sessions_of(batch) if (rule := self._verdict((agent, name)))}
-        self._report(SKIPPED, agent, rules)
+        unlisted = {name for name, rule in rules.items() if rule.startswith(UNLISTED)}
+        self._report(SKIPPED, agent, rules.keys() - unlisted)
+        self._report(UNLISTED.strip(), agent, unlisted)
         if rules:
             self._remember(batch, rules)
         elif batch.source[:3] in self._sources:

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
@@ -23,10 +24,11 @@ from recollect.ingest.builder import Task, read_batches, unsettled
 from recollect.ingest.protection import Protection
 from recollect.kinds import HISTORY_LANE
 from recollect.redact import Redactor
-from recollect.store import Batch, pack_batch, unpack_batch
+from recollect.store import Batch, has_live, pack_batch, unpack_batch
 
 WORKER_BYTES = 8 * 1024 * 1024  # below this much to read, starting processes costs more than it gains
 BATCH_EVENTS, BATCH_BYTES = 4000, 16 * 1024 * 1024  # in one transaction: under a tenth of a second
+LIVE_SHARE = 16  # of that is written at once while a host appends to live sessions
 _WAITING_BATCHES = 32
 _SIZE_BYTES = 8  # of a message, before it
 _READER = "import sys; from recollect.ingest.pool import serve; serve(int(sys.argv[1]))"
@@ -54,14 +56,15 @@ def stage_of(reading: Reading) -> str | None:
     return f"reading, back to {date}"
 
 
-def grouped(readings: Iterable[Reading]) -> Iterator[list[Reading]]:
-    """Small sources share a transaction; none holds the write lock for long."""
+def grouped(readings: Iterable[Reading], folder: Path) -> Iterator[list[Reading]]:
+    """Small sources share a transaction; none holds the write lock for long, least of all while hosts append."""
     group, events, size = list[Reading](), 0, 0
     for reading in readings:
         group.append(reading)
         if isinstance(reading, Batch):
             events, size = events + reading.events, size + reading.bytes
-        if events >= BATCH_EVENTS or size >= BATCH_BYTES:
+        share = LIVE_SHARE if events * LIVE_SHARE >= BATCH_EVENTS and has_live(folder) else 1
+        if events * share >= BATCH_EVENTS or size >= BATCH_BYTES:
             yield group
             group, events, size = [], 0, 0
     yield from [group] if group else []

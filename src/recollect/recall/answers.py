@@ -11,7 +11,7 @@ from recollect.clock import as_datetime, rfc3339
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from recollect.store import Card
+    from recollect.store import SessionHeader
 
 
 class Glimpse(NamedTuple):
@@ -26,6 +26,9 @@ class Glimpse(NamedTuple):
     @property
     def at(self) -> "datetime | None":
         return as_datetime(self.ts)
+
+    def to_json(self) -> dict[str, Any]:
+        return self._asdict()
 
 
 class Match(NamedTuple):
@@ -47,6 +50,23 @@ class Match(NamedTuple):
     @property
     def at(self) -> "datetime | None":
         return as_datetime(self.ts)
+
+    def to_json(self, hit_uid: str | None = None, *, explain: bool = False) -> dict[str, Any]:
+        """A match as every interface prints it; inside a hit, its session is named only if it is another."""
+        fields: dict[str, Any] = {
+            "event_uid": self.event_uid,
+            "seq": self.seq,
+            "kind": self.kind,
+            "ts": self.ts,
+            "snippet": self.snippet,
+            "before": [item.to_json() for item in self.before],
+            "after": [item.to_json() for item in self.after],
+        }
+        if explain or self.session_uid != hit_uid:
+            fields["session_uid"] = self.session_uid  # its seq counts there
+        if explain:
+            fields |= {"score": self.score, "is_exact": self.is_exact, "why": self.why}
+        return fields
 
 
 class SessionHit(NamedTuple):
@@ -78,27 +98,51 @@ class SessionHit(NamedTuple):
     def ended(self) -> "datetime | None":
         return as_datetime(self.ended_at)
 
+    def to_json(self, *, explain: bool = False) -> dict[str, Any]:
+        """A hit as every interface prints it; `explain` adds why it was found and how the session began and ended."""
+        fields: dict[str, Any] = {
+            "session_uid": self.session_uid,
+            "title": self.title,
+            "agent": self.agent,
+            "repo": self.repo,
+            "cwd": self.cwd,
+            "resume_command": self.resume_command,
+            "started_at": self.started_at,
+            "score": self.score,
+            "evicted": self.evicted,
+            "matches": [match.to_json(self.session_uid, explain=explain) for match in self.matches],
+        }
+        if self.missing:
+            fields["missing"] = list(self.missing)
+        if self.outcome is not None:
+            fields |= {"outcome": self.outcome, "open_ends": list(self.open_ends)}
+        if explain:
+            ends = {"first_request": self.first_request, "ending": self.ending}
+            bookends = {name: end and end.to_json() for name, end in ends.items()}
+            fields |= {"ended_at": self.ended_at, "why": self.why, "bookends": bookends}
+        return fields
 
-def command_for(card: "Card") -> str | None:
-    """The agent's own command that continues the session of a card; there is none for a sub-agent."""
-    return resume_command(*card.key) if card.session_uid == card.root_session_uid else None
+
+def command_for(header: "SessionHeader") -> str | None:
+    """The agent's own command that continues the session of a header; there is none for a sub-agent."""
+    return resume_command(*header.key) if header.session_uid == header.root_session_uid else None
 
 
-def hit_of(card: "Card", score: float, matches: list[Match], why: str, **more: Any) -> SessionHit:
-    """A hit on the session of a card; `more` are further fields."""
+def hit_of(header: "SessionHeader", score: float, matches: list[Match], why: str, **more: Any) -> SessionHit:
+    """A hit on the session of a header; `more` are further fields."""
     return SessionHit(
-        session_uid=card.session_uid,
-        title=card.title,
-        agent=card.agent,
-        repo=card.repo,
-        started_at=rfc3339(card.started_ms),
+        session_uid=header.session_uid,
+        title=header.title,
+        agent=header.agent,
+        repo=header.repo,
+        started_at=rfc3339(header.started_ms),
         score=round(score, 4),
-        evicted=card.evicted_ms is not None and not any(match.seq for match in matches),
+        evicted=header.evicted_ms is not None and not any(match.seq for match in matches),
         matches=matches,
-        ended_at=rfc3339(card.ended_ms),
+        ended_at=rfc3339(header.ended_ms),
         why=why,
-        cwd=card.cwd,
-        resume_command=command_for(card),
+        cwd=header.cwd,
+        resume_command=command_for(header),
         **more,
     )
 
@@ -120,59 +164,10 @@ class SearchAnswer(NamedTuple):
             "query": self.query,
             "took_ms": self.took_ms,
             "total": self.total,
-            "hits": [_hit(hit, explain) for hit in self.hits],
+            "hits": [hit.to_json(explain=explain) for hit in self.hits],
             "suggestion": self.suggestion,
         }
         return fields | {"notes": list(self.notes)} if explain else fields
-
-
-def _hit(hit: SessionHit, explain: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "session_uid": hit.session_uid,
-        "title": hit.title,
-        "agent": hit.agent,
-        "repo": hit.repo,
-        "cwd": hit.cwd,
-        "resume_command": hit.resume_command,
-        "started_at": hit.started_at,
-        "score": hit.score,
-        "evicted": hit.evicted,
-        "matches": [_match(match, hit.session_uid, explain) for match in hit.matches],
-    }
-    if hit.missing:
-        found["missing"] = list(hit.missing)
-    if hit.outcome is not None:
-        found |= {"outcome": hit.outcome, "open_ends": list(hit.open_ends)}
-    if explain:
-        ends = {"first_request": _maybe(hit.first_request), "ending": _maybe(hit.ending)}
-        found |= {"ended_at": hit.ended_at, "why": hit.why, "bookends": ends}
-    return found
-
-
-def _match(match: Match, session_uid: str, explain: bool) -> dict[str, Any]:
-    found = _glimpse(match) | {
-        "before": [_glimpse(item) for item in match.before],
-        "after": [_glimpse(item) for item in match.after],
-    }
-    if explain or match.session_uid != session_uid:
-        found["session_uid"] = match.session_uid  # its seq counts there
-    if explain:
-        found |= {"score": match.score, "is_exact": match.is_exact, "why": match.why}
-    return found
-
-
-def _maybe(item: Glimpse | None) -> dict[str, Any] | None:
-    return None if item is None else _glimpse(item)
-
-
-def _glimpse(item: Glimpse | Match) -> dict[str, Any]:
-    return {
-        "event_uid": item.event_uid,
-        "seq": item.seq,
-        "kind": item.kind,
-        "ts": item.ts,
-        "snippet": item.snippet,
-    }
 
 
 def within_budget(answer: SearchAnswer, tokens: int) -> SearchAnswer:
@@ -183,7 +178,7 @@ def within_budget(answer: SearchAnswer, tokens: int) -> SearchAnswer:
     left = tokens - _cost(answer._replace(hits=[]).to_json())
     hits: list[SessionHit] = []
     for hit in answer.hits:
-        left -= _cost(_hit(hit._replace(matches=[]), explain=False))
+        left -= _cost(hit._replace(matches=[]).to_json())
         kept, left = _affordable(hit, left)
         if left < 0 or (hit.matches and not kept):
             break
@@ -199,7 +194,7 @@ def _affordable(hit: SessionHit, left: int) -> tuple[list[Match], int]:
     kept: list[Match] = []
     for match in hit.matches:
         for shown in (match, match._replace(before=[], after=[])):
-            cost = _cost(_match(shown, hit.session_uid, explain=False))
+            cost = _cost(shown.to_json(hit.session_uid))
             if cost <= left:
                 kept.append(shown)
                 left -= cost

@@ -7,14 +7,22 @@ from typing import Any
 
 from recollect.agentkit.edits import FileChange
 from recollect.agents import get_adapter
+from recollect.errors import NotFound
 
 _MOVE = re.compile(r"(?:^|[;&|\n(]\s*|&&\s*)(?:sudo\s+)?(?:(?P<cd>cd)|(?:git\s+)?mv)\s+(?P<words>[^;&|\n]+)")
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
 
 
 def changes(agent: str, call: Mapping[str, Any], result: Mapping[str, Any] | None = None) -> list[FileChange]:
-    """The files an edit's payload says were changed, in their order; with its result's, how exactly."""
-    return get_adapter(agent).changes(call, result)
+    """The files an edit's payload says were changed, in their order; with its result's, how exactly.
+
+    None of an agent whose adapter is no longer installed: the rest of a file's history must not end there.
+    """
+    try:
+        adapter = get_adapter(agent)
+    except NotFound:
+        return []
+    return adapter.changes(call, result)
 
 
 def renames(payload: Mapping[str, Any]) -> list[FileChange]:

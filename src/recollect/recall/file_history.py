@@ -23,7 +23,7 @@ from recollect.recall.query import Query
 from recollect.recall.ranking import WEIGHTS
 from recollect.recall.scope import Scope, scope_of
 from recollect.recall.snippets import Texts
-from recollect.store import IS_ERROR, Card, CardFilter, EventCard, EventFilter, Scored, Store, Term, Wanted
+from recollect.store import IS_ERROR, EventFilter, EventHeader, HeaderFilter, Scored, SessionHeader, Store, Term, Wanted
 from recollect.text import CJK, evidence, payload_text
 
 _MOST_NAMES = 20  # a file may have been renamed
@@ -82,7 +82,7 @@ class FileEdit:
 class _Digested(NamedTuple):
     """What the digest of a session without raw detail says of a path."""
 
-    card: Card
+    header: SessionHeader
     edits: int
     calls: int
     mentions: int
@@ -96,20 +96,20 @@ def files(store: Store, path: str, filters: Filters = NO_FILTERS) -> list[FileVi
     sessions, mentions = Sessions(store), _Mentions(store, path, _scope(store, filters))
     counts: dict[str, Counter[str]] = defaultdict(Counter)  # by session
     last: dict[str, int] = {}
-    cards: dict[str, Card] = {}
+    headers: dict[str, SessionHeader] = {}
     for event, how in mentions.events():
         sessions.load({event.stream})
-        card = sessions.root(event.stream)
-        cards[card.session_uid] = card
-        counts[card.session_uid] += how
-        last[card.session_uid] = max(last.get(card.session_uid, 0), event.ts_ms or 0)
+        header = sessions.root(event.stream)
+        headers[header.session_uid] = header
+        counts[header.session_uid] += how
+        last[header.session_uid] = max(last.get(header.session_uid, 0), event.ts_ms or 0)
     digested = list(mentions.digested())
-    roots = sessions.named({item.card.root_session_uid for item in digested})
+    roots = sessions.named({item.header.root_session_uid for item in digested})
     for item in digested:
-        card = roots.get(item.card.root_session_uid, item.card)
-        cards[card.session_uid] = card
-        counts[card.session_uid].update({EDIT: item.edits, TOOL_CALL: item.calls, _MENTION: item.mentions})
-    visits = [_visit(card, counts[uid], last.get(uid)) for uid, card in cards.items()]
+        header = roots.get(item.header.root_session_uid, item.header)
+        headers[header.session_uid] = header
+        counts[header.session_uid].update({EDIT: item.edits, TOOL_CALL: item.calls, _MENTION: item.mentions})
+    visits = [_visit(header, counts[uid], last.get(uid)) for uid, header in headers.items()]
     return sorted(visits, key=_rank, reverse=True)
 
 
@@ -121,29 +121,29 @@ def _rank(visit: FileVisit) -> tuple[bool, str, str]:
     return visit.edits > 0, visit.last_at or "", visit.session_uid
 
 
-def _visit(card: Card, counts: Counter[str], last_ms: int | None) -> FileVisit:
+def _visit(header: SessionHeader, counts: Counter[str], last_ms: int | None) -> FileVisit:
     return FileVisit(
-        session_uid=card.session_uid,
-        title=card.title,
-        agent=card.agent,
-        repo=card.repo,
-        last_at=rfc3339(last_ms or card.ended_ms),
+        session_uid=header.session_uid,
+        title=header.title,
+        agent=header.agent,
+        repo=header.repo,
+        last_at=rfc3339(last_ms or header.ended_ms),
         edits=counts[EDIT],
         calls=counts[TOOL_CALL],
         mentions=counts[_MENTION],
         added=counts[_ADDED],
         removed=counts[_REMOVED],
-        cwd=card.cwd,
-        resume_command=command_for(card),
-        evicted=card.evicted_ms is not None,
+        cwd=header.cwd,
+        resume_command=command_for(header),
+        evicted=header.evicted_ms is not None,
     )
 
 
 def sessions_calling(store: Store, path: str) -> set[SessionKey]:
     """Sessions with a call that names the path, held or not."""
     mentions = _Mentions(store, path)
-    held = store.excerpts.keys(set(mentions.calling_streams())).values()
-    return {*held, *(item.card.key for item in mentions.digested() if item.edits or item.calls)}
+    held = store.event_headers.keys(set(mentions.calling_streams())).values()
+    return {*held, *(item.header.key for item in mentions.digested() if item.edits or item.calls)}
 
 
 def evicted_edits(store: Store, path: str) -> int:
@@ -157,49 +157,51 @@ class _Mentions:
     def __init__(self, store: Store, path: str, scope: Scope | None = None) -> None:
         self._store = store
         self._path = path
-        self._scope = scope or Scope(CardFilter(), EventFilter())
+        self._scope = scope or Scope(HeaderFilter(), EventFilter())
         self._pattern = _pattern(path)
         self._texts = Texts(store)
 
-    def events(self) -> Iterator[tuple[EventCard, Counter[str]]]:
+    def events(self) -> Iterator[tuple[EventHeader, Counter[str]]]:
         """Every event that names the path, and how: an edit of so many lines, another call, or a mention."""
         # A call may name the path from its working folder, so that only the name of the file is in it.
         chosen = self._scope.events
         events = [*_events_with(self._store, _base_name(self._path), columns=_IN_CALLS, chosen=chosen)]
         events += _events_with(self._store, self._path, chosen=chosen)
-        for cards, owner in _by_session(self._store, events):
-            for card, payload in zip(cards, self._texts.payloads(cards), strict=True):
-                if how := self._how(card, payload, owner):
-                    yield card, how
+        for headers, owner in _by_session(self._store, events):
+            for header, payload in zip(headers, self._texts.payloads(headers), strict=True):
+                if how := self._how(header, payload, owner):
+                    yield header, how
 
     def calling_streams(self) -> Iterator[int]:
         """Sessions held with a call that names the path."""
-        for cards, owner in _by_session(
+        for headers, owner in _by_session(
             self._store, _events_with(self._store, _base_name(self._path), columns=_IN_CALLS)
         ):
-            if self._is_called(cards, owner):
-                yield cards[0].stream
+            if self._is_called(headers, owner):
+                yield headers[0].stream
 
     def digested(self) -> Iterator[_Digested]:
         """Sessions without raw detail whose digests name the path."""
         expression = self._store.fulltext_search.expression(Wanted(((Term(_base_name(self._path)),),)))
         is_askable = bool(expression) and not self._scope.events.choices  # a digest has no kinds of events
-        matches = self._store.cards.by_digest(expression, self._scope.timed, is_evicted=True) if is_askable else []
-        cards = [card for card, _ in matches]
-        cwds = self._store.cards.cwds({number: card.key for number, card in enumerate(cards)})
-        for number, card in enumerate(cards):
-            digest = orjson.loads(self._store.cards.digest(card.key) or "{}")
+        matches = (
+            self._store.session_headers.by_digest(expression, self._scope.timed, is_evicted=True) if is_askable else []
+        )
+        headers = [header for header, _ in matches]
+        cwds = self._store.session_headers.cwds({number: header.key for number, header in enumerate(headers)})
+        for number, header in enumerate(headers):
+            digest = orjson.loads(self._store.session_headers.digest(header.key) or "{}")
             edited, commands = digest.get("files", ()), digest.get("commands", ())
             edits = sum(item["count"] for item in edited if is_below(absolute(item["name"], cwds[number]), self._path))
             calls = sum(item["count"] for item in commands if self._pattern.search(item["name"]))
             mentions = sum(self._pattern.search(quote["text"]) is not None for quote in quotes(digest))
             if edits or calls or mentions:
-                yield _Digested(card, edits, calls, mentions)
+                yield _Digested(header, edits, calls, mentions)
 
-    def _is_called(self, cards: Sequence[EventCard], owner: "_Owner") -> bool:
+    def _is_called(self, headers: Sequence[EventHeader], owner: "_Owner") -> bool:
         """Whether any of these calls names the path; most do in their summaries, and no payload is read."""
-        calls = [card for card in cards if card.kind in _CALLS]
-        if any(self._pattern.search(card.summary) for card in calls):
+        calls = [header for header in headers if header.kind in _CALLS]
+        if any(self._pattern.search(header.summary) for header in calls):
             return True
         for start in range(0, len(calls), _READ_AT_ONCE):
             batch = calls[start : start + _READ_AT_ONCE]
@@ -207,17 +209,17 @@ class _Mentions:
                 return True
         return False
 
-    def _how(self, card: EventCard, payload: dict[str, Any], owner: "_Owner") -> Counter[str]:
+    def _how(self, header: EventHeader, payload: dict[str, Any], owner: "_Owner") -> Counter[str]:
         """How an event names the path; empty if it does not."""
-        is_call = card.kind in _CALLS
+        is_call = header.kind in _CALLS
         is_named = is_call and any(self._is_meant(change, owner) for change in changes(owner.agent, payload))
-        if is_named and card.kind == EDIT:
-            done = _done(self._store, self._texts, card, payload, owner)
+        if is_named and header.kind == EDIT:
+            done = _done(self._store, self._texts, header, payload, owner)
             if done is not None:
                 hunks = [hunk for change in done if self._is_meant(change, owner) for hunk in change.hunks]
                 lines = {_ADDED: sum(hunk.added for hunk in hunks), _REMOVED: sum(hunk.removed for hunk in hunks)}
                 return Counter({EDIT: 1, **lines})
-        text = evidence(payload_text(card.kind, payload)) or card.summary
+        text = evidence(payload_text(header.kind, payload)) or header.summary
         if not is_named and not self._pattern.search(text):
             return Counter()
         return Counter({TOOL_CALL if is_call else _MENTION: 1})
@@ -234,17 +236,19 @@ class _Owner(NamedTuple):
 
 
 def _done(
-    store: Store, texts: Texts, card: EventCard, payload: Mapping[str, Any], owner: _Owner
+    store: Store, texts: Texts, header: EventHeader, payload: Mapping[str, Any], owner: _Owner
 ) -> list[FileChange] | None:
     """What an edit changed, by its result; None if it failed or was refused."""
-    results = store.excerpts.results(card)
+    results = store.event_headers.results(header)
     if any(result.flags & IS_ERROR for result in results):
         return None
     return changes(owner.agent, payload, next(iter(texts.payloads(results[-1:])), None))
 
 
-class _Step(NamedTuple):
-    event: EventCard
+class EditStep(NamedTuple):
+    """A call that changed a file, or gave it another name."""
+
+    event: EventHeader
     change: FileChange
     is_edit: bool
 
@@ -255,12 +259,12 @@ def blame(store: Store, path: str, filters: Filters = NO_FILTERS) -> list[FileEd
     A rename is followed from the moment it was made: later edits of another file with the old name are left out.
     """
     chosen = _scope(store, filters).events
-    steps, sessions = [step for step in _steps(store, path) if _is_chosen(step.event, chosen)], Sessions(store)
+    steps, sessions = [step for step in file_steps(store, path) if _is_chosen(step.event, chosen)], Sessions(store)
     sessions.load({step.event.stream for step in steps})
-    return [_edit(store, sessions.card(step.event.stream), step) for step in steps]
+    return [file_edit(store, sessions.header(step.event.stream), step) for step in steps]
 
 
-def _is_chosen(event: EventCard, chosen: EventFilter) -> bool:
+def _is_chosen(event: EventHeader, chosen: EventFilter) -> bool:
     """Whether the filters let an edit through; a rename is followed even if they do not."""
     is_of_session = chosen.streams is None or event.stream in chosen.streams
     is_of_kind = all(event.kind in choice.values for choice in chosen.choices)
@@ -269,13 +273,14 @@ def _is_chosen(event: EventCard, chosen: EventFilter) -> bool:
     return is_of_session and is_of_kind and is_since and is_before
 
 
-def _edit(store: Store, card: Card, step: _Step) -> FileEdit:
+def file_edit(store: Store, header: SessionHeader, step: EditStep) -> FileEdit:
+    """An edit with its session and the request it was made for."""
     event = step.event
-    request = store.excerpts.request_of(event)
+    request = store.event_headers.request_of(event)
     return FileEdit(
-        session_uid=card.session_uid,
-        title=card.title,
-        agent=card.agent,
+        session_uid=header.session_uid,
+        title=header.title,
+        agent=header.agent,
         ts=rfc3339(event.ts_ms),
         event_uid=event.event_uid.hex(),
         seq=event.seq,
@@ -289,9 +294,9 @@ def _edit(store: Store, card: Card, step: _Step) -> FileEdit:
     )
 
 
-def _steps(store: Store, path: str) -> list[_Step]:
+def file_steps(store: Store, path: str) -> list[EditStep]:
     """The edits of a file and of those it was before, newest first."""
-    edits: dict[tuple[int, str], _Step] = {}
+    edits: dict[tuple[int, str], EditStep] = {}
     names: list[tuple[str, int | None]] = [(slashed(path), None)]
     for name, until_ms in names:  # grows on the way
         for step in _changes_to(store, name):
@@ -305,31 +310,31 @@ def _steps(store: Store, path: str) -> list[_Step]:
     return sorted(edits.values(), key=lambda step: (step.event.ts_ms or 0, step.event.id), reverse=True)
 
 
-def _changes_to(store: Store, path: str) -> Iterator[_Step]:
+def _changes_to(store: Store, path: str) -> Iterator[EditStep]:
     """Changes whose file, as it is called afterwards, is this one."""
     events = _events_with(store, _base_name(path), columns=_IN_CALLS)
     for folder in path.split("/")[:-1]:
         events += _events_with(store, folder, "mv", columns=_IN_CALLS) if folder else []
     texts = Texts(store)
-    for cards, owner in _by_session(store, events):
-        for card, payload in zip(cards, texts.payloads(cards), strict=True):
-            if not any(_steps_of(card, changes(owner.agent, payload), payload, path, owner.cwd)):
+    for headers, owner in _by_session(store, events):
+        for header, payload in zip(headers, texts.payloads(headers), strict=True):
+            if not any(_steps_of(header, changes(owner.agent, payload), payload, path, owner.cwd)):
                 continue
-            done = _done(store, texts, card, payload, owner)
-            yield from _steps_of(card, done, payload, path, owner.cwd) if done is not None else ()
+            done = _done(store, texts, header, payload, owner)
+            yield from _steps_of(header, done, payload, path, owner.cwd) if done is not None else ()
 
 
 def _steps_of(
-    card: EventCard, changed: Sequence[FileChange], payload: Mapping[str, Any], path: str, cwd: str | None
-) -> Iterator[_Step]:
+    header: EventHeader, changed: Sequence[FileChange], payload: Mapping[str, Any], path: str, cwd: str | None
+) -> Iterator[EditStep]:
     """What a call did to the file that is called so afterwards."""
-    if card.kind == EDIT:
+    if header.kind == EDIT:
         named = [whole(change, cwd) for change in changed]
-        yield from (_Step(card, change, is_edit=True) for change in named if is_same(change.path, path))
+        yield from (EditStep(header, change, is_edit=True) for change in named if is_same(change.path, path))
         return
     for change in renames(payload):
         if earlier := called_before(whole(change, cwd), path):
-            yield _Step(card, FileChange(path, earlier), is_edit=False)
+            yield EditStep(header, FileChange(path, earlier), is_edit=False)
 
 
 def _events_with(
@@ -342,15 +347,15 @@ def _events_with(
     return [event for events in found for event in events]
 
 
-def _by_session(store: Store, events: Sequence[Scored]) -> Iterator[tuple[list[EventCard], _Owner]]:
+def _by_session(store: Store, events: Sequence[Scored]) -> Iterator[tuple[list[EventHeader], _Owner]]:
     """The events by session, in the order of their payloads."""
-    by_stream: dict[int, list[EventCard]] = {}
-    for card in store.excerpts.of({event.id for event in events}).values():
-        by_stream.setdefault(card.stream, []).append(card)
-    keys = store.excerpts.keys(by_stream)
-    cwds = store.cards.cwds(keys)
-    for stream, cards in by_stream.items():
-        yield sorted(cards, key=lambda card: card.payload_start), _Owner(keys[stream].agent, cwds.get(stream))
+    by_stream: dict[int, list[EventHeader]] = {}
+    for header in store.event_headers.of({event.id for event in events}).values():
+        by_stream.setdefault(header.stream, []).append(header)
+    keys = store.event_headers.keys(by_stream)
+    cwds = store.session_headers.cwds(keys)
+    for stream, headers in by_stream.items():
+        yield sorted(headers, key=lambda header: header.payload_start), _Owner(keys[stream].agent, cwds.get(stream))
 
 
 def _base_name(path: str) -> str:

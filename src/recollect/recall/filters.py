@@ -18,6 +18,7 @@ from recollect.store import Store
 
 _MOST_NAMED = 4  # of the nearest names
 _PATH = r"\.{1,2}(?:/.*)?|~.*|/.*|[A-Za-z]:[\\/].*"
+_NAMES = {"session_class": "class", "in_session": "session"}  # in a query, where they differ
 _VALUES = {"outcome": OUTCOMES, "kind": KINDS, "session_class": SESSION_CLASSES}
 
 
@@ -33,6 +34,10 @@ class Filters(NamedTuple):
     session_class: str | None = None
     since: str | datetime | None = None
     before: str | datetime | None = None
+    channel: str | None = None  # of a live host
+    in_session: str | None = None  # an id, the beginning or end of one, or a title; its sub-agents count too
+    tag: str | None = None
+    is_starred: bool | None = None
 
 
 NO_FILTERS = Filters()
@@ -45,7 +50,8 @@ def as_options(filters: Filters) -> tuple[Filter, ...]:
         if value is not None and value not in known:
             raise UsageError(f"Unknown {name.replace('_', ' ')}: {value}", f"known: {', '.join(known)}")
     moments = {name: moment_ms(f"--{name}", getattr(filters, name)) for name in ("since", "before")}
-    values = {"class" if name == "session_class" else name: value for name, value in filters._asdict().items()}
+    values = {_NAMES.get(name, name): value for name, value in filters._asdict().items()}
+    values["is"] = "starred" if values.pop("is_starred") else None
     values |= {name: None if ms is None else _iso(ms) for name, ms in moments.items()}
     return tuple(Filter(name, value, is_option=True) for name, value in values.items() if value is not None)
 
@@ -63,7 +69,7 @@ def names_for(store: Store, name: str, value: str) -> list[str]:
         return repos_for(store, value)
     if name not in ("agent", "branch", "model"):
         return [value]
-    known = {"agent": store.cards.agents, "branch": store.cards.branches, "model": store.cards.models}[name]()
+    known = store.session_headers.names(name)
     folded = value.casefold()
     if not known or any(
         folded in other.casefold() if name == "model" else folded == other.casefold() for other in known
@@ -74,7 +80,7 @@ def names_for(store: Store, name: str, value: str) -> list[str]:
 
 def repos_for(store: Store, value: str) -> list[str]:
     """The repositories that a name, the end or a part of one, or a folder stands for."""
-    known = store.cards.repos()
+    known = store.session_headers.names("repo")
     if not known:
         return [value]
     if ended := [repo for repo in known if f"/{repo}".casefold().endswith(f"/{value.strip('/')}".casefold())]:
@@ -114,8 +120,8 @@ def _repos_in(store: Store, folder: Path) -> set[str]:
 
     root = find_checkout(folder) or folder
     remote = normal_remote(remote_of(folder))
-    by_remote = {repo for repo in store.cards.repos() if repo == remote}
-    return by_remote | {repo for path, repo in store.cards.folders() if Path(path).is_relative_to(root)}
+    by_remote = {repo for repo in store.session_headers.names("repo") if repo == remote}
+    return by_remote | {repo for path, repo in store.session_headers.folders() if Path(path).is_relative_to(root)}
 
 
 def _nearest(value: str, known: Sequence[str]) -> str:

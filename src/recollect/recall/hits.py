@@ -12,7 +12,7 @@ from recollect.clock import rfc3339
 from recollect.recall.answers import Glimpse, Match, SessionHit, hit_of
 from recollect.recall.query import Phrase
 from recollect.recall.snippets import Span, Texts, folded, is_exact, is_there, pattern_of, snippet, snippet_at
-from recollect.store import Card, CardFilter, EventCard, Outline, Scored, Store
+from recollect.store import EventHeader, HeaderFilter, Outline, Scored, SessionHeader, Store
 from recollect.text import begins_with
 
 _VERIFIED_AT_ONCE = 50
@@ -31,45 +31,45 @@ class Sessions:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._cards: dict[int, Card] = {}
-        self._roots: dict[str, Card] = {}
+        self._headers: dict[int, SessionHeader] = {}
+        self._roots: dict[str, SessionHeader] = {}
 
     def load(self, streams: Collection[int]) -> None:
         """Have these at hand, with the sessions that started them."""
-        missing = set(streams) - self._cards.keys()
+        missing = set(streams) - self._headers.keys()
         if not missing:
             return
-        keys = self._store.excerpts.keys(missing)
-        cards = self._store.cards.of(keys.values())
+        keys = self._store.event_headers.keys(missing)
+        headers = self._store.session_headers.of(keys.values())
         for stream, key in keys.items():
-            self._cards[stream] = cards.get(key) or _nameless(*key)
-        self.named({self._cards[stream].root_session_uid for stream in keys})
+            self._headers[stream] = headers.get(key) or _nameless(*key)
+        self.named({self._headers[stream].root_session_uid for stream in keys})
 
-    def named(self, uids: Collection[str]) -> Mapping[str, Card]:
+    def named(self, uids: Collection[str]) -> Mapping[str, SessionHeader]:
         """Sessions by their ids, those among them that are known."""
-        self._roots |= self._store.cards.named(set(uids) - self._roots.keys())
+        self._roots |= self._store.session_headers.named(set(uids) - self._roots.keys())
         return self._roots
 
-    def card(self, stream: int) -> Card:
-        return self._cards[stream]
+    def header(self, stream: int) -> SessionHeader:
+        return self._headers[stream]
 
-    def root(self, stream: int) -> Card:
+    def root(self, stream: int) -> SessionHeader:
         """The session that a sub-agent's events are shown under."""
-        card = self._cards[stream]
-        return self._roots.get(card.root_session_uid, card)
+        header = self._headers[stream]
+        return self._roots.get(header.root_session_uid, header)
 
     def streams_below(self, uids: Collection[str]) -> set[int]:
         """The streams at hand of these sessions and their sub-agents."""
-        return {stream for stream in self._cards if self.root(stream).session_uid in uids} if uids else set()
+        return {stream for stream in self._headers if self.root(stream).session_uid in uids} if uids else set()
 
 
 class Candidate:
     """A session that matches, with its best events, the best first, and the best digest of it and its sub-agents."""
 
-    def __init__(self, card: Card) -> None:
-        self.card = card
+    def __init__(self, header: SessionHeader) -> None:
+        self.header = header
         self.events: list[Scored] = []
-        self.digest: Card | None = None
+        self.digest: SessionHeader | None = None
         self.score = 0.0
         self.is_verbatim = False
         self.is_complete = True
@@ -77,8 +77,8 @@ class Candidate:
 
     def order(self) -> tuple[Any, ...]:
         """By what candidates are sorted; the newer one wins a tie."""
-        last_ms = max((event.ts_ms or 0 for event in self.events), default=self.card.ended_ms or 0)
-        return (not self.is_verbatim, not self.is_complete, -self.score, -last_ms, self.card.session_uid)
+        last_ms = max((event.ts_ms or 0 for event in self.events), default=self.header.ended_ms or 0)
+        return (not self.is_verbatim, not self.is_complete, -self.score, -last_ms, self.header.session_uid)
 
 
 class Hits:
@@ -94,7 +94,7 @@ class Hits:
         self._spans: Mapping[int, Span] = {}
         self._outlines: dict[int, list[Outline]] = {}
         self._streams: dict[kinds.SessionKey, int] = {}
-        self._neighbours: dict[int, EventCard] = {}
+        self._neighbours: dict[int, EventHeader] = {}
 
     def of(
         self,
@@ -109,7 +109,7 @@ class Hits:
             if len(shown) == limit:
                 break
             candidate.events = candidate.events[: self._matches] or self._first_request(candidate)
-            if candidate.events or candidate.card.evicted_ms is not None:
+            if candidate.events or candidate.header.evicted_ms is not None:
                 shown.append(candidate)
         self._texts.read({event.id for candidate in shown for event in candidate.events})
         self._spans = spans or {}
@@ -119,20 +119,20 @@ class Hits:
 
     def _first_request(self, candidate: Candidate) -> list[Scored]:
         """The request to show a session by that only its digest found; none if the digest quotes another session's."""
-        stream = self._stream(candidate.card)
-        if stream is None or candidate.card.evicted_ms is not None:
+        stream = self._stream(candidate.header)
+        if stream is None or candidate.header.evicted_ms is not None:
             return []
-        first, own = (self._store.excerpts.first_request(stream, is_own=is_own) for is_own in (False, True))
+        first, own = (self._store.event_headers.first_request(stream, is_own=is_own) for is_own in (False, True))
         if first is None or own is None:
             return []
         self._sessions.load({stream})
-        is_foreign = first.id != own.id and begins_with(first.summary, candidate.card.title or first.summary)
+        is_foreign = first.id != own.id and begins_with(first.summary, candidate.header.title or first.summary)
         return [] if is_foreign else [Scored(own.id, 0.0, stream, own.ts_ms, own.flags, own.kind)]
 
-    def _stream(self, card: Card) -> int | None:
-        if card.key not in self._streams:
-            self._streams |= self._store.excerpts.streams([card.key])
-        return self._streams.get(card.key)
+    def _stream(self, header: SessionHeader) -> int | None:
+        if header.key not in self._streams:
+            self._streams |= self._store.event_headers.streams([header.key])
+        return self._streams.get(header.key)
 
     def verify(self, candidates: Sequence[Candidate], phrases: Sequence[Phrase]) -> bool:
         """Mark what has paths, URLs and the like as they were typed; False if none of the best events has them.
@@ -164,15 +164,15 @@ class Hits:
         """Have at hand, with few queries, what is around the shown events, and the ends of their sessions."""
         needed: set[int] = set()
         for candidate in shown:
-            needed |= {end for end in self._ends(self._stream(candidate.card)) if end is not None}
+            needed |= {end for end in self._ends(self._stream(candidate.header)) if end is not None}
             for event in candidate.events:
                 before, after = self._around(event)
                 needed |= {*before, *after}
-        self._neighbours |= self._store.excerpts.of(needed)
+        self._neighbours |= self._store.event_headers.of(needed)
 
     def _outline(self, stream: int) -> list[Outline]:
         if stream not in self._outlines:
-            self._outlines[stream] = self._store.excerpts.outline(stream)
+            self._outlines[stream] = self._store.event_headers.outline(stream)
         return self._outlines[stream]
 
     def _around(self, event: Scored) -> tuple[list[int], list[int]]:
@@ -195,93 +195,95 @@ class Hits:
         return first, last
 
     def _hit(self, candidate: Candidate, pattern: re.Pattern[str] | None) -> SessionHit:
-        card = candidate.card
+        header = candidate.header
         matches = [self._match(event, pattern) for event in candidate.events if event.id in self._texts]
         why = f"{len(matches)} best of its matches shown"
-        first, last = (self._glimpse(end) for end in self._ends(self._stream(card)))
-        if card.evicted_ms is not None:  # what is held is how it went on
-            first = self._digested_ends(card)[0] or first
+        first, last = (self._glimpse(end) for end in self._ends(self._stream(header)))
+        if header.evicted_ms is not None:  # what is held is how it went on
+            first = self._digested_ends(header)[0] or first
         if not matches and candidate.digest is not None:
             matches = self._digest_matches(candidate.digest, pattern)
             why = f"its digest has {'some of' if candidate.missing else 'all'} the words"
             first = last = None
-        return hit_of(card, candidate.score, matches, why, first_request=first, ending=last, missing=candidate.missing)
+        return hit_of(
+            header, candidate.score, matches, why, first_request=first, ending=last, missing=candidate.missing
+        )
 
     def _match(self, event: Scored, pattern: re.Pattern[str] | None) -> Match:
-        card = self._texts.cards[event.id]
+        header = self._texts.headers[event.id]
         before, after = self._around(event)
         text, span = self._texts[event.id], self._spans.get(event.id)
         words = (folded(text[slice(*span)]),) if span else _words(text, pattern)
         return Match(
-            event_uid=card.event_uid.hex(),
-            seq=card.seq,
-            kind=card.kind,
-            ts=rfc3339(card.ts_ms),
+            event_uid=header.event_uid.hex(),
+            seq=header.seq,
+            kind=header.kind,
+            ts=rfc3339(header.ts_ms),
             snippet=snippet_at(text, span[0]) if span else snippet(text, pattern),
             before=[glimpse for other in before if (glimpse := self._glimpse(other))],
             after=[glimpse for other in after if (glimpse := self._glimpse(other))],
-            session_uid=self._sessions.card(card.stream).session_uid,
+            session_uid=self._sessions.header(header.stream).session_uid,
             score=round(event.score, 4),
             is_exact=event.id not in self._inexact,
-            why=f"{card.kind}: {', '.join(words)}" if words else card.kind,
+            why=f"{header.kind}: {', '.join(words)}" if words else header.kind,
             words=words,
         )
 
-    def _digest_matches(self, card: Card, pattern: re.Pattern[str] | None) -> list[Match]:
+    def _digest_matches(self, header: SessionHeader, pattern: re.Pattern[str] | None) -> list[Match]:
         """What a digest quotes that matches; its last event with the title, if no quote does."""
-        digest = orjson.loads(self._store.cards.digest(card.key) or "{}")
+        digest = orjson.loads(self._store.session_headers.digest(header.key) or "{}")
         matching = [quote for quote in quotes(digest) if pattern is None or pattern.search(folded(quote["text"]))]
         last = digest["covers"]["last_event_uid"]
-        shown = [(quote.get("event_uid") or last, quote["text"]) for quote in matching] or [(last, card.title or "")]
+        shown = [(quote.get("event_uid") or last, quote["text"]) for quote in matching] or [(last, header.title or "")]
         return [
-            Match(uid, 0, "digest", None, snippet(text, pattern), [], [], card.session_uid, 0.0, why="digest")
+            Match(uid, 0, "digest", None, snippet(text, pattern), [], [], header.session_uid, 0.0, why="digest")
             for uid, text in dict.fromkeys(shown[: self._matches])
         ]
 
     def _glimpse(self, event: int | None) -> Glimpse | None:
-        card = self._neighbours.get(event) if event is not None else None
-        return _glimpse(card) if card else None
+        header = self._neighbours.get(event) if event is not None else None
+        return _glimpse(header) if header else None
 
-    def recent(self, wanted: CardFilter, limit: int, offset: int = 0) -> list[SessionHit]:
+    def recent(self, criteria: HeaderFilter, limit: int, offset: int = 0) -> list[SessionHit]:
         """The sessions that were active last, each with its last request, how it ended and what it left to do."""
-        return [self._recent_hit(card) for card in self._store.cards.recent(limit, wanted, offset)]
+        return [self._recent_hit(header) for header in self._store.session_headers.recent(limit, criteria, offset)]
 
-    def _recent_hit(self, card: Card) -> SessionHit:
-        stream = self._stream(card)
+    def _recent_hit(self, header: SessionHeader) -> SessionHit:
+        stream = self._stream(header)
         ends = self._ends(stream)
-        self._neighbours |= self._store.excerpts.of({end for end in ends if end is not None})
+        self._neighbours |= self._store.event_headers.of({end for end in ends if end is not None})
         first, ending = map(self._glimpse, ends)
-        last = self._store.excerpts.last_request(stream) if stream is not None else None
+        last = self._store.event_headers.last_request(stream) if stream is not None else None
         request = None if last is None else _glimpse(last)
-        if card.evicted_ms is not None:  # what is held, if anything, is how it went on
-            begun, asked, answer = self._digested_ends(card)
+        if header.evicted_ms is not None:  # what is held, if anything, is how it went on
+            begun, asked, answer = self._digested_ends(header)
             first, request, ending = begun or first, request or asked, ending or answer
         return hit_of(
-            card,
+            header,
             0.0,
-            [Match(*request, [], [], card.session_uid, 0.0)] if request else [],
+            [Match(*request, [], [], header.session_uid, 0.0)] if request else [],
             "recent",
             first_request=first,
             ending=ending,
-            outcome=card.outcome,
-            open_ends=self._open_ends(card),
+            outcome=header.outcome,
+            open_ends=self._open_ends(header),
         )
 
-    def _digested_ends(self, card: Card) -> tuple[Glimpse | None, Glimpse | None, Glimpse | None]:
+    def _digested_ends(self, header: SessionHeader) -> tuple[Glimpse | None, Glimpse | None, Glimpse | None]:
         """The first request, the last one and the last answer, as a session's digest quotes them."""
-        digest = orjson.loads(self._store.cards.digest(card.key) or "{}")
+        digest = orjson.loads(self._store.session_headers.digest(header.key) or "{}")
         requests = digest.get("requests") or [None]
         first, last = (_quoted(request, kinds.USER_MSG) for request in (requests[0], requests[-1]))
         return first, last, _quoted(digest.get("final_answer"), kinds.ASSISTANT_MSG)
 
-    def _open_ends(self, card: Card) -> tuple[str, ...]:
+    def _open_ends(self, header: SessionHeader) -> tuple[str, ...]:
         """What a session left to do, in a line each; nothing if it has no digest yet."""
-        return tuple(open_ends(self._store, card)[:_MOST_OPEN_ENDS])
+        return tuple(open_ends(self._store, header)[:_MOST_OPEN_ENDS])
 
 
-def open_ends(store: Store, card: Card) -> list[str]:
+def open_ends(store: Store, header: SessionHeader) -> list[str]:
     """What a session left to do by its digest, in a line each."""
-    left = orjson.loads(store.cards.digest(card.key) or "{}").get("open", {})
+    left = orjson.loads(store.session_headers.digest(header.key) or "{}").get("open", {})
     ends = [f"{label}: {quote['text']}" for name, label in _OPEN_LISTS for quote in left.get(name, ())]
     return ends + [f"{label}: {left[name]['text']}" for name, label in _OPEN_QUOTES if left.get(name)]
 
@@ -297,14 +299,14 @@ def quotes(value: Any) -> Iterator[dict[str, Any]]:
             yield from quotes(inner)
 
 
-def _nameless(agent: str, native_id: str) -> Card:
+def _nameless(agent: str, native_id: str) -> SessionHeader:
     """A session that a sweep has begun to read and has not accounted for yet."""
     uid = kinds.session_uid(agent, native_id)
-    return Card(agent, native_id, uid, uid, None, None, None, None, None)
+    return SessionHeader(agent, native_id, uid, uid, None, None, None, None, None)
 
 
-def _glimpse(card: EventCard) -> Glimpse:
-    return Glimpse(card.event_uid.hex(), card.seq, card.kind, rfc3339(card.ts_ms), card.summary)
+def _glimpse(header: EventHeader) -> Glimpse:
+    return Glimpse(header.event_uid.hex(), header.seq, header.kind, rfc3339(header.ts_ms), header.summary)
 
 
 def _quoted(quote: dict[str, Any] | None, kind: str) -> Glimpse | None:

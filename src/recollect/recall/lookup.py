@@ -11,7 +11,7 @@ from typing import NamedTuple
 from recollect.recall.answers import SearchAnswer, within_budget
 from recollect.recall.filters import NO_FILTERS, Filters, as_options
 from recollect.recall.hits import Candidate, Hits, Sessions
-from recollect.recall.query import Phrase, Query, parse_query, sound, without_filters
+from recollect.recall.query import OF_SESSIONS_ONLY, Phrase, Query, parse_query, sound, without_filters
 from recollect.recall.ranking import FEW_WORDS, Ranking, Terms, Word, terms_of
 from recollect.recall.scope import OF_SESSIONS, Scope, scope_of
 from recollect.recall.snippets import Span, is_exact
@@ -72,7 +72,7 @@ class _Search:
         query = query._replace(filters=(*query.filters, *as_options(self._options.filters)))
         self._notes += query.notes
         scope = scope_of(self._store, query, self._now, self._options.exclude, self._notes)
-        if not query.is_empty and not self._index.months() and not self._store.cards.digest_count():
+        if not query.is_empty and not self._index.months() and not self._store.session_headers.digest_count():
             self._notes.append("Nothing is indexed yet: run `recollect sweep`")
         if query.is_empty or (not query.needs and _is_of_sessions(query)):
             return self._recent(query, scope)
@@ -84,7 +84,9 @@ class _Search:
     def _recent(self, query: Query, scope: Scope) -> SearchAnswer:
         """The sessions that were active last, each with its last request."""
         hits = self._hits.recent(scope.timed, self._options.limit, self._options.offset)
-        return SearchAnswer(query.text, 0.0, hits, notes=self._notes, total=self._store.cards.recent_count(scope.timed))
+        return SearchAnswer(
+            query.text, 0.0, hits, notes=self._notes, total=self._store.session_headers.recent_count(scope.timed)
+        )
 
     def _answer(
         self,
@@ -169,13 +171,13 @@ class _Search:
 
     def _counted(self, need: tuple[Phrase, ...]) -> Word:
         wanted = Wanted(terms_of([need]))
-        digests = self._store.cards.digest_matches(self._index.expression(wanted))
+        digests = self._store.session_headers.digest_matches(self._index.expression(wanted))
         is_repo = _is_plain(need) and need[0].text.lower() in self._repo_names
         return Word(need, self._index.counts(wanted), digests, is_repo)
 
     @cached_property
     def _repo_names(self) -> set[str]:
-        return {repo.rstrip("/").rpartition("/")[2].lower() for repo in self._store.cards.repos()}
+        return {repo.rstrip("/").rpartition("/")[2].lower() for repo in self._store.session_headers.names("repo")}
 
     def _corrected(self, need: tuple[Phrase, ...]) -> list[Word]:
         """The need with words that nothing has replaced by ones that differ by a letter."""
@@ -192,7 +194,7 @@ class _Search:
 
     def _frequencies(self, words: Collection[str]) -> Counter[str]:
         """How many events and digests have each of these words."""
-        counts = Counter(self._store.cards.word_counts(words))
+        counts = Counter(self._store.session_headers.word_counts(words))
         for month in self._index.frequencies(words).values():
             counts.update(month)
         return counts
@@ -225,7 +227,7 @@ class _Search:
         return word if word.total else None
 
     def _note_evicted(self, scope: Scope, what: str) -> None:
-        if count := self._store.cards.evicted_count(scope.timed):
+        if count := self._store.session_headers.evicted_count(scope.timed):
             sessions = "1 session is" if count == 1 else f"{count:,} sessions are"
             self._notes.append(f"{sessions} left as digests only, which {what} cannot look into")
 
@@ -237,9 +239,9 @@ class _Search:
             return []
         events: list[Scored] = []
         offset = 0
-        while keys := self._store.cards.latest(_SESSIONS_AT_ONCE, offset):
+        while keys := self._store.session_headers.latest(_SESSIONS_AT_ONCE, offset):
             offset += len(keys)
-            streams = set(self._store.excerpts.streams(keys.keys()).values())
+            streams = set(self._store.event_headers.streams(keys.keys()).values())
             batch = tuple(sorted(streams if chosen.streams is None else streams & set(chosen.streams)))
             events += self._index.latest(chosen._replace(streams=batch), self._options.matches)
             self._sessions.load({event.stream for event in events})
@@ -297,5 +299,5 @@ def _is_plain(need: Sequence[Phrase]) -> bool:
 
 def _is_of_sessions(query: Query) -> bool:
     """Whether the filters ask for sessions only, whatever is in them."""
-    names = {item.name for item in query.filters if (item.name, item.value) != ("is", "open")}
-    return names <= {*OF_SESSIONS, "session", "file", "has", "since", "before"}
+    names = {item.name for item in query.filters if item.name != "is" or item.value not in OF_SESSIONS_ONLY}
+    return names <= {*OF_SESSIONS, "session", "file", "has", "tag", "since", "before"}

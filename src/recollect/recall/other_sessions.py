@@ -11,7 +11,7 @@ from recollect.recall.answers import command_for
 from recollect.recall.filters import Filters
 from recollect.recall.hits import open_ends
 from recollect.recall.scope import sessions_of
-from recollect.store import Card, CardFilter, Store, Term, Wanted
+from recollect.store import HeaderFilter, SessionHeader, Store, Term, Wanted
 
 _COMMON_SHARE = 0.2  # of all digests: a word in more says little,
 _FEW_DIGESTS = 5  # but not if these are all
@@ -75,20 +75,20 @@ class Unfinished:
 
 def timeline(store: Store, filters: Filters, limit: int | None = None, offset: int = 0) -> list[TimelineEntry]:
     """Sessions active in a time, in the order they began; if there are too many, the latest."""
-    cards = store.cards.recent(-1 if limit is None else limit, sessions_of(store, filters), offset)
+    headers = store.session_headers.recent(-1 if limit is None else limit, sessions_of(store, filters), offset)
     return [
         TimelineEntry(
-            session_uid=card.session_uid,
-            title=card.title,
-            agent=card.agent,
-            repo=card.repo,
-            started_at=rfc3339(card.started_ms),
-            ended_at=rfc3339(card.ended_ms),
-            outcome=card.outcome,
-            cwd=card.cwd,
-            resume_command=command_for(card),
+            session_uid=header.session_uid,
+            title=header.title,
+            agent=header.agent,
+            repo=header.repo,
+            started_at=rfc3339(header.started_ms),
+            ended_at=rfc3339(header.ended_ms),
+            outcome=header.outcome,
+            cwd=header.cwd,
+            resume_command=command_for(header),
         )
-        for card in sorted(cards, key=lambda card: (card.started_ms or 0, card.session_uid))
+        for header in sorted(headers, key=lambda header: (header.started_ms or 0, header.session_uid))
     ]
 
 
@@ -96,41 +96,41 @@ def unfinished(store: Store, filters: Filters, limit: int | None = None) -> list
     """Sessions whose digests say that something was left open, newest first."""
     found = (
         Unfinished(
-            session_uid=card.session_uid,
-            title=card.title,
-            agent=card.agent,
-            repo=card.repo,
-            ended_at=rfc3339(card.ended_ms),
-            outcome=card.outcome,
+            session_uid=header.session_uid,
+            title=header.title,
+            agent=header.agent,
+            repo=header.repo,
+            ended_at=rfc3339(header.ended_ms),
+            outcome=header.outcome,
             open_ends=ends,
-            cwd=card.cwd,
-            resume_command=command_for(card),
+            cwd=header.cwd,
+            resume_command=command_for(header),
         )
-        for card in store.cards.recent(-1, sessions_of(store, filters))
-        if (ends := open_ends(store, card))
+        for header in store.session_headers.recent(-1, sessions_of(store, filters))
+        if (ends := open_ends(store, header))
     )
     return list(islice(found, limit))
 
 
 def related(store: Store, session_uid: str, limit: int) -> list[Related]:
     """Lineage first (what it was forked from, its forks), then sessions that are about the same."""
-    kin = [(card, why) for card, why in store.cards.kin(session_uid) if card.session_uid != session_uid]
-    found = [_related(card, 1.0, why) for card, why in kin]
-    known = {card.session_uid for card, _ in kin} | {session_uid}
+    kin = [(header, why) for header, why in store.session_headers.kin(session_uid) if header.session_uid != session_uid]
+    found = [_related(header, 1.0, why) for header, why in kin]
+    known = {header.session_uid for header, _ in kin} | {session_uid}
     return [*found, *(other for other in _alike(store, session_uid, limit) if other.session_uid not in known)][:limit]
 
 
-def _related(card: Card, score: float, why: str) -> Related:
+def _related(header: SessionHeader, score: float, why: str) -> Related:
     return Related(
-        session_uid=card.session_uid,
-        title=card.title,
-        agent=card.agent,
-        repo=card.repo,
-        started_at=rfc3339(card.started_ms),
+        session_uid=header.session_uid,
+        title=header.title,
+        agent=header.agent,
+        repo=header.repo,
+        started_at=rfc3339(header.started_ms),
         score=round(score, 4),
         why=why,
-        cwd=card.cwd,
-        resume_command=command_for(card),
+        cwd=header.cwd,
+        resume_command=command_for(header),
     )
 
 
@@ -139,31 +139,31 @@ def _alike(store: Store, session_uid: str, limit: int) -> list[Related]:
     words = _telling_words(store, session_uid)
     wanted = Wanted((tuple(Term(word) for word in words),))
     expression = store.fulltext_search.expression(wanted) if words else ""
-    own = store.cards.named({session_uid})[session_uid].root_session_uid
-    best: dict[str, tuple[Card, float]] = {}
-    for card, score in store.cards.by_digest(expression, CardFilter()) if expression else ():
-        best.setdefault(card.root_session_uid, (card, score))
+    own = store.session_headers.named({session_uid})[session_uid].root_session_uid
+    best: dict[str, tuple[SessionHeader, float]] = {}
+    for header, score in store.session_headers.by_digest(expression, HeaderFilter()) if expression else ():
+        best.setdefault(header.root_session_uid, (header, score))
     others = [found for root, found in best.items() if root != own]
-    roots = store.cards.named({card.root_session_uid for card, _ in others})
+    roots = store.session_headers.named({header.root_session_uid for header, _ in others})
     return [
-        _related(roots.get(card.root_session_uid, card), score, _shared(store, card, words))
-        for card, score in others[:limit]
+        _related(roots.get(header.root_session_uid, header), score, _shared(store, header, words))
+        for header, score in others[:limit]
         if score >= others[0][1] * _NOT_FAR_BEHIND
     ]
 
 
-def _shared(store: Store, card: Card, words: Sequence[str]) -> str:
-    here = set(store.fulltext_search.tokens(store.cards.digest_words(card.session_uid)))
+def _shared(store: Store, header: SessionHeader, words: Sequence[str]) -> str:
+    here = set(store.fulltext_search.tokens(store.session_headers.digest_words(header.session_uid)))
     return f"shares {', '.join([word for word in words if word in here][:_WORDS_TOLD])}"
 
 
 def _telling_words(store: Store, session_uid: str) -> list[str]:
     """Words of a session's digest, or of its requests, that stand there often and in few other digests."""
-    streams = store.excerpts.streams(store.cards.households({session_uid})).values()
-    text = store.cards.digest_words(session_uid) or "\n".join(store.excerpts.requests(streams))
+    streams = store.event_headers.streams(store.session_headers.households({session_uid})).values()
+    text = store.session_headers.digest_words(session_uid) or "\n".join(store.event_headers.requests(streams))
     tokens = store.fulltext_search.tokens(text)
     here = Counter(token for token in tokens if len(token) > _SHORT and not token.isdecimal())
-    counts, total = store.cards.word_counts(here), store.cards.digest_count()
+    counts, total = store.session_headers.word_counts(here), store.session_headers.digest_count()
     most = max(_COMMON_SHARE * total, _FEW_DIGESTS)
     weights = {
         word: (1 + math.log(here[word])) * math.log(1 + total / count)

@@ -14,7 +14,8 @@ from recollect.kinds import KINDS, OUTCOMES, SESSION_CLASSES
 MOST_WORDS = 64
 MOST_CHARS = 4096
 
-IS_VALUES = ("error", "decision", "open")
+IS_VALUES = ("error", "decision", "open", "starred")
+OF_SESSIONS_ONLY = ("open", "starred")  # of these: what sessions are, not events
 HAS_VALUES = ("edit",)
 ROLES = ("user", "assistant", "tool", "system")
 OF_EVENTS = ("kind", "tool", "role", "is")  # filters that only events can answer
@@ -76,7 +77,7 @@ class Query(NamedTuple):
     @property
     def has_of_events(self) -> bool:
         """Whether a filter asks for events, which a digest does not have."""
-        return any(item.name in OF_EVENTS and item.value != "open" for item in self.filters)
+        return any(item.name in OF_EVENTS and item.value not in OF_SESSIONS_ONLY for item in self.filters)
 
     def values(self, name: str, *, is_excluded: bool = False) -> list[str]:
         return [item.value for item in self.filters if item.name == name and item.is_excluded == is_excluded]
@@ -227,7 +228,21 @@ def _anything(value: str, now: datetime) -> bool:
 # Every filter there is, and whether it takes a value.
 FILTERS: dict[str, Callable[[str, datetime], bool]] = {
     **dict.fromkeys(
-        ("agent", "repo", "branch", "file", "tool", "model", "session", "group", "channel", "user", "domain", "task"),
+        (
+            "agent",
+            "repo",
+            "branch",
+            "file",
+            "tool",
+            "model",
+            "session",
+            "group",
+            "channel",
+            "user",
+            "domain",
+            "task",
+            "tag",
+        ),
         _anything,
     ),
     "kind": _one_of(*KINDS),

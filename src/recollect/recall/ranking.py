@@ -156,14 +156,14 @@ class Ranking:
     def _add_digests(self, candidates: dict[str, Candidate], wanted: Wanted) -> None:
         """Add what the best digest of each session and its sub-agents scores; they come best first."""
         expression = self._index.expression(wanted)
-        found = self._store.cards.by_digest(expression, self._scope.timed) if expression else []
-        roots = self._sessions.named({card.root_session_uid for card, _ in found})
-        for card, score in found:
-            root = roots.get(card.root_session_uid, card)
+        found = self._store.session_headers.by_digest(expression, self._scope.timed) if expression else []
+        roots = self._sessions.named({header.root_session_uid for header, _ in found})
+        for header, score in found:
+            root = roots.get(header.root_session_uid, header)
             candidate = candidates.setdefault(root.session_uid, Candidate(root))
             if candidate.digest is None:
-                candidate.digest = card
-                candidate.score += score * (_EVICTED if card.evicted_ms is not None else 1.0)
+                candidate.digest = header
+                candidate.score += score * (_EVICTED if header.evicted_ms is not None else 1.0)
 
     def _having(self, words: Sequence[Word], with_digests: bool) -> list[tuple[Word, set[str]]]:
         """The sessions that have each of a few words; of more, those with the rarest, and what is required."""
@@ -183,9 +183,9 @@ class Ranking:
         self._sessions.load(streams)
         roots = {self._sessions.root(stream).session_uid for stream in streams}
         if with_digests:
-            roots |= self._store.cards.roots_by_digest(self._index.expression(wanted))
+            roots |= self._store.session_headers.roots_by_digest(self._index.expression(wanted))
         if word.is_repo:
-            roots |= self._store.cards.roots_of_repo(word.text)
+            roots |= self._store.session_headers.roots_of_repo(word.text)
         return roots
 
     def _add_complete(
@@ -218,11 +218,11 @@ class Ranking:
             candidate.events = [event, *(other for other in candidate.events if other.id != event.id)]
 
     def _settle(self, candidate: Candidate, words: Sequence[Word], having: Sequence[tuple[Word, set[str]]]) -> None:
-        uid = candidate.card.session_uid
+        uid = candidate.header.session_uid
         missing = [word for word, roots in having if uid not in roots]
         candidate.missing = tuple(word.text for word in missing)
         candidate.is_complete = len(words) <= FEW_WORDS and not missing
-        if any(candidate.card.is_of_repo(word.text) for word in words if word.is_repo):
+        if any(candidate.header.is_of_repo(word.text) for word in words if word.is_repo):
             candidate.score *= _OF_REPO
 
 

@@ -8,7 +8,7 @@ from recollect.errors import RecollectError
 from recollect.kinds import DECISION, FAIL, KIND_FAMILY, SUCCESS, SessionKey
 from recollect.recall.filters import Filters, as_options, names_for
 from recollect.recall.query import Filter, Query, time_ms
-from recollect.store import CardFilter, Choice, EventFilter, Store
+from recollect.store import Choice, EventFilter, HeaderFilter, Store
 
 OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "class", "group", "channel", "user", "domain", "task")
 
@@ -16,22 +16,22 @@ OF_SESSIONS = ("agent", "repo", "branch", "model", "outcome", "class", "group", 
 class Scope(NamedTuple):
     """What the filters say about sessions, held or evicted, and about events."""
 
-    cards: CardFilter
+    headers: HeaderFilter
     events: EventFilter
 
     @property
-    def timed(self) -> CardFilter:
+    def timed(self) -> HeaderFilter:
         """The sessions, active in the time that the filters name."""
-        return self.cards._replace(since_ms=self.events.since_ms, before_ms=self.events.before_ms)
+        return self.headers._replace(since_ms=self.events.since_ms, before_ms=self.events.before_ms)
 
 
-def sessions_of(store: Store, filters: Filters) -> CardFilter:
+def sessions_of(store: Store, filters: Filters) -> HeaderFilter:
     """Which sessions a list without a query is narrowed to; of a kind of events, those that have one."""
     scope = scope_of(store, Query("", filters=as_options(filters)), datetime.now().astimezone(), (), [])
     if not scope.events.choices:
         return scope.timed
     streams = store.fulltext_search.streams_of(scope.events)
-    having = store.cards.trees(store.excerpts.keys(streams).values())
+    having = store.session_headers.trees(store.event_headers.keys(streams).values())
     return scope.timed._replace(uids=frozenset(having))
 
 
@@ -40,13 +40,13 @@ def scope_of(store: Store, query: Query, now: datetime, exclude: Collection[str]
     query = query._replace(filters=tuple(_named(store, query.filters, notes)))
     chosen = _chosen_sessions(store, query, notes, is_excluded=False)
     excluded = [_households(store, exclude, None), *_chosen_sessions(store, query, None, is_excluded=True)]
-    cards = _card_filter(query)._replace(
+    headers = _header_filter(query)._replace(
         uids=frozenset(set.intersection(*chosen)) if chosen else None, excluded_uids=frozenset().union(*excluded)
     )
-    return Scope(cards, _event_filter(store, query, now, cards))
+    return Scope(headers, _event_filter(store, query, now, headers))
 
 
-def _card_filter(query: Query) -> CardFilter:
+def _header_filter(query: Query) -> HeaderFilter:
     """What the filters say about sessions' rows."""
     chosen, excluded = (
         [(name, tuple(values)) for name in OF_SESSIONS if (values := query.values(name, is_excluded=is_excluded))]
@@ -56,14 +56,14 @@ def _card_filter(query: Query) -> CardFilter:
         excluded.append(("outcome", (SUCCESS, FAIL)))
     if "open" in query.values("is", is_excluded=True):
         chosen.append(("outcome", (SUCCESS, FAIL)))
-    return CardFilter(tuple(chosen), tuple(excluded))
+    return HeaderFilter(tuple(chosen), tuple(excluded))
 
 
-def _event_filter(store: Store, query: Query, now: datetime, cards: CardFilter) -> EventFilter:
-    is_any = cards._replace(excluded_uids=frozenset()) == CardFilter()
-    left_out = [card.key for card in store.cards.named(cards.excluded_uids).values()]
+def _event_filter(store: Store, query: Query, now: datetime, headers: HeaderFilter) -> EventFilter:
+    is_any = headers._replace(excluded_uids=frozenset()) == HeaderFilter()
+    left_out = [header.key for header in store.session_headers.named(headers.excluded_uids).values()]
     return EventFilter(
-        streams=None if is_any else _streams(store, store.cards.matching(cards)),
+        streams=None if is_any else _streams(store, store.session_headers.matching(headers)),
         excluded_streams=_streams(store, left_out),
         choices=tuple(_choices(query)),
         since_ms=_latest(query.values("since") + query.values("before", is_excluded=True), now),
@@ -102,7 +102,7 @@ def _choices(query: Query) -> Iterable[Choice]:
 
 
 def _streams(store: Store, keys: Collection[SessionKey]) -> tuple[int, ...]:
-    return tuple(sorted(store.excerpts.streams(keys).values())) if keys else ()
+    return tuple(sorted(store.event_headers.streams(keys).values())) if keys else ()
 
 
 def _chosen_sessions(store: Store, query: Query, notes: list[str] | None, *, is_excluded: bool) -> list[set[str]]:
@@ -111,10 +111,14 @@ def _chosen_sessions(store: Store, query: Query, notes: list[str] | None, *, is_
     if names := query.values("session", is_excluded=is_excluded):
         found.append(_households(store, names, notes))
     if paths := query.values("file", is_excluded=is_excluded):
-        found.append(store.cards.trees(_touching(store, paths)))
+        found.append(store.session_headers.trees(_touching(store, paths)))
+    if tags := query.values("tag", is_excluded=is_excluded):
+        found.append(store.session_headers.trees(store.annotations.having("tag", tags)))
+    if "starred" in query.values("is", is_excluded=is_excluded):
+        found.append(store.session_headers.trees(store.annotations.having("star")))
     if "edit" in query.values("has", is_excluded=is_excluded):
-        held = store.excerpts.keys(store.excerpts.with_edits()).values()
-        found.append(store.cards.trees({*held, *store.cards.evicted_with_edits()}))
+        held = store.event_headers.keys(store.event_headers.with_edits()).values()
+        found.append(store.session_headers.trees({*held, *store.session_headers.evicted_with_edits()}))
     return found
 
 
@@ -126,8 +130,8 @@ def _households(store: Store, names: Collection[str], notes: list[str] | None) -
         uids |= {match.session_uid for match in matches}
         if not matches and notes is not None:
             notes.append(f"No session with this id or title: {name}")
-    keys = store.cards.households(uids) if uids else []
-    return {card.session_uid for card in store.cards.of(keys).values()} if keys else set()
+    keys = store.session_headers.households(uids) if uids else []
+    return {header.session_uid for header in store.session_headers.of(keys).values()} if keys else set()
 
 
 def _touching(store: Store, paths: Collection[str]) -> set[SessionKey]:

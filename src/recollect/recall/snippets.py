@@ -9,7 +9,7 @@ import orjson
 
 from recollect.kinds import SessionKey
 from recollect.recall.query import Phrase
-from recollect.store import EventCard, Store
+from recollect.store import EventHeader, Store
 from recollect.text import CJK_RUN, ELLIPSIS, cut_short, evidence, identifier_words, payload_text
 
 Span = tuple[int, int]  # where in a text something begins and ends
@@ -126,7 +126,7 @@ class Texts:
         self._store = store
         self._keys: dict[int, SessionKey] = {}
         self._texts: dict[int, str] = {}
-        self.cards: dict[int, EventCard] = {}
+        self.headers: dict[int, EventHeader] = {}
 
     def __getitem__(self, event: int) -> str:
         return self._texts[event]
@@ -139,23 +139,23 @@ class Texts:
         missing = set(events) - self._texts.keys()
         if not missing:
             return
-        cards = self._store.excerpts.of(missing)
-        self.cards |= cards
-        by_stream: dict[int, list[EventCard]] = {}
-        for card in sorted(cards.values(), key=lambda card: card.payload_start):
-            by_stream.setdefault(card.stream, []).append(card)
-        self._keys |= self._store.excerpts.keys(by_stream.keys() - self._keys.keys())
+        headers = self._store.event_headers.of(missing)
+        self.headers |= headers
+        by_stream: dict[int, list[EventHeader]] = {}
+        for header in sorted(headers.values(), key=lambda header: header.payload_start):
+            by_stream.setdefault(header.stream, []).append(header)
+        self._keys |= self._store.event_headers.keys(by_stream.keys() - self._keys.keys())
         for stream, batch in by_stream.items():
-            for card, payload in zip(batch, self._payloads(stream, batch), strict=True):
-                self._texts[card.id] = evidence(payload_text(card.kind, orjson.loads(payload))) or card.summary
+            for header, payload in zip(batch, self._payloads(stream, batch), strict=True):
+                self._texts[header.id] = evidence(payload_text(header.kind, orjson.loads(payload))) or header.summary
 
-    def _payloads(self, stream: int, cards: list[EventCard]) -> list[bytes]:
-        places = [(card.payload_start, card.payload_bytes) for card in cards]
+    def _payloads(self, stream: int, headers: list[EventHeader]) -> list[bytes]:
+        places = [(header.payload_start, header.payload_bytes) for header in headers]
         return list(self._store.events.iter_payloads(*self._keys[stream], places))
 
-    def payloads(self, cards: list[EventCard]) -> list[dict[str, object]]:
+    def payloads(self, headers: list[EventHeader]) -> list[dict[str, object]]:
         """Whole payloads of one session's events, in the order given."""
-        if not cards:
+        if not headers:
             return []
-        self._keys |= self._store.excerpts.keys({cards[0].stream} - self._keys.keys())
-        return [orjson.loads(raw) for raw in self._payloads(cards[0].stream, cards)]
+        self._keys |= self._store.event_headers.keys({headers[0].stream} - self._keys.keys())
+        return [orjson.loads(raw) for raw in self._payloads(headers[0].stream, headers)]

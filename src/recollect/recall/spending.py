@@ -9,7 +9,7 @@ from zlib import crc32
 
 from recollect.clock import AsDatetime, rfc3339
 from recollect.home import SPENDING_NAME
-from recollect.store import ANY_CARD, BLOCK_HOURS, CardFilter, HourRow, Span, Store
+from recollect.store import ANY_SESSION, BLOCK_HOURS, HeaderFilter, HourRow, Span, Store
 
 _HOUR_MS = 3_600_000
 _RATE_DAYS = 30  # the forecast goes on as in these
@@ -47,13 +47,13 @@ class Spending:
     blocks: list[Block]
 
 
-def make_spending(store: Store, now: datetime, sessions: CardFilter = ANY_CARD) -> Spending:
+def make_spending(store: Store, now: datetime, sessions: HeaderFilter = ANY_SESSION) -> Spending:
     """What was spent by these sessions as of `now`, an aware time in the user's zone."""
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     month = day.replace(day=1)
     last_month = (month - timedelta(days=1)).replace(day=1)
     since = min(last_month, day - timedelta(days=_RATE_DAYS))
-    rows = [row for row in store.tallies.hours(Span(sessions, _ms(since))) if row.hour * _HOUR_MS <= _ms(now)]
+    rows = [row for row in store.activity.hours(Span(sessions, _ms(since))) if row.hour * _HOUR_MS <= _ms(now)]
     spent = _sum(rows, month, now)
     return Spending(
         month=f"{month:%Y-%m}",
@@ -63,7 +63,7 @@ def make_spending(store: Store, now: datetime, sessions: CardFilter = ANY_CARD) 
         last_month_usd=_sum(rows, last_month, month),
         forecast_usd=round(spent + _rate(rows, now) * ((_next_month(month) - now) / timedelta(days=1)), 9),
         usd_is_estimate=any(row.is_estimate for row in rows),
-        blocks=_running(store.tallies.blocks(), rows, now),
+        blocks=_running(store.activity.blocks(), rows, now),
     )
 
 
@@ -107,7 +107,7 @@ def write_snapshot(store: Store, roots: Mapping[str, Sequence[str]]) -> None:
     """Leave what a status line shows in a small file beside the store. Sessions are known in it by a checksum only."""
     now = datetime.now().astimezone()
     spending = make_spending(store, now)
-    active = store.tallies.money_of_active(_ms(now - timedelta(days=_RATE_DAYS)))
+    active = store.activity.money_of_active(_ms(now - timedelta(days=_RATE_DAYS)))
     snapshot = {
         "day": f"{now:%Y-%m-%d}",
         "today_usd": spending.today_usd,

@@ -1,4 +1,4 @@
-"""What sessions add up to: tokens, money, time, failures. Read from the tallies only, so it outlives raw."""
+"""What sessions add up to: tokens, money, time, failures. Read from the activity tables only, so it outlives raw."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -52,13 +52,13 @@ def make_stats(store: Store, by: str, span: Span) -> Stats:
     """Statistics by day, week, month, block of five hours (in the user's time zone), session, repo, model and so on."""
     if by not in BREAKDOWNS:
         raise UsageError(f"No such breakdown: {by}", f"known: {', '.join(BREAKDOWNS)}")
-    rows = store.tallies.stats(by, span)
-    total = next(iter(store.tallies.stats("total", span)), _NOTHING)
+    rows = store.activity.stats(by, span)
+    total = next(iter(store.activity.stats("total", span)), _NOTHING)
     return Stats(
         by=by,
         lines=[_line(row) for row in rows],
         total=_line(total._replace(**_used(rows)) if by in ("tool", "command") else total),
-        heatmap=_heatmap(store.tallies.heatmap(span)),
+        heatmap=_heatmap(store.activity.heatmap(span)),
     )
 
 

@@ -7,9 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from recollect.redact.learned import Learned
     from recollect.redact.marks import (
         KEY_BYTES,
         KEY_FILE,
+        MARK,
         OLDER,
         OPENING,
         OTHER,
@@ -30,12 +32,14 @@ __all__ = [
     "HYPERSCAN",
     "KEY_BYTES",
     "KEY_FILE",
+    "MARK",
     "OLDER",
     "OPENING",
     "OTHER",
     "RULES",
     "SAME",
     "AllowList",
+    "Learned",
     "RedactionRules",
     "Redactor",
     "UserRule",
@@ -49,6 +53,7 @@ __all__ = [
 _MODULES = {
     **dict.fromkeys(("AHO_CORASICK", "HYPERSCAN", "Redactor"), "redactor"),
     **dict.fromkeys(("AllowList", "RedactionRules", "UserRule"), "user_rules"),
+    "Learned": "learned",
     "RULES": "rules",
     "has_placeholder": "values",
 }

@@ -1,7 +1,8 @@
 """Values marked by their name, found wherever else they occur.
 
 A password in `DB_PASSWORD=…` often turns up again where nothing gives it away: in prose, in a program's output.
-Nothing is remembered beyond one text or one batch of documents.
+Nothing is remembered beyond one text, one batch of documents, or what is read of a session's file at once; and never
+on disk.
 """
 
 import re
@@ -18,7 +19,7 @@ _ESCAPE_BEFORE = re.compile(rb"(?:\\[nrtbf]|%[0-7][0-9A-Fa-f]|\\u[0-9a-f]{4})\Z"
 
 
 class Learned:
-    """The values of one text or batch, each with the rule that marked it."""
+    """The values of one text, batch or reading, each with the rule that marked it."""
 
     def __init__(self) -> None:
         self.rules: dict[bytes, str] = {}

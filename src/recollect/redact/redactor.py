@@ -109,23 +109,26 @@ class Redactor:
         """The documents of a batch that change, by their number in it, as they are to be stored."""
         return {changed.number: changed.document for changed in self.changes(payloads)}
 
-    def changes(self, payloads: Sequence[bytes]) -> list[Changed]:
-        """The same with their secrets, in order. A value that one document names is hidden in the whole batch."""
-        self._learned = Learned()
+    def changes(self, payloads: Sequence[bytes], learned: Learned | None = None) -> list[Changed]:
+        """The same with their secrets, in order. A value that one document names is hidden in the whole batch.
+
+        Values `learned` from earlier batches are hidden too, and those of this one are added to them.
+        """
+        self._learned = known = Learned() if learned is None else learned
         changes: dict[int, Changed] = {}
         for number in self._suspects(payloads, self._finder.may_apply):
             self._secrets.clear()
             document = self._document(payloads[number])
             if document is not None:
                 changes[number] = Changed(number, document, _decoded(self._secrets))
-        for number, payload in enumerate(payloads) if self._learned.rules else ():
+        for number, payload in enumerate(payloads) if known.rules else ():
             changed = changes.get(number, Changed(number, payload, []))
-            spans = self._learned.find(changed.document, is_json=True)
+            spans = known.find(changed.document, is_json=True)
             if spans:
-                learned = _decoded(dict.fromkeys(span.secret for span in spans))
-                is_learned = not set(learned) <= set(changed.secrets)
+                hidden = _decoded(dict.fromkeys(span.secret for span in spans))
+                is_learned = not set(hidden) <= set(changed.secrets)
                 document = self._marked(changed.document, spans)
-                changes[number] = Changed(number, document, [*changed.secrets, *learned], is_learned)
+                changes[number] = Changed(number, document, [*changed.secrets, *hidden], is_learned)
         return [changes[number] for number in sorted(changes)]
 
     def keyed(self, digest: bytes) -> bytes:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 MOST_HITS = 400_000  # in one scan; no real text of that size comes near
@@ -36,13 +37,17 @@ class OutOfTime(Exception):
 
 
 class Clock:
-    """The processor time one text may take."""
+    """The processor time one text may take, from the first look at it on: most texts have nothing to look into."""
 
     def __init__(self, size: int) -> None:
-        self._until = time.thread_time() + max(SECONDS, size * SECONDS_PER_MB / 1e6)
+        self._seconds = max(SECONDS, size * SECONDS_PER_MB / 1e6)
+        self._until: float | None = None
 
     def check(self) -> None:
-        if time.thread_time() > self._until:
+        now = time.thread_time()
+        if self._until is None:
+            self._until = now + self._seconds
+        elif now > self._until:
             raise OutOfTime
 
 
@@ -118,6 +123,7 @@ class HyperscanScanner:
         database = _Cache(expressions, folder, key).database()
         database.scratch = hyperscan.Scratch(database)
         self._scan: Callable[..., Any] = database.scan
+        self._lock = Lock()  # the scratch space serves one scan at a time, and scanning lets other threads run
 
     def hits(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Hit]:
         ends: list[Hit] = []
@@ -127,7 +133,8 @@ class HyperscanScanner:
             return len(ends) > MOST_HITS
 
         try:
-            self._scan(data, match_event_handler=note)
+            with self._lock:
+                self._scan(data, match_event_handler=note)
         except self._terminated:
             raise TooManyHits from None
         hits: dict[Hit, None] = {}

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from recollect.analysis import distil_pending
 from recollect.clock import now_ms, rfc3339
-from recollect.distill import distil_pending
 from recollect.errors import Busy, StoreDamaged, StoreUnwritable
 from recollect.retention.notify import Notice, send
 from recollect.retention.plan import (

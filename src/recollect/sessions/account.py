@@ -2,7 +2,7 @@
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -13,9 +13,7 @@ import orjson
 from recollect.clock import now_ms
 from recollect.kinds import SessionKey
 from recollect.schema import (
-    ASSISTANT_MSG,
     HUMAN,
-    LIFECYCLE,
     PROMPTS_ONLY,
     SCHEMA_VERSION,
     SUB_AGENT,
@@ -24,16 +22,17 @@ from recollect.schema import (
     WARM_UP,
 )
 from recollect.sessions import AccountRules
-from recollect.sessions.marks import Marks, apply, derive
-from recollect.sessions.pricing import Money, Payments
+from recollect.sessions.marks import apply, derive
+from recollect.sessions.parts import Parts, boundary_of, cuts_ms, read_sessions, split, until
+from recollect.sessions.pricing import Money, Payments, add_up
 from recollect.sessions.relations import Relations
 from recollect.sessions.tasks import Task, find_task, project_of
-from recollect.store import Base, Request, SessionRow, Step, Store, StoredRow, StoredSession
+from recollect.sessions.totals import Totals, content_hash, decode_totals, encode_totals
+from recollect.store import ACCOUNT, Base, Boundary, Request, SessionRow, Step, Store, StoredRow, StoredSession
 from recollect.text import cut_short
 
 TITLE_CHARS = 80
 _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE = 500, 5_000  # in memory, and in one transaction
-_MESSAGES = (USER_MSG, ASSISTANT_MSG)  # a completion is an assistant_msg at base
 
 
 class Accounted(NamedTuple):
@@ -63,19 +62,25 @@ def account_for(
     empty, guesses, has_moved, done = list[SessionKey](), dict[SessionKey, str](), False, 0
     torn = set[SessionKey]()
     with _garbage_left():
-        for sessions in store.steps.iter_sessions(keys, _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE):
-            before_first = _before_first(relations, sessions)
+        for group in store.steps.groups(keys, _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE):
+            bases = {key: store.evictions.base(key) for key in store.evictions.among(group)}
+            read = read_sessions(store, group, bases.keys())
+            sums = [
+                _sum(session, bases.get(session.key)) for session in read if session.key in bases or session.is_held
+            ]
+            before_first = _before_first(relations, sums)
             requests = store.lineage.requests(before_first) if before_first else {}
             torn |= before_first.keys() - requests.keys()
-            accounts = _accounts(store, relations, rules, sessions, requests)
+            accounts = _accounts(store, relations, rules, sums, requests)
             before = store.sessions.stored(account.session.key for account in accounts)
             has_moved = has_moved or any(_has_moved(account, before) for account in accounts)
-            store.streams.set_marks([step for account in accounts for step in account.changed])
+            store.streams.set_marks([step for account in accounts for step in account.sum.changed])
             store.sessions.put([(account.row, account.session.sources) for account in accounts])
+            store.kept.put(ACCOUNT, [one.kept for one in sums if one.kept is not None])
             guesses |= {account.session.key: account.task_guess for account in accounts if account.task_guess}
             then([account.session for account in accounts])
-            empty += {session.key for session in sessions} - {account.session.key for account in accounts}
-            done += len(sessions)
+            empty += {session.key for session in read} - {account.session.key for account in accounts}
+            done += len(read)
             advance(done, len(keys))
     _confirm_tasks(store, guesses)
     return Accounted(empty, has_moved, torn)
@@ -91,10 +96,10 @@ def _confirm_tasks(store: Store, guesses: Mapping[SessionKey, str]) -> None:
     store.sessions.set_task_refs({key: ref for key, ref in guesses.items() if project_of(ref) in projects})
 
 
-def _before_first(relations: Relations, sessions: Sequence[StoredSession]) -> dict[SessionKey, bytes]:
+def _before_first(relations: Relations, sums: Sequence["_Sum"]) -> dict[SessionKey, bytes]:
     """The event that each session's first one follows. Some versions of an agent put a request into one session and
     the answer into the next."""
-    firsts = ((session.key, session.steps[0].parent_uid) for session in sessions if session.steps)
+    firsts = ((one.session.key, one.totals.first_parent) for one in sums)
     return {key: uid for key, uid in firsts if uid is not None and relations.origin(key).parent is None}
 
 
@@ -171,74 +176,77 @@ def _facts(infos: Sequence[dict[str, Any]]) -> _Facts:
     return _Facts(first, last | {"metadata": metadata})
 
 
-@dataclass(slots=True)
-class _Held:
-    """All that a session's row is made from."""
+class _Sum(NamedTuple):
+    """A session with its events marked, those whose marks must be written, and what they add up to.
+
+    `kept` is what need not be read again: the sum up to a place.
+    """
 
     session: StoredSession
-    facts: _Facts
-    events: list[Step]
-    counted: list[Step]  # without copies: a session of nothing else has no work of its own to count
-    marks: Marks
-    money: Money
-    request: Request | None  # what it goes on from, held by another session
+    changed: list[Step]
+    totals: Totals
+    base: Base | None
+    kept: tuple[SessionKey, Boundary, bytes] | None
 
-    @property
-    def own(self) -> list[Step]:
-        """What describes it: its own events, or its copies if it has no others."""
-        return self.counted or self.events
+
+def _sum(session: StoredSession, base: Base | None) -> _Sum:
+    totals, cut_ms = Totals(), 0
+    if session.kept is not None:
+        totals, cut_ms = decode_totals(session.kept.states[ACCOUNT]), session.kept.boundary.cut_ms
+    parts = split(session.steps) if base is None else Parts((), session.steps)
+    marks = derive(session.steps, [*parts.closed, parts.open], totals.rewinds, totals.asked)
+    marked, changed = apply(session.steps, marks)
+    responses = session.responses
+    for part, part_ms in zip(parts.closed, cuts_ms(parts, cut_ms), strict=True):
+        early, responses = until(part_ms, responses)
+        totals.add(part, marks)
+        totals.used = add_up(early, totals.used)
+    boundary = boundary_of(parts, cut_ms) if totals.own_events else None
+    kept = None if boundary is None else (session.key, boundary, encode_totals(totals))
+    events = parts.open
+    if base is not None:  # an import may bring back what was dropped: it is counted already
+        events = [event for event in events if not base.keys.hold(event.event_uid, event.payload_hash)]
+    totals.add(events, marks)
+    totals.used = add_up(responses, totals.used)
+    return _Sum(session._replace(steps=marked), changed, totals, base, kept)
 
 
 class _Account(NamedTuple):
-    """A session's new row, the session with its events marked, and those whose marks must be written."""
+    """A session's new row, and the task it may have worked on, which counts if another session knows its project."""
 
     row: SessionRow
-    session: StoredSession
-    changed: list[Step]
-    task_guess: str | None  # that counts if another session knows its project
+    sum: _Sum
+    task_guess: str | None
+
+    @property
+    def session(self) -> StoredSession:
+        return self.sum.session
 
 
 def _accounts(
     store: Store,
     relations: Relations,
     rules: AccountRules,
-    sessions: Sequence[StoredSession],
+    sums: Sequence[_Sum],
     requests: Mapping[SessionKey, Request],
 ) -> list[_Account]:
-    keys = [session.key for session in sessions]
-    bases = {key: store.evictions.base(key) for key in store.evictions.among(keys)}
-    payments = Payments(store, relations, sessions)
-    accounts = (
-        _account(relations, rules, payments, bases.get(session.key), session, requests.get(session.key))
-        for session in sessions
-    )
-    return [account for account in accounts if account is not None]
+    payments = Payments(store, relations, [(one.session, one.totals.used) for one in sums])
+    return [_account(relations, rules, payments, one, requests.get(one.session.key)) for one in sums]
 
 
 def _account(
-    relations: Relations,
-    rules: AccountRules,
-    payments: Payments,
-    base: Base | None,
-    session: StoredSession,
-    request: Request | None,
-) -> _Account | None:
-    if not session.steps and base is None:
-        return None
-    marks = derive(session.steps)
-    marked, changed = apply(session.steps, marks)
-    events = session.steps
-    if base is not None:  # an import may bring back what was dropped: it is counted already
-        events = [event for event in events if not base.keys.hold(event.event_uid, event.payload_hash)]
-    facts = _facts(session.infos)
-    counted = [event for event in events if event.copy_of is None]
-    money = payments.money(session, counted or events)
-    task = _task(rules, facts.last.get("git_branch"), events, _first_prompt(events))
-    row = _session_row(relations, _Held(session, facts, events, counted, marks, money, request), task)
-    if base is not None:
-        row = _extended(base, row, facts)
+    relations: Relations, rules: AccountRules, payments: Payments, held: _Sum, request: Request | None
+) -> _Account:
+    facts, totals = _facts(held.session.infos), held.totals
+    money = payments.money(held.session, totals.used, totals.span.started_ms)
+    task = _task(rules, facts.last.get("git_branch"), totals.commits, totals.first_prompt)
+    row = _session_row(relations, held, facts, money, request)
+    if task is not None and not task.is_guess:
+        row = row._replace(task_ref=task.ref)
+    if held.base is not None:
+        row = _extended(held.base, row, facts)
     guess = task.ref if task is not None and task.is_guess and row.task_ref is None else None
-    return _Account(row, session._replace(steps=marked), changed, guess)
+    return _Account(row, held, guess)
 
 
 def _extended(base: Base, row: SessionRow, facts: _Facts) -> SessionRow:
@@ -290,19 +298,16 @@ def _most(one: int | None, other: int | None) -> int | None:
     return max((value for value in (one, other) if value is not None), default=None)
 
 
-def _session_row(relations: Relations, held: _Held, task: Task | None) -> SessionRow:
-    key, sources = held.session.key, held.session.sources
-    first, last = held.facts.first, held.facts.last
-    times = [event.ts_ms for event in held.own if event.ts_ms is not None]
-    started, ended = (min(times), max(times)) if times else (None, None)
-    all_times = times if held.own is held.events else (event.ts_ms for event in held.events if event.ts_ms is not None)
-    parent, base = relations.origin(key).parent, relations.base(key, held.session.steps)
-    prompt = _first_prompt(held.events)
-    if base is None and held.request is not None:
-        base = held.request.key
-    if prompt is None and held.request is not None and held.request.base_kind == USER_MSG:
-        prompt = held.request.summary
-    kinds = [event.base_kind for event in held.events]
+def _session_row(relations: Relations, held: _Sum, facts: _Facts, money: Money, request: Request | None) -> SessionRow:
+    key, sources, totals = held.session.key, held.session.sources, held.totals
+    first, last = facts.first, facts.last
+    started, ended = totals.span.started_ms, totals.span.ended_ms
+    parent, base = relations.origin(key).parent, relations.base(key, totals.originals)
+    prompt = totals.first_prompt
+    if base is None and request is not None:
+        base = request.key
+    if prompt is None and request is not None and request.base_kind == USER_MSG:
+        prompt = request.summary
     return SessionRow(
         agent=key.agent,
         native_session_id=key.native_id,
@@ -311,7 +316,7 @@ def _session_row(relations: Relations, held: _Held, task: Task | None) -> Sessio
         parent_session_uid=relations.uid(SessionKey(key.agent, parent)) if parent else None,
         base_session_uid=relations.uid(base) if base else None,
         base_end=first.get("base_end"),
-        session_class=_session_class(held.facts, parent),
+        session_class=_session_class(facts, parent),
         group="main",
         host=sources[0].host if sources else None,
         repo=None,
@@ -320,28 +325,33 @@ def _session_row(relations: Relations, held: _Held, task: Task | None) -> Sessio
         git_root=last.get("git_root"),
         git_remote=last.get("git_remote"),
         git_branch=last.get("git_branch"),
-        model=_model(held.own) or last.get("model"),
+        model=totals.span.model or last.get("model"),
         provider=last.get("provider"),
         agent_version=last.get("agent_version"),
-        title=held.facts.title or (cut_short(prompt, TITLE_CHARS) if prompt else None),
+        title=facts.title or (cut_short(prompt, TITLE_CHARS) if prompt else None),
         instructions=orjson.dumps(last.get("instructions") or []).decode(),
         started_ms=started,
         ended_ms=ended,
-        updated_ms=max(all_times, default=None),
+        updated_ms=totals.all.ended_ms,
         outcome=UNKNOWN,
-        **held.money.columns(),
+        **money.columns(),
         wall_clock_ms=ended - started if started is not None and ended is not None else None,
-        turns=sum(event.base_kind == USER_MSG for event in held.counted),
-        retries=sum(map(held.marks.is_retry, held.counted)),
-        message_count=sum(map(kinds.count, _MESSAGES)),
-        event_count=len(held.events),
-        task_ref=task.ref if task is not None and not task.is_guess else None,
-        content_hash=content_hash(held.events),
+        turns=totals.turns,
+        retries=totals.retries,
+        message_count=totals.messages,
+        event_count=totals.events,
+        task_ref=None,
+        content_hash=totals.content or content_hash(()),
         spawn_call_id=first.get("spawn_call_id"),
         schema_version=SCHEMA_VERSION,
         discovered_ms=held.session.discovered_ms,
         ingested_ms=now_ms(),
         metadata=orjson.dumps(last["metadata"]).decode(),
+        key=last.get("key"),
+        channel=last.get("channel"),
+        chat_id=last.get("chat_id"),
+        user_id=last.get("user_id"),
+        character_id=last.get("character_id"),
     )
 
 
@@ -351,27 +361,8 @@ def _session_class(facts: _Facts, parent: str | None) -> str:
     return SUB_AGENT if stated == WARM_UP and facts.first.get("spawn_call_id") else stated
 
 
-def content_hash(events: Iterable[Step]) -> str:
-    """The same for the same events, whatever order and size of pieces they were read in."""
-    return blake2b(
-        b"".join(sorted(event.event_uid + event.payload_hash for event in events)), digest_size=16
-    ).hexdigest()
-
-
-def _first_prompt(events: list[Step]) -> str | None:
-    """What the session was asked first; where nothing was, the command it was begun with."""
-    requests = (event.summary for event in events if event.base_kind == USER_MSG and event.summary)
-    commands = (event.summary for event in events if event.base_kind == LIFECYCLE and event.summary.startswith("/"))
-    return next(requests, None) or next(commands, None)
-
-
-def _model(own: list[Step]) -> str | None:
-    return next((event.model for event in reversed(own) if event.model and not event.model.startswith("<")), None)
-
-
-def _task(rules: AccountRules, branch: str | None, events: list[Step], prompt: str | None) -> Task | None:
+def _task(rules: AccountRules, branch: str | None, commits: Sequence[str], prompt: str | None) -> Task | None:
     """The task named by the branch, else by a commit message the session wrote, else by the first prompt."""
-    commits = (event.summary for event in events if event.tool and "git commit" in event.summary)
     if not rules.task_patterns:
         return find_task(branch, commits, prompt)
     for text in (branch, *commits, prompt):

@@ -26,6 +26,9 @@ _NEVER_MS = 1 << 62
 def mark_copies(store: Store) -> None:
     """Bring the copy marks of all dirty sessions, and of those they share records with, up to date."""
     candidates = store.lineage.copy_candidates()
+    # What is shared is judged by all that two sessions hold, however little of it is new.
+    if store.kept.drop({event.key for event in candidates}):
+        candidates = store.lineage.copy_candidates()
     relations = Relations(store, {*store.streams.dirty(), *(event.key for event in candidates)})
     first_own_ms = cache(store.lineage.first_own_ms)
     changes: list[tuple[bytes | None, bytes]] = []

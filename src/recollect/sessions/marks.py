@@ -4,9 +4,9 @@ Pure: events in, changes out. docs/kinds.md has the rules in words.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Any
 
@@ -51,11 +51,22 @@ class Marks:
         return RETRY if step.base_kind == TOOL_CALL and self.is_retry(step) else step.base_kind
 
 
-def derive(steps: list[Step]) -> Marks:
-    """Retries, completions and what was left behind. `steps` are in reading order."""
-    marks = Marks(set(), set(), _behind_markers(steps) | _behind_siblings(steps))
-    for _, lane in groupby(steps, key=attrgetter("lane")):
-        _mark_lane(lane, marks)
+def derive(
+    steps: list[Step],
+    parts: Iterable[list[Step]] | None = None,
+    rewinds: Sequence[Step] = (),
+    asked: Iterable[str] = (),
+) -> Marks:
+    """Retries, completions and what was left behind. `steps` are in reading order.
+
+    Those of a long session come in `parts`; before them there were `rewinds`, and requests in the lanes of `asked`.
+    """
+    marks = Marks(set(), set(), _behind_markers(steps, rewinds) | _behind_siblings(steps))
+    asked = set(asked)
+    for part in [steps] if parts is None else parts:
+        for name, lane in groupby(part, key=attrgetter("lane")):
+            if _mark_lane(lane, marks, is_asked=name in asked):
+                asked.add(name)
     return marks
 
 
@@ -74,11 +85,11 @@ def apply(steps: list[Step], marks: Marks) -> tuple[list[Step], list[Step]]:
     return [changed.get(step.id, step) for step in steps] if changed else steps, list(changed.values())
 
 
-def _mark_lane(lane: Iterable[Step], marks: Marks) -> None:
+def _mark_lane(lane: Iterable[Step], marks: Marks, *, is_asked: bool) -> bool:
     """Mark calls that repeat a failed one although no edit succeeded in between, and the last words of each answer."""
     called: dict[str, Step] = {}
     failed: set[bytes | None] = set()  # calls, by their retry key
-    is_asked, answer = False, None
+    answer = None
     for step in lane:
         kind = step.base_kind
         if kind in _CALLS:
@@ -101,18 +112,19 @@ def _mark_lane(lane: Iterable[Step], marks: Marks) -> None:
         elif answer is not None and kind not in _NOTES and not (step.role == "user" and kind in _OF_SHELL):
             answer = None
     marks.completions.update([answer] if answer is not None else ())
+    return is_asked
 
 
-def _behind_markers(events: list[Step]) -> set[int]:
+def _behind_markers(events: list[Step], earlier: Sequence[Step]) -> set[int]:
     """Events between the point a rewind went back to and the rewind itself."""
     behind: set[int] = set()
-    for marker in events:
-        if marker.metadata is not None and (rewind := _rewind(marker)):
+    for marker in chain(earlier, events):
+        if marker.metadata is not None and (rewind := rewind_of(marker)):
             behind |= {event.id for event in events if _is_behind(event, marker, rewind)}
     return behind
 
 
-def _rewind(event: Step) -> dict[str, Any] | None:
+def rewind_of(event: Step) -> dict[str, Any] | None:
     """The metadata of a rewind's mark; None for any other event, whatever words its metadata has."""
     if event.metadata is None or "rewind_to" not in event.metadata:
         return None
@@ -153,7 +165,7 @@ def _descendants(above: Iterable[Step], events: list[Step]) -> set[int]:
     while waiting:
         event = waiting.pop()
         # A rewind's own mark follows what it leaves behind, but is no part of it.
-        if event.id not in seen and _rewind(event) is None:
+        if event.id not in seen and rewind_of(event) is None:
             seen.add(event.id)
             waiting += children.get(event.event_uid, ())
     return seen

@@ -1,11 +1,11 @@
 """Which sessions come from which: spawned by, forked from, sharing records with."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from recollect.kinds import MAIN_LANE, SessionKey, session_uid
-from recollect.store import HALF_BYTES, Ancestry, Step, Store, StoredRow
+from recollect.kinds import SessionKey, session_uid
+from recollect.store import Ancestry, Store, StoredRow
 from recollect.uids import name_half
 
 _T = TypeVar("_T")
@@ -113,8 +113,11 @@ class Relations:
         bases = {SessionKey(key.agent, base)} & self._held if base else set()
         return self._copied_from.get(key, set()) | bases
 
-    def base(self, key: SessionKey, steps: Sequence[Step]) -> SessionKey | None:
-        """The session that this one goes on from: as it says, else the one its last copied event is from."""
+    def base(self, key: SessionKey, originals: Iterable[bytes]) -> SessionKey | None:
+        """The session that this one goes on from: as it says, else the one its last copied event is from.
+
+        `originals` are the halves of uids that name the sessions it copied from, the last one first.
+        """
         origin = self.origin(key)
         if origin.base or origin.parent:
             return SessionKey(key.agent, origin.base) if origin.base else None
@@ -123,8 +126,7 @@ class Relations:
         }
         if not owners:
             return None
-        copied = (step.copy_of for step in reversed(steps) if step.copy_of is not None and step.lane == MAIN_LANE)
-        return next((owner for uid in copied if (owner := owners.get(uid[:HALF_BYTES])) is not None), None)
+        return next((owners[half] for half in originals if half in owners), None)
 
     def _is_older(self, key: SessionKey, other: SessionKey) -> bool:
         born_ms, other_ms = self.origin(key).born_ms, self.origin(other).born_ms

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from recollect.progress import Progress
 from recollect.sessions import AccountRules
 from recollect.sessions.account import account_for
+from recollect.sessions.groups import assign_groups
 from recollect.sessions.lineage import mark_copies
 from recollect.sessions.repos import name_repos
 from recollect.store import Store, StoredSession
@@ -36,6 +37,7 @@ def settle(
         store.sessions.drop(emptied)
     if has_new_rules or accounted.has_moved or emptied:
         name_repos(store, domains)
+        assign_groups(store)
     if has_new_rules:
         store.sessions.set_rules(rules.text(domains))
     # A session without events, or without its beginning, stays dirty until all is read: another file may hold it.

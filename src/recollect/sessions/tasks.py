@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"(?<![\w/&])(?<!Image )#\d+\b")
 _ADDRESS = re.compile(rf"/(?:issues?|browse|tickets?|work_items|stor(?:y|ies))/(?:{_KEY}|(?P<number>\d+))\b")
 _WORK = (
     r"(?:fix(?:e[sd])?|close[sd]?|resolve[sd]?|implement|do|see|for|on|start|continue|finish|address|review|refs?"
-    r"|issue|bug|ticket|task|story|jira|linear)"
+    r"|issue|bug|ticket|task|trace|jira|linear)"
 )
 _ASKED = re.compile(rf"(?:^\W*|\b(?i:{_WORK})\W{{1,3}}(?:(?i:issue|bug|ticket|task)\s+)?){_KEY}{_END}")
 _ASKED_NUMBER = re.compile(rf"\b(?i:{_WORK})\s+(?:(?i:issue|bug|ticket|task)\s+)?(#\d+)\b")

@@ -11,7 +11,7 @@ import orjson
 from recollect.clock import rfc3339
 from recollect.errors import Ambiguous, NotFound, UsageError
 from recollect.schema import KIND_FAMILY, KINDS, Event, Session
-from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, EventCard, SessionFilter, Store
+from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, EventHeader, SessionFilter, Store
 
 _LEAST_OF_A_UID = 6
 _READ_AT_ONCE = 200
@@ -207,22 +207,22 @@ class EventPlace:
 
 def find_event(store: Store, session_uid: str, at: str) -> EventPlace:
     """An event of a session by its seq, or of it or its sub-agents by the beginning or end of its event_uid."""
-    card = store.cards.named({session_uid})[session_uid]
-    streams = store.excerpts.streams(store.cards.households({session_uid}))
-    found = _events_at(store, streams.values(), streams.get(card.key), at)
+    header = store.session_headers.named({session_uid})[session_uid]
+    streams = store.event_headers.streams(store.session_headers.households({session_uid}))
+    found = _events_at(store, streams.values(), streams.get(header.key), at)
     if len(found) > 1:
         raise Ambiguous(f"{len(found)} events of `{session_uid}` begin or end with `{at}`", "give more of the uid")
-    if not found and card.evicted_ms is not None:
+    if not found and header.evicted_ms is not None:
         raise NotFound(f"The raw detail of `{session_uid}` was dropped, and no event of it is held at `{at}`", _DROPPED)
     if not found:
         raise NotFound(f"No event of `{session_uid}` is numbered or named `{at}`", "`recollect show --json` lists them")
     (event,) = found
     keys = {stream: key for key, stream in streams.items()}
-    owner = store.cards.of([keys[event.stream]])[keys[event.stream]]
+    owner = store.session_headers.of([keys[event.stream]])[keys[event.stream]]
     return EventPlace(owner.session_uid, event.event_uid.hex(), event.lane)
 
 
-def _events_at(store: Store, streams: Collection[int], main: int | None, at: str) -> list[EventCard]:
+def _events_at(store: Store, streams: Collection[int], main: int | None, at: str) -> list[EventHeader]:
     is_number = at.isascii() and at.isdecimal() and len(at) <= _MOST_OF_A_SEQ
-    numbered = store.excerpts.numbered(main, int(at)) if is_number and main is not None else []
-    return numbered or (store.excerpts.named(streams, at) if len(at) >= _LEAST_OF_A_UID else [])
+    numbered = store.event_headers.numbered(main, int(at)) if is_number and main is not None else []
+    return numbered or (store.event_headers.named(streams, at) if len(at) >= _LEAST_OF_A_UID else [])

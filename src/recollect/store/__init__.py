@@ -12,18 +12,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from recollect.errors import NotFound, RecollectError, StoreDamaged, StoreUnusable, StoreUnwritable
-from recollect.store.sqlite import ballast, history
+from recollect.errors import NotFound, NotInGroup, RecollectError, StoreDamaged, StoreUnusable, StoreUnwritable
+from recollect.store.sqlite import ballast, high_water
 from recollect.store.sqlite.access import is_full, unwritable
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import migrations
-from recollect.store.tables.cards import Cards
+from recollect.store.tables.event_headers import EventHeaders
 from recollect.store.tables.events import Events
-from recollect.store.tables.excerpts import Excerpts
+from recollect.store.tables.session_headers import SessionHeaders
 from recollect.store.tables.table import CACHE, MEMORY
 from recollect.store.words.search import FulltextSearch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from recollect.store.batch import (
         Batch,
         CostTotalRow,
@@ -35,31 +37,35 @@ if TYPE_CHECKING:
         UsageRow,
         hash_payload,
     )
+    from recollect.store.batch_codec import pack_batch, unpack_batch
+    from recollect.store.batch_filter import leave_out, sessions_of, without_text
     from recollect.store.check import Check
     from recollect.store.flags import HIDES_LEARNED, IS_ABANDONED, IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
-    from recollect.store.handover import pack_batch, unpack_batch
-    from recollect.store.intake import Intake, merge_infos, second_uid
+    from recollect.store.intake import Intake, Written, merge_infos, second_uid
     from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
-    from recollect.store.omission import leave_out, sessions_of, without_text
     from recollect.store.payloads.frames import Description, Origin, describe, hash_source, make_frames, origin_of
+    from recollect.store.payloads.live_pack import LivePack, Moved
     from recollect.store.payloads.packs import iter_frames, unpack_entry
     from recollect.store.payloads.rebuild import rebuild_cache
     from recollect.store.payloads.rewrite import RESCAN_UNFINISHED, Rewrites
-    from recollect.store.replacing import finish_replacing, replace_store
-    from recollect.store.sqlite.aside import Aside, files_of
+    from recollect.store.replacement import finish_replacing, replace_store
     from recollect.store.sqlite.checksums import iter_blank_pages, iter_damaged_pages
-    from recollect.store.sqlite.database import file_system_type
+    from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
     from recollect.store.sqlite.durable import sync
-    from recollect.store.sqlite.history import MARK_NAME, forget_history, has_marks, read_mark
+    from recollect.store.sqlite.high_water import MARK_NAME, forget_history, has_marks, read_mark
     from recollect.store.sqlite.leftovers import abandoned, drop_left_beside, remove, work_name
-    from recollect.store.sqlite.locks import is_sweeping, sweep_lock, work_folder, write_lock
+    from recollect.store.sqlite.locks import has_live, is_sweeping, sweep_lock, work_folder, write_lock
+    from recollect.store.sqlite.quarantine import Quarantine, files_of
     from recollect.store.sqlite.rolling_copy import restore_copy
     from recollect.store.sqlite.snapshot import copy_database, frozen
     from recollect.store.sweep_state import SweepState, note_finished, note_progress, read_sweep_state
-    from recollect.store.tables.cards import ANY_CARD, Card, CardFilter
+    from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, HourRow, Span, StatRow, UseRow
+    from recollect.store.tables.annotations import Annotation, AnnotationTable
+    from recollect.store.tables.archives import ArchiveRow, ArchiveTable
     from recollect.store.tables.copies import COPY, SET_ASIDE, Copies
     from recollect.store.tables.digests import DigestRow, Digests, Pending
     from recollect.store.tables.erase import Erasure, HeldContent
+    from recollect.store.tables.event_headers import EventHeader, Outline
     from recollect.store.tables.events import PIECE_BYTES, in_pieces
     from recollect.store.tables.evictions import (
         DATA_LOSS,
@@ -70,20 +76,24 @@ if TYPE_CHECKING:
         PreparedEviction,
         names_of,
     )
-    from recollect.store.tables.excerpts import EventCard, Outline
+    from recollect.store.tables.exchange_steps import ExchangeRow, ExchangeSteps, StoredExchange
     from recollect.store.tables.exclusions import Exclusion, Exclusions
+    from recollect.store.tables.facts import FactRow, FactTable, StoredFact
     from recollect.store.tables.find_text import Texts, UnreadLine
+    from recollect.store.tables.groups import MAIN_GROUP, BookmarkRow, Change, GroupRow, GroupTable, Pointer
+    from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptStates
     from recollect.store.tables.known_files import KnownFiles
     from recollect.store.tables.lasting import Lasting, redact_rows
     from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
+    from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
     from recollect.store.tables.raw import HeldStream, RawCache
     from recollect.store.tables.redaction import Redaction
+    from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, SessionHeader
     from recollect.store.tables.sessions import SORTS, Place, SessionFilter, SessionRow, Sessions, StoredRow
     from recollect.store.tables.sizes import HeldSession, Sizes
     from recollect.store.tables.sources import KnownSource, Sources, path_key
     from recollect.store.tables.steps import Response, RunningTotal, Step, Steps, StoredSession
     from recollect.store.tables.streams import HALF_BYTES, Ancestry, Streams
-    from recollect.store.tables.tallies import BLOCK_HOURS, ActivityRow, HourRow, Span, StatRow, Tallies, UseRow
     from recollect.store.tables.tombstones import (
         FORGOTTEN,
         HIDDEN,
@@ -94,6 +104,8 @@ if TYPE_CHECKING:
         hidden_path,
         without_forgotten,
     )
+    from recollect.store.tables.verdicts import NOTE, PINNED, PROMOTED, REJECTED, VERDICT, Note, Verdicts
+    from recollect.store.watch_state import WatchState, read_watch_state, watch_lock
     from recollect.store.words.index import Entry, Fulltext, PendingEvent, PendingStream
     from recollect.store.words.search import Choice, EventFilter, OutOfTime, Scored, Term, Wanted
 
@@ -104,45 +116,55 @@ DATABASES = (MEMORY_NAME, CACHE_NAME)
 # The records and functions that cross the door. They load on first use: a search needs hardly any of them.
 _HOMES = {
     "batch": "Batch CostTotalRow EventRow Facts ProblemRow SourceRow StreamBatch UsageRow hash_payload",
+    "batch_codec": "pack_batch unpack_batch",
+    "batch_filter": "leave_out sessions_of without_text",
     "flags": "HIDES_LEARNED IS_ABANDONED IS_ERROR IS_PROVISIONAL IS_RETRY TOLD_RETRY",
-    "handover": "pack_batch unpack_batch",
-    "intake": "merge_infos second_uid",
+    "intake": "Written merge_infos second_uid",
     "ledger": "LEDGER_NAME Ledger LedgerRecord",
-    "omission": "leave_out sessions_of without_text",
     "payloads.frames": "Description Origin describe hash_source make_frames origin_of",
+    "payloads.live_pack": "Moved",
     "payloads.packs": "iter_frames unpack_entry",
     "payloads.rebuild": "rebuild_cache",
     "payloads.rewrite": "RESCAN_UNFINISHED",
-    "replacing": "finish_replacing replace_store",
-    "sqlite.aside": "Aside files_of",
+    "replacement": "finish_replacing replace_store",
     "sqlite.checksums": "iter_blank_pages iter_damaged_pages",
-    "sqlite.database": "file_system_type",
+    "sqlite.database": "NETWORK_FILE_SYSTEMS file_system_type",
     "sqlite.durable": "sync",
-    "sqlite.history": "MARK_NAME forget_history has_marks read_mark",
+    "sqlite.high_water": "MARK_NAME forget_history has_marks read_mark",
     "sqlite.leftovers": "abandoned drop_left_beside remove work_name",
-    "sqlite.locks": "is_sweeping sweep_lock work_folder write_lock",
+    "sqlite.locks": "has_live is_sweeping sweep_lock work_folder write_lock",
+    "sqlite.quarantine": "Quarantine files_of",
     "sqlite.rolling_copy": "restore_copy",
     "sqlite.snapshot": "copy_database frozen",
     "sweep_state": "SweepState note_finished note_progress read_sweep_state",
-    "tables.cards": "ANY_CARD Card CardFilter",
+    "tables.activity": "ActivityRow BLOCK_HOURS HourRow Span StatRow UseRow",
+    "tables.archives": "ArchiveRow",
+    "tables.annotations": "Annotation",
     "tables.copies": "COPY SET_ASIDE",
     "tables.digests": "DigestRow Pending",
     "tables.erase": "HeldContent",
+    "tables.event_headers": "EventHeader Outline",
     "tables.events": "PIECE_BYTES in_pieces",
     "tables.evictions": "Base DATA_LOSS Evicted LAST_COPY_EVICTED PreparedEviction names_of",
-    "tables.excerpts": "EventCard Outline",
     "tables.exclusions": "Exclusion",
+    "tables.exchange_steps": "ExchangeRow StoredExchange",
+    "tables.facts": "FactRow StoredFact",
     "tables.find_text": "UnreadLine",
+    "tables.groups": "BookmarkRow Change GroupRow MAIN_GROUP Pointer",
+    "tables.kept": "ACCOUNT Boundary DIGEST Kept",
     "tables.lasting": "redact_rows",
     "tables.lineage": "Candidate Request SharedResponse",
+    "tables.live": "MEDIA SUMMARY LiveRow LiveSessions MessageRow",
     "tables.raw": "HeldStream RawCache",
+    "tables.session_headers": "ANY_SESSION SessionHeader HeaderFilter",
     "tables.sessions": "SORTS Place SessionFilter SessionRow StoredRow",
     "tables.sizes": "HeldSession",
     "tables.sources": "KnownSource Sources path_key",
     "tables.steps": "Response RunningTotal Step StoredSession",
     "tables.streams": "Ancestry HALF_BYTES",
-    "tables.tallies": "ActivityRow BLOCK_HOURS HourRow Span StatRow UseRow",
     "tables.tombstones": "FORGOTTEN HIDDEN TOMBSTONE Tombstone Tombstones hidden_path without_forgotten",
+    "tables.verdicts": "NOTE Note PINNED PROMOTED REJECTED VERDICT",
+    "watch_state": "WatchState read_watch_state watch_lock",
     "words.index": "Entry PendingEvent PendingStream",
     "words.search": "Choice EventFilter OutOfTime Scored Term Wanted",
 }
@@ -155,11 +177,13 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
 
 
-def _part(home: str, *needs: str) -> Any:
-    """A part of the store that is loaded when it is first asked for."""
+def _part(home: str, *needs: str, in_groups: bool = False) -> Any:
+    """A part of the store that is loaded when it is first asked for; a group's store has only some of them."""
     module, _, name = home.partition(":")
 
     def make(store: "Store") -> Any:
+        if not in_groups:
+            store.refuse_in_group()
         return getattr(import_module(f"{__name__}.{module}"), name)(*(getattr(store, need) for need in needs))
 
     return cached_property(make)
@@ -168,15 +192,24 @@ def _part(home: str, *needs: str) -> Any:
 class Store:
     """One folder with everything Recollect knows."""
 
-    def __init__(self, folder: Path, *, read_only: bool = False, cache_path: Path | None = None) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, *, read_only: bool = False, cache_path: Path | None = None, group: str | None = None
+    ) -> None:
+        self._folder = folder
+        self.group = group  # None: sees all
         self.read_only = read_only
-        self._cache = Database(cache_path or folder / CACHE_NAME, migrations.CACHE, "NORMAL", read_only=read_only)
-        self._memory = Database(folder / MEMORY_NAME, migrations.MEMORY, "FULL", read_only=read_only)
+        if group is None:
+            self._cache = Database(cache_path or folder / CACHE_NAME, migrations.CACHE, "NORMAL", read_only=read_only)
+            self._memory = Database(folder / MEMORY_NAME, migrations.MEMORY, "FULL", read_only=read_only)
+        else:
+            from recollect.store.scope import Scope  # only a group's process needs it
+
+            scope = Scope(folder, group)
+            self._cache, self._memory = scope.cache, scope.memory
         self.events = Events(self._cache, folder)
-        self.excerpts = Excerpts(self._cache)
+        self.event_headers = EventHeaders(self._cache)
         self.fulltext_search = FulltextSearch(self._cache)
-        self.cards = Cards(self._memory)
+        self.session_headers = SessionHeaders(self._memory)
         if not read_only and self._memory.is_new:
             self.restore_records()
 
@@ -185,15 +218,21 @@ class Store:
     fulltext: "Fulltext" = _part("words.index:Fulltext", "_cache")
     known_files: "KnownFiles" = _part("tables.known_files:KnownFiles", "_cache")
     sources: "Sources" = _part("tables.sources:Sources", "_cache")
-    streams: "Streams" = _part("tables.streams:Streams", "_cache")
-    lineage: "Lineage" = _part("tables.lineage:Lineage", "_cache")
-    steps: "Steps" = _part("tables.steps:Steps", "_cache", "events")
-    sessions: "Sessions" = _part("tables.sessions:Sessions", "_memory")
-    digests: "Digests" = _part("tables.digests:Digests", "_memory")
-    tallies: "Tallies" = _part("tables.tallies:Tallies", "_memory")
+    streams: "Streams" = _part("tables.streams:Streams", "_cache", in_groups=True)
+    lineage: "Lineage" = _part("tables.lineage:Lineage", "_cache", in_groups=True)
+    steps: "Steps" = _part("tables.steps:Steps", "_cache", "events", in_groups=True)
+    sessions: "Sessions" = _part("tables.sessions:Sessions", "_memory", in_groups=True)
+    digests: "Digests" = _part("tables.digests:Digests", "_memory", in_groups=True)
+    activity: "Activity" = _part("tables.activity:Activity", "_memory", in_groups=True)
+    kept: "KeptStates" = _part("tables.kept:KeptStates", "_cache")
     tombstones: "TombstoneTable" = _part("tables.tombstones:TombstoneTable", "_memory", "ledger")
     exclusions: "Exclusions" = _part("tables.exclusions:Exclusions", "_cache", "_memory")
     evictions: "EvictionTable" = _part("tables.evictions:EvictionTable", "_cache", "_memory", "ledger")
+    exchange_steps: "ExchangeSteps" = _part("tables.exchange_steps:ExchangeSteps", "_memory", in_groups=True)
+    facts: "FactTable" = _part("tables.facts:FactTable", "_memory", in_groups=True)
+    verdicts: "Verdicts" = _part("tables.verdicts:Verdicts", "_memory", "_writer", in_groups=True)
+    archives: "ArchiveTable" = _part("tables.archives:ArchiveTable", "_memory", "_writer", in_groups=True)
+    annotations: "AnnotationTable" = _part("tables.annotations:AnnotationTable", "_memory", in_groups=True)
     copies: "Copies" = _part("tables.copies:Copies", "_memory", "ledger")
     erasure: "Erasure" = _part("tables.erase:Erasure", "_cache", "_memory", "folder")
     texts: "Texts" = _part("tables.find_text:Texts", "_cache", "_memory")
@@ -202,21 +241,53 @@ class Store:
     rewrites: "Rewrites" = _part("payloads.rewrite:Rewrites", "_cache", "_memory", "folder")
     raw: "RawCache" = _part("tables.raw:RawCache", "_cache", "folder")
     sizes: "Sizes" = _part("tables.sizes:Sizes", "_cache", "_memory", "folder")
+    live_pack: "LivePack" = _part("payloads.live_pack:LivePack", "_cache", "folder")
+    live: "LiveSessions" = _part("tables.live:LiveSessions", "_cache", "_memory", "intake", "fulltext", "live_pack")
     check: "Check" = _part("check:Check", "_cache", "_memory", "folder")
+    groups: "GroupTable" = _part("tables.groups:GroupTable", "_memory", "_writer", "group", in_groups=True)
+
+    @property
+    def folder(self) -> Path:
+        self.refuse_in_group()
+        return self._folder
+
+    def refuse_in_group(self) -> None:
+        """Raise NotInGroup in a store that was opened for a group: what is asked for is about all of it."""
+        if self.group is not None:
+            raise NotInGroup(
+                f"Not available inside group `{self.group}`", "run it outside the group, without RECOLLECT_GROUP"
+            )
+
+    def scoped(self, group: str) -> "Store":
+        """The same store as one group sees it, with connections of its own; it can only be read."""
+        return Store(self._folder, read_only=True, group=group)
+
+    @property
+    def _writer(self) -> "Callable[[], tuple[Database, Ledger]]":
+        """What a group's own records are written with; a group's store opens it when there is something to write."""
+        return lambda: (self._memory, self.ledger) if self.group is None else self._own_writer
+
+    @cached_property
+    def _own_writer(self) -> "tuple[Database, Ledger]":
+        from recollect.store.ledger import Ledger
+
+        return Database(self._folder / MEMORY_NAME, migrations.MEMORY, "FULL", read_only=False), Ledger(self._folder)
 
     @cached_property
     def ledger(self) -> "Ledger":
         from recollect.store.ledger import Ledger  # not needed to look something up
 
+        self.refuse_in_group()
         return Ledger(self.folder, read_only=self.read_only)
 
     @property
     def databases(self) -> tuple[Database, Database]:
+        self.refuse_in_group()
         return self._cache, self._memory
 
     def commits(self) -> tuple[int, ...]:
         """How many transactions there were: equal numbers mean that nothing was written in between."""
-        return tuple(history.last_commit(database.connection).number for database in self.databases)
+        return tuple(high_water.last_commit(database.connection).number for database in self.databases)
 
     def drop_stand_ins(self) -> int:
         """Delete events that stood in for what is held itself by now; returns how many.
@@ -240,7 +311,8 @@ class Store:
         """Rows of memory.db that the ledger should have too, and does not."""
         from recollect.store.tables.records import missing_records  # only a damaged store needs them
 
-        return missing_records(self.ledger, (self.tombstones, self.copies, self.evictions))
+        tables = (self.tombstones, self.copies, self.evictions, self.groups, self.verdicts)
+        return missing_records(self.ledger, tables)
 
     def keep_copy(self, *, is_due: bool = False) -> None:
         """Have a recent copy of memory.db beside it; one that `is_due` is made whatever the age of the last."""
@@ -264,8 +336,12 @@ class Store:
         self.checkpoint()
 
     def close(self) -> None:
+        for part in {"live", "live_pack"} & self.__dict__.keys():
+            getattr(self, part).close()
         self._cache.close()
         self._memory.close()
+        if "_own_writer" in self.__dict__:
+            self._own_writer[0].close()
 
     def __enter__(self) -> "Store":
         return self
@@ -278,7 +354,7 @@ class Store:
 
 def open_store(folder: Path, *, create: bool = False) -> Store:
     """Open the store in `folder`, read-only where it cannot be written; raises NotFound if there is none."""
-    from recollect.store.replacing import finish_replacing  # not needed to look something up
+    from recollect.store.replacement import finish_replacing  # not needed to look something up
 
     _refuse_writable_by_others(folder)
     finish_replacing(folder)
@@ -317,7 +393,7 @@ def _recover_lost_cache(folder: Path) -> None:
     """Packs without the database that knows them are read into a new one before anything is appended to them."""
     if _has_lost_cache(folder):
         from recollect.store.payloads.rebuild import rebuild_cache  # as good as never needed
-        from recollect.store.sqlite.locks import sweep_lock
+        from recollect.store.sqlite.locks import has_live, sweep_lock
 
         with sweep_lock(folder):
             rebuild_cache(folder, lambda path: None, lambda done, total: None)
@@ -327,15 +403,18 @@ def _refuse_incomplete(folder: Path) -> None:
     """Refuse to take a store without its main file for an empty one."""
     from recollect.store.ledger import LEDGER_NAME
 
-    left = [name for name in (CACHE_NAME, LEDGER_NAME, history.MARK_NAME) if (folder / name).exists()]
+    left = [name for name in (CACHE_NAME, LEDGER_NAME, high_water.MARK_NAME) if (folder / name).exists()]
     if left:
         raise StoreDamaged(
             f"{MEMORY_NAME} is missing beside {', '.join(left)}: {folder}", "`recollect doctor --repair` rebuilds it"
         )
 
 
-def open_for_reading(folder: Path) -> Store:
-    """Open the store to read it, with connections of its own: waits for no writer. Raises NotFound if there is none."""
+def open_for_reading(folder: Path, group: str | None = None) -> Store:
+    """Open the store to read it, with connections of its own: waits for no writer. Raises NotFound if there is none.
+
+    For a `group` it has that group's rows only.
+    """
     try:
         is_there = (folder / MEMORY_NAME).exists()
     except OSError as error:
@@ -346,8 +425,13 @@ def open_for_reading(folder: Path) -> Store:
         raise NotFound(f"Nothing is stored yet: {folder}", "`recollect sweep` reads your agents' sessions")
     _refuse_writable_by_others(folder)
     if (folder / "replacement").exists():
-        return open_store(folder)  # which finishes an interrupted restore
-    return Store(folder, read_only=True)
+        store = open_store(folder)  # which finishes an interrupted restore
+        return store if group is None else store.scoped(group)
+    store = Store(folder, read_only=True, group=group)
+    if group is not None and not store.groups.all():
+        store.close()
+        raise NotFound(f"No group has this name: {group}", "`recollect group list` shows the groups there are")
+    return store
 
 
 def _make_private_folder(folder: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from recollect.store.sqlite import history
+from recollect.store.sqlite import high_water
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables.check import iter_faults
 
@@ -52,36 +52,36 @@ class Check:
 
     def alarms(self) -> list[str]:
         """Describe databases that have less than they had: a lost log, an old copy put back."""
-        known, alarms = history.read_mark(self._folder), []
+        known, alarms = high_water.read_mark(self._folder), []
         for database in self._databases:
             name, connection = database.path.name, database.connection
             with translated(database.path):
-                alarms.append(history.behind_mark(name, connection, known.get(name), self._counts(database)))
-                alarms.append(history.behind_last(database.path, connection))
+                alarms.append(high_water.behind_mark(name, connection, known.get(name), self._counts(database)))
+                alarms.append(high_water.behind_last(database.path, connection))
         return [alarm for alarm in alarms if alarm]
 
-    def new_marks(self) -> dict[str, history.Mark]:
+    def new_marks(self) -> dict[str, high_water.Mark]:
         """A mark for each database; none if nothing was written since the last one, or if one is behind that."""
-        known = history.read_mark(self._folder)
+        known = high_water.read_mark(self._folder)
         if all(self._is_marked(database, known) for database in self._databases) or self._is_behind(known):
             return {}
         marks = {}
         for database in self._databases:
             counts = self._counts(database)
             with database.transaction() as connection:
-                marks[database.path.name] = history.add_mark(connection, counts)
+                marks[database.path.name] = high_water.add_mark(connection, counts)
         return marks
 
-    def write_marks(self, marks: dict[str, history.Mark]) -> None:
-        with translated(self._folder / history.MARK_NAME):
-            history.write_mark(self._folder, marks)
+    def write_marks(self, marks: dict[str, high_water.Mark]) -> None:
+        with translated(self._folder / high_water.MARK_NAME):
+            high_water.write_mark(self._folder, marks)
 
-    def _is_marked(self, database: Database, known: dict[str, history.Mark]) -> bool:
+    def _is_marked(self, database: Database, known: dict[str, high_water.Mark]) -> bool:
         mark = known.get(database.path.name)
         with translated(database.path):
-            return mark is not None and mark.commits == history.last_commit(database.connection).number
+            return mark is not None and mark.commits == high_water.last_commit(database.connection).number
 
-    def _is_behind(self, known: dict[str, history.Mark]) -> bool:
+    def _is_behind(self, known: dict[str, high_water.Mark]) -> bool:
         """Whether a database has less than was marked. A cache that was read again whole is as good as the lost one."""
         for database in self._databases:
             name, counts = database.path.name, self._counts(database)
@@ -89,7 +89,7 @@ class Check:
             is_whole = mark is not None and all(counts.get(noun, 0) >= had for noun, had in mark.counts.items())
             is_refilled = database is self._cache and is_whole
             with translated(database.path):
-                is_behind = history.behind_mark(name, database.connection, mark, counts) is not None
+                is_behind = high_water.behind_mark(name, database.connection, mark, counts) is not None
             if is_behind and not is_refilled:
                 return True
         return False
@@ -102,4 +102,4 @@ class Check:
 
     def forget_marks(self) -> None:
         """Take the store as it is for whole: the alarms were answered."""
-        history.forget_history(self._folder, [database.path.name for database in self._databases])
+        high_water.forget_history(self._folder, [database.path.name for database in self._databases])

@@ -70,15 +70,22 @@ class Intake:
         that opens a savepoint would make FTS5 write out what it has gathered.
         """
         with self._database.transaction() as connection:
-            transaction = _Transaction(connection, self._folder)
-            for batch in batches:
-                source = save_source(connection, batch)
-                for part in batch.streams:
-                    transaction.put(batch, source, part)
-            transaction.finish()
+            written, fresh = self.put_into(connection, batches, save_source)
             if index:
-                index(connection, transaction.fresh)
-        return Written(transaction.events_new, transaction.events_replaced)
+                index(connection, fresh)
+        return written
+
+    def put_into(
+        self, connection: apsw.Connection, batches: Sequence[Batch], save_source: SaveSource
+    ) -> tuple[Written, list[Fresh]]:
+        """The same in a transaction that the caller began, and what is left to index."""
+        transaction = _Transaction(connection, self._folder)
+        for batch in batches:
+            source = save_source(connection, batch)
+            for part in batch.streams:
+                transaction.put(batch, source, part)
+        transaction.finish()
+        return Written(transaction.events_new, transaction.events_replaced), transaction.fresh
 
 
 class _Transaction:

@@ -3,7 +3,12 @@ from recollect.agentkit.profile import AgentProfile, SettingAdvice
 PROFILE = AgentProfile(
     display_name="Claude Code",
     session_variable="CLAUDE_CODE_SESSION_ID",
+    start_command=("claude", "{prompt}"),
     resume_command=("claude", "--resume", "{id}"),
+    fork_command=("claude", "--resume", "{id}", "--fork-session"),
+    instructions_file="CLAUDE.md",
+    sdk_module="recollect.agents.claude.sdk",
+    tone=0,
     settings_advice=(
         SettingAdvice(
             path="settings.json",

@@ -181,7 +181,8 @@ def message_key(record: UpdateRecord) -> tuple[Any, ...]:
     """Equal for the pieces of one message: same speaker, same prompt, same model response."""
     if record.kind == USER_CHUNK:
         facts = record.update.facts
-        return (USER_CHUNK, facts.promptIndex, facts.hideFromScrollback)
+        index = facts.promptIndex
+        return (USER_CHUNK, index.__class__, index, facts.hideFromScrollback)  # True is no prompt 1
     return (record.kind, record.meta.promptId, record.meta.streamStartMs)
 
 

@@ -7,7 +7,8 @@ and are cut off before the next append.
 """
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -34,8 +35,16 @@ _HEADER_BYTES = _CHECKED_BYTES + 4  # a checksum of the fields and of the compre
 _SYNCS_AT_ONCE = 16
 ADVICE = "`recollect doctor` says what can be done"
 
-_compressor = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=False)
-_decompressor = zstandard.ZstdDecompressor()
+
+class _Codec(threading.local):
+    """One for each thread: two threads in the same one crash the process."""
+
+    def __init__(self) -> None:
+        self.compress = zstandard.ZstdCompressor(level=COMPRESSION_LEVEL, write_checksum=False).compress
+        self.decompress = zstandard.ZstdDecompressor().decompress
+
+
+_codec = _Codec()
 
 
 class Frame(NamedTuple):
@@ -75,7 +84,7 @@ class FoundFrame(NamedTuple):
 
 
 def pack_frame(head: bytes, payloads: Sequence[bytes]) -> Frame:
-    compressed = _compressor.compress(b"".join((head, *payloads)))
+    compressed = _codec.compress(b"".join((head, *payloads)))
     payload_bytes = sum(map(len, payloads))
     fields = _FIELDS.pack(len(compressed), len(head), payload_bytes)
     return Frame(payload_bytes, b"".join((_MAGIC, fields, _checksum(fields, compressed), compressed)))
@@ -92,7 +101,7 @@ def unpack_entry(entry: bytes) -> Content | None:
         size = zstandard.frame_content_size(compressed)
         if size != head_bytes + payload_bytes or size > MOST_FRAME_BYTES:
             return None
-        content = memoryview(_decompressor.decompress(compressed))
+        content = memoryview(_codec.decompress(compressed))
     except zstandard.ZstdError:
         return None
     return Content(content[:head_bytes], content[head_bytes:])
@@ -187,12 +196,12 @@ def _cut_to(fd: int, path: Path, known_bytes: int) -> None:
     os.lseek(fd, known_bytes, os.SEEK_SET)
 
 
-def make_durable(paths: Collection[Path]) -> None:
-    """Have the packs' bytes, and their names up to the store's folder, on the disk before returning.
+def make_durable(grown: Mapping[Path, bool]) -> None:
+    """Have the packs' bytes on the disk before returning, and of each that is new (True) its name and its folders'.
 
     All at once: a file system writes many waiting files with one commit of its journal.
     """
-    places = [*paths, *{folder for path in paths for folder in path.parents[:3]}]
+    places = [*grown, *{folder for path, is_new in grown.items() if is_new for folder in path.parents[:3]}]
     if not places:
         return
     from concurrent.futures import ThreadPoolExecutor  # slow to load, and nobody who only reads needs it

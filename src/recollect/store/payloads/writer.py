@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import apsw
 
 from recollect.store.payloads import packs
+from recollect.store.payloads.live_pack import FIRST_LIVE, Moved, is_in_use
 from recollect.store.payloads.packs import SHARED_BYTES, SHARED_PACK_BYTES, Frame, PackReader, StoredFrame
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.durable import sync
@@ -39,12 +40,13 @@ class FrameWriter:
         self._moved: list[tuple[int, ...]] = []
         self._own: dict[Path, tuple[int, list[bytes]]] = {}  # known bytes, entries
         self._shared: dict[int, tuple[int, list[bytes]]] = {}
+        self._live: dict[int, int] = {}  # how long live packs are with frames that are on the disk already
         self._number, self._bytes = self._last_shared()
 
     def _last_shared(self) -> tuple[int, int]:
         """The shared pack to go on with, and its length; a new one if the last is not whole, or is being left."""
-        sql = "SELECT number, bytes FROM shared_packs ORDER BY number DESC LIMIT 1"
-        number, size = next(iter(self._connection.execute(sql)), (0, 0))
+        sql = "SELECT number, bytes FROM shared_packs WHERE number < ? ORDER BY number DESC LIMIT 1"
+        number, size = next(iter(self._connection.execute(sql, (FIRST_LIVE,))), (0, 0))
         is_sound = number > 0 and packs.has_bytes(packs.shared_pack(self._folder, number), size)
         return (number, size) if is_sound and number != self._leaving else (number + 1, 0)
 
@@ -54,6 +56,8 @@ class FrameWriter:
             size = len(frame.entry)
             if isinstance(frame, StoredFrame):
                 pack, offset = frame.pack, frame.offset
+                if pack >= FIRST_LIVE:
+                    self._live[pack] = max(self._live.get(pack, 0), offset + size)
                 if pack == OWN:
                     target.pack_generation = frame.generation
                     target.pack_bytes = max(target.pack_bytes, frame.file_bytes)
@@ -86,7 +90,11 @@ class FrameWriter:
         grown = self._own | shared
         for path, (known_bytes, entries) in grown.items():
             packs.append(path, known_bytes, entries)
-        packs.make_durable(grown.keys())
+        for number, size in self._live.items():
+            self._connection.execute("UPDATE shared_packs SET bytes = max(bytes, ?) WHERE number = ?", (size, number))
+            if not self._connection.changes():
+                raise Moved  # it was dropped since they were written
+        packs.make_durable({path: known_bytes == 0 for path, (known_bytes, _) in grown.items()})
         self._connection.executemany("INSERT INTO frames VALUES (?, ?, ?, ?, ?, ?)", self._rows)
         self._connection.executemany(
             f"UPDATE frames SET pack = ?, pack_offset = ? WHERE ({_FRAME_KEY}) = (?, ?, ?, ?)", self._moved
@@ -106,7 +114,7 @@ def tidy_shared(database: Database, folder: Path) -> None:
     for number, size, blank_bytes, used in database.rows(sql):
         if used and not packs.has_bytes(packs.shared_pack(folder, number), size):
             continue  # damaged: a repair takes out what is left of it
-        if used < size * _LEAST_USED:
+        if used < size * _LEAST_USED and not is_in_use(folder, number):
             _drop_shared(database, folder, number)
         elif size - used > blank_bytes:
             _blank_unused(database, folder, number, size)

@@ -6,7 +6,7 @@ the file drops SQLite's locks on it (measured: the live writer's lock goes from 
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ import orjson
 
 from recollect import failpoints
 from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, UsageError
-from recollect.store.sqlite import checksums, history
+from recollect.store.sqlite import checksums, high_water
 from recollect.store.sqlite.access import has_no_room, is_full, unwritable
+from recollect.store.sqlite.durable import sync
 from recollect.store.sqlite.locks import write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"
@@ -28,6 +29,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 
 Migration = Callable[[apsw.Connection], None]
 
+_LOG_PAGES = 12_000
 _PRAGMAS = (
     ("journal_mode", "wal"),
     ("secure_delete", 1),
@@ -36,7 +38,7 @@ _PRAGMAS = (
     ("mmap_size", 0),
     ("journal_size_limit", 64 * 1024 * 1024),
     # A first import touches all of its indexes all the time: with the defaults it takes three times as long.
-    ("wal_autocheckpoint", 12_000),
+    ("wal_autocheckpoint", _LOG_PAGES),
     ("cache_size", -48 * 1024),
     ("temp_store", 2),
 )
@@ -54,6 +56,7 @@ class Database:
         self._migrations = migrations
         self.read_only = read_only
         self.is_new = False
+        self._log_pages = 0
         self.connection = connect(path, read_only=read_only)
         self._inode = path.stat().st_ino
         self._refuse_truncated()
@@ -115,7 +118,7 @@ class Database:
                 self.connection.execute("VACUUM")
             except apsw.FullError:
                 return  # no room now; the next process tries again
-        state = history.CHECKSUMS_KEPT if has_layer else history.CHECKSUMS_NONE
+        state = high_water.CHECKSUMS_KEPT if has_layer else high_water.CHECKSUMS_NONE
         self.connection.execute("UPDATE history SET checksums = ?", (state,))
         self._verify_pages()
 
@@ -125,9 +128,9 @@ class Database:
             return False
         with translated(self.path):
             state = self.connection.execute("SELECT checksums FROM history").get
-        if state not in (history.CHECKSUMS_KEPT, history.CHECKSUMS_NONE):
+        if state not in (high_water.CHECKSUMS_KEPT, high_water.CHECKSUMS_NONE):
             raise _damaged(self.path)
-        return bool(state == history.CHECKSUMS_KEPT)
+        return bool(state == high_water.CHECKSUMS_KEPT)
 
     def _has_history(self) -> bool:
         with translated(self.path):
@@ -164,7 +167,7 @@ class Database:
                 self._check_version()
                 before = self.connection.total_changes()
                 yield self.connection
-                commit = history.count_commit(self.connection) if self.connection.total_changes() != before else None
+                commit = high_water.count_commit(self.connection) if self.connection.total_changes() != before else None
                 failpoints.hit(f"before-{self.path.stem}-commit")
                 self.connection.execute("COMMIT")
                 failpoints.hit(f"after-{self.path.stem}-commit")
@@ -173,7 +176,7 @@ class Database:
                     self.connection.execute("ROLLBACK")
                 raise
             if commit is not None:
-                history.note_commit(self.path, commit)
+                high_water.note_commit(self.path, commit)
 
     def _check_file(self) -> None:
         if self.path.stat().st_ino != self._inode:
@@ -192,6 +195,26 @@ class Database:
         for row in self.rows(sql, bindings):
             return row[0]
         return None
+
+    def leave_log(self) -> None:
+        """Have commits move nothing from the log into the database: `make_durable` does, while nobody waits for it."""
+        self.connection.set_wal_hook(self._note_log)
+
+    def _note_log(self, connection: apsw.Connection, name: str, pages: int) -> int:
+        self._log_pages = pages
+        return int(apsw.SQLITE_OK)
+
+    def make_durable(self) -> None:
+        """Have all that was committed on the disk, without a lock: others may commit meanwhile.
+
+        SQLite keeps no lock on its log, so that the log, unlike the database, may be opened and closed.
+        """
+        with suppress(FileNotFoundError):  # nothing was committed since it was emptied
+            sync(self.path.with_name(f"{self.path.name}-wal"))
+        if self._log_pages >= _LOG_PAGES:
+            self._log_pages = 0
+            with suppress(apsw.BusyError):  # another process is at it
+                self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the database and empty it."""

@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from recollect.errors import Busy, StoreUnwritable
@@ -18,7 +18,7 @@ def sweep_lock(folder: Path) -> Iterator[None]:
 
     Leftovers of dead processes are removed first: they may hold whole sessions that somebody is about to forget.
     """
-    with _flock(folder / LOCK_NAME, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with try_lock(folder / LOCK_NAME):
         if abandoned(folder):
             with write_lock(folder):
                 drop_abandoned(folder)
@@ -27,13 +27,23 @@ def sweep_lock(folder: Path) -> Iterator[None]:
 
 def is_sweeping(folder: Path) -> bool:
     """Whether a process holds the store's sweep lock."""
+    return is_held(folder / LOCK_NAME)
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock of this file."""
     try:
-        with _flock(folder / LOCK_NAME, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with try_lock(path):
             return False
     except Busy:
         return True
     except StoreUnwritable:
         return False
+
+
+def try_lock(path: Path) -> AbstractContextManager[None]:
+    """Hold the lock of a file for the block; raises Busy if another process holds it."""
+    return _flock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextmanager
@@ -44,6 +54,23 @@ def write_lock(folder: Path) -> Iterator[None]:
     """
     with _flock(folder / "write.lock", fcntl.LOCK_EX):
         yield
+
+
+def announce_live(folder: Path) -> int:
+    """Say that this process appends to live sessions, until the descriptor is closed: then sweeps hold the turn to
+    write for shorter."""
+    fd = _open(folder / "live.lock")
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    return fd
+
+
+def has_live(folder: Path) -> bool:
+    """Whether any process appends to live sessions."""
+    try:
+        with _flock(folder / "live.lock", fcntl.LOCK_EX | fcntl.LOCK_NB):
+            return False
+    except Busy:
+        return True
 
 
 @contextmanager

@@ -75,6 +75,11 @@ def row_number(name: str) -> Column:
     return Column(name, "INTEGER", constraint=PRIMARY_KEY)
 
 
+def lasting_number(name: str) -> Column:
+    """A row's number that no other row gets, even after the row is gone."""
+    return Column(name, "INTEGER", constraint=f"{PRIMARY_KEY} AUTOINCREMENT")
+
+
 def count(name: str, default: int) -> Column:
     return Column(name, "INTEGER", constraint=f"NOT NULL DEFAULT {default}")
 

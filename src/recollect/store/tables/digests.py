@@ -13,7 +13,23 @@ from recollect.errors import StoreDamaged
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column, declared
-from recollect.store.tables.cards import CardFilter, card_conditions
+from recollect.store.tables.activity import (
+    ActivityRow,
+    UseRow,
+    drop_activity,
+    put_activity,
+    seal_activity,
+    unseal_activity,
+)
+from recollect.store.tables.exchange_steps import ExchangeRow, put_exchanges
+from recollect.store.tables.facts import (
+    FactRow,
+    drop_facts,
+    put_fact_words,
+    put_facts,
+    seal_facts,
+)
+from recollect.store.tables.session_headers import HeaderFilter, header_conditions
 from recollect.store.tables.streams import KEYS, keys_json
 from recollect.store.tables.table import (
     BY_DIGEST,
@@ -25,7 +41,6 @@ from recollect.store.tables.table import (
     drop_rows,
     hash_of,
 )
-from recollect.store.tables.tallies import ActivityRow, UseRow, drop_tallies, put_tallies, seal_tallies, unseal_tallies
 
 if TYPE_CHECKING:
     from recollect.schema import Signal
@@ -141,6 +156,8 @@ class DigestRow(NamedTuple):
     activity: Sequence[ActivityRow]
     tools: Sequence[UseRow]
     commands: Sequence[UseRow]
+    facts: Sequence[FactRow]
+    exchanges: Sequence[ExchangeRow]
 
     @property
     def key(self) -> SessionKey:
@@ -201,7 +218,7 @@ class Digests:
         return self._database.value(sql, (distiller,)) is not None
 
     def put(self, rows: Sequence[DigestRow], at_ms: int) -> int:
-        """Store digests with signals, tallies and outcomes in one durable transaction; return how many were kept back.
+        """Store digests with signals, activity and outcomes in one durable transaction; return how many were kept back.
 
         A digest that covers less than the stored one does not replace it. `analyzed_ms` keeps its first value.
         """
@@ -294,7 +311,7 @@ class Digests:
 
     def signals(
         self,
-        wanted: CardFilter,
+        criteria: HeaderFilter,
         session: SessionKey | None = None,
         signal: str | None = None,
         limit: int | None = None,
@@ -303,7 +320,7 @@ class Digests:
         """Signals of one session or of all that match, newest first. Times are those of the signals."""
         from recollect.schema import Signal  # takes time to load, and most sweeps need none
 
-        where, bindings = _signal_conditions(wanted, session, signal)
+        where, bindings = _signal_conditions(criteria, session, signal)
         rows = self._database.rows(
             f"SELECT s.session_uid, g.signal, g.ts_ms, g.detail, g.count, g.evidence {_SIGNALS}{where}"
             " ORDER BY coalesce(g.ts_ms, 0) DESC, s.session_uid, g.id LIMIT ? OFFSET ?",
@@ -314,8 +331,8 @@ class Digests:
             for uid, name, ts_ms, detail, count, evidence in rows
         ]
 
-    def signal_count(self, wanted: CardFilter, session: SessionKey | None, signal: str | None) -> int:
-        where, bindings = _signal_conditions(wanted, session, signal)
+    def signal_count(self, criteria: HeaderFilter, session: SessionKey | None, signal: str | None) -> int:
+        where, bindings = _signal_conditions(criteria, session, signal)
         return int(self._database.value(f"SELECT count(*) {_SIGNALS}{where}", bindings))
 
     def matching(self, query: str, limit: int) -> list[tuple[str, str]]:
@@ -344,12 +361,12 @@ _SIGNALS = (
 )
 
 
-def _signal_conditions(wanted: CardFilter, session: SessionKey | None, signal: str | None) -> tuple[str, list[Any]]:
-    of_sessions, bindings = card_conditions(wanted._replace(since_ms=None, before_ms=None))
+def _signal_conditions(criteria: HeaderFilter, session: SessionKey | None, signal: str | None) -> tuple[str, list[Any]]:
+    of_sessions, bindings = header_conditions(criteria._replace(since_ms=None, before_ms=None))
     tests: list[tuple[str, Any]] = [
         ("g.signal = ?", signal),
-        ("g.ts_ms >= ?", wanted.since_ms),
-        ("g.ts_ms < ?", wanted.before_ms),
+        ("g.ts_ms >= ?", criteria.since_ms),
+        ("g.ts_ms < ?", criteria.before_ms),
         ("d.agent = ?", session.agent if session else None),
         ("d.native_session_id = ?", session.native_id if session else None),
     ]
@@ -369,7 +386,8 @@ def seal_digest(connection: apsw.Connection, session: tuple[str, str]) -> bool:
     for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", session)):
         connection.execute("UPDATE digests SET sealed = digest WHERE id = ?", (number,))
         connection.execute("UPDATE signals SET is_sealed = 1 WHERE digest = ?", (number,))
-        seal_tallies(connection, number)
+        seal_facts(connection, number, is_sealed=True)
+        seal_activity(connection, number)
         return True
     return False
 
@@ -379,7 +397,8 @@ def unseal_digest(connection: apsw.Connection, session: tuple[str, str]) -> None
     for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", session)):
         connection.execute("UPDATE digests SET sealed = NULL WHERE id = ?", (number,))
         connection.execute("UPDATE signals SET is_sealed = 0 WHERE digest = ?", (number,))
-        unseal_tallies(connection, number)
+        seal_facts(connection, number, is_sealed=False)
+        unseal_activity(connection, number)
 
 
 def restore_digest(connection: apsw.Connection, session: tuple[str, str], record: dict[str, Any]) -> None:
@@ -447,8 +466,9 @@ def _replace(
     replaced = [(known[row.key].id,) for row in rows if row.key in known]
     connection.executemany("DELETE FROM digest_text WHERE rowid = ?", replaced)
     connection.executemany("DELETE FROM signals WHERE digest = ? AND NOT is_sealed", replaced)
+    drop_facts(connection, replaced)
     for (number,) in replaced:
-        drop_tallies(connection, number)
+        drop_activity(connection, number)
     last = int(connection.execute("SELECT coalesce(max(id), 0) FROM digests").get)
     numbers = count(last + 1)
     numbered = [(known[row.key].id if row.key in known else next(numbers), row) for row in rows]
@@ -463,12 +483,15 @@ def _replace(
         "INSERT INTO signals (digest, is_sealed, signal, ts_ms, detail, count, evidence) VALUES (?, 0, ?, ?, ?, ?, ?)",
         [(number, *_signal_values(signal)) for number, row in numbered for signal in row.signals],
     )
-    put_tallies(connection, [(number, row.activity, row.tools, row.commands) for number, row in numbered])
+    put_activity(connection, [(number, row.activity, row.tools, row.commands) for number, row in numbered])
+    put_exchanges(connection, [(number, row.exchanges) for number, row in numbered])
+    put_facts(connection, [(number, row.facts) for number, row in numbered], at_ms)
     # Last: any upsert makes the index flush what it has gathered.
     connection.executemany(
         "INSERT INTO digest_text (rowid, text) VALUES (?, ?)",
         [(number, row.text) for number, row in numbered if row.digest is not None],
     )
+    put_fact_words(connection, [number for number, _ in numbered])
 
 
 def _values(row: DigestRow, at_ms: int) -> tuple[Any, ...]:

@@ -5,10 +5,17 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from recollect.kinds import HISTORY_LANE, LIFECYCLE, QUEUE_ONLY, STAND_IN_LANE, USER_MSG
 from recollect.store.payloads.reader import StreamReader
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
 from recollect.store.tables.table import BY_STREAM, CACHE, Table
+
+# SQL: events that may stand in for others, requests that follow another event, what a user typed. An index serves only
+# statements with the very words it was made with.
+STANDS_IN = f"lane IN ('{HISTORY_LANE}', '{STAND_IN_LANE}') OR status = '{QUEUE_ONLY}'"
+IS_REQUEST = f"kind = '{USER_MSG}' AND parent_uid IS NOT NULL"
+IS_TYPED = f"kind IN ('{USER_MSG}', '{LIFECYCLE}') AND retry_key IS NOT NULL"
 
 EVENTS = Table(
     "events",
@@ -49,6 +56,9 @@ EVENTS = Table(
         "CREATE INDEX events_by_copy_key ON events (copy_key, stream) WHERE copy_key IS NOT NULL",
         "CREATE INDEX events_by_copy_of ON events (stream, copy_of) WHERE copy_of IS NOT NULL",
         "CREATE INDEX events_by_original ON events (copy_of) WHERE copy_of IS NOT NULL",
+        f"CREATE INDEX events_standing_in ON events (stream) WHERE {STANDS_IN}",
+        f"CREATE INDEX events_of_requests ON events (parent_uid) WHERE {IS_REQUEST}",
+        f"CREATE INDEX events_as_typed ON events (stream, retry_key) WHERE {IS_TYPED}",
     ),
 )
 

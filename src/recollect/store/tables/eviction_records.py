@@ -33,7 +33,8 @@ def key_of(record: LedgerRecord) -> SessionKey:
 
 def _counted() -> list[Table]:
     """The tables of what was noticed and counted of a session; rows that outlive the events are sealed."""
-    return [table for table in declared(MEMORY) if table.owner is BY_DIGEST]
+    tables = [table for table in declared(MEMORY) if table.owner is BY_DIGEST]
+    return [table for table in tables if any(column.name == "is_sealed" for column in table.columns)]
 
 
 def _columns(table: Table) -> tuple[str, ...]:

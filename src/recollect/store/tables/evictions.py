@@ -18,10 +18,10 @@ import orjson
 from recollect.clock import now_ms
 from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey
 from recollect.store.batch import Batch, EventRow, StreamBatch
+from recollect.store.batch_filter import leave_out_events
 from recollect.store.flags import IS_PROVISIONAL
 from recollect.store.intake import second_uid
 from recollect.store.ledger import Ledger, LedgerRecord
-from recollect.store.omission import leave_out_events
 from recollect.store.payloads import packs
 from recollect.store.payloads.rewrite import keep_facts
 from recollect.store.payloads.writer import tidy_shared

@@ -1,4 +1,4 @@
-"""How far a database has come, by its own rows; `sqlite/history` compares that with the mark outside."""
+"""How far a database has come, by its own rows; `sqlite/high_water` compares that with the mark outside."""
 
 from recollect.store.tables import column
 from recollect.store.tables.table import BOTH, Table

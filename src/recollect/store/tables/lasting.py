@@ -102,7 +102,7 @@ def _columns(table: Table) -> list[Column]:
     return [
         column
         for column in table.columns
-        if column.constraint != PRIMARY_KEY and column.hash_of is None and column.name not in key
+        if not column.constraint.startswith(PRIMARY_KEY) and column.hash_of is None and column.name not in key
     ]
 
 

@@ -63,10 +63,13 @@ class Lineage:
         self._database = database
 
     def copy_candidates(self) -> list[Candidate]:
-        """Events of dirty sessions that share their key with another session, and those others."""
+        """Events of dirty sessions that share their key with another session, and those others.
+
+        Of a session that need not be read as a whole, only the events since then are looked at.
+        """
         rows = self._database.iter_rows(
             "WITH shared AS (SELECT DISTINCT e.copy_key FROM streams s CROSS JOIN events e ON e.stream = s.id"
-            " WHERE s.is_dirty"
+            " AND e.seq >= coalesce((SELECT max(seq) FROM kept WHERE stream = s.id), 0) WHERE s.is_dirty"
             " AND EXISTS (SELECT 1 FROM events o WHERE o.copy_key = e.copy_key AND o.stream <> e.stream))"
             f" SELECT s.agent, s.native_id, copy_key, event_uid, e.native_id, position, ts_ms, {_CONTENT}, copy_of"
             " FROM shared CROSS JOIN events e USING (copy_key) JOIN streams s ON s.id = e.stream"
@@ -119,10 +122,22 @@ class Lineage:
             )
 
     def shared_responses(self, keys: Iterable[SessionKey]) -> list[SharedResponse]:
-        """Responses that several of these sessions hold, or that are marked as copies."""
+        """Responses that several of these sessions hold, or that are marked as copies.
+
+        Of a session that need not be read as a whole, those since then, and what is the same before.
+        """
+        columns = f"agent, native_id, usage_id, ts_ms, is_copy, {', '.join(FIGURES)}"
         rows = self._database.rows(
-            f"{KEYS}, used AS MATERIALIZED (SELECT s.agent, s.native_id, usage_id, ts_ms, is_copy,"
-            f" {', '.join(FIGURES)} FROM keys JOIN streams s USING (agent, native_id) JOIN usage u ON u.stream = s.id)"
+            f"{KEYS}, members AS MATERIALIZED (SELECT id, agent, native_id, (SELECT max(cut_ms) FROM kept"
+            " WHERE stream = id) AS cut_ms FROM keys JOIN streams USING (agent, native_id)),"
+            f" late AS MATERIALIZED (SELECT {columns.replace('ts_ms', 'u.ts_ms')} FROM members m"
+            " CROSS JOIN usage u ON u.stream = m.id WHERE m.cut_ms IS NULL"
+            f" UNION ALL SELECT {columns.replace('ts_ms', 'u.ts_ms')} FROM members m"
+            " CROSS JOIN usage u ON u.stream = m.id AND u.ts_ms > m.cut_ms),"
+            f" used AS MATERIALIZED (SELECT * FROM late UNION ALL SELECT {columns.replace('usage_id', 'u.usage_id')}"
+            " FROM members m CROSS JOIN (SELECT DISTINCT usage_id FROM late) l"
+            " CROSS JOIN usage u ON u.stream = m.id AND u.usage_id = l.usage_id"
+            " WHERE m.cut_ms IS NOT NULL AND coalesce(u.ts_ms, 0) <= m.cut_ms)"
             " SELECT * FROM used WHERE usage_id IN"
             " (SELECT usage_id FROM used GROUP BY usage_id HAVING count(*) > 1 OR max(is_copy))",
             (keys_json(keys),),

@@ -13,14 +13,24 @@ from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.tables.copies import COPY, restore_copy_record
 from recollect.store.tables.eviction_records import KIND as EVICTION
 from recollect.store.tables.eviction_records import restore_eviction
+from recollect.store.tables.groups import BOOKMARK, GROUP, restore_bookmark, restore_group
 from recollect.store.tables.tombstones import TOMBSTONE, restore_tombstone
+from recollect.store.tables.verdicts import NOTE, VERDICT, restore_note, restore_verdict
 
 Restorer = Callable[[apsw.Connection, LedgerRecord], None]
 
-RESTORERS: dict[str, Restorer] = {COPY: restore_copy_record, TOMBSTONE: restore_tombstone, EVICTION: restore_eviction}
+RESTORERS: dict[str, Restorer] = {
+    COPY: restore_copy_record,
+    TOMBSTONE: restore_tombstone,
+    EVICTION: restore_eviction,
+    VERDICT: restore_verdict,
+    NOTE: restore_note,
+    GROUP: restore_group,
+    BOOKMARK: restore_bookmark,
+}
 
 # What stays true when an older state of the store is put back: a restored one takes it over.
-OUTLIVES_RESTORE = frozenset({TOMBSTONE, COPY})
+OUTLIVES_RESTORE = frozenset({TOMBSTONE, COPY, VERDICT, NOTE})
 
 
 def restore_records(connection: apsw.Connection, records: Iterable[LedgerRecord]) -> Counter[str]:
@@ -49,5 +59,6 @@ def missing_records(ledger: Ledger, tables: Iterable[Recorded]) -> list[tuple[st
 
 
 def _subject(kind: str, data: dict[str, Any]) -> tuple[str | None, ...]:
-    """What a record is about: a session, or the path of a copy."""
-    return kind, data.get("agent"), data.get("native_session_id"), data.get("path")
+    """What a record is about: a session, the path of a copy, a group and its part in it, a fact, a note."""
+    names = ("agent", "native_session_id", "path", "group", "fact_uid", "note_uid")
+    return kind, *map(data.get, names)

@@ -10,8 +10,9 @@ from recollect.clock import rfc3339
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database, escaped, translated
 from recollect.store.tables import column
-from recollect.store.tables.cards import ANY_CARD, IS_IDLE, CardFilter, card_conditions
+from recollect.store.tables.annotations import name_sessions
 from recollect.store.tables.digests import drop_digests
+from recollect.store.tables.session_headers import ANY_SESSION, IS_IDLE, HeaderFilter, header_conditions
 from recollect.store.tables.streams import KEYS, keys_json
 from recollect.store.tables.table import BY_SESSION, MEMORY, Table
 
@@ -59,6 +60,7 @@ SESSIONS = Table(
         "CREATE INDEX sessions_by_uid ON sessions (session_uid)",
         "CREATE INDEX sessions_by_time ON sessions (ended_ms)",
         "CREATE INDEX sessions_by_root ON sessions (root_session_uid)",
+        'CREATE INDEX sessions_by_group ON sessions ("group") WHERE "group" <> \'main\'',
         "CREATE INDEX sessions_to_distil ON sessions (agent) WHERE analyzed_ms IS NULL AND evicted_ms IS NULL",
     ),
 )
@@ -82,7 +84,7 @@ RULES = Table("rules", MEMORY, (*column.plain("text"),))
 
 
 class SessionRow(NamedTuple):
-    """A session as stored. The fields for live hosts stay empty for sessions read from logs."""
+    """A session as stored. The last five fields are those of live hosts, empty for sessions read from logs."""
 
     agent: str
     native_session_id: str
@@ -128,6 +130,11 @@ class SessionRow(NamedTuple):
     discovered_ms: int | None
     ingested_ms: int | None
     metadata: str
+    key: str | None = None
+    channel: str | None = None
+    chat_id: str | None = None
+    user_id: str | None = None
+    character_id: str | None = None
 
 
 class StoredRow(NamedTuple):
@@ -173,11 +180,23 @@ class Place(NamedTuple):
     domain: str | None
 
 
+class Member(NamedTuple):
+    """A session as far as its group depends on it; what a live host keeps has the group that the host gave it."""
+
+    key: SessionKey
+    session_uid: str
+    root_session_uid: str
+    base_session_uid: str | None
+    cwd: str | None
+    group: str
+    is_live: bool
+
+
 @dataclass(frozen=True, slots=True)
 class SessionFilter:
     """Which sessions to list. `text` is a part of the title, `repo` any ending of the repository's name."""
 
-    cards: CardFilter = ANY_CARD
+    headers: HeaderFilter = ANY_SESSION
     uid: str | None = None
     repo: str | None = None
     text: str | None = None
@@ -198,7 +217,7 @@ _ORDERS = {
 }
 SORTS = tuple(_ORDERS)
 _COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
-_READ = _COLUMNS + ', analyzed_ms, evicted_ms, "key", channel, chat_id, user_id, character_id'
+_READ = f"{_COLUMNS}, analyzed_ms, evicted_ms"
 # A repair may have given up events that were then read again from a source: no eviction keeps them out.
 _TAKE_BACK = (
     "UPDATE sessions SET evicted_ms = NULL WHERE agent = ?1 AND native_session_id = ?2 AND evicted_ms IS NOT NULL"
@@ -218,17 +237,20 @@ class Sessions:
         self._database = database
 
     def put(self, rows: Sequence[tuple[SessionRow, Sequence[SourceOfSession]]]) -> None:
-        """Write sessions' rows; what other steps added (watermarks, live hosts' fields) stays."""
+        """Write sessions' rows; what other steps added (watermarks) stays."""
         updates = ", ".join(
-            f'"{name}" = excluded."{name}"' for name in SessionRow._fields[2:] if name not in ("repo", "domain")
+            f'"{name}" = excluded."{name}"'
+            for name in SessionRow._fields[2:]
+            if name not in ("repo", "domain", "group")
         )
-        keys = [(row.agent, row.native_session_id) for row, _ in rows]
+        keys = [SessionKey(row.agent, row.native_session_id) for row, _ in rows]
         with self._database.transaction() as connection:
             connection.executemany(
                 f"INSERT INTO sessions ({_COLUMNS}) VALUES ({', '.join('?' * len(SessionRow._fields))})"
                 f" ON CONFLICT (agent, native_session_id) DO UPDATE SET {updates}",
                 [row for row, _ in rows],
             )
+            name_sessions(connection, keys)
             connection.executemany(_TAKE_BACK, keys)
             connection.executemany(_OUTDATE_DIGEST, keys)
             connection.executemany("DELETE FROM session_sources WHERE agent = ? AND native_session_id = ?", keys)
@@ -328,6 +350,23 @@ class Sessions:
         columns = ", ".join(Place._fields)
         return [Place(*row) for row in self._database.rows(f"SELECT {columns} FROM sessions ORDER BY session_uid")]
 
+    def members(self) -> list[Member]:
+        """What decides on the group of each session, but for its files."""
+        rows = self._database.rows(
+            "SELECT agent, native_session_id, session_uid, root_session_uid, base_session_uid, cwd,"
+            ' "group", "key" IS NOT NULL FROM sessions ORDER BY session_uid'
+        )
+        return [Member(SessionKey(row[0], row[1]), *row[2:]) for row in rows]
+
+    def below(self, folder: str) -> list[SessionKey]:
+        """Sessions with a file below a folder."""
+        sql = "SELECT DISTINCT agent, native_session_id FROM session_sources WHERE substr(path, 1, ?) = ?"
+        return [SessionKey(*row) for row in self._database.rows(sql, (len(folder) + 1, f"{folder}/"))]
+
+    def has_groups(self) -> bool:
+        """Whether any session belongs to a group other than the main one."""
+        return self._database.value("SELECT 1 FROM sessions WHERE \"group\" <> 'main' LIMIT 1") is not None
+
     def set_repos(self, repos: Sequence[tuple[str | None, str | None, str, str]]) -> None:
         """Write (repo, domain, agent, native id)."""
         if repos:
@@ -389,7 +428,7 @@ class Sessions:
 
 
 def _conditions(wanted: SessionFilter) -> tuple[str, list[Any]]:
-    clause, bindings = card_conditions(wanted.cards)
+    clause, bindings = header_conditions(wanted.headers)
     tests: list[tuple[str, Any]] = [
         ("session_uid = ?", wanted.uid),
         ("('/' || repo) LIKE '%/' || ? ESCAPE '\\'", _like(wanted.repo)),
@@ -411,7 +450,7 @@ def _session(values: tuple[Any, ...], sources: "list[SessionSource]") -> "Sessio
     from recollect.schema import Cost, Session
 
     row = SessionRow(*values[: len(SessionRow._fields)])
-    analyzed_ms, evicted_ms, *live = values[len(SessionRow._fields) :]
+    analyzed_ms, evicted_ms = values[len(SessionRow._fields) :]
     cost = Cost(
         input_tokens=row.input_tokens,
         output_tokens=row.output_tokens,
@@ -460,10 +499,10 @@ def _session(values: tuple[Any, ...], sources: "list[SessionSource]") -> "Sessio
         ingested_at=rfc3339(row.ingested_ms),
         analyzed_at=rfc3339(analyzed_ms),
         evicted_at=rfc3339(evicted_ms),
-        key=live[0],
-        channel=live[1],
-        chat_id=live[2],
-        user_id=live[3],
-        character_id=live[4],
+        key=row.key,
+        channel=row.channel,
+        chat_id=row.chat_id,
+        user_id=row.user_id,
+        character_id=row.character_id,
         metadata=orjson.loads(row.metadata),
     )

@@ -83,9 +83,14 @@ class Sources:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def known(self, host: str, agent: str) -> dict[str, KnownSource]:
-        """Every file of an agent that this host has read, by path."""
-        return {source.row.path: source for source in self._known("host = ? AND agent = ?", (host, agent))}
+    def known(self, host: str, agent: str, paths: Iterable[str] | None = None) -> dict[str, KnownSource]:
+        """The files of an agent that this host has read, by path: all, or those among `paths`."""
+        condition = "host = ? AND agent = ?"
+        if paths is None:
+            sources = self._known(condition, (host, agent))
+        else:
+            sources = [s for path in paths for s in self._known(f"{condition} AND path = ?", (host, agent, path))]
+        return {source.row.path: source for source in sources}
 
     def known_elsewhere(self, host: str, agent: str) -> dict[str, KnownSource]:
         """Every file of an agent that exactly one other host has read, by path."""
@@ -93,7 +98,7 @@ class Sources:
         times = Counter(source.row.path for source in found)
         return {source.row.path: source for source in found if times[source.row.path] == 1}
 
-    def _known(self, condition: str, bindings: tuple[str, str]) -> list[KnownSource]:
+    def _known(self, condition: str, bindings: tuple[str, ...]) -> list[KnownSource]:
         rows = self._database.rows(
             f"SELECT {', '.join(_COLUMNS[:-1])}, '', id, failure, gone_ms FROM sources WHERE {condition}", bindings
         )

@@ -1,20 +1,23 @@
 """Whole sessions of cache.db as they are accounted for and distilled: events, responses, what their sources say."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from operator import itemgetter, lt
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast
 
 import orjson
 
-from recollect.kinds import SessionKey
+from recollect.kinds import USER_MSG, SessionKey
 from recollect.store.flags import IS_ABANDONED, IS_ERROR, IS_RETRY
 from recollect.store.sqlite.database import Database
-from recollect.store.tables.events import Events
+from recollect.store.tables.events import IS_REQUEST, Events
+from recollect.store.tables.kept import Boundary, Kept
 from recollect.store.tables.sessions import SourceOfSession
 from recollect.store.tables.streams import KEYS, Streams, keys_json
 
 _T = TypeVar("_T")
+_NOTHING: Mapping[SessionKey, Kept] = MappingProxyType({})
 
 
 class Step(NamedTuple):
@@ -41,6 +44,7 @@ class Step(NamedTuple):
     payload_hash: bytes
     model: str | None
     metadata: str | None
+    seq: int = 0
 
     @property
     def uid(self) -> str:
@@ -85,7 +89,10 @@ class RunningTotal(NamedTuple):
 
 
 class StoredSession(NamedTuple):
-    """All that cache.db holds of one session but its payloads. `steps` are in reading order, copies included."""
+    """All that cache.db holds of one session but its payloads. `steps` are in reading order, copies included.
+
+    Where there is a `kept`, `steps` and `responses` are only those that it does not stand for.
+    """
 
     key: SessionKey
     discovered_ms: int
@@ -94,11 +101,22 @@ class StoredSession(NamedTuple):
     infos: list[dict[str, Any]]
     totals: list[RunningTotal]
     sources: list[SourceOfSession]
+    kept: Kept | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether any event of it is."""
+        return bool(self.steps) or self.kept is not None
 
 
-_SELECT_STEPS = (
-    f"SELECT {', '.join(Step._fields).replace('base_kind', 'coalesce(base_kind, kind)')} FROM events"
-    " WHERE stream = ? ORDER BY seq"
+_STEPS = (
+    f"SELECT {', '.join(Step._fields).replace('base_kind', 'coalesce(base_kind, kind)')} FROM events WHERE stream = ?1"
+)
+_SELECT_STEPS = f"{_STEPS} ORDER BY seq"
+# Events of other lanes have their place before or behind: they are always read.
+_SELECT_LATE_STEPS = (
+    f"{_STEPS} AND seq >= ?2"
+    f" UNION ALL {_STEPS} AND lane < ?3 AND seq < ?2 UNION ALL {_STEPS} AND lane > ?3 AND seq < ?2"
 )
 # Twice as quick as `Step._make`, and there are many.
 _step = cast(Callable[[tuple[Any, ...]], Step], partial(tuple.__new__, Step))
@@ -114,49 +132,54 @@ class Steps:
         self._events = events
         self._streams = Streams(database)
 
-    def iter_sessions(self, keys: Sequence[SessionKey], sessions: int, events: int) -> Iterator[list[StoredSession]]:
+    def groups(self, keys: Sequence[SessionKey], sessions: int, events: int) -> Iterator[list[SessionKey]]:
         """These sessions in groups: no more of them, and about no more events, than can be held at once."""
         group: list[SessionKey] = []
         size = 0
         counts = self.counts(keys)
         for key in (key for key in keys if key in counts):
             if group and (len(group) >= sessions or size + counts[key] > events):
-                yield self.read(group)
+                yield group
                 group, size = [], 0
             group.append(key)
             size += counts[key]
         if group:
-            yield self.read(group)
+            yield group
 
     def counts(self, keys: Collection[SessionKey]) -> dict[SessionKey, int]:
         """About how many events are held of each session; none for sessions of which nothing is."""
         rows = self._rows(keys, "SELECT agent, native_id, next_seq FROM keys JOIN streams USING (agent, native_id)")
         return {SessionKey(agent, native_id): next_seq for agent, native_id, next_seq in rows}
 
-    def read(self, keys: Sequence[SessionKey]) -> list[StoredSession]:
-        """All that is held of these sessions, as far as anything is, in their order."""
+    def read(self, keys: Sequence[SessionKey], kept: Mapping[SessionKey, Kept] = _NOTHING) -> list[StoredSession]:
+        """All that is held of these sessions, as far as anything is, in their order; less what a `kept` stands for."""
         sql = "SELECT agent, native_id, id, discovered_ms FROM keys JOIN streams USING (agent, native_id)"
         rows = self._rows(keys, sql)
         streams = {SessionKey(agent, native_id): rest for agent, native_id, *rest in rows}
-        responses, totals = self.responses(keys), self.totals(keys)
+        responses, totals = self.responses([key for key in keys if key not in kept]), self.totals(keys)
+        responses |= {key: self._late_responses(streams[key][0], kept[key].boundary) for key in kept if key in streams}
         infos, sources = self._streams.infos_of(keys), self._sources(keys)
         return [
             StoredSession(
                 key,
                 discovered_ms,
-                self._steps(stream),
+                self._steps(stream, kept.get(key)),
                 responses.get(key, []),
                 infos.get(key, []),
                 totals.get(key, []),
                 sources.get(key, []),
+                kept.get(key),
             )
             for key in keys
             if key in streams
             for stream, discovered_ms in [streams[key]]
         ]
 
-    def _steps(self, stream: int) -> list[Step]:
-        rows = self._database.rows(_SELECT_STEPS, (stream,))
+    def _steps(self, stream: int, kept: Kept | None) -> list[Step]:
+        if kept is None:
+            rows = self._database.rows(_SELECT_STEPS, (stream,))
+        else:
+            rows = self._database.rows(_SELECT_LATE_STEPS, (stream, kept.boundary.seq, kept.boundary.lane))
         places = list(map(_place, rows))
         if not all(map(lt, places, places[1:])):  # most sessions are stored in reading order
             rows.sort(key=_place_and_uid)
@@ -171,6 +194,32 @@ class Steps:
             " CROSS JOIN usage u ON u.stream = s.id AND NOT u.is_copy ORDER BY u.stream, u.usage_id",
         )
         return _grouped(rows, Response._make)
+
+    def _late_responses(self, stream: int, boundary: Boundary) -> list[Response]:
+        rows = self._database.rows(
+            f"SELECT {', '.join(Response._fields)} FROM usage WHERE stream = ? AND ts_ms > ? AND NOT is_copy"
+            " ORDER BY usage_id",
+            (stream, boundary.cut_ms),
+        )
+        return list(map(Response._make, rows))
+
+    def are_left_behind(self, key: SessionKey, boundary: Boundary, late: Sequence[Step]) -> bool:
+        """Whether a branch that was left behind has events on both sides of a boundary."""
+        known = {step.event_uid for step in late}
+        requests = {step.parent_uid for step in late if step.base_kind == USER_MSG and step.parent_uid}
+        parents = {step.parent_uid for step in late if step.parent_uid} - known
+        return any(
+            self._database.value(
+                # The plus keeps the index by stream out of it: that one leads to all events of the session.
+                f"SELECT 1 FROM json_each(?1) p CROSS JOIN events e ON {condition} AND +seq < ?4"
+                " AND +stream = (SELECT id FROM streams WHERE agent = ?2 AND native_id = ?3) LIMIT 1",
+                (orjson.dumps([uid.hex() for uid in uids]).decode(), *key, boundary.seq),
+            )
+            for uids, condition in (
+                (requests, f"parent_uid = unhex(p.value) AND {IS_REQUEST}"),
+                (parents, f"event_uid = unhex(p.value) AND flags & {IS_ABANDONED}"),
+            )
+        )
 
     def totals(self, keys: Collection[SessionKey]) -> dict[SessionKey, list[RunningTotal]]:
         """The running totals of sessions whose agent tells any, the least first."""

@@ -19,6 +19,7 @@ from recollect.store.flags import IS_ABANDONED, IS_RETRY
 from recollect.store.payloads import packs
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables import column
+from recollect.store.tables.events import IS_TYPED, STANDS_IN
 from recollect.store.tables.sources import READ_ELSEWHERE
 from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, Table
 from recollect.uids import name_half
@@ -59,6 +60,7 @@ USAGE = Table(
     ),
     owner=BY_STREAM,
     key=("stream", "usage_id"),
+    extras=("CREATE INDEX usage_by_time ON usage (stream, ts_ms)",),
 )
 
 # Of a response that is logged more than once, the largest of each count.
@@ -125,7 +127,6 @@ class Ancestry(NamedTuple):
 KEYS = "WITH keys (agent, native_id) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) "
 _CHOSEN = KEYS + "SELECT s.id FROM keys JOIN streams s USING (agent, native_id)"
 # What an event of a lane stands in for: a history for any log, a copy of the model's view for the agent's own log.
-_NOTHING: frozenset[str] = frozenset()
 _BETTER = {HISTORY_LANE: frozenset({MAIN_LANE, STAND_IN_LANE}), STAND_IN_LANE: frozenset({MAIN_LANE})}
 HALF_BYTES = 8  # of an event_uid that name its session
 _STREAMS_AT_ONCE = 50  # others wait to write meanwhile
@@ -166,6 +167,10 @@ class Streams:
     def set_all_dirty(self) -> None:
         with self._database.transaction() as connection:
             connection.execute("UPDATE streams SET is_dirty = 1")
+
+    def has_infos(self) -> bool:
+        """Whether any source was ever read that says something of a session."""
+        return self._database.value("SELECT 1 FROM infos LIMIT 1") is not None
 
     def infos(self, agent: str, native_id: str) -> list[dict[str, Any]]:
         """What each source says about a session, in an order that does not depend on when it was read."""
@@ -282,17 +287,17 @@ class Streams:
         an agent's queue stands in for the record that tells it.
         """
         rows = self._database.rows(
-            "SELECT e.id, s.agent, s.native_id, e.lane, e.status IS ?1 FROM streams s CROSS JOIN events e"
-            " ON e.stream = s.id WHERE s.is_dirty AND (e.lane IN (?2, ?3) OR e.status IS ?1)",
-            (QUEUE_ONLY, HISTORY_LANE, STAND_IN_LANE),
+            "SELECT e.id, s.agent, s.native_id, lane, status IS ? FROM streams s CROSS JOIN events e"
+            f" ON e.stream = s.id WHERE s.is_dirty AND ({STANDS_IN})",
+            (QUEUE_ONLY,),
         )
         if not rows:
             return {}
-        lanes = self._lanes({(agent, native_id) for _, agent, native_id, _, _ in rows})
+        lanes = self._lanes({(agent, native_id) for _, agent, native_id, lane, _ in rows if lane in _BETTER})
         replaced = {
             event: (agent, native_id)
             for event, agent, native_id, lane, _ in rows
-            if lanes[agent, native_id] & _BETTER.get(lane, _NOTHING)
+            if lane in _BETTER and lanes[agent, native_id] & _BETTER[lane]
         }
         return replaced | (self._delivered() if any(is_queued for *_, is_queued in rows) else {})
 
@@ -318,17 +323,16 @@ class Streams:
         waiting = self._database.rows(
             "SELECT e.id, s.agent, s.native_id, e.stream, hex(retry_key), ts_ms"
             " FROM streams s CROSS JOIN events e ON e.stream = s.id"
-            " WHERE s.is_dirty AND status = ? AND retry_key IS NOT NULL",
+            f" WHERE s.is_dirty AND ({STANDS_IN}) AND status = ? AND retry_key IS NOT NULL",
             (QUEUE_ONLY,),
         )
         if not waiting:
             return {}
         streams, keys = {row[3] for row in waiting}, {row[4] for row in waiting}
         delivered = self._database.rows(
-            "SELECT stream, hex(retry_key), ts_ms FROM events"
-            " WHERE stream IN (SELECT value FROM json_each(?)) AND status IS NOT ?"
-            " AND hex(retry_key) IN (SELECT value FROM json_each(?))",
-            (numbers_json(streams), QUEUE_ONLY, orjson.dumps(sorted(keys)).decode()),
+            "SELECT stream, hex(retry_key), ts_ms FROM json_each(?) s CROSS JOIN json_each(?) k CROSS JOIN events"
+            f" ON stream = s.value AND retry_key = unhex(k.value) AND {IS_TYPED} WHERE status IS NOT ?",
+            (numbers_json(streams), orjson.dumps(sorted(keys)).decode(), QUEUE_ONLY),
         )
         times: dict[tuple[int, str], list[int | None]] = {}
         for stream, key, ts_ms in delivered:

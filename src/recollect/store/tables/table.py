@@ -58,6 +58,7 @@ class Table(NamedTuple):
     is_derived: bool = False
     sums: tuple[str, ...] = ()
     tokenizer: str | None = None  # of a full-text table
+    group_column: str | None = None  # names the group that alone may see a row; else the owner's group may
     extras: tuple[str, ...] = ()
 
     @property

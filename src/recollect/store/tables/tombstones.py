@@ -17,8 +17,8 @@ import orjson
 from recollect.clock import now_ms
 from recollect.kinds import SessionKey
 from recollect.store.batch import Batch, EventRow, ProblemRow, SourceRow, StreamBatch
+from recollect.store.batch_filter import leave_out, leave_out_events, sessions_of, without_text
 from recollect.store.ledger import Ledger, LedgerRecord
-from recollect.store.omission import leave_out, leave_out_events, sessions_of, without_text
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
 from recollect.store.tables.hashes import HASH_BYTES, PackedHashes

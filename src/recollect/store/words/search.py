@@ -161,11 +161,11 @@ class FulltextSearch:
 
     def _vocabulary(self, month: str) -> str:
         """A table of the words of a month, seen by this connection only."""
-        name = f"temp.terms_{table_of(month)}"
+        name = terms_of(table_of(month))
         if name not in self._vocabularies:
-            self._rows(f"CREATE VIRTUAL TABLE {name} USING fts5vocab(main, {table_of(month)}, row)")
+            ensure_terms(self._database, table_of(month))
             self._vocabularies.add(name)
-        return name
+        return f"temp.{name}"
 
     def find(
         self,
@@ -283,6 +283,18 @@ class FulltextSearch:
 def table_of(month: str) -> str:
     """The index of a month; its events are its rows."""
     return f"fts_{int(month):06d}"
+
+
+def terms_of(table: str) -> str:
+    """The list of the words of a full-text table: a table of the connection, in a group's store a view."""
+    return f"terms_{table}"
+
+
+def ensure_terms(database: Database, table: str) -> None:
+    """Have the list of a table's words, unless there is one."""
+    terms = terms_of(table)
+    if not database.value("SELECT 1 FROM temp.sqlite_schema WHERE name = ?", (terms,)):
+        database.rows(f"CREATE VIRTUAL TABLE temp.{terms} USING fts5vocab(main, {table}, row)")
 
 
 def _grams(text: str) -> str:

@@ -1,0 +1,96 @@
+"""What hooks cost an agent: quiet, and while a sweep runs.
+
+    python bench/hooks.py [--events 1000000] [--calls 200]
+
+Fills a store, lets a sweep prepare it, and calls each hook as an agent does. Processor time is beyond that of a bare
+interpreter; by the clock it is all that an agent waits for.
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from recollect.analysis.distiller import distil_pending
+from recollect.analysis.prepared import prepare
+from recollect.store import open_store
+from search import bar, fill, quantile
+
+HOOK = (sys.executable, "-I", "-c", "from recollect.hooks.command import run; run()")
+BARE = (sys.executable, "-I", "-c", "")
+ERROR = "Traceback (most recent call last):\nKeyError: 'never seen before'\n"
+EVENTS: dict[str, dict[str, Any]] = {
+    "SessionStart": {"source": "clear"},
+    "PostToolUse, failed": {"tool_name": "Bash", "tool_response": ERROR},
+    "PostToolUse, fine": {"tool_name": "Bash", "tool_response": "3 passed\n"},
+}
+
+
+def measure(command: Sequence[str], given: bytes, store: Path, calls: int) -> tuple[list[float], list[float]]:
+    """Milliseconds of the processor and of the clock for each call."""
+    processor, clock = [], []
+    for _ in range(calls):
+        begun, used = time.perf_counter(), _used()
+        subprocess.run(command, input=given, stdout=subprocess.DEVNULL, env={"RECOLLECT_HOME": str(store)}, check=True)
+        processor.append((_used() - used) * 1000)
+        clock.append((time.perf_counter() - begun) * 1000)
+    return processor, clock
+
+
+def _used() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--events", type=int, default=100_000)
+    parser.add_argument("--calls", type=int, default=50)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        store_folder = Path(folder) / "store"
+        with open_store(store_folder, create=True) as store:
+            fill(store, options.events, random.Random(1), ())
+            distil_pending(store, lambda done, total: None)
+            prepare(store, {}, ())
+        print(f"     {options.events:,} events, {options.calls} calls of each hook")
+        bare, _ = measure(BARE, b"", store_folder, options.calls)
+        for name, fields in EVENTS.items():
+            event = {"hook_event_name": name.partition(",")[0], "session_id": "bench", "cwd": "/home/x", **fields}
+            processor, clock = measure(HOOK, json.dumps(event).encode(), store_folder, options.calls)
+            bar(
+                f"{name}, p50 of the processor beyond the interpreter",
+                quantile(processor, 0.5) - quantile(bare, 0.5),
+                30,
+                "ms",
+            )
+            print(f"     {name}, by the clock: p50 {quantile(clock, 0.5):.0f} ms, p99 {quantile(clock, 0.99):.0f} ms")
+        _beside_a_sweep(store_folder, options.calls)
+
+
+def _beside_a_sweep(store: Path, calls: int) -> None:
+    """Hooks while another process holds the store's locks and one processor."""
+    busy = "import time\nfrom pathlib import Path\nfrom recollect.store import sweep_lock, write_lock\n"
+    busy += f"with sweep_lock(Path({str(store)!r})), write_lock(Path({str(store)!r})):\n    print(flush=True)\n"
+    busy += "    while True: sum(range(1000))\n"
+    sweep = subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE, env=dict(os.environ))
+    try:
+        assert sweep.stdout and sweep.stdout.readline()
+        event = {"hook_event_name": "PostToolUse", "session_id": "bench", "tool_name": "Bash", "tool_response": ERROR}
+        _, clock = measure(HOOK, json.dumps(event).encode(), store, calls)
+        bar("with the store locked and a processor busy, p99 by the clock", quantile(clock, 0.99), 250, "ms")
+    finally:
+        sweep.kill()
+        sweep.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""How long each page takes on the server: p50 and p99, fifty at once, and memory over many requests.
+
+    python bench/web.py                     about 100,000 events
+    python bench/web.py --events 1000000
+    python bench/web.py --store FOLDER      a store that there is
+
+The store is made of sessions by bench/generate.py. Times are the server's own, from request to rendered answer,
+without a browser and without the network.
+"""
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from recollect.api import Memory, open_memory
+from recollect.web.app import PAGES, Site
+from recollect.web.guard import Tokens
+from recollect.web.live import Live
+from recollect.web.pages import Params
+from recollect.web.readers import Readers
+
+EVENTS_PER_MB = 185  # of generated logs
+
+
+def requests(memory: Memory) -> Iterator[tuple[str, str, Params]]:
+    """A name, a route and parameters for each page."""
+    session = max(memory.sessions(limit=200), key=lambda session: session.event_count)
+    repo, uid = memory.names("repo")[0], {"uid": session.session_uid}
+    digest = memory.digest(session)
+    yield "home", "/", Params()
+    yield "search", "/search", Params(query={"q": "timeout"})
+    yield "sessions", "/sessions", Params()
+    yield "transcript", "/session/{uid:path}", Params(uid)
+    yield "summary", "/session/{uid:path}", Params(uid, {"view": "summary"})
+    yield "changes", "/session/{uid:path}", Params(uid, {"view": "changes"})
+    yield "cost", "/session/{uid:path}", Params(uid, {"view": "cost"})
+    yield "related", "/session/{uid:path}", Params(uid, {"view": "related"})
+    yield "repository", "/repository/{name:path}", Params({"name": repo})
+    if digest.files:
+        yield "file", "/file", Params(query={"path": digest.files[0].name})
+    yield "stats", "/stats", Params(query={"since": "1y"})
+    yield "care", "/care", Params()
+    yield "settings", "/settings", Params()
+
+
+def measure(folder: Path, rounds: int, many: int) -> None:
+    readers = Readers(lambda: open_memory(folder, read_only=True))
+    site = Site(readers, Tokens(), Live(readers, may_sweep=False), True)
+    routes = {page.path: page for page in PAGES}
+    with open_memory(folder, read_only=True) as memory:
+        asked = list(requests(memory))
+        events = sum(agent.events for agent in memory.status().agents)
+    print(f"{events:,} events; milliseconds on the server: of the processor at the median, and by the clock")
+    print(f"{'page':<12} {'cpu':>8} {'first':>8} {'p50':>8} {'p99':>8} {'KB':>7}")
+    for name, path, params in asked:
+        times, spent = [], []
+        for _ in range(rounds):
+            begin, busy = time.perf_counter(), time.process_time()
+            answer = site.show(routes[path], params, as_json=False)
+            times.append((time.perf_counter() - begin) * 1000)
+            spent.append((time.process_time() - busy) * 1000)
+        p99 = sorted(times)[int(len(times) * 0.99)]
+        figures = (statistics.median(spent), times[0], statistics.median(times), p99)
+        print(f"{name:<12}" + "".join(f" {figure:8.1f}" for figure in figures) + f" {len(answer.body) / 1000:7.0f}")
+    cheap = [one for one in asked if one[0] in ("sessions", "summary", "settings")]
+    at_once(site, routes, cheap)
+    memory_over(site, routes, cheap, many)
+
+
+def at_once(site: Site, routes: dict, asked: list) -> None:
+    """Fifty requests that arrive together."""
+    with ThreadPoolExecutor(50) as pool:
+        begin = time.perf_counter()
+        work = [pool.submit(site.show, routes[path], params, as_json=False) for _, path, params in asked * 50][:50]
+        for done in work:
+            done.result()
+    print(f"fifty at once: {(time.perf_counter() - begin) * 1000:.0f} ms for all")
+
+
+def memory_over(site: Site, routes: dict, asked: list, many: int) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for number in range(many):
+        _, path, params = asked[number % len(asked)]
+        site.show(routes[path], params, as_json=False)
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"memory: {before / 1000:.0f} MB, after {many:,} more requests {after / 1000:.0f} MB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=100_000)
+    parser.add_argument("--store", type=Path)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--requests", type=int, default=10_000)
+    options = parser.parse_args()
+    if options.store:
+        measure(options.store, options.rounds, options.requests)
+        return
+    with TemporaryDirectory(prefix="recollect-") as folder:
+        home, store = Path(folder) / "home", Path(folder) / "store"
+        script = Path(__file__).with_name("generate.py")
+        megabytes = str(max(1, options.events // EVENTS_PER_MB))
+        subprocess.run([sys.executable, script, home, "--mb", megabytes, "--agent", "claude"], check=True)
+        with open_memory(store, [f"claude={home}"]) as memory:
+            memory.sweep()
+        measure(store, options.rounds, options.requests)
+
+
+if __name__ == "__main__":
+    main()

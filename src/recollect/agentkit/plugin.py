@@ -1,0 +1,27 @@
+"""How Recollect is added to an agent and taken out again, by the agent's own commands where it has them."""
+
+from typing import NamedTuple
+
+Command = tuple[str, ...]
+
+
+class PluginHost(NamedTuple):
+    """One agent as a host of the plugin: a constant of `agents/<name>/plugin.py`.
+
+    In commands, `{marketplace}` is the folder with the plugin in it and `{plugin}` the plugin's own. Paths are below
+    the agent's home.
+    """
+
+    program: str
+    manifests: str  # the folder inside a plugin, and inside a marketplace, where it looks for their descriptions
+    install: tuple[Command, ...]
+    uninstall: tuple[Command, ...]
+    listing: Command  # prints the plugin's name while it is installed
+    config: tuple[str, ...]  # the user's files that those commands change
+    hooks_file: str | None = None  # a file of its own for hooks, where the plugin's do not run
+    add_server: Command = ("mcp", "add", "recollect", "--")  # without the plugin: and the server's command
+    remove_server: Command = ("mcp", "remove", "recollect")
+    server_config: str | None = None  # what these change, if that is not all state of the agent's own
+    settings_hooks: str | None = None  # without the plugin: the file whose `hooks` ours are added to
+    leftovers: tuple[str, ...] = ()  # what the agent keeps of a plugin that was removed
+    advice: str | None = None  # what is left for the user to do

@@ -1,0 +1,90 @@
+"""The contract of an agent's module `writeback`: what of its own storage Recollect can write.
+
+An agent without such a module can only be read. Whoever writes a draft has shown the user what it is, and asked.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from recollect.kinds import ASSISTANT_MSG, KIND_FAMILY, TOOL_CALL, USER_MSG
+from recollect.schema import Event, Session
+
+Item = tuple[Event, dict[str, Any]]  # an event and its payload
+
+NO_RESULT = "[no result is stored]"
+
+
+class Draft(NamedTuple):
+    """Files of a session to be written, the main one first. `losses` say what an agent's own files had besides."""
+
+    native_session_id: str
+    files: tuple[tuple[Path, bytes], ...]
+    losses: tuple[str, ...] = ()
+
+
+class Step(NamedTuple):
+    """A message, or a call of a tool with its result, if one is stored."""
+
+    event: Event
+    payload: dict[str, Any]
+    result: Item | None = None
+
+    @property
+    def is_call(self) -> bool:
+        return self.event.kind in KIND_FAMILY[TOOL_CALL]
+
+    @property
+    def text(self) -> str:
+        """What was said; of a call, nothing."""
+        text = self.payload.get("text")
+        return text if isinstance(text, str) and not self.is_call else ""
+
+    @property
+    def output(self) -> str:
+        """What a call answered, as text."""
+        if self.result is None:
+            return NO_RESULT
+        output = self.result[1].get("output", self.result[1].get("text"))
+        if isinstance(output, list):
+            parts = (part.get("text") for part in output if isinstance(part, dict))
+            return "\n".join(part for part in parts if isinstance(part, str))
+        return output if isinstance(output, str) else str(output or "")
+
+
+def steps_of(items: Sequence[Item]) -> list[Step]:
+    """The conversation of a session: what was said, and each call with its result. Rewound parts are left out."""
+    live = [item for item in items if not item[0].is_abandoned]
+    results: dict[str | None, Item] = {
+        event.call_id: (event, payload) for event, payload in live if event.role != "assistant" and event.call_id
+    }
+    messages = (USER_MSG, *KIND_FAMILY[ASSISTANT_MSG])
+    return [
+        Step(event, payload, None if event.kind in messages else results.get(event.call_id))
+        for event, payload in live
+        if (event.kind in messages and isinstance(payload.get("text"), str) and payload["text"].strip())
+        or (event.kind in KIND_FAMILY[TOOL_CALL] and event.role == "assistant" and event.call_id)
+    ]
+
+
+class Writeback(Protocol):
+    """Writes sessions in an agent's own format. Each raises Unsupported if the agent gives no means for it."""
+
+    def fork(self, source: Path, at: str) -> str:
+        """A new session beside the file `source` with all up to the entry of this native id; returns its native id.
+
+        Raises NotFound if the file has no such entry.
+        """
+        ...
+
+    def locate(self, session: Session, home: Path, sources: Sequence[Path]) -> Path:
+        """Where the agent looks for a session of its own: one of the files it was read from, if they are known."""
+        ...
+
+    def rebuild(self, session: Session, items: Sequence[Item], path: Path) -> Draft:
+        """The agent's own session, whose file is gone, from what is stored of it."""
+        ...
+
+    def compose(self, session: Session, items: Sequence[Item], home: Path, introduction: str) -> Draft:
+        """A new session of this agent that goes on from another agent's; `introduction` comes first."""
+        ...

@@ -1,0 +1,16 @@
+"""Claude Code's hooks: failed calls have an event of their own, and everything that hooks add reaches the model."""
+
+from recollect.agentkit.hooks import AgentHooks
+
+TYPE_CHECKING = False  # see recollect.agentkit.hooks
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+
+def _failure(payload: "Mapping[str, Any]") -> str:
+    error = payload.get("error")
+    return error if isinstance(error, str) and not payload.get("is_interrupt") else ""
+
+
+HOOKS = AgentHooks("claude", client="claude", session_variable="CLAUDE_CODE_SESSION_ID", failure=_failure)

@@ -1,0 +1,190 @@
+"""The storage of one Claude Code home: projects and their sessions, to-dos, tasks, copies of files."""
+
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recollect.agents.claude.native.branch import MESSAGES
+from recollect.agents.claude.native.lines import Entry, iter_entries, replace
+from recollect.agents.claude.native.paths import encode_path, real_path
+from recollect.agents.claude.native.session import NativeSession
+from recollect.agents.claude.native.summary import SessionSummary, read_summary
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_HASHED_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """A copy that Claude Code kept of a file before changing it; `path` is None if no entry names it."""
+
+    path: str | None
+    version: int
+    backup: str
+    bytes: int
+
+
+class NativeHome:
+    """A home of Claude Code (`~/.claude`). There is no default: only what its path is below is read or written."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @property
+    def projects(self) -> list[Path]:
+        """The folders of all projects that have sessions."""
+        folder = self.path / "projects"
+        return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+
+    def project(self, cwd: str | os.PathLike[str]) -> Path:
+        """Where the sessions of a working folder are, whether or not there are any."""
+        name = encode_path(real_path(cwd))
+        folder = self.path / "projects" / name
+        if len(name) <= _HASHED_NAME or folder.is_dir():
+            return folder
+        alike = (path for path in self.projects if path.name.startswith(f"{name[:_HASHED_NAME]}-"))
+        return next(alike, folder)  # other builds of the program hash differently
+
+    def working_folder(self, project: Path) -> str | None:
+        """The working folder of a project, as its sessions name it: its name alone does not tell."""
+        sessions = (entry for path in sorted(project.glob("*.jsonl")) for entry in iter_entries(path))
+        return next((entry["cwd"] for entry in sessions if isinstance(entry.get("cwd"), str)), None)
+
+    def sessions(self, cwd: str | os.PathLike[str] | None = None) -> list[SessionSummary]:
+        """The sessions of a working folder, or of all, the last changed first; sub-agents are left out."""
+        folders = self.projects if cwd is None else [self.project(cwd)]
+        named = None if cwd is None else real_path(cwd)
+        found = (read_summary(path, named) for folder in folders for path in _session_files(folder))
+        return sorted(filter(None, found), key=lambda summary: -summary.last_modified_ms)
+
+    def session(self, session_id: str, cwd: str | os.PathLike[str] | None = None) -> NativeSession:
+        """A session by its id; raises KeyError if it has no file, or an empty one."""
+        for folder in self.projects if cwd is None else [self.project(cwd)]:
+            path = folder / f"{session_id}.jsonl"
+            if _UUID.fullmatch(session_id) and path.is_file() and path.stat().st_size:
+                return NativeSession(path)
+        raise KeyError(session_id)
+
+    def create(self, cwd: str | os.PathLike[str], session_id: str | None = None) -> NativeSession:
+        """A new session of a working folder; its file appears with its first entry."""
+        name = session_id or str(uuid.uuid4())
+        if not _UUID.fullmatch(name):
+            raise ValueError(f"Not a UUID: {name}")
+        folder = self.project(cwd)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return NativeSession(folder / f"{name}.jsonl")
+
+    def todos(self, session_id: str) -> list[Entry]:
+        """The to-dos of a session: those of the task tools if it has any, else those of older versions."""
+        tasks = [_read_json(path) for path in sorted(self._tasks(session_id).glob("*.json"), key=_number)]
+        listed: Any = tasks or _read_json(self._todo_file(session_id)) or []
+        return [item for item in listed if isinstance(item, dict)]
+
+    def write_todos(self, session_id: str, todos: Iterable[Entry], *, as_tasks: bool = True) -> None:
+        """Write a session's to-dos as files of the task tools, or as the one file of versions before 2.1."""
+        if not as_tasks:
+            replace(self._todo_file(session_id), json.dumps(list(todos)).encode())
+            return
+        folder = self._tasks(session_id)
+        for number, todo in enumerate(todos, start=1):
+            name = str(todo.get("id", number))
+            replace(folder / f"{int(name)}.json", json.dumps({"id": name, **todo}, indent=2).encode())
+
+    def file_history(self, session_id: str) -> list[FileVersion]:
+        """The copies of files that a session kept for going back."""
+        names = dict(self._tracked(session_id))
+        copies = sorted((self.path / "file-history" / session_id).glob("*@v*"))
+        return [
+            FileVersion(names.get(copy.name), int(copy.name.rpartition("@v")[2]), str(copy), copy.stat().st_size)
+            for copy in copies
+            if copy.name.rpartition("@v")[2].isdecimal()
+        ]
+
+    def empty_sessions(self) -> list[Path]:
+        """Session files without a single message."""
+        files = (path for folder in self.projects for path in _session_files(folder))
+        return [path for path in files if all(entry.get("type") not in MESSAGES for entry in iter_entries(path))]
+
+    def orphaned_todos(self) -> list[Path]:
+        """Files and folders of to-dos whose session has no file."""
+        known = {path.stem for folder in self.projects for path in _session_files(folder)}
+        files = [*(self.path / "todos").glob("*-agent-*.json"), *(self.path / "tasks").glob("*/")]
+        return sorted(path for path in files if path.name.partition("-agent-")[0] not in known)
+
+    def remove(self, paths: Iterable[Path]) -> list[Path]:
+        """Delete files and folders of this home, whatever they hold; raises ValueError for any outside, before."""
+        chosen = [Path(path) for path in paths]
+        for path in chosen:
+            if not path.parent.resolve().is_relative_to(self.path.resolve()) or path.name in ("", ".."):
+                raise ValueError(f"Not below {self.path}: {path}")
+        for path in chosen:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        return chosen
+
+    def reset(
+        self, cwd: str | os.PathLike[str], confirm: Callable[[list[Path]], bool], *, dry_run: bool = False
+    ) -> list[Path]:
+        """Delete all sessions of a working folder with their to-dos and copies of files, once `confirm` agrees.
+
+        Returns what was deleted, or with `dry_run` would be. The agent's own notes (`memory/`) stay.
+        """
+        chosen = list(self._traces(cwd))
+        if dry_run or not chosen or not confirm(chosen):
+            return chosen if dry_run else []
+        return self.remove(chosen)
+
+    def _traces(self, cwd: str | os.PathLike[str]) -> Iterator[Path]:
+        folder = self.project(cwd)
+        for path in (*_session_files(folder), *sorted(folder.glob("agent-*.jsonl"))):
+            yield path
+            beside = (folder / path.stem, self._tasks(path.stem), self.path / "file-history" / path.stem)
+            yield from (place for place in (*beside, self._todo_file(path.stem)) if place.exists())
+
+    def _tasks(self, session_id: str) -> Path:
+        return self.path / "tasks" / _plain(session_id)
+
+    def _todo_file(self, session_id: str) -> Path:
+        return self.path / "todos" / f"{_plain(session_id)}-agent-{session_id}.json"
+
+    def _tracked(self, session_id: str) -> Iterator[tuple[str, str]]:
+        """The names of copies with the path of their file, as the session's entries have them."""
+        try:
+            entries = self.session(session_id).entries("file-history-snapshot", "file-history-delta")
+        except KeyError:
+            return
+        for entry in entries:
+            tracked = (entry.get("snapshot") or {}).get("trackedFileBackups") or {}
+            tracked |= {entry["trackingPath"]: entry.get("backup")} if "trackingPath" in entry else {}
+            for path, copy in tracked.items():
+                if isinstance(copy, dict) and isinstance(copy.get("backupFileName"), str):
+                    yield copy["backupFileName"], path
+
+
+def _session_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.jsonl") if _UUID.fullmatch(path.stem))
+
+
+def _plain(session_id: str) -> str:
+    if not _UUID.fullmatch(session_id):
+        raise ValueError(f"Not a UUID: {session_id}")
+    return session_id
+
+
+def _number(path: Path) -> tuple[int, str]:
+    return int(path.stem) if path.stem.isdecimal() else 0, path.stem
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None

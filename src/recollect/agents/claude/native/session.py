@@ -1,0 +1,240 @@
+"""One session of Claude Code: its entries, read and written in the program's own format."""
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from recollect.agentkit.values import parse_time_ms
+from recollect.agents.claude.native import branch, messages
+from recollect.agents.claude.native.fork import fork_entries
+from recollect.agents.claude.native.lines import Entry, append_entries, dump, iter_entries, replace, write_new
+from recollect.agents.claude.native.messages import Message
+from recollect.agents.claude.native.summary import read_summary
+
+_INHERITED = ("cwd", "gitBranch", "version", "entrypoint", "userType")
+_USAGE = {
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cache_read_tokens": "cache_read_input_tokens",
+    "cache_write_tokens": "cache_creation_input_tokens",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Counts of a file. Tokens count once for each answer of the model, however many entries it has."""
+
+    entries: int
+    user_messages: int
+    assistant_messages: int
+    tool_calls: int
+    tool_results: int
+    compactions: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    models: Mapping[str, int]
+    first_at: str | None
+    last_at: str | None
+
+
+class NativeSession:
+    """A transcript file. Nothing is cached: another program may be writing to it."""
+
+    def __init__(self, path: Path, session_id: str | None = None, *, agent_id: str | None = None) -> None:
+        self.path = path
+        self.session_id = session_id or path.stem
+        self.agent_id = agent_id
+
+    def __repr__(self) -> str:
+        return f"NativeSession({str(self.path)!r})"
+
+    def entries(
+        self,
+        *types: str,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        with_tools: bool = True,
+    ) -> list[Entry]:
+        """The entries in the order of the file; of these types only, of a period, or without calls and results.
+
+        An entry without a time of its own belongs to no period.
+        """
+        return [
+            entry
+            for entry in iter_entries(self.path)
+            if (not types or entry.get("type") in types)
+            and ((since is None and before is None) or _is_within(entry, since, before))
+            and (with_tools or not messages.is_tool(entry))
+        ]
+
+    def get(self, uuid: str) -> Entry:
+        """The entry with this uuid; raises KeyError. Where there are several, the last one counts."""
+        return {entry["uuid"]: entry for entry in branch.linked(iter_entries(self.path))}[uuid]
+
+    def ancestry(self, uuid: str) -> list[Entry]:
+        """An entry and all that it follows from, the root first. Raises KeyError."""
+        return branch.ancestry(iter_entries(self.path), uuid)
+
+    def live_branch(self) -> list[Entry]:
+        """The entries that the session would go on from: see `recollect.agents.claude.native.branch`."""
+        return branch.live_branch(iter_entries(self.path))
+
+    def visible(self) -> list[Entry]:
+        """The messages of the live branch that the program shows; of a sub-agent's file, its own."""
+        hidden = ("isMeta", "teamName") + (() if self.agent_id else ("isSidechain",))
+        return [
+            entry
+            for entry in self.live_branch()
+            if entry["type"] in branch.MESSAGES and not any(entry.get(mark) for mark in hidden)
+        ]
+
+    def messages(self) -> list[Message]:
+        """The live branch as a model's service takes it: roles in turn, blocks joined."""
+        return messages.to_messages(self.visible())
+
+    def message_count(self) -> int:
+        """How many messages the live branch shows; an answer counts once, whatever its blocks."""
+        return len(self.messages())
+
+    def statistics(self) -> Statistics:
+        """What the whole file adds up to, rewound branches included."""
+        entries = self.entries()
+        blocks = Counter(block.get("type") for entry in entries for block in branch.blocks(entry))
+        usage = list(messages.usage_of(entries))
+        times = [entry["timestamp"] for entry in entries if isinstance(entry.get("timestamp"), str)]
+        tokens = {ours: sum(_count(used.get(theirs)) for _, used in usage) for ours, theirs in _USAGE.items()}
+        return Statistics(
+            entries=len(entries),
+            user_messages=sum(entry.get("type") == "user" and not messages.is_tool(entry) for entry in entries),
+            assistant_messages=len(usage),
+            tool_calls=blocks["tool_use"],
+            tool_results=blocks["tool_result"],
+            compactions=sum(entry.get("subtype") == "compact_boundary" for entry in entries),
+            models=Counter(model for model, _ in usage),
+            first_at=min(times, default=None),
+            last_at=max(times, default=None),
+            **tokens,
+        )
+
+    def append(self, *entries: Mapping[str, Any]) -> list[Entry]:
+        """Add entries, each following the one before, the first the live branch; returns them as written.
+
+        What an entry lacks is filled in: uuid, parentUuid, sessionId, timestamp, and the folder, branch and version of
+        the entry before. What it has, known or not, is kept.
+        """
+        last, inherited = self._last(), self._inherited()
+        written = []
+        for given in entries:
+            entry = self._filled(given, last, inherited)
+            last = entry["uuid"]
+            written.append(entry)
+        append_entries(self.path, written)
+        return written
+
+    def append_message(self, message: Mapping[str, Any], **fields: Any) -> list[Entry]:
+        """Add a message as a model's service has it, calls and results included; `fields` go into each entry."""
+        return self.append(*({**entry, **fields} for entry in messages.to_entries(message)))
+
+    def compact(self, summary: str, *, trigger: str = "manual", tokens_before: int = 0) -> list[Entry]:
+        """Let the session go on from a summary: nothing is removed, but the live branch begins here."""
+        boundary = {
+            "parentUuid": None,
+            "logicalParentUuid": self._last(),
+            "type": "system",
+            "subtype": "compact_boundary",
+            "content": "Conversation compacted",
+            "isMeta": False,
+            "level": "info",
+            "compactMetadata": {"trigger": trigger, "preTokens": tokens_before},
+        }
+        said = {"role": "user", "content": summary}
+        return self.append(
+            boundary, {"type": "user", "message": said, "isCompactSummary": True, "isVisibleInTranscriptOnly": True}
+        )
+
+    def fork(self, up_to: str | None = None, *, title: str | None = None, new_id: str | None = None) -> "NativeSession":
+        """A new session beside this one with a copy of it, or of what comes before and with the entry `up_to`.
+
+        Raises KeyError if there is no such entry, ValueError if there is nothing to copy.
+        """
+        target, now = new_id or str(uuid.uuid4()), _now()
+        copies = fork_entries(iter_entries(self.path), self.session_id, target, up_to, now)
+        summary = read_summary(self.path, None)
+        derived = (summary.custom_title or summary.first_prompt) if summary else None
+        name = (title or "").strip() or f"{derived or 'Forked session'} (fork)"
+        ending = {"type": "custom-title", "sessionId": target, "customTitle": name, "uuid": str(uuid.uuid4())}
+        forked = NativeSession(self.path.with_name(f"{target}.jsonl"))
+        write_new(forked.path, b"".join(map(dump, [*copies, ending | {"timestamp": now}])))
+        return forked
+
+    def rewrite(self, entries: list[Entry]) -> None:
+        """Replace the file's entries by these, complete or not at all; not while the program has the session open."""
+        replace(self.path, b"".join(map(dump, entries)))
+
+    def sub_agents(self) -> list["NativeSession"]:
+        """The files of its sub-agents, in the layout of any version."""
+        nested = sorted((self.path.parent / self.session_id / "subagents").rglob("agent-*.jsonl"))
+        flat = (path for path in sorted(self.path.parent.glob("agent-*.jsonl")) if _belongs_to(path, self.session_id))
+        return [self._sub_agent(path) for path in (*nested, *flat)]
+
+    def sub_agent(self, agent_id: str, *, flat: bool = False) -> "NativeSession":
+        """The file of a sub-agent to read or to write; `flat` is the layout of versions before 2.1.2."""
+        folder = self.path.parent if flat else self.path.parent / self.session_id / "subagents"
+        return self._sub_agent(folder / f"agent-{agent_id}.jsonl")
+
+    def _sub_agent(self, path: Path) -> "NativeSession":
+        return NativeSession(path, self.session_id, agent_id=path.stem.removeprefix("agent-"))
+
+    def _last(self) -> str | None:
+        tree = branch.linked(iter_entries(self.path))
+        if self.agent_id is None:
+            tree = [entry for entry in tree if not entry.get("isSidechain")]
+        return tree[-1]["uuid"] if tree else None
+
+    def _inherited(self) -> Entry:
+        """Where and by what the last entry that says so was written."""
+        known: Entry = {"userType": "external"}
+        for entry in iter_entries(self.path):
+            known |= {key: entry[key] for key in _INHERITED if entry.get(key) is not None}
+        return known
+
+    def _filled(self, given: Mapping[str, Any], last: str | None, inherited: Entry) -> Entry:
+        agent = {"agentId": self.agent_id} if self.agent_id else {}
+        return {
+            "parentUuid": last,
+            "isSidechain": self.agent_id is not None,
+            **agent,
+            **inherited,
+            "sessionId": self.session_id,
+            "uuid": str(uuid.uuid4()),
+            "timestamp": _now(),
+            **given,
+        }
+
+
+def _is_within(entry: Entry, since: datetime | None, before: datetime | None) -> bool:
+    ms = parse_time_ms(entry.get("timestamp"))
+    return (
+        ms is not None
+        and (since is None or ms >= since.timestamp() * 1000)
+        and (before is None or ms < before.timestamp() * 1000)
+    )
+
+
+def _belongs_to(path: Path, session_id: str) -> bool:
+    first: Iterator[Entry] = iter_entries(path)
+    return next((entry.get("sessionId") for entry in first), None) == session_id
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

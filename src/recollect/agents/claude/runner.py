@@ -1,0 +1,62 @@
+"""Running Claude Code: one process per run, prompts and answers as lines of JSON."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from recollect.agentkit.runner import Ended, HomeSettings, Message, Said, Started, Step, Task
+
+
+class Dialogue:
+    """`claude -p` with stream-json on both sides. It names its session in answer to the first prompt."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._session: str | None = None
+        self.is_ready = True
+
+    def command(self) -> list[str]:
+        task = self._task
+        options = {
+            "--resume": task.session,
+            "--resume-session-at": task.resume_at,
+            "--resume-drops-turn": task.drops,
+            "--append-system-prompt-file": str(task.instructions) if task.instructions else None,
+        }
+        stream = ("--input-format", "stream-json", "--output-format", "stream-json", "--verbose")
+        given = [word for name, value in options.items() if value for word in (name, value)]
+        return ["claude", "-p", *stream, *given, *task.arguments]
+
+    def opening(self) -> list[Message]:
+        return []
+
+    def prompt(self, text: str) -> Message:
+        return {"type": "user", "message": {"role": "user", "content": text}}
+
+    def receive(self, message: Message) -> Iterable[Step]:
+        session = message.get("session_id")
+        if message.get("subtype") == "init" and session != self._session:
+            self._session = session
+            yield Started(str(session))
+        elif message.get("type") == "assistant" and not message.get("parent_tool_use_id"):
+            blocks = message.get("message", {}).get("content") or []
+            text = "".join(block.get("text", "") for block in blocks if block.get("type") == "text")
+            yield Said(text, message.get("uuid"))
+        elif message.get("type") == "result":
+            failures = message.get("errors") or [message.get("result") or message.get("subtype")]
+            yield Ended("; ".join(map(str, failures)) if message.get("is_error") else None)
+
+
+def prepare(home: Path, settings: HomeSettings) -> None:
+    """Write the settings of a new home; one that has settings keeps them."""
+    path = home / "settings.json"
+    if path.exists():
+        return
+    content: dict[str, object] = {}
+    if settings.agent_teams:
+        content["env"] = {"CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS": "1"}
+    if settings.directories:
+        content["permissions"] = {"additionalDirectories": list(settings.directories)}
+    if settings.auto_memory is not None:
+        content["autoMemoryEnabled"] = settings.auto_memory
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

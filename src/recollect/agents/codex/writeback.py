@@ -1,0 +1,72 @@
+"""Writing a deleted rollout of Codex again: the conversation as the oldest form that Codex still resumes."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from recollect.agentkit.writeback import Draft, Item, Step, steps_of
+from recollect.errors import NotFound, Unsupported
+from recollect.schema import Session
+
+_LOST = ("what the model thought, which Codex keeps encrypted", "its plan, its token counts and the limits of a turn")
+
+
+def fork(source: Path, at: str) -> str:
+    raise Unsupported("Codex forks whole sessions only", "`codex fork` does it")
+
+
+def compose(session: Session, items: Sequence[Item], home: Path, introduction: str) -> Draft:
+    raise Unsupported("Codex cannot be given a session of another agent")
+
+
+def locate(session: Session, home: Path, sources: Sequence[Path]) -> Path:
+    """The rollout of a session, where it was read."""
+    known = [path for path in sources if path.name.endswith(f"{session.native_session_id}.jsonl")]
+    if not known:
+        raise NotFound(f"Unknown where Codex kept it: {session.session_uid}")
+    return known[0]
+
+
+def rebuild(session: Session, items: Sequence[Item], path: Path) -> Draft:
+    """A rollout with the prompts, the answers and each call with its result."""
+    lines = [_line(session, items[0][0].ts, "session_meta", _meta(session))]
+    for step in steps_of(items):
+        if not step.event.metadata.get("within_call"):  # else a script stands for it
+            lines += [_line(session, step.event.ts, "response_item", item) for item in _response_items(step)]
+    return Draft(session.native_session_id, ((path, b"".join(lines)),), _LOST)
+
+
+def _line(session: Session, ts: str | None, kind: str, payload: dict[str, Any]) -> bytes:
+    record = {"timestamp": ts or session.started_at, "type": kind, "payload": payload}
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+def _meta(session: Session) -> dict[str, Any]:
+    git = {"git": {"branch": session.git_branch}} if session.git_branch else {}
+    return {
+        "id": session.native_session_id,
+        "timestamp": session.started_at,
+        "cwd": session.cwd or "/",
+        "originator": "codex_exec",
+        "cli_version": session.agent_version or "0.0.0",
+        "source": "exec",
+        "model_provider": session.provider,
+        **git,
+    }
+
+
+def _response_items(step: Step) -> Iterator[dict[str, Any]]:
+    if not step.is_call:
+        role = "assistant" if step.event.role == "assistant" else "user"
+        kind = "output_text" if role == "assistant" else "input_text"
+        yield {"type": "message", "role": role, "content": [{"type": kind, "text": step.text}]}
+        return
+    given = step.payload.get("input")
+    call: dict[str, Any] = {"name": step.event.tool, "call_id": step.event.call_id}
+    if isinstance(given, str):
+        yield {"type": "custom_tool_call", **call, "input": given}
+    else:
+        yield {"type": "function_call", **call, "arguments": json.dumps(given, ensure_ascii=False)}
+    answer = "custom_tool_call_output" if isinstance(given, str) else "function_call_output"
+    yield {"type": answer, "call_id": step.event.call_id, "output": step.output}

@@ -1,0 +1,33 @@
+"""Numbers as people read them: counts, sizes, money, time."""
+
+
+def size(count: float) -> str:
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 100 else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("unreachable")
+
+
+def number(count: int) -> str:
+    return f"{count:,}"
+
+
+def plural(count: int, thing: str) -> str:
+    return f"{number(count)} {thing}" if count == 1 else f"{number(count)} {thing}s"
+
+
+def money(usd: float | None, is_estimate: bool = False) -> str:
+    if usd is None:
+        return "–"
+    return f"{'~' if is_estimate else ''}${usd:,.2f}"
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 86_400 else f"{seconds / 86_400:.0f} d"

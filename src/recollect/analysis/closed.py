@@ -1,0 +1,49 @@
+"""What the closed parts of a long session left, as it is kept between sweeps."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+from recollect.analysis import VERSION
+from recollect.distill.part import Part
+from recollect.knowledge.rules import Lessons
+from recollect.sessions.pricing import Used
+from recollect.sessions.totals import decode_totals
+from recollect.store import ACCOUNT, DIGEST, Pending, StoredSession
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """All that was distilled from closed parts, what they teach, and what they used."""
+
+    part: Part
+    lessons: Lessons
+    used: list[Used]
+
+
+class _State(msgspec.Struct):
+    """What closed parts were distilled with: with anything else they are distilled again."""
+
+    version: int
+    session_class: str
+    cwd: str | None
+    part: Part
+    lessons: Lessons
+
+
+def pack_closed(closed: Closed, session: Pending) -> bytes:
+    state = _State(VERSION, session.session_class, session.cwd, closed.part, closed.lessons)
+    return msgspec.json.encode(state)
+
+
+def find_closed(session: Pending, stored: StoredSession) -> Closed | None:
+    """What was kept of a session; None if nothing was, or it would be distilled otherwise now."""
+    if stored.kept is None or session.sealed is not None or session.is_lost:
+        return None
+    state = _decode(stored.kept.states[DIGEST])
+    if (state.version, state.session_class, state.cwd) != (VERSION, session.session_class, session.cwd):
+        return None
+    return Closed(state.part, state.lessons, decode_totals(stored.kept.states[ACCOUNT]).used)
+
+
+_decode = msgspec.json.Decoder(_State).decode

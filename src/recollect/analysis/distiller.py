@@ -1,0 +1,318 @@
+"""All that is distilled from sessions: one pass over their events, then the judges; and how it is kept."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from recollect import analysis, schema
+from recollect.analysis.closed import Closed, find_closed, pack_closed
+from recollect.clock import now_ms
+from recollect.distill import ExchangeRules
+from recollect.distill.activity import activity_of
+from recollect.distill.digest import Subject, extend, parse_digest, searchable, write_digest
+from recollect.distill.exchanges import Exchange, cut
+from recollect.distill.part import LINE_CHARS, Around, closed, join, make_part
+from recollect.distill.texts import shortened
+from recollect.distill.trace import Payloads, Trace, read_trace
+from recollect.errors import NotFound
+from recollect.kinds import SessionKey
+from recollect.knowledge.facts import Material
+from recollect.knowledge.rules import Lessons, derive
+from recollect.knowledge.runs import wanted as knowledge_wanted
+from recollect.schema import FILES_LANE, Covers, Digest, Outcome, Session, Signal
+from recollect.sessions.parts import Parts, boundary_of, cuts_ms, split, until
+from recollect.sessions.pricing import TOKENS, Used, add_up, usd_of
+from recollect.store import (
+    DIGEST,
+    ActivityRow,
+    Boundary,
+    DigestRow,
+    Pending,
+    Response,
+    Step,
+    Store,
+    StoredSession,
+    UseRow,
+)
+
+FILES_OF_LINE = 3
+BYTES_OF_TOKEN = 4
+TINY_BYTES = 4096  # a sub-agent with less to tell gets a line in its root's digest
+_SESSIONS_AT_ONCE, _EVENTS_AT_ONCE = 500, 5_000  # in memory, and in one transaction
+
+
+def distil_pending(store: Store, advance: Callable[[int, int], None]) -> None:
+    """Bring digests, signals, outcomes and activity up to date, sub-agents before their roots.
+
+    May be stopped at any time: what was written is whole, and the rest is still pending.
+    """
+    at_ms, pending = now_ms(), {session.key: session for session in store.digests.pending(analysis.VERSION)}
+    keys = sorted(pending, key=lambda key: pending[key].parent_session_uid is None)
+    held = store.steps.counts(keys)
+    store.digests.set_checked([key for key in keys if key not in held], analysis.VERSION)
+    done = len(pending) - len(held)
+    for group in store.steps.groups(keys, _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE):
+        sessions = store.steps.read(group)
+        _distil(store, sessions, pending, at_ms)
+        done += len(sessions)
+        advance(done, len(pending))
+
+
+def distil_sessions(store: Store, sessions: Sequence[StoredSession], at_ms: int) -> None:
+    """Distil sessions whose rows were just made. Those that are distilled together have one `analyzed_ms`."""
+    pending = {
+        session.key: session for session in store.digests.pending(analysis.VERSION, [one.key for one in sessions])
+    }
+    _distil(store, [session for session in sessions if session.key in pending], pending, at_ms)
+
+
+def _distil(store: Store, sessions: Sequence[StoredSession], pending: Mapping[SessionKey, Pending], at_ms: int) -> None:
+    batch = _Batch(store, [pending[session.key] for session in sessions])
+    distilled = [(session.key, batch.distil(pending[session.key], session)) for session in sessions]
+    if rows := [row for _, row in distilled if row is not None]:
+        store.digests.put(rows, at_ms)
+    store.digests.set_checked([key for key, row in distilled if row is None], analysis.VERSION)
+    store.kept.put(DIGEST, batch.kept)
+
+
+class _Batch:
+    """Sessions that are distilled together. A root's digest has a line of each of its sub-agents."""
+
+    def __init__(self, store: Store, sessions: Sequence[Pending]) -> None:
+        self._store = store
+        self._lines = store.digests.lines([one.session_uid for one in sessions if one.parent_session_uid is None])
+        self.kept: list[tuple[SessionKey, Boundary, bytes]] = []
+
+    def distil(self, session: Pending, stored: StoredSession) -> DigestRow | None:
+        """What is kept of a session; None if no event of it is held."""
+        before = find_closed(session, stored)
+        if before is None and stored.kept is not None:
+            stored = self._store.steps.read([stored.key])[0]
+        if before is None and all(step.lane == FILES_LANE for step in stored.steps):
+            return None
+        sealed = None if session.sealed is None else parse_digest(session.sealed.encode())
+        subject, is_rest = _subject(session), sealed is not None or session.is_lost
+        parts = Parts((), stored.steps) if is_rest else split(stored.steps)
+        before, responses = self._close(session, stored, parts, before)
+        steps = [step for step in parts.open if step.lane != FILES_LANE]
+        trace = _read_trace(steps, before)
+        is_root = session.parent_session_uid is None
+        size = sum(step.payload_bytes for step in steps)
+        is_tiny = not is_root and sealed is None and before is None and size < TINY_BYTES
+        payloads = {} if is_tiny else self._payloads(stored.key, trace)  # for a line the summaries are enough
+        count = len(stored.steps) if is_rest else session.event_count
+        distilled = distil(
+            subject if sealed is None else _since(sealed, subject),
+            session.session_class,
+            trace,
+            Covers(count, steps[-1].uid if steps else None, analysis.VERSION),
+            payloads,
+            responses,
+            [line for _, line in sorted(self._lines.get(session.session_uid, {}).values())] if is_root else (),
+            before,
+        )
+        if sealed is not None:
+            distilled = _extended(sealed, distilled, subject)
+        elif session.sealed_line:  # all that is left of what a small sub-agent was for
+            distilled = replace(distilled, line=session.sealed_line)
+        if distilled.line:
+            lines = self._lines.setdefault(session.root_session_uid, {})
+            lines[session.session_uid] = (session.started_ms or 0, distilled.line)
+        subject = subject if before is None else _part_of(subject, responses)
+        lessons = _lessons(session, subject, trace, payloads, responses)
+        return _row(session, distilled, before.lessons + lessons if before else lessons, has_digest=not is_tiny)
+
+    def _payloads(self, key: SessionKey, trace: Trace) -> Payloads:
+        wanted = {step.event_uid: step for step in (*trace.wanted(), *knowledge_wanted(trace))}
+        return self._store.steps.payloads(key, wanted.values())
+
+    def _close(
+        self, session: Pending, stored: StoredSession, parts: Parts, before: Closed | None
+    ) -> tuple[Closed | None, list[Response]]:
+        """Distil the closed parts of a session and keep what they left; returns it, and the responses since."""
+        has_own = before is not None or any(step.copy_of is None for step in stored.steps)
+        cut_ms = 0 if stored.kept is None else stored.kept.boundary.cut_ms
+        used, responses = before.used if before else [], stored.responses
+        for steps, part_ms in zip(parts.closed, cuts_ms(parts, cut_ms), strict=True):
+            early, responses = until(part_ms, responses)
+            used = add_up(early, used)
+            if has_own and all(step.copy_of is not None for step in steps):
+                continue
+            trace, earlier = _read_trace(steps, before), before.part if before else None
+            payloads = self._payloads(stored.key, trace)
+            part = make_part(closed(_subject(session)), session.session_class, trace, payloads, early, earlier)
+            lessons = _lessons(session, _part_of(_subject(session), early), trace, payloads, early)
+            lessons = before.lessons + lessons if before else lessons
+            before = Closed(join(earlier, part, is_last=False), lessons, used)
+        if before is None:
+            return None, stored.responses
+        before = replace(before, used=used)
+        boundary = boundary_of(parts, cut_ms)
+        if boundary is not None and has_own:
+            self.kept.append((stored.key, boundary, pack_closed(before, session)))
+        return before, responses
+
+
+def _read_trace(steps: Sequence[Step], before: Closed | None) -> Trace:
+    return read_trace(steps, before.part.latest, has_worked=before.part.has_worked) if before else read_trace(steps)
+
+
+def _part_of(subject: Subject, responses: Sequence[Response]) -> Subject:
+    """The subject of a part of a session, with what the part itself cost."""
+    return replace(closed(subject), usd=usd_of(add_up(responses))[0])
+
+
+def _lessons(
+    session: Pending, subject: Subject, trace: Trace, payloads: Payloads, responses: Sequence[Response]
+) -> Lessons:
+    is_human = session.session_class != schema.SUB_AGENT
+    return derive(Material(subject, session.agent, is_human, trace, payloads, responses))
+
+
+@dataclass(frozen=True, slots=True)
+class Distilled:
+    """Everything that is kept of a session for ever."""
+
+    digest: Digest
+    signals: tuple[Signal, ...]
+    line: str  # a sub-agent's digest in a line, for its root's; empty for any other session
+    activity: tuple[ActivityRow, ...]
+    tools: tuple[UseRow, ...]
+    commands: tuple[UseRow, ...]
+    raw_tokens: int
+    kept_tokens: int
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.digest.outcome
+
+
+def distil(
+    subject: Subject,
+    session_class: str,
+    trace: Trace,
+    covers: Covers,
+    payloads: Payloads,
+    responses: Sequence[Response],
+    sub_agents: Sequence[str] = (),
+    before: Closed | None = None,
+) -> Distilled:
+    """Distil a session from its trace, the payloads its trace wants, and what its responses used.
+
+    Of a long session these are its last part's; `before` is what came before it.
+    """
+    used, earlier = add_up(responses, before.used if before else ()), before.part if before else None
+    around = Around(covers, sub_agents, _models(used))
+    part = make_part(subject, session_class, trace, payloads, responses, earlier, around)
+    digest = part.digest
+    if earlier is not None:
+        part = join(earlier, part, is_last=True)
+        digest = replace(part.digest, covers=covers, tokens=subject.tokens, usd=subject.usd)
+        digest = replace(digest, usd_is_estimate=subject.usd_is_estimate)
+    return Distilled(
+        digest=digest,
+        signals=part.signals,
+        line=_line(digest) if session_class == schema.SUB_AGENT else "",
+        activity=activity_of(subject, part.hours, used),
+        tools=part.tools,
+        commands=part.commands,
+        raw_tokens=part.all_bytes // BYTES_OF_TOKEN,
+        kept_tokens=part.kept_bytes // BYTES_OF_TOKEN,
+    )
+
+
+def _models(used: Sequence[Used]) -> list[str]:
+    """The models that answered, the most used first."""
+    counts: Counter[str] = Counter()
+    for one in used:
+        counts.update({one.model: one.responses} if one.model else {})
+    return sorted(counts, key=lambda model: (-counts[model], model))
+
+
+def _line(digest: Digest) -> str:
+    """What a sub-agent was for and how it went."""
+    asked = digest.requests[0].text if digest.requests else digest.title or "no request"
+    answer = f" → {digest.final_answer.text}" if digest.final_answer else ""
+    line = f"[{digest.outcome.outcome}] {shortened(asked, LINE_CHARS // 2)}{_edited(digest)}{answer}"
+    return shortened(line, LINE_CHARS)
+
+
+def _edited(digest: Digest) -> str:
+    """The files a sub-agent edited, by their last names: its root's digest counts none of them."""
+    names = [file.name.rpartition("/")[2] for file in digest.files[:FILES_OF_LINE]]
+    more = f" and {digest.file_count - len(names)} more" if digest.file_count > len(names) else ""
+    return f" (edited {', '.join(names)}{more})" if names else ""
+
+
+def _subject(session: Pending) -> Subject:
+    return Subject(
+        session_uid=session.session_uid,
+        title=session.title,
+        cwd=session.cwd,
+        tokens={name: getattr(session, name) for name in TOKENS},
+        usd=session.usd,
+        usd_is_estimate=bool(session.usd_is_estimate),
+        started_ms=session.started_ms,
+        ended_ms=session.ended_ms,
+    )
+
+
+def _since(sealed: Digest, subject: Subject) -> Subject:
+    """What a session used since a digest was sealed: the rest is counted there."""
+    tokens = {name: max(0, count - sealed.tokens.get(name, 0)) for name, count in subject.tokens.items()}
+    usd = None if subject.usd is None else max(0.0, round(subject.usd - (sealed.usd or 0.0), 9))
+    return replace(subject, tokens=tokens, usd=usd)
+
+
+def _extended(sealed: Digest, distilled: Distilled, subject: Subject) -> Distilled:
+    """The same with a digest that also covers what was dropped; its figures are the whole session's."""
+    digest = extend(sealed, replace(distilled.digest, tokens=subject.tokens, usd=subject.usd))
+    return replace(distilled, digest=digest, line=_line(digest) if distilled.line else "")
+
+
+def _row(session: Pending, distilled: Distilled, lessons: Lessons, *, has_digest: bool) -> DigestRow:
+    digest = distilled.digest
+    return DigestRow(
+        agent=session.agent,
+        native_session_id=session.native_session_id,
+        ingested_ms=session.ingested_ms,
+        distiller=analysis.VERSION,
+        event_count=digest.covers.event_count,
+        last_event_uid=digest.covers.last_event_uid,
+        outcome=distilled.outcome.outcome,
+        confidence=distilled.outcome.confidence,
+        line=distilled.line,
+        raw_tokens=distilled.raw_tokens,
+        kept_tokens=distilled.kept_tokens,
+        digest=write_digest(digest) if has_digest else None,
+        text=searchable(digest) if has_digest else "",
+        signals=distilled.signals,
+        activity=distilled.activity,
+        tools=distilled.tools,
+        commands=distilled.commands,
+        facts=lessons.facts,
+        exchanges=lessons.exchanges,
+    )
+
+
+def find_digest(store: Store, session: Session) -> Digest:
+    """The stored digest of a session; raises NotFound with what to do instead if it has none."""
+    raw = store.digests.find(session.agent, session.native_session_id)
+    if raw is not None:
+        return parse_digest(raw)
+    if session.analyzed_at is None:
+        advice = "`recollect sweep` makes it" if session.evicted_at is None else "`recollect rehydrate` reads it again"
+        raise NotFound(f"No digest yet: {session.session_uid}", advice)
+    raise NotFound(
+        f"Too small for a digest of its own: {session.session_uid}",
+        f"it is a line in that of {session.root_session_uid}",
+    )
+
+
+def find_exchanges(store: Store, session: Session, rules: ExchangeRules) -> list[Exchange]:
+    """The exchanges of a session whose events are held; those that were dropped before them count."""
+    key = SessionKey(session.agent, session.native_session_id)
+    steps = [step for stored in store.steps.read([key]) for step in stored.steps if step.lane != FILES_LANE]
+    payloads = store.steps.payloads(key, steps)
+    pairs = ((step, payloads[step.event_uid]) for step in steps)
+    return list(cut(session.session_uid, pairs, rules, store.digests.dropped_requests(*key)))

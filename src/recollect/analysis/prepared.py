@@ -1,0 +1,109 @@
+"""What agents show and are told without asking, prepared after a sweep so that no agent waits for the store.
+
+Fixes of errors are in small files by the error's fingerprint; briefs are in `recall/brief`.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from recollect.clock import as_datetime, now_ms, rfc3339
+from recollect.home import PREPARED_NAME
+from recollect.kinds import SessionKey
+from recollect.knowledge.asking import find_decisions
+from recollect.knowledge.facts import FIXED_BY, PREFERS
+from recollect.knowledge.fixes import fixes_of
+from recollect.knowledge.records import Fact, Fix
+from recollect.knowledge.signature import is_literal
+from recollect.recall import renew_briefs, write_briefs, write_snapshot
+from recollect.recall.prepared import fixes_path
+from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store
+
+LEAST_CONFIDENCE = 0.6  # of a fix that is told without being asked for
+_MOST_STEPS = 4
+
+
+def prepare(store: Store, roots: Mapping[str, Sequence[str]], changed: Collection[SessionKey]) -> None:
+    """Renew what depends on these sessions; everything if nothing is there. `roots` are the agents' homes."""
+    write_snapshot(store, roots)
+    is_new = not (store.folder / PREPARED_NAME).exists()
+    uids = frozenset(header.session_uid for header in store.session_headers.of(changed).values())
+    criteria = ANY_SESSION if is_new else HeaderFilter(uids=uids)
+    signatures = {fact.subject for fact in store.facts.select((FIXED_BY,), criteria) if fact.subject_kind == "error"}
+    with suppress(OSError):  # a disk without room for this has been reported, or will be
+        write_briefs(store, changed, partial(_decided, store))
+        _write_fixes(store, signatures)
+
+
+def renew_brief(store: Store, repo: str) -> None:
+    """Have the next session in a repository hear of what the user just said; a later sweep does it otherwise."""
+    with suppress(OSError):
+        if (store.folder / PREPARED_NAME).exists():
+            renew_briefs(store, [repo], partial(_decided, store))
+
+
+def _decided(store: Store, repo: str) -> list[str]:
+    """What holds in a repository, what the user pinned first: in the user's words, or promoted by the user."""
+    sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
+    facts = find_decisions(store, sessions, [repo], rfc3339(now_ms()), with_candidates=False)
+    facts.sort(key=lambda fact: fact.verdict != PINNED)
+    return [text for fact in facts if (text := _told_text(fact))]
+
+
+def _told_text(fact: Fact) -> str | None:
+    """What a brief may say of a decision: an agent that begins must not read what another agent made up."""
+    if fact.verdict in (PINNED, PROMOTED):
+        return fact.text
+    is_own = fact.by == "user" and (fact.session_uid is None or fact.predicate == PREFERS)
+    return fact.object if is_own else None
+
+
+def _write_fixes(store: Store, signatures: Collection[str]) -> None:
+    files: dict[str, dict[str, Any]] = defaultdict(dict)
+    for signature in signatures:
+        sure = [fix for fix in fixes_of(store, signature) if fix.confidence >= LEAST_CONFIDENCE]
+        best = max(sure, key=lambda fix: (fix.confidence, fix.fixed_at or ""), default=None)
+        for known_by in (signature, *_sure_lines(store, signature)):
+            files[fixes_path(str(store.folder), known_by)].setdefault(known_by, best and _record(best))
+    for path, news in files.items():
+        _update(Path(path), news)
+
+
+def _sure_lines(store: Store, error: str) -> list[str]:
+    """What else an error is known by, and no other error."""
+    facts = store.facts.about("error", error, (FIXED_BY,))
+    lines = dict.fromkeys(line for fact in facts for line in orjson.loads(fact.details).get("lines", ()))
+    return [line for line in lines if not is_literal(line) and store.facts.errors_showing([line]) == [error]]
+
+
+def _update(path: Path, news: dict[str, Any]) -> None:
+    known: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        known = json.loads(path.read_bytes())
+    content = {signature: record for signature, record in (known | news).items() if record}
+    for made in (path.parent.parent, path.parent):  # one by one: a mode is given to the last only
+        made.mkdir(mode=0o700, exist_ok=True)
+    unfinished = path.with_suffix(".new")
+    unfinished.touch(mode=0o600)
+    unfinished.write_text(json.dumps(content), encoding="utf-8")
+    unfinished.replace(path)
+
+
+def _record(fix: Fix) -> dict[str, Any]:
+    steps = [f"{step.kind}: {step.name} {step.gist}".strip() for step in fix.steps[:_MOST_STEPS]]
+    fixed = as_datetime(fix.fixed_at)
+    return {
+        "session": fix.session_uid,
+        "sessions": len(fix.sessions),
+        "returns": fix.returns,
+        "confidence": fix.confidence,
+        "text": "\n".join([fix.text, *steps, *([f"why: {fix.why}"] if fix.why else [])]),
+        "at_ms": round(fixed.timestamp() * 1000) if fixed else None,
+        "repo": fix.repo,
+    }

@@ -1,0 +1,140 @@
+"""What a user says about sessions: `memory.annotations`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from recollect.clock import AsDatetime, rfc3339
+from recollect.errors import UsageError
+from recollect.kinds import SessionKey
+
+if TYPE_CHECKING:
+    from recollect.api import Memory
+    from recollect.schema import Session
+
+FORGET = "forget"
+_MOST_CHARS = {"tag": 60, "name": 200, "note": 4000, FORGET: 1000}
+_NAMES = {FORGET: "reason"}
+
+
+@dataclass(frozen=True, slots=True)
+class UserNote:
+    """A note on a session."""
+
+    text: str
+    made_at: str | None
+
+    made = AsDatetime("made_at")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAnnotations:
+    """All that a user said about a session; `name` replaces its title."""
+
+    session_uid: str
+    is_starred: bool
+    tags: tuple[str, ...]
+    notes: tuple[UserNote, ...]
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRequest:
+    """A session that an agent asked to have forgotten, and why."""
+
+    session_uid: str
+    reason: str
+    asked_at: str | None
+
+    asked = AsDatetime("asked_at")
+
+
+class Annotations:
+    """Stars, tags, notes and names of sessions. They outlive the session's raw detail, and go when it is forgotten."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._table = memory._store.annotations
+
+    def of(self, session: Session) -> SessionAnnotations:
+        """What the user said about a session."""
+        rows = self._table.of(_key(session))
+        texts = {kind: tuple(row.text for row in rows if row.kind == kind) for kind in ("star", "tag", "name")}
+        return SessionAnnotations(
+            session_uid=session.session_uid,
+            is_starred=bool(texts["star"]),
+            tags=tuple(sorted(texts["tag"])),
+            notes=tuple(UserNote(row.text, rfc3339(row.made_ms)) for row in rows if row.kind == "note"),
+            name=next(iter(texts["name"]), None),
+        )
+
+    def tags(self) -> list[str]:
+        """The tags there are, the most frequent first."""
+        return self._table.tags()
+
+    def star(self, session: Session, is_starred: bool = True) -> SessionAnnotations:
+        """Star a session, or take its star away."""
+        if is_starred:
+            self._table.put(_key(session), "star", "")
+        else:
+            self._table.drop(_key(session), "star")
+        return self.of(session)
+
+    def tag(self, session: Session, tag: str) -> SessionAnnotations:
+        """Add a tag to a session. Raises UsageError for one that is empty or too long."""
+        self._table.put(_key(session), "tag", self._checked("tag", tag))
+        return self.of(session)
+
+    def untag(self, session: Session, tag: str) -> SessionAnnotations:
+        """Remove a tag from a session, if it has it."""
+        self._table.drop(_key(session), "tag", tag)
+        return self.of(session)
+
+    def note(self, session: Session, text: str) -> SessionAnnotations:
+        """Add a note to a session. Raises UsageError for one that is empty or too long."""
+        self._table.put(_key(session), "note", self._checked("note", text))
+        return self.of(session)
+
+    def drop_note(self, session: Session, text: str) -> SessionAnnotations:
+        """Remove the note with exactly this text."""
+        self._table.drop(_key(session), "note", text)
+        return self.of(session)
+
+    def rename(self, session: Session, name: str) -> SessionAnnotations:
+        """Have a session go by another title, which no sweep changes."""
+        self._table.put(_key(session), "name", self._checked("name", name))
+        return self.of(session)
+
+    def ask_to_forget(self, session: Session, reason: str) -> None:
+        """Queue an agent's request to forget a session, in place of an earlier one; only a user can confirm it."""
+        self._memory._store.refuse_in_group()
+        self._table.put(_key(session), FORGET, self._checked(FORGET, reason))
+
+    def forget_requests(self) -> list[ForgetRequest]:
+        """What agents asked to have forgotten and nobody confirmed yet, the oldest first."""
+        rows = self._table.of_kind(FORGET)
+        return [ForgetRequest(":".join(row[:2]), row.text, rfc3339(row.made_ms)) for row in rows]
+
+    def drop_forget_requests(self) -> int:
+        """Dismiss all requests to forget; returns how many there were."""
+        rows = self._table.of_kind(FORGET)
+        for row in rows:
+            self._table.drop(SessionKey(row.agent, row.native_session_id), FORGET)
+        return len(rows)
+
+    def _checked(self, kind: str, text: str) -> str:
+        """The text without secrets; raises UsageError for one that is empty or too long."""
+        from recollect.ingest.protection import Protection
+
+        text = text.strip() if kind == "note" else " ".join(text.split())
+        if not text or len(text) > _MOST_CHARS[kind]:
+            raise UsageError(
+                f"A {_NAMES.get(kind, kind)} has 1 to {_MOST_CHARS[kind]} characters; this one has {len(text)}"
+            )
+        settings = self._memory.settings
+        return Protection(settings.folder, settings.redaction).redactor().text(text)
+
+
+def _key(session: Session) -> SessionKey:
+    return SessionKey(session.agent, session.native_session_id)

@@ -1,0 +1,322 @@
+"""Groups as every interface uses them: `memory.groups`."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from recollect.errors import Busy, NotFound, UsageError
+from recollect.groups.group import (
+    Group,
+    add_group,
+    all_groups,
+    get_group,
+    global_file,
+    home_of,
+    new_group,
+    remove_group,
+)
+from recollect.groups.sessions import Bookmark, GroupSessions, key_of
+from recollect.ingest.protection import Protection
+from recollect.store import MAIN_GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from os import PathLike
+
+    from recollect.agentkit.runner import HomeSettings
+    from recollect.api import Memory
+    from recollect.groups.active import ActiveSession
+    from recollect.groups.changes import Cleared, Resumed
+    from recollect.groups.ipc import Answered, Request
+    from recollect.groups.mounts import Mount
+    from recollect.groups.runner import RunReport
+    from recollect.schema import Session
+    from recollect.store import Store
+
+_SEARCH_TOKENS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Prompting:
+    """How a group's agent is run: which one, with which arguments, and how long it waits for follow-ups.
+
+    `resume_at` cuts the session after that message of the agent; `drops` names the prompt whose turn goes with it, and
+    has the agent refuse if more would go.
+    """
+
+    agent: str | None = None
+    arguments: tuple[str, ...] = ()
+    wait_seconds: float = 0.0
+    resume_at: str | None = None
+    drops: str | None = None
+    settings: HomeSettings | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    """How a copy of a session is continued; `new_id` if the copy was written already."""
+
+    session_uid: str
+    new_id: str | None
+    command: str
+
+
+class Groups:
+    """The groups of a store. Opened for a group, a memory has that one only, and cannot add or remove any."""
+
+    def __init__(self, store: Store, memory: Memory) -> None:
+        self._store = store
+        self._memory = memory
+
+    @property
+    def _folder(self) -> Path:
+        return self._memory.settings.folder
+
+    def all(self) -> list[Group]:
+        """The groups there are, `main` first."""
+        return all_groups(self._store, self._folder)
+
+    def get(self, name: str) -> Group:
+        """A group by its name. Raises NotFound, with names like it."""
+        return get_group(self._store, self._folder, name)
+
+    def add(
+        self,
+        name: str,
+        path: str | PathLike[str],
+        *,
+        agent: str | None = None,
+        home: str | PathLike[str] | None = None,
+    ) -> Group:
+        """Make a group of a folder. Sessions of that folder, or found in the group's agent home, belong to it."""
+        row = new_group(name, Path(path).absolute(), agent, Path(home).absolute() if home else None)
+        group = add_group(self._store, self._folder, row)
+        for folder in (group.conversations, group.home):  # so that a sandbox can mount them
+            Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.write_snapshots(name)
+        return group
+
+    def remove(self, name: str) -> Group:
+        """Drop a group with its pointer and bookmarks. Its sessions belong to `main` then; no file is deleted."""
+        return remove_group(self._store, self._folder, name)
+
+    def current(self, folder: str | PathLike[str] | None = None) -> str:
+        """The group this process works for, else the one whose folder holds `folder`, else `main`."""
+        if self._store.group is not None:
+            return self._store.group
+        inside = [
+            group
+            for group in self.all()
+            if folder is not None and Path(folder).is_relative_to(group.path) and group.name != MAIN_GROUP
+        ]
+        return max(inside, key=lambda group: len(group.path)).name if inside else MAIN_GROUP
+
+    def sessions(self, group: str | None = None) -> GroupSessions:
+        """The active session and the bookmarks of a group; of the one this memory was opened for, or `main`."""
+        return GroupSessions(self._store, self.get(group or self.current()).name, self._redacted)
+
+    def bookmarks(self, group: str | None = None) -> list[Bookmark]:
+        """The bookmarks of a group, or of all that this memory sees, newest first."""
+        names = [group] if group else [one.name for one in self.all()]
+        return sorted((mark for name in names for mark in self.sessions(name).history()), key=lambda mark: -mark.id)
+
+    def mounts(self, name: str) -> list[Mount]:
+        """Which folders and files of the host a sandbox of this group has, where, and whether it may write there."""
+        from recollect.groups.mounts import mounts_of
+
+        return mounts_of(self._folder, self.get(name))
+
+    def paragraph(self, name: str) -> tuple[Path, str]:
+        """The file that tells the group's agent of its past conversations, and the text it would have."""
+        from recollect.groups.mounts import instructions_file, with_paragraph
+
+        group = self.get(name)
+        path = instructions_file(group)
+        return path, with_paragraph(path.read_text(encoding="utf-8") if path.exists() else "", group)
+
+    def clear(self, name: str, group: str | None = None) -> Cleared:
+        """Archive a group's active session, bookmark it under a name, and have none; a running agent is closed.
+
+        Raises NotFound if there is no active session.
+        """
+        return self._clear(name, group)
+
+    def _clear(self, name: str, group: str | None, request: Request | None = None) -> Cleared:
+        from recollect.groups.changes import clear
+
+        self._catch_up()
+        sessions = self.sessions(group)
+        find, write = self._memory.session, self._memory.archives.write
+        done = clear(self.get(sessions.group), sessions, name, find, write, _answer_of(request))
+        self.write_snapshots(sessions.group)
+        return done
+
+    def resume(self, target: str, group: str | None = None, *, save_as: str | None = None) -> Resumed:
+        """Make a bookmarked session, named by its number or name, the active one and drop its bookmark.
+
+        `save_as` bookmarks the session active now. Raises NotFound or Ambiguous; then nothing changes.
+        """
+        return self._resume(target, group, save_as)
+
+    def _resume(self, target: str, group: str | None, save_as: str | None, request: Request | None = None) -> Resumed:
+        from recollect.groups.changes import resume
+
+        sessions = self.sessions(group)
+        done = resume(self.get(sessions.group), sessions, target, save_as, _answer_of(request))
+        self.write_snapshots(sessions.group)
+        return done
+
+    def write_snapshots(self, name: str, tasks: Sequence[Any] = ()) -> None:
+        """Write what the group's agent may know into its IPC folder; `tasks` is what the host adds."""
+        from recollect.groups.ipc import Snapshot, write_snapshots
+
+        group = self.get(name)
+        shown = self.all() if name == MAIN_GROUP else [group]
+        write_snapshots(Snapshot(group, shown, self.sessions(name).history(), self._todos(group), tasks))
+
+    def _todos(self, group: Group) -> list[str]:
+        try:
+            digest = self._memory.digest(self._memory.session(group.session_uid or ""))
+        except NotFound:
+            return []
+        return [todo.text for todo in digest.open.todos]
+
+    def serve(self, name: str) -> list[Answered]:
+        """Answer the requests that wait in a group's IPC folder, each with the group's own rights."""
+        from recollect.api import open_memory
+        from recollect.groups.ipc import answer_requests, has_requests
+
+        group = self.get(name)
+        if not has_requests(group):
+            return []
+        self._catch_up()
+        with open_memory(self._folder, group=name) as memory:
+            known = memory._store.groups.answer
+            return answer_requests(group, lambda request: known(name, request), memory.groups._execute)
+
+    def _execute(self, request: Request) -> Mapping[str, Any]:
+        from recollect.groups.ipc import history
+
+        fields, name = request.fields, self.current()
+        if request.action == "clear":
+            cleared = self._clear(fields["name"], name, request)
+            return {
+                "session_uid": cleared.bookmark.session_uid,
+                "name": cleared.bookmark.name,
+                "archive": cleared.archive,
+            }
+        if request.action == "resume":
+            resumed = self._resume(fields["target"], name, fields.get("save_as"), request)
+            return {"session_uid": resumed.session_uid, "name": resumed.name, "saved_as": resumed.saved_as}
+        if request.action == "list":
+            return history(self.get(name), self.sessions(name).history())
+        limit = fields.get("limit") or 5
+        answer = self._memory.answer(fields["query"], limit=limit, exclude=(), budget_tokens=_SEARCH_TOKENS)
+        return {"answer": answer.to_json()}
+
+    def run(
+        self,
+        prompt: str,
+        group: str | None = None,
+        how: Prompting | None = None,
+        *,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> RunReport:
+        """Run a group's agent: it goes on with the active session, or begins one, which becomes the active one.
+
+        Raises Busy if it is running, and RecollectError if it fails.
+        """
+        from recollect.agentkit.runner import HomeSettings, Task
+        from recollect.agents import get_adapter
+        from recollect.config import agent_environment
+        from recollect.groups.runner import Run, run_agent
+
+        how = how or Prompting()
+        sessions = self.sessions(group)
+        chosen = self.get(sessions.group)
+        active = key_of(chosen.session_uid) if chosen.session_uid else None
+        adapter = get_adapter(how.agent or (active.agent if active else chosen.agent))
+        home = home_of(self._store, self._folder, chosen.name, adapter.agent)
+        shared = global_file(self._folder)
+        task = Task(
+            cwd=Path(chosen.path),
+            session=active.native_id if active and active.agent == adapter.agent else None,
+            instructions=shared if chosen.name != MAIN_GROUP and shared.exists() else None,
+            resume_at=how.resume_at,
+            drops=how.drops,
+            arguments=how.arguments,
+        )
+        Path(chosen.path).mkdir(parents=True, exist_ok=True)
+        self.write_snapshots(chosen.name)
+        environment = agent_environment(adapter.home_variable, home, chosen.name, chosen.ipc)
+        settings = how.settings or HomeSettings()
+        run = Run(chosen, adapter.agent, home, prompt, environment, task, how.wait_seconds, settings)
+        return run_agent(run, sessions, say)
+
+    def active(self) -> list[ActiveSession]:
+        """The sessions that run now, over all agents: written in the last two minutes, or with a live process."""
+        from recollect.agents import live_sessions
+        from recollect.groups.active import active_of
+        from recollect.kinds import ASSISTANT_MSG, COMPLETION
+        from recollect.recall import Filters
+
+        sessions = self._memory.sessions(Filters(since="1 day ago"), roots_only=True)
+        homes = {(session.agent, _home_of(self._memory, session)) for session in sessions}
+        live = {name: facts for agent, home in homes if home for name, facts in live_sessions(agent, home).items()}
+
+        def is_answered(session: Session) -> bool:
+            last = self._memory.transcript(session, last=1)
+            return any(item.event.kind in (ASSISTANT_MSG, COMPLETION) for item in last)
+
+        return active_of(sessions, live, is_answered)
+
+    def fork(self, session: Session, at: str | None = None) -> Forked:
+        """The command that continues a copy of a session, which stays as it is.
+
+        With `at` (an event's number, or part of its uid) the copy ends there: it is written beside the session, where
+        the agent keeps such files. Raises UsageError for an agent that forks whole sessions only.
+        """
+        from recollect.agents import find_writeback, fork_words, profile_of, resume_words
+
+        if at is None:
+            return Forked(session.session_uid, None, shlex.join(fork_words(session.agent, session.native_session_id)))
+        writeback = find_writeback(session.agent)
+        if writeback is None:
+            name = profile_of(session.agent).display_name
+            brief = f"`recollect digest {session.native_session_id} --for-agent`"
+            hint = f"leave out `--at`, or begin a new session with {brief}"
+            raise UsageError(f"{name} forks whole sessions only", hint)
+        self._store.refuse_in_group()
+        event = next(item.event for item in self._memory.window(session, at, 0) if item.is_asked_for)
+        source = next((Path(item.path) for item in session.sources if not item.source_gone_at), None)
+        if source is None:
+            raise NotFound(f"The agent has deleted the log of {session.session_uid}", "leave out `--at`")
+        new_id = writeback.fork(source, event.native_id)
+        return Forked(session.session_uid, new_id, shlex.join(resume_words(session.agent, new_id)))
+
+    def _catch_up(self) -> None:
+        """Read what the agent wrote last, if this process may: the archive should have all of it."""
+        if self._store.group is None:
+            with suppress(Busy):
+                self._memory.sweep()
+
+    def _redacted(self, text: str) -> str:
+        return Protection(self._folder, self._memory.settings.redaction).redactor().text(text)
+
+
+def _answer_of(request: Request | None) -> Callable[[dict[str, object]], tuple[str, str]] | None:
+    """How the answer to a request is stored with what it changed."""
+    return None if request is None else lambda content: (request.id, orjson.dumps(content).decode())
+
+
+def _home_of(memory: Memory, session: Session) -> Path | None:
+    """The agent's home that a session's files are in."""
+    homes = memory.settings.roots.get(session.agent, ())
+    paths = [Path(source.path) for source in session.sources]
+    return next((home for home in homes if any(path.is_relative_to(home) for path in paths)), None)

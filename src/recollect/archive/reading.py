@@ -1,0 +1,184 @@
+"""A transcript as a person reads it: requests with what followed, calls with their results, sub-agents in place."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from recollect import schema
+from recollect.schema import Session
+from recollect.sessions.transcript import TranscriptItem
+
+_SPOKEN = (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.DECISION, schema.HUMAN_INTERVENTION)
+_CALLS = schema.KIND_FAMILY[schema.TOOL_CALL]
+_RESULTS = (schema.TOOL_RESULT, schema.ERROR, schema.DECISION, schema.HUMAN_INTERVENTION)
+
+
+@dataclass(slots=True)
+class Message:
+    """Something a person or an agent said."""
+
+    item: TranscriptItem
+
+    def to_json(self) -> dict[str, Any]:
+        return {"message": self.item.to_json()}
+
+
+@dataclass(slots=True)
+class Step:
+    """A call with its result and the sub-agents it started; or a thought or note, which has neither."""
+
+    item: TranscriptItem
+    result: TranscriptItem | None = None
+    sub_agents: "list[SubAgent]" = field(default_factory=list)
+
+    @property
+    def has_failed(self) -> bool:
+        shown = self.result or self.item
+        return shown.event.is_error or shown.event.kind == schema.ERROR
+
+    @property
+    def is_refused(self) -> bool:
+        return self.result is not None and self.result.event.kind == schema.HUMAN_INTERVENTION
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the call took."""
+        if self.result is None or not self.item.event.ts or not self.result.event.ts:
+            return None
+        begin, end = (datetime.fromisoformat(item.event.ts or "") for item in (self.item, self.result))
+        return max(0.0, (end - begin).total_seconds())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "call": self.item.to_json(),
+            "result": self.result.to_json() if self.result else None,
+            "sub_agents": [sub_agent.to_json() for sub_agent in self.sub_agents],
+        }
+
+
+@dataclass(slots=True)
+class Steps:
+    """What an agent did between two messages."""
+
+    steps: list[Step] = field(default_factory=list)
+
+    @property
+    def counts(self) -> list[tuple[str, int]]:
+        """How often each tool was called, the most frequent first."""
+        calls = (step.item.event for step in self.steps if step.item.event.kind in _CALLS)
+        return Counter(event.tool or event.kind for event in calls).most_common()
+
+    @property
+    def failures(self) -> int:
+        return sum(step.has_failed for step in self.steps)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"steps": [step.to_json() for step in self.steps]}
+
+
+@dataclass(slots=True)
+class SubAgent:
+    """A session that another one started; `exchanges` is empty where they are read on demand."""
+
+    session: Session
+    exchanges: "list[Exchange]" = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sub_agent": self.session.session_uid,
+            "exchanges": [exchange.to_json() for exchange in self.exchanges],
+        }
+
+
+Part = Message | Steps | SubAgent
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request, numbered from 1, with everything until the next; what precedes the first request has number 0."""
+
+    number: int
+    request: TranscriptItem | None = None
+    parts: list[Part] = field(default_factory=list)
+
+    def add_step(self, step: Step) -> None:
+        if not self.parts or not isinstance(self.parts[-1], Steps):
+            self.parts.append(Steps())
+        last = self.parts[-1]
+        assert isinstance(last, Steps)
+        last.steps.append(step)
+
+    def to_json(self) -> dict[str, Any]:
+        request = self.request.to_json() if self.request else None
+        return {"number": self.number, "request": request, "parts": [part.to_json() for part in self.parts]}
+
+
+def read_exchanges(
+    session: Session, items: Iterable[TranscriptItem], *, number: int = 0, sub_agents: Iterable[Session] = ()
+) -> list[Exchange]:
+    """The exchanges of a session whose transcript this is; the first request gets the number after `number`.
+
+    A sub-agent's items stand in its own exchanges, below the call that started it. `sub_agents` have no items: they
+    are placed by the call that started them, and left out if it is not among these items.
+    """
+    readers = {session.session_uid: _Reader(number)}
+    for item in items:
+        reader = readers.get(item.session.session_uid)
+        if reader is None:
+            reader = readers[item.session.session_uid] = _Reader(0)
+            _parent(readers, item.session, session).place(SubAgent(item.session, reader.exchanges))
+        reader.add(item)
+    own = readers[session.session_uid]
+    for child in sub_agents:
+        own.attach(SubAgent(child))
+    return own.exchanges
+
+
+def _parent(readers: "dict[str, _Reader]", child: Session, root: Session) -> "_Reader":
+    return readers.get(child.parent_session_uid or "", readers[root.session_uid])
+
+
+class _Reader:
+    """Puts the events of one session together."""
+
+    def __init__(self, number: int) -> None:
+        self.exchanges: list[Exchange] = []
+        self._number = number
+        self._calls: dict[str, Step] = {}
+
+    def add(self, item: TranscriptItem) -> None:
+        event = item.event
+        if event.kind == schema.USER_MSG:
+            self._number += 1
+            self.exchanges.append(Exchange(self._number, item))
+            return
+        call = self._calls.get(event.call_id or "")
+        if call is not None and call.result is None and event.kind in _RESULTS:
+            call.result = item
+            return
+        if event.kind in _SPOKEN:
+            self._last().parts.append(Message(item))
+            return
+        step = Step(item)
+        if event.call_id and event.kind in _CALLS:
+            self._calls.setdefault(event.call_id, step)
+        self._last().add_step(step)
+
+    def place(self, sub_agent: SubAgent) -> None:
+        """Show a sub-agent below its call, or here if the call is unknown."""
+        if not self.attach(sub_agent):
+            self._last().parts.append(sub_agent)
+
+    def attach(self, sub_agent: SubAgent) -> bool:
+        call = self._calls.get(sub_agent.session.spawn_call_id or "")
+        if call is None:
+            return False
+        call.sub_agents.append(sub_agent)
+        return True
+
+    def _last(self) -> Exchange:
+        if not self.exchanges:
+            self.exchanges.append(Exchange(self._number))
+        return self.exchanges[-1]

@@ -1,0 +1,213 @@
+"""How records are worded on a page: times, amounts, names, the content of an event."""
+
+import json
+import shlex
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+from zlib import crc32
+
+from recollect.agents import profile_of
+from recollect.amounts import duration, money, number, plural, size
+from recollect.archive.markup import clean
+from recollect.schema import KIND_FAMILY, TOOL_CALL, Event, Session
+from recollect.sessions.transcript import TranscriptItem
+from recollect.text import payload_text
+
+TONES = 8
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_LINE_CLASSES = {"+": "add", "-": "del", "@": "hunk"}
+_COMMAND_KEYS = ("command", "cmd", "script")
+_CALLS = KIND_FAMILY[TOOL_CALL]
+_SPEAKERS = {
+    "user_msg": "You",
+    "thinking": "Thinking",
+    "decision": "You decided",
+    "human_intervention": "You stopped it",
+    "lifecycle": "System",
+    "error": "Error",
+    "other": "Other",
+}
+
+
+def local(moment: str | None) -> datetime | None:
+    return datetime.fromisoformat(moment).astimezone() if moment else None
+
+
+def exact(moment: str | None) -> str:
+    """A time in the user's zone, to the second, with its zone."""
+    time = local(moment)
+    return f"{time:%a %d %b %Y, %H:%M:%S %Z}" if time else ""
+
+
+def day(moment: str | None) -> str:
+    """`15 Nov`, and the year if it is another one."""
+    time = local(moment)
+    if time is None:
+        return "–"
+    return f"{time.day} {time:%b}" if time.year == datetime.now().year else f"{time.day} {time:%b %Y}"
+
+
+def full_day(moment: str | None) -> str:
+    time = local(moment)
+    return f"{time:%A}, {time.day} {time:%B %Y}" if time else ""
+
+
+def clock(moment: str | None) -> str:
+    time = local(moment)
+    return f"{time:%H:%M}" if time else ""
+
+
+def ago(moment: str | None) -> str:
+    """`3 min ago` for today, the day and time for the last week, the day for all before."""
+    time = local(moment)
+    if time is None:
+        return "–"
+    seconds = (datetime.now().astimezone() - time).total_seconds()
+    if seconds < _MINUTE:
+        return "now" if seconds > -_MINUTE else day(moment)
+    if seconds < _HOUR:
+        return f"{seconds // _MINUTE:.0f} min ago"
+    if seconds < _DAY:
+        return f"{seconds // _HOUR:.0f} h ago"
+    return f"{time:%a %H:%M}" if seconds < 6 * _DAY else day(moment)
+
+
+def compact(count: int | None) -> str:
+    """`1.2M`, `34k`, `870`."""
+    if count is None:
+        return "–"
+    for least, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if count >= least * 0.9995:
+            scaled = count / least
+            return f"{scaled:.0f}{unit}" if scaled >= 99.5 else f"{scaled:.1f}{unit}"
+    return str(count)
+
+
+def percent(share: float | None) -> str:
+    if share is None:
+        return "–"
+    return f"{share:.0%}" if share == 0 or share >= 0.01 else "<1%"
+
+
+def agent_name(agent: str) -> str:
+    return profile_of(agent).display_name
+
+
+def tone(agent: str) -> int:
+    """Which of the colours for agents is this one's."""
+    chosen = profile_of(agent).tone
+    return crc32(agent.encode()) % TONES if chosen is None else chosen
+
+
+def repo_name(repo: str | None) -> str:
+    """The last part of a repository's name."""
+    return clean((repo or "–").rstrip("/").rsplit("/", 1)[-1])
+
+
+def title(session: Any) -> str:
+    """The title of a session or hit on one line, or what stands in for it."""
+    return " ".join(clean(session.title or "").split()) or "Untitled session"
+
+
+def short_id(session: Session) -> str:
+    """Enough of a session's id for a command."""
+    own = session.native_session_id.rpartition("/")[2]
+    return own[-8:] if profile_of(session.agent).ids_begin_with_time else own[:8]
+
+
+def speaker(item: TranscriptItem) -> str:
+    event = item.event
+    if event.kind == "user_msg" and item.session.parent_session_uid:
+        return "Task"
+    return _SPEAKERS.get(event.kind) or agent_name(item.session.agent)
+
+
+def content(item: TranscriptItem) -> str:
+    """All that an event says, or what it is in a line."""
+    return payload_text(item.event.kind, item.payload).strip("\n") or item.event.summary
+
+
+def is_call(event: Event) -> bool:
+    return event.kind in _CALLS
+
+
+def label(event: Event) -> str:
+    """What kind of step it is, in a word."""
+    if event.kind in _CALLS:
+        return {"edit": "edit", "test_run": "test", "retry": "retry"}.get(event.kind, "tool")
+    return {"thinking": "think", "error": "error", "lifecycle": "note"}.get(event.kind, "note")
+
+
+def tool_name(event: Event) -> str:
+    """The tool as people call it: without the prefixes of a protocol."""
+    name = (event.tool or event.kind).removeprefix("mcp__")
+    return name.replace("__", " · ")
+
+
+def command_of(item: TranscriptItem) -> str | None:
+    """The shell command of a call, if that is all there is to it."""
+    given = item.payload.get("input")
+    value = next((given[key] for key in _COMMAND_KEYS if given.get(key)), None) if isinstance(given, dict) else None
+    if isinstance(value, list) and value:
+        return str(value[-1])
+    return value if isinstance(value, str) else None
+
+
+def arguments(item: TranscriptItem) -> Iterator[tuple[str, str]]:
+    """The arguments of a call, the command left out."""
+    given = item.payload.get("input")
+    if isinstance(given, dict):
+        shown = given.items() if command_of(item) is None else ()
+        yield from ((name, _text(value)) for name, value in shown if value not in (None, ""))
+    elif given:
+        yield "", _text(given)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
+
+
+def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
+    """The lines of a patch below its header, each with its class."""
+    is_header = True
+    for line in clean(diff).splitlines():
+        is_header = is_header and not line.startswith("@@")
+        if not is_header:
+            yield _LINE_CLASSES.get(line[:1], "same"), line
+
+
+def took(seconds: float | None) -> str:
+    """How long a call took; nothing if that is hardly anything."""
+    return duration(seconds) if seconds is not None and seconds >= 1 else ""
+
+
+FILTERS = {
+    "ago": ago,
+    "agent_name": agent_name,
+    "arguments": arguments,
+    "clock": clock,
+    "command_of": command_of,
+    "compact": compact,
+    "content": content,
+    "day": day,
+    "diff_lines": diff_lines,
+    "duration": duration,
+    "exact": exact,
+    "full_day": full_day,
+    "is_call": is_call,
+    "label": label,
+    "money": money,
+    "number": number,
+    "percent": percent,
+    "plural": plural,
+    "repo_name": repo_name,
+    "shell_word": shlex.quote,
+    "short_id": short_id,
+    "size": size,
+    "speaker": speaker,
+    "session_title": title,
+    "tone": tone,
+    "took": took,
+    "tool_name": tool_name,
+}

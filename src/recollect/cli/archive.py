@@ -1,0 +1,64 @@
+"""The command that writes sessions as documents: archive."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from recollect.archive import FORMATS
+from recollect.cli.filters import SESSION
+from recollect.cli.fresh import open_fresh
+from recollect.cli.output import emit, json_option, reports_errors
+from recollect.cli.terminal import one_line, plural, shown_progress
+from recollect.errors import UsageError
+
+if TYPE_CHECKING:
+    from recollect.api.archives import Archive
+
+_SHOWN = 20
+
+
+@click.command()
+@click.argument("session", required=False, type=SESSION)
+@click.option(
+    "--format", "format_", type=click.Choice(list(FORMATS)), default="md", help="Write md (default), html or json."
+)
+@click.option("--tools", is_flag=True, help="In Markdown: add a line for each tool call and its result.")
+@click.option("--diffs", is_flag=True, help="In Markdown: add what each edit changed.")
+@click.option("--all", "is_all", is_flag=True, help="Archive every session but sub-agents and those without work.")
+@click.option(
+    "--to", "folder", metavar="DIR", type=click.Path(), default="conversations", help="Write into DIR (conversations)."
+)
+@json_option
+@reports_errors
+def archive(
+    session: str | None, format_: str, tools: bool, diffs: bool, is_all: bool, folder: str, as_json: bool
+) -> None:
+    """Write a session as a document to read, keep or share.
+
+    The file is named after the day and the title: conversations/2026-11-15-fix-the-failing-test.md. It never replaces
+    another one. Commands then take its name for the session: `recollect show 2026-11-15-fix-the-failing-test.md`.
+
+    \b
+    recollect archive last
+    recollect archive 3f2a91c4 --tools --diffs --to ~/notes
+    recollect archive 3f2a91c4 --format html
+    recollect archive --all --format json --to ~/backup
+    """
+    if is_all == bool(session):
+        raise UsageError("Give either a session or `--all`", "`recollect sessions` lists ids and titles")
+    with open_fresh(read_only=False) as memory, shown_progress() as show:
+        chosen = [memory.session(session)] if session else memory.sessions(roots_only=True, is_idle=False)
+        written = memory.archives.write_all(chosen, folder, format_, tools=tools, diffs=diffs, progress=show)
+    emit(written, as_json, _lines)
+
+
+def _lines(written: "list[Archive]") -> Iterator[str]:
+    yield from (f"Archived: {one_line(document.path)}" for document in written[:_SHOWN])
+    if len(written) > _SHOWN:
+        yield f"and {plural(len(written) - _SHOWN, 'more session')}"
+    if not written:
+        yield "No sessions yet: `recollect doctor` shows where Recollect looks for them"
+
+
+COMMANDS = (archive,)

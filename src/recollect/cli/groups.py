@@ -1,0 +1,297 @@
+"""Commands for groups and their conversations: group, run, clear, bookmarks, fork, ipc."""
+
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recollect.api import open_memory
+from recollect.cli.filters import SESSION
+from recollect.cli.fresh import open_fresh
+from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, yes_option
+from recollect.cli.terminal import grey, local_time, one_line, padded, printable, width
+
+if TYPE_CHECKING:
+    from recollect.api.groups import Forked
+    from recollect.groups.changes import Cleared
+    from recollect.groups.group import Group
+    from recollect.groups.ipc import Answered
+    from recollect.groups.mounts import Mount
+    from recollect.groups.sessions import Bookmark
+
+_POLL_SECONDS = 0.2
+group_option = click.option("--group", metavar="NAME", help="The group; by default the one whose folder you are in.")
+
+
+@click.group("group")
+def group_() -> None:
+    """Make and list groups: workspaces that are kept apart.
+
+    \b
+    recollect group add family --path ~/family
+    recollect group list
+    """
+
+
+@group_.command("add")
+@click.argument("name")
+@click.option("--path", type=click.Path(file_okay=False), required=True, help="The group's folder.")
+@click.option("--agent", metavar="NAME", help="The agent that works there.")
+@click.option("--home", type=click.Path(file_okay=False), help="The agent's home; by default one in the store.")
+@click.option("--write", is_flag=True, help="Put the paragraph into the file that the agent reads at its start.")
+@yes_option
+@json_option
+@reports_errors
+def add_group(name: str, path: str, agent: str | None, home: str | None, write: bool, yes: bool, as_json: bool) -> None:
+    """Make a group of a folder.
+
+    Sessions of that folder belong to it, including those read before. Prints a paragraph about past conversations for
+    the group's agent; `--write` puts it into the file of the folder that the agent reads at its start.
+
+    \b
+    recollect group add family --path ~/family
+    recollect group add dev --path ~/dev --write
+    """
+    with open_memory() as memory:
+        added = memory.groups.add(name, Path(path).expanduser(), agent=agent, home=home)
+        target, text = memory.groups.paragraph(name)
+    if not as_json:
+        click.echo(f"Added {added.name}: {added.path}")
+        click.echo(f"\n{target}:\n\n{text}" if write else f"\nAdd this to {target}:\n\n{text}")
+    if write:
+        confirm(f"Write {target}?", f"change {target}", yes)
+        target.write_text(text, encoding="utf-8")
+    emit(added, as_json, lambda added: [f"Wrote {target}"] if write else [])
+
+
+@group_.command("list")
+@json_option
+@reports_errors
+def list_groups(as_json: bool) -> None:
+    """List groups with their folders and active sessions."""
+    with open_memory(create=False, read_only=True) as memory:
+        groups = memory.groups.all()
+    emit(groups, as_json, _group_lines)
+
+
+def _group_lines(groups: "Sequence[Group]") -> Iterator[str]:
+    columns = max(width(group.name) for group in groups)
+    for group in groups:
+        active = group.session_uid or "no active session"
+        yield f"{padded(group.name, columns)}  {group.agent}  {one_line(group.path)}  {grey(active)}"
+
+
+@group_.command("remove")
+@click.argument("name")
+@yes_option
+@json_option
+@reports_errors
+def remove_group(name: str, yes: bool, as_json: bool) -> None:
+    """Remove a group with its bookmarks; its sessions and files stay."""
+    with open_memory(create=False) as memory:
+        memory.groups.get(name)
+        confirm(f"Remove group {name} and its bookmarks?", f"remove group {name}", yes)
+        removed = memory.groups.remove(name)
+    emit(removed, as_json, lambda removed: [f"Removed {removed.name}; its files stay: {removed.path}"])
+
+
+@group_.command("mounts")
+@click.argument("name")
+@click.option("--format", "form", type=click.Choice(["json", "docker"]), default="json", help="How to print them.")
+@json_option
+@reports_errors
+def mounts(name: str, form: str, as_json: bool) -> None:
+    """Print what a sandbox of the group has to mount, and where.
+
+    \b
+    docker run $(recollect group mounts family --format docker) my-agent
+    """
+    with open_memory(create=False, read_only=True) as memory:
+        listed = memory.groups.mounts(name)
+    emit(listed, as_json or form == "json", _docker_lines)
+
+
+def _docker_lines(mounts: "Sequence[Mount]") -> Iterator[str]:
+    for mount in mounts:
+        ending = ":ro" if mount.mode == "ro" else ""
+        yield f"-v {shlex.quote(f'{mount.host}:{mount.sandbox}{ending}')}"
+
+
+@click.command()
+@click.argument("name")
+@group_option
+@json_option
+@reports_errors
+def clear(name: str, group: str | None, as_json: bool) -> None:
+    """Put a group's conversation aside under a name.
+
+    The next prompt begins a new one. The transcript is archived in `conversations`, the session gets a bookmark, and a
+    running agent is closed.
+
+    \b
+    recollect clear "tax research"
+    recollect resume "tax research"
+    """
+    with open_memory(create=False) as memory:
+        cleared = memory.groups.clear(name, group or memory.groups.current(Path.cwd()))
+    emit(cleared, as_json, _cleared_lines)
+
+
+def _cleared_lines(cleared: "Cleared") -> Iterator[str]:
+    yield f"Put aside as {one_line(cleared.bookmark.name)} (bookmark {cleared.bookmark.id})"
+    if cleared.archive:
+        yield f"Archived: {cleared.archive}"
+
+
+@click.command()
+@click.option("--group", metavar="NAME", help="Only this group's.")
+@json_option
+@reports_errors
+def bookmarks(group: str | None, as_json: bool) -> None:
+    """List conversations that were put aside, newest first."""
+    with open_memory(create=False, read_only=True) as memory:
+        listed = memory.groups.bookmarks(group)
+    emit(listed, as_json, _bookmark_lines)
+
+
+def _bookmark_lines(bookmarks: "Sequence[Bookmark]") -> Iterator[str]:
+    for mark in bookmarks:
+        when = local_time(mark.archived_at)
+        yield f"{mark.id:>4}  {grey(when)}  {mark.group}  {one_line(mark.name)}  {grey(mark.session_uid)}"
+    if not bookmarks:
+        yield "No bookmarks: `recollect clear NAME` makes one"
+
+
+@click.command()
+@click.argument("prompt")
+@click.argument("arguments", nargs=-1)
+@group_option
+@click.option("--agent", metavar="NAME", help="Another agent than the group's.")
+@click.option(
+    "--wait",
+    "wait_seconds",
+    metavar="SECONDS",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="Wait this long for follow-ups (0).",
+)
+@click.option("--at", "resume_at", metavar="UUID", help="Continue after this message, if the agent can.")
+@click.option("--drops", metavar="UUID", help="With --at: the only prompt whose turn may be dropped.")
+@click.option("--agent-teams", is_flag=True, help="Turn on agent teams in a new home.")
+@click.option("--add-dir", "directories", multiple=True, metavar="DIR", help="Let a new home use DIR too; repeatable.")
+@click.option("--auto-memory/--no-auto-memory", default=None, help="Turn auto memory on or off in a new home.")
+@json_option
+@reports_errors
+def run(
+    prompt: str,
+    arguments: tuple[str, ...],
+    group: str | None,
+    agent: str | None,
+    wait_seconds: float,
+    resume_at: str | None,
+    drops: str | None,
+    agent_teams: bool,
+    directories: tuple[str, ...],
+    auto_memory: bool | None,
+    as_json: bool,
+) -> None:
+    """Send a prompt to a group's agent.
+
+    It goes on with the active session; without one it begins a session, which becomes the active one. Follow-ups are
+    files in the `input` folder of the group's IPC folder; `_close` there ends it. ARGUMENTS after `--` go to the agent.
+
+    \b
+    recollect run --group family "What did we plan for Saturday?"
+    recollect run "Fix the test" -- --permission-mode acceptEdits
+    """
+    from recollect.agentkit.runner import HomeSettings  # only where an agent is run
+    from recollect.api.groups import Prompting
+
+    settings = HomeSettings(agent_teams, tuple(map(str, directories)), auto_memory)
+    how = Prompting(agent, arguments, wait_seconds, resume_at, drops, settings)
+    with open_memory() as memory:
+        name = group or memory.groups.current(Path.cwd())
+        say = (lambda text: None) if as_json else _say
+        report = memory.groups.run(prompt, name, how, say=say)
+    emit(report, as_json, lambda report: [])
+    if not as_json:
+        click.echo(grey(f"# {report.session_uid}"), err=True)
+
+
+def _say(text: str) -> None:
+    click.echo(printable(text))
+
+
+@click.command()
+@click.argument("session", type=SESSION)
+@click.option("--at", metavar="SEQ", help="End the copy at this event: its number, or part of its uid.")
+@yes_option
+@json_option
+@reports_errors
+def fork(session: str, at: str | None, yes: bool, as_json: bool) -> None:
+    """Print the command that continues a copy of a session.
+
+    The session itself stays as it is. `--at` ends the copy at an event, where the agent's sessions can be cut; others
+    are forked as a whole.
+
+    \b
+    recollect fork 3f2a91c4
+    recollect fork 3f2a91c4 --at 120
+    """
+    with open_fresh() as memory:
+        chosen = memory.session(session)
+        if at is not None:
+            confirm("Write a new session file beside this one?", "write a session file", yes)
+        forked = memory.groups.fork(chosen, at)
+    emit(forked, as_json, lambda forked: _fork_lines(forked, chosen.cwd))
+
+
+def _fork_lines(forked: "Forked", folder: str | None) -> Iterator[str]:
+    yield f"cd {shlex.quote(folder)} && {forked.command}" if folder else forked.command
+
+
+@click.group()
+def ipc() -> None:
+    """Answer requests that sandboxed agents write as files."""
+
+
+@ipc.command()
+@click.option("--group", metavar="NAME", help="Only this group's requests.")
+@click.option("--once", is_flag=True, help="Answer what is there, then stop.")
+@json_option
+@reports_errors
+def serve(group: str | None, once: bool, as_json: bool) -> None:
+    """Answer requests of sandboxed agents, until you stop it.
+
+    Requests are JSON files in `tasks`, answers have the same names in `answers`, in each group's IPC folder.
+    """
+    with open_memory() as memory:
+        for one in memory.groups.all():
+            if group in (None, one.name):
+                memory.groups.write_snapshots(one.name)
+    while True:
+        with open_memory() as memory:
+            names = [group] if group else [one.name for one in memory.groups.all()]
+            for answered in (answer for name in names for answer in memory.groups.serve(name)):
+                _tell(answered, as_json)
+        if once:
+            return
+        time.sleep(_POLL_SECONDS)
+
+
+def _tell(answered: "Answered", as_json: bool) -> None:
+    if as_json:
+        from recollect.schema import to_json  # takes time to load
+
+        print_json(to_json(answered), is_line=True)
+    else:
+        outcome = f"refused ({answered.error})" if answered.error else "done"
+        click.echo(f"{answered.group}  {one_line(answered.request)}  {answered.action or '?'}  {outcome}")
+    sys.stdout.flush()
+
+
+COMMANDS = (group_, clear, bookmarks, run, fork, ipc)

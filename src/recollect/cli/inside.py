@@ -1,0 +1,178 @@
+"""Commands that bring the memory into the agents: install, uninstall, mcp, hooks."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from recollect.api.installs import installer
+from recollect.cli.output import confirm, emit, json_option, limit_option, reports_errors, yes_option
+from recollect.cli.terminal import fitted_time, grey, one_line
+from recollect.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from recollect.care.install import Installation
+    from recollect.hooks.history import Told
+
+_SHOWN = 20
+_WRITE_TOOLS = "Offer tools to record decisions, and to ask you to forget."
+
+
+@click.command()
+@click.option("--repo", metavar="PATH", type=click.Path(file_okay=False), help="Never answer from outside this folder.")
+@click.option("--group", metavar="NAME", help="Never answer from outside this group.")
+@click.option("--no-brief", is_flag=True, help="Do not introduce itself with what the last session left.")
+@click.option("--write-tools", is_flag=True, help=_WRITE_TOOLS)
+@click.option(
+    "--ipc", metavar="DIR", type=click.Path(file_okay=False), help="In a sandbox: ask the host by files there."
+)
+@reports_errors
+def mcp(repo: str | None, group: str | None, no_brief: bool, write_tools: bool, ipc: str | None) -> None:
+    """Serve an agent over MCP, on standard input and output.
+
+    Agents start it themselves. It searches the repository of the current folder, and others when asked; with --repo or
+    --group it never does.
+
+    \b
+    YOUR-AGENT mcp add recollect -- recollect mcp
+    """
+    from recollect.mcp import serve, serve_sandbox  # not at the top, because help needs none of it
+
+    if repo and group:
+        raise UsageError("Cannot use `--repo` and `--group` together")
+    if ipc:
+        if repo or group or write_tools:
+            raise UsageError("`--ipc` takes no other options: the folder belongs to one group")
+        serve_sandbox(ipc)
+        return
+    serve(repo, group, has_brief=not no_brief, can_write=write_tools)
+
+
+@click.group()
+def hooks() -> None:
+    """Show what hooks added to your agents' sessions."""
+
+
+@hooks.command("log")
+@limit_option("answers", _SHOWN)
+@json_option
+@reports_errors
+def log(limit: int | None, as_json: bool) -> None:
+    """List what hooks added to your agents' sessions, and what came of it.
+
+    The newest is first. After the fix of an error: whether the session had that error again; after a brief: how the
+    session ended.
+
+    \b
+    recollect hooks log --limit 5
+    """
+    from recollect.hooks.history import read_told
+
+    emit(read_told(limit or (None if as_json else _SHOWN)), as_json, _told_lines)
+
+
+def _told_lines(told: "list[Told]") -> Iterator[str]:
+    for item in told:
+        then = ("  would have said" if item.is_silent else "") + (f"  then: {item.then}" if item.then else "")
+        yield f"{grey(fitted_time(item.at))}  {item.agent}  {item.session}  {item.event}{then}"
+        yield from (f"    {one_line(line)}" for line in item.text.splitlines())
+    if not told:
+        yield "Hooks have added nothing yet: `recollect install` sets them up"
+
+
+@hooks.command("sweep", hidden=True)
+@json_option
+@reports_errors
+def sweep(as_json: bool) -> None:
+    """Read what hooks noted; they start it themselves."""
+    from recollect.hooks.drain import drain
+
+    reports = drain()
+    emit(reports, as_json, lambda reports: [f"{sum(report.events_new for report in reports)} new events"])
+
+
+@click.command()
+@click.argument("agents", nargs=-1)
+@click.option("--no-plugin", is_flag=True, help="Edit the agents' settings instead of installing a plugin.")
+@click.option(
+    "--without",
+    type=click.Choice(["brief", "fixes"]),
+    multiple=True,
+    help="Never tell agents this without being asked; repeatable.",
+)
+@click.option("--write-tools", is_flag=True, help=_WRITE_TOOLS)
+@yes_option
+@json_option
+@reports_errors
+def install(
+    agents: tuple[str, ...], no_plugin: bool, without: tuple[str, ...], write_tools: bool, yes: bool, as_json: bool
+) -> None:
+    """Give your agents this memory: tools, briefs and fixes.
+
+    Without AGENTS, into every agent that is found. Lists every command and file first, and asks.
+
+    \b
+    recollect install
+    recollect install AGENT --no-plugin --without fixes
+    """
+    made = installer(with_plugin=not no_plugin, without=without, can_write=write_tools)
+    names = made.agents(agents)
+    _confirm_steps(made.plan(names), "Install?", "change your agents' settings", yes, as_json)
+    emit(made.install(names), as_json, lambda done: _done_lines(done, f"Installed for {', '.join(names)}"))
+
+
+@click.command()
+@click.argument("agents", nargs=-1)
+@yes_option
+@json_option
+@reports_errors
+def uninstall(agents: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Take Recollect out of your agents again.
+
+    \b
+    recollect uninstall
+    """
+    made = installer()
+    plan = made.plan_removal(agents)
+    if not plan.steps:
+        raise NotFound("Not installed for any agent", "`recollect install` does that")
+    _confirm_steps(plan, "Remove?", "change your agents' settings", yes, as_json)
+    emit(made.remove(agents), as_json, lambda done: _done_lines(done, "Removed"))
+
+
+def _confirm_steps(plan: "Installation", question: str, action: str, yes: bool, as_json: bool) -> None:
+    for step in plan.steps if not as_json else ():
+        click.echo(f"{step.action:<7} {one_line(step.target)}")
+    confirm(question, action, yes)
+
+
+def _done_lines(done: "Installation", message: str) -> Iterator[str]:
+    yield message
+    yield from map(one_line, done.advice)
+
+
+@click.command()
+@click.option("--start", is_flag=True, help="From now on, tell one in five sessions nothing, for comparison.")
+@click.option("--stop", is_flag=True, help="Tell every session again; what was measured stays.")
+@json_option
+@reports_errors
+def prove(start: bool, stop: bool, as_json: bool) -> None:
+    """Measure what briefs and fixes change in sessions.
+
+    Off until you start it: a coin then leaves one in five sessions without briefs and fixes, and what they would have
+    been told is logged. Compares repeated errors, retries, turns, tokens and active time, with 95 % intervals.
+
+    \b
+    recollect prove --start
+    recollect prove
+    """
+    from recollect.hooks import proof
+
+    if start and stop:
+        raise UsageError("Cannot use `--start` and `--stop` together")
+    if start or stop:
+        proof.switch(is_on=start)
+    emit(proof.prove(), as_json, proof.effect_lines)
+
+
+COMMANDS = (install, uninstall, mcp, hooks, prove)

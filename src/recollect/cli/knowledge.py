@@ -1,0 +1,423 @@
+"""What sessions teach: commands that answer from facts, each with its date, how sure it is, and its evidence."""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recollect.api import open_memory
+from recollect.cli.filters import filter_options
+from recollect.cli.fresh import open_fresh
+from recollect.cli.output import emit, json_option, limit_option, print_json, reports_errors
+from recollect.cli.terminal import duration, grey, local_time, money, number, one_line, plural, repo_name, short_ids
+from recollect.errors import NotFound
+from recollect.recall import Filters
+
+if TYPE_CHECKING:
+    from recollect.knowledge.records import Audit, Evidence, Fact, Fix, Rehearsal, Route, Workflows
+    from recollect.recall import LineOrigin
+
+_UID_CHARS = 10
+_LINE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})")
+_SHOWN_FIXES = 3
+_SHOWN_FACTS, _SHOWN_DECISIONS, _SHOWN_WORKFLOWS, _SHOWN_REPEATS = 5, 30, 12, 10
+
+
+@click.command()
+@click.argument("error", nargs=-1, required=True)
+@click.option("--repo", metavar="NAME", help="Prefer fixes of this repository.")
+@limit_option("fixes", _SHOWN_FIXES)
+@json_option
+@reports_errors
+def fix(error: tuple[str, ...], repo: str | None, limit: int | None, as_json: bool) -> None:
+    """Show what fixed an error before, in any session.
+
+    ERROR is any telling line of the error, or the whole output; `-` reads standard input. Paths, numbers, times and
+    hashes in it make no difference, unless the line says nothing else (`assert -1 == 5`).
+
+    \b
+    recollect fix "ModuleNotFoundError: No module named 'redis'"
+    pytest 2>&1 | recollect fix -
+    """
+    text = sys.stdin.read() if error == ("-",) else " ".join(error)
+    with open_fresh() as memory:
+        fixes = memory.knowledge.fixes(text, limit if as_json else limit or _SHOWN_FIXES, repo=repo)
+    if not fixes:
+        raise NotFound("No session fixed this error, or one like it", "`recollect search` looks for its words")
+    emit(fixes, as_json, _fix_lines)
+
+
+def _fix_lines(fixes: "Sequence[Fix]") -> Iterator[str]:
+    names = short_ids({session for fix in fixes for session in fix.sessions})
+    for place, fix in enumerate(fixes):
+        if place:
+            yield ""
+        yield click.style(one_line(fix.text), bold=True)
+        if not fix.is_same_error:
+            yield "  (not the same error, but a similar one)"
+        if fix.why:
+            yield f"  why: {one_line(fix.why)}"
+        chosen = f"the user asked for it: “{one_line(fix.quote)}”" if fix.quote else "chosen by the agent"
+        yield f"  {chosen}; {_met(fix, names)}"
+        for tried in fix.tried:
+            yield f"  tried before, did not help: {one_line(tried)}"
+        if fix.changed_files:
+            edited = len({step.name for step in fix.steps if step.kind == "edit"})
+            changed = f"{len(fix.changed_files)} of the {plural(edited, 'file')}"
+            yield f"  {changed} changed since: {one_line(', '.join(fix.changed_files[:4]))}"
+        yield from evidence_lines(fix.confidence, fix.fixed_at, fix.repo, names[fix.session_uid], fix.evidence)
+
+
+def _met(fix: "Fix", names: dict[str, str]) -> str:
+    others = [names[session] for session in fix.sessions if session != fix.session_uid]
+    met = (
+        f"also seen in {plural(len(others), 'session')} ({', '.join(others[:4])})"
+        if others
+        else "seen in no other session"
+    )
+    met = f"it helped {plural(fix.fixed_count, 'time')}; {met}" if fix.fixed_count > 1 else met
+    return met if not fix.returns else f"{met}; it came back {plural(fix.returns, 'time')} afterwards"
+
+
+def evidence_lines(
+    confidence: float, at: str | None, repo: str | None, session: str, evidence: "Sequence[Evidence]"
+) -> Iterator[str]:
+    """When and where something was learned, how sure it is, and the events that show it."""
+    cited = ", ".join(one.event_uid[-_UID_CHARS:] for one in evidence[:4])
+    yield grey(
+        f"  {local_time(at)[:10]}  {repo_name(repo)}  session {session}  confidence {confidence:.2f}  events {cited}"
+    )
+
+
+@click.command()
+@click.argument("topic", nargs=-1, required=True)
+@filter_options
+@limit_option("answers", _SHOWN_FACTS)
+@json_option
+@reports_errors
+def why(topic: tuple[str, ...], filters: Filters, limit: int | None, as_json: bool) -> None:
+    """Answer why something is as it is.
+
+    Reasons, causes, fixes and decisions on a topic, the best first, each with its evidence. For PATH:LINE, the session
+    and the request that a line of a file was written for.
+
+    \b
+    recollect why redis rollback
+    recollect why "session store" --repo shop
+    recollect why src/pool.py:12
+    """
+    named = _LINE.fullmatch(topic[0]) if len(topic) == 1 else None
+    if named and Path(named["path"]).is_file():
+        with open_fresh() as memory:
+            origin = memory.knowledge.line(named["path"], int(named["line"]))
+        if origin.edit is None:
+            raise NotFound(f"No session wrote this line: {topic[0]}", _without_session(origin))
+        emit(origin, as_json, _origin_lines)
+        return
+    with open_fresh() as memory:
+        facts = memory.knowledge.why(" ".join(topic), filters, limit=limit if as_json else limit or _SHOWN_FACTS)
+    if not facts:
+        raise NotFound(
+            f"Nothing is known about: {' '.join(topic)}", "`recollect search` looks for the words themselves"
+        )
+    emit(facts, as_json, fact_lines)
+
+
+def _without_session(origin: "LineOrigin") -> str:
+    commit = (
+        f"it came with {origin.commit[:_UID_CHARS]}, {origin.commit_subject}" if origin.commit else "not committed yet"
+    )
+    evicted = f"; {plural(origin.evicted_edits, 'evicted session')} edited the file" if origin.evicted_edits else ""
+    return one_line(f"{commit}{evicted}")
+
+
+def _origin_lines(origin: "LineOrigin") -> Iterator[str]:
+    edit = origin.edit
+    assert edit is not None
+    yield click.style(one_line(origin.text), bold=True)
+    asked = f"“{one_line(edit.request)}”" if edit.request else "no request of a user"
+    yield f"  written for: {asked}"
+    commit = f"{origin.commit[:_UID_CHARS]} {origin.commit_subject}" if origin.commit else "not committed yet"
+    yield f"  commit: {one_line(commit)}"
+    at = f"{local_time(edit.ts)}  {edit.agent}  session {short_ids({edit.session_uid})[edit.session_uid]}"
+    yield grey(f"  {at}  confidence {origin.confidence:.2f}  event {edit.event_uid[-_UID_CHARS:]}")
+
+
+@click.command()
+@click.argument("entity", nargs=-1, required=True)
+@json_option
+@reports_errors
+def facts(entity: tuple[str, ...], as_json: bool) -> None:
+    """List all that is known about a file, command or error.
+
+    Settings and topics have facts, too. The oldest is first.
+
+    \b
+    recollect facts settings.py
+    recollect facts "npm run build"
+    """
+    with open_fresh() as memory:
+        found = memory.knowledge.facts(" ".join(entity))
+    if not found:
+        raise NotFound(f"Nothing is known about: {' '.join(entity)}", "`recollect why` looks for topics")
+    emit(found, as_json, fact_lines)
+
+
+@click.command()
+@click.argument("goal", nargs=-1, required=True)
+@filter_options
+@json_option
+@reports_errors
+def how(goal: tuple[str, ...], filters: Filters, as_json: bool) -> None:
+    """Show how sessions reached a goal like this one.
+
+    The steps they took, and what it cost.
+
+    \b
+    recollect how add a command line flag
+    """
+    with open_fresh() as memory:
+        routes = memory.knowledge.how(" ".join(goal), filters)
+    if not routes:
+        raise NotFound(
+            f"No session reached a goal like this: {' '.join(goal)}", "`recollect search` looks for its words"
+        )
+    emit(routes, as_json, _route_lines)
+
+
+def _route_lines(routes: "Sequence[Route]") -> Iterator[str]:
+    names = short_ids({route.session_uid for route in routes})
+    for route in routes:
+        yield click.style(one_line(route.goal), bold=True)
+        yield f"  {' → '.join(route.steps)}"
+        spent = f"{duration(route.active_s)}, {number(route.tokens)} tokens"
+        yield grey(
+            f"  {local_time(route.at)[:10]}  {repo_name(route.repo)}  session {names[route.session_uid]}  {spent}"
+        )
+
+
+@click.group(invoke_without_command=True)
+@click.option("--as-of", metavar="WHEN", help="What held at this time: 2026-11-01, 7d, last week.")
+@click.option("--repo", metavar="NAME", help="Only this repository: its name, the end or a part of it.")
+@click.option("--history", is_flag=True, help="Add what was superseded, with what took its place.")
+@click.option("--candidates", is_flag=True, help="Add what agents say they decided by themselves.")
+@limit_option("decisions", _SHOWN_DECISIONS)
+@json_option
+@click.pass_context
+@reports_errors
+def decisions(
+    context: click.Context,
+    as_of: str | None,
+    repo: str | None,
+    history: bool,
+    candidates: bool,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """List what was decided and still holds, newest first.
+
+    \b
+    recollect decisions --repo shop
+    recollect decisions --as-of 2026-10-01
+    recollect decisions import DECISIONS.md
+    """
+    if context.invoked_subcommand is not None:
+        return
+    with open_fresh() as memory:
+        found = memory.knowledge.decisions(Filters(repo=repo), as_of=as_of, history=history, candidates=candidates)
+    emit(found[:limit] if as_json else found, as_json, lambda found: _decision_lines(found, limit or _SHOWN_DECISIONS))
+
+
+def _decision_lines(found: "Sequence[Fact]", limit: int) -> Iterator[str]:
+    yield from fact_lines(found[:limit])
+    yield from _rest(limit, len(found), "decision")
+    if not found:
+        yield "No decisions: `recollect remember` adds one, `--candidates` shows what agents decided by themselves"
+
+
+def _rest(shown: int, total: int, thing: str) -> Iterator[str]:
+    if total > shown:
+        yield grey(f"{shown:,} of {plural(total, thing)} · more: --limit {total}")
+
+
+@decisions.command("import")
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--repo", metavar="NAME", help="They are about this repository.")
+@json_option
+@reports_errors
+def import_(file: str, repo: str | None, as_json: bool) -> None:
+    """Add the decisions listed in a Markdown or JSON file.
+
+    In Markdown each list item is a decision. It may begin with its date and its topic; otherwise the heading above it
+    is the topic. In JSON each has `text`, `topic` and `date`. Importing a file again adds only what is new.
+
+    \b
+    recollect decisions import docs/DECISIONS.md --repo shop
+    """
+    with open_memory(create=False) as memory:
+        added = memory.knowledge.import_decisions(file, repo=repo)
+    if as_json:
+        print_json({"added": added})
+    else:
+        click.echo(f"{plural(added, 'decision')} added")
+
+
+@click.command()
+@click.argument("text", nargs=-1, required=True)
+@click.option("--topic", metavar="NAME", help="What it is about; replaces the last note on it.")
+@click.option("--repo", metavar="NAME", help="It is about this repository only.")
+@json_option
+@reports_errors
+def remember(text: tuple[str, ...], topic: str | None, repo: str | None, as_json: bool) -> None:
+    """Keep something that was decided or is preferred.
+
+    \b
+    recollect remember --topic "package manager" "We use pnpm, npm breaks the workspace links"
+    """
+    with open_memory(create=False) as memory:
+        fact = memory.knowledge.remember(" ".join(text), topic=topic, repo=repo)
+    emit(fact, as_json, lambda one: [f"Remembered as {one.fact_uid}"])
+
+
+@click.command()
+@filter_options
+@limit_option("workflows", _SHOWN_WORKFLOWS)
+@json_option
+@reports_errors
+def workflows(filters: Filters, limit: int | None, as_json: bool) -> None:
+    """Show which orders of steps work, and what fails.
+
+    `!` marks a step that failed. Lift is how many times more often the steps come in this order than by chance.
+
+    \b
+    recollect workflows --here
+    """
+    with open_fresh() as memory:
+        found = memory.knowledge.workflows(filters)
+    if as_json:
+        found = replace(found, workflows=found.workflows[:limit], failing=found.failing[:limit])
+    emit(found, as_json, lambda one: _workflow_lines(one, limit or _SHOWN_WORKFLOWS))
+
+
+def _workflow_lines(found: "Workflows", limit: int) -> Iterator[str]:
+    yield f"{plural(len(found.workflows), 'workflow')} in {plural(found.exchanges, 'exchange')}"
+    for one in found.workflows[:limit]:
+        rate = "" if one.success_rate is None else f", {one.success_rate:.0%} succeeded"
+        yield f"  {' → '.join(one.steps)}"
+        yield grey(f"    {plural(one.support, 'time')} in {plural(one.sessions, 'session')}{rate}, lift {one.lift}")
+    yield from _rest(limit, len(found.workflows), "workflow")
+    if found.failing:
+        yield "Commands that fail:"
+    for failing in found.failing[:limit]:
+        instead = f"; worked instead: `{one_line(failing.instead)}`" if failing.instead else ""
+        yield f"  {failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}{instead}"
+
+
+@click.command()
+@filter_options
+@limit_option("repeats", _SHOWN_REPEATS)
+@json_option
+@reports_errors
+def rehearse(filters: Filters, limit: int | None, as_json: bool) -> None:
+    """Show what the memory would have saved you.
+
+    Errors, questions and failures that were already known when they came up again. Each day is replayed against what
+    was known on that day; nothing counts against a fix that came later.
+
+    \b
+    recollect rehearse --since 30d
+    """
+    with open_fresh() as memory:
+        found = memory.knowledge.rehearse(filters)
+    if as_json and limit:
+        found = replace(found, repeats=found.repeats[-limit:])
+    emit(found, as_json, lambda one: rehearsal_lines(one, limit or _SHOWN_REPEATS))
+
+
+def rehearsal_lines(found: "Rehearsal", limit: int) -> Iterator[str]:
+    """What would have been saved, in sum and one by one."""
+    if not found.repeats:
+        yield f"{plural(found.errors_met, 'error')}, none of them known from an earlier session"
+        return
+    names = short_ids({uid for one in found.repeats for uid in (one.session_uid, one.known_session_uid)})
+    saved = [duration(found.seconds), f"{number(found.tokens)} tokens", *([money(found.usd)] if found.usd else [])]
+    again = f"{plural(len(found.repeats), 'problem')} came up again that an earlier session already knew"
+    yield f"{again}: {', '.join(saved)} spent on them again"
+    for one in found.repeats[-limit:]:
+        yield ""
+        yield f"{local_time(one.at)[:10]}  {one_line(one.text)}"
+        since = f"{local_time(one.known_at)[:10]} (session {names[one.known_session_uid]})"
+        yield f"  known since {since}: {one_line(one.known)}"
+        took = "not solved" if one.seconds is None else f"took {duration(one.seconds)}"
+        yield grey(f"  session {names[one.session_uid]}, {took}, {number(one.tokens or 0)} tokens")
+    yield from _rest(limit, len(found.repeats), "problem")
+
+
+@click.group(invoke_without_command=True)
+@json_option
+@click.pass_context
+@reports_errors
+def audit(context: click.Context, as_json: bool) -> None:
+    """Measure how reliable the known facts are.
+
+    Also lists the least reliable facts; each can be promoted, pinned or rejected.
+
+    \b
+    recollect audit
+    recollect audit reject 3fa91c
+    """
+    if context.invoked_subcommand is not None:
+        return
+    with open_memory(create=False) as memory:
+        emit(memory.knowledge.audit(), as_json, _audit_lines)
+
+
+def _audit_lines(found: "Audit") -> Iterator[str]:
+    yield f"{plural(found.facts, 'fact')}"
+    for name in ("duplicates", "superseded", "contradicted", "unsupported", "echoes", "secrets", "unsure", "rejected"):
+        count = getattr(found, name)
+        yield f"  {name:<14} {count:>6}  {count / max(1, found.facts):.1%}"
+    if found.worst:
+        yield "The worst:"
+        yield from fact_lines(found.worst)
+
+
+def _verdict_command(name: str, verdict: str, help_text: str) -> click.Command:
+    @click.command(name, help=help_text)
+    @click.argument("fact")
+    @json_option
+    @reports_errors
+    def judge(fact: str, as_json: bool) -> None:
+        with open_memory(create=False) as memory:
+            judged = memory.knowledge.judge(fact, verdict)
+        emit(judged, as_json, lambda one: [f"{verdict.capitalize()}: {one_line(one.text)}"])
+
+    return judge
+
+
+audit.add_command(_verdict_command("promote", "promoted", "Trust a fact, by its id or the beginning of it."))
+audit.add_command(_verdict_command("pin", "pinned", "Keep a fact on top, by its id or the beginning of it."))
+audit.add_command(_verdict_command("reject", "rejected", "Never show a fact again, by its id or the beginning of it."))
+
+
+def fact_lines(facts: "Sequence[Fact]") -> Iterator[str]:
+    """Facts in sentences, each with when and where it was learned, and whether it still holds."""
+    names = short_ids({fact.session_uid for fact in facts if fact.session_uid})
+    for fact in facts:
+        ended = f" (until {local_time(fact.invalid_at)[:10]}, then {fact.superseded_by})" if fact.invalid_at else ""
+        yield f"{click.style(one_line(fact.text), bold=True)}{ended}"
+        if fact.reason and fact.reason not in fact.text:
+            yield f"  because: {one_line(fact.reason)}"
+        if fact.alternatives:
+            yield f"  not: {', '.join(map(one_line, fact.alternatives))}"
+        where = f"session {names[fact.session_uid]}" if fact.session_uid else "remembered"
+        cited = ", ".join(one.event_uid[-_UID_CHARS:] for one in fact.evidence[:3])
+        when, sure = local_time(fact.valid_at)[:10], f"confidence {fact.confidence:.2f}"
+        yield grey(f"  {fact.fact_uid}  {when}  {repo_name(fact.repo)}  {where}  {sure}  events {cited}")
+
+
+COMMANDS = (fix, why, how, decisions, facts, workflows, rehearse, remember, audit)

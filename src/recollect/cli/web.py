@@ -1,0 +1,41 @@
+"""The command `web`: the page to look at, in a browser."""
+
+import webbrowser
+
+import click
+
+from recollect.cli.output import reports_errors
+from recollect.cli.terminal import grey
+
+
+@click.command()
+@click.option(
+    "--port", type=click.IntRange(1, 65535), metavar="PORT", help="Use this port (7391, or any if it is taken)."
+)
+@click.option("--no-open", is_flag=True, help="Print the address instead of opening a browser.")
+@click.option("--read-only", is_flag=True, help="Show only: no stars, tags, notes, names or forgetting.")
+@reports_errors
+def web(port: int | None, no_open: bool, read_only: bool) -> None:
+    """Look at your sessions in a browser, on this machine only.
+
+    The page answers nobody but you: its address holds a code that works once. Ctrl-C stops it.
+
+    \b
+    recollect web
+    recollect web --no-open --port 8080
+    """
+    from recollect.archive.html import require_web_parts
+
+    require_web_parts()
+    from recollect.web.server import bind, serve  # needs the extra
+
+    def tell(address: str) -> None:
+        if no_open or not webbrowser.open(address):
+            click.echo(f"Open this in your browser; it works once:\n{address}")
+        click.echo(grey("Ctrl-C stops the page"), err=True)
+
+    with bind(port) as opened:
+        serve(opened, tell, read_only=read_only)
+
+
+COMMANDS = (web,)

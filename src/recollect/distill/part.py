@@ -1,0 +1,137 @@
+"""What is distilled from a part of a session, and how parts are joined. Most sessions are one part."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+from recollect import schema
+from recollect.distill import VERSION
+from recollect.distill.activity import Hour, hours_of
+from recollect.distill.digest import Findings, Subject, extend, make_digest
+from recollect.distill.outcome import find_ending, judge
+from recollect.distill.signals import corrections, find_signals
+from recollect.distill.texts import shortened
+from recollect.distill.todos import Todo, todo_list
+from recollect.distill.trace import Payloads, Trace, Use, settle
+from recollect.schema import Covers, Digest, OpenEnds, Signal
+from recollect.store import Response, Step, UseRow
+
+LINE_CHARS = 300
+SAMPLE_CHARS = 160
+_WIDTH = 50  # lists of names in a closed part are that many times as long: what is rare there may be frequent in all
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is distilled from some events of a session, from its beginning on or since the last part."""
+
+    digest: Digest
+    signals: tuple[Signal, ...]
+    hours: tuple[Hour, ...]
+    tools: tuple[UseRow, ...]
+    commands: tuple[UseRow, ...]
+    all_bytes: int
+    kept_bytes: int
+    todos: dict[str, Todo]
+    latest: Step | None
+    has_worked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a digest has of other sessions and of the session as a whole."""
+
+    covers: Covers
+    sub_agents: Sequence[str] = ()
+    models: Sequence[str] = ()
+
+
+def make_part(
+    subject: Subject,
+    session_class: str,
+    trace: Trace,
+    payloads: Payloads,
+    responses: Sequence[Response],
+    before: Part | None = None,
+    around: Around | None = None,
+) -> Part:
+    """Distil a part from its trace, the payloads its trace wants and its responses; a closed one has no `around`."""
+    settle(trace, payloads)
+    todos = todo_list(trace.todo_calls, payloads, {} if before is None else before.todos)
+    listed = () if around is None else tuple(todos.values())  # only the end tells what is left to do
+    ending = find_ending(trace, payloads)
+    outcome = judge(trace, ending, listed, session_class)
+    # Above a sub-agent is another agent: what that says is no human's correction.
+    corrected = [] if session_class == schema.SUB_AGENT else list(corrections(trace))
+    signals = find_signals(subject.session_uid, trace, corrected, listed, responses, payloads)
+    sub_agents, models = ((), ()) if around is None else (around.sub_agents, around.models)
+    findings = Findings(outcome, signals, corrected, listed, ending, sub_agents, models)
+    covers = Covers(0, None, VERSION) if around is None else around.covers
+    width = 1 if before is None and around is not None else _WIDTH
+    digest = make_digest(subject, covers, trace, payloads, findings, width)
+    return Part(
+        digest,
+        tuple(signals),
+        tuple(hours_of(trace)),
+        _uses(trace.tools) if trace.has_own else (),
+        _uses(trace.commands) if trace.has_own else (),
+        trace.all_bytes if trace.has_own else 0,
+        trace.kept_bytes if trace.has_own else 0,
+        todos,
+        trace.latest,
+        trace.has_worked,
+    )
+
+
+def _uses(uses: Mapping[tuple[int, str], Use]) -> tuple[UseRow, ...]:
+    return tuple(
+        sorted(
+            UseRow(day, shortened(name, LINE_CHARS), use.sample[:SAMPLE_CHARS], use.count, use.failures, use.refusals)
+            for (day, name), use in uses.items()
+        )
+    )
+
+
+def closed(subject: Subject) -> Subject:
+    """The subject of a part that is not the last: what may still change is not in it."""
+    return replace(subject, title=None, tokens={}, usd=None, usd_is_estimate=False, started_ms=None, ended_ms=None)
+
+
+def join(before: Part | None, part: Part, *, is_last: bool) -> Part:
+    """A part together with all before it."""
+    if not is_last:
+        ends = OpenEnds(failing_tests=part.digest.open.failing_tests)
+        part = replace(part, digest=replace(part.digest, open=ends))
+    if before is None:
+        return part
+    hours = tuple(_summed([*before.hours, *part.hours]))
+    digest = extend(before.digest, part.digest, 1 if is_last else _WIDTH)
+    return replace(
+        part,
+        digest=replace(digest, active_s=sum(hour.active_ms for hour in hours) // 1000),
+        signals=before.signals + part.signals,
+        hours=hours,
+        tools=_joined(before.tools, part.tools),
+        commands=_joined(before.commands, part.commands),
+        all_bytes=before.all_bytes + part.all_bytes,
+        kept_bytes=before.kept_bytes + part.kept_bytes,
+    )
+
+
+def _summed(hours: Iterable[Hour]) -> list[Hour]:
+    sums: dict[int, Hour] = {}
+    for hour in hours:
+        old = sums.get(hour.hour, Hour(hour.hour, 0, 0))
+        sums[hour.hour] = Hour(hour.hour, old.active_ms + hour.active_ms, old.turns + hour.turns)
+    return sorted(sums.values(), key=attrgetter("hour"))
+
+
+def _joined(old: Iterable[UseRow], new: Iterable[UseRow]) -> tuple[UseRow, ...]:
+    uses = {(row.day, row.name): row for row in old}
+    for row in new:
+        known = uses.get((row.day, row.name))
+        if known is not None:
+            counts = (one + other for one, other in zip(known[3:], row[3:], strict=True))
+            row = UseRow(row.day, row.name, row.sample or known.sample, *counts)
+        uses[row.day, row.name] = row
+    return tuple(sorted(uses.values()))

@@ -1,0 +1,118 @@
+"""A group: where its things are, how one is added and removed."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from recollect.agents import BUILT_IN, get_adapter
+from recollect.clock import now_ms, rfc3339
+from recollect.errors import NotFound, UsageError
+from recollect.sessions.groups import GROUPS_FOLDER, assign_groups, group_folder, homes_of
+from recollect.store import MAIN_GROUP, GroupRow, Store
+
+CONVERSATIONS = "conversations"
+GLOBAL_NAME = "global.md"
+DEFAULT_AGENT = BUILT_IN[0]
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_RESERVED = ("global", GLOBAL_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A workspace. `home` is the home of its agent, `ipc` the folder it exchanges files with the host in."""
+
+    name: str
+    agent: str
+    path: str
+    home: str
+    conversations: str
+    ipc: str
+    created_at: str | None
+    session_uid: str | None  # the active one
+
+
+def all_groups(store: Store, folder: Path) -> list[Group]:
+    """The groups there are, `main` first; a group sees itself only."""
+    rows = {row.name: row for row in store.groups.all()}
+    if store.group in (None, MAIN_GROUP):
+        rows = {MAIN_GROUP: rows.get(MAIN_GROUP) or _main(folder)} | rows
+    return [_group(store, folder, row) for row in rows.values()]
+
+
+def get_group(store: Store, folder: Path, name: str) -> Group:
+    """A group by its name; raises NotFound, with names like it."""
+    groups = {group.name: group for group in all_groups(store, folder)}
+    if name in groups:
+        return groups[name]
+    from difflib import get_close_matches  # only where a name was mistyped
+
+    near = get_close_matches(name, groups, 3, 0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`recollect group list` shows the groups there are"
+    raise NotFound(f"No group has this name: {name}", hint)
+
+
+def add_group(store: Store, folder: Path, row: GroupRow) -> Group:
+    """Make a group of a folder; sessions that were read before join it at once."""
+    _require_name(row.name)
+    if any(known.name == row.name for known in store.groups.all()):
+        raise UsageError(f"Group exists: {row.name}", f"`recollect group remove {row.name}` removes it")
+    for known in store.groups.all():
+        if Path(known.path) == Path(row.path):
+            raise UsageError(f"Folder belongs to group `{known.name}`: {row.path}", "choose another folder")
+    store.groups.add(row)
+    assign_groups(store)
+    return get_group(store, folder, row.name)
+
+
+def new_group(name: str, path: Path, agent: str | None, home: Path | None) -> GroupRow:
+    """A group as it is given; raises UsageError for a folder that is none."""
+    _require_name(name)
+    adapter = get_adapter(agent or DEFAULT_AGENT)
+    if not path.is_dir():
+        raise UsageError(f"No such folder: {path}", "create it first")
+    if home is not None and home == Path(adapter.home).expanduser():
+        raise UsageError(f"The agent's usual home holds the sessions of all groups: {home}", "give the group its own")
+    return GroupRow(name, adapter.agent, str(path), str(home) if home else None, now_ms())
+
+
+def remove_group(store: Store, folder: Path, name: str) -> Group:
+    """Drop a group, its pointer and its bookmarks. Its sessions go to `main`; no file is deleted."""
+    group = get_group(store, folder, name)
+    store.groups.remove(name)
+    assign_groups(store)
+    return group
+
+
+def _require_name(name: str) -> None:
+    if not _NAME.fullmatch(name) or name in _RESERVED:
+        raise UsageError(f"Invalid name of a group: {name}", "use a-z, 0-9, `-`, `_` and `.`, at most 64 of them")
+
+
+def home_of(store: Store, folder: Path, name: str, agent: str) -> Path:
+    """Where an agent keeps its things when it runs for a group."""
+    rows = {row.name: row for row in store.groups.all()}
+    return homes_of(folder, rows.get(name) or _main(folder))[agent]
+
+
+def _main(folder: Path) -> GroupRow:
+    """The group that sees all, where nobody gave it a folder."""
+    return GroupRow(MAIN_GROUP, DEFAULT_AGENT, str(group_folder(folder, MAIN_GROUP)), None, 0)
+
+
+def _group(store: Store, folder: Path, row: GroupRow) -> Group:
+    pointer = store.groups.pointer(row.name)
+    return Group(
+        name=row.name,
+        agent=row.agent,
+        path=row.path,
+        home=str(homes_of(folder, row)[row.agent]),
+        conversations=str(Path(row.path) / CONVERSATIONS),
+        ipc=str(group_folder(folder, row.name) / "ipc"),
+        created_at=rfc3339(row.created_ms) if row.created_ms else None,
+        session_uid=":".join(pointer.session) if pointer else None,
+    )
+
+
+def global_file(folder: Path) -> Path:
+    """The text that every group but `main` gets at the start of a session."""
+    return folder / GROUPS_FOLDER / GLOBAL_NAME

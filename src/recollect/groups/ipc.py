@@ -1,0 +1,161 @@
+"""Files between the host and a sandboxed agent: snapshots to read, requests and their answers.
+
+A request is a file in `tasks`, named after its id; its answer has the same name in `answers`. What a request changes
+is stored together with its answer, and the file goes last: whatever ends the host, the next one answers it, and nothing
+is done twice.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from recollect.clock import now_ms, rfc3339
+from recollect.errors import NotInGroup, RecollectError, UsageError
+from recollect.groups.folders import ANSWERS, INPUT, TASKS, SharedFolder, open_shared
+from recollect.groups.group import Group
+from recollect.groups.sessions import Bookmark
+from recollect.schema import to_json
+
+VERSION = 1
+HISTORY_NAME, GROUPS_NAME, TASKS_NAME = "session_history.json", "available_groups.json", "current_tasks.json"
+REQUEST_BYTES = 64 * 1024
+_TEXT_CHARS = 2_000
+_MOST_HITS = 20
+# The fields of each request beside `action`, `id` and `group`, and whether it needs them.
+_FIELDS: dict[str, dict[str, bool]] = {
+    "clear": {"name": True},
+    "resume": {"target": True, "save_as": False},
+    "list": {},
+    "search": {"query": True, "limit": False},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What a group's agent may know of its sessions and tasks."""
+
+    group: Group
+    groups: Sequence[Group]
+    bookmarks: Sequence[Bookmark]
+    todos: Sequence[str]
+    tasks: Sequence[Any]  # what the host passes on
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request that was answered; `error` is the code of what was wrong with it."""
+
+    group: str
+    request: str
+    action: str | None
+    error: str | None
+
+
+def write_snapshots(snapshot: Snapshot) -> None:
+    """Write what the agent reads, each file whole; its folders for requests, answers and follow-ups are made too."""
+    about = {"version": VERSION, "group": snapshot.group.name, "written_at": rfc3339(now_ms())}
+    files = {
+        HISTORY_NAME: about | history(snapshot.group, snapshot.bookmarks),
+        GROUPS_NAME: about | {"groups": [{"name": group.name, "agent": group.agent} for group in snapshot.groups]},
+        TASKS_NAME: about
+        | {
+            "session_uid": snapshot.group.session_uid,
+            "todos": list(snapshot.todos),
+            "tasks": list(snapshot.tasks),
+        },
+    }
+    with open_shared(Path(snapshot.group.ipc)) as folder:
+        for name in (TASKS, ANSWERS, INPUT):
+            with folder.below(name):
+                pass
+        for name, content in files.items():
+            folder.write(name, orjson.dumps(content, option=orjson.OPT_INDENT_2))
+
+
+def history(group: Group, bookmarks: Sequence[Bookmark]) -> dict[str, Any]:
+    """A group's active session and its bookmarks."""
+    return {"active": group.session_uid, "bookmarks": to_json(list(bookmarks))}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What an agent asks for."""
+
+    id: str
+    action: str
+    fields: Mapping[str, Any]
+
+
+Execute = Callable[[Request], Mapping[str, Any]]
+Known = Callable[[str], str | None]  # the answer that a request got before
+
+
+def has_requests(group: Group) -> bool:
+    """Whether any request waits."""
+    if not Path(group.ipc).is_dir():
+        return False
+    with open_shared(Path(group.ipc)) as folder, folder.below(TASKS) as tasks:
+        return bool(tasks.names())
+
+
+def answer_requests(group: Group, known: Known, execute: Execute) -> list[Answered]:
+    """Answer the requests that are there, in the order of their names."""
+    with open_shared(Path(group.ipc)) as folder, folder.below(TASKS) as tasks, folder.below(ANSWERS) as answers:
+        return [_answer(group, tasks, answers, name, known, execute) for name in tasks.names()]
+
+
+def _answer(
+    group: Group, tasks: SharedFolder, answers: SharedFolder, name: str, known: Known, execute: Execute
+) -> Answered:
+    request_id, action, error = name.removesuffix(".json"), None, None
+    try:
+        request = parse_request(request_id, group.name, tasks.read(name, REQUEST_BYTES))
+        action = request.action
+        before = known(request_id)
+        content = orjson.loads(before) if before is not None else dict(execute(request))
+        answer = {"version": VERSION, "id": request_id, "ok": True} | content
+    except RecollectError as problem:
+        error = problem.code
+        told = {"code": problem.code, "message": problem.message, "hint": problem.hint}
+        choices = {"choices": list(problem.choices)} if problem.choices else {}
+        answer = {"version": VERSION, "id": request_id, "ok": False, "error": told | choices}
+    answers.write(name, orjson.dumps(answer, option=orjson.OPT_INDENT_2))
+    tasks.remove(name)
+    return Answered(group.name, request_id, action, error)
+
+
+def parse_request(request_id: str, group: str, content: bytes) -> Request:
+    """A request as it is written; raises UsageError for what is none, and NotInGroup for another group's."""
+    try:
+        fields = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        raise UsageError("Not JSON", "write the file under another name, then rename it") from None
+    if not isinstance(fields, dict):
+        raise UsageError("Not an object", 'write {"action": "list"}')
+    action = fields.pop("action", None)
+    if not isinstance(action, str) or action not in _FIELDS:
+        raise UsageError("Unknown action", f"known: {', '.join(_FIELDS)}")
+    if fields.pop("id", request_id) != request_id:
+        raise UsageError("The id is not the name of the file", "leave it out, or name the file after it")
+    if fields.pop("group", group) != group:
+        raise NotInGroup("A request is about its own group only", "leave `group` out")
+    _require_fields(action, fields)
+    return Request(request_id, action, fields)
+
+
+def _require_fields(action: str, fields: Mapping[str, Any]) -> None:
+    known = _FIELDS[action]
+    for name in fields.keys() - known.keys():
+        raise UsageError(f"Unknown field of `{action}`: {name[:100]}", f"known: {', '.join(known)}")
+    for name, is_needed in known.items():
+        value = fields.get(name)
+        if value is None and not is_needed:
+            continue
+        if name == "limit":
+            if type(value) is not int or not 1 <= value <= _MOST_HITS:
+                raise UsageError(f"`limit` is a number from 1 to {_MOST_HITS}")
+        elif not isinstance(value, str) or not value.strip() or len(value) > _TEXT_CHARS:
+            raise UsageError(f"`{name}` is a text of 1 to {_TEXT_CHARS:,} characters")

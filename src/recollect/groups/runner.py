@@ -1,0 +1,311 @@
+"""Running a group's agent: prompts go in, its session becomes the group's, follow-ups reach it in order, each once."""
+
+import fcntl
+import os
+import queue
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import orjson
+
+from recollect.agentkit.runner import Dialogue, Ended, HomeSettings, Message, Reply, Said, Started, Task
+from recollect.agents import runner_of
+from recollect.errors import Busy, NotFound, RecollectError, UsageError
+from recollect.groups.folders import CLOSE_NAME, INPUT, SharedFolder, open_shared
+from recollect.groups.group import Group
+from recollect.groups.sessions import GroupSessions
+
+CLOSED, ENDED = "closed", "ended"
+_SENT = ".sent"  # ends the name of a follow-up that the agent has, until its turn is over
+_REFUSED = ".refused"
+_POLL_SECONDS = 0.05
+_CLOSE_SECONDS, _KILL_SECONDS = 1.2, 0.4  # so that an agent is gone within two seconds
+_INPUT_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class RunReport:
+    """What a run did. `ended` is `closed` if somebody asked for it; `waiting` counts follow-ups left for the next."""
+
+    group: str
+    agent: str
+    session_uid: str | None = None
+    is_new: bool = False
+    turns: int = 0
+    answer: str = ""
+    last_uuid: str | None = None
+    ended: str = ENDED
+    waiting: int = 0
+    refused: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What to run: the group, the agent with its environment, and how long to wait for follow-ups."""
+
+    group: Group
+    agent: str
+    home: Path
+    prompt: str
+    environment: Mapping[str, str]
+    task: Task
+    wait_seconds: float = 0.0
+    settings: HomeSettings = field(default_factory=HomeSettings)
+
+
+def run_agent(run: Run, sessions: GroupSessions, say: Callable[[str], None]) -> RunReport:
+    """Run the agent until it has answered the prompt and all follow-ups, or until somebody has it closed.
+
+    Raises Busy if the group's agent is running, and RecollectError if it cannot be started or reports a failure.
+    """
+    runner = runner_of(run.agent)
+    _prepare_home(run, runner.prepare)
+    ipc = Path(run.group.ipc)
+    with _alone(ipc), open_shared(ipc) as folder, folder.below(INPUT) as inputs:
+        folder.remove(CLOSE_NAME)
+        dialogue: Dialogue = runner.Dialogue(run.task)
+        with _started(run, dialogue) as process:
+            return _Running(run, dialogue, process, sessions, folder, inputs, say).to_its_end()
+
+
+def _prepare_home(run: Run, prepare: Callable[[Path, HomeSettings], None]) -> None:
+    """Make the agent's home if there is none, and give it the group's skills as they are now."""
+    is_new = not run.home.exists()
+    run.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if is_new or not any(run.home.iterdir()):
+        prepare(run.home, run.settings)
+    skills = Path(run.group.path) / "skills"
+    if skills.is_dir() and not skills.is_symlink():
+        shutil.copytree(skills, run.home / "skills", dirs_exist_ok=True, symlinks=True)
+
+
+@contextmanager
+def _alone(ipc: Path) -> Iterator[None]:
+    """Hold the group's lock: of two runners neither would know which prompts the other sent."""
+    path = ipc.parent / "run.lock"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise Busy(
+            f"The agent of this group is running: {ipc.parent.name}", "put the prompt into its `input` folder"
+        ) from None
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _started(run: Run, dialogue: Dialogue) -> Iterator["_Process"]:
+    program, *arguments = dialogue.command()
+    path = shutil.which(program, path=run.environment.get("PATH"))
+    if path is None:
+        raise NotFound(f"Not on your PATH: {program}", "install the agent, or choose another with `--agent`")
+    with TemporaryFile() as errors:
+        process = _Process([path, *arguments], run, errors)
+        try:
+            yield process
+        finally:
+            process.end()
+
+
+class _Process:
+    """The agent, its lines read by a thread."""
+
+    def __init__(self, command: list[str], run: Run, errors: IO[bytes]) -> None:
+        self._errors = errors
+        self._process = subprocess.Popen(
+            command,
+            cwd=run.task.cwd,
+            env=dict(run.environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,  # a Ctrl-C is ours: the agent is closed in order
+        )
+        self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        for line in self._process.stdout or ():
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def send(self, message: Message) -> None:
+        if self._process.stdin is None:
+            return
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(orjson.dumps(dict(message)) + b"\n")
+            self._process.stdin.flush()
+
+    def next_message(self) -> Message | None:
+        """What the agent says within a moment; raises EOFError when it is gone."""
+        try:
+            line = self._lines.get(timeout=_POLL_SECONDS)
+        except queue.Empty:
+            return None
+        if line is None:
+            raise EOFError
+        try:
+            message = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            return None
+        return message if isinstance(message, dict) else None
+
+    def last_words(self) -> str:
+        """The end of what it wrote to standard error."""
+        self._errors.seek(0)
+        lines = self._errors.read()[-4_000:].decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {self._process.poll()}"
+
+    def end(self) -> None:
+        """Close its input and wait, then less and less politely."""
+        self._end()
+        self._reader.join(_CLOSE_SECONDS)
+        if self._process.stdout is not None and not self._reader.is_alive():
+            self._process.stdout.close()
+
+    def _end(self) -> None:
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_CLOSE_SECONDS)
+            return
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_KILL_SECONDS)
+            return
+        self._process.kill()
+        self._process.wait()
+
+
+class _Running:
+    """An agent at work."""
+
+    def __init__(
+        self,
+        run: Run,
+        dialogue: Dialogue,
+        process: _Process,
+        sessions: GroupSessions,
+        folder: SharedFolder,
+        inputs: SharedFolder,
+        say: Callable[[str], None],
+    ) -> None:
+        self._dialogue, self._process, self._sessions = dialogue, process, sessions
+        self._folder, self._inputs, self._say = folder, inputs, say
+        self._was = f"{run.agent}:{run.task.session}" if run.task.session else None
+        self._at = sessions.get()
+        self._wait_seconds = run.wait_seconds
+        self._prompts = [run.prompt] if run.prompt else []
+        self._sent: str | None = None  # the follow-up whose turn it is
+        self._is_busy = False
+        self._failure: str | None = None
+        self._texts: list[str] = []
+        self._idle_since = time.monotonic()
+        self.report = RunReport(run.group.name, run.agent)
+
+    def to_its_end(self) -> RunReport:
+        for message in self._dialogue.opening():
+            self._process.send(message)
+        while not self._is_over():
+            try:
+                heard = self._process.next_message()
+            except EOFError:
+                if self._is_busy or not self.report.session_uid:
+                    self._failure = self._failure or self._process.last_words()
+                break
+            for step in self._dialogue.receive(heard) if heard is not None else ():
+                self._take(step)
+            self._prompt_next()
+        self.report.waiting = len(self._inputs.names())
+        if self._failure is not None and self.report.ended != CLOSED:
+            raise RecollectError(f"The agent failed: {self._failure}", "nothing was lost; the prompt can be sent again")
+        return self.report
+
+    def _is_over(self) -> bool:
+        if self._folder.has(CLOSE_NAME):
+            self._folder.remove(CLOSE_NAME)
+            self.report.ended = CLOSED
+            return True
+        if self._failure is not None:
+            return True
+        is_idle = self.report.turns > 0 and not self._is_busy and not self._prompts and not self._inputs.names()
+        return is_idle and time.monotonic() - self._idle_since >= self._wait_seconds
+
+    def _take(self, step: Any) -> None:
+        if isinstance(step, Started):
+            self._point(f"{self.report.agent}:{step.session}")
+        elif isinstance(step, Said):
+            self.report.last_uuid = step.uuid or self.report.last_uuid
+            if step.text:
+                self._texts.append(step.text)
+                self._say(step.text)
+        elif isinstance(step, Reply):
+            self._process.send(step.message)
+        elif isinstance(step, Ended):
+            self._end_turn(step.error)
+
+    def _point(self, session_uid: str) -> None:
+        """Make the agent's session the group's, unless somebody moved on meanwhile."""
+        self.report.session_uid, self.report.is_new = session_uid, session_uid != self._was
+        if self._sessions.move(self._at, session_uid, self.report.last_uuid):
+            self._at = session_uid
+
+    def _end_turn(self, error: str | None) -> None:
+        self._failure = error
+        self.report.answer, self._texts = "\n".join(self._texts), []
+        self._is_busy, self._idle_since = False, time.monotonic()
+        if error is not None:
+            return
+        self.report.turns += 1
+        if self._sent is not None:
+            self._inputs.remove(self._sent)
+            self._sent = None
+        if self._at is not None:
+            self._sessions.move(self._at, self._at, self.report.last_uuid)
+
+    def _prompt_next(self) -> None:
+        if self._is_busy or not self._dialogue.is_ready or self._failure is not None:
+            return
+        if not self._prompts:
+            self._take_input()
+        if self._prompts:
+            self._process.send(self._dialogue.prompt(self._prompts.pop(0)))
+            self._is_busy = True
+
+    def _take_input(self) -> None:
+        """The next follow-up. It is marked before it is sent: should all end now, it is not sent twice."""
+        for name in self._inputs.names()[:1]:
+            try:
+                text = parse_input(self._inputs.read(name, _INPUT_BYTES))
+            except UsageError as error:
+                self._inputs.rename(name, f"{name}{_REFUSED}")
+                self.report.refused.append(f"{name}: {error.message}")
+                return
+            self._sent = f"{name}{_SENT}"
+            self._inputs.rename(name, self._sent)
+            self._prompts.append(text)
+
+
+def parse_input(content: bytes) -> str:
+    """The text of a follow-up: `{"text": "…"}`."""
+    try:
+        message = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        raise UsageError("Not JSON", 'write {"text": "…"}') from None
+    text = message.get("text") if isinstance(message, dict) else None
+    if not isinstance(text, str) or not text.strip():
+        raise UsageError("No text", 'write {"text": "…"}')
+    return text

@@ -1,0 +1,187 @@
+"""The session a group is at, and the bookmarks of those it put aside."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from recollect.clock import now_ms, rfc3339
+from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.kinds import SessionKey
+from recollect.store import BookmarkRow, Change, Pointer, Store
+
+if TYPE_CHECKING:
+    from recollect.schema import Session
+
+_NAME_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """A session that a group put aside under a name. `created_at` is when the session began, if that is known."""
+
+    id: int
+    group: str
+    session_uid: str
+    name: str
+    created_at: str
+    archived_at: str
+
+
+class GroupSessions:
+    """A group's active session and its bookmarks. Each change is made as a whole or not at all."""
+
+    def __init__(self, store: Store, group: str, redact: Callable[[str], str]) -> None:
+        self._store = store
+        self.group = group
+        self._redact = redact
+
+    def get(self) -> str | None:
+        """The uid of the active session; None if the next prompt begins a new one."""
+        pointer = self._store.groups.pointer(self.group)
+        return ":".join(pointer.session) if pointer else None
+
+    def require(self) -> str:
+        """The uid of the active session; raises NotFound if there is none."""
+        return ":".join(self._require_pointer().session)
+
+    def last_uuid(self) -> str | None:
+        """The agent's last message in the active session, as far as a runner saw it."""
+        pointer = self._store.groups.pointer(self.group)
+        return pointer.last_uuid if pointer else None
+
+    def set(self, session_uid: str, last_uuid: str | None = None) -> None:
+        """Make a session the active one."""
+        self._store.groups.set_pointer(self.group, key_of(session_uid), last_uuid, self._key())
+
+    def move(self, was: str | None, session_uid: str, last_uuid: str | None) -> bool:
+        """Make a session the active one if `was` still is, and return whether: somebody may have cleared it."""
+        before = key_of(was) if was else None
+        return self._store.groups.set_pointer(self.group, key_of(session_uid), last_uuid, before)
+
+    def delete(self) -> None:
+        """Have no active session; nothing of the session itself changes."""
+        self._store.groups.drop_pointer(self.group)
+
+    def archive(self, name: str) -> Bookmark:
+        """Bookmark the active session, which stays active. Raises NotFound if there is none."""
+        pointer, bookmark = self._put_aside(name)
+        self._store.groups.change(self.group, Change(bookmark, pointer=pointer))
+        return self._kept(bookmark)
+
+    def put_aside(self, name: str, answer: tuple[str, str] | None = None) -> Bookmark:
+        """Bookmark the active session and have none. Raises NotFound if there is none.
+
+        `answer` (a request and what it is answered) is stored with it.
+        """
+        _, bookmark = self._put_aside(name)
+        self._store.groups.change(self.group, Change(bookmark, answer=answer))
+        return self._kept(bookmark)
+
+    def restore(self, history_id: int, save_as: str | None = None, answer: tuple[str, str] | None = None) -> Bookmark:
+        """Make a bookmarked session the active one and drop its bookmark; `save_as` bookmarks the one active now.
+
+        Raises NotFound for a number that no bookmark of the group has.
+        """
+        target = next((row for row in self._store.groups.bookmarks(self.group) if row.id == history_id), None)
+        if target is None:
+            raise NotFound(f"No bookmark has this number: {history_id}", "`recollect bookmarks` lists them")
+        kept = self._put_aside(save_as)[1] if save_as else None
+        if kept is not None and kept.session == target.session:
+            kept = None
+        self._store.groups.change(self.group, Change(kept, target, Pointer(target.session, None, now_ms()), answer))
+        return _bookmark(target)
+
+    def history(self) -> list[Bookmark]:
+        """The bookmarks, newest first."""
+        return list(map(_bookmark, self._store.groups.bookmarks(self.group)))
+
+    def find(self, name: str) -> Bookmark | None:
+        """The bookmark with this number or name, whatever its case; None if there is none like that.
+
+        Raises Ambiguous if several have the name.
+        """
+        bookmarks = self.history()
+        if name.isdecimal() and (found := [item for item in bookmarks if item.id == int(name)]):
+            return found[0]
+        named = [item for item in bookmarks if item.name.casefold() == name.casefold()]
+        if len(named) > 1:
+            raise Ambiguous(
+                f"{len(named)} bookmarks are named `{name}`", "give the number of one", self._choices(named)
+            )
+        return named[0] if named else None
+
+    def nearest(self, name: str) -> list[str]:
+        """Names of bookmarks like this one, or that have it in them."""
+        names = list(dict.fromkeys(item.name for item in self.history()))
+        having = [other for other in names if name.casefold() in other.casefold()]
+        return having[:3] or get_close_matches(name, names, 3, 0.5)
+
+    def _choices(self, bookmarks: list[Bookmark]) -> tuple[dict[str, str | None], ...]:
+        return tuple(
+            {
+                "id": str(item.id),
+                "session_uid": item.session_uid,
+                "ended_at": item.archived_at,
+                "repo": None,
+                "title": f"{item.id}  {item.name}",
+            }
+            for item in bookmarks
+        )
+
+    def clean(self, name: str) -> str:
+        """A name as it is stored: on one line, without secrets. Raises UsageError for none, or a long one."""
+        name = self._redact(" ".join(name.split()))
+        if not name or len(name) > _NAME_CHARS:
+            raise UsageError(f"Invalid name: {name[:_NAME_CHARS]}", f"give 1 to {_NAME_CHARS} characters")
+        return name
+
+    def _put_aside(self, name: str) -> tuple[Pointer, BookmarkRow]:
+        name = self.clean(name)
+        pointer = self._require_pointer()
+        session = self._session(pointer.session)
+        began = session.started_at if session else None
+        created_ms = _ms(began) if began else pointer.updated_ms
+        return pointer, BookmarkRow(0, self.group, pointer.session, name, created_ms, now_ms())
+
+    def _require_pointer(self) -> Pointer:
+        pointer = self._store.groups.pointer(self.group)
+        if pointer is None:
+            raise NotFound(f"No active session in group: {self.group}", "`recollect run` begins one")
+        return pointer
+
+    def _kept(self, bookmark: BookmarkRow) -> Bookmark:
+        rows = self._store.groups.bookmarks(self.group)
+        return _bookmark(next(row for row in rows if row.session == bookmark.session))
+
+    def _session(self, key: SessionKey) -> "Session | None":
+        return self._store.sessions.find_named(*key)
+
+    def _key(self) -> SessionKey | None:
+        pointer = self._store.groups.pointer(self.group)
+        return pointer.session if pointer else None
+
+
+def key_of(session_uid: str) -> SessionKey:
+    """A session's key; raises UsageError for what is no uid."""
+    agent, colon, native_id = session_uid.partition(":")
+    if not (agent and colon and native_id):
+        raise UsageError(f"Not a session_uid: {session_uid}", "it is AGENT:ID")
+    return SessionKey(agent, native_id)
+
+
+def _ms(moment: str) -> int:
+    from datetime import datetime
+
+    return round(datetime.fromisoformat(moment).timestamp() * 1000)
+
+
+def _bookmark(row: BookmarkRow) -> Bookmark:
+    return Bookmark(
+        row.id,
+        row.group_name,
+        ":".join(row.session),
+        row.name,
+        rfc3339(row.created_ms) or "",
+        rfc3339(row.archived_ms) or "",
+    )

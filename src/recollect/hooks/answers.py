@@ -1,0 +1,101 @@
+"""What each event of an agent is answered with."""
+
+import os
+import re
+
+from recollect import __version__
+from recollect.hooks import claims, coin, spool, told
+from recollect.hooks.event import CHECK, HookEvent
+from recollect.recall.prepared import read_brief
+
+TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
+if TYPE_CHECKING:
+    from typing import Any
+
+MOST_CHARS = 9_500  # agents cut what is added at 10,000, or put a short preview in its place
+SWEEP_LOG = "hooks.log"
+_NEWS = ("Stop", "SessionEnd", "PreCompact")
+_PATIENCE_S = 4
+# Whether it is worth looking: most of what commands print has no word of failure in it.
+_FAILURE = re.compile(r"(?i)error|fail|fatal|panic|exception|cannot|can't|no such|not |denied|refused|time.?out|unable")
+_BEGINNINGS = ("startup", "new", "clear", "")
+_COMPACTED = (
+    "Everything said before this compaction is kept in Recollect: its tool `get_session` reads session {} from any"
+    " event on, `session_search` finds the place."
+)
+
+
+def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
+    """The JSON that the agent gets; None if nothing is to be said."""
+    if not event.session or not os.path.isdir(store_folder):
+        return None
+    if event.name == CHECK:
+        return {"recollect": __version__}
+    if event.name == "SessionStart":
+        return _added(event, store_folder, _start(event, store_folder), "")
+    if event.failure:
+        return _added(event, store_folder, *_fix(event, store_folder))
+    if event.name in _NEWS and event.transcript and _is_first(event, store_folder):
+        note = spool.leave(store_folder, event)
+        spool.start_sweep(f"{store_folder}/{SWEEP_LOG}")
+        if event.name == "PreCompact":
+            spool.wait_for(note, _PATIENCE_S)  # what is compacted may be gone afterwards
+    return None
+
+
+def _is_first(event: HookEvent, store_folder: str) -> bool:
+    """Whether this call was not made before: one event may reach us by a plugin and by settings."""
+    return claims.claim(store_folder, event.hooks.agent, event.session, event.name, event.turn)
+
+
+def _fix(event: HookEvent, store_folder: str) -> tuple[str, str]:
+    """What fixed the error of a failed call, once for a session, and the error's fingerprint."""
+    if not _FAILURE.search(event.failure):
+        return "", ""
+    from recollect.hooks.fixes import find_fix  # its patterns take longer to compile than all else here
+
+    signature, text = find_fix(store_folder, event.failure, event.session)
+    is_first = text and claims.claim(store_folder, event.hooks.agent, event.session, "fix", signature)
+    return (text, signature) if is_first else ("", "")
+
+
+def _start(event: HookEvent, store_folder: str) -> str:
+    mark_answering(store_folder, event.hooks.agent)
+    if not event.hooks.hears_start:
+        return ""
+    if event.source == "compact":
+        return _COMPACTED.format(f"{event.hooks.agent}:{event.session}")
+    if event.source not in _BEGINNINGS:
+        return ""  # a session that goes on knows what it was told
+    text = read_brief(store_folder, event.folder)
+    if not text or not claims.claim(store_folder, event.hooks.agent, event.session, event.name, event.source):
+        return ""
+    # One that cleared its conversation has forgotten what it was told at its start.
+    return text if event.source == "clear" or claim_brief(store_folder) else ""
+
+
+def claim_brief(store_folder: str) -> bool:
+    """Whether the brief was not given yet to the agent that started this process, by whatever means."""
+    return claims.claim(store_folder, "brief", claims.agent_process())
+
+
+def mark_answering(store_folder: str, agent: str) -> None:
+    """Note that this agent runs our hook at its start, so that no server need say the same."""
+    if not is_answering(store_folder, agent):
+        os.makedirs(f"{store_folder}/answering", 0o700, exist_ok=True)
+        os.close(os.open(f"{store_folder}/answering/{agent}", os.O_CREAT | os.O_WRONLY, 0o600))
+
+
+def is_answering(store_folder: str, agent: str) -> bool:
+    return os.path.exists(f"{store_folder}/answering/{agent}")
+
+
+def _added(event: HookEvent, store_folder: str, text: str, error: str) -> "dict[str, Any] | None":
+    if not text:
+        return None
+    text = text[:MOST_CHARS]
+    is_silent = coin.is_silent(store_folder, event.session)
+    told.note(store_folder, event, text, error, is_silent=is_silent)
+    if is_silent:
+        return None
+    return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": text}}

@@ -1,0 +1,64 @@
+"""One call of a hook, the same for all agents."""
+
+import os
+from importlib import import_module
+
+from recollect.agents import BUILT_IN
+
+TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from recollect.agentkit.hooks import AgentHooks
+
+CHECK = "RecollectCheck"  # asked by `recollect doctor`, to see that a hook answers
+_ALIASES = {"transcript_path": "transcriptPath", "tool_use_id": "toolUseId"}  # of an agent that leaves out the first
+
+
+class HookEvent:
+    """What an agent says when it calls a hook. What it does not say is empty."""
+
+    def __init__(self, hooks: "AgentHooks", payload: "Mapping[str, Any]") -> None:
+        self.hooks = hooks
+        self.name = _text(payload, "hook_event_name")
+        self.session = _text(payload, "session_id")
+        self.folder = _text(payload, "cwd") or os.getcwd()
+        self.transcript = _text(payload, "transcript_path")
+        self.source = _text(payload, "source")
+        self.prompt = _text(payload, "prompt")
+        turn = (_text(payload, key) for key in ("tool_use_id", "prompt_id", "turn_id"))
+        self.turn = next(filter(None, turn), "")
+        self.failure = hooks.failure(payload) if self.name.startswith("PostToolUse") else ""
+
+
+def _text(payload: "Mapping[str, Any]", key: str) -> str:
+    value = payload.get(key, payload.get(_ALIASES.get(key, key)))
+    return value if isinstance(value, str) else ""
+
+
+def all_hooks() -> "list[AgentHooks]":
+    """Of every agent of this package that has hooks."""
+    packages = [f"recollect.agents.{agent}" for agent in BUILT_IN]
+    return [import_module(f"{package}.hooks").HOOKS for package in packages if _has_hooks(package)]
+
+
+def _has_hooks(package: str) -> bool:
+    return os.path.exists(f"{import_module(package).__path__[0]}/hooks.py")
+
+
+def hooks_of(payload: "Mapping[str, Any]", variables: "Mapping[str, str]") -> "AgentHooks":
+    """Whose hook this is. By the session that the environment names: agents also run hooks meant for others.
+
+    One that names none in the environment is left when no other fits.
+    """
+    session, known = payload.get("session_id"), all_hooks()
+    for hooks in known:
+        if hooks.session_variable and session and variables.get(hooks.session_variable) == session:
+            return hooks
+    return next(hooks for hooks in known if not hooks.session_variable)
+
+
+def hooks_of_client(name: str) -> "AgentHooks | None":
+    """The agent that introduces itself to a server by this name."""
+    return next((hooks for hooks in all_hooks() if name.lower().startswith(hooks.client)), None)

@@ -1,0 +1,30 @@
+"""What fixed an error before, looked up in what a sweep prepared. Silent unless the very same error was fixed."""
+
+import json
+
+from recollect.home import is_in_group
+from recollect.knowledge.signature import signature_of
+from recollect.recall.fence import AGENT, Recalled, fenced
+from recollect.recall.prepared import fixes_path
+
+_MOST_BYTES = 3_000
+_LEAD = "Recollect: this error was met before."
+
+
+def find_fix(store_folder: str, error_text: str, session: str) -> tuple[str, str]:
+    """The error's fingerprint and what an agent should be told about it; empty if nothing is known for sure."""
+    signature = "" if is_in_group() else signature_of(error_text)
+    if not signature:
+        return "", ""
+    try:
+        with open(fixes_path(store_folder, signature), encoding="utf-8") as file:
+            fix = json.load(file).get(signature)
+    except (OSError, ValueError, AttributeError):  # also: damaged
+        return "", ""
+    if not isinstance(fix, dict) or fix["session"].endswith(session):
+        return "", ""  # a session knows what it did itself
+    times = f"met in {fix['sessions']} sessions" if fix["sessions"] > 1 else "met once"
+    again = f", came back {fix['returns']} times" if fix["returns"] else ""
+    heading = f"{times}{again}; fixed in session {fix['session']} (confidence {fix['confidence']}) by:"
+    text, _ = fenced([Recalled(AGENT, heading, fix["text"], fix["at_ms"], fix["repo"])], _MOST_BYTES)
+    return signature, f"{_LEAD}\n{text}"

@@ -1,0 +1,87 @@
+"""Reading the log of hooks, and what became of what they said."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from recollect.api import open_memory
+from recollect.clock import rfc3339
+from recollect.config import store_folder
+from recollect.errors import Ambiguous, NotFound
+from recollect.home import TOLD_NAME, is_in_group
+from recollect.knowledge.signature import signature_of
+from recollect.text import payload_text
+
+if TYPE_CHECKING:
+    from recollect.api import Memory
+    from recollect.schema import Session
+
+MET_AGAIN, NOT_MET_AGAIN = "met again", "not met again"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Something an agent was told by a hook, or would have been if its session were not silent.
+
+    `then` is what came of it: for the fix of an `error`, whether the session met that error again; else how the session
+    ended. None while the session is not stored.
+    """
+
+    at: str | None
+    agent: str
+    session: str
+    event: str
+    turn: str
+    error: str
+    text: str
+    is_silent: bool
+    then: str | None = None
+
+
+def read_told(limit: int | None) -> list[Told]:
+    """What agents were told, newest first; nothing for a group, because the log has what everybody was told."""
+    told = [] if is_in_group() else list(_told())[::-1][:limit]
+    if not told:
+        return []
+    with open_memory(read_only=True) as memory:
+        return [replace(item, then=_then(memory, item)) for item in told]
+
+
+def _told() -> Iterator[Told]:
+    try:
+        lines = (store_folder() / TOLD_NAME).read_bytes().splitlines()
+    except FileNotFoundError:
+        return
+    for line in lines:
+        with suppress(ValueError, LookupError, TypeError):  # one that is cut off
+            item = json.loads(line)
+            fields = (item[name] for name in ("agent", "session", "event", "turn", "error", "text", "is_silent"))
+            yield Told(rfc3339(item["at_ms"]), *fields)
+
+
+def _then(memory: "Memory", told: Told) -> str | None:
+    session = find_session(memory, told.agent, told.session)
+    if session is None:
+        return None
+    if not told.error:
+        return session.outcome
+    return MET_AGAIN if _is_met_again(memory, session, told) else NOT_MET_AGAIN
+
+
+def find_session(memory: "Memory", agent: str, native_id: str) -> "Session | None":
+    """The session that a hook was called for, if it is stored."""
+    try:
+        return memory.session(f"{agent}:{native_id}")
+    except (NotFound, Ambiguous):
+        return None
+
+
+def _is_met_again(memory: "Memory", session: "Session", told: Told) -> bool:
+    """Whether a later call failed with the same error; the one that was answered may be logged after the answer."""
+    return any(
+        signature_of(payload_text(item.event.kind, item.payload) or item.event.summary) == told.error
+        for item in memory.transcript(session)
+        if item.event.is_error and (item.event.ts or "") > (told.at or "") and item.event.call_id != told.turn
+    )

@@ -1,0 +1,56 @@
+"""What hooks leave for a sweep: one small file per call, never content; and the sweep of just these files."""
+
+import json
+import os
+import sys
+import time
+
+from recollect.home import environment
+
+TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
+if TYPE_CHECKING:
+    from recollect.hooks.event import HookEvent
+
+
+def spool_folder(store_folder: str) -> str:
+    return f"{store_folder}/spool"
+
+
+def leave(store_folder: str, event: "HookEvent") -> str:
+    """Note that a session has news, and return the path of the note."""
+    folder = spool_folder(store_folder)
+    os.makedirs(folder, 0o700, exist_ok=True)
+    note = {
+        "agent": event.hooks.agent,
+        "session": event.session,
+        "path": event.transcript,
+        "event": event.name,
+        "at_ms": time.time_ns() // 1_000_000,
+    }
+    path = f"{folder}/{time.time_ns()}-{os.getpid()}"
+    with open(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(note, file)
+    os.rename(f"{path}.new", f"{path}.json")
+    return f"{path}.json"
+
+
+def wait_for(note: str, seconds: float) -> None:
+    """Wait until a sweep has taken a note, or it takes too long."""
+    deadline = time.monotonic() + seconds
+    while os.path.exists(note) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def start_sweep(log_path: str) -> None:
+    """Start one sweep of what is in the spool, detached. One that runs already takes it along."""
+    os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-m", "recollect", "hooks", "sweep"],
+        environment(),
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )

@@ -1,0 +1,94 @@
+"""Questions about what is known: decisions, what a topic is about, everything on an entity, and how sound it all is."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from recollect.knowledge.decisions import CANDIDATE
+from recollect.knowledge.facts import (
+    CAUSED_BY,
+    CONFLICTS_WITH,
+    DECIDED,
+    FIXED_BY,
+    HAS_VALUE,
+    PREFERS,
+    REQUIRES,
+)
+from recollect.knowledge.records import Audit, Fact
+from recollect.knowledge.timeline import as_of, fact_of, fact_of_note, timeline
+from recollect.knowledge.topics import fulltext_query, relevance, topic_words
+from recollect.store import HeaderFilter, Store
+from recollect.text import evidence
+
+DECISIONS = (DECIDED, PREFERS, HAS_VALUE)
+_REASONS = (DECIDED, PREFERS, HAS_VALUE, CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH)
+_LEAST_SURE = 0.5
+_LEAST_RELEVANT = 0.5
+_WORST = 10
+
+
+def notes_as_facts(store: Store, repos: Sequence[str] | None = None) -> list[Fact]:
+    """What users had remembered, for all repositories or for these and for none in particular."""
+    notes = [fact_of_note(note, verdict) for note, verdict in store.verdicts.notes() if verdict != "rejected"]
+    return notes if repos is None else [note for note in notes if note.repo is None or note.repo in repos]
+
+
+def find_decisions(
+    store: Store, sessions: HeaderFilter, repos: Sequence[str] | None, moment: str | None, *, with_candidates: bool
+) -> list[Fact]:
+    """What was decided and preferred, newest first: what holds now, or held at a moment, or all of it with its end."""
+    stored = store.facts.select(DECISIONS, sessions._replace(since_ms=None, before_ms=None))
+    facts = [fact_of(one) for one in stored if one.rule != CANDIDATE or with_candidates]
+    return as_of(timeline([*facts, *notes_as_facts(store, repos)]), moment)[::-1]
+
+
+def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequence[str] | None) -> list[Fact]:
+    """What is known about a topic, the best answer first."""
+    words = topic_words(topic)
+    if not words:
+        return []
+    stored = store.facts.select(_REASONS, sessions, words=fulltext_query(words))
+    whole = timeline([*map(fact_of, stored), *notes_as_facts(store, repos)])
+    scored = [(relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), fact) for fact in whole]
+    best = [(score, fact) for score, fact in scored if score >= _LEAST_RELEVANT]
+    best.sort(key=lambda one: (-one[0], one[1].invalid_at is not None, -_weight(one[1]), one[1].fact_uid))
+    return [fact for _, fact in best]
+
+
+def _weight(fact: Fact) -> float:
+    """How much a fact tells of a why: one with a reason most."""
+    return fact.confidence + (0.2 if fact.reason else 0.0) + (0.1 if fact.predicate in (CAUSED_BY, PREFERS) else 0.0)
+
+
+def find_facts(store: Store, entity: str) -> list[Fact]:
+    """Everything that has this file, command, package, error or setting as its subject or object, oldest first."""
+    notes = [note for note in notes_as_facts(store) if note.subject.casefold() == entity.casefold()]
+    return timeline([*map(fact_of, store.facts.naming(entity)), *notes])
+
+
+def audit(store: Store, redact: Callable[[str], str]) -> Audit:
+    """Measure how much of what is known is of use; `redact` takes the secrets out of a text."""
+    stored = store.facts.select(with_rejected=True)
+    facts = timeline(map(fact_of, stored))
+    same = Counter((fact.session_uid, fact.predicate, fact.subject, fact.object) for fact in facts)
+    copies = [fact for fact in facts if same[fact.session_uid, fact.predicate, fact.subject, fact.object] > 1]
+    superseded = [fact for fact in facts if fact.superseded_by is not None]
+    contradicted = [fact for fact in superseded if fact.valid_at == fact.invalid_at]
+    unsupported = [fact for fact in facts if not fact.evidence or not all(one.quote for one in fact.evidence)]
+    echoes = [fact for fact in facts if any(evidence(one.quote) != one.quote for one in fact.evidence)]
+    secrets = [fact for fact in facts if redact(fact.text) != fact.text]
+    unsure = [fact for fact in facts if fact.confidence < _LEAST_SURE]
+    worst = dict.fromkeys(fact.fact_uid for fact in [*unsupported, *echoes, *secrets, *contradicted, *copies, *unsure])
+    by_uid = {fact.fact_uid: fact for fact in facts}
+    return Audit(
+        facts=len(facts),
+        duplicates=sum(count - 1 for count in same.values()),
+        superseded=len(superseded),
+        contradicted=len(contradicted),
+        unsupported=len(unsupported),
+        echoes=len(echoes),
+        secrets=len(secrets),
+        rejected=sum(fact.verdict == "rejected" for fact in facts),
+        unsure=len(unsure),
+        by_method=dict(sorted(Counter(fact.method for fact in facts).items())),
+        worst=tuple(by_uid[uid] for uid in list(worst)[:_WORST]),
+    )

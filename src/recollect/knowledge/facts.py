@@ -1,0 +1,95 @@
+"""What a rule finds in a session, and how it becomes a fact: with its evidence, or not at all."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+from recollect.distill.digest import Subject
+from recollect.distill.texts import payload_text, shortened
+from recollect.distill.trace import Payloads, Trace
+from recollect.store import FactRow, Response, Step
+from recollect.text import evidence
+
+QUOTE_CHARS = 200
+NAME_CHARS = 160
+TEXT_CHARS = 400
+MOST_EVIDENCE = 6
+
+# Predicates.
+CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH = "caused_by", "fixed_by", "requires", "conflicts_with"
+PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE = "prefers", "decided", "fails_with", "touches", "has_value"
+FOLLOWS, SUPERSEDES = "follows", "supersedes"
+PREDICATES = (
+    CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH, PREFERS, DECIDED, SUPERSEDES, FAILS_WITH, TOUCHES, FOLLOWS, HAS_VALUE
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What is at hand of a session: its row, its agent, and its events read once."""
+
+    subject: Subject
+    agent: str
+    is_human: bool  # what is asked for comes from a person, not from another agent
+    trace: Trace
+    payloads: Payloads
+    responses: Sequence[Response]
+
+    def text(self, step: Step) -> str:
+        """All that an event says, or its summary, without what an earlier recall put into it."""
+        return evidence(payload_text(self.payloads.get(step.event_uid, {})) or step.summary)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A fact as a rule finds it. The first of its evidence is what it is known by."""
+
+    rule: str
+    predicate: str
+    subject: tuple[str, str]  # kind and name
+    object: tuple[str, str]
+    text: str
+    confidence: float
+    evidence: Sequence[tuple[Step, str]]  # events, and what each says
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def fact_rows(found: Iterable[Found]) -> list[FactRow]:
+    """Facts ready to be stored. Their ids depend on the rule and the event, so that a verdict on one outlives it."""
+    numbers: Counter[tuple[str, str, str]] = Counter()
+    rows = []
+    for one in found:
+        first = one.evidence[0][0]
+        key = (one.rule, one.predicate, first.uid)
+        rows.append(_row(one, fact_uid(*key, str(numbers[key]))))
+        numbers[key] += 1
+    return rows
+
+
+def fact_uid(*parts: str) -> str:
+    return blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def _row(found: Found, uid: str) -> FactRow:
+    cited = [
+        {"event_uid": step.uid, "quote": shortened(quote, QUOTE_CHARS)}
+        for step, quote in found.evidence[:MOST_EVIDENCE]
+    ]
+    return FactRow(
+        fact_uid=uid,
+        rule=found.rule,
+        predicate=found.predicate,
+        subject_kind=found.subject[0],
+        subject=shortened(found.subject[1], NAME_CHARS),
+        object_kind=found.object[0],
+        object=shortened(found.object[1], NAME_CHARS),
+        text=shortened(found.text, TEXT_CHARS),
+        confidence=round(min(max(found.confidence, 0.0), 0.99), 2),
+        since_ms=found.evidence[0][0].ts_ms,
+        details=orjson.dumps(found.details).decode(),
+        evidence=orjson.dumps(cited).decode(),
+    )

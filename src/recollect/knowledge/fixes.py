@@ -1,0 +1,172 @@
+"""How an error was fixed before: facts of all sessions, joined when it is asked for."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from recollect.clock import rfc3339
+from recollect.knowledge.facts import FAILS_WITH, FIXED_BY
+from recollect.knowledge.records import Evidence, Fix, FixStep
+from recollect.knowledge.signature import is_literal, signatures_in
+from recollect.knowledge.topics import fulltext_query, relevance, topic_words
+from recollect.sessions.git import changed_since
+from recollect.store import Store, StoredFact
+
+LEAST_CONFIDENCE = 0.5
+_LEAST_ALIKE = 0.6
+_LEAST_DESCRIBED = 0.75  # of the words
+_WORD = re.compile(r"\w{3,}")
+_LEAST_WORDS = 2
+_MOST_WORDS = 12
+_MOST_SHARING = 3  # errors in whose output a line was, for it to name them
+_LESS_SURE_BY_LINE = 0.1
+_MOST_EVIDENCE = 8
+
+
+def find_fixes(store: Store, error_text: str, repo: str | None = None) -> list[Fix]:
+    """What fixed this error, the surest first; what fixed errors that read alike if nobody met this one."""
+    signatures = signatures_in(error_text)
+    if not signatures[0]:
+        return []
+    found = fixes_of(store, signatures[0]) or _showing(store, signatures)
+    if not found and not is_literal(signatures[0]):
+        for other in _alike(store, signatures[0]) or _described(store, error_text):
+            found += fixes_of(store, other, is_same_error=False)
+    found.sort(key=lambda fix: (fix.repo != repo if repo else False, -fix.confidence, fix.fact_uid))
+    return _merged(found)
+
+
+def fixes_of(store: Store, signature: str, *, is_same_error: bool = True) -> list[Fix]:
+    """Every fix of an error with this signature that is likely enough."""
+    fixed = [fact for kind in ("error", "problem") for fact in store.facts.about(kind, signature, (FIXED_BY,))]
+    if not fixed:
+        return []
+    met = store.facts.pointing_at("error", signature, FAILS_WITH)
+    fixes = (_fix(fact, fixed, met, is_same_error=is_same_error) for fact in fixed)
+    return [fix for fix in fixes if fix.confidence >= LEAST_CONFIDENCE]
+
+
+def _showing(store: Store, lines: Sequence[str]) -> list[Fix]:
+    """Fixes of errors that had one of these lines in their output, if few enough had."""
+    errors = store.facts.errors_showing(lines)
+    if len(errors) > _MOST_SHARING:
+        return []
+    fixes = (fix for error in errors for fix in fixes_of(store, error))
+    return [replace(fix, confidence=round(max(0.0, fix.confidence - _LESS_SURE_BY_LINE), 2)) for fix in fixes]
+
+
+def _merged(fixes: Sequence[Fix]) -> list[Fix]:
+    """Each set of changes once, where it comes first, with the evidence of every time it helped."""
+    alike: dict[Any, list[Fix]] = {}
+    for fix in fixes:
+        changes = frozenset((step.kind, step.name.rpartition("/")[2], step.gist) for step in fix.steps)
+        alike.setdefault((fix.is_same_error, changes), []).append(fix)
+    return [_together(same) for same in alike.values()]
+
+
+def _together(same: Sequence[Fix]) -> Fix:
+    best = same[0]
+    cited = {one.event_uid: one for fix in (best, *same) for one in (fix.evidence if fix is best else fix.evidence[:1])}
+    sessions = dict.fromkeys(session for fix in (best, *same) for session in (fix.session_uid, *fix.sessions))
+    return replace(
+        best,
+        sessions=tuple(sessions),
+        fixed_count=len({fix.fact_uid for fix in same}),
+        evidence=tuple(cited.values())[:_MOST_EVIDENCE],
+    )
+
+
+def with_changed_files(fix: Fix, folder: str | None, seconds: float) -> Fix:
+    """The fix with those of its files that changed since, if its session's folder is a checkout on this machine."""
+    files = list(dict.fromkeys(step.name for step in fix.steps if step.kind == "edit"))
+    if folder is None or fix.fixed_at is None or not files or seconds <= 0:
+        return fix
+    return replace(fix, changed_files=changed_since(folder, files, fix.fixed_at, seconds=seconds))
+
+
+def _fix(fact: StoredFact, fixed: Sequence[StoredFact], met: Sequence[StoredFact], *, is_same_error: bool) -> Fix:
+    details: dict[str, Any] = orjson.loads(fact.details)
+    fixed_ms = details["fixed_ms"] or fact.since_ms
+    others = [other for other in (*fixed, *met) if other.session_uid != fact.session_uid]
+    sessions = tuple(dict.fromkeys([fact.session_uid, *(other.session_uid for other in others)]))
+    returns = _returns(fact, fixed_ms, met)
+    steps = tuple(FixStep(**step) for step in details["steps"])
+    cited = [*orjson.loads(fact.evidence), *(one for other in others for one in orjson.loads(other.evidence)[:1])]
+    return Fix(
+        fact_uid=fact.fact_uid,
+        error=fact.subject,
+        headline=details["headline"],
+        text=fact.text,
+        steps=steps,
+        step_count=details["step_count"],
+        why=details["why"],
+        chosen_by=details["chosen_by"],
+        quote=details["quote"],
+        tried=tuple(details["tried"]),
+        confidence=adjusted(fact, fixed, returns, is_same_error=is_same_error),
+        fixed_at=rfc3339(fixed_ms),
+        session_uid=fact.session_uid,
+        agent=fact.agent,
+        repo=fact.repo,
+        sessions=sessions,
+        fixed_count=1,
+        returns=returns,
+        evidence=tuple(Evidence(**one) for one in cited[:_MOST_EVIDENCE]),
+        is_same_error=is_same_error,
+    )
+
+
+def _returns(fact: StoredFact, fixed_ms: int | None, met: Sequence[StoredFact]) -> int:
+    """In how many later sessions of the same repository the error was met again."""
+    if fixed_ms is None:
+        return 0
+    later = {
+        other.session_uid
+        for other in met
+        if other.session_uid != fact.session_uid and other.repo == fact.repo and (other.since_ms or 0) > fixed_ms
+    }
+    return len(later)
+
+
+def adjusted(fact: StoredFact, fixed: Sequence[StoredFact], returns: int, *, is_same_error: bool) -> float:
+    """How sure a fix is, with all that is known of the error: the same fix elsewhere, and whether it came back."""
+    if fact.verdict in ("promoted", "pinned"):
+        return 0.99
+    same = {
+        other.session_uid
+        for other in fixed
+        if other.session_uid != fact.session_uid
+        and other.object_kind == fact.object_kind
+        and other.object == fact.object
+    }
+    confidence = fact.confidence + 0.05 * min(2, len(same)) - 0.05 * min(2, returns) - (0.0 if is_same_error else 0.2)
+    return round(max(0.0, min(0.99, confidence)), 2)
+
+
+def _alike(store: Store, signature: str) -> list[str]:
+    """Signatures of fixed errors that have most of their words in common with one."""
+    words = set(_WORD.findall(signature.lower()))
+    if len(words) < _LEAST_WORDS:
+        return []
+    query = " OR ".join(f'"{word}"' for word in sorted(words, key=len, reverse=True)[:_MOST_WORDS])
+    known = {fact.subject for fact in store.facts.select((FIXED_BY,), words=query) if fact.subject_kind == "error"}
+    weighed = ((_likeness(words, set(_WORD.findall(other.lower()))), other) for other in known)
+    return [other for likeness, other in sorted(weighed, key=lambda one: (-one[0], one[1])) if likeness >= _LEAST_ALIKE]
+
+
+def _described(store: Store, description: str) -> list[str]:
+    """Subjects of fixes that a description in a few words is about."""
+    words = topic_words(description)
+    if not words or len(words) > _MOST_WORDS:
+        return []
+    facts = store.facts.select((FIXED_BY,), words=fulltext_query(words))
+    scored = [(relevance(words, f"{fact.subject} {fact.text} {fact.details}"), fact.subject) for fact in facts]
+    best = sorted((one for one in scored if one[0] >= _LEAST_DESCRIBED), key=lambda one: (-one[0], one[1]))
+    return list(dict.fromkeys(subject for _, subject in best))
+
+
+def _likeness(one: set[str], two: set[str]) -> float:
+    return len(one & two) / max(1, len(one | two))

@@ -1,0 +1,77 @@
+"""What people decided elsewhere: a sentence given by hand, or a file of decisions."""
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from recollect.clock import now_ms
+from recollect.knowledge.facts import fact_uid
+from recollect.store import Note
+
+_HEADING = re.compile(r"^#{1,6}\s+(?P<title>.+)$")
+_ITEM = re.compile(r"^\s*[-*]\s+(?P<text>\S.+)$")
+_DATED = re.compile(r"^(?P<date>\d{4}-\d\d-\d\d)[:,]?\s+(?P<rest>.+)$")
+_TOPIC = re.compile(r"^\*\*(?P<topic>[^*]{2,60})\*\*:?\s+(?P<rest>.+)$|^(?P<plain>[A-Z][\w /-]{2,40}): (?P<after>.+)$")
+
+
+def make_note(
+    text: str,
+    topic: str,
+    repo: str | None,
+    origin: str,
+    group: str,
+    *,
+    since_ms: int | None = None,
+    number: int = 0,
+    reason: str | None = None,
+) -> Note:
+    """A note; its id depends on what it says and how many came before it, so that the same one is kept once."""
+    at_ms = now_ms()
+    uid = fact_uid("note", origin, group, repo or "", topic, text, str(since_ms or number))
+    return Note(uid, group, repo, origin, topic or text[:120], text, reason, since_ms or at_ms, at_ms)
+
+
+def parse_notes(content: str, origin: str, repo: str | None, group: str) -> list[Note]:
+    """The decisions of a file: a JSON list, or the items and record headings of a Markdown file."""
+    if content.lstrip().startswith("["):
+        return [
+            make_note(*_fields(one), repo, origin, group, since_ms=_when(one.get("date"))) for one in _objects(content)
+        ]
+    return [make_note(text, topic, repo, origin, group, since_ms=since_ms) for text, topic, since_ms in _items(content)]
+
+
+def _objects(content: str) -> list[dict[str, Any]]:
+    try:
+        listed = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return []
+    return [one for one in listed if isinstance(one, dict) and isinstance(one.get("text"), str)]
+
+
+def _fields(one: dict[str, Any]) -> tuple[str, str]:
+    return one["text"], str(one.get("topic") or "")
+
+
+def _when(date: Any) -> int | None:
+    try:
+        return round(datetime.fromisoformat(f"{str(date)[:10]}T00:00:00+00:00").timestamp() * 1000)
+    except ValueError:
+        return None
+
+
+def _items(content: str) -> Iterator[tuple[str, str, int | None]]:
+    """List items, each with its topic if it begins with one, and its date; the heading above is a topic otherwise."""
+    above = ""
+    for line in content.splitlines():
+        if heading := _HEADING.match(line):
+            above = heading["title"].strip()
+        elif item := _ITEM.match(line):
+            text, since_ms, topic = item["text"].strip(), None, above
+            if dated := _DATED.match(text):
+                text, since_ms = dated["rest"], _when(dated["date"])
+            if named := _TOPIC.match(text):
+                topic, text = named["topic"] or named["plain"], named["rest"] or named["after"]
+            yield text, topic, since_ms

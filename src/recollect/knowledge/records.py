@@ -1,0 +1,198 @@
+"""What is known, as it is given back: facts with their evidence, fixes, decisions, workflows, repeats."""
+
+from dataclasses import dataclass
+
+from recollect.clock import AsDatetime
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """An event that shows a fact, and what it says."""
+
+    event_uid: str
+    quote: str
+
+
+@dataclass(frozen=True, slots=True)
+class FixStep:
+    """A change that was part of a fix: an edit, an installation or a command."""
+
+    kind: str
+    name: str
+    gist: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """How an error was fixed. `sessions` are all that met the error, this one first; `returns` came after it.
+
+    `fixed_count` is how often the same changes fixed it; the rest is about the surest of these times.
+    `tried` are changes after which the error was still there; `chosen_by` is `user` if a person asked for the fix.
+    `changed_files` are the edited files that changed since, as far as the repository is at hand.
+    """
+
+    fact_uid: str
+    error: str
+    headline: str
+    text: str
+    steps: tuple[FixStep, ...]
+    step_count: int
+    why: str | None
+    chosen_by: str
+    quote: str | None
+    tried: tuple[str, ...]
+    confidence: float
+    fixed_at: str | None
+    session_uid: str
+    agent: str
+    repo: str | None
+    sessions: tuple[str, ...]
+    fixed_count: int
+    returns: int
+    evidence: tuple[Evidence, ...]
+    is_same_error: bool  # else it only reads alike
+    changed_files: tuple[str, ...] | None = None
+
+    fixed = AsDatetime("fixed_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that sessions, or the user, taught.
+
+    It holds from `valid_at` to `invalid_at`, when the fact `superseded_by` took its place; `recorded_at` is when it was
+    learned. `by` says who decided it: `user`, `agent`, `commit` or `file`. `session_uid` is None for what a user had
+    remembered. `verdict` is what the user said of it: `promoted`, `pinned` or `rejected`.
+    """
+
+    fact_uid: str
+    predicate: str
+    subject_kind: str
+    subject: str
+    object_kind: str
+    object: str
+    text: str
+    confidence: float
+    method: str
+    valid_at: str | None
+    invalid_at: str | None
+    recorded_at: str
+    superseded_by: str | None
+    session_uid: str | None
+    agent: str | None
+    repo: str | None
+    by: str
+    choice: str | None
+    alternatives: tuple[str, ...]
+    reason: str | None
+    verdict: str | None
+    evidence: tuple[Evidence, ...]
+
+    valid = AsDatetime("valid_at")
+    invalid = AsDatetime("invalid_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """How sound the memory is: how many facts there are, how many of them are of little use, and the worst."""
+
+    facts: int
+    duplicates: int
+    superseded: int
+    contradicted: int
+    unsupported: int
+    echoes: int
+    secrets: int
+    rejected: int
+    unsure: int
+    by_method: dict[str, int]
+    worst: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """An order of steps that several exchanges took; a failed step ends in `!`.
+
+    `lift` is how much more often they come together than by chance; `success_rate` is of the exchanges that tell how
+    they ended; `evidence` are requests that were worked on like this, the latest last.
+    """
+
+    steps: tuple[str, ...]
+    support: int
+    sessions: int
+    lift: float
+    success_rate: float | None
+    median_tokens: int
+    agents: tuple[str, ...]
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FailingCommand:
+    """A family of commands that fails here, what it says then, and what worked instead if that is known."""
+
+    command: str
+    uses: int
+    failures: int
+    rate: float
+    sample: str
+    instead: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Workflows:
+    """How sessions usually go: orders of steps, and commands that fail."""
+
+    exchanges: int
+    workflows: tuple[Workflow, ...]
+    failing: tuple[FailingCommand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How an exchange reached a goal."""
+
+    goal: str
+    steps: tuple[str, ...]
+    session_uid: str
+    agent: str
+    repo: str | None
+    at: str | None
+    tokens: int
+    active_s: int
+    usd: float | None
+    request_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Something that was solved or answered again although the memory of that day knew it.
+
+    `kind` is `error`, `question` or `command`; `known` is the earlier fix, answer or failure. What it cost is counted
+    from the moment it was met until it was solved again; None where nobody knows.
+    """
+
+    kind: str
+    text: str
+    at: str | None
+    session_uid: str
+    known: str
+    known_at: str | None
+    known_session_uid: str
+    fact_uid: str
+    seconds: int | None
+    tokens: int | None
+    usd: float | None
+    evidence: tuple[Evidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What the memory would have saved."""
+
+    sessions: int
+    errors_met: int
+    repeats: tuple[Repeat, ...]
+    seconds: int
+    tokens: int
+    usd: float

@@ -1,0 +1,107 @@
+"""What the memory would have saved: the past replayed against what was known on each day.
+
+Nothing counts against a fix, an answer or a failure that came later, or in the same session.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from recollect.clock import rfc3339
+from recollect.knowledge.decisions import ANSWER
+from recollect.knowledge.facts import DECIDED, FAILS_WITH, FIXED_BY
+from recollect.knowledge.records import Evidence, Rehearsal, Repeat
+from recollect.store import HeaderFilter, Store, StoredFact
+
+_LEAST_SURE = 0.6
+_LEAST_FAILURES = 2  # earlier sessions in which a command failed like this
+_TEST = "test failed: "  # names a test, which means something in its own repository only
+
+
+def rehearse(store: Store, sessions: HeaderFilter) -> Rehearsal:
+    """Everything that sessions met although an earlier one had dealt with it, in order."""
+    everything = store.facts.select((FAILS_WITH, FIXED_BY, DECIDED))
+    chosen = {fact.fact_uid for fact in store.facts.select((FAILS_WITH, DECIDED), sessions)}
+    met = [fact for fact in everything if fact.predicate == FAILS_WITH and fact.fact_uid in chosen]
+    answers = [fact for fact in everything if fact.rule == ANSWER]
+    repeats = [*_errors(met, everything), *_questions([one for one in answers if one.fact_uid in chosen], answers)]
+    repeats.sort(key=lambda repeat: (repeat.at or "", repeat.fact_uid))
+    return Rehearsal(
+        sessions=len({fact.session_uid for fact in met}),
+        errors_met=len(met),
+        repeats=tuple(repeats),
+        seconds=sum(repeat.seconds or 0 for repeat in repeats),
+        tokens=sum(repeat.tokens or 0 for repeat in repeats),
+        usd=round(sum(repeat.usd or 0.0 for repeat in repeats), 4),
+    )
+
+
+def _errors(met: Sequence[StoredFact], everything: Sequence[StoredFact]) -> Iterator[Repeat]:
+    fixes: dict[str, list[StoredFact]] = defaultdict(list)
+    failures: dict[tuple[str, str], list[StoredFact]] = defaultdict(list)
+    for fact in everything:
+        if fact.predicate == FIXED_BY and fact.confidence >= _LEAST_SURE:
+            fixes[fact.subject].append(fact)
+        elif fact.predicate == FAILS_WITH:
+            failures[fact.subject, fact.object].append(fact)
+    seen: set[tuple[str, str]] = set()
+    for fact in met:
+        if fact.since_ms is None or (_root(fact), fact.object) in seen:
+            continue
+        known = [one for one in fixes[fact.object] if _was_known(one, fact)]
+        failed = [one for one in failures[fact.subject, fact.object] if _was_known(one, fact)]
+        if known:
+            best = max(known, key=lambda one: (one.repo == fact.repo, one.confidence, one.since_ms or 0, one.fact_uid))
+            seen.add((_root(fact), fact.object))
+            yield _repeat("error", fact, best)
+        elif len({_root(one) for one in failed}) >= _LEAST_FAILURES:
+            seen.add((_root(fact), fact.object))
+            yield _repeat("command", fact, failed[-1])
+
+
+def _questions(asked: Sequence[StoredFact], answers: Sequence[StoredFact]) -> Iterator[Repeat]:
+    for fact in asked:
+        known = [one for one in answers if one.subject.casefold() == fact.subject.casefold() and _was_known(one, fact)]
+        if known:
+            yield _repeat("question", fact, known[-1])
+
+
+def _was_known(earlier: StoredFact, fact: StoredFact) -> bool:
+    """Whether a session had learned something before another one met it, and it applies there."""
+    if _root(earlier) == _root(fact) or fact.since_ms is None:
+        return False
+    learned_ms = _details(earlier).get("fixed_ms") or earlier.since_ms
+    is_here = earlier.repo == fact.repo or not fact.object.startswith(_TEST)
+    return is_here and learned_ms is not None and learned_ms < fact.since_ms
+
+
+def _root(fact: StoredFact) -> str:
+    return fact.session_uid.partition("/")[0]
+
+
+def _details(fact: StoredFact) -> Mapping[str, Any]:
+    details: Mapping[str, Any] = orjson.loads(fact.details)
+    return details
+
+
+def _repeat(kind: str, fact: StoredFact, known: StoredFact) -> Repeat:
+    details = _details(fact)
+    ended_ms = details.get("ended_ms")
+    learned_ms = _details(known).get("fixed_ms") or known.since_ms
+    cited = [*orjson.loads(fact.evidence)[:1], *orjson.loads(known.evidence)[:2]]
+    return Repeat(
+        kind=kind,
+        text=fact.text,
+        at=rfc3339(fact.since_ms),
+        session_uid=fact.session_uid,
+        known=known.text,
+        known_at=rfc3339(learned_ms),
+        known_session_uid=known.session_uid,
+        fact_uid=fact.fact_uid,
+        seconds=None if ended_ms is None or fact.since_ms is None else max(0, ended_ms - fact.since_ms) // 1000,
+        tokens=details.get("tokens"),
+        usd=details.get("usd"),
+        evidence=tuple(Evidence(**one) for one in cited),
+    )

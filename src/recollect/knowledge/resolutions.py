@@ -1,0 +1,356 @@
+"""Errors and what fixed them: an error opens when a run fails and closes when the same thing succeeds.
+
+What was changed in between is the resolution, if anything was. An error that a user reports closes with the exchange
+that changed something for it, unless the user says afterwards that it is still there.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from recollect import schema
+from recollect.distill import shell, words
+from recollect.distill.signals import weighed
+from recollect.distill.texts import one_line, sentences, shortened
+from recollect.knowledge.exchanges import PLAN_REQUEST, Turn
+from recollect.knowledge.facts import CAUSED_BY, FAILS_WITH, FIXED_BY, Found, Material
+from recollect.knowledge.runs import Change, Run
+from recollect.knowledge.signature import error_in, fingerprint, telling_lines
+from recollect.store import Step
+
+RULE, REPORTED, CAUSE = "resolution", "reported", "cause"
+MOST_STEPS = 6  # of a resolution that are told
+MOST_RUNS_TO_ALTERNATIVE = 3
+_LEAST_SHARED = 0.4  # words of a command that its alternative has too
+_WHOLE_CHARS = 60  # of a sentence that tells a cause by itself
+_REPORT_CHARS = 1500  # of a request that describes a problem
+_FAR = 60  # events between failure and success
+_EXPLANATION_CHARS = 240
+_MESSAGES_READ = 6
+
+_EXPLAINS = re.compile(
+    r"\b(?:because|since the|root cause|the (?:real |actual )?(?:issue|problem|bug|error|cause|fix|reason)\b|caused by"
+    r"|due to|turns out|needs? to|must|missing|should (?:be|use|have)|was(?:n't| not)|is(?:n't| not)|are(?:n't| not)"
+    r"|does(?:n't| not)|did(?:n't| not)|requires?|instead of|only (?:works|accepts)|no longer|too (?:long|short|small)"
+    r"|expects?|conflicts?|unused|undefined)\b|原因|问题|因为|修复|причин|проблем|потому|weil|ursache"
+    r"|parce que|porque",
+    re.IGNORECASE,
+)
+_ANNOUNCES = re.compile(
+    r"(?:(?:now|ok(?:ay)?|good|great|perfect)[,.!]? )?(?:let me|i'll|i will|now i|let's) (?:now )?(?:run|check|verify"
+    r"|look|see|try|read|also|test|update|add|search|find|review|do|create|start|take|continue|rerun|re-run)\b"
+    r"|(?:all )?(?:the )?(?:\w+ )?(?:tests?|checks?|lint(?:ing)?|build)\b[^.]{0,30}\b(?:pass|clean|green|succe)"
+    r"|here(?:'s| is)",
+    re.IGNORECASE,
+)
+_NO_CAUSE = re.compile(r"\b(?:let me|the fix is|is fixed|likely not|your question|here's the)\b", re.IGNORECASE)
+_PROBLEM = re.compile(
+    r"\b(?:issue|bug|errors?|wrong|broken|crash\w*|fail\w*|not (?:work|see|show|updat)\w*|does(?:n't| not)"
+    r"|is(?:n't| not)|missing|problem|weird|unexpected|stuck|hangs?|slow|timeout|why (?:is|does|do|are))\b"
+    r"|ошибк|не работает|エラー|错误|오류|fehler",
+    re.IGNORECASE,
+)
+_NO_PROGRAM = re.compile(
+    r"command not found|not recognized|unknown (?:flag|option|command)|unrecognized|no such option", re.I
+)
+
+
+@dataclass(slots=True)
+class _Open:
+    """An error nobody has fixed yet; `tried` are the changes after which it was still there."""
+
+    first: Run
+    last: Run
+    tried: list[Change] = field(default_factory=list)
+    failures: int = 1
+
+
+def resolutions(
+    material: Material, turns: Sequence[Turn], runs: Sequence[Run], changes: Sequence[Change]
+) -> Iterator[Found]:
+    """The errors of a session's runs, and what fixed them."""
+    open_errors: list[_Open] = []
+    for run in runs:
+        if run.has_failed is None:
+            continue
+        still_open = []
+        for error in open_errors:
+            if not run.runs_again(error.last):
+                still_open.append(error)
+            elif run.has_failed and _still_says(material, run, error.last.signature):
+                error.tried += _between(changes, error.last.place, run.place)
+                error.last, error.failures = run, error.failures + 1
+                still_open.append(error)
+            else:
+                yield from _closed(material, turns, error, run, changes)
+        open_errors = still_open
+        if run.has_failed and run.signature and not any(error.last is run for error in open_errors):
+            open_errors.append(_Open(run, run))
+    for error in open_errors:
+        alternative = _alternative(error, runs)
+        if alternative is not None:
+            yield _fixed_by_other_command(material, error, alternative)
+        yield _failed(material, error, alternative)
+
+
+def _still_says(material: Material, run: Run, signature: str) -> bool:
+    if run.signature == signature:
+        return True
+    return any(fingerprint(line) == signature for line in material.text(run.result).splitlines() if len(line) < 400)
+
+
+def _between(changes: Iterable[Change], start: int, end: int) -> list[Change]:
+    return [change for change in changes if start < change.place < end]
+
+
+def _closed(
+    material: Material, turns: Sequence[Turn], error: _Open, success: Run, changes: Sequence[Change]
+) -> Iterator[Found]:
+    made = _between(changes, error.last.place, success.place)
+    if made:
+        yield _fixed(material, turns, error, success, made)
+        yield _failed(material, error, success)
+    elif success.command != error.last.command and not success.is_test and not success.has_failed:
+        yield _fixed_by_other_command(material, error, success)
+        yield _failed(material, error, success)
+    else:
+        yield _failed(material, error, None)  # nobody knows what made it go
+
+
+def _fixed(material: Material, turns: Sequence[Turn], error: _Open, success: Run, made: Sequence[Change]) -> Found:
+    why = explanation(material, error.last.place, success.place)
+    chooser = _asked_between(turns, error.last.place, made[-1].place)
+    quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
+    steps = told(made)
+    confidence = _confidence(material, error, success, made, why)
+    text = f"`{error.first.headline}` was fixed by {listed(change.sentence for change in steps)}"
+    evidence = [(error.first.result, error.first.headline), (success.result, f"then passed: {success.command}")]
+    evidence[1:1] = [(change.step, change.sentence) for change in steps[:2]]
+    evidence += [(why[0], why[1])] if why else []
+    details: dict[str, Any] = {
+        "headline": shortened(error.first.headline, 300),
+        "command": shortened(one_line(error.first.command), 200),
+        "passed": shortened(one_line(success.command), 200),
+        "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
+        "step_count": len(made),
+        "why": why[1] if why else None,
+        "chosen_by": "user" if quote else "agent",
+        "quote": quote,
+        "tried": [change.sentence for change in told(error.tried)],
+        "fixed_ms": success.result.ts_ms,
+        "lines": _lines_gone(material, error, success),
+    }
+    first = steps[0]
+    return Found(
+        RULE, FIXED_BY, ("error", error.first.signature), (first.kind, first.name), text, confidence, evidence, details
+    )
+
+
+def _lines_gone(material: Material, error: _Open, success: Run) -> list[str]:
+    """By what else the error is known: lines of its output that the run after the fix did not print."""
+    left = {error.first.signature}
+    left.update(telling_lines(material.text(success.result)) if success.has_failed else ())
+    return [line for line in telling_lines(material.text(error.last.result)) if line not in left]
+
+
+def _confidence(
+    material: Material, error: _Open, success: Run, made: Sequence[Change], why: tuple[Step, str] | None
+) -> float:
+    """How sure it is that these changes made the error go."""
+    files = {change.name for change in made}
+    output = material.text(error.last.result)
+    confidence = 0.5
+    confidence += 0.15 if success.command == error.last.command or (success.is_test and error.last.is_test) else 0.05
+    confidence += 0.1 if why else 0.0
+    confidence += 0.1 if any(name.rpartition("/")[2] in output for name in files) else 0.0
+    confidence += 0.05 if len(files) <= 3 else -0.05 if len(files) <= 8 else -0.2
+    confidence -= 0.1 if success.place - error.last.place > _FAR else 0.0
+    return confidence - (0.1 if success.has_failed else 0.0)
+
+
+def _alternative(error: _Open, runs: Sequence[Run]) -> Run | None:
+    """A command that soon did what one that does not exist, or not like that, was meant to do."""
+    if not _NO_PROGRAM.search(error.last.headline):
+        return None
+    after = [run for run in runs if run.place > error.last.place][:MOST_RUNS_TO_ALTERNATIVE]
+    return next((run for run in after if run.has_failed is False and _is_like(run.command, error.last.command)), None)
+
+
+def _is_like(command: str, other: str) -> bool:
+    one, two = set(command.split()), set(other.split())
+    return one != two and len(one & two) / max(1, len(one | two)) >= _LEAST_SHARED
+
+
+def _fixed_by_other_command(material: Material, error: _Open, success: Run) -> Found:
+    instead = shortened(one_line(success.command), 160)
+    why = explanation(material, error.last.place, success.place)
+    is_close = _is_like(success.command, error.last.command)
+    text = (
+        f"`{error.first.headline}` went away by running `{instead}` instead of `{one_line(error.last.command)[:120]}`"
+    )
+    details = {
+        "headline": shortened(error.first.headline, 300),
+        "command": shortened(one_line(error.first.command), 200),
+        "passed": instead,
+        "steps": [{"kind": "command", "name": instead, "gist": ""}],
+        "step_count": 1,
+        "why": why[1] if why else None,
+        "chosen_by": "agent",
+        "quote": None,
+        "tried": [change.sentence for change in told(error.tried)],
+        "fixed_ms": success.result.ts_ms,
+        "lines": _lines_gone(material, error, success),
+    }
+    evidence = [(error.first.result, error.first.headline), (success.call, f"ran {instead}")]
+    confidence = 0.5 + (0.1 if is_close else -0.15) + (0.05 if why else 0.0)
+    return Found(
+        "alternative",
+        FIXED_BY,
+        ("error", error.first.signature),
+        ("command", instead),
+        text,
+        confidence,
+        evidence,
+        details,
+    )
+
+
+def _failed(material: Material, error: _Open, end: Run | None) -> Found:
+    """That a command failed with an error, and what it took until it did not any more."""
+    family = shell.test_family(error.first.command) if error.first.is_test else shell.family(error.first.command)
+    began, ended = error.first.result.ts_ms, end.result.ts_ms if end is not None else None
+    text = f"`{family}` failed with `{error.first.headline}`"
+    details = {
+        "headline": shortened(error.first.headline, 300),
+        "command": shortened(one_line(error.first.command), 200),
+        "failures": error.failures,
+        "ended_ms": ended,
+        **spent(material, began, ended),
+    }
+    evidence = [(error.first.result, error.first.headline)]
+    return Found(RULE, FAILS_WITH, ("command", family), ("error", error.first.signature), text, 0.9, evidence, details)
+
+
+def spent(material: Material, began: int | None, ended: int | None) -> dict[str, Any]:
+    """The tokens and the share of the session's money between two moments."""
+    if began is None or ended is None:
+        return {"tokens": None, "usd": None}
+    inside = [one for one in material.responses if one.ts_ms is not None and began < one.ts_ms <= ended]
+    tokens = sum(
+        one.input_tokens + one.output_tokens + one.cache_read_tokens + one.cache_write_tokens for one in inside
+    )
+    total = sum(map(weighed, material.responses))
+    usd = None
+    if material.subject.usd is not None and total:
+        usd = round(material.subject.usd * sum(map(weighed, inside)) / total, 6)
+    return {"tokens": tokens, "usd": usd}
+
+
+def reported_errors(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
+    """Errors that the user showed the agent, and problems it found the cause of, with what was changed for them."""
+    for turn, following in zip(turns, [*turns[1:], None], strict=True):
+        if not material.is_human or turn.request is None or PLAN_REQUEST.match(turn.request.summary):
+            continue
+        request = material.text(turn.request)
+        headline = error_in(request)
+        cause = next((found for found in material.trace.insights if turn.has(found[0])), None)
+        made = [change for change in changes if change.kind != "command" and turn.start < change.place < turn.end]
+        if headline is None and (cause is None or not _PROBLEM.search(request[:_REPORT_CHARS])):
+            continue
+        why = _cause_sentence(material, cause) if cause is not None else None
+        problem = ("error", fingerprint(headline)) if headline else ("problem", words.gist(turn.request.summary))
+        if why is not None and not _NO_CAUSE.search(why[1]):
+            yield _caused(turn.request, problem, headline, why)
+        if made and not _is_refuted(material, turn, following):
+            yield _reported_fix(material, turn, problem, headline, why, made)
+
+
+def _cause_sentence(material: Material, cause: tuple[Step, str]) -> tuple[Step, str]:
+    step, found = cause
+    said = sentences(material.text(step))
+    place = next((place for place, one in enumerate(said) if words.insight(one)), None)
+    if place is None:
+        return step, shortened(one_line(found), _EXPLANATION_CHARS)
+    chosen = said[place]
+    following = "".join(said[place + 1 : place + 2])
+    if (len(chosen) < _WHOLE_CHARS or chosen.endswith(":")) and not _NO_CAUSE.search(following):
+        chosen = f"{chosen} {following}"
+    return step, shortened(one_line(chosen.replace("**", "")), _EXPLANATION_CHARS)
+
+
+def _caused(request: Step, problem: tuple[str, str], headline: str | None, why: tuple[Step, str]) -> Found:
+    text = f"“{shortened(headline or request.summary, 160)}”: {why[1]}"
+    evidence = [(why[0], why[1]), (request, headline or request.summary)]
+    return Found(CAUSE, CAUSED_BY, problem, ("cause", why[1]), text, 0.75, evidence)
+
+
+def _is_refuted(material: Material, turn: Turn, following: Turn | None) -> bool:
+    """Whether the exchange failed, was stopped, or the user says next that it is still broken."""
+    if turn.was_stopped or not turn.has_answer:
+        return True
+    if following is None or following.request is None:
+        return False
+    reply = following.request.summary
+    return words.says_broken(reply) or words.corrects(reply)
+
+
+def _reported_fix(
+    material: Material,
+    turn: Turn,
+    problem: tuple[str, str],
+    headline: str | None,
+    why: tuple[Step, str] | None,
+    made: Sequence[Change],
+) -> Found:
+    assert turn.request is not None
+    steps = told(made)
+    shown = headline or turn.request.summary
+    text = f"“{shortened(shown, 160)}” was fixed by {listed(change.sentence for change in steps)}"
+    passed = [run for run in material.trace.tests if run.has_passed and turn.has(run.call)]
+    files = {change.name for change in made}
+    confidence = 0.4 + (0.2 if why else 0.0) + (0.1 if passed else 0.0) + (0.05 if len(files) <= 4 else -0.1)
+    evidence = [(turn.request, shown), *((change.step, change.sentence) for change in steps[:2])]
+    evidence += [(why[0], why[1])] if why else []
+    details = {
+        "headline": shortened(shown, 300),
+        "command": None,
+        "passed": shortened(passed[-1].command, 200) if passed else None,
+        "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
+        "step_count": len(made),
+        "why": why[1] if why else None,
+        "chosen_by": "agent",
+        "quote": None,
+        "tried": [],
+        "fixed_ms": made[-1].step.ts_ms,
+    }
+    return Found(REPORTED, FIXED_BY, problem, (steps[0].kind, steps[0].name), text, confidence, evidence, details)
+
+
+def told(changes: Iterable[Change]) -> list[Change]:
+    """The changes worth telling: each file or command once, with its last gist; code before its tests."""
+    last = {(change.kind, change.name): change for change in changes}
+    ranked = sorted(last.values(), key=lambda change: ("test" in change.name.lower(), change.name.endswith(".md")))
+    return ranked[:MOST_STEPS]
+
+
+def listed(items: Iterable[str]) -> str:
+    names = list(items)[:3]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def explanation(material: Material, start: int, end: int) -> tuple[Step, str] | None:
+    """The agent's sentence between two places that says why, as far as it says so."""
+    spoken = (schema.ASSISTANT_MSG, schema.COMPLETION)
+    messages = [step for step in material.trace.steps[start:end] if step.kind in spoken][:_MESSAGES_READ]
+    for step in messages:
+        for sentence in sentences(material.text(step)):
+            if 20 <= len(sentence) <= 400 and _EXPLAINS.search(sentence) and not _ANNOUNCES.match(sentence):
+                return step, shortened(one_line(sentence), _EXPLANATION_CHARS)
+    return None
+
+
+def _asked_between(turns: Sequence[Turn], start: int, end: int) -> Step | None:
+    """The user's words after a failure and before the change that ended it."""
+    asked = [turn.request for turn in turns if turn.request is not None and start < turn.start < end]
+    return asked[-1] if asked else None

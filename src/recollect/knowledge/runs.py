@@ -1,0 +1,206 @@
+"""What a session ran and changed, in order: the commands with how they went, and the edits between them."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from recollect import schema
+from recollect.agentkit.edits import FileChange
+from recollect.agents import get_adapter
+from recollect.distill import shell
+from recollect.distill.texts import one_line, shortened
+from recollect.distill.trace import CALLS, Trace
+from recollect.knowledge.facts import Material
+from recollect.knowledge.signature import fingerprint, headline_of
+from recollect.store import Step
+from recollect.text import ELLIPSIS
+
+GIST_CHARS = 120
+COMMAND_CHARS = 160
+_OUTPUT_CHARS = 60_000
+# Commands that check something: what they print tells how they went where a pipe hides their exit.
+_CHECKS = re.compile(
+    r"lint|build|check|vet|tsc|mypy|ruff|eslint|compile|clippy|typecheck|test|fmt|validate", re.IGNORECASE
+)
+_PIPED = re.compile(r"\||;|\n|(?<![&>])&(?![&>])")
+_COMPLAINT = re.compile(
+    r"^\S+\.\w{1,5}:\d+(?::\d+)?:? .+\(\w+\)$|^\S+\.\w{1,5}[:(]\d+[:,]\d+\)?: (?:error|undefined|cannot)\b"
+    r"|\bERROR task failed|^error(?:\[E\d+\])?: |: error TS\d+|^make(?:\[\d+\])?: \*\*\*|^Found \d+ errors?\b"
+    r"|^(?:\x1b\[\d+m)*✖ \d+ problems? \([1-9]",
+    re.MULTILINE,
+)
+# Commands that change something another command may depend on.
+_INSTALLS = re.compile(
+    r"(?:pip3?|uv|npm|pnpm|yarn|bun|cargo|go|brew|apt(?:-get)?|gem|poetry|pdm|bundle|conda|composer|rustup|dotnet|mise)"
+    r" (?:install|i|add|get|sync|ci|update|upgrade|remove|uninstall|mod|use|restore|lock)"
+)
+_CHANGES = re.compile(
+    r"rm|mv|cp|chmod|chown|mkdir|ln|touch|kill|pkill|export|unset|tee|patch|sed|perl"
+    r"|git (?:checkout|reset|stash|merge|rebase|pull|clean|restore|apply|revert|rm|mv|init|config|submodule|fetch"
+    r"|clone)"
+    r"|docker(?: \w+)*|docker-compose|kubectl|systemctl|service|terraform \w+|alembic|createdb|psql|sqlite3|redis-cli"
+    r"|direnv|nvm|pyenv|asdf"
+)
+_NOTES = re.compile(r"(?:^|/)plans/[^/]+\.md$|(?:^|/)scratchpad/")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A command that ended. `has_failed` is None where nothing tells."""
+
+    place: int
+    call: Step
+    result: Step
+    command: str
+    doings: frozenset[str]
+    is_test: bool
+    has_failed: bool | None
+    headline: str  # of what went wrong
+    signature: str
+
+    def runs_again(self, earlier: "Run") -> bool:
+        """Whether this is another run of the same thing."""
+        if self.is_test and earlier.is_test:
+            return bool(self.doings & earlier.doings) and shell.covers_tests(self.command, earlier.command)
+        return bool(self.doings & earlier.doings)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A step that changed something: an edit of a file, or a command."""
+
+    place: int
+    step: Step
+    kind: str  # edit | install | command
+    name: str  # the file, or the command
+    gist: str  # what became of what
+
+    @property
+    def sentence(self) -> str:
+        what = f"editing {self.name}" if self.kind == "edit" else f"running `{self.name}`"
+        return f"{what} ({self.gist})" if self.gist else what
+
+
+def wanted(trace: Trace) -> list[Step]:
+    """Events whose full content the rules read: what people and agents said, edits, questions, and failures."""
+    failed = {step.event_uid for step in trace.errors}
+    spoken = (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION)
+    asking = {step.event_uid for step in trace.questions}
+    chosen: list[Step] = []
+    for step in trace.steps:
+        if step.kind in spoken:
+            if step.summary.endswith(ELLIPSIS):
+                chosen.append(step)
+        elif (
+            step.kind in (schema.EDIT, schema.DECISION, schema.HUMAN_INTERVENTION)
+            or step.event_uid in asking
+            or step.event_uid in failed
+            or step.summary.startswith("proposed a plan")
+            or _may_hide_failure(trace, step)
+            or (step.kind in CALLS and step.summary.startswith(shell.RAN) and step.summary.endswith(ELLIPSIS))
+        ):
+            chosen.append(step)
+    return chosen
+
+
+def _may_hide_failure(trace: Trace, step: Step) -> bool:
+    """Whether a result that looks well may be of a check whose failure its pipe hides."""
+    call = trace.calls.get(step.call_id or "") if step.kind == schema.TOOL_RESULT else None
+    command = shell.command_of(call.summary) if call is not None else None
+    return command is not None and _CHECKS.search(command) is not None and _PIPED.search(command) is not None
+
+
+def runs_of(material: Material) -> list[Run]:
+    """Every command of the session's own work that ended, in order."""
+    trace = material.trace
+    failed = {step.event_uid for step in trace.errors}
+    verdicts = {run.call.event_uid: run for run in trace.tests}
+    found = []
+    for place, step in enumerate(trace.steps):
+        call = trace.calls.get(step.call_id or "") if step.kind in (schema.TOOL_RESULT, schema.ERROR) else None
+        command = shell.command_of(call.summary) if call is not None and call.role == "assistant" else None
+        if call is None or command is None:
+            continue
+        command = shell.command_given(material.payloads.get(call.event_uid, {})) or command
+        test = verdicts.get(call.event_uid)
+        has_failed = _has_failed(material, step, command, failed, None if test is None else test.has_passed)
+        headline = headline_of(material.text(step)[:_OUTPUT_CHARS]) if has_failed else ""
+        found.append(
+            Run(
+                place,
+                call,
+                step,
+                command,
+                shell.doings(command),
+                test is not None,
+                has_failed,
+                headline,
+                fingerprint(headline),
+            )
+        )
+    return found
+
+
+def _has_failed(
+    material: Material, result: Step, command: str, failed: set[bytes], has_passed: bool | None
+) -> bool | None:
+    if result.event_uid in failed:
+        return True
+    if has_passed is not None:
+        return not has_passed
+    if result.kind == schema.ERROR:
+        return None  # refused, cut off, or an answer by exit code
+    if _PIPED.search(command) and _CHECKS.search(command):
+        output = material.text(result)
+        return _COMPLAINT.search(output[-_OUTPUT_CHARS:]) is not None
+    return False
+
+
+def changes_of(material: Material) -> list[Change]:
+    """Every step of the session that changed a file, or something that commands depend on, in order."""
+    trace = material.trace
+    failed_edits = {edit.call.event_uid for edit in trace.edits if edit.has_failed}
+    return [
+        change
+        for place, step in enumerate(trace.steps)
+        if step.kind in CALLS and step.role == "assistant" and step.event_uid not in failed_edits
+        for change in _changes(material, place, step)
+    ]
+
+
+def _changes(material: Material, place: int, step: Step) -> Iterator[Change]:
+    if step.kind == schema.EDIT:
+        for change in file_changes(material, step):
+            if not _NOTES.search(change.path):
+                yield Change(place, step, "edit", inside(change.path, material.subject.cwd), gist_of(change))
+        return
+    command = shell.command_of(step.summary)
+    if command is None or (step.call_id or "") in material.trace.undone or shell.only_looks(command):
+        return
+    doings = shell.doings(command)
+    if any(map(_INSTALLS.match, doings)):
+        yield Change(place, step, "install", shortened(one_line(command), COMMAND_CHARS), "")
+    elif any(map(_CHANGES.fullmatch, doings)):
+        yield Change(place, step, "command", shortened(one_line(command), COMMAND_CHARS), "")
+
+
+def file_changes(material: Material, edit: Step) -> list[FileChange]:
+    """The files an edit changed, and how."""
+    return get_adapter(material.agent).changes(material.payloads.get(edit.event_uid, {}), None)
+
+
+def gist_of(change: FileChange) -> str:
+    """What an edit did, in a line: the first line that went and the first that came."""
+    lines = [line for hunk in change.hunks for line in hunk.lines]
+    removed = next((text for line in lines if line[:1] == "-" and (text := line[1:].strip())), "")
+    added = next((text for line in lines if line[:1] == "+" and (text := line[1:].strip())), "")
+    if change.is_new or not removed:
+        return f"added `{shortened(added, GIST_CHARS)}`" if added else ""
+    if not added:
+        return f"removed `{shortened(removed, GIST_CHARS)}`"
+    return f"`{shortened(removed, GIST_CHARS // 2)}` became `{shortened(added, GIST_CHARS // 2)}`"
+
+
+def inside(path: str, cwd: str | None) -> str:
+    """A path as seen from the session's folder."""
+    return path.removeprefix(f"{cwd.rstrip('/')}/") if cwd else path

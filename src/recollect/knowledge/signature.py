@@ -1,0 +1,218 @@
+"""What makes two errors the same: the line that says what is wrong, without what differs from one time to the next.
+
+Hooks call this for every failed command, so it needs nothing but regular expressions.
+"""
+
+import re
+
+MOST_CHARS = 160
+_READ_CHARS = 40_000  # of an output, from each end
+_MOST_LINES = 400
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
+# What stands before a line and says nothing of the error: times, task names of runners, marks of compilers and tests.
+_PREFIX = re.compile(
+    r"^(?:\[[\w:.-]{1,24}\]\s+(?=\S*(?:/|error|Error|FAIL))|\d{4}-\d\d-\d\d[T ][\d:.,]+\S*\s+(?:\[\w+\]\s+)?"
+    r"|[E>|│✗✘×●•*-]\s+|failed: |exit -?\d+: |stderr: |(?:\S*sh|--|\(eval\)): ?(?:line )?\d+: )+"
+)
+_PLACE = re.compile(
+    r"(?P<file>(?:[\w@~+-]|(?<=\w)\.|\.{1,2}/|/|[A-Za-z]:[\\/])[\w./\\@+~-]*\.[A-Za-z]\w{0,7}):\d+(?::\d+)?:?\s+"
+)
+_EXCEPTION = re.compile(
+    r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Exit|Interrupt|NotFound|Timeout)\b(?P<why>:\s*\S|$)"
+)
+_CODE = re.compile(
+    r"\b(?:TS\d{4,5}|E\d{3,4}|[A-Z]{1,4}\d{3,5}|ERR_[A-Z_]+|E[A-Z]{4,}|SQLSTATE|CONFLICT)\b|\((?:\w+[/-])*\w+\)$"
+)
+_SAYS_ERROR = re.compile(
+    r"\b(?:error|errors|exception|fatal|panic|failed|failure|cannot|can't|could not|couldn't|unable to|no such"
+    r"|not found|not recognized|denied|refused|timed? ?out|undefined|unexpected|unknown|invalid|missing|conflict"
+    r"|must not|must be|is not|not allowed|unresolved|deadlock|locked|unsupported|no module|expected|mismatch"
+    r"|want|got|should|overflow)\b",
+    re.IGNORECASE,
+)
+_BEGINS_AS_ERROR = re.compile(r"(?:error|fatal|panic)\b", re.IGNORECASE)
+_TEST_FAILED = re.compile(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ )")
+_TEST_NAME = re.compile(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ (?:- )?)(?P<name>\S+)(?: - (?P<why>.+))?")
+# Lines that name nothing: a runner's last words, counts, echoes of what was run.
+_SAYS_NOTHING = re.compile(
+    r"(?:error|fail(?:ed)?|exit(?: code| status)? -?\d+|.*\btask failed|make(?:\[\d+\])?: \*\*\*.*"
+    r"|npm (?:err!|warn|notice).*|[\w.]*(?:Error|Exception)"
+    r"|.*command failed(?: with exit code \d+)?\.?|.*returned non-zero exit status.*|\* [\w-]+: \d+"
+    r"|found \d+ errors?.*|\d+ (?:issues?|problems?|errors?|failed)\b.*|=+ .* =+|-+|fail\s+\S+(?:\s+[\d.]+m?s)?"
+    r"|tests?: .*\d+.*|test result: .*|error: (?:process|script|recipe) .*(?:exit|fail).*|ok\s+\S+.*"
+    r"|traceback \(most recent call last\):|\$ .*|.*\bfinished in [\d.]+m?s|error: test failed.*"
+    r"|error: could not compile .*|error: aborting due to .*|.*[\d.]+s? .*(?:passed|total).*|\d+ passed.*)",
+    re.IGNORECASE,
+)
+_FRAME = re.compile(r'^(?:at |File "|in <|\.\.\.|#\d+ |goroutine |\d+: 0x|from |Caused by:$|note: |help: |warning: )')
+
+_EXTENSION = (
+    "(?:py|pyi|js|jsx|ts|tsx|mjs|go|rs|java|kt|rb|php|c|h|cc|cpp|cs|sh|sql|toml|ya?ml|json|md|txt|lock|mod|cfg|ini)"
+)
+_MASKS = (
+    (re.compile(r"https?://[^\s'\"<>)\]]+"), "<url>"),
+    (re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?\S*)?|\b\d\d:\d\d:\d\d(?:\.\d+)?\b"), "<time>"),
+    (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}\b", re.IGNORECASE), "<id>"),
+    (re.compile(r"0x[0-9a-f]+|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b", re.IGNORECASE), "<id>"),
+    (re.compile(r"(?<![\w<])(?:[A-Za-z]:[\\/]|~?/|\.{1,2}/)(?:[\w.@+~-]+[\\/])*[\w.@+~-]+/?"), "<path>"),
+    (re.compile(r"(?<![\w<])(?:[\w.@+-]+/){2,}[\w.@+-]*"), "<path>"),
+    (re.compile(rf"(?<![\w<])(?:[\w.@+-]+/)*[\w.@+-]+\.{_EXTENSION}\b"), "<path>"),
+    (re.compile(r"(?<=<path>):\d+(?::\d+)?"), ""),
+    (re.compile(r"(['\"`])(?:(?!\1).){41,}\1"), "<text>"),
+    (re.compile(r"(?<![A-Za-z\d])[-+]?\d+(?:[.,]\d+)*(?:\s?(?:ms|s|kB|KB|MB|GB|%))?(?![A-Za-z])"), "<n>"),
+)
+# How people lead over to an error.
+_SHOWN = re.compile(
+    r"\b(?:error|fails? with|failed with|getting|seeing|returns|says|throws|prints|message)\b", re.IGNORECASE
+)
+_QUOTED = re.compile(r"[\"“`](?P<text>[^\"“”`\n]{12,200})[\"”`]")
+_PROSE_CHARS = 200
+_LEAST_QUOTED_WORDS = 3
+_SHOWS_ERROR = 4
+_SPACES = re.compile(r"\s+")
+
+# Lines that say something about their error only together with their numbers.
+_COMPARES = re.compile(r"(?:AssertionError: )?(?=assert )")
+_BARE_EXCEPTION = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception)")
+_SAYS_LITTLE = re.compile(r"<\w+>|\b\w*(?:Error|Exception)\b")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_IS_LITERAL = re.compile(r"assert |\S+:\d+: ")
+_TELLS = 3  # the least weight of a line by which its error is found, too
+_MOST_TELLING = 8
+
+
+def signature_of(text: str) -> str:
+    """The fingerprint of an error's output; empty if no line of it says what is wrong."""
+    return fingerprint(headline_of(text))
+
+
+def signatures_in(text: str) -> list[str]:
+    """What an error may be known by, its headline first: people paste any part of an output.
+
+    Lines that are compared with their numbers count only where nothing else says what is wrong.
+    """
+    headline, others = signature_of(text), telling_lines(text)
+    if not headline:
+        return others or [mask(text.strip().partition("\n")[0])]
+    return [headline, *(line for line in others if line != headline and not is_literal(line))]
+
+
+def telling_lines(text: str) -> list[str]:
+    """The fingerprints of all lines that may be met alone: of tests, exceptions, messages with a place or a code."""
+    telling = (line for line in _lines(text) if _tells(line))
+    return list(dict.fromkeys(filter(None, map(fingerprint, telling))))[:_MOST_TELLING]
+
+
+def _tells(line: str) -> bool:
+    place = _PLACE.match(line)
+    message = line[place.end() :] if place else line
+    exception = _EXCEPTION.match(line)
+    return bool(
+        _weight(line) >= _TELLS
+        or _COMPARES.match(message)
+        or (exception and exception["why"] != "")
+        or (place and _BARE_EXCEPTION.fullmatch(message))
+    )
+
+
+def fingerprint(line: str) -> str:
+    """A line without what differs from one time to the next, unless nothing else is in it."""
+    place = _PLACE.match(line)
+    message = line[place.end() :] if place else line
+    if compared := _COMPARES.match(message):
+        return _SPACES.sub(" ", message[compared.end() :]).strip()[:MOST_CHARS]
+    masked = mask(line)
+    if _WORD.search(_SAYS_LITTLE.sub("", masked)):
+        return masked
+    file = place["file"].replace("\\", "/") if place else ""
+    return line.removeprefix(file[: file.rfind("/") + 1])[:MOST_CHARS].strip() if masked else ""
+
+
+def is_literal(signature: str) -> bool:
+    """Whether a fingerprint has its numbers, so that it may well be met by chance."""
+    return _IS_LITERAL.match(signature) is not None
+
+
+def headline_of(text: str) -> str:
+    """The line that says what went wrong, as it is but for colours and what goes before it; empty if there is none."""
+    lines = _lines(text)
+    return _of_traceback(lines) or _best(lines)
+
+
+def error_in(message: str) -> str | None:
+    """The line of an error in a message that people wrote around it; None if it shows none."""
+    lines = _lines(message)
+    if headline := _of_traceback(lines):
+        return headline
+    best = max(lines, key=_weight, default="")
+    if _weight(best) >= _SHOWS_ERROR:
+        return best
+    if not (shown := _SHOWN.search(message)):
+        return None
+    quoted = _QUOTED.search(message, shown.start())
+    if quoted and len(quoted["text"].split()) >= _LEAST_QUOTED_WORDS:
+        return quoted["text"]
+    after = [line for line in _lines(message[shown.end() :])[1:] if _weight(line) and len(line) < _PROSE_CHARS]
+    return after[0] if after else None
+
+
+def mask(line: str) -> str:
+    """A line without numbers, paths, hashes, addresses and times."""
+    if _TEST_FAILED.match(line):
+        line = _without_duration(line)
+    line = _PLACE.sub("", line, count=1)
+    for pattern, replacement in _MASKS:
+        line = pattern.sub(replacement, line)
+    return _SPACES.sub(" ", line).strip(" .:;,")[:MOST_CHARS].strip()
+
+
+def _without_duration(line: str) -> str:
+    """A failed test by its name; what it says after it, if anything, is the better part of it."""
+    found = _TEST_NAME.match(line)
+    if found is None:
+        return line
+    name = found["name"].rpartition("/")[2].rpartition("::")[2]
+    says_why = found["why"] and not found["why"].startswith("assert ")
+    return found["why"] if says_why else f"test failed: {name}"
+
+
+def _lines(text: str) -> list[str]:
+    if len(text) > 2 * _READ_CHARS:
+        text = f"{text[:_READ_CHARS]}\n{text[-_READ_CHARS:]}"
+    stripped = (_PREFIX.sub("", line.strip()) for line in _ANSI.sub("", text.replace("\r", "\n")).split("\n"))
+    return [line for line in stripped if line and not _FRAME.match(line)][:_MOST_LINES]
+
+
+def _of_traceback(lines: list[str]) -> str:
+    """The last exception that begins a line and says why."""
+    named = (found for line in reversed(lines) if (found := _EXCEPTION.match(line)) and found["why"])
+    return next((found.string for found in named), "")
+
+
+def _best(lines: list[str]) -> str:
+    """The first of the lines that tell most: a place and a message, then a code, then words of failure."""
+    best, best_weight = "", 0
+    for line in lines:
+        weight = _weight(line)
+        if weight > best_weight:
+            best, best_weight = line, weight
+    return best
+
+
+def _weight(line: str) -> int:
+    if len(line) < 6:
+        return 0
+    place, is_test, says_error = _PLACE.match(line), _TEST_FAILED.match(line), _SAYS_ERROR.search(line[:200])
+    if not (place or is_test or says_error):
+        return 0
+    message = line[place.end() :] if place else line
+    if _SAYS_NOTHING.fullmatch(message):
+        return 0
+    if place and (_SAYS_ERROR.search(message) or _CODE.search(message)):
+        return 5
+    if is_test:
+        return 3
+    if says_error:
+        return 4 if _BEGINS_AS_ERROR.match(line) or _CODE.search(line) else 2
+    return 1 if place and len(message) > 10 else 0

@@ -1,0 +1,128 @@
+"""Facts over time: until when each holds, and what took its place.
+
+It is worked out over all facts at once whenever it is asked for. So sessions that are read late, or in any order, give
+the same answers, and what is forgotten leaves no trace in the others.
+"""
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from recollect.clock import rfc3339
+from recollect.knowledge.facts import DECIDED, HAS_VALUE, PREFERS
+from recollect.knowledge.records import Evidence, Fact
+from recollect.store import Note, StoredFact
+
+REMEMBERED = "remember"
+RECORDED = "agent"  # a note that an agent made by itself
+_SURE, _RECORDED_SURE = 0.99, 0.7
+
+
+def fact_of(stored: StoredFact) -> Fact:
+    details: dict[str, Any] = orjson.loads(stored.details)
+    return Fact(
+        fact_uid=stored.fact_uid,
+        predicate=stored.predicate,
+        subject_kind=stored.subject_kind,
+        subject=stored.subject,
+        object_kind=stored.object_kind,
+        object=stored.object,
+        text=stored.text,
+        confidence=_SURE if stored.verdict in ("promoted", "pinned") else stored.confidence,
+        method=stored.rule,
+        valid_at=rfc3339(stored.since_ms),
+        invalid_at=None,
+        recorded_at=rfc3339(stored.recorded_ms) or "",
+        superseded_by=None,
+        session_uid=stored.session_uid,
+        agent=stored.agent,
+        repo=stored.repo,
+        by=details.get("by") or details.get("chosen_by") or "agent",
+        choice=details.get("choice"),
+        alternatives=tuple(details.get("alternatives") or ()),
+        reason=details.get("reason") or details.get("why"),
+        verdict=stored.verdict,
+        evidence=tuple(Evidence(**one) for one in orjson.loads(stored.evidence)),
+    )
+
+
+def fact_of_note(note: Note, verdict: str | None) -> Fact:
+    """What is to be remembered is a fact whose evidence is the note itself."""
+    is_recorded = note.origin == RECORDED
+    return Fact(
+        fact_uid=note.note_uid,
+        predicate=DECIDED,
+        subject_kind="decision",
+        subject=note.topic,
+        object_kind="choice",
+        object=note.text,
+        text=note.text,
+        confidence=_RECORDED_SURE if is_recorded and verdict not in ("promoted", "pinned") else _SURE,
+        method=note.origin,
+        valid_at=rfc3339(note.since_ms),
+        invalid_at=None,
+        recorded_at=rfc3339(note.recorded_ms) or "",
+        superseded_by=None,
+        session_uid=None,
+        agent=None,
+        repo=note.repo,
+        by="agent" if is_recorded else "user",
+        choice=None,
+        alternatives=(),
+        reason=note.reason,
+        verdict=verdict,
+        evidence=(Evidence(note.note_uid, note.text),),
+    )
+
+
+def timeline(facts: Iterable[Fact]) -> list[Fact]:
+    """The facts with what ended each, the oldest first. Of one matter only the newest fact holds."""
+    ordered = sorted(facts, key=lambda fact: (fact.valid_at or "", fact.fact_uid))
+    ends: dict[str, Fact] = {}
+    last: dict[Hashable, list[Fact]] = defaultdict(list)
+    for fact in ordered:
+        for matter in _matters(fact):
+            for earlier in last[matter]:
+                if _value(earlier) != _value(fact):
+                    ends.setdefault(earlier.fact_uid, fact)
+            last[matter] = [one for one in last[matter] if _value(one) == _value(fact)] + [fact]
+    return [_ended(fact, ends.get(fact.fact_uid)) for fact in ordered]
+
+
+def _ended(fact: Fact, end: Fact | None) -> Fact:
+    return fact if end is None else replace(fact, invalid_at=end.valid_at, superseded_by=end.fact_uid)
+
+
+def _matters(fact: Fact) -> list[Hashable]:
+    """What a fact settles so that another one on the same matter takes its place; nothing for most facts."""
+    place = fact.repo or ""
+    if fact.method == RECORDED:  # never in place of what a user said
+        return [(RECORDED, place, fact.subject.casefold())]
+    if fact.predicate == HAS_VALUE or fact.method in ("answer", REMEMBERED) or fact.session_uid is None:
+        return [(fact.predicate, place, fact.subject.casefold())]
+    if fact.predicate == PREFERS and fact.choice and fact.alternatives:
+        return [("instead", place, frozenset((_name(fact.choice), _name(fact.alternatives[0]))))]
+    return []
+
+
+def _value(fact: Fact) -> str:
+    """What a fact says of its matter."""
+    return _name(fact.choice) if fact.predicate == PREFERS and fact.choice else fact.object.casefold()
+
+
+def _name(text: str) -> str:
+    return text.casefold().removeprefix("the ").strip()
+
+
+def as_of(facts: Sequence[Fact], moment: str | None) -> list[Fact]:
+    """The facts of a timeline that held at a moment (RFC 3339); all of them if it is None."""
+    if moment is None:
+        return list(facts)
+    return [
+        fact
+        for fact in facts
+        if (fact.valid_at or "") <= moment and (fact.invalid_at is None or fact.invalid_at > moment)
+    ]

@@ -1,0 +1,40 @@
+"""What people ask about: the words of a question that count, and how well a fact answers to them."""
+
+import re
+from collections.abc import Iterable
+
+from recollect.distill.texts import word_set
+
+_WORD = re.compile(r"[^\W_][\w'’-]*")
+_COMMON = word_set(
+    "a an the and or of to in on for with from by at as is are was were be been do does did we i you it our your my "
+    "this that these those what why how when where which who whose can could should would will shall may might not no "
+    "have has had there here about into out over issue problem error bug fix fixed fixing get got make made use used "
+    "using last time session changes change thing things again before after"
+)
+_ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ers", "ed", "er", "es", "s", "e")
+_STEM_CHARS = 4
+
+
+def topic_words(text: str) -> list[str]:
+    """The words that say what a question is about; all of its words if every one is common."""
+    words = [word.strip("'’-").lower() for word in _WORD.findall(text)]
+    return [word for word in dict.fromkeys(words) if word and word not in _COMMON] or list(dict.fromkeys(words))
+
+
+def fulltext_query(words: Iterable[str]) -> str:
+    """A full-text query for facts that have any of these words."""
+    return " OR ".join(f'"{word}"' for word in words)
+
+
+def relevance(words: list[str], text: str) -> float:
+    """The share of the words that a text has, in whatever form."""
+    stems = {stem(word) for word in _WORD.findall(text.lower())}
+    return sum(stem(word) in stems for word in words) / len(words) if words else 0.0
+
+
+def stem(word: str) -> str:
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= _STEM_CHARS:
+            return word.removesuffix(ending)
+    return word

@@ -1,0 +1,66 @@
+"""Recollect as the session store of an agent host: messages appended as they happen, recalled at once.
+
+Live sessions are ordinary sessions: the same events, packs, redaction, full text, digests, retention, `forget` and
+export. Only the way in differs. An append is read by no adapter and comes from no file; it is built and redacted like
+a line of a log (`ingest.builder`), and then:
+
+1. its frame is written to a pack that this process alone appends to, and is on the disk before anything refers to it;
+2. one short transaction in the queue of writers stores its rows, its words and the counts in the table `live`; nothing
+   in it waits for a disk, so ten writers do not wait for ten disks;
+3. the write-ahead log is flushed outside the queue, together with that of whoever committed meanwhile; then the append
+   is acknowledged.
+
+Whatever kills the writer, an acknowledged message is there, and one that is not acknowledged is there wholly or not at
+all. `live` says which session a key stands for and what lists show at once; it can be made again from the sessions. The
+lasting row follows within ten seconds, digests with the next sweep. The store has the last copy: neither age nor the
+soft cap evicts it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from recollect.live.backfill import Backfill, FileStatus, ImportReport
+    from recollect.live.commands import Reply, route
+    from recollect.live.host import Live
+    from recollect.live.in_threads import AsyncLive
+    from recollect.live.manager import ManagedSession, SessionManager
+    from recollect.live.recall import SearchResult
+    from recollect.live.records import Appended, LiveSession, Media, Message
+    from recollect.live.session_store import RecollectSessionStore
+
+__all__ = [
+    "Appended",
+    "AsyncLive",
+    "Backfill",
+    "FileStatus",
+    "ImportReport",
+    "Live",
+    "LiveSession",
+    "ManagedSession",
+    "Media",
+    "Message",
+    "RecollectSessionStore",
+    "Reply",
+    "SearchResult",
+    "SessionManager",
+    "route",
+]
+
+_HOMES = {
+    "backfill": "Backfill FileStatus ImportReport",
+    "commands": "Reply route",
+    "host": "Live",
+    "in_threads": "AsyncLive",
+    "manager": "ManagedSession SessionManager",
+    "recall": "SearchResult",
+    "records": "Appended LiveSession Media Message",
+    "session_store": "RecollectSessionStore",
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

@@ -1,0 +1,218 @@
+"""One append: records to a batch, without its secrets, to the store."""
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
+from recollect.api import Memory
+from recollect.clock import now_ms
+from recollect.errors import NotFound
+from recollect.ingest.builder import batch_of
+from recollect.ingest.protection import Protection
+from recollect.kinds import HUMAN, UNKNOWN
+from recollect.redact import Redactor
+from recollect.schema import SCHEMA_VERSION, session_uid
+from recollect.store import MAIN_GROUP, LiveRow, Moved, SessionRow, SourceRow, Written
+from recollect.text import cut_short
+
+LIVE = "live"  # the agent of a host's own sessions, and the kind of what they come from
+# An entry that was appended has more than an adapter reads from a file of it: no reader's version replaces it.
+READER = 1 << 20
+SHOWN_MS = 10_000  # how far a session's lasting row may be behind
+TITLE_CHARS = 80
+
+MIRRORED = "session_store"  # in the metadata of a session that an SDK mirrors here: where
+FACTS = ("key", "channel", "chat_id", "user_id", "character_id")
+
+
+class Appender:
+    """Appends to sessions of one agent by their keys. The rules of redaction are loaded once."""
+
+    def __init__(self, memory: Memory, agent: str = LIVE, group: str = MAIN_GROUP) -> None:
+        self.store = memory._store
+        self.agent = agent
+        self._group = group
+        self._memory = memory
+        self._last_position = 0
+        self._restore()
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        settings = self._memory.settings
+        return Protection(settings.folder, settings.redaction).redactor()
+
+    @cached_property
+    def _source(self) -> SourceRow:
+        return SourceRow(self._memory.settings.host, self.agent, LIVE, LIVE, 0, -1, -1, 0, READER, 0, 0, "", "", "{}")
+
+    def name(self, text: str) -> str:
+        """A key or id as it is stored."""
+        return self.redactor.functional(text)
+
+    def find(self, key: str) -> LiveRow | None:
+        """The session that a key stands for."""
+        return self.store.live.find(self.agent, self.name(key))
+
+    def get(self, key: str) -> LiveRow:
+        row = self.find(key)
+        if row is None:
+            raise NotFound(f"No session with this key: {key}", "`list_sessions()` returns the keys there are")
+        return row
+
+    def open(self, key: str, facts: Mapping[str, Any] | None = None, native_id: str | None = None) -> LiveRow:
+        """The session that a key stands for, made if there is none; `facts` are columns of a new one."""
+        row = self.find(key)
+        return row if row is not None else self._make(key, facts or {}, native_id)
+
+    def _make(self, key: str, facts: Mapping[str, Any], native_id: str | None) -> LiveRow:
+        named = {name: self.name(value) for name in FACTS[1:] if (value := facts.get(name))}
+        title = facts.get("title")
+        at_ms = facts.get("created_ms") or now_ms()
+        row = LiveRow(
+            agent=self.agent,
+            native_id=native_id or uuid.uuid4().hex,
+            parent=facts.get("parent"),
+            key=self.name(key),
+            channel=named.get("channel"),
+            chat_id=named.get("chat_id"),
+            user_id=named.get("user_id"),
+            character_id=named.get("character_id"),
+            title=self.redactor.text(title) if title else None,
+            metadata=orjson.dumps(self.redactor.value(dict(facts.get("metadata") or {}))).decode(),
+            state="{}",
+            created_ms=at_ms,
+            updated_ms=at_ms,
+            archived_ms=None,
+            shown_ms=0,
+            last_position=0,
+            first_position=0,
+            messages=0,
+            turns=0,
+            tool_calls=0,
+            media=0,
+            tokens=0,
+        )
+        return self.store.live.open(row)
+
+    def next_position(self, row: LiveRow) -> int:
+        """Behind everything that was appended before, here or, as far as it is committed, elsewhere."""
+        self._last_position = max(time.time_ns() // 1000, self._last_position + 1, row.last_position + 1)
+        return self._last_position
+
+    def append(
+        self,
+        row: LiveRow,
+        records: Sequence[EventRecord | Usage | SessionInfo],
+        changes: Mapping[str, Any] | None = None,
+        *,
+        is_shown: bool = True,
+    ) -> Written:
+        """Store records of a session; raises Moved if its key stands for another one meanwhile.
+
+        Without `is_shown` the caller has the lasting row brought up to date.
+        """
+        is_due = is_shown and now_ms() - row.shown_ms >= SHOWN_MS
+        facts = [session_info(row)] if row.last_position == 0 else []
+        batch = batch_of([*facts, *records], self._source, READER, self.redactor)
+        shown: dict[str, Any] = {"shown_ms": now_ms()} if is_due else {}
+        if row.title is None and (title := _title(records)) is not None:
+            shown["title"] = self.redactor.text(title)
+        active = row._replace(updated_ms=self._active_ms(records))
+        written = self.store.live.append(active, batch, {**shown, **(changes or {})})
+        if is_due or changes:
+            self.show([row])
+        return written
+
+    def _active_ms(self, records: Iterable[EventRecord | Usage | SessionInfo]) -> int:
+        """When a session was last active: for a host that is when its messages were said, for a mirror now."""
+        times = [record.ts_ms for record in records if isinstance(record, EventRecord) and record.ts_ms is not None]
+        return max(times, default=0) or now_ms() if self.agent == LIVE else now_ms()
+
+    def show(self, rows: Iterable[LiveRow]) -> None:
+        """Bring the lasting rows of sessions up to date, or make them."""
+        found = (self.store.live.find_session(row.agent, row.native_id) for row in rows)
+        missing = self.store.live.show([row for row in found if row is not None])
+        if missing:
+            host = self._memory.settings.host
+            self.store.sessions.put([(_session_row(row, host)._replace(group=self._group), []) for row in missing])
+
+    def _restore(self) -> None:
+        """Know again sessions that came by an import, or that only the packs remember."""
+        for native_id, info in self.store.live.unindexed(self.agent) if not self.store.read_only else ():
+            self.restore(native_id, orjson.loads(info)["last"])
+
+    def restore(self, native_id: str, facts: Mapping[str, Any]) -> None:
+        details = dict(facts.get("metadata") or {})
+        facts = {**facts, **details.get(MIRRORED, {})}
+        key = facts.get("key")
+        if not key:
+            return
+        figures: dict[str, Any] = self.store.live.figures(self.agent, native_id)
+        row = self._blank(native_id, key, facts)
+        self.store.live.open(
+            row._replace(
+                **figures,
+                title=next((facts[name] for name in ("title_3", "title_2") if facts.get(name)), None),
+                metadata=orjson.dumps(details.get("host") or {}).decode(),
+                first_position=details.get("history_from") or 0,
+                archived_ms=details.get("archived_ms"),
+            )
+        )
+
+    def _blank(self, native_id: str, key: str, facts: Mapping[str, Any]) -> LiveRow:
+        held = self.store.live.find(self.agent, key)
+        unique = key if held is None else f"{key}#{native_id[:8]}"  # another machine's session of the same name
+        values: dict[str, Any] = dict.fromkeys(LiveRow._fields, 0)
+        values |= {name: facts.get(name) for name in FACTS}
+        values |= {"agent": self.agent, "native_id": native_id, "parent": None, "key": unique, "state": "{}"}
+        return LiveRow(**values)
+
+
+def session_info(row: LiveRow, **changes: Any) -> SessionInfo:
+    """What a session's frames say of it, so that its row can be made again from them."""
+    row = row._replace(**changes)
+    details: dict[str, Any] = {"host": orjson.loads(row.metadata)} if row.metadata != "{}" else {}
+    details |= {"history_from": row.first_position} if row.first_position else {}
+    details |= {"archived_ms": row.archived_ms} if row.archived_ms else {}
+    if row.agent != LIVE:  # the rest of it is in what the agent writes
+        place = {name: value for name in FACTS if (value := getattr(row, name)) is not None}
+        return SessionInfo(row.native_id, metadata={MIRRORED: place})
+    return SessionInfo(
+        row.native_id,
+        base_native_id=row.parent,
+        born_ms=row.created_ms,
+        session_class=HUMAN,
+        title=row.title,
+        title_rank=3,
+        metadata=details or None,
+        **{name: getattr(row, name) for name in FACTS},
+    )
+
+
+def _title(records: Iterable[EventRecord | Usage | SessionInfo]) -> str | None:
+    """The session's first request, until somebody names it."""
+    said = (record for record in records if isinstance(record, EventRecord) and record.role == "user")
+    return next((cut_short(record.summary, TITLE_CHARS) for record in said if record.summary), None)
+
+
+def _session_row(row: LiveRow, host: str) -> SessionRow:
+    """The lasting row until the next sweep adds up all there is."""
+    values: dict[str, Any] = dict.fromkeys(SessionRow._fields)
+    uid = session_uid(row.agent, row.native_id)
+    values |= {name: 0 for name in SessionRow._fields if name.endswith("_tokens")}
+    values |= {"retries": 0, "event_count": 0, "usd_is_estimate": False, "schema_version": SCHEMA_VERSION}
+    values |= {"agent": row.agent, "native_session_id": row.native_id, "session_uid": uid, "root_session_uid": uid}
+    values |= {"session_class": HUMAN, "group": MAIN_GROUP, "host": host, "outcome": UNKNOWN, "instructions": "[]"}
+    values |= {name: getattr(row, name) for name in (*(FACTS if row.agent == LIVE else ()), "title", "turns")}
+    values |= {"started_ms": row.created_ms, "ended_ms": row.updated_ms, "updated_ms": row.updated_ms}
+    values |= {"message_count": row.messages, "discovered_ms": row.created_ms, "metadata": "{}"}
+    values["base_session_uid"] = session_uid(row.agent, row.parent) if row.parent else None
+    return SessionRow(**values)
+
+
+__all__ = ["LIVE", "Appender", "Moved", "session_info"]

@@ -1,0 +1,476 @@
+"""Live: the write and recall API for agent hosts."""
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from recollect.agentkit.content import summarise
+from recollect.agentkit.ids import call_key
+from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
+from recollect.agentkit.shell import shell_kind
+from recollect.agentkit.values import as_text
+from recollect.api import Filters, Memory
+from recollect.clock import now_ms, rfc3339
+from recollect.errors import UsageError
+from recollect.kinds import ASSISTANT_MSG, ERROR, LIFECYCLE, OTHER, TOOL_CALL, TOOL_RESULT, USER_MSG, SessionKey
+from recollect.live.appender import LIVE, Appender, session_info
+from recollect.live.content import said, without_bytes
+from recollect.live.media import find_states, reference
+from recollect.live.records import Appended, LiveSession, Media, Message
+from recollect.schema import session_uid
+from recollect.store import MAIN_GROUP, MEDIA, SUMMARY, LiveRow, MessageRow, Moved
+from recollect.uids import event_uid
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from recollect.live.in_threads import AsyncLive
+    from recollect.live.jsonl import Line
+    from recollect.live.recall import SessionSearch
+    from recollect.live.status import LiveStatus
+    from recollect.recall import SearchAnswer
+
+_KINDS = {"user": USER_MSG, "assistant": ASSISTANT_MSG, "system": LIFECYCLE, "tool": TOOL_RESULT}
+_FAILED = ("error", "failed", "denied", "timeout")
+_TOKENS = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cache_read": "cache_read_tokens",
+    "cache_write": "cache_write_tokens",
+    "reasoning": "reasoning_tokens",
+}
+_TRIES = 16  # against hosts that archive a session again and again while it is appended to
+
+
+class Live:
+    """The sessions of an agent host, by key (`channel:chat_id`).
+
+    Any number of processes may append at once, each with a Live and a Memory of its own. One Live serves one thread at
+    a time; `live.aio` has the same methods for asyncio. `media_roots` are folders in which a moved file is looked for;
+    new sessions belong to `group`.
+    """
+
+    def __init__(
+        self, memory: Memory, *, media_roots: Sequence["str | PathLike[str]"] = (), group: str = MAIN_GROUP
+    ) -> None:
+        self.memory = memory
+        self._media_roots = [Path(root) for root in media_roots]
+        self._appender = Appender(memory, group=group)
+        self._store = self._appender.store
+
+    @cached_property
+    def aio(self) -> "AsyncLive":
+        """The same methods as coroutines; each runs in one thread of its own."""
+        from recollect.live.in_threads import AsyncLive  # most hosts need one of the two
+
+        return AsyncLive(self)
+
+    def session(
+        self,
+        key: str,
+        *,
+        channel: str | None = None,
+        chat_id: str | None = None,
+        user_id: str | None = None,
+        character_id: str | None = None,
+        parent: str | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> LiveSession:
+        """The session of a key, made if there is none; the other arguments describe a new one.
+
+        Without them `channel` and `chat_id` are the two parts of the key. `parent` is the key or id of the session that
+        this one continues.
+        """
+        facts = {"user_id": user_id, "character_id": character_id, "title": title, "metadata": metadata}
+        facts |= {"channel": channel, "chat_id": chat_id, "parent": self._native_id(parent) if parent else None}
+        return self._describe(self._open(key, facts))
+
+    def _open(self, key: str, facts: Mapping[str, Any] | None = None) -> LiveRow:
+        if not key.strip():
+            raise UsageError("The key of a session is empty", "use `channel:chat_id`")
+        channel, _, chat_id = key.partition(":")
+        parts = {"channel": channel, "chat_id": chat_id} if chat_id else {}
+        given = {name: value for name, value in (facts or {}).items() if value is not None}
+        return self._appender.open(key, {**parts, **given})
+
+    def _native_id(self, name: str) -> str:
+        """The native id of a session by its key or its uid."""
+        row = self._appender.find(name)
+        return row.native_id if row is not None else name.removeprefix(f"{LIVE}:")
+
+    def append_message(
+        self,
+        session: str,
+        role: str,
+        content: Any,
+        content_type: str = "text",
+        provider: str | None = None,
+        model: str | None = None,
+        tokens: Mapping[str, int] | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        *,
+        usd: float | None = None,
+        message_id: str | None = None,
+        at: datetime | None = None,
+    ) -> Appended:
+        """Append a message to the session of a key; it is stored for good when this returns.
+
+        `role` is user, assistant, system or tool; `content` a text or any JSON. `tokens` may have input, output,
+        cache_read, cache_write and reasoning. A message with an id that the session has is not stored again.
+        """
+        event = _said(role, content, content_type, message_id, at, metadata)
+        event.provider, event.model = provider, model
+        return self._append(session, [event, *_usage(tokens or {}, usd, event)])
+
+    def record_tool_call(
+        self,
+        session: str,
+        name: str,
+        arguments: Any = None,
+        result_summary: str | None = None,
+        status: str = "ok",
+        *,
+        call_id: str | None = None,
+        at: datetime | None = None,
+    ) -> Appended:
+        """Append a tool call and what came of it; a `status` of error, failed, denied or timeout is a failure."""
+        arguments, retry_key = call_key(name, {} if arguments is None else without_bytes(arguments))
+        call_id = call_id or uuid.uuid4().hex
+        command = arguments.get("command") if isinstance(arguments, dict) else None
+        kind = shell_kind(command) if isinstance(command, str) else TOOL_CALL
+        shown = command if isinstance(command, str) else orjson.dumps(arguments).decode()
+        call = _event(kind, {"input": arguments}, summarise(f"{name} {shown}"), f"call:{call_id}", at)
+        call.role, call.tool, call.call_id, call.retry_key = "assistant", name, call_id, retry_key
+        has_failed = status in _FAILED
+        text = result_summary or ("" if not has_failed else status)
+        result = _event(
+            ERROR if has_failed else TOOL_RESULT, {"output": text}, summarise(text), f"result:{call_id}", at
+        )
+        result.role, result.tool, result.call_id, result.status = "tool", name, call_id, status
+        result.is_error = has_failed
+        return self._append(session, [call, result])
+
+    def attach_media(
+        self,
+        session: str,
+        kind: str,
+        path: "str | PathLike[str]",
+        mime: str | None = None,
+        *,
+        at: datetime | None = None,
+    ) -> Appended:
+        """Append a reference to a file: its path, size and SHA-256, never its bytes."""
+        media = reference(kind, Path(path), mime)
+        text = f"attached {kind}: {media['path']}"
+        event = _event(LIFECYCLE, {"text": text, "media": [media]}, summarise(text), None, at)
+        event.role, event.content_type = "user", MEDIA
+        return self._append(session, [event])
+
+    def media(self, session: str) -> list[Media]:
+        """The files attached to a session, and what became of each; `media_roots` are searched for moved ones."""
+        row = self._appender.get(session)
+        payloads = self._store.events.iter_payloads(row.agent, row.native_id, self._store.live.media(row))
+        references = [item for payload in payloads for item in orjson.loads(payload)["media"]]
+        return find_states(references, self._media_roots)
+
+    def get_history(self, key: str, max_messages: int | None = 50) -> list[Message]:
+        """The last messages of the session of a key, oldest first; after `compact`, its summary comes first."""
+        row = self._appender.find(key)
+        if row is None:
+            return []
+        summaries = self._store.live.summaries(row) if row.first_position else []
+        return self._messages(row, [*summaries, *self._store.live.messages(row, max_messages)])
+
+    def _messages(self, row: LiveRow, rows: Sequence[MessageRow]) -> list[Message]:
+        places = [(message.payload_start, message.payload_bytes) for message in rows]
+        payloads = self._store.events.iter_payloads(row.agent, row.native_id, places)
+        return [_message(message, orjson.loads(payload)) for message, payload in zip(rows, payloads, strict=True)]
+
+    def list_sessions(
+        self, channel: str | None = None, *, with_archived: bool = False, limit: int = 20, offset: int = 0
+    ) -> list[LiveSession]:
+        """Sessions, the one active last first, each with its last message, its counts and what it cost so far."""
+        rows = self._store.live.all(LIVE, channel=channel, with_archived=with_archived, limit=limit, offset=offset)
+        return self.describe(rows)
+
+    def describe(self, rows: Sequence[LiveRow]) -> list[LiveSession]:
+        """Rows of the store as a host gets them."""
+        from recollect.sessions.pricing import add_up, usd_of  # the price list takes a quarter of a second to load
+
+        used = self._store.steps.responses([SessionKey(row.agent, row.native_id) for row in rows if row.tokens])
+        sessions = []
+        for row in rows:
+            usd, is_estimate = usd_of(add_up(used.get(SessionKey(row.agent, row.native_id), [])))
+            last = self._messages(row, self._store.live.messages(row, 1))
+            sessions.append(_session(row, usd, is_estimate, last[0] if last else None))
+        return sessions
+
+    def _describe(self, row: LiveRow) -> LiveSession:
+        return self.describe([row])[0]
+
+    def search(
+        self,
+        query: str = "",
+        *,
+        channel: str | None = None,
+        session: str | None = None,
+        exclude: str | Collection[str] = (),
+        limit: int = 10,
+        matches: int = 3,
+        context: int = 2,
+    ) -> "SearchAnswer":
+        """Sessions of this host that match, best first; an empty query gives the recent ones.
+
+        `session` and `exclude` are keys or ids: one to look into, and those to leave out, such as the current one.
+        """
+        keys = [exclude] if isinstance(exclude, str) else exclude
+        left_out = [session_uid(LIVE, self._native_id(key)) for key in keys]
+        within = None if session is None else session_uid(LIVE, self._native_id(session))
+        filters = Filters(agent=LIVE, channel=channel, in_session=within)
+        return self.memory.answer(query, filters, limit=limit, matches=matches, context=context, exclude=left_out)
+
+    @cached_property
+    def session_search(self) -> "SessionSearch":
+        """Earlier conversations for the host's agent in one call: recent ones, matches, or messages to scroll in."""
+        from recollect.live.recall import SessionSearch  # not every host has an agent that asks
+
+        return SessionSearch(self)
+
+    def find(self, name: str) -> LiveSession | None:
+        """The session of a key or a session's id, if there is one."""
+        row = self._appender.find(name) or self._store.live.find_session(LIVE, name.removeprefix(f"{LIVE}:"))
+        return None if row is None else self._describe(row)
+
+    def archived(self, key: str) -> list[LiveSession]:
+        """The sessions that a key stood for before."""
+        return self.describe(self._store.live.all(LIVE, prefix=f"{self._appender.name(key)}#"))
+
+    def all_messages(self, key: str) -> list[Message]:
+        """Every message of the session of a key, compacted or not, oldest first."""
+        row = self._appender.get(key)
+        return self._messages(row, self._store.live.messages(row._replace(first_position=0)))
+
+    def messages_after(self, key: str, message_id: str | None, added: Collection[str] = ()) -> list[Message]:
+        """The messages behind one of a session, and those of `added`, oldest first."""
+        row = self._appender.get(key)
+        rows = self._store.live.messages_after(row, message_id, added)
+        return self._messages(row, rows)
+
+    def known_ids(self, key: str) -> set[str]:
+        """The ids of all messages that the key's session, or one archived under it, holds."""
+        name = self._appender.name(key)
+        rows = [*self._store.live.all(LIVE, prefix=f"{name}#"), self._appender.find(key)]
+        return {name for row in rows if row is not None for name in self._store.live.message_ids(row)}
+
+    def append_lines(
+        self, key: str, lines: "Sequence[Line]", facts: Mapping[str, Any], *, is_shown: bool = True
+    ) -> None:
+        """Append messages that a host wrote before, in one transaction; their times place them among the others."""
+        times = [round(line.at.timestamp() * 1000) for line in lines if line.at is not None]
+        row = self._open(key, {**facts, "created_ms": min(times, default=None)})
+        records: list[EventRecord | Usage] = []
+        position = 0
+        for line in lines:
+            fields = line.fields
+            content_type = str(fields.get("content_type", "text"))
+            content_type = "text" if content_type in (MEDIA, SUMMARY) else content_type
+            metadata = fields.get("metadata")
+            event = _said(
+                line.role,
+                line.content,
+                content_type,
+                line.id,
+                line.at,
+                metadata if isinstance(metadata, dict) else None,
+            )
+            event.model, event.provider = as_text(fields.get("model")), as_text(fields.get("provider"))
+            event.native_session_id = row.native_id
+            at_us = self._appender.next_position(row) if line.at is None else round(line.at.timestamp() * 1_000_000)
+            position = event.position = max(position + 1, at_us)
+            usage = _usage(dict(_counts(fields.get("tokens"))), None, event)
+            for item in usage:
+                item.native_session_id = row.native_id
+            records += [event, *usage]
+        self._appender.append(row, records, is_shown=is_shown)
+
+    def status(self, folder: Path | None = None) -> "LiveStatus":
+        """What live sessions hold, by channel; with a folder, also how far each JSONL file in it is behind."""
+        from recollect.live.backfill import Backfill  # for the host's owner, now and then
+        from recollect.live.status import make_status
+
+        files = tuple(Backfill(self).status(folder)) if folder is not None else ()
+        return make_status(self._store.live.all(LIVE), files)
+
+    def show(self, keys: Iterable[str]) -> None:
+        """Have the lasting rows of sessions say what was appended to them."""
+        self._appender.show([self._appender.get(key) for key in keys])
+
+    def new_session(self, key: str, *, keep: bool = True, **facts: Any) -> LiveSession:
+        """Begin anew under a key. The old session is archived under a name of its own; without `keep` it is deleted.
+
+        Nothing of it is found under the key any more. `facts` describe the new session as for `session`.
+        """
+        row = self._appender.find(key)
+        if row is not None and not keep:
+            self.delete(key)
+        elif row is not None and row.last_position:
+            self._archive(row)
+        return self.session(key, **facts)
+
+    def _archive(self, row: LiveRow) -> None:
+        at_ms = now_ms()
+        changes = {"key": f"{row.key}#{rfc3339(at_ms)}", "archived_ms": at_ms}
+        try:
+            self._appender.append(row, [session_info(row, **changes)], changes)
+        except Moved:
+            return  # another process was quicker
+
+    def compact(self, key: str, summary: str | None = None, *, keep_last: int = 10) -> LiveSession:
+        """Have the history begin with a summary and the last messages; all others stay stored, and are found."""
+        row = self._appender.get(key)
+        kept = self._store.live.messages(row, keep_last + 1)
+        if len(kept) <= keep_last:
+            return self._describe(row)
+        earlier = row.messages - keep_last
+        text = summary or f"{earlier} earlier messages are not shown; search finds them"
+        first = kept[1].position if keep_last else row.last_position + 1
+        event = _event(LIFECYCLE, {"text": text}, summarise(text), None, None)
+        event.role, event.content_type = "system", SUMMARY
+        self._append(key, [event, session_info(row, first_position=first)], {"first_position": first})
+        return self._describe(self._appender.get(key))
+
+    def delete(self, key: str) -> bool:
+        """Delete the session of a key for good, to the last byte; False if there is none.
+
+        Raises Busy while a sweep is running.
+        """
+        row = self._appender.find(key)
+        if row is None:
+            return False
+        if row.last_position:
+            self._appender.show([row])
+            planned = self.memory.plan_forgetting(session_uid(row.agent, row.native_id))
+            self.memory.forget(planned, keep_forks=True)
+        else:
+            self._store.live.drop(row)
+        return True
+
+    def _append(
+        self,
+        key: str,
+        records: "Sequence[EventRecord | Usage | SessionInfo]",
+        changes: Mapping[str, Any] | None = None,
+    ) -> Appended:
+        """Append to whatever session the key stands for; if that changes on the way, to the new one."""
+        event = records[0]
+        assert isinstance(event, EventRecord)
+        for _ in range(_TRIES):
+            row = self._open(key)
+            _place(records, row, lambda row=row: self._appender.next_position(row))  # type: ignore[misc]
+            try:
+                written = self._appender.append(row, records, changes)
+            except Moved:
+                continue
+            uid = event_uid(row.agent, row.native_id, event.native_id).hex()
+            return Appended(session_uid(row.agent, row.native_id), event.native_id, uid, bool(written.events_new))
+        raise UsageError(f"Session is archived again and again: {key}", "append from fewer places at once")
+
+
+def _said(
+    role: str,
+    content: Any,
+    content_type: str,
+    message_id: str | None,
+    at: datetime | None,
+    metadata: Mapping[str, Any] | None,
+) -> EventRecord:
+    if content_type in (MEDIA, SUMMARY):
+        raise UsageError(f"Reserved content type: {content_type}", "use `attach_media` or `compact`")
+    text, native = said(content)
+    payload = {"text": text, **({} if native is None else {"native": {"content": native}})}
+    event = _event(_KINDS.get(role, OTHER), payload, summarise(text), message_id, at)
+    event.role, event.content_type = role, content_type
+    event.metadata = without_bytes(dict(metadata)) if metadata else None
+    return event
+
+
+def _event(
+    kind: str, payload: Mapping[str, Any], summary: str, native_id: str | None, at: datetime | None
+) -> EventRecord:
+    ts_ms = now_ms() if at is None else round(at.timestamp() * 1000)
+    return EventRecord("", native_id or uuid.uuid4().hex, 0, ts_ms, kind, payload, summary)
+
+
+def _counts(tokens: Any) -> Iterable[tuple[str, int]]:
+    """The counts of tokens in a line of a file, as far as there are any."""
+    named = tokens.items() if isinstance(tokens, dict) else ()
+    return ((name, count) for name, count in named if name in _TOKENS and isinstance(count, int))
+
+
+def _usage(tokens: Mapping[str, int], usd: float | None, event: EventRecord) -> list[Usage]:
+    unknown = set(tokens) - set(_TOKENS)
+    if unknown:
+        raise UsageError(f"Unknown sort of tokens: {', '.join(sorted(unknown))}", f"known: {', '.join(_TOKENS)}")
+    if not tokens and usd is None:
+        return []
+    event.input_tokens, event.output_tokens = tokens.get("input"), tokens.get("output")
+    usage = Usage("", event.native_id, event.ts_ms, event.model, event.provider, usd=usd)
+    for name, count in tokens.items():
+        setattr(usage, _TOKENS[name], count)
+    return [usage]
+
+
+def _place(
+    records: "Iterable[EventRecord | Usage | SessionInfo]", row: LiveRow, next_position: Callable[[], int]
+) -> None:
+    for record in records:
+        record.native_session_id = row.native_id
+        if isinstance(record, EventRecord):
+            record.position = next_position()
+
+
+def _message(row: MessageRow, payload: Mapping[str, Any]) -> Message:
+    native = payload.get("native") or {}
+    tokens = {"input": row.input_tokens, "output": row.output_tokens}
+    return Message(
+        id=row.native_id,
+        event_uid=row.event_uid.hex(),
+        role=row.role or "",
+        content=native.get("content", payload.get("text")),
+        content_type=row.content_type,
+        ts=rfc3339(row.ts_ms),
+        model=row.model,
+        provider=row.provider,
+        tokens={name: count for name, count in tokens.items() if count is not None},
+        metadata=orjson.loads(row.metadata) if row.metadata else {},
+    )
+
+
+def _session(row: LiveRow, usd: float | None, is_estimate: bool, last: Message | None) -> LiveSession:
+    return LiveSession(
+        session_uid=session_uid(row.agent, row.native_id),
+        key=row.key,
+        channel=row.channel,
+        chat_id=row.chat_id,
+        user_id=row.user_id,
+        character_id=row.character_id,
+        parent_session_uid=session_uid(row.agent, row.parent) if row.parent else None,
+        title=row.title,
+        metadata=orjson.loads(row.metadata),
+        created_at=rfc3339(row.created_ms),
+        updated_at=rfc3339(row.updated_ms),
+        archived_at=rfc3339(row.archived_ms),
+        message_count=row.messages,
+        tool_calls=row.tool_calls,
+        media=row.media,
+        tokens=row.tokens,
+        usd=usd,
+        usd_is_estimate=is_estimate,
+        last_message=last,
+    )

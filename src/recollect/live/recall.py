@@ -1,0 +1,255 @@
+"""`session_search`: earlier conversations for a host's agent, in one call whose mode follows from its arguments."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from recollect.clock import as_datetime
+from recollect.errors import NotFound
+from recollect.recall.fence import AGENT, TOOL, USER, Recalled, fenced, one_line
+from recollect.text import cut_short
+
+if TYPE_CHECKING:
+    from recollect.live.host import Live
+    from recollect.live.records import LiveSession, Message
+    from recollect.recall import SessionHit
+
+RECENT, SEARCH, SCROLL = "recent", "search", "scroll"
+WINDOW = 5  # messages on each side of a match
+_PREVIEW_CHARS = 160
+_PREVIEWED = 3
+_LIMIT_BYTES = 24_000
+_DEEPEST = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """A message in an answer; `is_match` marks the one that was found."""
+
+    event_uid: str
+    role: str
+    ts: str | None
+    text: str
+    is_match: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """A session in an answer. `summary` is from its digest; without one, `preview` is its last messages.
+
+    `parents` are the sessions that it continues, the nearest first. Each window is a match with what is around it.
+    """
+
+    session_uid: str
+    key: str
+    channel: str | None
+    chat_id: str | None
+    title: str | None
+    started_at: str | None
+    updated_at: str | None
+    message_count: int
+    parents: tuple[str, ...] = ()
+    summary: str | None = None
+    preview: tuple[Quoted, ...] = ()
+    first: Quoted | None = None
+    last: Quoted | None = None
+    windows: tuple[tuple[Quoted, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """What `session_search` found. `before` and `after` are anchors to scroll on with."""
+
+    mode: str
+    query: str
+    sessions: tuple[Recall, ...]
+    notes: tuple[str, ...] = ()
+    before: str | None = None
+    after: str | None = None
+    _limit_bytes: int = field(default=_LIMIT_BYTES, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """As data."""
+        fields = asdict(self)
+        del fields["_limit_bytes"]
+        return fields
+
+    @property
+    def text(self) -> str:
+        """For a model: between fences that mark it as history, with the origin of each record."""
+        if not self.sessions:
+            return "; ".join(["No earlier conversation found", *self.notes])
+        records = [record for session in self.sessions for record in _records(session)]
+        text, shown = fenced(records, self._limit_bytes)
+        rest = len(records) - shown
+        return f"{text}\n({rest} more left out)" if rest else text
+
+
+class SessionSearch:
+    """Recalls the sessions of one host."""
+
+    def __init__(self, live: "Live") -> None:
+        self._live = live
+
+    def __call__(
+        self,
+        query: str = "",
+        *,
+        session: str | None = None,
+        anchor: str | None = None,
+        current: str | None = None,
+        channel: str | None = None,
+        limit: int = 5,
+    ) -> SearchResult:
+        """Recent sessions without a query, matches with one; with a session, the messages around an anchor.
+
+        `current` is the key of the conversation that asks: it and what it continues are left out. `anchor` is an
+        `event_uid` of an earlier answer; without one, scrolling begins at the end of the session.
+        """
+        if session is not None and not query.strip():
+            return self._scroll(session, anchor)
+        left_out = self._lineage(current) if current else []
+        if query.strip():
+            return self._search(query, session, channel, left_out, limit)
+        rows = self._live.list_sessions(channel, with_archived=True, limit=limit + len(left_out))
+        chosen = [row for row in rows if row.session_uid not in left_out and row.message_count][:limit]
+        return SearchResult(RECENT, "", tuple(self._recall(row) for row in chosen))
+
+    def _search(
+        self, query: str, session: str | None, channel: str | None, left_out: Sequence[str], limit: int
+    ) -> SearchResult:
+        answer = self._live.search(
+            query, channel=channel, session=session, exclude=left_out, limit=limit * 2, context=WINDOW
+        )
+        found: dict[str, Recall] = {}
+        for hit in answer.hits:
+            row = self._live.find(hit.session_uid)
+            if row is not None:
+                chain = self._lineage(row.session_uid)
+                found.setdefault(chain[-1], self._with_matches(self._recall(row), hit))
+        return SearchResult(SEARCH, query, tuple(found.values())[:limit], tuple(answer.notes))
+
+    def _scroll(self, session: str, anchor: str | None) -> SearchResult:
+        row = self._live.find(session)
+        if row is None:
+            raise NotFound(f"No such session: {session}", "use a key or an id of an earlier answer")
+        messages = self._live.all_messages(row.key)
+        place = len(messages) - 1
+        if anchor is not None:
+            places = [number for number, message in enumerate(messages) if anchor in (message.event_uid, message.id)]
+            if not places:
+                raise NotFound(f"No such message: {anchor}", "use an `event_uid` of an earlier answer")
+            place = places[0]
+        start = max(0, place - WINDOW)
+        window = messages[start : place + WINDOW + 1]
+        quoted = tuple(_quoted(message, is_match=message is messages[place]) for message in window)
+        before = window[0].event_uid if start else None
+        after = window[-1].event_uid if start + len(window) < len(messages) else None
+        recall = self._recall(row, windows=(quoted,))
+        return SearchResult(SCROLL, "", (recall,), before=before, after=after)
+
+    def _lineage(self, name: str) -> list[str]:
+        """A session and those that it continues, up to the first."""
+        chain: list[str] = []
+        row = self._live.find(name)
+        while row is not None and row.session_uid not in chain and len(chain) < _DEEPEST:
+            chain.append(row.session_uid)
+            row = self._live.find(row.parent_session_uid) if row.parent_session_uid else None
+        return chain or [name]
+
+    def _recall(self, row: "LiveSession", windows: tuple[tuple[Quoted, ...], ...] = ()) -> Recall:
+        summary = self._summary(row.session_uid)
+        last = [] if summary or windows else self._live.get_history(row.key, _PREVIEWED)
+        return Recall(
+            session_uid=row.session_uid,
+            key=row.key,
+            channel=row.channel,
+            chat_id=row.chat_id,
+            title=row.title,
+            started_at=row.created_at,
+            updated_at=row.updated_at,
+            message_count=row.message_count,
+            parents=tuple(self._lineage(row.session_uid)[1:]),
+            summary=summary,
+            preview=tuple(map(_quoted, last)),
+            windows=windows,
+        )
+
+    def _summary(self, session_uid: str) -> str | None:
+        """What the session's digest says of it, if a sweep has made one."""
+        try:
+            digest = self._live.memory.digest(self._live.memory.session(session_uid))
+        except NotFound:
+            return None
+        asked = [f"asked: {request.text}" for request in digest.requests[:_PREVIEWED]]
+        answer = [f"last answer: {digest.final_answer.text}"] if digest.final_answer else []
+        return "\n".join([*asked, *answer]) or None
+
+    def _with_matches(self, recall: Recall, hit: "SessionHit") -> Recall:
+        windows = []
+        for match in hit.matches:
+            around = (
+                [(item, False) for item in match.before] + [(match, True)] + [(item, False) for item in match.after]
+            )
+            windows.append(
+                tuple(
+                    Quoted(item.event_uid, _ROLES.get(item.kind, "tool"), item.ts, item.snippet, is_match)
+                    for item, is_match in around
+                )
+            )
+        ends = (hit.first_request, hit.ending)
+        first, last = (
+            None if end is None else Quoted(end.event_uid, _ROLES.get(end.kind, "tool"), end.ts, end.snippet)
+            for end in ends
+        )
+        fields = {name: getattr(recall, name) for name in recall.__slots__}
+        return Recall(**{**fields, "preview": (), "windows": tuple(windows), "first": first, "last": last})
+
+
+_ROLES = {
+    "user_msg": "user",
+    "human_intervention": "user",
+    "decision": "user",
+    "assistant_msg": "assistant",
+    "completion": "assistant",
+    "thinking": "assistant",
+    "lifecycle": "system",
+}
+_ORIGINS = {"user": USER, "assistant": AGENT}
+
+
+def _quoted(message: "Message", *, is_match: bool = False) -> Quoted:
+    content = message.content if isinstance(message.content, str) else str(message.content)
+    return Quoted(message.event_uid, message.role, message.ts, content, is_match)
+
+
+def _records(session: Recall) -> list[Recalled]:
+    """A session for a model: a heading with its place, then what is quoted of it."""
+    place = f"{session.key} · {session.message_count} messages · {session.session_uid}"
+    records = [
+        Recalled(AGENT, f"{session.title or 'untitled'} ({place})", session.summary or "", _ms(session.updated_at))
+    ]
+    ends = [end for end in (session.first, session.last) if end is not None]
+    quotes = [quote for window in session.windows for quote in window]
+    seen = {quote.event_uid for quote in quotes}
+    for quote in [*session.preview, *[end for end in ends if end.event_uid not in seen], *quotes]:
+        mark = " (match)" if quote.is_match and len(quotes) > 1 else ""
+        heading = f"{quote.role}{mark}, {quote.event_uid}"
+        records.append(Recalled(_ORIGINS.get(quote.role, TOOL), heading, quote.text, _ms(quote.ts)))
+    return records
+
+
+def _ms(ts: str | None) -> int | None:
+    moment = as_datetime(ts)
+    return None if moment is None else round(moment.timestamp() * 1000)
+
+
+def lines_for_people(result: SearchResult) -> list[str]:
+    """An answer as a chat shows it to its user: a line for each session, and below it what was found."""
+    lines = []
+    for session in result.sessions:
+        date = (session.updated_at or "")[:10]
+        lines.append(one_line(f"{date} {session.key}: {session.title or 'untitled'}", _PREVIEW_CHARS))
+        matches = [quote for window in session.windows for quote in window if quote.is_match]
+        lines += [f"  {quote.role}: {cut_short(one_line(quote.text), _PREVIEW_CHARS)}" for quote in matches]
+    return lines

@@ -1,0 +1,49 @@
+"""What the tools that change something do. Nothing that was recalled is ever carried out: each call names its own."""
+
+from recollect.errors import UsageError
+from recollect.mcp.door import Call, Page
+from recollect.mcp.scope import repos_of, session_of
+from recollect.recall.fence import AGENT, TOOL, USER, Recalled
+
+
+def clear_session(call: Call, name: str) -> Page:
+    """Put the group's conversation aside under a name."""
+    done = call.memory.groups.clear(name, call.scope.group)
+    mark = Recalled(USER, f"bookmark {done.bookmark.id} · {done.bookmark.session_uid}", done.bookmark.name)
+    return Page("Cleared: the next prompt begins a new session. The old one is bookmarked.", [mark])
+
+
+def resume_session(call: Call, history_id: str, save_as: str | None = None) -> Page:
+    """Make a bookmarked conversation the group's active one."""
+    done = call.memory.groups.resume(history_id, call.scope.group, save_as=save_as)
+    kept = [Recalled(USER, "the session active before is bookmarked as", done.saved_as)] if done.saved_as else []
+    return Page(
+        "Resumed: the next prompt continues it.", [Recalled(TOOL, f"active: {done.session_uid}", done.name), *kept]
+    )
+
+
+def record_decision(call: Call, decision: str, why: str, topic: str | None = None, evidence: str | None = None) -> Page:
+    """Keep what was decided about this repository, as an agent's word."""
+    return _recorded(call, decision, topic, f"{why} (evidence: {evidence})" if evidence else why)
+
+
+def remember(call: Call, text: str, topic: str | None = None) -> Page:
+    """Keep something about this repository, as an agent's word."""
+    return _recorded(call, text, topic, None)
+
+
+def _recorded(call: Call, text: str, topic: str | None, why: str | None) -> Page:
+    repos = repos_of(call)
+    if not repos:
+        raise UsageError("Nothing is remembered of this repository yet", "it can be recorded once a session has ended")
+    fact = call.memory.knowledge.record(text, topic=topic, repo=repos[0], why=why)
+    lead = "Recorded as an agent's word; `recall_decisions` returns it. The user can promote or reject it."
+    return Page(lead, [Recalled(AGENT, f"fact {fact.fact_uid}", fact.text, repo=fact.repo)])
+
+
+def forget_memory(call: Call, session: str, reason: str) -> Page:
+    """Ask the user to have a session forgotten. Deletes nothing."""
+    found = session_of(call, session)
+    call.memory.annotations.ask_to_forget(found, reason)
+    asked = Recalled(TOOL, f"session {found.session_uid}", "", repo=found.repo)
+    return Page("Nothing is deleted yet: the user confirms it with `recollect forget --pending`.", [asked])

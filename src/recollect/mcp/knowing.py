@@ -1,0 +1,86 @@
+"""What the tools about knowledge answer: decisions and workflows as records for the fence."""
+
+from typing import TYPE_CHECKING
+
+from recollect.mcp.door import Call, Page
+from recollect.mcp.scope import filters_of, ms_of, nothing_here, offset_of
+from recollect.recall.fence import AGENT, TOOL, USER, Recalled
+from recollect.text import cut_short
+
+if TYPE_CHECKING:
+    from recollect.knowledge.records import Fact, FailingCommand, Route, Workflow
+
+_TEXT_CHARS = 600
+_MOST_CITED = 3
+
+
+def recall_decisions(
+    call: Call, topic: str = "", history: bool = False, everywhere: bool = False, cursor: str = "0"
+) -> Page:
+    """What is known about a topic; without one, what was decided and still holds."""
+    offset = offset_of(cursor)
+    narrowed = filters_of(call, everywhere, {})
+    if narrowed is None:
+        return nothing_here(call)
+    knowledge = call.memory.knowledge
+    facts = knowledge.why(topic, narrowed, limit=None) if topic else knowledge.decisions(narrowed, history=history)
+    if not facts:
+        return Page("Nothing is known to be decided. `session_search` looks for the words themselves.", [])
+    order = "the best answer first" if topic else "newest first"
+    return Page(
+        f"{len(facts)} decisions and reasons, {order}.", [_fact(fact) for fact in facts[offset:]], offset, len(facts)
+    )
+
+
+def _fact(fact: "Fact") -> Recalled:
+    facts = [
+        fact.predicate,
+        f"by {fact.by}",
+        f"session {fact.session_uid}" if fact.session_uid else "remembered",
+        f"confidence {fact.confidence}",
+        f"superseded {fact.invalid_at[:10]}" if fact.invalid_at else "",
+    ]
+    lines = [cut_short(fact.text, _TEXT_CHARS)]
+    lines += [f"because: {cut_short(fact.reason, _TEXT_CHARS)}"] if fact.reason else []
+    lines += [f"not: {cut_short(', '.join(fact.alternatives), _TEXT_CHARS)}"] if fact.alternatives else []
+    lines += [f"evidence: event {one.event_uid}" for one in fact.evidence[:_MOST_CITED] if fact.session_uid]
+    origin = f"{USER}, {AGENT}" if fact.by == "user" else AGENT
+    return Recalled(origin, " · ".join(filter(None, facts)), "\n".join(lines), ms_of(fact.valid_at), fact.repo)
+
+
+def recall_workflows(call: Call, goal: str = "", everywhere: bool = False, cursor: str = "0") -> Page:
+    """How a goal was reached; without one, the orders of steps that work here and the commands that fail."""
+    offset = offset_of(cursor)
+    narrowed = filters_of(call, everywhere, {})
+    if narrowed is None:
+        return nothing_here(call)
+    if goal:
+        records = [_route(route) for route in call.memory.knowledge.how(goal, narrowed)]
+        lead = "How earlier sessions reached such a goal, the best first."
+    else:
+        known = call.memory.knowledge.workflows(narrowed)
+        records = [*map(_workflow, known.workflows), *map(_failing, known.failing)]
+        lead = f"Of {known.exchanges} exchanges: orders of steps (`!` failed), then commands that fail."
+    if not records:
+        return Page(
+            "No earlier session did anything like it." if goal else "No order of steps was taken often yet.", []
+        )
+    return Page(lead, records[offset:], offset, len(records))
+
+
+def _route(route: "Route") -> Recalled:
+    heading = f"session {route.session_uid} · {route.tokens} tokens · {route.active_s} s"
+    lines = [f"goal: {cut_short(route.goal, _TEXT_CHARS)}", f"steps: {' → '.join(route.steps)}"]
+    return Recalled(f"{USER}, {AGENT}", heading, "\n".join(lines), ms_of(route.at), route.repo)
+
+
+def _workflow(workflow: "Workflow") -> Recalled:
+    rate = "" if workflow.success_rate is None else f" · {workflow.success_rate:.0%} succeeded"
+    heading = f"taken {workflow.support} times in {workflow.sessions} sessions{rate}"
+    return Recalled(AGENT, heading, " → ".join(workflow.steps))
+
+
+def _failing(command: "FailingCommand") -> Recalled:
+    lines = [cut_short(command.command, _TEXT_CHARS), f"said: {cut_short(command.sample, _TEXT_CHARS)}"]
+    lines += [f"worked instead: {cut_short(command.instead, _TEXT_CHARS)}"] if command.instead else []
+    return Recalled(f"{AGENT}, {TOOL}", f"failed {command.failures} of {command.uses} times", "\n".join(lines))

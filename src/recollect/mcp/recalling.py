@@ -1,0 +1,236 @@
+"""What the reading tools answer: sessions, events and files as records for the fence."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from recollect.mcp.door import Call, Page
+from recollect.mcp.scope import WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
+from recollect.recall.fence import AGENT, TOOL, USER, Recalled
+from recollect.recall.prepared import read_brief
+from recollect.text import column_of, cut_short, payload_text
+
+if TYPE_CHECKING:
+    from recollect.knowledge.records import Fix
+    from recollect.recall import FileEdit, FileVisit, Glimpse, Match, SessionHit
+    from recollect.schema import Session
+    from recollect.sessions.transcript import TranscriptItem
+
+_ORIGINS = {"asked": USER, "said": AGENT, "did": AGENT, "got": TOOL}
+_EVERYONE = f"{USER}, {AGENT}, {TOOL}"
+_SNIPPET_CHARS = 400
+_EVENT_CHARS = 3000  # of an event among others
+_PIECE_BYTES = 8_000  # of a long text
+
+
+def session_search(
+    call: Call,
+    query: str = "",
+    limit: int = 5,
+    context: int = 1,
+    max_tokens: int = 4000,
+    cursor: str = "0",
+    everywhere: bool = False,
+    **filters: str,
+) -> Page:
+    """Sessions that match, each with its best events."""
+    offset = offset_of(cursor)
+    narrowed = filters_of(call, everywhere, filters)
+    if narrowed is None:
+        return nothing_here(call)
+    answer = call.memory.answer(
+        query,
+        narrowed,
+        limit=limit,
+        offset=offset,
+        matches=3 if query else 1,
+        context=context,
+        exclude=call.running,
+        budget_tokens=max_tokens,
+    )
+    if not answer.hits:
+        wider = "" if everywhere or call.scope.has_wall else f" {WIDER}"
+        return Page(f"No earlier session matches.{wider}", [])
+    total = answer.total if answer.total is not None else offset + len(answer.hits) + answer.is_cut
+    return Page(
+        f"{total} earlier {'session matches' if total == 1 else 'sessions match'}. `get_session` reads one, or the"
+        " events around a number like #12.",
+        [_hit(hit) for hit in answer.hits],
+        offset,
+        total,
+    )
+
+
+def _hit(hit: "SessionHit") -> Recalled:
+    lines = [f"title: {cut_short(hit.title, 200)}"] if hit.title else []
+    if hit.first_request and hit.first_request.snippet != hit.title:
+        lines.append(f"first request: {cut_short(hit.first_request.snippet, _SNIPPET_CHARS)}")
+    for match in hit.matches:
+        within = "" if match.session_uid == hit.session_uid else f" in sub-agent {match.session_uid}"
+        lines += [f"  before: {_glimpse(item)}" for item in match.before]
+        lines.append(f"{_glimpse(match)}{within}")
+        lines += [f"  after: {_glimpse(item)}" for item in match.after]
+    if hit.ending:
+        lines.append(f"end: {_glimpse(hit.ending)}")
+    lines += [f"left open: {text}" for text in hit.open_ends]
+    resume = f" · resume: {hit.resume_command}" if hit.resume_command else ""
+    heading = f"session {hit.session_uid}{resume}"
+    return Recalled(_EVERYONE, heading, "\n".join(lines), ms_of(hit.ended_at or hit.started_at), hit.repo)
+
+
+def _glimpse(item: "Glimpse | Match") -> str:
+    number = f"#{item.seq} " if item.seq else ""
+    text = " ".join(item.snippet.split())
+    return f"{number}{item.kind} ({_origin(item.kind)}): {cut_short(text, _SNIPPET_CHARS)}"
+
+
+def get_session(call: Call, session: str, at: str | None = None, context: int = 5, cursor: str = "0") -> Page:
+    """A session's digest, or the events around one; what is long comes in several records."""
+    found = session_of(call, session)
+    offset = offset_of(cursor)
+    if at is None:
+        from recollect.distill.markdown import render  # only here
+
+        text = render(call.memory.digest(found), session=found)
+        heading = f"session {found.session_uid} · {found.outcome}"
+        pages = [Recalled(_EVERYONE, heading, piece, ms_of(found.ended_at), found.repo) for piece in _pieces(text)]
+        return Page('The digest of a session; "at" reads its events.', pages[offset:], offset)
+    if at == "end":
+        items = list(call.memory.transcript(found, last=2 * context + 1))
+    else:
+        items = call.memory.window(found, at.removeprefix("#"), context)
+    records = _whole(items[0]) if len(items) == 1 else [_event(item) for item in items]
+    return Page(f"{len(items)} of its events, in reading order.", records[offset:], offset)
+
+
+def _event(item: "TranscriptItem") -> Recalled:
+    text = payload_text(item.event.kind, item.payload) or item.event.summary
+    if len(text) > _EVENT_CHARS:
+        left = len(text) - _EVENT_CHARS
+        text = f'{text[:_EVENT_CHARS]}… ({left} more characters: "context": 0 reads it all)'
+    return Recalled(_origin(item.event.kind), _heading(item), text, ms_of(item.event.ts), item.session.repo)
+
+
+def _whole(item: "TranscriptItem") -> list[Recalled]:
+    """One event in full."""
+    text = payload_text(item.event.kind, item.payload) or item.event.summary
+    origin, heading = _origin(item.event.kind), _heading(item)
+    return [Recalled(origin, heading, piece, ms_of(item.event.ts), item.session.repo) for piece in _pieces(text)]
+
+
+def _pieces(text: str) -> list[str]:
+    """A text in pieces that fit into an answer each, whatever its letters take."""
+    data = text.encode("utf-8", "replace")
+    starts = range(0, max(len(data), 1), _PIECE_BYTES)
+    return [data[start : start + _PIECE_BYTES].decode("utf-8", "ignore") for start in starts]
+
+
+def _heading(item: "TranscriptItem") -> str:
+    event = item.event
+    facts = [f"#{event.seq} {event.kind}", event.tool, "failed" if event.is_error else None, f"event {event.event_uid}"]
+    return " · ".join(fact for fact in facts if fact)
+
+
+def recall_file(call: Call, path: str, everywhere: bool = False, cursor: str = "0") -> Page:
+    """Who touched a file, and the edits that wrote it."""
+    offset = offset_of(cursor)
+    narrowed = filters_of(call, everywhere, {})
+    if narrowed is None:
+        return nothing_here(call)
+    visits = [_visit(visit) for visit in call.memory.files(path, narrowed)]
+    edits = [_edit(edit) for edit in call.memory.blame(path, narrowed)]
+    if not visits and not edits:
+        return Page("No earlier session touched or discussed this path.", [])
+    lead = f"{len(visits)} sessions met this path, {len(edits)} edits wrote it; newest first."
+    return Page(lead, [*visits, *edits][offset:], offset)
+
+
+def _visit(visit: "FileVisit") -> Recalled:
+    counts = {"edits": visit.edits, "calls": visit.calls, "mentions": visit.mentions}
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    text = f"title: {cut_short(visit.title, 200)}" if visit.title else ""
+    return Recalled(USER, f"session {visit.session_uid} · {told}", text, ms_of(visit.last_at), visit.repo)
+
+
+def _edit(edit: "FileEdit") -> Recalled:
+    request = cut_short(" ".join((edit.request or edit.title or "").split()), _SNIPPET_CHARS)
+    heading = f"edit #{edit.seq} of session {edit.session_uid} · +{edit.added} -{edit.removed} · {edit.path}"
+    return Recalled(USER, heading, f"request: {request}" if request else "", ms_of(edit.ts))
+
+
+def list_sessions(call: Call, limit: int = 20, cursor: str = "0", everywhere: bool = False, **filters: str) -> Page:
+    """Past sessions, newest first, without the one that asks; in a group, its active one and its bookmarks first."""
+    offset = offset_of(cursor)
+    narrowed = filters_of(call, everywhere, filters)
+    if narrowed is None:
+        return nothing_here(call)
+    marks = list(_marks(call)) if call.scope.group else []
+    records = marks[offset : offset + limit]
+    begin, most = max(0, offset - len(marks)), limit - len(records)
+    found = call.memory.sessions(narrowed, roots_only=True, is_idle=False, limit=most, offset=begin) if most else []
+    total = call.memory.count_sessions(narrowed, roots_only=True, is_idle=False)
+    records += [_listed(session, session.native_session_id in call.running) for session in found]
+    if not records:
+        return Page("No earlier sessions.", [])
+    bookmarked = " `resume_session` continues a bookmark, by its number or name." if len(marks) > 1 else ""
+    return Page(f"{total} sessions, newest first.{bookmarked}", records, offset, len(marks) + total)
+
+
+def _marks(call: Call) -> Iterator[Recalled]:
+    """The session that a group is at, and those it put aside."""
+    sessions = call.memory.groups.sessions(call.scope.group)
+    active = sessions.get()
+    yield Recalled(TOOL, f"active: {active or 'none, the next prompt begins a session'}", "")
+    for mark in sessions.history():
+        yield Recalled(USER, f"bookmark {mark.id} · {mark.session_uid}", mark.name, ms_of(mark.archived_at))
+
+
+def _listed(session: "Session", is_running: bool) -> Recalled:
+    resume = f" · resume: {session.resume_command}" if session.resume_command else ""
+    heading = f"session {session.session_uid} · {'this one' if is_running else session.outcome}{resume}"
+    title = f"title: {cut_short(session.title, 300)}" if session.title else ""
+    return Recalled(USER, heading, title, ms_of(session.ended_at), session.repo)
+
+
+def recall_error(call: Call, error: str, cursor: str = "0") -> Page:
+    """How an error was fixed before; behind a wall, only by sessions inside it."""
+    offset = offset_of(cursor)
+    repos = repos_of(call)
+    fixes = call.memory.knowledge.fixes(error, None, repo=repos[0] if repos else None)
+    is_free = not call.scope.has_wall or call.scope.group is not None
+    inside = [fix for fix in fixes if is_free or fix.repo in repos]
+    if not inside:
+        return Page("No earlier session fixed this error, or one that reads alike.", [])
+    return Page("Fixes of this error, the surest first.", [_fixed(fix) for fix in inside][offset:], offset)
+
+
+def _fixed(fix: "Fix") -> Recalled:
+    alike = "" if fix.is_same_error else " (an error that reads alike)"
+    heading = f"fixed in session {fix.session_uid}{alike} · confidence {fix.confidence} · met in {len(fix.sessions)}"
+    lines = [f"error: {fix.headline}", fix.text]
+    lines += [f"{step.kind}: {step.name} {step.gist}" for step in fix.steps]
+    lines += [f"why: {fix.why}"] if fix.why else []
+    lines += [f"did not help: {tried}" for tried in fix.tried]
+    lines += [f"helped {fix.fixed_count} times"] if fix.fixed_count > 1 else []
+    lines += [f"changed since: {', '.join(fix.changed_files)}"] if fix.changed_files else []
+    lines += [f"came back in {fix.returns} later sessions"] if fix.returns else []
+    return Recalled(f"{AGENT}, {TOOL}", heading, "\n".join(lines), ms_of(fix.fixed_at), fix.repo)
+
+
+def session_brief(call: Call) -> Page:
+    """What a session that begins here is told."""
+    is_open = call.scope.group is None  # briefs are made of everybody's sessions
+    brief = read_brief(str(call.memory.settings.folder), str(call.scope.folder)) if is_open else ""
+    return Page(brief or "Nothing is open here, and no session has ended here yet.", [])
+
+
+def latest_sessions(call: Call, limit: int) -> Iterator[tuple[str, str]]:
+    """Ids of the latest sessions, fit for an address, and when they ended."""
+    from urllib.parse import quote  # few agents list resources
+
+    narrowed = filters_of(call, False, {})
+    sessions = [] if narrowed is None else call.memory.sessions(narrowed, roots_only=True, is_idle=False, limit=limit)
+    return ((quote(session.session_uid, safe=":/"), session.ended_at or "unknown") for session in sessions)
+
+
+def _origin(kind: str) -> str:
+    return _ORIGINS[column_of(kind)]

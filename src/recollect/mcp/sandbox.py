@@ -1,0 +1,120 @@
+"""The server for an agent in a sandbox that has neither store nor network: it asks the host by files.
+
+Snapshots are read, everything else is a request file that the host's `recollect ipc serve` answers with a file.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from recollect.errors import NotFound, RecollectError
+from recollect.groups.folders import ANSWERS, TASKS, open_shared
+from recollect.mcp.door import BadArguments, Door, Page, Scope, check, shown, told
+from recollect.mcp.tools import GROUP_TOOLS, TOOLS, Tool
+from recollect.recall.fence import AGENT, TOOL, USER, Recalled
+from recollect.text import cut_short
+
+_HISTORY_NAME = "session_history.json"
+_PATIENCE_S, _PAUSE_S = 30, 0.05
+_MOST_BYTES = 4_000_000
+_SNIPPET_CHARS = 400
+_QUERY = {
+    "query": {"type": "string", "description": "Words, a path, a command or an error text."},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Sessions at most (5)."},
+}
+
+
+def _tools() -> Iterator[Tool]:
+    """What the host answers, with the arguments that its requests take."""
+    for tool in (*TOOLS, *GROUP_TOOLS):
+        if tool.name == "session_search":
+            yield tool._replace(properties=_QUERY, required=("query",))
+        elif tool.name == "list_sessions":
+            yield tool._replace(properties={})
+        elif tool in GROUP_TOOLS:
+            yield tool
+
+
+class SandboxDoor(Door):
+    """The tools of a group whose agent shares only the folder `ipc` with the host."""
+
+    def __init__(self, ipc: Path) -> None:
+        super().__init__(Scope(Path.cwd(), has_wall=True), has_brief=False)
+        self._ipc = ipc
+        self._tools = {tool.name: tool for tool in _tools()}
+
+    def call(self, name: str, arguments: Mapping[str, Any], meta: Mapping[str, Any]) -> tuple[str, bool]:
+        try:
+            check(self._tools[name], arguments)
+            return shown(self._page(name, arguments)), False
+        except BadArguments as error:
+            return str(error), True
+        except RecollectError as error:
+            return told(error), True
+        except (OSError, LookupError, TypeError, ValueError):
+            return "The shared folder cannot be used, or holds something else", True
+
+    def resources(self) -> list[dict[str, Any]]:
+        return []
+
+    def read(self, uri: str) -> str | None:
+        return None
+
+    def _page(self, name: str, arguments: Mapping[str, Any]) -> Page:
+        if name == "list_sessions":
+            return self._history()
+        if name == "session_search":
+            return _found(self._ask("search", arguments)["answer"]["hits"])
+        if name == "clear_session":
+            done = self._ask("clear", arguments)
+            lead = "Cleared: the next prompt begins a new session. The old one is bookmarked."
+        else:
+            names = {"history_id": "target", "save_as": "save_as"}
+            done = self._ask("resume", {names[key]: value for key, value in arguments.items()})
+            lead = "Resumed: the next prompt continues it."
+        return Page(lead, [Recalled(USER, f"session {done['session_uid']}", done["name"])])
+
+    def _history(self) -> Page:
+        with open_shared(self._ipc) as folder:
+            snapshot = json.loads(folder.read(_HISTORY_NAME, _MOST_BYTES))
+        active = f"active: {snapshot['active'] or 'none, the next prompt begins a session'}"
+        marks = [
+            Recalled(USER, f"bookmark {mark['id']} · {mark['session_uid']}", mark["name"])
+            for mark in snapshot["bookmarks"]
+        ]
+        return Page("The group's active session and its bookmarks.", [Recalled(TOOL, active, ""), *marks])
+
+    def _ask(self, action: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the host answers; raises NotFound if nobody does, and RecollectError for what it refuses."""
+        name = f"mcp-{time.time_ns()}-{os.getpid()}.json"
+        with open_shared(self._ipc) as folder, folder.below(TASKS) as tasks, folder.below(ANSWERS) as answers:
+            tasks.write(name, json.dumps({"action": action, **fields}).encode())
+            deadline = time.monotonic() + _PATIENCE_S
+            while not answers.has(name):
+                if time.monotonic() > deadline:
+                    tasks.remove(name)
+                    raise NotFound("The host does not answer", "there, `recollect ipc serve` has to run")
+                time.sleep(_PAUSE_S)
+            answer: dict[str, Any] = json.loads(answers.read(name, _MOST_BYTES))
+            with suppress(OSError):  # it may not be ours to delete
+                answers.remove(name)
+        if not answer["ok"]:
+            raise RecollectError(str(answer["error"]["message"]), answer["error"]["hint"])
+        return answer
+
+
+def _found(hits: list[dict[str, Any]]) -> Page:
+    records = []
+    for hit in hits:
+        lines = [f"title: {cut_short(hit['title'], 200)}"] if hit["title"] else []
+        lines += [
+            f"#{match['seq']} {match['kind']}: {cut_short(' '.join(match['snippet'].split()), _SNIPPET_CHARS)}"
+            for match in hit["matches"]
+        ]
+        heading = f"session {hit['session_uid']} · began {hit['started_at']}"
+        records.append(Recalled(f"{USER}, {AGENT}, {TOOL}", heading, "\n".join(lines), repo=hit["repo"]))
+    return Page(f"{len(hits)} earlier sessions match." if hits else "No earlier session matches.", records)

@@ -1,0 +1,127 @@
+"""What a new session should know of the last ones: prepared after a sweep, a small file for each folder worked in.
+
+A hook reads the file, so that an agent's start does not wait for the store. Free text in it is what the user wrote;
+of what agents and tools wrote it has numbers and names only, because it is read before anything was asked.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from recollect.clock import now_ms, rfc3339
+from recollect.home import PREPARED_NAME
+from recollect.kinds import SessionKey
+from recollect.recall.fence import USER
+from recollect.recall.prepared import brief_path
+from recollect.store import MAIN_GROUP, HeaderFilter, SessionHeader, Span, Store
+from recollect.text import cut_short
+
+_SESSIONS = 3
+_REQUEST_CHARS = 400
+_UNANSWERED_CHARS = 160
+_MOST_DECISIONS, _DECISION_CHARS = 4, 120
+_MOST_WARNINGS = 3
+_LEAST_FAILURES, _LEAST_RATE = 4, 0.7  # of a command that is worth a warning
+_WARNING_MS = 30 * 86_400_000
+
+
+def write_briefs(store: Store, changed: Collection[SessionKey], decided: Callable[[str], Sequence[str]]) -> None:
+    """Prepare the briefs of the repositories of these sessions; of all if there are none at all.
+
+    `decided` gives what was decided in a repository and still holds, in words that an agent may be told unasked.
+    """
+    folder = store.folder / PREPARED_NAME
+    is_new = not folder.exists()
+    if not is_new and not changed:
+        return
+    headers = store.session_headers.of(changed).values()
+    repos = set(store.session_headers.names("repo")) if is_new else {header.repo for header in headers if header.repo}
+    renew_briefs(store, repos, decided)
+
+
+def renew_briefs(store: Store, repos: Collection[str], decided: Callable[[str], Sequence[str]]) -> None:
+    """Prepare the briefs of these repositories."""
+    folders = defaultdict(set)
+    for path, repo in store.session_headers.folders() if repos else ():
+        folders[repo].add(path)
+    folder = store.folder / PREPARED_NAME
+    for made in (folder, folder / "briefs"):  # one by one: a mode is given to the last only
+        made.mkdir(mode=0o700, exist_ok=True)
+    for repo in repos:
+        _write(str(store.folder), folders[repo], make_brief(store, repo, decided(repo)))
+
+
+def _write(store_folder: str, folders: Iterable[str], brief: list[dict[str, Any]]) -> None:
+    for folder in folders:
+        text = json.dumps({"folder": folder.rstrip("/"), "records": brief})
+        path = Path(brief_path(store_folder, folder.rstrip("/")))
+        unfinished = path.with_suffix(".new")
+        unfinished.touch(mode=0o600)
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+
+
+def make_brief(store: Store, repo: str, decided: Sequence[str]) -> list[dict[str, Any]]:
+    """The records of a repository's brief, the most important first; none if nothing was done there."""
+    criteria = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
+    sessions = store.session_headers.recent(_SESSIONS, criteria)
+    if not sessions:
+        return []
+    digests = [orjson.loads(store.session_headers.digest(session.key) or "{}") for session in sessions]
+    records = [_last(sessions[0], digests[0]), *_decisions(decided)]
+    records += (_open(session, digest) for session, digest in zip(sessions, digests, strict=True) if _left(digest))
+    return [*records, *_warnings(store, criteria)]
+
+
+def _last(session: SessionHeader, digest: dict[str, Any]) -> dict[str, Any]:
+    requests = digest.get("requests") or []
+    tests = digest.get("tests", {}).get("last")
+    facts = [f"outcome {session.outcome}", f"last test run {tests}" if tests else None]
+    heading = f"The last session here was {_named(session)}: {', '.join(fact for fact in facts if fact)}. Asked:"
+    asked = requests[-1]["text"] if requests else session.title or ""
+    return _record(heading, asked[:_REQUEST_CHARS], session)
+
+
+def _decisions(decided: Sequence[str]) -> Iterator[dict[str, Any]]:
+    if decided:
+        lines = [f"- {cut_short(' '.join(text.split()), _DECISION_CHARS)}" for text in decided[:_MOST_DECISIONS]]
+        told = "Decided here and still valid; `recall_decisions` has all:"
+        yield {"origin": USER, "heading": told, "text": "\n".join(lines), "at_ms": None, "repo": None}
+
+
+def _left(digest: dict[str, Any]) -> list[str]:
+    """What a session left open, counted."""
+    left = digest.get("open", {})
+    counts = [("to-dos", "todos"), ("questions to you", "questions"), ("next steps", "next_steps")]
+    found = [f"{len(left[key])} {name}" for name, key in counts if left.get(key)]
+    found += ["failing tests"] if left.get("failing_tests") else []
+    found += ["interrupted work"] if left.get("interruption") else []
+    return found + (["unanswered requests"] if left.get("unanswered") else [])
+
+
+def _open(session: SessionHeader, digest: dict[str, Any]) -> dict[str, Any]:
+    unanswered = digest.get("open", {}).get("unanswered") or []
+    text = "\n".join(quote["text"][:_UNANSWERED_CHARS] for quote in unanswered[:2])
+    return _record(f"Left open by {_named(session)}: {', '.join(_left(digest))}.", text, session)
+
+
+def _warnings(store: Store, criteria: HeaderFilter) -> Iterator[dict[str, Any]]:
+    """Commands that mostly failed here of late, by their names."""
+    rows = store.activity.stats("command", Span(criteria, now_ms() - _WARNING_MS, None, None))
+    bad = [row for row in rows if (row.failures or 0) >= max(_LEAST_FAILURES, _LEAST_RATE * (row.uses or 0))]
+    for row in sorted(bad, key=lambda row: -(row.failures or 0))[:_MOST_WARNINGS]:
+        told = f"`{(row.name or '')[:40]}` failed {row.failures} of {row.uses} times here in the last 30 days."
+        yield {"origin": USER, "heading": told, "text": "", "at_ms": None, "repo": None}
+
+
+def _record(heading: str, text: str, session: SessionHeader) -> dict[str, Any]:
+    return {"origin": USER, "heading": heading, "text": text, "at_ms": session.ended_ms, "repo": session.repo}
+
+
+def _named(session: SessionHeader) -> str:
+    ended = rfc3339(session.ended_ms)
+    return f"{session.session_uid} ({ended[:10]})" if ended else session.session_uid

@@ -1,0 +1,56 @@
+"""Reading what a sweep prepared for an agent's start. Loads next to nothing: the agent waits for it."""
+
+import json
+import os
+from zlib import crc32
+
+from recollect.home import PREPARED_NAME, is_in_group
+from recollect.recall.fence import Recalled, fenced
+
+TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
+if TYPE_CHECKING:
+    from typing import Any
+
+MOST_CHARS = 1_900  # of a brief: one agent cuts what a server says of itself at 2,048 characters
+_LEAD = (
+    "Recollect remembers earlier sessions in this repository; its tools `session_search` and `get_session` tell more."
+)
+
+
+def brief_path(store_folder: str, folder: str) -> str:
+    """Where the brief for a folder is."""
+    return f"{store_folder}/{PREPARED_NAME}/briefs/{crc32(os.fsencode(folder)):08x}.json"
+
+
+def fixes_path(store_folder: str, signature: str) -> str:
+    """Where the fix of an error is, with those of others."""
+    return f"{store_folder}/{PREPARED_NAME}/fixes/{crc32(signature.encode('utf-8', 'replace')) % 256:02x}.json"
+
+
+def read_brief(store_folder: str, folder: str) -> str:
+    """What an agent that starts in this folder should know, as fenced text; empty if there is nothing."""
+    if is_in_group():
+        return ""  # briefs are made of everybody's sessions
+    records = _records(store_folder, os.path.realpath(folder))
+    if not records:
+        return ""
+    recalled = [
+        Recalled(item["origin"], item["heading"], item["text"], item["at_ms"], item["repo"]) for item in records
+    ]
+    return f"{_LEAD}\n{fenced(recalled, MOST_CHARS - len(_LEAD) - 1)[0]}"
+
+
+def _records(store_folder: str, folder: str) -> "list[dict[str, Any]]":
+    """Of the folder, or of one above it in the same checkout."""
+    while True:
+        try:
+            with open(brief_path(store_folder, folder), encoding="utf-8") as file:
+                brief = json.load(file)
+            if brief["folder"] == folder:  # names are short, and may meet
+                records: list[dict[str, Any]] = brief["records"]
+                return records
+        except (OSError, ValueError, LookupError, TypeError):
+            pass
+        if os.path.lexists(f"{folder}/.git") or folder in ("/", ""):
+            return []
+        folder = os.path.dirname(folder)

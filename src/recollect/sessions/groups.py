@@ -1,0 +1,90 @@
+"""Which group a session belongs to: by the agent's home it was found in, else by the folder it worked in."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from recollect.agents import adapters
+from recollect.kinds import SessionKey
+from recollect.store import MAIN_GROUP, GroupRow, Store, path_key
+
+GROUPS_FOLDER = "groups"
+_DEEPEST = 32  # logs may name two sessions as each other's base
+
+
+def group_folder(store_folder: Path, name: str) -> Path:
+    """Where the store keeps what belongs to a group: the homes of its agents, its IPC folder."""
+    return store_folder / GROUPS_FOLDER / name
+
+
+def homes_of(store_folder: Path, group: GroupRow) -> dict[str, Path]:
+    """The home of each agent in a group: as it was given, else one in the group's folder of the store."""
+    folder = group_folder(store_folder, group.name)
+    homes = {agent: folder / Path(adapter.home).name for agent, adapter in adapters().items()}
+    return homes | ({group.agent: Path(group.home)} if group.home else {})
+
+
+def with_group_homes(store: Store, roots: Mapping[str, tuple[Path, ...]]) -> dict[str, tuple[Path, ...]]:
+    """The agents' homes that a sweep reads, those of the groups included as far as they exist."""
+    found = dict(roots)
+    groups = {group.name: group for group in store.groups.all()}
+    if not groups and not (store.folder / GROUPS_FOLDER).exists():
+        return found  # most stores have none, and looking at every agent's home takes longer than a sweep without news
+    main = GroupRow(MAIN_GROUP, "", "", None, 0)
+    for group in ({MAIN_GROUP: main} | groups).values():
+        for agent, home in homes_of(store.folder, group).items():
+            if agent in found and home not in found[agent] and home.is_dir():
+                found[agent] = (*found[agent], home)
+    return found
+
+
+def assign_groups(store: Store) -> int:
+    """Put every session into its group, and return how many changed theirs.
+
+    Sub-agents and forks belong where the session they come from does.
+    """
+    groups = store.groups.all()
+    if not groups and not store.sessions.has_groups():
+        return 0
+    members = store.sessions.members()
+    by_home = _by_home(store, groups)
+    own = {
+        member.session_uid: member.group if member.is_live else by_home.get(member.key) or _by_path(groups, member.cwd)
+        for member in members
+    }
+    above = {
+        member.session_uid: _above(member.session_uid, member.root_session_uid, member.base_session_uid)
+        for member in members
+    }
+    changes = []
+    for member in members:
+        group = own[_origin(member.session_uid, above)]
+        if group != member.group:
+            changes.append((group, member.key))
+    if changes:
+        store.groups.set_groups(changes)
+    return len(changes)
+
+
+def _above(uid: str, root: str, base: str | None) -> str | None:
+    return root if root != uid else base
+
+
+def _origin(uid: str, above: Mapping[str, str | None]) -> str:
+    """The session that this one comes from in the end, of those that are stored."""
+    for _ in range(_DEEPEST):
+        source = above[uid]
+        if source is None or source not in above:
+            break
+        uid = source
+    return uid
+
+
+def _by_home(store: Store, groups: list[GroupRow]) -> dict[SessionKey, str]:
+    homes = [(path_key(home), group.name) for group in groups for home in homes_of(store.folder, group).values()]
+    homes.sort(key=lambda home: len(home[0]))  # of homes within homes the inner one counts
+    return {key: name for home, name in homes for key in store.sessions.below(home)}
+
+
+def _by_path(groups: list[GroupRow], cwd: str | None) -> str:
+    inside = [group for group in groups if cwd and Path(cwd).is_relative_to(group.path)]
+    return max(inside, key=lambda group: len(group.path)).name if inside else MAIN_GROUP

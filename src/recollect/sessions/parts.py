@@ -1,0 +1,109 @@
+"""Long sessions in parts, so that one more line does not cost as much as all lines before it.
+
+A part ends before a request, so that marks, signals and digests of two parts have little to do with each other. What
+was made of closed parts is kept and added to; the last two parts are open and are always read, so that whatever is
+said of a session's end rests on a thousand events or more. Where the parts end follows from the events alone: however
+a session arrives, it is cut in the same places.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from recollect.kinds import EDIT, TEST_RUN, TOOL_CALL, USER_MSG, SessionKey
+from recollect.sessions.marks import rewind_of
+from recollect.store import Boundary, Response, Step, Store, StoredSession
+
+PART_EVENTS = 1_000  # at least
+_CALLS = frozenset({TOOL_CALL, TEST_RUN, EDIT})
+
+
+class Parts(NamedTuple):
+    """A session's events: those of closed parts, one after another, and all others."""
+
+    closed: Sequence[list[Step]]
+    open: list[Step]
+
+
+def split(steps: list[Step]) -> Parts:
+    """Cut events in reading order into parts; they begin with the session, or where closed parts ended before."""
+    whole = Parts((), steps)
+    if len(steps) < 2 * PART_EVENTS:
+        return whole
+    lane, count = Counter(step.lane for step in steps).most_common(1)[0]
+    if len(steps) - count > PART_EVENTS:
+        return whole
+    first = next(index for index, step in enumerate(steps) if step.lane == lane)
+    main = steps[first : first + count]
+    starts = _starts(main)
+    if len(starts) < 3:
+        return whole
+    closed = [main[start:end] for start, end in pairwise(starts[:-1])]
+    return Parts(closed, [*steps[:first], *main[starts[-2] :], *steps[first + count :]])
+
+
+def _starts(steps: Sequence[Step]) -> list[int]:
+    """Where parts begin: with a request; in work that no request interrupts, with a call after the end of another."""
+    starts = [0]
+    for index, step in enumerate(steps):
+        size = index - starts[-1]
+        if size < PART_EVENTS:
+            continue
+        is_next_call = (
+            step.base_kind in _CALLS and step.role == "assistant" and steps[index - 1].base_kind not in _CALLS
+        )
+        if step.base_kind == USER_MSG or (size >= 2 * PART_EVENTS and is_next_call):
+            starts.append(index)
+    return starts
+
+
+def boundary_of(parts: Parts, earlier_ms: int = 0) -> Boundary | None:
+    """Where the closed parts end; None if there are none, or what they hold did not arrive before all else."""
+    if not parts.closed:
+        return None
+    last = parts.closed[-1][-1]
+    late = [step.seq for step in parts.open if step.lane == last.lane]
+    if max(step.seq for part in parts.closed for step in part) >= min(late):
+        return None
+    return Boundary(last.lane, min(late), last.position, cuts_ms(parts, earlier_ms)[-1])
+
+
+def cuts_ms(parts: Parts, earlier_ms: int = 0) -> list[int]:
+    """The latest time that each closed part or one before it has: its responses are those up to then."""
+    cuts: list[int] = []
+    for part in parts.closed:
+        earlier_ms = max(earlier_ms, max((step.ts_ms for step in part if step.ts_ms is not None), default=0))
+        cuts.append(earlier_ms)
+    return cuts
+
+
+def until(cut_ms: int, responses: Sequence[Response]) -> tuple[list[Response], list[Response]]:
+    """Responses up to a time, with those of no time, and later ones."""
+    early = [response for response in responses if (response.ts_ms or 0) <= cut_ms]
+    return early, [response for response in responses if (response.ts_ms or 0) > cut_ms]
+
+
+def read_sessions(store: Store, keys: Sequence[SessionKey], whole: Collection[SessionKey]) -> list[StoredSession]:
+    """Sessions as far as what was kept of them does not say enough; some are read `whole` in any case."""
+    kept = store.kept.find([key for key in keys if key not in whole])
+    sessions = store.steps.read(keys, kept)
+    unfit = [session.key for session in sessions if session.kept is not None and not _goes_on(store, session)]
+    if not store.kept.drop(unfit):
+        return sessions
+    again = {session.key: session for session in store.steps.read(unfit)}
+    return [again.get(session.key, session) for session in sessions]
+
+
+def _goes_on(store: Store, session: StoredSession) -> bool:
+    """Whether what was read of a session changes nothing of what came before it."""
+    assert session.kept is not None
+    boundary = session.kept.boundary
+    late = [step for step in session.steps if step.lane == boundary.lane]
+    if len(session.steps) - len(late) > PART_EVENTS or any(step.position <= boundary.position for step in late):
+        return False
+    if any(rewind and rewind["rewind_to"] <= boundary.position for rewind in map(rewind_of, late)):
+        return False
+    if session.totals and boundary.cut_ms > max(total.ts_ms or 0 for total in session.totals):
+        return False  # what was used since the last total is counted response by response
+    return not store.steps.are_left_behind(session.key, boundary, late)

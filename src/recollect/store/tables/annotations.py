@@ -1,0 +1,117 @@
+"""What a user says about sessions: stars, tags, notes, names. Rows are kept until the user or `forget` removes them."""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import apsw
+import orjson
+
+from recollect.clock import now_ms
+from recollect.kinds import SessionKey
+from recollect.store.sqlite.database import Database
+from recollect.store.tables import column
+from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+from recollect.text import spaced
+
+STAR, TAG, NOTE, NAME = "star", "tag", "note", "name"
+FORGET = "forget"  # an agent's request, which the user may confirm; its text is the reason
+MANY = (TAG, NOTE)  # of which a session may have several
+
+ANNOTATIONS = Table(
+    "annotations",
+    MEMORY,
+    (
+        *column.plain("agent"),
+        *column.identifiers("native_session_id"),
+        *column.plain("kind"),
+        *column.texts("text"),
+        *column.numbers("made_ms"),
+    ),
+    owner=BY_SESSION,
+    key=("agent", "native_session_id", "kind", "text"),
+    is_exported=True,
+)
+
+
+class Annotation(NamedTuple):
+    """One thing a user said about a session; a star says nothing more."""
+
+    agent: str
+    native_session_id: str
+    kind: str
+    text: str
+    made_ms: int
+
+
+class AnnotationTable:
+    """The annotations of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def put(self, key: SessionKey, kind: str, text: str) -> None:
+        """Keep an annotation; of a kind that a session has one of, in place of the one before."""
+        with self._database.transaction() as connection:
+            if kind not in MANY:
+                _drop(connection, key, kind)
+            connection.execute("INSERT OR IGNORE INTO annotations VALUES (?, ?, ?, ?, ?)", (*key, kind, text, now_ms()))
+            if kind == NAME:
+                name_sessions(connection, [key])
+                _index_name(connection, key, text)
+
+    def drop(self, key: SessionKey, kind: str, text: str | None = None) -> None:
+        """Remove one annotation, or all of a kind."""
+        with self._database.transaction() as connection:
+            _drop(connection, key, kind, text)
+
+    def of(self, key: SessionKey) -> list[Annotation]:
+        """What was said about a session, the oldest first."""
+        rows = self._database.rows(
+            "SELECT * FROM annotations WHERE agent = ? AND native_session_id = ? ORDER BY made_ms, kind, text", key
+        )
+        return [Annotation(*row) for row in rows]
+
+    def tags(self) -> list[str]:
+        """The tags there are, the most frequent first."""
+        sql = "SELECT text FROM annotations WHERE kind = 'tag' GROUP BY text ORDER BY count(*) DESC, text"
+        return [text for (text,) in self._database.rows(sql)]
+
+    def of_kind(self, kind: str) -> list[Annotation]:
+        """All of one kind, the oldest first."""
+        rows = self._database.rows("SELECT * FROM annotations WHERE kind = ? ORDER BY made_ms", (kind,))
+        return [Annotation(*row) for row in rows]
+
+    def having(self, kind: str, texts: Collection[str] = ()) -> list[SessionKey]:
+        """The sessions with such an annotation; with `texts`, with one of these, in any case."""
+        rows = self._database.rows(
+            "SELECT DISTINCT agent, native_session_id FROM annotations WHERE kind = ?1"
+            " AND (?2 = '[]' OR lower(text) IN (SELECT lower(value) FROM json_each(?2)))",
+            (kind, orjson.dumps(sorted(texts)).decode()),
+        )
+        return [SessionKey(*row) for row in rows]
+
+
+def _drop(connection: apsw.Connection, key: SessionKey, kind: str, text: str | None = None) -> None:
+    connection.execute(
+        "DELETE FROM annotations WHERE agent = ?1 AND native_session_id = ?2 AND kind = ?3 AND coalesce(text = ?4, 1)",
+        (*key, kind, text),
+    )
+
+
+def _index_name(connection: apsw.Connection, key: SessionKey, name: str) -> None:
+    """Have search find a session by its name, as it finds others by the titles in their digests."""
+    connection.execute(
+        "UPDATE digest_text SET text = ?1 || char(10) || text WHERE NOT instr(text, ?1)"
+        " AND rowid IN (SELECT id FROM digests WHERE agent = ?2 AND native_session_id = ?3)",
+        (spaced(name), *key),
+    )
+
+
+def name_sessions(connection: apsw.Connection, keys: Sequence[SessionKey]) -> None:
+    """Have sessions that the user named go by that name, whatever title their logs have."""
+    connection.executemany(
+        "UPDATE sessions SET title = n.text FROM annotations n WHERE n.kind = 'name'"
+        " AND n.agent = sessions.agent AND n.native_session_id = sessions.native_session_id"
+        " AND sessions.agent = ? AND sessions.native_session_id = ?",
+        keys,
+    )

@@ -1,0 +1,144 @@
+"""Single events and what stands around them, as hits show them."""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from recollect.kinds import EDIT, USER_MSG, SessionKey
+from recollect.store.flags import IS_ERROR
+from recollect.store.sqlite.database import Database
+
+
+class EventHeader(NamedTuple):
+    """What a hit says of an event."""
+
+    id: int
+    stream: int
+    event_uid: bytes
+    seq: int
+    lane: str
+    position: int
+    ts_ms: int | None
+    kind: str
+    tool: str | None
+    flags: int
+    summary: str
+    payload_start: int
+    payload_bytes: int
+
+
+class Outline(NamedTuple):
+    id: int
+    lane: str
+    kind: str
+
+
+_COLUMNS = ", ".join(EventHeader._fields)
+_ORDER = "lane, position, event_uid"
+
+
+class EventHeaders:
+    """Events of cache.db, a few at a time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, events: Collection[int]) -> dict[int, EventHeader]:
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM events WHERE id IN (SELECT value FROM json_each(?))", (_json(events),)
+        )
+        return {row[0]: EventHeader(*row) for row in rows}
+
+    def keys(self, streams: Collection[int]) -> dict[int, SessionKey]:
+        """Agent and native id of sessions, by their number in this store."""
+        rows = self._database.rows(
+            "SELECT id, agent, native_id FROM streams WHERE id IN (SELECT value FROM json_each(?))", (_json(streams),)
+        )
+        return {stream: SessionKey(agent, native_id) for stream, agent, native_id in rows}
+
+    def streams(self, keys: Collection[SessionKey]) -> dict[SessionKey, int]:
+        """The numbers of sessions in this store; one that is not held any more has none."""
+        rows = self._database.rows(
+            "SELECT s.agent, s.native_id, s.id FROM json_each(?) k CROSS JOIN streams s"
+            " ON s.agent = k.value ->> 0 AND s.native_id = k.value ->> 1",
+            (orjson.dumps(sorted(map(tuple, keys))).decode(),),
+        )
+        return {SessionKey(agent, native_id): stream for agent, native_id, stream in rows}
+
+    def outline(self, stream: int) -> list[Outline]:
+        """All events of a session in reading order, with no more than is needed to find one's neighbours."""
+        rows = self._database.rows(f"SELECT id, lane, kind FROM events WHERE stream = ? ORDER BY {_ORDER}", (stream,))
+        return [Outline(*row) for row in rows]
+
+    def last_request(self, stream: int) -> EventHeader | None:
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND kind = ?"
+            " ORDER BY lane, position DESC, event_uid DESC LIMIT 1",
+            (stream, USER_MSG),
+        )
+        return EventHeader(*rows[0]) if rows else None
+
+    def first_request(self, stream: int, *, is_own: bool = False) -> EventHeader | None:
+        """What a session began with; `is_own`: the first that it did not take over from another session."""
+        own = " AND copy_of IS NULL" if is_own else ""
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND kind = ?{own} ORDER BY {_ORDER} LIMIT 1",
+            (stream, USER_MSG),
+        )
+        return EventHeader(*rows[0]) if rows else None
+
+    def requests(self, streams: Collection[int]) -> list[str]:
+        """What was asked for in these sessions, in a line each."""
+        rows = self._database.rows(
+            "SELECT summary FROM events WHERE stream IN (SELECT value FROM json_each(?)) AND kind = ? LIMIT 40",
+            (_json(streams), USER_MSG),
+        )
+        return [summary for (summary,) in rows]
+
+    def numbered(self, stream: int, seq: int) -> list[EventHeader]:
+        """The event of a session with this seq, if there is one."""
+        return self._chosen("stream = ? AND seq = ?", (stream, seq))
+
+    def named(self, streams: Collection[int], part: str) -> list[EventHeader]:
+        """Events of these sessions whose uid begins or ends so."""
+        condition = "stream IN (SELECT value FROM json_each(?1)) AND (hex(event_uid) LIKE ?2 || '%'"
+        is_hex = part.isascii() and part.isalnum()
+        return self._chosen(f"{condition} OR hex(event_uid) LIKE '%' || ?2)", (_json(streams), part)) if is_hex else []
+
+    def _chosen(self, condition: str, bindings: Sequence[Any]) -> list[EventHeader]:
+        rows = self._database.rows(f"SELECT {_COLUMNS} FROM events WHERE {condition}", bindings)
+        return [EventHeader(*row) for row in rows]
+
+    def with_edits(self) -> set[int]:
+        """Sessions that changed a file themselves: by an edit that did not fail and was not copied from another."""
+        rows = self._database.rows(
+            "SELECT DISTINCT stream FROM (SELECT stream, max(kind = ?1 AND copy_of IS NULL) AS is_edit,"
+            f" max(flags & {IS_ERROR}) AS has_failed FROM events WHERE kind = ?1 OR flags & {IS_ERROR}"
+            " GROUP BY stream, coalesce(call_id, id)) WHERE is_edit AND NOT has_failed",
+            (EDIT,),
+        )
+        return {stream for (stream,) in rows}
+
+    def request_of(self, event: EventHeader) -> EventHeader | None:
+        """The request that an event answers: the last one before it in its lane."""
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM events WHERE stream = ? AND lane = ? AND kind = ?"
+            " AND (position, event_uid) < (?, ?) ORDER BY position DESC, event_uid DESC LIMIT 1",
+            (event.stream, event.lane, USER_MSG, event.position, event.event_uid),
+        )
+        return EventHeader(*rows[0]) if rows else None
+
+    def results(self, call: EventHeader) -> list[EventHeader]:
+        """What came of a call: the other events with its call id."""
+        columns = ", ".join(f"e.{name}" for name in EventHeader._fields)
+        rows = self._database.rows(
+            f"SELECT {columns} FROM events e JOIN events c ON c.id = ? WHERE e.stream = c.stream"
+            " AND e.call_id = c.call_id AND e.id <> c.id ORDER BY e.payload_start",
+            (call.id,),
+        )
+        return [EventHeader(*row) for row in rows]
+
+
+def _json(numbers: Iterable[int]) -> str:
+    return orjson.dumps(sorted(numbers)).decode()

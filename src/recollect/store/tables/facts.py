@@ -1,0 +1,225 @@
+"""Tier 2: what sessions teach, each fact with its evidence."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from recollect.store.sqlite.database import Database
+from recollect.store.tables import column
+from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, header_conditions
+from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, MEMORY, Table
+
+# `fact_uid` is made of the rule, the predicate and the first event cited: the same whenever it is derived again.
+# `since_ms` is when it began to be true. What ended it follows from other facts and is not stored.
+FACTS = Table(
+    "facts",
+    MEMORY,
+    (
+        column.row_number("id"),
+        *column.numbers("digest", "is_sealed"),
+        *column.plain("fact_uid", "rule", "predicate", "subject_kind"),
+        *column.texts("subject"),
+        *column.plain("object_kind"),
+        *column.texts("object", "text"),
+        *column.reals("confidence"),
+        *column.numbers("since_ms?", "recorded_ms"),
+        *column.documents("details", "evidence"),
+    ),
+    owner=BY_DIGEST,
+    is_exported=True,
+    extras=(
+        "CREATE INDEX facts_by_digest ON facts (digest)",
+        "CREATE INDEX facts_by_subject ON facts (subject_kind, subject, predicate)",
+        "CREATE INDEX facts_by_object ON facts (object_kind, object, predicate)",
+        "CREATE INDEX facts_by_predicate ON facts (predicate, since_ms)",
+        "CREATE INDEX facts_by_uid ON facts (fact_uid)",
+    ),
+)
+
+FACT_TEXT = Table(
+    "fact_text",
+    MEMORY,
+    (*column.texts("text"),),
+    owner=BY_DIGEST_ROWID,
+    is_exported=True,
+    tokenizer="porter unicode61 remove_diacritics 2",
+    extras=("INSERT INTO fact_text (fact_text, rank) VALUES ('secure-delete', 1)",),
+)
+
+# What else the errors of facts are known by: the fingerprints in their details.
+ERROR_LINES = Table(
+    "error_lines",
+    MEMORY,
+    (column.row_number("id"), *column.numbers("digest"), *column.texts("line", "error")),
+    owner=BY_DIGEST,
+    is_exported=True,
+    extras=(
+        "CREATE INDEX error_lines_by_digest ON error_lines (digest)",
+        "CREATE INDEX error_lines_by_line ON error_lines (line, error)",
+    ),
+)
+
+
+class FactRow(NamedTuple):
+    """A fact of a session, ready to be stored; `details` and `evidence` are JSON."""
+
+    fact_uid: str
+    rule: str
+    predicate: str
+    subject_kind: str
+    subject: str
+    object_kind: str
+    object: str
+    text: str
+    confidence: float
+    since_ms: int | None
+    details: str
+    evidence: str
+
+
+class StoredFact(NamedTuple):
+    """A fact with the session it was learned in, and what the user said of it."""
+
+    fact_uid: str
+    rule: str
+    predicate: str
+    subject_kind: str
+    subject: str
+    object_kind: str
+    object: str
+    text: str
+    confidence: float
+    since_ms: int | None
+    details: str
+    evidence: str
+    recorded_ms: int
+    session_uid: str
+    agent: str
+    repo: str | None
+    cwd: str | None
+    group: str
+    verdict: str | None
+
+
+_COLUMNS = ", ".join(f"f.{name}" for name in FactRow._fields)
+_SELECT = (
+    f'SELECT {_COLUMNS}, f.recorded_ms, s.session_uid, s.agent, s.repo, s.cwd, s."group", v.verdict FROM {{source}}'
+    " CROSS JOIN digests d ON d.id = f.digest"
+    " CROSS JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
+    " LEFT JOIN verdicts v ON v.fact_uid = f.fact_uid"
+)
+_NOT_REJECTED = "v.verdict IS NOT 'rejected'"
+_ORDER = " ORDER BY coalesce(f.since_ms, 0), s.session_uid, f.fact_uid"
+
+
+class FactTable:
+    """The facts of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def about(self, kind: str, subject: str, predicates: Sequence[str]) -> list[StoredFact]:
+        """What is known of one subject, the oldest first; rejected facts are left out."""
+        marks = ", ".join("?" * len(predicates))
+        where = f" WHERE f.subject_kind = ? AND f.subject = ? AND f.predicate IN ({marks}) AND {_NOT_REJECTED}"
+        return self._facts("facts f", where + _ORDER, (kind, subject, *predicates))
+
+    def pointing_at(self, kind: str, name: str, predicate: str) -> list[StoredFact]:
+        """Facts with this object, the oldest first; rejected ones are left out."""
+        where = f" WHERE f.object_kind = ? AND f.object = ? AND f.predicate = ? AND {_NOT_REJECTED}{_ORDER}"
+        return self._facts("facts f", where, (kind, name, predicate))
+
+    def errors_showing(self, lines: Sequence[str]) -> list[str]:
+        """The errors that were fixed and had most of these lines in their output, at least one."""
+        marks = ", ".join("?" * len(lines))
+        counted = f"SELECT error, count(DISTINCT line) AS shown FROM error_lines WHERE line IN ({marks}) GROUP BY 1"
+        rows = self._database.rows(f"{counted} ORDER BY 2 DESC, 1", lines)
+        return [error for error, shown in rows if shown == rows[0][1]]
+
+    def select(
+        self,
+        predicates: Sequence[str] = (),
+        sessions: HeaderFilter = ANY_SESSION,
+        *,
+        words: str | None = None,
+        with_rejected: bool = False,
+    ) -> list[StoredFact]:
+        """Facts of these predicates, of sessions that match, the oldest first. `words` is a full-text query.
+
+        The times of `sessions` are those of the facts.
+        """
+        of_sessions, bindings = header_conditions(sessions._replace(since_ms=None, before_ms=None))
+        tests = [f"s.rowid IN (SELECT rowid FROM sessions WHERE {of_sessions})"] if bindings else []
+        tests += [] if with_rejected else [_NOT_REJECTED]
+        for test, value in (("f.since_ms >= ?", sessions.since_ms), ("f.since_ms < ?", sessions.before_ms)):
+            if value is not None:
+                tests.append(test)
+                bindings.append(value)
+        if predicates:
+            tests.append(f"f.predicate IN ({', '.join('?' * len(predicates))})")
+            bindings += predicates
+        if words is not None:
+            tests.append("f.digest IN (SELECT rowid FROM fact_text WHERE fact_text MATCH ?)")
+            bindings.append(words)
+        return self._facts("facts f", f" WHERE {' AND '.join(tests or ['1'])}{_ORDER}", bindings)
+
+    def find(self, uid: str) -> list[StoredFact]:
+        """Facts whose id begins so, rejected ones too."""
+        return self._facts("facts f", " WHERE f.fact_uid >= ? AND f.fact_uid < ? || 'g'" + _ORDER, (uid, uid))
+
+    def naming(self, name: str) -> list[StoredFact]:
+        """Facts that have this as their subject or object, or as the end of it after a slash."""
+        where = (
+            f" WHERE (f.subject = ?1 COLLATE NOCASE OR f.object = ?1 COLLATE NOCASE OR f.subject LIKE '%/' || ?1"
+            f" OR f.object LIKE '%/' || ?1) AND {_NOT_REJECTED}"
+        )
+        return self._facts("facts f", where + _ORDER, (name,))
+
+    def counts(self) -> list[tuple[str, str, int]]:
+        """(predicate, rule, how many) of all facts."""
+        return self._database.rows("SELECT predicate, rule, count(*) FROM facts GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2")
+
+    def _facts(self, source: str, rest: str, bindings: Sequence[Any]) -> list[StoredFact]:
+        rows = self._database.rows(_SELECT.format(source=source) + rest, bindings)
+        return [StoredFact(*row) for row in rows]
+
+
+def put_facts(connection: apsw.Connection, facts: Iterable[tuple[int, Sequence[FactRow]]], at_ms: int) -> None:
+    """Write the facts of sessions' held events, by their digests. Their words come last: see `put_fact_words`."""
+    names = ", ".join(FactRow._fields)
+    marks = ", ".join("?" * len(FactRow._fields))
+    connection.executemany(
+        f"INSERT INTO facts (digest, is_sealed, recorded_ms, {names}) VALUES (?, 0, ?, {marks})",
+        [(digest, at_ms, *row) for digest, rows in facts for row in rows],
+    )
+
+
+def put_fact_words(connection: apsw.Connection, digests: Iterable[int]) -> None:
+    """Index what is stored of these digests' facts, the sealed ones included."""
+    digests = list(digests)
+    connection.executemany(
+        "INSERT INTO fact_text (rowid, text) SELECT digest, group_concat(text || char(10) || subject, char(10))"
+        " FROM facts WHERE digest = ? GROUP BY digest",
+        [(digest,) for digest in digests],
+    )
+    connection.executemany(
+        "INSERT INTO error_lines (digest, line, error) SELECT DISTINCT f.digest, l.value, f.subject"
+        " FROM facts f, json_each(f.details, '$.lines') l WHERE f.digest = ? AND f.subject_kind = 'error'",
+        [(digest,) for digest in digests],
+    )
+
+
+def drop_facts(connection: apsw.Connection, digests: Iterable[tuple[int]]) -> None:
+    """Delete what was derived from sessions' held events."""
+    digests = list(digests)
+    connection.executemany("DELETE FROM fact_text WHERE rowid = ?", digests)
+    connection.executemany("DELETE FROM error_lines WHERE digest = ?", digests)
+    for table in ("facts", "exchange_steps"):
+        connection.executemany(f"DELETE FROM {table} WHERE digest = ? AND NOT is_sealed", digests)
+
+
+def seal_facts(connection: apsw.Connection, digest: int, *, is_sealed: bool) -> None:
+    """Make facts last beyond their events; or not, when all events are held again."""
+    for table in ("facts", "exchange_steps"):
+        connection.execute(f"UPDATE {table} SET is_sealed = ? WHERE digest = ?", (int(is_sealed), digest))

@@ -1,0 +1,278 @@
+"""Groups (workspaces kept apart), the session each of them is at, and the bookmarks of those it put aside."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import apsw
+
+from recollect.clock import now_ms
+from recollect.errors import NotFound, NotInGroup
+from recollect.kinds import SessionKey
+from recollect.store.ledger import Ledger, LedgerRecord
+from recollect.store.sqlite.database import Database
+from recollect.store.tables import column
+from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+
+GROUPS = Table(
+    "groups",
+    MEMORY,
+    (
+        *column.plain("name", "agent"),
+        *column.paths("path", "home?"),
+        *column.numbers("created_ms"),
+    ),
+    key=("name",),
+    group_column="name",
+)
+
+POINTERS = Table(
+    "pointers",
+    MEMORY,
+    (
+        *column.plain("group_name", "agent", "native_session_id", "last_uuid?"),
+        *column.numbers("updated_ms"),
+    ),
+    owner=BY_SESSION,
+    key=("group_name",),
+    group_column="group_name",
+)
+
+SESSION_HISTORY = Table(
+    "session_history",
+    MEMORY,
+    (
+        column.lasting_number("id"),
+        *column.plain("group_name", "agent", "native_session_id"),
+        *column.texts("name"),
+        *column.numbers("created_ms", "archived_ms"),
+    ),
+    owner=BY_SESSION,
+    unique=("group_name", "agent", "native_session_id"),
+    is_exported=True,
+    group_column="group_name",
+)
+
+# What sandboxed agents asked for, with the answers: a request that is met again is not done again.
+GROUP_REQUESTS = Table(
+    "group_requests",
+    MEMORY,
+    (
+        *column.plain("group_name", "request"),
+        *column.documents("answer"),
+        *column.numbers("at_ms"),
+    ),
+    key=("group_name", "request"),
+    group_column="group_name",
+)
+
+GROUP, BOOKMARK = "group", "bookmark"  # of the ledger's lines
+MAIN_GROUP = "main"
+_REQUESTS_KEPT = 1_000
+
+
+class GroupRow(NamedTuple):
+    """A group. Without a `home`, its agents' homes are in its folder of the store."""
+
+    name: str
+    agent: str
+    path: str
+    home: str | None
+    created_ms: int
+
+
+class Pointer(NamedTuple):
+    """The session a group is at, and the last message of the agent in it as far as a runner saw one."""
+
+    session: SessionKey
+    last_uuid: str | None
+    updated_ms: int
+
+
+class BookmarkRow(NamedTuple):
+    """A session that a group put aside under a name."""
+
+    id: int
+    group_name: str
+    session: SessionKey
+    name: str
+    created_ms: int
+    archived_ms: int
+
+
+class Change(NamedTuple):
+    """What becomes of a group's pointer and bookmarks, in one transaction: this is kept, restored, and pointed at.
+
+    `answer` goes with the request it answers, so that both are there or neither is.
+    """
+
+    bookmark: BookmarkRow | None = None
+    restored: BookmarkRow | None = None
+    pointer: Pointer | None = None
+    answer: tuple[str, str] | None = None
+
+
+class GroupTable:
+    """The groups of a store; `only` is the one that may be written by a store opened for that group."""
+
+    def __init__(self, database: Database, writer: Callable[[], tuple[Database, Ledger]], only: str | None) -> None:
+        self._database = database
+        self._writer = writer
+        self._only = only
+
+    def all(self) -> list[GroupRow]:
+        columns = ", ".join(GroupRow._fields)
+        return [GroupRow(*row) for row in self._database.rows(f"SELECT {columns} FROM groups ORDER BY name")]
+
+    def add(self, group: GroupRow) -> None:
+        database, ledger = self._writing(group.name, changes_groups=True)
+        ledger.append(GROUP, _group_data(group))
+        with database.transaction() as connection:
+            connection.execute(_INSERT_GROUP, group)
+
+    def remove(self, name: str) -> None:
+        """Drop a group with its pointer and bookmarks; its sessions and files stay."""
+        database, ledger = self._writing(name, changes_groups=True)
+        with database.transaction() as connection:
+            connection.execute("DELETE FROM groups WHERE name = ?", (name,))
+            for table in (POINTERS, SESSION_HISTORY, GROUP_REQUESTS):
+                connection.execute(f"DELETE FROM {table.name} WHERE group_name = ?", (name,))
+        ledger.rewrite(lambda record: record.kind not in (GROUP, BOOKMARK) or record.data["group"] != name)
+
+    def pointer(self, group: str) -> Pointer | None:
+        sql = "SELECT agent, native_session_id, last_uuid, updated_ms FROM pointers WHERE group_name = ?"
+        for agent, native_id, last_uuid, updated_ms in self._database.rows(sql, (group,)):
+            return Pointer(SessionKey(agent, native_id), last_uuid, updated_ms)
+        return None
+
+    def set_pointer(self, group: str, session: SessionKey, last_uuid: str | None, was: SessionKey | None) -> bool:
+        """Point a group at a session, unless it was moved meanwhile: it has to be at `was`, or at this one already."""
+        database, _ = self._writing(group)
+        with database.transaction() as connection:
+            now = connection.execute(
+                "SELECT agent, native_session_id FROM pointers WHERE group_name = ?", (group,)
+            ).fetchone()
+            if now not in (was, session):
+                return False
+            _require_own(connection, group, session)
+            _point(connection, group, Pointer(session, last_uuid, now_ms()))
+        return True
+
+    def drop_pointer(self, group: str) -> None:
+        database, _ = self._writing(group)
+        with database.transaction() as connection:
+            connection.execute("DELETE FROM pointers WHERE group_name = ?", (group,))
+
+    def bookmarks(self, group: str | None = None) -> list[BookmarkRow]:
+        """The bookmarks of a group, or of all there are, the newest first."""
+        rows = self._database.rows(
+            "SELECT id, group_name, agent, native_session_id, name, created_ms, archived_ms FROM session_history"
+            " WHERE ?1 IS NULL OR group_name = ?1 ORDER BY id DESC",
+            (group,),
+        )
+        return [BookmarkRow(row[0], row[1], SessionKey(row[2], row[3]), *row[4:]) for row in rows]
+
+    def change(self, group: str, change: Change) -> None:
+        """Keep and remove bookmarks and move the pointer, all at once; without a pointer, drop it."""
+        database, ledger = self._writing(group)
+        if change.bookmark is not None:
+            ledger.append(BOOKMARK, _bookmark_data(change.bookmark))
+        with database.transaction() as connection:
+            if change.bookmark is not None:
+                connection.execute(_INSERT_BOOKMARK, _bookmark_values(change.bookmark))
+            if change.restored is not None:
+                connection.execute("DELETE FROM session_history WHERE id = ?", (change.restored.id,))
+            connection.execute("DELETE FROM pointers WHERE group_name = ?", (group,))
+            if change.pointer is not None:
+                _point(connection, group, change.pointer)
+            _answer(connection, group, change.answer)
+        if change.restored is not None:
+            gone = _bookmark_data(change.restored)
+            ledger.rewrite(lambda record: record.kind != BOOKMARK or record.data != gone)
+
+    def answer(self, group: str, request: str) -> str | None:
+        """The answer that a request got, as JSON; None for a new one."""
+        sql = "SELECT answer FROM group_requests WHERE group_name = ? AND request = ?"
+        answer = self._database.value(sql, (group, request))
+        return None if answer is None else str(answer)
+
+    def set_groups(self, groups: Sequence[tuple[str, SessionKey]]) -> None:
+        """Say which group sessions belong to."""
+        database, _ = self._writing(MAIN_GROUP, changes_groups=True)
+        with database.transaction() as connection:
+            connection.executemany(
+                'UPDATE sessions SET "group" = ? WHERE agent = ? AND native_session_id = ?',
+                [(group, *session) for group, session in groups],
+            )
+
+    def records(self) -> list[tuple[str, dict[str, Any]]]:
+        """Groups and bookmarks as lines of the ledger."""
+        groups = [(GROUP, _group_data(group)) for group in self.all()]
+        return groups + [(BOOKMARK, _bookmark_data(bookmark)) for bookmark in self.bookmarks()]
+
+    def _writing(self, group: str, *, changes_groups: bool = False) -> tuple[Database, Ledger]:
+        if self._only is not None and (changes_groups or group != self._only):
+            raise NotInGroup(f"Not allowed inside group `{self._only}`")
+        return self._writer()
+
+
+_INSERT_GROUP = (
+    f"INSERT OR IGNORE INTO groups ({', '.join(GroupRow._fields)}) VALUES ({', '.join('?' * len(GroupRow._fields))})"
+)
+_INSERT_BOOKMARK = (
+    "INSERT INTO session_history (group_name, agent, native_session_id, name, created_ms, archived_ms)"
+    " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET name = excluded.name, archived_ms = excluded.archived_ms"
+)
+
+
+def _require_own(connection: apsw.Connection, group: str, session: SessionKey) -> None:
+    """A group's session may be too new to be stored, but it may not be another group's."""
+    stored = connection.execute(
+        'SELECT "group" FROM sessions WHERE agent = ? AND native_session_id = ?', session
+    ).fetchone()
+    if group != MAIN_GROUP and stored is not None and stored[0] != group:
+        raise NotFound(f"No session of group `{group}` has this id: {':'.join(session)}")
+
+
+def _point(connection: apsw.Connection, group: str, pointer: Pointer) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO pointers (group_name, agent, native_session_id, last_uuid, updated_ms)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (group, *pointer.session, pointer.last_uuid, pointer.updated_ms),
+    )
+
+
+def _answer(connection: apsw.Connection, group: str, answer: tuple[str, str] | None) -> None:
+    if answer is None:
+        return
+    connection.execute("INSERT OR REPLACE INTO group_requests VALUES (?, ?, ?, ?)", (group, *answer, now_ms()))
+    connection.execute(
+        "DELETE FROM group_requests WHERE group_name = ?1 AND at_ms < (SELECT at_ms FROM group_requests"
+        " WHERE group_name = ?1 ORDER BY at_ms DESC LIMIT 1 OFFSET ?2)",
+        (group, _REQUESTS_KEPT),
+    )
+
+
+def _group_data(group: GroupRow) -> dict[str, Any]:
+    return {"group": group.name} | {name: value for name, value in group._asdict().items() if name != "name"}
+
+
+def _bookmark_data(bookmark: BookmarkRow) -> dict[str, Any]:
+    names = ("group", "agent", "native_session_id", "name", "created_ms", "archived_ms")
+    return dict(zip(names, _bookmark_values(bookmark), strict=True))
+
+
+def _bookmark_values(bookmark: BookmarkRow) -> tuple[Any, ...]:
+    return (bookmark.group_name, *bookmark.session, bookmark.name, bookmark.created_ms, bookmark.archived_ms)
+
+
+def restore_group(connection: apsw.Connection, record: LedgerRecord) -> None:
+    data = {name: value for name, value in record.data.items() if name != "group"}
+    connection.execute(_INSERT_GROUP, GroupRow(name=record.data["group"], **data))
+
+
+def restore_bookmark(connection: apsw.Connection, record: LedgerRecord) -> None:
+    connection.execute(
+        "INSERT OR IGNORE INTO session_history (group_name, agent, native_session_id, name, created_ms, archived_ms)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        tuple(record.data.values()),
+    )

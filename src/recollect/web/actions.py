@@ -1,0 +1,63 @@
+"""What a page can change: each by a POST with the token, and none with `--read-only`."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from recollect.api import Memory, open_memory
+from recollect.errors import NeedsAnswer
+from recollect.schema import Session
+from recollect.web import session
+from recollect.web.pages import Params, Records
+
+
+class Done(NamedTuple):
+    """What to say, and the page that shows it: a part of this one, or another address."""
+
+    said: str
+    page: Callable[[Memory, Params], Records] | None = None
+    moved: str | None = None
+
+
+Action = Callable[[Params], Done]
+
+
+def _annotate(said: str, change: Callable[[Memory, Session, Params], object]) -> Action:
+    def act(params: Params) -> Done:
+        with open_memory(create=False) as memory:
+            change(memory, memory.session(params.path["uid"]), params)
+        return Done(said, session.annotations)
+
+    return act
+
+
+def _forget(params: Params) -> Done:
+    """Forget a session for good; it must have been confirmed by what the dry run showed."""
+    with open_memory(create=False) as memory:
+        planned = memory.plan_forgetting(params.path["uid"])
+        if params.text("sessions") != str(len(planned.sessions)):
+            raise NeedsAnswer("What would go has changed", "look at it again")
+        memory.forget(planned, keep_forks=params.text("keep_forks") == "1")
+    return Done(f"Forgotten: {len(planned.sessions)}", moved="/sessions")
+
+
+_SESSION = "/session/{uid:path}"
+ACTIONS: dict[str, Action] = {
+    f"{_SESSION}/star": _annotate("Starred", lambda memory, chosen, _: memory.annotations.star(chosen)),
+    f"{_SESSION}/unstar": _annotate("Star removed", lambda memory, chosen, _: memory.annotations.star(chosen, False)),
+    f"{_SESSION}/tag": _annotate(
+        "Tagged", lambda memory, chosen, params: memory.annotations.tag(chosen, params.text("tag"))
+    ),
+    f"{_SESSION}/untag": _annotate(
+        "Tag removed", lambda memory, chosen, params: memory.annotations.untag(chosen, params.text("tag"))
+    ),
+    f"{_SESSION}/note": _annotate(
+        "Noted", lambda memory, chosen, params: memory.annotations.note(chosen, params.text("note"))
+    ),
+    f"{_SESSION}/drop-note": _annotate(
+        "Note removed", lambda memory, chosen, params: memory.annotations.drop_note(chosen, params.text("note"))
+    ),
+    f"{_SESSION}/rename": _annotate(
+        "Renamed", lambda memory, chosen, params: memory.annotations.rename(chosen, params.text("name"))
+    ),
+    f"{_SESSION}/forget": _forget,
+}

@@ -1,0 +1,159 @@
+"""Charts as SVG, made here: they need no script, print, and can be read aloud."""
+
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, NamedTuple
+
+from markupsafe import Markup, escape
+
+from recollect.amounts import money, plural
+from recollect.archive.wording import compact
+
+_WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_LEVELS = 5
+_CELL, _GAP = 13, 3
+
+
+class Bar(NamedTuple):
+    """One bar: its place on the axis, its height, and what it says."""
+
+    label: str
+    value: float
+    title: str
+
+
+def _svg(width: int, height: int, label: str, body: str, kind: str) -> Markup:
+    head = f'<svg class="chart {kind}" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">'
+    return Markup(f"{head}{body}</svg>")
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def bars(values: Sequence[Bar], label: str, *, width: int = 760, height: int = 160) -> Markup:
+    """Bars over an axis, labelled at both ends and at the tallest."""
+    if not values or not any(bar.value for bar in values):
+        return Markup('<p class="empty">Nothing in this period</p>')
+    most, floor, step = max(bar.value for bar in values), height - 20, width / len(values)
+    parts = [f'<line x1="0" y1="{floor}" x2="{width}" y2="{floor}"/>']
+    for index, bar in enumerate(values):
+        tall = (floor - 18) * bar.value / most
+        parts.append(
+            f'<g><title>{escape(bar.title)}</title><rect class="hit" x="{index * step:.1f}" y="0" width="{step:.1f}" '
+            f'height="{floor}"/><rect class="bar" x="{index * step + step * 0.12:.1f}" y="{floor - tall:.1f}" '
+            f'width="{step * 0.76:.1f}" height="{max(tall, 1.0 if bar.value else 0):.1f}" rx="1.5"/></g>'
+        )
+    top = max(range(len(values)), key=lambda index: values[index].value)
+    anchor = "start" if top < len(values) / 2 else "end"
+    parts.append(_text((top + 0.5) * step, 11, values[top].title, anchor))
+    parts += [_text(0, height - 4, values[0].label), _text(width, height - 4, values[-1].label, "end")]
+    return _svg(width, height, label, "".join(parts), "bars")
+
+
+def daily(lines: Sequence[Any], measure: str, days: int | None = None) -> Markup:
+    """Money, tokens or sessions by day, days without any included."""
+    found = {line.name: line for line in lines}
+    if not found:
+        return Markup('<p class="empty">Nothing in this period</p>')
+    last = date.today()
+    first = date.fromisoformat(min(found)) if days is None else last - timedelta(days=days - 1)
+    first = min(first, last)
+    values = [_bar(day, found.get(day.isoformat()), measure) for day in _days(first, last)]
+    return bars(values, f"{measure} by day")
+
+
+def _days(first: date, last: date) -> Iterator[date]:
+    return (first + timedelta(days=offset) for offset in range((last - first).days + 1))
+
+
+def _bar(day: date, line: Any, measure: str) -> Bar:
+    name = f"{day.day} {day:%b}"
+    if line is None:
+        return Bar(name, 0.0, f"{name}: nothing")
+    if measure == "usd":
+        return Bar(name, line.usd or 0.0, f"{name}: {money(line.usd, line.usd_is_estimate)}")
+    if measure == "tokens":
+        tokens = sum(value or 0 for value in (line.input_tokens, line.output_tokens, line.cache_write_tokens))
+        return Bar(name, float(tokens), f"{name}: {compact(tokens)} tokens")
+    return Bar(name, float(line.sessions), f"{name}: {plural(line.sessions, 'session')}")
+
+
+def calendar(lines: Sequence[Any], weeks: int = 12) -> Markup:
+    """A square for each day of the last weeks, darker with more work."""
+    found = {line.name: (line.active_s or 0) for line in lines}
+    today = date.today()
+    first = today - timedelta(days=today.weekday() + 7 * (weeks - 1))
+    most = max(found.values(), default=0)
+    cells = []
+    for offset, day in enumerate(_days(first, today)):
+        week, weekday = divmod(offset, 7)
+        seconds = found.get(day.isoformat(), 0)
+        title = f"{day:%a} {day.day} {day:%b}: {seconds // 60} min of work"
+        cells.append(_cell(week, weekday, seconds, most, title))
+    label = f"Work in the last {weeks} weeks"
+    return _svg(weeks * (_CELL + _GAP), 7 * (_CELL + _GAP), label, "".join(cells), "heat calendar")
+
+
+def _cell(column: int, row: int, value: float, most: float, title: str, left: int = 0) -> str:
+    level = 0 if not value or not most else min(_LEVELS - 1, 1 + int((_LEVELS - 1) * value / most * 0.999))
+    x, y = left + column * (_CELL + _GAP), row * (_CELL + _GAP)
+    return (
+        f'<rect class="level-{level}" x="{x}" y="{y}" width="{_CELL}" height="{_CELL}" rx="2.5">'
+        f"<title>{escape(title)}</title></rect>"
+    )
+
+
+def heatmap(grid: Sequence[Sequence[int]]) -> Markup:
+    """Minutes of work by weekday and hour."""
+    most = max((max(row) for row in grid), default=0)
+    left = 34
+    parts = []
+    for row, minutes in enumerate(grid):
+        parts.append(_text(0, row * (_CELL + _GAP) + 10, _WEEKDAYS[row]))
+        for hour, value in enumerate(minutes):
+            title = f"{_WEEKDAYS[row]} {hour:02}:00: {value} min of work"
+            parts.append(_cell(hour, row, value, most, title, left))
+    bottom = 7 * (_CELL + _GAP) + 10
+    parts += [_text(left + hour * (_CELL + _GAP), bottom, f"{hour:02}") for hour in range(0, 24, 3)]
+    return _svg(left + 24 * (_CELL + _GAP), bottom + 4, "Work by weekday and hour", "".join(parts), "heat")
+
+
+def share(value: float | None, most: float | None) -> Markup:
+    """A thin bar in a table: this value beside the largest one."""
+    part = 100 * (value or 0) / most if most else 0
+    return Markup(
+        '<svg class="share" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect width="100" height="6" rx="3"/><rect class="bar" width="{part:.1f}" height="6" rx="3"/></svg>'
+    )
+
+
+def meter(parts: Sequence[tuple[str, float, str]], total: float) -> Markup:
+    """Parts of a whole in one bar; each has a name, a size and a class."""
+    x, body = 0.0, ['<rect class="rest" width="1000" height="14" rx="4"/>']
+    for name, value, kind in parts:
+        wide = 1000 * value / total if total else 0
+        body.append(f'<rect class="{kind}" x="{x:.1f}" width="{max(wide, 2):.1f}" height="14" rx="2">')
+        body.append(f"<title>{escape(name)}</title></rect>")
+        x += wide
+    return _svg(1000, 14, ", ".join(name for name, _, _ in parts), "".join(body), "meter")
+
+
+def curve(points: Sequence[tuple[str, int, int]], width: int = 760, height: int = 170) -> Markup:
+    """Tokens written by the model, added up over a session's time; gaps are idle time."""
+    if not points or not any(output for _, _, output in points):
+        return Markup('<p class="empty">The log has no tokens by message</p>')
+    times = [datetime.fromisoformat(moment).timestamp() for moment, _, _ in points]
+    begin, long = min(times), max(1.0, max(times) - min(times))
+    total, line, most = 0, [], sum(output for _, _, output in points)
+    floor = height - 20
+    for time, (_, _, output) in zip(times, points, strict=True):
+        total += output
+        line.append(f"{width * (time - begin) / long:.1f},{floor - (floor - 16) * total / most:.1f}")
+    ticks = "".join(
+        f'<rect class="tick" x="{width * (time - begin) / long:.1f}" y="{floor + 2}" width="1.5" height="5"/>'
+        for time in times[:: max(1, len(times) // 300)]
+    )
+    area = f'<polygon class="area" points="0,{floor} {" ".join(line)} {width},{floor}"/>'
+    body = f'{area}<polyline points="{" ".join(line)}"/>{ticks}' + _text(width, 11, f"{compact(most)} tokens", "end")
+    return _svg(width, height, f"{compact(most)} output tokens over the session", body, "curve")

@@ -1,0 +1,234 @@
+"""What each page shows, as records: the same for people, as HTML, and for programs, as JSON."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from recollect import api
+from recollect.api import Filters, Memory
+from recollect.errors import NotFound
+from recollect.hooks.history import read_told
+from recollect.kinds import KINDS, OUTCOMES
+from recollect.recall import BREAKDOWNS
+
+ROWS = 50
+_HITS = 12
+_RUNNING = timedelta(minutes=2)
+_STALE = timedelta(days=2)
+_MOST_NAMES = 12
+_UNCHANGED_S = 60.0
+_UNFINISHED_WORD = re.compile(r"\w{3,}$")  # which may still be typed
+_FACETS = ("agent", "repo", "branch", "model")
+PERIODS = {"today": "Today", "7d": "7 days", "30d": "30 days", "1y": "Year"}
+
+Records = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """What a request asks for: the parts of its path, and its query."""
+
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, name: str, default: str = "") -> str:
+        return self.query.get(name, default).strip()
+
+    def number(self, name: str, default: int = 0) -> int:
+        value = self.query.get(name, "")
+        return int(value) if value.isascii() and value.isdecimal() and len(value) < 10 else default
+
+    @property
+    def filters(self) -> Filters:
+        given = {name: value for name in Filters._fields if name != "is_starred" and (value := self.text(name))}
+        return Filters(**given, is_starred=self.text("is_starred") == "1" or None)
+
+
+class Unchanged:
+    """Answers that stay right until something is stored, or for a minute."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[tuple[int, ...], float, Any]] = {}
+
+    def get(self, memory: Memory, name: str, read: Callable[[], Any]) -> Any:
+        commits, now = memory.commits(), monotonic()
+        known = self._held.get(name)
+        if known is None or known[0] != commits or now - known[1] > _UNCHANGED_S:
+            known = self._held[name] = (commits, now, read())
+        return known[2]
+
+
+_UNCHANGED = Unchanged()
+
+
+def home(memory: Memory, params: Params) -> Records:
+    """The last sessions, what runs now, what is open, what needs attention."""
+    recent = memory.sessions(Filters(session_class="human"), roots_only=True, is_idle=False, limit=8)
+    status = _UNCHANGED.get(memory, "status", memory.status)
+    return {
+        "recent": recent,
+        "running": [session for session in recent if _is_running(session.updated_at)],
+        "open": memory.unfinished(Filters(since="30d"), limit=6),
+        "spending": memory.spending(),
+        "activity": memory.stats("day", Filters(since="84d")),
+        "warnings": list(_warnings(memory, status)),
+        "status": status,
+    }
+
+
+def _is_running(updated_at: str | None) -> bool:
+    return updated_at is not None and datetime.now(UTC) - datetime.fromisoformat(updated_at) < _RUNNING
+
+
+def _warnings(memory: Memory, status: Any) -> Iterator[dict[str, str]]:
+    """What the user should know of, each with a command or page that says more."""
+    for alarm in status.alarms:
+        yield {"text": alarm, "action": "recollect doctor --repair"}
+    for loss, count in status.retention.losses.items():
+        yield {"text": f"{loss.replace('_', ' ').capitalize()}: {count}", "action": "recollect retention"}
+    if problems := status.sources.bad_lines + status.sources.sources_failed:
+        yield {"text": f"Could not read {problems} lines or files", "action": "recollect problems"}
+    if status.swept_at and datetime.now(UTC) - datetime.fromisoformat(status.swept_at) > _STALE:
+        yield {"text": "The last sweep is more than two days old", "action": "recollect sweep"}
+
+
+def search(memory: Memory, params: Params) -> Records:
+    """Sessions that match a query, each with its best matches in context."""
+    query, filters = params.text("q"), params.filters
+    is_asked = bool(query or filters != Filters())
+    offset = params.number("offset")
+    ask = partial(memory.answer, filters=filters, limit=_HITS, offset=offset, context=0, exclude=())
+    answer = ask(query)
+    if not answer.hits and _UNFINISHED_WORD.search(query):
+        answer = ask(f"{query}*")._replace(query=query)
+    return {"answer": answer, "is_asked": is_asked, "facets": _facets(memory)}
+
+
+def _facets(memory: Memory) -> dict[str, list[str]]:
+    """What a search can be narrowed to."""
+    names = {name: memory.names(name)[:_MOST_NAMES] for name in _FACETS}
+    return names | {"outcome": list(OUTCOMES), "kind": list(KINDS), "tag": memory.annotations.tags()[:_MOST_NAMES]}
+
+
+def sessions(memory: Memory, params: Params) -> Records:
+    """Sessions that match every filter; automation and sessions without work are left out unless asked for."""
+    shows_all = params.text("all") == "1"
+    filters, text = params.filters, params.text("title") or None
+    if not shows_all and filters.session_class is None:
+        filters = filters._replace(session_class="human")
+    is_idle = None if shows_all else False
+    sort, offset = params.text("sort", "recent"), params.number("offset")
+    listed = memory.sessions(filters, text=text, roots_only=True, is_idle=is_idle, sort=sort, limit=ROWS, offset=offset)
+    total = memory.count_sessions(filters, text=text, roots_only=True, is_idle=is_idle)
+    every = memory.count_sessions(params.filters, text=text, roots_only=True)
+    return {
+        "sessions": listed,
+        "total": total,
+        "hidden": every - total,
+        "next_offset": offset + ROWS if offset + len(listed) < total else None,
+        "facets": _facets(memory),
+    }
+
+
+def repository(memory: Memory, params: Params) -> Records:
+    """A repository: its sessions, usual commands with their failure rates, open work, money."""
+    name = params.path["name"]
+    (repo, *_) = memory.repos_named(name) or [name]
+    filters = Filters(repo=repo)
+    listed = memory.sessions(filters, roots_only=True, is_idle=False, limit=ROWS)
+    if not listed:
+        raise NotFound(f"No sessions of this repository: {name}", "`recollect sessions` lists repositories")
+    return {
+        "repo": repo,
+        "sessions": listed,
+        "total": memory.count_sessions(filters, roots_only=True, is_idle=False),
+        "open": memory.unfinished(filters._replace(since="90d"), limit=8),
+        "commands": memory.stats("command", filters),
+        "tools": memory.stats("tool", filters),
+        "months": memory.stats("month", filters),
+        "spending": memory.spending(filters),
+    }
+
+
+def file(memory: Memory, params: Params) -> Records:
+    """A file: the sessions that touched or discussed it, and the edits that wrote it."""
+    path = params.text("path")
+    if not path:
+        return {"path": "", "visits": [], "edits": [], "evicted_edits": 0}
+    return {
+        "path": path,
+        "visits": memory.files(path)[:ROWS],
+        "edits": memory.blame(path)[:ROWS],
+        "evicted_edits": memory.evicted_edits(path),
+    }
+
+
+def fixes(memory: Memory, params: Params) -> Records:
+    """How an error was fixed before; without one, the errors that sessions met last."""
+    error = params.text("error")
+    met = [] if error else memory.signals(signal="repeated_error", limit=20)
+    return {"error": error, "fixes": memory.knowledge.fixes(error, limit=10) if error else [], "met": met}
+
+
+def decisions(memory: Memory, params: Params) -> Records:
+    """What was decided and holds, or held on a day; with `history` what was superseded, too."""
+    as_of, history = params.text("as_of"), params.text("history") == "1"
+    known = memory.knowledge.decisions(Filters(repo=params.text("repo") or None), as_of=as_of or None, history=history)
+    return {"decisions": known[:ROWS], "total": len(known), "as_of": as_of, "history": history}
+
+
+def workflows(memory: Memory, params: Params) -> Records:
+    """Orders of steps that work, and commands that fail."""
+    return {"workflows": memory.knowledge.workflows(Filters(repo=params.text("repo") or None))}
+
+
+def told(memory: Memory, params: Params) -> Records:
+    """What hooks told agents, and when."""
+    return {"told": read_told(ROWS)}
+
+
+def stats(memory: Memory, params: Params) -> Records:
+    """Tokens, money and work by a breakdown of choice, by day, and compared with the period before."""
+    filters = params.filters if params.filters.since else params.filters._replace(since="30d")
+    by = params.text("by", "repo")
+    days = _days_of(str(filters.since))
+    before = filters._replace(since=f"{2 * days}d", before=f"{days}d") if days else None
+    return {
+        "by": by,
+        "breakdown": memory.stats(by, filters),
+        "days": memory.stats("day", filters),
+        "agents": memory.stats("agent", filters),
+        "earlier": memory.stats("month", before).total if before else None,
+        "spending": memory.spending(params.filters),
+        "breakdowns": [name for name in BREAKDOWNS if name not in ("day", "block")],
+        "since": filters.since,
+        "length": days,
+    }
+
+
+def _days_of(since: str) -> int | None:
+    known = {"today": 1, "7d": 7, "30d": 30, "90d": 90, "1y": 365}
+    return known.get(since)
+
+
+def care(memory: Memory, params: Params) -> Records:
+    """The size of the store, what eviction would take next, what could not be read."""
+    return {
+        "status": _UNCHANGED.get(memory, "status", memory.status),
+        "outlook": _UNCHANGED.get(memory, "outlook", memory.outlook),
+        "problems": memory.problems()[:ROWS],
+    }
+
+
+def doctor(memory: Memory, params: Params) -> Records:
+    """What stands in the way of a complete memory. It looks at the agents' homes, which takes a moment."""
+    return {"findings": api.doctor(memory.settings.folder)}
+
+
+def settings(memory: Memory, params: Params) -> Records:
+    """Every setting in force, and whether it is the default."""
+    return {"settings": api.settings_in_force()}

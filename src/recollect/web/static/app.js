@@ -1,0 +1,295 @@
+// The page's own script: it gets a token, fetches each page with it, and listens to the keyboard.
+"use strict";
+(() => {
+  const page = document.getElementById("page");
+  const box = document.getElementById("q");
+  const TOKEN = "recollect.token";
+  const THEME = "recollect.theme";
+  let token = sessionStorage.getItem(TOKEN);
+
+  // Only htmx turns text into elements, by this policy, and never an element that could run.
+  const policy = window.trustedTypes?.createPolicy("recollect", {
+    createHTML(text) {
+      if (/<(script|iframe|object|embed|base|meta|link)\b/i.test(text)) throw new TypeError("refused markup");
+      return text;
+    },
+  });
+  htmx.registerExtension("recollect", { init: (api) => policy && api.initSecurity(policy) });
+  document.addEventListener("htmx:config:request", (event) => {
+    event.detail.ctx.request.headers.Authorization = `Bearer ${token}`;
+  });
+  document.addEventListener("htmx:response:error", (event) => {
+    if (event.detail.ctx.response.status === 401) lock();
+  });
+
+  const ask = (path, options = {}) =>
+    fetch(path, { ...options, headers: { Authorization: `Bearer ${token}`, ...options.headers } });
+
+  // Another tab of this page may have the token; otherwise the code in the address is exchanged for it, once.
+  const channel = new BroadcastChannel("recollect");
+  channel.onmessage = (event) => {
+    if (event.data === "token?" && token) channel.postMessage({ token });
+  };
+  const fromOtherTab = () =>
+    new Promise((resolve) => {
+      const other = new BroadcastChannel("recollect");
+      const finish = (found) => { other.close(); resolve(found); };
+      other.onmessage = (event) => event.data.token && finish(event.data.token);
+      other.postMessage("token?");
+      setTimeout(finish, 150, null);
+    });
+  async function exchange(code) {
+    const answer = await fetch("/exchange", { method: "POST", headers: { "Recollect-Code": code } });
+    return answer.ok ? (await answer.json()).token : null;
+  }
+  async function unlock() {
+    const code = location.hash.match(/^#code=([\w-]+)$/)?.[1];
+    if (code) history.replaceState(null, "", location.pathname + location.search);
+    if (token && (await ask("/settings", { headers: { Accept: "application/json" } })).ok) return true;
+    token = (await fromOtherTab()) || (code && (await exchange(code)));
+    if (token) sessionStorage.setItem(TOKEN, token);
+    return Boolean(token);
+  }
+  function lock() {
+    sessionStorage.removeItem(TOKEN);
+    const text = document.createElement("p");
+    text.className = "empty";
+    text.textContent = "This page is locked. Run `recollect web` in a terminal to open it.";
+    page.replaceChildren(text);
+  }
+
+  // Pages. Each link fetches its page into <main>; the address follows.
+  const here = () => location.pathname + location.search;
+  let loads = 0;
+  async function show(path, { push = false, replace = false, isQuiet = false } = {}) {
+    const number = ++loads;
+    const [target, anchor] = path.split("#");
+    if (push) history.pushState(null, "", path);
+    if (replace) history.replaceState(null, "", path);
+    if (!isQuiet) page.setAttribute("aria-busy", "true");
+    await htmx.ajax("GET", target, { target: "#page", swap: isQuiet ? "innerMorph" : "innerHTML" });
+    if (number !== loads) return;
+    page.removeAttribute("aria-busy");
+    arrive(anchor, isQuiet);
+  }
+  function arrive(anchor, isQuiet) {
+    const first = `/${location.pathname.split("/")[1]}`;
+    for (const link of document.querySelectorAll(".side a")) {
+      const isHere = link.pathname === first || (link.pathname === "/sessions" && first === "/session");
+      isHere ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
+    }
+    const asked = new URLSearchParams(location.search).get("q") ?? "";
+    if (document.activeElement !== box) box.value = location.pathname === "/search" ? asked : "";
+    if (isQuiet) return;
+    const at = anchor || page.querySelector("[data-at]")?.dataset.at;
+    const goal = at && document.getElementById(at);
+    if (goal) {
+      for (let fold = goal.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+      goal.classList.add("is-asked-for");
+      goal.scrollIntoView({ block: "center", behavior: "instant" });
+    } else scrollTo({ top: 0, behavior: "instant" });
+    if (document.activeElement === document.body) page.focus({ preventScroll: true });
+  }
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[href]");
+    const isPlain = !event.defaultPrevented && event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey);
+    if (!link || !isPlain || link.origin !== location.origin || link.target) return;
+    const href = link.getAttribute("href");
+    if (href.startsWith("#e-") && !document.getElementById(href.slice(1))) {
+      event.preventDefault();
+      show(`${location.pathname}?at=${href.slice(3)}`, { push: true });
+    } else if (!href.startsWith("#")) {
+      event.preventDefault();
+      document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
+      show(href, { push: true });
+    }
+  });
+  addEventListener("popstate", () => location.hash.startsWith("#e-") || show(here() + location.hash));
+
+  // Search as you type.
+  let typing;
+  box.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => {
+      const query = new URLSearchParams(location.pathname === "/search" ? location.search : "");
+      query.set("q", box.value);
+      query.delete("offset");
+      const isThere = location.pathname === "/search";
+      show(`/search?${query}`, isThere ? { replace: true } : { push: true });
+    }, 130);
+  });
+  document.querySelector(".search").addEventListener("submit", (event) => {
+    event.preventDefault();
+    page.querySelector("[data-row]")?.focus();
+  });
+  document.addEventListener("submit", (event) => {
+    const form = event.target.closest("form[data-visit]");
+    if (!form) return;
+    event.preventDefault();
+    const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
+    show(`${form.dataset.visit}?${query}`, { push: true });
+  });
+
+  // Keyboard.
+  const rows = () => [...page.querySelectorAll("[data-row]")].filter((row) => row.checkVisibility());
+  function move(step) {
+    const all = rows();
+    const place = all.indexOf(document.activeElement);
+    const next = all[place < 0 ? (step > 0 ? 0 : all.length - 1) : Math.min(all.length - 1, Math.max(0, place + step))];
+    next?.focus();
+    next?.scrollIntoView({ block: "nearest" });
+  }
+  let leader = 0;
+  const PLACES = { h: "/", s: "/sessions", f: "/file", t: "/stats", c: "/care" };
+  const KEYS = {
+    "/": () => (box.focus(), box.select()),
+    j: () => move(1),
+    k: () => move(-1),
+    o: () => document.activeElement.closest("details")?.querySelector("summary").click(),
+    "?": () => document.getElementById("help").showModal(),
+    g: () => (leader = Date.now()),
+  };
+  document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+      event.preventDefault();
+      openPalette();
+      return;
+    }
+    if (event.key === "Escape" && event.target === box) page.focus({ preventScroll: true });
+    const isTyping = event.target.closest("input, textarea, select, dialog");
+    if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+    const place = Date.now() - leader < 900 && PLACES[event.key];
+    const action = place ? () => show(place, { push: true }) : KEYS[event.key];
+    if (!action) return;
+    event.preventDefault();
+    leader = 0;
+    action();
+  });
+  document.getElementById("help-button").addEventListener("click", KEYS["?"]);
+
+  // Ctrl-K: pages, and sessions by their words.
+  const palette = document.getElementById("palette");
+  const go = document.getElementById("go");
+  const choices = document.getElementById("choices");
+  let chosen = 0;
+  function choice(text, href, detail = "") {
+    const item = document.createElement("li");
+    const link = document.createElement("a");
+    const note = document.createElement("span");
+    item.setAttribute("role", "option");
+    note.className = "faint";
+    note.textContent = detail;
+    link.href = href;
+    link.append(text, " ", note);
+    item.append(link);
+    return item;
+  }
+  function choose(place) {
+    const all = [...choices.children];
+    chosen = Math.max(0, Math.min(all.length - 1, place));
+    all.forEach((item, index) => item.setAttribute("aria-selected", index === chosen));
+    all[chosen]?.scrollIntoView({ block: "nearest" });
+  }
+  async function offer() {
+    const text = go.value.trim();
+    const links = [...document.querySelectorAll(".side a")];
+    const near = links.filter((link) => link.textContent.toLowerCase().includes(text.toLowerCase()));
+    choices.replaceChildren(...near.map((link) => choice(link.textContent, link.getAttribute("href"), "page")));
+    choose(0);
+    if (text.length < 2) return;
+    const answer = await ask(`/search?q=${encodeURIComponent(text)}`, { headers: { Accept: "application/json" } });
+    if (go.value.trim() !== text || !answer.ok) return;
+    for (const hit of (await answer.json()).answer.hits.slice(0, 8))
+      choices.append(choice(hit.title || hit.session_uid, `/session/${hit.session_uid}`, hit.repo?.split("/").pop()));
+    choose(chosen);
+  }
+  function openPalette() {
+    go.value = "";
+    palette.showModal();
+    offer();
+  }
+  go.addEventListener("input", offer);
+  palette.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) choose(chosen + step);
+    else if (event.key === "Enter") choices.children[chosen]?.querySelector("a").click();
+    else return;
+    event.preventDefault();
+  });
+
+  // Theme: as the system has it, or as chosen.
+  const button = document.getElementById("theme");
+  function paint(theme) {
+    theme ? (document.documentElement.dataset.theme = theme) : delete document.documentElement.dataset.theme;
+    button.setAttribute("aria-label", `Theme: ${theme || "automatic"}`);
+    button.textContent = { light: "☀", dark: "☾" }[theme] || "◐";
+  }
+  paint(localStorage.getItem(THEME));
+  button.addEventListener("click", () => {
+    const next = { "": "light", light: "dark", dark: "" }[document.documentElement.dataset.theme || ""];
+    localStorage.setItem(THEME, next);
+    paint(next);
+  });
+
+  // Small things: copying, messages.
+  function say(text) {
+    const toast = document.getElementById("toast");
+    toast.textContent = text;
+    toast.classList.add("is-shown");
+    setTimeout(() => toast.classList.remove("is-shown"), 2500);
+  }
+  document.addEventListener("click", async (event) => {
+    const copy = event.target.closest("[data-copy]");
+    if (!copy) return;
+    await navigator.clipboard.writeText(copy.dataset.copy);
+    say("Copied");
+  });
+  document.addEventListener("said", (event) => say(event.detail.value ?? event.detail));
+  document.addEventListener("moved", (event) => show(event.detail.value ?? event.detail, { push: true }));
+  document.addEventListener("refresh", () => show(here(), { isQuiet: true }));
+
+  // Live: the server says when something new was stored; what is shown follows, and stays where it is.
+  async function refresh() {
+    const tail = page.querySelector(".transcript > .transcript-page:last-of-type[data-is-last]");
+    if (tail) return follow(tail);
+    if (page.querySelector("[data-live]") && document.activeElement !== box) await show(here(), { isQuiet: true });
+  }
+  async function follow(tail) {
+    const isAtEnd = innerHeight + scrollY >= document.documentElement.scrollHeight - 80;
+    const path = tail.dataset.page;
+    await htmx.ajax("GET", path, { source: tail, target: tail, swap: "outerMorph", select: `#${tail.id}` });
+    const now = document.getElementById(tail.id);
+    if (now && !("isLast" in now.dataset) && now.nextElementSibling === null)
+      await htmx.ajax("GET", now.dataset.next, { source: now, target: now, swap: "afterend" });
+    if (isAtEnd) scrollTo({ top: document.documentElement.scrollHeight });
+  }
+  // A tab in the background does not listen: a browser has few connections to one server.
+  let listening;
+  async function listen() {
+    listening = new AbortController();
+    const headers = { Accept: "text/event-stream" };
+    const answer = await ask("/live", { headers, signal: listening.signal });
+    if (!answer.ok) throw new Error(String(answer.status));
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (let part = await reader.read(); !part.done; part = await reader.read())
+      if (part.value.includes("event: stored")) await refresh();
+  }
+  const isSeen = () =>
+    document.visibilityState === "visible" ||
+    new Promise((resolve) => document.addEventListener("visibilitychange", () => resolve(true), { once: true }));
+  async function stayLive() {
+    document.addEventListener("visibilitychange", () => document.hidden && listening?.abort());
+    for (;;) {
+      await isSeen();
+      await listen().catch(() => {});
+      await new Promise((resolve) => setTimeout(resolve, 2000)); // then by polling, until the stream is back
+      if (!document.hidden) await refresh().catch(() => {});
+    }
+  }
+
+  addEventListener("DOMContentLoaded", async () => {
+    if (!(await unlock())) return lock();
+    await show(here() + location.hash);
+    stayLive();
+  });
+})();

@@ -1,0 +1,265 @@
+"""Recollect inside the real agents: installed, asked, told what fixed an error, and taken out again.
+
+One home with all three agents, everything active together: the plugin, the same hooks in settings that two agents
+read, and a hooks folder. What counts is what reached the model: its scripted server keeps every request.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.api import Memory, open_memory
+from tests.agents.conftest import PATIENCE_S, SCRIPTS, mock_model, wait_for
+
+AGENTS = ("claude", "codex", "grok")
+FIX, LOOK, GREET = "Please fix the failing test", "Please look into the memory", "Please say hello"
+BRIEF, MET_BEFORE = "The last session here was", "this error was met before"
+FENCE = re.compile(r"recollect-[0-9a-f]{16}: history")
+PROGRAMS = {
+    "claude": "claude/node_modules/@anthropic-ai/claude-code-linux-x64/claude",
+    "codex": "codex/node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
+    "grok": "bin/grok",
+}
+ASK = {
+    "claude": ("-p", "{}", "--output-format", "json", "--permission-mode", "bypassPermissions"),
+    "codex": ("exec", "--json", "--dangerously-bypass-hook-trust", "{}"),
+    "grok": ("-p", "{}", "--output-format", "json", "--always-approve"),
+}
+CONFIGS = (".claude/settings.json", ".codex/config.toml", ".grok/config.toml")
+SCENARIO = """
+
+S["look"] = (r"look into the memory", [
+    do(("mcp", {"server": "recollect", "tool": "session_search", "args": {"query": "failing"}})),
+    say("I looked."),
+])
+_compiled = [(n, re.compile(rx, re.I)) for n, (rx, _) in S.items()]
+"""
+
+
+class Inside:
+    """A home, a project and a store, and the agents at work in them."""
+
+    def __init__(self, folder: Path, agents_folder: Path, port: int) -> None:
+        self.folder = folder
+        self.home, self.project, self.store = folder / "home", folder / "project", folder / "store"
+        self.programs = folder / "bin"
+        self.environment = {
+            **os.environ,
+            "AGENTS_DIR": str(agents_folder),
+            "AGENT_HOME": str(self.home),
+            "HOME": str(self.home),
+            "MOCK_PORT": str(port),
+            "XENV": f"RECOLLECT_HOME={self.store}",
+            "T": str(PATIENCE_S),
+        }
+        for path in (self.home, self.programs):
+            path.mkdir()
+        (self.home / ".profile").write_text(f"export PATH={agents_folder}/venv/bin:$PATH\n")
+        subprocess.run([SCRIPTS / "mkproj.sh", self.project], env=self.environment, check=True, capture_output=True)
+        for name, path in PROGRAMS.items():
+            (self.programs / name).write_text(f'#!/bin/sh\nexec {agents_folder / path} "$@"\n')
+            (self.programs / name).chmod(0o755)
+
+    def run(self, agent: str, *arguments: str) -> str:
+        command = [str(SCRIPTS / f"run-{agent}.sh"), str(self.project), *arguments]
+        done = subprocess.run(
+            command, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S
+        )
+        assert done.returncode == 0, f"{agent} failed: {done.stdout[-1000:]}{done.stderr[-1000:]}"
+        return done.stdout
+
+    def ask(self, agent: str, prompt: str, *options: str) -> list[str]:
+        """Have an agent do something; returns the requests its model got, without small ones such as for a title."""
+        before = set(self.requests.iterdir())
+        self.run(agent, *(word.format(prompt) for word in ASK[agent]), *options)
+        return [
+            text for path in sorted(set(self.requests.iterdir()) - before) if len(text := path.read_text()) > 10_000
+        ]
+
+    @property
+    def requests(self) -> Path:
+        return self.folder / "requests"
+
+    def recollect(self, *arguments: str) -> str:
+        environment = {
+            "PATH": f"{self.programs}:/usr/bin:/bin",
+            "HOME": str(self.home),
+            "RECOLLECT_HOME": str(self.store),
+            "LANG": "C.UTF-8",
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "recollect", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode in (0, 1), done.stderr
+        return done.stdout + done.stderr
+
+    def memory(self) -> Memory:
+        return open_memory(self.store, [f"{agent}={self.home / f'.{agent}'}" for agent in AGENTS])
+
+    def configs(self) -> dict[str, bytes | None]:
+        paths = {name: self.home / name for name in (*CONFIGS, ".grok/hooks/recollect.json", ".codex/hooks.json")}
+        return {name: path.read_bytes() if path.exists() else None for name, path in paths.items()}
+
+    def repeat_settings(self) -> None:
+        """The plugin's hooks once more, in the settings that one agent wrote for itself and another reads too."""
+        path = self.home / ".claude" / "settings.json"
+        hooks = json.loads((self.store / "plugin" / "recollect" / "hooks" / "hooks.json").read_text())
+        path.write_text(json.dumps(json.loads(path.read_text()) | hooks))
+
+
+@pytest.fixture(scope="module")
+def inside(agents_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Inside]:
+    folder = tmp_path_factory.mktemp("inside")
+    scripts = folder / "mock"
+    shutil.copytree(SCRIPTS / "mock", scripts)
+    with (scripts / "scenarios.py").open("a") as file:
+        file.write(SCENARIO)
+    named = "(f\"mcp__{a['server']}__{a['tool']}\", a[\"args\"], F)"
+    offered = "(next(n for n in names if n.endswith(a['server'] + '__' + a['tool'])), a[\"args\"], F)"
+    (scripts / "toolmap.py").write_text((scripts / "toolmap.py").read_text().replace(named, offered))
+    with mock_model(folder, scripts) as port:
+        made = Inside(folder, agents_folder, port)
+        for agent in ("codex", "grok"):
+            made.run(agent, "--version")
+        (made.home / ".claude").mkdir()
+        (made.home / ".claude" / "settings.json").write_text('{"env":   {"MINE": "kept"}}')
+        yield made
+
+
+@pytest.fixture(scope="module")
+def played(inside: Inside) -> dict[str, Any]:
+    """Everything the agents were made to do, and what their models were sent."""
+    told: dict[str, Any] = {"before": inside.configs()}
+    told["installed"] = inside.recollect("install", "--yes")
+    told["doctor"] = inside.recollect("doctor")
+    installed = inside.configs()
+    inside.repeat_settings()
+    inside.ask("claude", FIX)
+    wait_for(lambda: (inside.store / "prepared" / "fixes").exists(), "the sweep after the first session")
+    for agent in AGENTS:
+        subprocess.run(["git", "-C", inside.project, "checkout", "-q", "calc.py"], check=True)
+        told[f"{agent} fixes"] = inside.ask(agent, FIX)
+    for agent in AGENTS:
+        code_mode = ("-m", "gpt-6.1-sol") if agent == "codex" else ()
+        told[f"{agent} looks"] = inside.ask(agent, LOOK, *code_mode)
+    (inside.home / ".claude" / "settings.json").write_bytes(installed[".claude/settings.json"] or b"")
+    return told
+
+
+def test_install_shows_every_command_and_says_what_is_left_to_do(played: dict[str, Any]) -> None:
+    for line in (
+        "claude plugin install recollect@recollect-local",
+        "codex plugin add",
+        "grok plugin install",
+        "/hooks",
+    ):
+        assert line in played["installed"]
+    assert "✓ Server and hook answer; installed for claude, codex, grok" in played["doctor"]
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_the_brief_is_exactly_once_in_what_an_agent_sends(played: dict[str, Any], agent: str) -> None:
+    requests = played[f"{agent} fixes"]
+
+    assert len(requests) >= 6
+    assert [request.count(BRIEF) for request in requests] == [1] * len(requests)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_error_that_was_fixed_before_brings_the_fix_into_the_next_request(
+    played: dict[str, Any], agent: str
+) -> None:
+    requests = played[f"{agent} fixes"]
+    failed = next(number for number, request in enumerate(requests) if "1 failed" in request)
+
+    assert all(MET_BEFORE not in request for request in requests[:failed])
+    assert [request.count(MET_BEFORE) for request in requests[failed:]] == [1] * len(requests[failed:])
+    assert "became `return a + b`" in requests[failed]
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_each_agent_calls_a_tool_and_gets_fenced_history(played: dict[str, Any], agent: str) -> None:
+    requests = played[f"{agent} looks"]
+
+    assert "match. `get_session` reads one" in requests[-1]
+    assert len(FENCE.findall(requests[-1])) == len(FENCE.findall(requests[0])) + 1
+
+
+def test_the_end_of_each_session_brought_it_into_the_store(inside: Inside, played: dict[str, Any]) -> None:
+    def sessions() -> set[str]:
+        with inside.memory() as memory:
+            return {session.agent for session in memory.sessions()}
+
+    assert wait_for(lambda: sessions() == set(AGENTS), "every agent's session") and played
+
+
+def test_a_compaction_leaves_everything_in_the_store(inside: Inside, played: dict[str, Any]) -> None:
+    output = inside.run("claude", *(word.format(GREET) for word in ASK["claude"]))
+    session = json.loads(output)["session_id"]
+    inside.run("claude", "-p", "/compact keep the decisions", "--resume", session)
+    with inside.memory() as memory:
+        before = [event.event_uid for event in memory.events(memory.session(session), with_copies=True)]
+    (log,) = (inside.home / ".claude" / "projects").rglob(f"{session}.jsonl")
+
+    log.write_bytes(b"")
+
+    with inside.memory() as memory:
+        memory.sweep()
+        after = {event.event_uid for event in memory.events(memory.session(session), with_copies=True)}
+    assert before and set(before) <= after and played
+
+
+@pytest.mark.parametrize("agent", ["claude", "grok"])
+def test_the_plugin_is_valid(inside: Inside, played: dict[str, Any], agent: str) -> None:
+    assert re.search("(?i)valid", inside.run(agent, "plugin", "validate", str(inside.store / "plugin" / "recollect")))
+    assert played
+
+
+def test_a_broken_store_fails_no_agent_and_uninstalling_leaves_no_trace(inside: Inside, played: dict[str, Any]) -> None:
+    kept = inside.folder / "kept"
+    inside.store.rename(kept)
+    inside.store.mkdir()
+    for name in ("memory.db", "cache.db", "prepared", "claims", "spool", "told.jsonl"):
+        (inside.store / name).write_bytes(b"nonsense" * 100)
+    for agent in AGENTS:
+        assert all(BRIEF not in request for request in inside.ask(agent, GREET))
+    shutil.rmtree(inside.store)
+    kept.rename(inside.store)
+
+    inside.recollect("uninstall", "--yes")
+
+    assert inside.configs() == played["before"]
+    assert not list(inside.home.rglob("*before-recollect"))
+
+
+def test_without_a_plugin_the_settings_get_the_same_and_come_back(inside: Inside) -> None:
+    before = inside.configs()
+
+    shown = inside.recollect("install", "--no-plugin", "--without", "fixes", "--yes")
+    settings = json.loads((inside.home / ".claude" / "settings.json").read_text())
+    answers = inside.recollect("doctor")
+    inside.recollect("install", "--no-plugin", "--yes")  # once more, which must not add anything twice
+    again = json.loads((inside.home / ".claude" / "settings.json").read_text())
+    inside.recollect("uninstall", "--yes")
+
+    assert "claude mcp add" in shown and "✓ Server and hook answer" in answers
+    assert settings["env"] == {"MINE": "kept"} and set(settings["hooks"]) == {
+        "SessionStart",
+        "PreCompact",
+        "Stop",
+        "SessionEnd",
+    }
+    assert {event: len(entries) for event, entries in again["hooks"].items()}["Stop"] == 1
+    assert inside.configs() == before

@@ -1,0 +1,144 @@
+"""What was decided is known with its alternatives, and holds until something takes its place."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from recollect.api import Memory
+from recollect.errors import NotFound
+from recollect.recall import Filters
+from recollect.schema import to_json
+from tests.conftest import REPOSITORY
+from tests.knowledge.sessions import Script, remembered
+from tests.knowledge.test_fixes import met_and_fixed
+from tests.test_api import breaches
+
+QUESTION = "Which store should keep the sessions?"
+
+
+def chosen(name: str, day: int, answer: str) -> Script:
+    return Script(name, day).user("plan the session store").ask(QUESTION, ["Redis", "Postgres"], answer)
+
+
+def texts(facts: list) -> list[str]:  # type: ignore[type-arg]
+    return [fact.object for fact in facts]
+
+
+def test_an_answer_is_a_decision_with_the_options_not_taken(tmp_path: Path) -> None:
+    decision = remembered(tmp_path, chosen("one", 0, "Redis")).knowledge.decisions()[0]
+
+    assert (decision.subject, decision.object, decision.alternatives) == (QUESTION, "Redis", ("Postgres",))
+    assert decision.by == "user"
+    assert decision.evidence
+
+
+def test_a_reversed_decision_gives_both_truths_by_date(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, chosen("later", 10, "Postgres"), chosen("first", 0, "Redis"))
+
+    assert texts(memory.knowledge.decisions()) == ["Postgres"]
+    assert texts(memory.knowledge.decisions(as_of="2026-10-18")) == ["Redis"]
+    assert texts(memory.knowledge.decisions(as_of="2026-10-01")) == []
+    old = next(fact for fact in memory.knowledge.decisions(history=True) if fact.object == "Redis")
+    new = memory.knowledge.decisions()[0]
+    assert (old.invalid_at, old.superseded_by) == (new.valid_at, new.fact_uid)
+
+
+def test_what_the_user_demands_is_a_preference_with_its_reason(tmp_path: Path) -> None:
+    script = Script("demand").user(
+        "Use Postgres instead of Redis because serverless functions cannot keep connections."
+    )
+
+    fact = remembered(tmp_path, script).knowledge.decisions()[0]
+
+    assert (fact.choice, fact.alternatives) == ("Postgres", ("Redis",))
+    assert fact.reason == "serverless functions cannot keep connections"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This causes the counter to always return 0, which is wrong.",
+        "Should we use Postgres instead of Redis?",
+        "never mind",
+        "The function is never called anywhere in the code.",
+    ],
+)
+def test_a_description_or_a_question_is_no_preference(tmp_path: Path, words: str) -> None:
+    assert remembered(tmp_path, Script("said").user(words).agent("I see.")).knowledge.decisions() == []
+
+
+def test_an_option_picked_by_its_number_is_a_decision(tmp_path: Path) -> None:
+    script = (
+        Script("pick")
+        .user("how can we do it?")
+        .agent("Options:\n1. Traverse the whole history\n2. Show the author in the detail view only\nWhich one?")
+        .user("ok, option 2, detail view only for now")
+        .agent("Done.")
+    )
+
+    fact = remembered(tmp_path, script).knowledge.decisions()[0]
+
+    assert fact.object == "Show the author in the detail view only"
+    assert fact.alternatives == ("Traverse the whole history",)
+
+
+def test_what_is_remembered_holds_until_the_same_topic_is_remembered_anew(memory: Memory) -> None:
+    memory.knowledge.remember("We use npm", topic="package manager")
+    memory.knowledge.remember("We use pnpm", topic="package manager")
+    memory.knowledge.remember("We use pnpm", topic="package manager")
+
+    assert texts(memory.knowledge.decisions()) == ["We use pnpm"]
+    assert texts(memory.knowledge.decisions(history=True)) == ["We use pnpm", "We use npm"]
+
+
+def test_a_file_of_decisions_is_imported_once(memory: Memory, tmp_path: Path) -> None:
+    file = tmp_path / "DECISIONS.md"
+    file.write_text(
+        "# Storage\n- 2026-01-05 **Sessions**: kept in Postgres\n- no Redis, the functions are serverless\n"
+    )
+
+    added = memory.knowledge.import_decisions(file), memory.knowledge.import_decisions(file)
+
+    assert added == (2, 0)
+    assert texts(memory.knowledge.decisions(as_of="2026-01-06")) == ["kept in Postgres"]
+    assert texts(memory.knowledge.why("why no redis")) == ["no Redis, the functions are serverless"]
+
+
+def test_rejected_stays_rejected_when_facts_are_derived_again(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, chosen("one", 0, "Redis"))
+    fact = memory.knowledge.decisions()[0]
+
+    memory.knowledge.judge(fact.fact_uid[:8], "rejected")
+    with memory._store._memory.transaction() as connection:
+        connection.execute("UPDATE digests SET checked_by = 0")
+    memory.sweep()
+
+    assert memory.knowledge.decisions() == []
+    assert memory.knowledge.audit().rejected == 1
+    with pytest.raises(NotFound):
+        memory.knowledge.judge("ffffffff", "pinned")
+
+
+def test_facts_and_fixes_follow_their_schemas(tmp_path: Path) -> None:
+    schemas = {
+        name: json.loads((REPOSITORY / "docs" / "schemas" / f"{name}.json").read_text()) for name in ("fact", "fix")
+    }
+    memory = remembered(tmp_path, chosen("one", 0, "Redis"), met_and_fixed())
+    memory.knowledge.remember("We use pnpm")
+
+    facts = [to_json(fact) for fact in [*memory.knowledge.decisions(), *memory.knowledge.why("pool connection")]]
+    fixes = [to_json(fix) for fix in memory.knowledge.fixes("pool.Timeout: no connection within 1 ms")]
+
+    assert facts and fixes
+    found = [("fact", one) for one in facts] + [("fix", one) for one in fixes]
+    assert [text for name, one in found for text in breaches(schemas[name], json.loads(json.dumps(one)))] == []
+
+
+def test_decisions_of_one_repository_only(tmp_path: Path) -> None:
+    other = (
+        Script("other", 1, repo="github.com/acme/blog", cwd="/srv/blog").user("plan").ask(QUESTION, ["A", "B"], "A one")
+    )
+    memory = remembered(tmp_path, chosen("one", 0, "Redis"), other)
+
+    assert texts(memory.knowledge.decisions(Filters(repo="blog"))) == ["A one"]

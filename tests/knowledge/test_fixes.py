@@ -1,0 +1,236 @@
+"""An error that was fixed once is known, whoever meets it again, wherever, with whatever numbers in it."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from recollect.cli.entry import main
+from tests.knowledge.sessions import Script, remembered
+
+TIMEOUT = 'Traceback (most recent call last):\n  File "{path}", line {line}\npool.Timeout: no connection within {ms} ms'
+
+
+def met_and_fixed(name: str = "first", day: int = 0) -> Script:
+    return (
+        Script(name, day)
+        .user("the nightly job fails, please look")
+        .run("python jobs/nightly.py", TIMEOUT.format(path="/srv/shop/pool.py", line=12, ms=5000), 1)
+        .edit("/srv/shop/pool.py", "timeout = 5", "timeout = 10")
+        .run("python jobs/nightly.py", TIMEOUT.format(path="/srv/shop/pool.py", line=12, ms=10000), 1)
+        .agent("The pool is too small because every worker holds a connection. Let me raise its size.")
+        .edit("/srv/shop/settings.py", "size = 5", "size = 20")
+        .run("python jobs/nightly.py", "done")
+        .agent("Fixed: the pool has 20 connections now.")
+    )
+
+
+def met_again(name: str = "second", day: int = 3) -> Script:
+    return (
+        Script(name, day, cwd="/home/ann/shop")
+        .user("import the orders")
+        .run("python jobs/orders.py", TIMEOUT.format(path="/home/ann/shop/pool.py", line=977, ms=31), 1)
+    )
+
+
+def test_a_fix_is_found_by_the_error_with_other_paths_and_numbers(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, met_and_fixed(), met_again())
+
+    fixes = memory.knowledge.fixes(TIMEOUT.format(path="C:/x/pool.py", line=3, ms=77))
+
+    assert [fix.session_uid for fix in fixes] == ["scripted:first"]
+    fix = fixes[0]
+    assert [(step.kind, step.name) for step in fix.steps] == [("edit", "settings.py")]
+    assert "`size = 5` became `size = 20`" in fix.text
+    assert fix.why == "The pool is too small because every worker holds a connection."
+    assert fix.tried == ("editing pool.py (`timeout = 5` became `timeout = 10`)",)
+    assert set(fix.sessions) == {"scripted:first", "scripted:second"}
+    assert fix.returns == 1
+    assert fix.chosen_by == "agent"
+    cited = {
+        event.event_uid for name in ("first", "second") for event in memory.events(memory.session(f"scripted:{name}"))
+    }
+    assert {one.event_uid for one in fix.evidence} <= cited
+
+
+PYTEST = """
+    def test_{name}():
+>       assert add(2, 3) == 5
+E       assert {got} == 5
+
+tests/test_{name}.py:{line}: AssertionError
+=========================== short test summary info ============================
+FAILED tests/test_{name}.py::test_{name} - assert {got} == 5
+1 failed in 0.05s
+"""
+
+
+def green(name: str, day: int, test: str, got: int, line: int = 5, cwd: str = "/srv/shop") -> Script:
+    return (
+        Script(name, day, cwd=cwd)
+        .user("make the tests pass")
+        .run("pytest -q", PYTEST.format(name=test, got=got, line=line), 1, is_test=True)
+        .edit(f"{cwd}/{test}.py", "return a - b", "return a + b")
+        .run("pytest -q", "1 passed in 0.05s", is_test=True)
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "FAILED elsewhere/test_calc.py::test_calc - assert -7 == 19",
+        "E       assert -1 == 5",
+        "AssertionError: assert -1 == 5",
+        "/home/ann/app/tests/test_calc.py:5: AssertionError",
+        "tests/test_calc.py:5: assert -1 == 5",
+        ">       assert add(2, 3) == 5\nE       assert -1 == 5\n\ntests/test_calc.py:5: AssertionError",
+    ],
+)
+def test_a_fix_is_found_by_any_telling_line_of_its_error(tmp_path: Path, line: str) -> None:
+    memory = remembered(tmp_path, green("calc", 0, "calc", -1), green("tax", 1, "tax", 8, 9))
+
+    assert [fix.session_uid for fix in memory.knowledge.fixes(line)] == ["scripted:calc"]
+
+
+@pytest.mark.parametrize("line", ["E       assert -2 == 5", "E   assert None is True", "AssertionError: assert 0"])
+def test_a_line_of_other_values_is_another_error(tmp_path: Path, line: str) -> None:
+    memory = remembered(tmp_path, green("calc", 0, "calc", -1))
+
+    assert memory.knowledge.fixes(line) == []
+
+
+def test_a_line_that_many_errors_share_names_none_of_them(tmp_path: Path) -> None:
+    shared = [green(f"s{number}", number, f"t{number}", -1) for number in range(4)]
+
+    assert len(remembered(tmp_path / "few", *shared[:3]).knowledge.fixes("E   assert -1 == 5", None)) == 3
+    assert remembered(tmp_path / "many", *shared).knowledge.fixes("E   assert -1 == 5", None) == []
+
+
+def test_a_line_that_is_still_printed_after_the_fix_does_not_lead_to_it(tmp_path: Path) -> None:
+    both = "error: cannot find `Alpha` in scope\nerror: cannot find `Beta` in scope"
+    script = (
+        Script("half")
+        .user("make it compile")
+        .run("make app", both, 1)
+        .edit("/srv/shop/a.c", "Alpha", "alpha")
+        .run("make app", both.partition("\n")[2], 1)
+    )
+
+    memory = remembered(tmp_path, script)
+
+    assert memory.knowledge.fixes("error: cannot find `Alpha` in scope")[0].is_same_error
+    assert not any(fix.is_same_error for fix in memory.knowledge.fixes("error: cannot find `Beta` in scope"))
+
+
+def test_the_same_fix_is_listed_once_with_all_its_evidence(tmp_path: Path) -> None:
+    scripts = [green(f"s{number}", number, "calc", -number, cwd=f"/home/{number}") for number in range(1, 4)]
+
+    fixes = remembered(tmp_path, *scripts).knowledge.fixes("FAILED test_calc.py::test_calc - assert 1 == 5", None)
+
+    assert len(fixes) == 1
+    assert fixes[0].fixed_count == 3
+    assert set(fixes[0].sessions) == {"scripted:s1", "scripted:s2", "scripted:s3"}
+    cited = [one.event_uid for one in fixes[0].evidence]
+    assert len(cited) == len(set(cited)) >= 5
+
+
+def test_what_the_user_asked_for_after_the_failure_is_quoted(tmp_path: Path) -> None:
+    script = (
+        Script("asked")
+        .user("run the job")
+        .run("python jobs/nightly.py", TIMEOUT.format(path="/a/b.py", line=1, ms=5), 1)
+        .user("raise the timeout from 5s to 30s")
+        .edit("/srv/shop/pool.py", "timeout = 5", "timeout = 30")
+        .run("python jobs/nightly.py", "done")
+    )
+
+    fix = remembered(tmp_path, script).knowledge.fixes("pool.Timeout: no connection within 9 ms")[0]
+
+    assert fix.chosen_by == "user"
+    assert fix.quote == "raise the timeout from 5s to 30s"
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        lambda script: script.run("grep -r nothing src", "", 1),
+        lambda script: script.run("make x", "make: *** [x] Error 1", 1).edit("/a.py", "a", "b").run("make x", "ok"),
+        lambda script: script.run("make x", "Error: flaky thing failed", 1).run("make x", "ok"),
+        lambda script: (
+            script.run("make x", "Error: real failure of x", 1).edit("/a.py", "a", "b").run("make y && ls", "ok")
+        ),
+    ],
+    ids=["an answer by exit code", "an error that names nothing", "a rerun that passed", "another thing that passed"],
+)
+def test_nothing_is_claimed_where_nothing_was_fixed(tmp_path: Path, steps: object) -> None:
+    script = Script("quiet").user("do it")
+    steps(script)  # type: ignore[operator]
+
+    memory = remembered(tmp_path, script)
+
+    assert memory._store.facts.select(("fixed_by",)) == []
+
+
+def test_an_error_that_the_user_shows_is_fixed_by_what_was_done_for_it(tmp_path: Path) -> None:
+    script = (
+        Script("shown")
+        .user("I get this:\nError: Cannot launch inside another session\nWhat is wrong?")
+        .agent("Found the issue: the child inherits CLAUDECODE from its parent, so it refuses to start.")
+        .edit("/srv/shop/spawn.py", "env = os.environ", "env = without(os.environ, 'CLAUDECODE')")
+        .agent("Fixed. The variable is stripped now.")
+        .user("thanks, works")
+    )
+
+    fix = remembered(tmp_path, script).knowledge.fixes("Error: Cannot launch inside another session")[0]
+
+    assert fix.why is not None and "inherits CLAUDECODE" in fix.why
+    assert fix.steps[0].name == "spawn.py"
+
+
+def test_what_did_not_help_is_no_fix(tmp_path: Path) -> None:
+    script = (
+        Script("shown")
+        .user("I get this:\nError: Cannot launch inside another session")
+        .edit("/srv/shop/spawn.py", "a", "b")
+        .agent("Fixed.")
+        .user("no, still the same error")
+    )
+
+    assert remembered(tmp_path, script).knowledge.fixes("Error: Cannot launch inside another session") == []
+
+
+def test_the_command_answers_in_sentences_and_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered(tmp_path, met_and_fixed(), met_again()).close()
+    monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "store"))
+
+    shown = CliRunner().invoke(main, ["fix", "pool.Timeout: no connection within 31 ms"])
+    as_json = CliRunner().invoke(main, ["fix", "-", "--json"], input="pool.Timeout: no connection within 31 ms\n")
+
+    assert shown.exit_code == 0
+    assert "was fixed by editing settings.py" in shown.output
+    assert "it came back 1 time" in shown.output
+    assert json.loads(as_json.output)[0]["sessions"] == ["scripted:first", "scripted:second"]
+    assert CliRunner().invoke(main, ["fix", "an error nobody met"]).exit_code == 4
+
+
+def test_errors_never_seen_are_answered_with_nothing(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, met_and_fixed(), green("calc", 1, "calc", -1), green("tax", 2, "tax", 8, 9))
+    chance = random.Random(11)
+    words = ["walrus", "seal", "herring", "net", "ice", "floe", "tusk", "keeper", "bucket", "basket"]
+    shapes = (
+        "{0}Error: no {1} in the {2}",
+        "src/{1}.ts:{3}:5 - error TS2{3}: {2} is not assignable to {0}",
+        "FAILED tests/test_{1}.py::test_{2} - assert {3} == 0",
+        "E       assert {3} == 0",
+        "tests/test_{1}.py:{3}: AssertionError",
+        "AssertionError: assert '{1}' == '{2}'",
+        "E   AssertionError: {3} != 7",
+        "ValueError: {3}",
+    )
+
+    for number in range(400):
+        one, two, three = chance.sample(words, 3)
+        text = shapes[number % len(shapes)].format(one.title(), two, f"{three}{number}x", chance.randrange(100, 999))
+        assert memory.knowledge.fixes(text) == [], text

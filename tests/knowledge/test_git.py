@@ -1,0 +1,171 @@
+"""What git knows of files that sessions edited: whether a fix is still there, and who wrote a line."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from recollect.cli.entry import main
+from recollect.errors import NotFound
+from tests.builders import BEGIN_MS
+from tests.knowledge.sessions import DAY_MS, Script, remembered
+from tests.test_api import SCHEMAS, breaches
+
+
+class Checkout:
+    """A repository whose commits have the dates that a test wants."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True)
+        self.git("init", "-q", "-b", "main")
+
+    def git(self, *arguments: str, at_ms: int = BEGIN_MS) -> str:
+        date = f"{at_ms // 1000} +0000"
+        variables = {
+            "GIT_AUTHOR_DATE": date,
+            "GIT_COMMITTER_DATE": date,
+            "HOME": str(self.folder),
+            "PATH": "/usr/bin:/bin",
+        }
+        identity = ("-c", "user.name=Ann", "-c", "user.email=ann@example.com")
+        done = subprocess.run(
+            ["git", *identity, "-C", str(self.folder), *arguments], env=variables, capture_output=True, check=True
+        )
+        return done.stdout.decode().strip()
+
+    def commit(self, message: str, at_ms: int, *options: str, **files: str) -> None:
+        for name, text in files.items():
+            (self.folder / f"{name}.py").write_text(text)
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", message, *options, at_ms=at_ms)
+
+
+def fixed(folder: Path) -> Script:
+    """An error fixed by edits of two files, on the first day."""
+    return (
+        Script("fixed", cwd=str(folder))
+        .user("make it build")
+        .run("make app", "Error: pool and cache disagree", 1)
+        .edit(f"{folder}/pool.py", "size = 5", "size = 20")
+        .edit(f"{folder}/cache.py", "size = 5", "size = 20")
+        .run("make app", "ok")
+    )
+
+
+FIX_MS = BEGIN_MS - 30 * DAY_MS
+
+
+def test_a_fix_says_which_of_its_files_changed_since(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path / "shop")
+    checkout.commit("begin", FIX_MS - DAY_MS, pool="size = 5\n", cache="size = 5\n")
+    checkout.commit("the fix", FIX_MS + 60_000, pool="size = 20\n", cache="size = 20\n")
+    memory = remembered(tmp_path, fixed(checkout.folder))
+    error = "Error: pool and cache disagree"
+
+    assert memory.knowledge.fixes(error)[0].changed_files == ()
+
+    checkout.commit("smaller pool", FIX_MS + DAY_MS, pool="size = 7\n")
+
+    assert memory.knowledge.fixes(error)[0].changed_files == ("pool.py",)
+
+
+def test_nothing_is_said_of_files_whose_repository_is_not_here(tmp_path: Path) -> None:
+    gone, bare = tmp_path / "gone", tmp_path / "bare"
+    bare.mkdir()
+
+    for folder in (gone, bare):
+        memory = remembered(tmp_path / f"of {folder.name}", fixed(folder))
+        assert memory.knowledge.fixes("Error: pool and cache disagree")[0].changed_files is None
+
+
+def wrote(name: str, day: int, request: str, path: Path, old: str, new: str) -> Script:
+    return Script(name, day, cwd=str(path.parent)).user(request).edit(str(path), old, new).agent("Done.")
+
+
+def day_ms(day: float) -> int:
+    return BEGIN_MS + round((day - 30) * DAY_MS)
+
+
+def body(name: str, count: int = 4) -> str:
+    return "".join(f"def {name}_{number}():\n    return '{name} {number}'\n\n" for number in range(count))
+
+
+def test_a_line_leads_to_the_request_it_was_written_for_through_renames_amends_and_squashes(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path / "shop")
+    pool, cache, human = (checkout.folder / f"{name}.py" for name in ("pool", "cache", "human"))
+    checkout.commit("begin", day_ms(0), pool="\n", human=body("human"))
+    scripts = [
+        wrote("plain", 1, "write the pool", pool, "", body("plain")),
+        wrote("amended", 3, "write more of the pool", pool, "", body("amended")),
+        wrote("squashed", 5, "write the cache", cache, "", body("squashed")),
+        wrote("open", 9, "one more", checkout.folder / "store.py", "", body("open")),
+    ]
+    text = body("plain")
+    checkout.commit("pool", day_ms(1.5), pool=text)
+    checkout.commit("more, at first", day_ms(2.5), pool=text + "# soon\n")
+    text += body("amended")
+    checkout.commit("more", day_ms(3.5), "--amend", pool=text)
+    checkout.git("checkout", "-q", "-b", "cache")
+    checkout.commit("half", day_ms(5.2), cache=body("squashed", 2))
+    checkout.commit("whole", day_ms(5.4), cache=body("squashed"))
+    checkout.git("checkout", "-q", "main")
+    checkout.commit("meanwhile", day_ms(6), human=body("human") + "# end\n")
+    checkout.git("merge", "-q", "--squash", "cache")
+    checkout.git("commit", "-q", "-m", "cache", at_ms=day_ms(7))
+    checkout.git("mv", "pool.py", "store.py")
+    checkout.git("commit", "-q", "-m", "rename", at_ms=day_ms(8))
+    store = checkout.folder / "store.py"
+    store.write_text(text + body("open"))
+    memory = remembered(tmp_path, *scripts)
+
+    right, sure_and_wrong, asked = 0, [], 0
+    for path in (store, cache, human):
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            if not line:
+                continue
+            expected = re.search(r"(\w+)[_ ]\d", line)
+            author = expected[1].removeprefix("def ") if expected else "human"
+            origin = memory.knowledge.line(path, number)
+            found = origin.edit.session_uid.partition(":")[2] if origin.edit else "human"
+            asked += 1
+            right += found == author
+            sure_and_wrong += [(line, found)] if found != author and origin.confidence > 0.8 else []
+
+    assert asked >= 40
+    assert right / asked >= 0.95
+    assert sure_and_wrong == []
+    origin = memory.knowledge.line(store, 1)
+    assert origin.edit is not None and origin.edit.request == "write the pool"
+    assert (origin.commit_subject, origin.text) == ("pool", "def plain_0():")
+
+
+def test_a_line_of_a_file_without_a_repository_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text("x = 1\n")
+    memory = remembered(tmp_path / "m", Script("s").user("hello"))
+
+    with pytest.raises(NotFound, match=r"x\.py:1"):
+        memory.knowledge.line(tmp_path / "x.py", 1)
+
+
+def test_why_answers_for_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = Checkout(tmp_path / "shop")
+    pool = checkout.folder / "pool.py"
+    memory = remembered(tmp_path, wrote("s", 1, "make the pool larger", pool, "size = 5", "size_of_pool = 20"))
+    checkout.commit("begin", day_ms(0), pool="size = 5\nfast = True\n")
+    checkout.commit("pool", day_ms(2), pool="size_of_pool = 20\nfast = True\n")
+    memory.close()
+    monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "store"))
+    monkeypatch.chdir(checkout.folder)
+
+    shown = CliRunner().invoke(main, ["why", "pool.py:1"])
+    as_json = CliRunner().invoke(main, ["why", "pool.py:1", "--json"])
+    nobody = CliRunner().invoke(main, ["why", "pool.py:2"])
+
+    assert "make the pool larger" in shown.output and "confidence 0.95" in shown.output
+    assert json.loads(as_json.output)["edit"]["request"] == "make the pool larger"
+    assert breaches(SCHEMAS["line"], json.loads(as_json.output)) == []
+    assert (nobody.exit_code, "No session wrote this line" in nobody.output) == (4, True)

@@ -1,0 +1,71 @@
+"""What the memory would have saved is exact: every repeat, never against a later fix, with what it took."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from recollect.cli import main
+from recollect.recall import Filters
+from tests.builders import usage
+from tests.knowledge.sessions import Script, remembered
+
+ERROR = "Error: cannot open the ledger at /srv/{path} after {n} tries"
+
+
+def solved(name: str, day: int, path: str) -> Script:
+    script = (
+        Script(name, day)
+        .user("close the books")
+        .run("python close.py", ERROR.format(path=path, n=day), 1)
+        .edit("/srv/shop/close.py", "mode = 'r'", "mode = 'a'")
+        .run("python close.py", "closed")
+    )
+    start_ms = script.records[1].ts_ms
+    script.records.append(usage(name, f"{name}-1", ts_ms=start_ms + 3500, input_tokens=1000, output_tokens=50))
+    return script
+
+
+def test_exactly_the_repeats_are_counted_with_what_they_took(tmp_path: Path) -> None:
+    other = Script("other", 4).user("x").run("python a.py", "Error: nothing like it happened", 1)
+    question = "Which ledger format?"
+    asked = [Script(f"ask{day}", day).user("plan").ask(question, ["csv", "json"], "csv") for day in (1, 6)]
+    memory = remembered(
+        tmp_path, solved("third", 9, "c"), solved("first", 0, "a"), solved("second", 2, "b"), other, *asked
+    )
+
+    rehearsal = memory.knowledge.rehearse()
+
+    found = [(one.kind, one.session_uid, one.known_session_uid) for one in rehearsal.repeats]
+    assert found == [
+        ("error", "scripted:second", "scripted:first"),
+        ("question", "scripted:ask6", "scripted:ask1"),
+        ("error", "scripted:third", "scripted:second"),
+    ]
+    assert (rehearsal.errors_met, rehearsal.seconds, rehearsal.tokens) == (4, 8, 2100)
+
+
+def test_nothing_counts_against_a_later_fix_or_its_own_session(tmp_path: Path) -> None:
+    unsolved = Script("early", 0).user("x").run("python close.py", ERROR.format(path="z", n=1), 1)
+
+    assert remembered(tmp_path, unsolved, solved("late", 5, "a")).knowledge.rehearse().repeats == ()
+
+
+def test_only_the_time_asked_for_is_replayed_against_all_that_was_known(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, solved("first", 0, "a"), solved("second", 2, "b"), solved("third", 9, "c"))
+
+    recent = memory.knowledge.rehearse(Filters(since="2026-10-21"))
+
+    assert [one.session_uid for one in recent.repeats] == ["scripted:third"]
+
+
+def test_a_limit_shows_the_latest_and_how_many_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered(tmp_path, solved("first", 0, "a"), solved("second", 2, "b"), solved("third", 9, "c")).close()
+    monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "store"))
+
+    shown = CliRunner().invoke(main, ["rehearse", "--limit", "1"]).output
+    as_json = json.loads(CliRunner().invoke(main, ["rehearse", "--limit", "1", "--json"]).output)
+
+    assert "1 of 2 problems · more: --limit 2" in shown
+    assert [one["session_uid"] for one in as_json["repeats"]] == ["scripted:third"]

@@ -1,0 +1,79 @@
+"""Two errors are the same if they say the same, wherever and whenever they happened."""
+
+import subprocess
+import sys
+
+import pytest
+
+from recollect.knowledge.signature import headline_of, signature_of
+
+GO = "[lint] $ golangci-lint run ./...\ncmd/{file}.go:{line}:15: os/exec.Command must not be called (noctx)\n1 issues:"
+PYTEST = """
+    def test_{name}():
+>       assert add(1, 2) == 3
+E       AssertionError: pool is exhausted after {count} ms
+
+{path}/test_pool.py:{count}: AssertionError
+=========================== short test summary info ============================
+FAILED {path}/test_pool.py::test_{name} - AssertionError: pool is exhausted after {count} ms
+1 failed, 2 passed in 0.05s
+"""
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        (GO.format(file="entire/a", line=3), GO.format(file="x/y/z", line=977)),
+        (
+            PYTEST.format(name="x", path="/home/ann/app/tests", count=5000),
+            PYTEST.format(name="x", path="C:/app", count=31),
+        ),
+        ("Error: connect ECONNREFUSED 10.0.0.7:5432", "\x1b[31mError: connect ECONNREFUSED 127.0.0.1:5433\x1b[0m"),
+        ("/bin/bash: line 1: mise: command not found", "(eval):1: mise: command not found"),
+        (
+            '2026-01-03T10:11:12Z [worker] fatal: job 7f3a91c2d4e5 of "/srv/a/b" failed',
+            '2026-02-08T01:02:03Z [worker] fatal: job 0011223344ff of "/home/x/y" failed',
+        ),
+    ],
+)
+def test_paths_numbers_times_hashes_and_colours_make_no_difference(one: str, other: str) -> None:
+    assert signature_of(one) == signature_of(other) != ""
+
+
+def test_different_errors_have_different_signatures() -> None:
+    outputs = [
+        "ModuleNotFoundError: No module named 'redis'",
+        "ModuleNotFoundError: No module named 'numpy'",
+        "src/a.ts(3,4): error TS2345: Argument of type 'string' is not assignable",
+        "src/a.ts(3,4): error TS2322: Type 'string' is not assignable",
+        "FAILED tests/test_a.py::test_add - assert 1 == 2",
+        "FAILED tests/test_a.py::test_subtract - assert 1 == 2",
+    ]
+
+    assert len({signature_of(output) for output in outputs}) == len(outputs)
+
+
+def test_the_headline_is_the_line_that_says_what_is_wrong() -> None:
+    output = (
+        "[fmt] $ gofmt -w .\n[lint] Finished in 12ms\nok  \tapp/a\t0.2s\n"
+        "app/b.go:12:3: undefined: setupRepo (typecheck)\n1 issues:\n* typecheck: 1\n[lint] ERROR task failed"
+    )
+
+    assert headline_of(output) == "app/b.go:12:3: undefined: setupRepo (typecheck)"
+
+
+@pytest.mark.parametrize(
+    "output", ["", "done", "Error", "exit 1", "[lint] ERROR task failed", "1 failed, 2 passed", "12"]
+)
+def test_what_names_no_error_has_no_signature(output: str) -> None:
+    assert signature_of(output) == ""
+
+
+def test_a_hook_can_use_it_without_loading_the_library() -> None:
+    code = (
+        "import sys; from recollect.knowledge.signature import signature_of\n"
+        "heavy = {'msgspec', 'orjson', 'apsw', 'click', 'recollect.store'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+
+    subprocess.run([sys.executable, "-c", code], check=True)

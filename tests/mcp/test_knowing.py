@@ -1,0 +1,87 @@
+"""Decisions and workflows as an agent gets them: what holds, who decided it, and how it was done."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recollect.agents import adapters
+from recollect.api import open_memory
+from tests.builders import AGENT, ScriptedAdapter
+from tests.knowledge.sessions import Script, remembered
+from tests.mcp.conftest import Agent
+
+QUESTION = "Which store should keep the sessions?"
+DEMAND = "Use Postgres instead of Redis because functions cannot keep connections."
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A checkout whose sessions decided and built things, and another repository's decision."""
+    folder = tmp_path_factory.mktemp("knowing")
+    adapters()[AGENT] = ScriptedAdapter()
+    checkout = folder / "checkout"
+    subprocess.run(["git", "init", "-q", checkout], check=True)
+    subprocess.run(["git", "-C", checkout, "remote", "add", "origin", "https://github.com/acme/shop.git"], check=True)
+    scripts = [
+        Script("old", 0, cwd=str(checkout)).user("plan it").ask(QUESTION, ["Redis", "Memcached"], "Redis"),
+        Script("new", 5, cwd=str(checkout)).user("plan it again").ask(QUESTION, ["Redis", "Memcached"], "Memcached"),
+        Script("demand", 6, cwd=str(checkout)).user(DEMAND),
+        Script("attic", 7, "github.com/acme/attic", "/srv/attic").user("Never use tabs, always use spaces."),
+    ]
+    for number in range(4):
+        script = Script(f"flag-{number}", 8, cwd=str(checkout)).user("add a command line flag for colour")
+        script.look("Read", "read cli.py").edit("cli.py", "a", "b").run("pytest -q", "4 passed", is_test=True)
+        scripts.append(script.agent("The flag is there, all tests pass."))
+    with remembered(folder, *scripts) as memory:
+        memory.knowledge.remember("We deploy on Fridays never", topic="deploys")
+    yield folder
+    del adapters()[AGENT]
+
+
+def test_what_still_holds_is_recalled_with_who_decided_it(agent: Agent) -> None:
+    answer = agent.call("recall_decisions")
+
+    assert "Memcached" in answer and "not: Redis" in answer and "by user · session scripted:new" in answer
+    assert "> We deploy on Fridays never" in answer
+    assert "session scripted:old" not in answer and "spaces" not in answer
+    assert "superseded 20" in agent.call("recall_decisions", history=True)
+    assert "spaces" in agent.call("recall_decisions", everywhere=True)
+
+
+def test_a_topic_is_answered_with_its_reason(agent: Agent) -> None:
+    answer = agent.call("recall_decisions", topic="postgres redis")
+
+    assert "because: functions cannot keep connections" in answer
+    assert "Nothing is known" in agent.call("recall_decisions", topic="kubernetes")
+
+
+def test_a_goal_is_answered_with_the_steps_that_reached_it(agent: Agent) -> None:
+    assert "> steps: " in agent.call("recall_workflows", goal="add a command line flag")
+    assert "taken 4 times in 4 sessions" in agent.call("recall_workflows")
+    assert "No earlier session" in agent.call("recall_workflows", goal="translate the manual into Finnish")
+
+
+def test_behind_a_wall_no_decision_of_elsewhere_is_recalled(place: Path) -> None:
+    with Agent(place, "--repo", str(place / "checkout")) as walled:
+        assert "limited to one repository" in walled.call("recall_decisions", everywhere=True)
+        assert "spaces" not in walled.call("recall_decisions", topic="tabs spaces")
+
+
+def test_the_brief_has_decisions_in_the_users_words_only(agent: Agent) -> None:
+    brief = agent.call("session_brief")
+
+    assert f"> - {DEMAND}" in brief
+    assert QUESTION not in brief and "Memcached" not in brief  # the agent worded these
+
+
+def test_what_the_user_rejects_or_pins_is_out_of_the_next_brief_or_in_it(agent: Agent, place: Path) -> None:
+    with open_memory(place / "store") as memory:
+        decisions = memory.knowledge.decisions()
+        memory.knowledge.judge(next(fact.fact_uid for fact in decisions if DEMAND in fact.object), "rejected")
+        memory.knowledge.judge(next(fact.fact_uid for fact in decisions if fact.object == "Memcached"), "pinned")
+
+    brief = agent.call("session_brief")
+
+    assert DEMAND not in brief and "Memcached" in brief

@@ -1,0 +1,133 @@
+"""What the tools answer: within their scope, without the session that asks, in pages that make up the whole."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from recollect.mcp.door import MOST_BYTES
+from recollect.mcp.tools import GROUP_TOOLS, TOOLS, WRITE_TOOLS
+from tests.mcp.conftest import Agent
+
+HERE = {f"walrus-{number}" for number in range(6)}
+
+
+def named(text: str) -> list[str]:
+    return re.findall(r"session scripted:([\w-]+)", text)
+
+
+def pages(agent: Agent, tool: str, **arguments: object) -> list[str]:
+    """All pages of an answer, each below the limit."""
+    found = [agent.call(tool, **arguments)]
+    while more := re.search(r'cursor "(\d+)"', found[-1].rpartition("ends]")[2]):
+        found.append(agent.call(tool, cursor=more[1], **arguments))
+        assert len(found) < 50
+    assert all(len(page.encode()) <= MOST_BYTES for page in found)
+    return found
+
+
+def test_a_search_finds_this_repository_and_others_only_when_asked(agent: Agent) -> None:
+    assert set(named("".join(pages(agent, "session_search", query="walrus", limit=2)))) == HERE
+    assert "elsewhere" in named(agent.call("session_search", query="walrus", everywhere=True, limit=10))
+    assert named(agent.call("session_search"))[0] == "walrus-5"  # an empty query: the most recent
+
+
+def test_pages_of_a_list_make_up_the_whole(agent: Agent) -> None:
+    listed = named("".join(pages(agent, "list_sessions", limit=4)))
+
+    assert (sorted(listed), listed[0]) == (sorted(HERE), "walrus-5")
+
+
+def test_a_session_is_told_by_its_digest_and_its_events_in_full(agent: Agent) -> None:
+    assert "feed the walrus, round 3" in agent.call("get_session", session="walrus-3")
+    window = agent.call("get_session", session="walrus-3", at="#2", context=1)
+    assert "KeyError: 'herring-3'" in window and "origin: tool" in window and "origin: user" in window
+    assert "of round 3 is fed" in agent.call("get_session", session="walrus-3", at="end")
+    whole = "".join(pages(agent, "get_session", session="walrus-3", at="#4", context=0))
+    assert whole.count("fish ") >= 7995  # but for words at the edges of pages
+
+
+def test_a_file_is_told_by_the_sessions_that_edited_it(agent: Agent) -> None:
+    assert set(named("".join(pages(agent, "recall_file", path="src/walrus.py")))) == HERE
+
+
+def test_the_brief_names_the_last_session_and_what_it_was_asked(agent: Agent) -> None:
+    brief = agent.call("session_brief")
+
+    assert "scripted:walrus-5" in brief and "> feed the walrus, round 5" in brief
+
+
+def test_a_server_says_the_brief_to_an_agent_whose_hook_does_not(place: Path) -> None:
+    (place / "store" / "answering").mkdir()
+    (place / "store" / "answering" / "claude").touch()
+    told = []
+    for name in ("claude-code", "grok-shell", "grok-shell"):
+        with Agent(place) as agent:
+            client = {"name": name, "version": "1"}
+            told.append("walrus-5" in agent.ask("initialize", clientInfo=client)["result"]["instructions"])
+
+    assert told == [False, True, False]  # the second server of one agent has nothing to add
+
+
+def test_a_store_that_takes_no_claims_costs_no_more_than_the_brief(tmp_path: Path, place: Path) -> None:
+    shutil.copytree(place / "store", tmp_path / "store")
+    shutil.rmtree(tmp_path / "store" / "claims", ignore_errors=True)
+    (tmp_path / "store" / "claims").touch()
+
+    with Agent(place, RECOLLECT_HOME=str(tmp_path / "store")) as agent:
+        assert agent.ask("initialize", clientInfo={"name": "grok-shell"})["result"]["instructions"]
+
+
+def test_the_session_that_asks_is_left_out(place: Path) -> None:
+    with Agent(place, CLAUDE_CODE_SESSION_ID="walrus-5") as agent:
+        assert set(named(agent.call("session_search", query="walrus", limit=10))) == HERE - {"walrus-5"}
+        asked = agent.ask(
+            "tools/call",
+            name="session_search",
+            arguments={"query": "walrus", "limit": 10},
+            _meta={"threadId": "walrus-4"},
+        )
+        found = named(asked["result"]["content"][0]["text"])
+        assert set(found) == HERE - {"walrus-4", "walrus-5"}
+
+
+def test_behind_a_wall_nothing_of_elsewhere_is_found(place: Path) -> None:
+    with Agent(place, "--repo", str(place / "checkout")) as agent:
+        assert set(named(agent.call("session_search", query="walrus", limit=10))) == HERE
+        assert "limited to one repository" in agent.call("session_search", query="walrus", everywhere=True)
+        assert "not_found" in agent.call("get_session", session="scripted:elsewhere")
+        assert "not_found" in agent.call("get_session", session="elsewhere", at="end")
+
+
+def test_a_group_finds_its_own_sessions_and_no_others(place: Path) -> None:
+    with Agent(place, "--group", "attic") as agent:
+        assert named(agent.call("session_search", query="walrus", limit=10)) == ["elsewhere"]
+        assert named(agent.call("list_sessions")) == ["elsewhere"]
+        assert named(agent.call("recall_file", path="src/walrus.py")) == ["elsewhere"]
+        assert "limited to one" in agent.call("session_search", everywhere=True)
+        for answer in (agent.call("get_session", session="walrus-3"), agent.call("session_brief")):
+            assert "feed the walrus" not in answer
+        assert "walrus" not in agent.ask("initialize")["result"]["instructions"]
+        assert [item["name"] for item in agent.ask("resources/list")["result"]["resources"]] == ["scripted:elsewhere"]
+
+
+def test_descriptions_begin_with_words_to_search_for() -> None:
+    words = r"(Search|Read|History|List|Catch up|Error|Decisions|How a task|Clear|Resume|Record|Remember|Forget)\b"
+    for tool in (*TOOLS, *GROUP_TOOLS, *WRITE_TOOLS):
+        assert re.match(words, tool.description), tool.name
+    assert {tool.name for tool in TOOLS if "_meta" in tool.schema()} == {"session_search", "recall_error"}
+
+
+@pytest.mark.parametrize("store", ["missing", "damaged"])
+def test_without_a_usable_store_a_tool_says_so(tmp_path: Path, place: Path, store: str) -> None:
+    folder = tmp_path / "unusable"
+    folder.mkdir()
+    if store == "damaged":
+        (folder / "memory.db").write_bytes(b"nonsense" * 1000)
+        (folder / "cache.db").write_bytes(b"nonsense" * 1000)
+    with Agent(place, RECOLLECT_HOME=str(folder)) as agent:
+        for tool in TOOLS:
+            answer = agent.ask("tools/call", name=tool.name, arguments=dict.fromkeys(tool.required, "walrus-1"))
+            assert answer["result"]["isError"] or "Nothing is" in str(answer)
+        assert agent.ask("resources/list")["result"] == {"resources": []}

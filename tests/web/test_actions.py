@@ -1,0 +1,142 @@
+"""Stars, tags, notes, names and forgetting: on the page, as commands, in searches, backups and exports."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from recollect.api import Memory, open_memory, restore
+from recollect.cli.entry import main
+from recollect.errors import UsageError
+from recollect.recall import Filters
+from tests.conftest import swept
+from tests.logs import CLAUDE, claude_user, lines, session_id
+from tests.web.conftest import Served, Watched, served
+
+FIRST, SECOND = session_id(1), session_id(2)
+SECRET = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Memory]:
+    for session in (FIRST, SECOND):
+        CLAUDE.write(tmp_path / "home", CLAUDE.content(3, session, "lighthouse"), session)
+    with swept(tmp_path / "store", f"claude={tmp_path / 'home'}") as memory:
+        yield memory
+
+
+def test_what_is_starred_or_tagged_is_found_by_it(kept: Memory) -> None:
+    kept.annotations.star(kept.session(FIRST))
+    kept.annotations.tag(kept.session(SECOND), "Release")
+
+    assert [hit.session_uid for hit in kept.search("is:starred lighthouse")] == [f"claude:{FIRST}"]
+    assert [hit.session_uid for hit in kept.search("tag:release")] == [f"claude:{SECOND}"]
+    assert [hit.session_uid for hit in kept.search("lighthouse -tag:release")] == [f"claude:{FIRST}"]
+    assert [session.native_session_id for session in kept.sessions(Filters(is_starred=True))] == [FIRST]
+    assert kept.search("tag:nothing") == []
+
+
+def test_a_session_is_found_by_its_name_at_once_and_after_a_sweep(kept: Memory, tmp_path: Path) -> None:
+    kept.annotations.rename(kept.session(FIRST), "Zanzibar 连接池")
+
+    found = [kept.search(word) for word in ("zanzibar", "连接池")]
+    path = CLAUDE.path(tmp_path / "home", FIRST)
+    path.write_bytes(path.read_bytes() + lines([claude_user(FIRST, 4, "and more")]))
+    kept.sweep()
+    found += [kept.search(word) for word in ("zanzibar", "连接池")]
+
+    assert [[hit.session_uid for hit in hits] for hits in found] == [[f"claude:{FIRST}"]] * 4
+
+
+def test_a_name_stays_when_the_session_grows(kept: Memory, tmp_path: Path) -> None:
+    kept.annotations.rename(kept.session(FIRST), "The lamp")
+    path = CLAUDE.path(tmp_path / "home", FIRST)
+    path.write_bytes(path.read_bytes() + lines([claude_user(FIRST, 4, "and more")]))
+    kept.sweep()
+
+    assert kept.session("The lamp").event_count == 4
+
+
+def test_annotations_are_in_backups_and_exports_and_go_when_the_session_is_forgotten(
+    kept: Memory, tmp_path: Path
+) -> None:
+    chosen = kept.session(FIRST)
+    kept.annotations.star(chosen)
+    kept.annotations.tag(chosen, "keep")
+    said = kept.annotations.note(chosen, "zanzibarnote")
+    kept.backup(tmp_path / "b.tar.zst")
+    kept.export(tmp_path / "out")
+    restore(tmp_path / "b.tar.zst", tmp_path / "restored")
+    with open_memory(tmp_path / "restored") as restored, open_memory(tmp_path / "imported") as imported:
+        imported.import_sessions(tmp_path / "out")
+
+        assert restored.annotations.of(chosen) == imported.annotations.of(chosen) == said
+    kept.forget(kept.plan_forgetting(FIRST))
+    assert kept.annotations.of(chosen).notes == ()
+    kept.close()
+    assert not [
+        path for path in (tmp_path / "store").rglob("*") if path.is_file() and b"zanzibarn" in path.read_bytes()
+    ]
+
+
+def test_no_secret_is_kept_in_a_note_and_an_empty_one_is_refused(kept: Memory) -> None:
+    noted = kept.annotations.note(kept.session(FIRST), f"the key was {SECRET}")
+
+    assert SECRET not in noted.notes[0].text
+    with pytest.raises(UsageError):
+        kept.annotations.tag(kept.session(FIRST), "  ")
+
+
+def test_the_commands_say_what_is_so_now(kept: Memory) -> None:
+    run = CliRunner().invoke
+    for words in (["star", FIRST], ["tag", FIRST, "x"], ["note", FIRST, "hello"], ["tag", FIRST, "x", "--remove"]):
+        assert run(main, words).exit_code == 0
+    result = run(main, ["rename", FIRST, "Lamp", "--json"])
+
+    told = json.loads(result.output)
+    assert (told["is_starred"], told["tags"], told["name"]) == (True, [], "Lamp")
+    assert [note["text"] for note in told["notes"]] == ["hello"]
+
+
+@pytest.fixture
+def page(browser: Any, kept: Memory, tmp_path: Path) -> Iterator[tuple[Any, Served]]:
+    with served(tmp_path / "store", home=tmp_path / "home") as running:
+        opened = browser.new_page()
+        watched = Watched(opened, running.base)
+        running.visit(opened, f"/session/{FIRST}")
+        yield opened, running
+        watched.check()
+        opened.close()
+
+
+def test_on_the_page_a_session_is_starred_tagged_and_forgotten_after_a_dry_run(page: tuple[Any, Served]) -> None:
+    opened, running = page
+    opened.get_by_role("button", name="Star").click()
+    opened.wait_for_selector(".star.is-on")
+    opened.get_by_label("New tag").fill("release")
+    opened.keyboard.press("Enter")
+    opened.wait_for_selector("text=#release")
+    assert running.json(f"/session/{FIRST}/annotations")["annotations"]["tags"] == ["release"]
+
+    opened.get_by_role("link", name="Forget…").click()
+    opened.wait_for_selector("text=What goes")
+    assert len(running.json("/sessions?all=1")["sessions"]) == 2
+    opened.get_by_role("button", name="Forget 1 session").click()
+    opened.wait_for_selector("h1:text('Sessions')")
+
+    left = running.json("/sessions?all=1")["sessions"]
+    assert [session["native_session_id"] for session in left] == [SECOND]
+
+
+def test_with_read_only_nothing_can_be_changed(kept: Memory, tmp_path: Path) -> None:
+    with served(tmp_path / "store", "--read-only") as running:
+        headers = {"Authorization": f"Bearer {running.token}", "Accept": "application/json"}
+        for action in ("star", "tag", "note", "rename", "forget"):
+            status, _, _ = running.ask("POST", f"/session/{FIRST}/{action}", headers, "tag=a&note=a&name=a&sessions=1")
+            assert status in (404, 405), action
+
+    assert kept.annotations.of(kept.session(FIRST)).is_starred is False
+    assert kept.count_sessions() == 2
