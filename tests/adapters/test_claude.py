@@ -1366,3 +1366,21 @@ def test_a_message_of_an_unknown_shape_is_kept_whole(tmp_path: Path, message: An
 
     assert event.kind == "other"
     assert "words" in json.dumps(event.payload)
+
+
+@pytest.mark.parametrize(
+    ("plan", "summary"),
+    [
+        ("# Fix the parser\n\n## Context\nIt breaks.", "Plan: Fix the parser"),
+        ("# Plan: Fix the parser\nIt breaks.", "Plan: Fix the parser"),
+        ("## Implementation Plan: Fix the parser", "Plan: Fix the parser"),
+        ("fix the parser", "Implement the following plan: fix the parser"),
+    ],
+)
+def test_a_plan_carried_into_a_new_conversation_is_summed_up_by_its_heading(
+    tmp_path: Path, plan: str, summary: str
+) -> None:
+    event = only_event(tmp_path, prompt("u1", f"Implement the following plan:\n\n{plan}"))
+
+    assert (event.kind, event.summary) == ("user_msg", summary)
+    assert event.payload["text"].endswith(plan)

@@ -54,6 +54,10 @@ _NOTICE = re.compile(
     r'\{"(?:task|agent|shell)_id":|(?:Unknown (?:skill|slash command|command)|Args from unknown skill): \S[^\n]*\Z'
     r"|This (?:skill|slash command) can only be invoked by Claude, not directly by users\b"
 )
+# An approved plan that Claude Code carries into a fresh conversation; its heading says what the work is.
+_PLAN = re.compile(
+    r"Implement the following plan:\s*#+[ \t]*(?:(?:implementation )?plan\b:?[ \t]*)?(?P<heading>\S[^\n]*)", re.I
+)
 # Blocks an editor adds beside what was typed.
 _BESIDE = ("<ide_", "<system-reminder>")
 
@@ -151,7 +155,8 @@ def _prompt_event(
         return _user_shell(place, payload, typed, index)
     if start.startswith(("<bash-stdout>", "<bash-stderr>")):
         return _user_shell_output(entry, place, payload, typed, index)
-    summary = summarise(typed) or summarise(payload["text"]) or "an image"
+    plan = _PLAN.match(start)
+    summary = summarise(f"Plan: {plan['heading']}" if plan else typed) or summarise(payload["text"]) or "an image"
     return place.event(index, USER_MSG, payload, summary, role="user")
 
 
