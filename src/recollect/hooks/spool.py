@@ -2,9 +2,9 @@
 
 import json
 import os
-import sys
 import time
 
+from recollect.background import start
 from recollect.home import environment
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
@@ -43,14 +43,4 @@ def wait_for(note: str, seconds: float) -> None:
 
 def start_sweep(log_path: str) -> None:
     """Start one sweep of what is in the spool, detached. One that runs already takes it along."""
-    os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-I", "-m", "recollect", "hooks", "sweep"],
-        environment(),
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, log_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-        ],
-        setsid=True,
-    )
+    start(("hooks", "sweep"), environment(), log_path)

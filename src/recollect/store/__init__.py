@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from recollect.store.payloads.packs import iter_frames, unpack_entry
     from recollect.store.payloads.rebuild import rebuild_cache
     from recollect.store.payloads.rewrite import RESCAN_UNFINISHED, Rewrites
+    from recollect.store.push_state import note_tokens, push_lock, read_tokens
     from recollect.store.replacement import finish_replacing, replace_store
     from recollect.store.sqlite.checksums import iter_blank_pages, iter_damaged_pages
     from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
@@ -126,6 +127,7 @@ _HOMES = {
     "payloads.packs": "iter_frames unpack_entry",
     "payloads.rebuild": "rebuild_cache",
     "payloads.rewrite": "RESCAN_UNFINISHED",
+    "push_state": "note_tokens push_lock read_tokens",
     "replacement": "finish_replacing replace_store",
     "sqlite.checksums": "iter_blank_pages iter_damaged_pages",
     "sqlite.database": "NETWORK_FILE_SYSTEMS file_system_type",
@@ -354,6 +356,7 @@ class Store:
 
 def open_store(folder: Path, *, create: bool = False) -> Store:
     """Open the store in `folder`, read-only where it cannot be written; raises NotFound if there is none."""
+    from recollect.store.push_state import note_tokens, push_lock, read_tokens
     from recollect.store.replacement import finish_replacing  # not needed to look something up
 
     _refuse_writable_by_others(folder)

@@ -1,0 +1,43 @@
+"""The settings of `[graphiti]`, and what follows from them."""
+
+import re
+from dataclasses import dataclass
+from hashlib import blake2b
+from urllib.parse import urlsplit
+
+from recollect.store import MAIN_GROUP
+
+FACTS, EPISODES, OFF = "facts", "episodes", "off"
+MODES = (FACTS, EPISODES)
+FALKORDB_SCHEMES, NEO4J_SCHEMES = ("falkor", "redis"), ("bolt", "bolt+s", "neo4j", "neo4j+s")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphitiSettings:
+    """Where the graph is, which model reads episodes, and what that may cost."""
+
+    url: str = ""  # `falkor://HOST:PORT` or `bolt://USER@HOST:PORT`; without one nothing is ever sent
+    graph: str = "recollect"
+    model: str = ""
+    model_url: str = "https://api.openai.com/v1"
+    embedding_model: str = ""  # without one vectors are made of words
+    tokens_per_day: int = 200_000
+    after_sweep: str = OFF
+
+    def problem(self) -> str | None:
+        """What is wrong with a setting, if anything is."""
+        if self.url and urlsplit(self.url).scheme not in FALKORDB_SCHEMES + NEO4J_SCHEMES:
+            return f"graphiti.url = {self.url!r}"
+        if not re.fullmatch(r"[A-Za-z0-9_]+", self.graph):
+            return f"graphiti.graph = {self.graph!r}"
+        if self.after_sweep not in (OFF, *MODES):
+            return f"graphiti.after_sweep = {self.after_sweep!r}"
+        return None
+
+    def group_id(self, group: str) -> str:
+        """The graph of a group's sessions: Graphiti and its databases take letters, digits and `_` without trouble."""
+        if group == MAIN_GROUP:
+            return self.graph
+        plain = re.sub(r"[^A-Za-z0-9_]", "_", group)
+        mark = "" if plain == group else f"_{blake2b(group.encode(), digest_size=3).hexdigest()}"
+        return f"{self.graph}_{plain}{mark}"
