@@ -57,11 +57,12 @@ class Knowledge:
         *,
         as_of: str | datetime | None = None,
         history: bool = False,
-        candidates: bool = False,
+        everything: bool = False,
     ) -> list[Fact]:
         """What was decided and preferred and still holds, newest first; or held at `as_of`.
 
-        `history` adds what was superseded, with its end; `candidates` what agents say they decided by themselves.
+        `history` adds what was superseded, with its end; `everything` adds commits, and what agents say they decided
+        by themselves.
         """
         from recollect.clock import moment_ms, now_ms, rfc3339
         from recollect.knowledge.asking import find_decisions
@@ -69,7 +70,7 @@ class Knowledge:
         asked_ms = moment_ms("--as-of", as_of)
         moment = None if history else rfc3339(now_ms() if asked_ms is None else asked_ms)
         repos = self._repos(filters)
-        return find_decisions(self._store, self._sessions(filters), repos, moment, with_candidates=candidates)
+        return find_decisions(self._store, self._sessions(filters), repos, moment, with_weak=everything)
 
     def why(self, topic: str, filters: Filters = NO_FILTERS, *, limit: int | None = 5) -> list[Fact]:
         """What is known about a topic, the best answer first: reasons, causes, fixes, decisions."""

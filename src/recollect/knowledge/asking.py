@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from recollect.knowledge.decisions import CANDIDATE
+from recollect.clock import rfc3339
+from recollect.knowledge.decisions import CANDIDATE, COMMIT
 from recollect.knowledge.facts import (
     CAUSED_BY,
     CONFLICTS_WITH,
@@ -21,6 +22,8 @@ from recollect.text import evidence
 
 DECISIONS = (DECIDED, PREFERS, HAS_VALUE)
 _REASONS = (DECIDED, PREFERS, HAS_VALUE, CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH)
+WEAK = (COMMIT, CANDIDATE)  # what drowns the decisions that people made
+_END_OF_TIME = "9999"
 _LEAST_SURE = 0.5
 _LEAST_RELEVANT = 0.5
 _WORST = 10
@@ -33,12 +36,17 @@ def notes_as_facts(store: Store, repos: Sequence[str] | None = None) -> list[Fac
 
 
 def find_decisions(
-    store: Store, sessions: HeaderFilter, repos: Sequence[str] | None, moment: str | None, *, with_candidates: bool
+    store: Store, sessions: HeaderFilter, repos: Sequence[str] | None, moment: str | None, *, with_weak: bool
 ) -> list[Fact]:
-    """What was decided and preferred, newest first: what holds now, or held at a moment, or all of it with its end."""
+    """What was decided and preferred, newest first: what holds now, or held at a moment, or all of it with its end.
+
+    The times of `sessions` are those of the decisions. What took their place is known whenever it came.
+    """
     stored = store.facts.select(DECISIONS, sessions._replace(since_ms=None, before_ms=None))
-    facts = [fact_of(one) for one in stored if one.rule != CANDIDATE or with_candidates]
-    return as_of(timeline([*facts, *notes_as_facts(store, repos)]), moment)[::-1]
+    facts = [fact_of(one) for one in stored if with_weak or one.rule not in WEAK]
+    held = as_of(timeline([*facts, *notes_as_facts(store, repos)]), moment)[::-1]
+    since, before = rfc3339(sessions.since_ms) or "", rfc3339(sessions.before_ms) or _END_OF_TIME
+    return [fact for fact in held if since <= (fact.valid_at or fact.recorded_at) < before]
 
 
 def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequence[str] | None) -> list[Fact]:

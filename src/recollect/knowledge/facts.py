@@ -1,7 +1,7 @@
 """What a rule finds in a session, and how it becomes a fact: with its evidence, or not at all."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -58,23 +58,47 @@ class Found:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def fact_rows(found: Iterable[Found]) -> list[FactRow]:
-    """Facts ready to be stored. Their ids depend on the rule and the event, so that a verdict on one outlives it."""
+def fact_rows(found: Iterable[Found], began_ms: int | None) -> list[FactRow]:
+    """Facts ready to be stored. Their ids depend on the rule and the event, so that a verdict on one outlives it.
+
+    What cites events without a time holds since the session began.
+    """
     numbers: Counter[tuple[str, str, str]] = Counter()
     rows = []
     for one in found:
         first = one.evidence[0][0]
         key = (one.rule, one.predicate, first.uid)
-        rows.append(_row(one, fact_uid(*key, str(numbers[key]))))
+        rows.append(_row(one, fact_uid(*key, str(numbers[key])), began_ms))
         numbers[key] += 1
     return rows
+
+
+def distinct(rows: Iterable[FactRow]) -> tuple[FactRow, ...]:
+    """Facts of a session, each once: a failure where it was met first, a fix as it was in the end.
+
+    A value or a decision may come back after another one; only what says the same again at once is left out.
+    """
+    kept: dict[Hashable, FactRow] = {}
+    last: dict[tuple[str, str], str] = {}
+    for row in rows:
+        key: Hashable = (row.predicate, row.subject, row.object)
+        if row.predicate in (DECIDED, PREFERS, HAS_VALUE):
+            if last.get((row.predicate, row.subject)) != row.object:
+                kept[row.fact_uid] = row
+            last[row.predicate, row.subject] = row.object
+        elif row.predicate == FIXED_BY:
+            kept.pop(key, None)
+            kept[key] = row
+        else:
+            kept.setdefault(key, row)
+    return tuple(kept.values())
 
 
 def fact_uid(*parts: str) -> str:
     return blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
 
 
-def _row(found: Found, uid: str) -> FactRow:
+def _row(found: Found, uid: str, began_ms: int | None) -> FactRow:
     cited = [
         {"event_uid": step.uid, "quote": shortened(quote, QUOTE_CHARS)}
         for step, quote in found.evidence[:MOST_EVIDENCE]
@@ -89,7 +113,7 @@ def _row(found: Found, uid: str) -> FactRow:
         object=shortened(found.object[1], NAME_CHARS),
         text=shortened(found.text, TEXT_CHARS),
         confidence=round(min(max(found.confidence, 0.0), 0.99), 2),
-        since_ms=found.evidence[0][0].ts_ms,
+        since_ms=began_ms if found.evidence[0][0].ts_ms is None else found.evidence[0][0].ts_ms,
         details=orjson.dumps(found.details).decode(),
         evidence=orjson.dumps(cited).decode(),
     )

@@ -122,7 +122,7 @@ def _fixed(material: Material, turns: Sequence[Turn], error: _Open, success: Run
     why = explanation(material, error.last.place, success.place)
     chooser = _asked_between(turns, error.last.place, made[-1].place)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
-    steps = told(made)
+    steps = told(made, error.last.headline, material.text(error.last.result))
     confidence = _confidence(material, error, success, made, why)
     text = f"`{error.first.headline}` was fixed by {listed(change.sentence for change in steps)}"
     evidence = [(error.first.result, error.first.headline), (success.result, f"then passed: {success.command}")]
@@ -327,11 +327,20 @@ def _reported_fix(
     return Found(REPORTED, FIXED_BY, problem, (steps[0].kind, steps[0].name), text, confidence, evidence, details)
 
 
-def told(changes: Iterable[Change]) -> list[Change]:
-    """The changes worth telling: each file or command once, with its last gist; code before its tests."""
-    last = {(change.kind, change.name): change for change in changes}
-    ranked = sorted(last.values(), key=lambda change: ("test" in change.name.lower(), change.name.endswith(".md")))
-    return ranked[:MOST_STEPS]
+def told(changes: Iterable[Change], headline: str = "", output: str = "") -> list[Change]:
+    """The changes worth telling, each file or command once, with the gist of its first: errors are fixed in order.
+
+    Files that the error names come first, then those its output names; code before its tests.
+    """
+    first: dict[tuple[str, str], Change] = {}
+    for change in changes:
+        first.setdefault((change.kind, change.name), change)
+
+    def rank(change: Change) -> tuple[bool, bool, bool, bool]:
+        file = change.name.rpartition("/")[2]
+        return file not in headline, file not in output, "test" in change.name.lower(), change.name.endswith(".md")
+
+    return sorted(first.values(), key=rank)[:MOST_STEPS]
 
 
 def listed(items: Iterable[str]) -> str:

@@ -36,11 +36,12 @@ _INSTALLS = re.compile(
 )
 _CHANGES = re.compile(
     r"rm|mv|cp|chmod|chown|mkdir|ln|touch|kill|pkill|export|unset|tee|patch|sed|perl"
-    r"|git (?:checkout|reset|stash|merge|rebase|pull|clean|restore|apply|revert|rm|mv|init|config|submodule|fetch"
-    r"|clone)"
+    r"|git (?:checkout|reset|merge|rebase|pull|clean|restore|apply|revert|rm|mv|init|config|submodule|clone)"
     r"|docker(?: \w+)*|docker-compose|kubectl|systemctl|service|terraform \w+|alembic|createdb|psql|sqlite3|redis-cli"
     r"|direnv|nvm|pyenv|asdf"
 )
+# Git commands that leave the files of a branch as they are: a check that passes then says nothing of a change.
+_LEAVES_FILES = re.compile(r"\bgit (?:-C \S+ )?(?:stash\b|checkout (?!.*(?:-- |--theirs|--ours))|reset (?!.*--hard))")
 _NOTES = re.compile(r"(?:^|/)plans/[^/]+\.md$|(?:^|/)scratchpad/")
 
 
@@ -180,7 +181,7 @@ def _changes(material: Material, place: int, step: Step) -> Iterator[Change]:
     doings = shell.doings(command)
     if any(map(_INSTALLS.match, doings)):
         yield Change(place, step, "install", shortened(one_line(command), COMMAND_CHARS), "")
-    elif any(map(_CHANGES.fullmatch, doings)):
+    elif any(map(_CHANGES.fullmatch, doings)) and not _LEAVES_FILES.search(command):
         yield Change(place, step, "command", shortened(one_line(command), COMMAND_CHARS), "")
 
 
