@@ -49,7 +49,7 @@ def test_every_edge_names_the_facts_that_say_so(memory: Memory) -> None:
 def test_around_an_entity_is_only_what_is_near_it(memory: Memory) -> None:
     graph = memory.knowledge.graph(around="settings.py")
 
-    assert {node.kind for node in graph.nodes} == {"command", "error", "file"}
+    assert {node.kind for node in graph.nodes} == {"command", "error", "file", "task"}
     assert [node.name for node in graph.nodes if node.id in graph.roots] == ["settings.py"]
     with pytest.raises(NotFound):
         memory.knowledge.graph(around="nobody.py")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 NO_NEWLINE = "\\ No newline at end of file"
@@ -38,6 +39,14 @@ class FileChange(NamedTuple):
     hunks: tuple[Hunk, ...] = ()
     is_new: bool = False
     is_deleted: bool = False
+
+
+LINE_HASH_CHARS = 6
+
+
+def line_hash(line: str) -> str:
+    """What is kept of a line that an edit wrote when the edit itself is gone: enough to know it again."""
+    return blake2b(line.strip().encode("utf-8", "replace"), digest_size=LINE_HASH_CHARS // 2).hexdigest()
 
 
 def created(path: str, text: str) -> FileChange:

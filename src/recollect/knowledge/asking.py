@@ -13,6 +13,7 @@ from recollect.knowledge.facts import (
     HAS_VALUE,
     PREFERS,
     REQUIRES,
+    TOUCHES,
 )
 from recollect.knowledge.records import Audit, Fact
 from recollect.knowledge.timeline import as_of, fact_of, fact_of_note, timeline
@@ -77,7 +78,8 @@ def audit(store: Store, redact: Callable[[str], str]) -> Audit:
     """Measure how much of what is known is of use; `redact` takes the secrets out of a text."""
     stored = store.facts.select(with_rejected=True)
     facts = timeline(map(fact_of, stored))
-    same = Counter((fact.session_uid, fact.predicate, fact.subject, fact.object) for fact in facts)
+    said = [fact for fact in facts if fact.predicate != TOUCHES]  # a request may be made twice
+    same = Counter((fact.session_uid, fact.predicate, fact.subject, fact.object) for fact in said)
     copies = [fact for fact in facts if same[fact.session_uid, fact.predicate, fact.subject, fact.object] > 1]
     superseded = [fact for fact in facts if fact.superseded_by is not None]
     contradicted = [fact for fact in superseded if fact.valid_at == fact.invalid_at]

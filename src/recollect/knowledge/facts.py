@@ -89,6 +89,8 @@ def distinct(rows: Iterable[FactRow]) -> tuple[FactRow, ...]:
         elif row.predicate == FIXED_BY:
             kept.pop(key, None)
             kept[key] = row
+        elif row.predicate == TOUCHES:  # a request may be made twice
+            kept[row.fact_uid] = row
         else:
             kept.setdefault(key, row)
     return tuple(kept.values())

@@ -9,7 +9,7 @@ import orjson
 from recollect.errors import NotFound
 from recollect.knowledge.asking import notes_as_facts
 from recollect.knowledge.decisions import CANDIDATE, COMMIT
-from recollect.knowledge.facts import FIXED_BY, fact_uid
+from recollect.knowledge.facts import FIXED_BY, TOUCHES, fact_uid
 from recollect.knowledge.records import Fact, Graph, GraphEdge, GraphNode
 from recollect.knowledge.timeline import fact_of, timeline
 from recollect.store import HeaderFilter, Store, StoredFact
@@ -46,7 +46,11 @@ def find_graph(
     steps = {fact.fact_uid: _changed(fact) for fact in stored if fact.predicate == FIXED_BY}
     edges: dict[_Edge, list[Fact]] = defaultdict(list)
     for fact in facts.values():
-        if fact.invalid_at is None and fact.confidence >= _LEAST_SURE and (around or fact.method != COMMIT):
+        if (
+            fact.invalid_at is None
+            and fact.confidence >= _LEAST_SURE
+            and (around or not (fact.predicate == TOUCHES or fact.method == COMMIT))
+        ):
             for edge in _edges(fact, steps.get(fact.fact_uid, ())):
                 edges[edge].append(fact)
     roots: list[_Node] = []

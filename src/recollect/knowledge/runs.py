@@ -75,6 +75,7 @@ class Change:
     kind: str  # edit | install | command
     name: str  # the file, or the command
     gist: str  # what became of what
+    edit: FileChange | None = None
 
     @property
     def sentence(self) -> str:
@@ -173,7 +174,7 @@ def _changes(material: Material, place: int, step: Step) -> Iterator[Change]:
     if step.kind == schema.EDIT:
         for change in file_changes(material, step):
             if not _NOTES.search(change.path):
-                yield Change(place, step, "edit", inside(change.path, material.subject.cwd), gist_of(change))
+                yield Change(place, step, "edit", inside(change.path, material.subject.cwd), gist_of(change), change)
         return
     command = shell.command_of(step.summary)
     if command is None or (step.call_id or "") in material.trace.undone or shell.only_looks(command):
