@@ -181,3 +181,46 @@ def test_what_says_the_same_again_at_once_is_one_decision(tmp_path: Path) -> Non
     memory = remembered(tmp_path, script.ask(QUESTION, ["Redis"], "Redis"))
 
     assert texts(memory.knowledge.decisions(history=True)) == ["Redis", "Postgres", "Redis"]
+
+
+def test_what_an_agent_notes_in_its_own_memory_is_a_claim_and_no_fact(tmp_path: Path) -> None:
+    claim = "Sessions are kept in Redis, the pool holds twenty connections."
+    script = (
+        Script("noted").user("go on").edit("/home/ann/.agent/projects/shop/memory/MEMORY.md", "", f"# Shop\n- {claim}")
+    )
+    memory = remembered(tmp_path, script.agent("Noted."))
+
+    assert memory.knowledge.decisions() == []
+    assert memory.knowledge.why("redis pool connections") == []
+    (fact,) = memory.knowledge.decisions(everything=True)
+    assert (fact.method, fact.by, fact.object) == ("claim", "agent", claim)
+    assert fact.confidence < 0.5
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "use prefix 'rwr/' for the branch name",
+        "I want to have telemetry enabled by default",
+        "Also don't give it a number and it needs no date",
+        "no, we removed the session commands on purpose",
+    ],
+)
+def test_a_plain_wish_in_a_short_message_is_a_preference(tmp_path: Path, words: str) -> None:
+    assert texts(remembered(tmp_path, Script("said").user(words).agent("Done.")).knowledge.decisions()) == [words]
+
+
+@pytest.mark.parametrize(
+    "words", ["can you commit and push it", "I want you to check the logs", "keep going please now"]
+)
+def test_a_task_is_no_preference(tmp_path: Path, words: str) -> None:
+    assert remembered(tmp_path, Script("said").user(words).agent("Done.")).knowledge.decisions() == []
+
+
+def test_own_words_in_answer_to_what_comes_next_are_a_decision(tmp_path: Path) -> None:
+    question = "Plan ready. What would you like to do next?"
+    script = (
+        Script("own").user("plan").ask(question, ["Start", "Review"], "property called telemetry instead of enabled")
+    )
+
+    assert texts(remembered(tmp_path, script).knowledge.decisions())[0].startswith("property called telemetry")

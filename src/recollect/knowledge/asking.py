@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from recollect.clock import rfc3339
-from recollect.knowledge.decisions import CANDIDATE, COMMIT
+from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
 from recollect.knowledge.facts import (
     CAUSED_BY,
     CONFLICTS_WITH,
@@ -23,7 +23,7 @@ from recollect.text import evidence
 
 DECISIONS = (DECIDED, PREFERS, HAS_VALUE)
 _REASONS = (DECIDED, PREFERS, HAS_VALUE, CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH)
-WEAK = (COMMIT, CANDIDATE)  # what drowns the decisions that people made
+WEAK = (COMMIT, CANDIDATE, CLAIM)  # what drowns the decisions that people made, and the word of agents
 _END_OF_TIME = "9999"
 _LEAST_SURE = 0.5
 _LEAST_RELEVANT = 0.5
@@ -56,7 +56,8 @@ def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequen
     if not words:
         return []
     stored = store.facts.select(_REASONS, sessions, words=fulltext_query(words))
-    whole = timeline([*map(fact_of, stored), *notes_as_facts(store, repos)])
+    known = [fact_of(one) for one in stored if one.rule != CLAIM]
+    whole = timeline([*known, *notes_as_facts(store, repos)])
     scored = [(relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), fact) for fact in whole]
     best = [(score, fact) for score, fact in scored if score >= _LEAST_RELEVANT]
     best.sort(key=lambda one: (-one[0], one[1].invalid_at is not None, -_weight(one[1]), one[1].fact_uid))

@@ -18,11 +18,12 @@ from recollect.knowledge.runs import file_changes, inside
 from recollect.store import Step
 
 ANSWER, PLAN, REFUSAL, PICK, COMMIT, RULE_FILE = "answer", "plan", "refusal", "pick", "commit", "rule_file"
-DEMAND, CANDIDATE = "demand", "candidate"
+DEMAND, CANDIDATE, CLAIM = "demand", "candidate", "claim"
 STRUCTURAL = (ANSWER, PLAN, REFUSAL, PICK, COMMIT, RULE_FILE)
 _SENTENCE_CHARS = 240
 _MESSAGE_CHARS = 1500  # a longer one is mostly pasted
 _MOST_RULES = 3
+_MOST_CLAIMS = 8  # of one edit
 _WISH_CHARS = 500  # of a message in which a plain wish is the user's own
 _LEAST_WORDS = 4
 _MOST_OPTIONS = 4  # not taken: a longer list is of findings
@@ -129,6 +130,7 @@ _INSTEAD = re.compile(
 )
 _REASON = re.compile(r"\b(?:because|since|as it|so that|due to|otherwise)\b\s*(?P<why>.{6,200})", re.IGNORECASE)
 _RULE_FILE = re.compile(r"(?:^|/)(?!README|CHANGELOG|LICENSE|CONTRIBUTING|TODO|REVIEW|PLAN|NOTES)[A-Z]{5,12}\.md$")
+_OWN_MEMORY = re.compile(r"(?:^|/)(?:memory|memories)/(?:[\w.-]+/)*[^/]+\.md$", re.IGNORECASE)  # an agent's own
 _RECORD = re.compile(r"(?:^|/)(?:adrs?|decisions)/[^/]+\.md$", re.IGNORECASE)
 _NORM = re.compile(
     r"(?:[A-Z]{4,}: ?)?(?:always|never|must(?: not)?|do not|don'?t|prefer|avoid|use .{2,60} (?:instead|not|rather)"
@@ -368,10 +370,13 @@ def _rules(material: Material) -> Iterator[Found]:
         if edit.has_failed or edit.call.is_abandoned or not any(path.endswith(".md") for path in edit.paths):
             continue
         for change in file_changes(material, edit.call):
+            added = [line[1:].strip() for hunk in change.hunks for line in hunk.lines if line.startswith("+")]
+            if _OWN_MEMORY.search(change.path):
+                yield from _claims(edit.call, change.path, added)
+                continue
             is_record = _RECORD.search(change.path) is not None
             if not is_record and _RULE_FILE.search(change.path) is None:
                 continue
-            added = [line[1:].strip() for hunk in change.hunks for line in hunk.lines if line.startswith("+")]
             name = inside(change.path, material.subject.cwd)
             rules = [rule for line in added if (rule := _rule(line))]
             if is_record:
@@ -379,6 +384,15 @@ def _rules(material: Material) -> Iterator[Found]:
             for rule in rules[:_MOST_RULES]:
                 text = f"Written into {name}: {rule}"
                 yield _decided(RULE_FILE, rule, rule, text, 0.9, [(edit.call, rule)], by="file", file=name)
+
+
+def _claims(call: Step, path: str, added: Sequence[str]) -> Iterator[Found]:
+    """What an agent wrote into its own memory: its word, not a fact."""
+    file = path.rpartition("/")[2]
+    claims = [line.lstrip("-*> ").replace("**", "").strip() for line in added if not line.startswith(("#", "---", "|"))]
+    for claim in [one for one in claims if 24 <= len(one) <= _SENTENCE_CHARS and not one.endswith(":")][:_MOST_CLAIMS]:
+        text = f"The agent noted in {file}: {claim}"
+        yield _decided(CLAIM, file, claim, text, 0.4, [(call, claim)], by="agent", file=path)
 
 
 def _rule(line: str) -> str | None:

@@ -1,14 +1,18 @@
 """What a rule finds in a session, and how it becomes a fact: with its evidence, or not at all."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any
 
 import orjson
 
 from recollect.distill.digest import Subject
+from recollect.distill.signals import weighed
 from recollect.distill.texts import payload_text, shortened
 from recollect.distill.trace import Payloads, Trace
 from recollect.store import FactRow, Response, Step
@@ -28,7 +32,7 @@ PREDICATES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Material:
     """What is at hand of a session: its row, its agent, and its events read once."""
 
@@ -39,9 +43,39 @@ class Material:
     payloads: Payloads
     responses: Sequence[Response]
 
+    @cached_property
+    def spending(self) -> "Spending":
+        return Spending(self.responses, self.subject.usd)
+
     def text(self, step: Step) -> str:
         """All that an event says, or its summary, without what an earlier recall put into it."""
         return evidence(payload_text(self.payloads.get(step.event_uid, {})) or step.summary)
+
+
+class Spending:
+    """What the responses of a session used, added up once: it is asked for of every exchange and every error."""
+
+    def __init__(self, responses: Sequence[Response], usd: float | None) -> None:
+        timed = sorted((one.ts_ms, _tokens(one), weighed(one)) for one in responses if one.ts_ms is not None)
+        self._times = [ts_ms for ts_ms, _, _ in timed]
+        self._tokens = [0, *accumulate(tokens for _, tokens, _ in timed)]
+        self._weights = [0.0, *accumulate(weight for _, _, weight in timed)]
+        self._total, self._usd = sum(map(weighed, responses)), usd
+
+    def between(self, began: int | None, ended: int | None) -> dict[str, Any]:
+        """The tokens and the share of the session's money after one moment and up to another."""
+        if began is None or ended is None:
+            return {"tokens": None, "usd": None}
+        start, end = bisect_right(self._times, began), bisect_right(self._times, ended)
+        end = max(start, end)
+        usd = None
+        if self._usd is not None and self._total:
+            usd = round(self._usd * (self._weights[end] - self._weights[start]) / self._total, 6)
+        return {"tokens": self._tokens[end] - self._tokens[start], "usd": usd}
+
+
+def _tokens(one: Response) -> int:
+    return one.input_tokens + one.output_tokens + one.cache_read_tokens + one.cache_write_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import orjson
 
 from recollect.errors import NotFound
 from recollect.knowledge.asking import notes_as_facts
-from recollect.knowledge.decisions import CANDIDATE, COMMIT
+from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
 from recollect.knowledge.facts import FIXED_BY, TOUCHES, fact_uid
 from recollect.knowledge.records import Fact, Graph, GraphEdge, GraphNode
 from recollect.knowledge.timeline import fact_of, timeline
@@ -41,7 +41,7 @@ def find_graph(
 
     Raises NotFound if nothing is known about `around`.
     """
-    stored = [fact for fact in store.facts.select((), sessions) if fact.rule != CANDIDATE]
+    stored = [fact for fact in store.facts.select((), sessions) if fact.rule not in (CANDIDATE, CLAIM)]
     facts = {fact.fact_uid: fact for fact in timeline([*map(fact_of, stored), *notes_as_facts(store, repos)])}
     steps = {fact.fact_uid: _changed(fact) for fact in stored if fact.predicate == FIXED_BY}
     edges: dict[_Edge, list[Fact]] = defaultdict(list)

@@ -11,7 +11,6 @@ from typing import Any
 
 from recollect import schema
 from recollect.distill import shell, words
-from recollect.distill.signals import weighed
 from recollect.distill.texts import one_line, sentences, shortened
 from recollect.knowledge.exchanges import PLAN_REQUEST, Turn
 from recollect.knowledge.facts import CAUSED_BY, FAILS_WITH, FIXED_BY, Found, Material
@@ -226,25 +225,10 @@ def _failed(material: Material, error: _Open, end: Run | None) -> Found:
         "command": shortened(one_line(error.first.command), 200),
         "failures": error.failures,
         "ended_ms": ended,
-        **spent(material, began, ended),
+        **material.spending.between(began, ended),
     }
     evidence = [(error.first.result, error.first.headline)]
     return Found(RULE, FAILS_WITH, ("command", family), ("error", error.first.signature), text, 0.9, evidence, details)
-
-
-def spent(material: Material, began: int | None, ended: int | None) -> dict[str, Any]:
-    """The tokens and the share of the session's money between two moments."""
-    if began is None or ended is None:
-        return {"tokens": None, "usd": None}
-    inside = [one for one in material.responses if one.ts_ms is not None and began < one.ts_ms <= ended]
-    tokens = sum(
-        one.input_tokens + one.output_tokens + one.cache_read_tokens + one.cache_write_tokens for one in inside
-    )
-    total = sum(map(weighed, material.responses))
-    usd = None
-    if material.subject.usd is not None and total:
-        usd = round(material.subject.usd * sum(map(weighed, inside)) / total, 6)
-    return {"tokens": tokens, "usd": usd}
 
 
 def reported_errors(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:

@@ -14,7 +14,6 @@ from recollect.distill.trace import CALLS, PAUSE_MS
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import Material
 from recollect.knowledge.records import FailingCommand, Route, Workflow
-from recollect.knowledge.resolutions import spent
 from recollect.knowledge.runs import Run
 from recollect.knowledge.topics import relevance, topic_words
 from recollect.store import ExchangeRow, Step, StoredExchange, StoredFact
@@ -45,7 +44,7 @@ def exchange_rows(material: Material, turns: Sequence[Turn], runs: Sequence[Run]
         if turn.request is None or not steps:
             continue
         times = [step.ts_ms for step in turn.steps if step.ts_ms is not None]
-        used = spent(material, times[0] - 1, times[-1]) if times else {"tokens": None, "usd": None}
+        used = material.spending.between(times[0] - 1, times[-1]) if times else {"tokens": None, "usd": None}
         found.append(
             ExchangeRow(
                 since_ms=turn.request.ts_ms,
