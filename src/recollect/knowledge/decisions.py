@@ -77,10 +77,13 @@ _DEMAND = re.compile(
 _WISH = re.compile(
     r"\bi (?:want|would replace|would go with)\b(?! to (?:know|see|understand|check|look|run|test|ask|discuss|do)\b"
     r"| you to (?:check|look|run|review|find|tell|explain|read)\b)"
-    r"|\bi(?:'d| would) (?:go with|rather|prefer|like (?:it|this|that|us|the|\w+s|to (?:have|keep|use|change|avoid)))\b"
-    r"|\blet'?s (?:go for|go with|leave|have|drop|limit|skip|start with|put|call|default|do (?:this|it|that) (?:as|in)"
+    r"|\bi(?:'d| would) (?:go with|rather|prefer|like (?:it|this|that|us|the|\w+s"
+    r"|to (?:have|keep|use|change|avoid|do an? [\w -]{2,30}approach)))\b"
+    r"|\blet'?s (?:go for|go with|leave|have|drop|limit|skip|start with|put|call"
+    r"|default|rename(?! this branch)|set(?! up)|do (?:this|it|that) (?:as|in)"
     r"|go (?:json|\w+ing\b|\d))\b"
-    r"|\b(?:it|this|that|they|which|\S+) (?:should(?:n't| not)? (?:be|have|use|only|always|never)|needs? (?:to be|no)"
+    r"|\b(?:it|this|that|they|which|\S+) (?:should(?:n't| not)? (?:still |also |now |just )?"
+    r"(?:be|have|use|only|always|never)|needs? (?:to be|no)"
     r"|must(?:n't| not)? be)\b"
     r"|\bideally\b|\bnot as (?:a|an|the) .{3,60}, but\b|\bi think we can (?:just )?(?:drop|remove|skip)\b",
     re.IGNORECASE,
@@ -94,13 +97,14 @@ _ORDER = re.compile(
 _ASKED_CHANGE = re.compile(
     r"\b(?:(?:can|could) (?:we|you)|any chance we can) (?:please |just |also )?(?:make (?:the|it|this|that)|use"
     r"|rename|drop"
-    r"|limit|default|stick|change (?:the|it|this)|add (?:a|an|the) (?!.*\btests?\b)|remove)\b .{8,}",
+    r"|limit|default|stick|sort|hide|invert|not|change (?:the|it|this)"
+    r"|add (?:a|an|the|that) (?!.*\btests?\b)|remove)\b .{8,}",
     re.IGNORECASE,
 )
 # A task for now, not how things should be.
 _TASK = re.compile(r"^.{0,40}\b(?:commit|push|rebase|merge|subagents?|check existing)\b.{0,24}$", re.IGNORECASE)
 _UNSURE = re.compile(
-    r"\?\s*$|\b(?:maybe|perhaps|not sure|what if|could (?:we|you)|can (?:we|you)|should we|do we|i guess|wondering"
+    r"\?\s*$|\b(?:maybe|perhaps|not sure|what if|should we|do we|(?<!, )(?:can|could) (?:we|you)|i guess|wondering"
     r"|thinking aloud|don'?t know)\b",
     re.I,
 )
@@ -114,7 +118,9 @@ _DESCRIBES = re.compile(
     r"|want|let)\b)"
     r"|\b(?:agent|user|code|we) never (?:\w+ed|had|was)\b|\bshould (?:have|be) (?:\w+ed|better|fine|ok(?:ay)?)\b"
     r"|^(?:this|that|consider|how about|\[|\d+ [+-]|[+-] |seeing|since we|[\"“']|keep in mind|ideally just|sorry"
-    r"|use ['\"]|the fix requires)|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything)\b|`.*`.*`.*`.*`.*`|::|https?://",
+    r"|use ['\"]|the fix requires)"
+    r"|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything|superpower|skill)\b"
+    r"|^\S+_test\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`|::|https?://",
     re.IGNORECASE,
 )
 _LETS = re.compile(r"\blet'?s (?:just )?(?:remove|keep|use|drop|switch|stick|go with)\b", re.IGNORECASE)
