@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from recollect.api import Memory
 from recollect.errors import NotFound
@@ -142,3 +143,84 @@ def test_decisions_of_one_repository_only(tmp_path: Path) -> None:
     memory = remembered(tmp_path, chosen("one", 0, "Redis"), other)
 
     assert texts(memory.knowledge.decisions(Filters(repo="blog"))) == ["A one"]
+
+
+def test_decisions_of_a_period_know_what_took_their_place_later(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, chosen("later", 10, "Postgres"), chosen("first", 0, "Redis"))
+
+    def decided(**options: str) -> list[str]:
+        return texts(memory.knowledge.decisions(Filters(**options), history=True))
+
+    assert decided(before="2026-10-20") == ["Redis"]
+    assert decided(since="2026-10-20") == ["Postgres"]
+    assert texts(memory.knowledge.decisions(Filters(before="2026-10-20"))) == []
+
+
+def test_commits_are_listed_only_if_everything_is_asked_for(tmp_path: Path) -> None:
+    commit = "git commit -m 'Keep sessions in Redis'"
+    script = chosen("one", 0, "Redis").run(commit, "[main 1a2b3c4] Keep sessions in Redis\n 1 file changed")
+    memory = remembered(tmp_path, script)
+
+    assert texts(memory.knowledge.decisions()) == ["Redis"]
+    assert texts(memory.knowledge.decisions(everything=True)) == ["Keep sessions in Redis", "Redis"]
+
+
+def test_a_decision_without_a_time_holds_since_its_session_began_and_not_before(tmp_path: Path) -> None:
+    script = chosen("one", 0, "Redis")
+    script.records = [structs.replace(one, ts_ms=None) if hasattr(one, "ts_ms") else one for one in script.records]
+    memory = remembered(tmp_path, script)
+
+    assert texts(memory.knowledge.decisions(as_of="2026-10-01")) == []
+    assert texts(memory.knowledge.decisions()) == ["Redis"]
+
+
+def test_what_says_the_same_again_at_once_is_one_decision(tmp_path: Path) -> None:
+    script = (
+        chosen("one", 0, "Redis").ask(QUESTION, ["Redis", "Postgres"], "Redis").ask(QUESTION, ["Redis"], "Postgres")
+    )
+    memory = remembered(tmp_path, script.ask(QUESTION, ["Redis"], "Redis"))
+
+    assert texts(memory.knowledge.decisions(history=True)) == ["Redis", "Postgres", "Redis"]
+
+
+def test_what_an_agent_notes_in_its_own_memory_is_a_claim_and_no_fact(tmp_path: Path) -> None:
+    claim = "Sessions are kept in Redis, the pool holds twenty connections."
+    script = (
+        Script("noted").user("go on").edit("/home/ann/.agent/projects/shop/memory/MEMORY.md", "", f"# Shop\n- {claim}")
+    )
+    memory = remembered(tmp_path, script.agent("Noted."))
+
+    assert memory.knowledge.decisions() == []
+    assert memory.knowledge.why("redis pool connections") == []
+    (fact,) = memory.knowledge.decisions(everything=True)
+    assert (fact.method, fact.by, fact.object) == ("claim", "agent", claim)
+    assert fact.confidence < 0.5
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "use prefix 'rwr/' for the branch name",
+        "I want to have telemetry enabled by default",
+        "Also don't give it a number and it needs no date",
+        "no, we removed the session commands on purpose",
+    ],
+)
+def test_a_plain_wish_in_a_short_message_is_a_preference(tmp_path: Path, words: str) -> None:
+    assert texts(remembered(tmp_path, Script("said").user(words).agent("Done.")).knowledge.decisions()) == [words]
+
+
+@pytest.mark.parametrize(
+    "words", ["can you commit and push it", "I want you to check the logs", "keep going please now"]
+)
+def test_a_task_is_no_preference(tmp_path: Path, words: str) -> None:
+    assert remembered(tmp_path, Script("said").user(words).agent("Done.")).knowledge.decisions() == []
+
+
+def test_own_words_in_answer_to_what_comes_next_are_a_decision(tmp_path: Path) -> None:
+    question = "Plan ready. What would you like to do next?"
+    script = (
+        Script("own").user("plan").ask(question, ["Start", "Review"], "property called telemetry instead of enabled")
+    )
+
+    assert texts(remembered(tmp_path, script).knowledge.decisions())[0].startswith("property called telemetry")

@@ -10,8 +10,9 @@ from click.testing import CliRunner
 
 from recollect.cli.entry import main
 from recollect.errors import NotFound
-from tests.builders import BEGIN_MS
+from tests.builders import BEGIN_MS, Home
 from tests.knowledge.sessions import DAY_MS, Script, remembered
+from tests.retention.rig import evict_all, opened, raw_names
 from tests.test_api import SCHEMAS, breaches
 
 
@@ -94,7 +95,10 @@ def body(name: str, count: int = 4) -> str:
     return "".join(f"def {name}_{number}():\n    return '{name} {number}'\n\n" for number in range(count))
 
 
-def test_a_line_leads_to_the_request_it_was_written_for_through_renames_amends_and_squashes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_evicted", [False, True])
+def test_a_line_leads_to_the_request_it_was_written_for_through_renames_amends_and_squashes(
+    tmp_path: Path, is_evicted: bool
+) -> None:
     checkout = Checkout(tmp_path / "shop")
     pool, cache, human = (checkout.folder / f"{name}.py" for name in ("pool", "cache", "human"))
     checkout.commit("begin", day_ms(0), pool="\n", human=body("human"))
@@ -120,7 +124,11 @@ def test_a_line_leads_to_the_request_it_was_written_for_through_renames_amends_a
     checkout.git("commit", "-q", "-m", "rename", at_ms=day_ms(8))
     store = checkout.folder / "store.py"
     store.write_text(text + body("open"))
-    memory = remembered(tmp_path, *scripts)
+    remembered(tmp_path, *scripts).close()
+    memory = opened(tmp_path / "store", Home(tmp_path / "home"))
+    if is_evicted:
+        evict_all(memory)
+        assert raw_names(memory) == set()
 
     right, sure_and_wrong, asked = 0, [], 0
     for path in (store, cache, human):

@@ -69,3 +69,28 @@ def test_a_limit_shows_the_latest_and_how_many_there_are(tmp_path: Path, monkeyp
 
     assert "1 of 2 problems · more: --limit 2" in shown
     assert [one["session_uid"] for one in as_json["repeats"]] == ["scripted:third"]
+
+
+def failed_only(name: str, day: int) -> Script:
+    return Script(name, day).user("close the books").run("python close.py", ERROR.format(path=name, n=day), 1)
+
+
+def test_an_earlier_failure_without_a_fix_is_no_solution(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, failed_only("one", 0), solved("two", 1, "b"))
+
+    assert memory.knowledge.rehearse().repeats == ()
+
+
+def test_a_command_that_keeps_failing_is_named_as_such_and_saves_nothing(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, *(failed_only(name, day) for day, name in enumerate(("one", "two", "three"))))
+
+    rehearsal = memory.knowledge.rehearse()
+
+    assert [(one.kind, one.known) for one in rehearsal.repeats] == [
+        ("command", "it had failed like this in 2 earlier sessions")
+    ]
+    assert (rehearsal.seconds, rehearsal.tokens) == (0, 0)
+
+
+def test_an_error_that_was_left_alone_cost_nothing_that_is_known(tmp_path: Path) -> None:
+    assert remembered(tmp_path, solved("one", 0, "a"), failed_only("two", 1)).knowledge.rehearse().repeats == ()

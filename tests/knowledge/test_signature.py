@@ -77,3 +77,35 @@ def test_a_hook_can_use_it_without_loading_the_library() -> None:
     )
 
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("output", "headline"),
+    [
+        ("FAIL\tgithub.com/acme/shop/cart [build failed]\nFAIL", ""),
+        ("1 failed, 2 passed", ""),
+        ("    Error Trace:\t/srv/shop/cart_test.go:248\n    Error:      \tNot equal:", ""),
+        (
+            "    Error Trace:\t/srv/cart_test.go:248\n    Error:      \tNot equal:\n--- FAIL: TestCart (0.01s)",
+            "--- FAIL: TestCart (0.01s)",
+        ),
+        ("gh: Not Found (HTTP 404)", ""),
+        ("cart_test.go:12: Cart A has 3 item(s)", ""),
+        ("hint: Use -f if you really want to add them.\nerror: the paths are ignored", "error: the paths are ignored"),
+    ],
+)
+def test_the_headline_is_a_line_that_carries_the_message(output: str, headline: str) -> None:
+    assert headline_of(output) == headline
+
+
+def test_a_missing_file_is_known_by_its_name_not_by_its_folder() -> None:
+    one, same, other = (
+        signature_of(f"cat: {path}: No such file or directory")
+        for path in ("/a/b/cart.json", "x/cart.json", "/a/b/c.md")
+    )
+
+    assert one == same != other
+
+
+def test_a_failed_test_file_keeps_its_name() -> None:
+    assert signature_of("FAIL: web/cart.test.ts") != signature_of("FAIL: web/order.test.ts")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
+from zlib import crc32
 
 NO_NEWLINE = "\\ No newline at end of file"
 _PATH_KEYS = ("file_path", "path", "target_file", "notebook_path", "filename", "filePath")
@@ -38,6 +39,14 @@ class FileChange(NamedTuple):
     hunks: tuple[Hunk, ...] = ()
     is_new: bool = False
     is_deleted: bool = False
+
+
+LINE_HASH_CHARS = 6
+
+
+def line_hash(line: str) -> str:
+    """What is kept of a line that an edit wrote when the edit itself is gone: enough to know it again."""
+    return f"{crc32(line.strip().encode('utf-8', 'replace')) & 0xFFFFFF:06x}"
 
 
 def created(path: str, text: str) -> FileChange:

@@ -18,7 +18,7 @@ _SECTIONS = {
     "Know": dict.fromkeys(
         ("fix", "why", "how", "decisions", "facts", "workflows", "rehearse", "remember", "audit"), "knowledge"
     )
-    | {"graphiti": "graphiti"},
+    | {"graph": "graph", "graphiti": "graphiti"},
     "Show": dict.fromkeys(("sessions", "show", "digest", "exchanges", "signals"), "sessions")
     | {"diff": "diff", "archive": "archive"}
     | dict.fromkeys(("stats", "statusline"), "stats"),

@@ -13,7 +13,20 @@ from recollect.api import open_memory
 from recollect.cli.filters import filter_options
 from recollect.cli.fresh import open_fresh
 from recollect.cli.output import emit, json_option, limit_option, print_json, reports_errors
-from recollect.cli.terminal import duration, grey, local_time, money, number, one_line, plural, repo_name, short_ids
+from recollect.cli.terminal import (
+    duration,
+    fitted,
+    grey,
+    line_columns,
+    local_time,
+    money,
+    number,
+    one_line,
+    plural,
+    repo_name,
+    short_ids,
+    wrapped,
+)
 from recollect.errors import NotFound
 from recollect.recall import Filters
 
@@ -56,20 +69,33 @@ def _fix_lines(fixes: "Sequence[Fix]") -> Iterator[str]:
     for place, fix in enumerate(fixes):
         if place:
             yield ""
-        yield click.style(one_line(fix.text), bold=True)
+        yield from _bold(fix.text)
         if not fix.is_same_error:
             yield "  (not the same error, but a similar one)"
         if fix.why:
-            yield f"  why: {one_line(fix.why)}"
-        chosen = f"the user asked for it: “{one_line(fix.quote)}”" if fix.quote else "chosen by the agent"
-        yield f"  {chosen}; {_met(fix, names)}"
+            yield from _detail(f"why: {fix.why}")
+        chosen = f"the user asked for it: “{fix.quote}”" if fix.quote else "chosen by the agent"
+        yield from _detail(f"{chosen}; {_met(fix, names)}")
         for tried in fix.tried:
-            yield f"  tried before, did not help: {one_line(tried)}"
+            yield from _detail(f"tried before, did not help: {tried}")
         if fix.changed_files:
             edited = len({step.name for step in fix.steps if step.kind == "edit"})
             changed = f"{len(fix.changed_files)} of the {plural(edited, 'file')}"
-            yield f"  {changed} changed since: {one_line(', '.join(fix.changed_files[:4]))}"
+            yield from _detail(f"{changed} changed since: {', '.join(fix.changed_files[:4])}")
         yield from evidence_lines(fix.confidence, fix.fixed_at, fix.repo, names[fix.session_uid], fix.evidence)
+
+
+def _bold(text: str) -> Iterator[str]:
+    return (click.style(line, bold=True) for line in wrapped(one_line(text)))
+
+
+def _detail(text: str) -> Iterator[str]:
+    return wrapped(one_line(text), "  ", after="    ")
+
+
+def _source(text: str) -> str:
+    """Where something is known from, in one line."""
+    return grey(fitted(f"  {one_line(text)}", line_columns()))
 
 
 def _met(fix: "Fix", names: dict[str, str]) -> str:
@@ -88,9 +114,8 @@ def evidence_lines(
 ) -> Iterator[str]:
     """When and where something was learned, how sure it is, and the events that show it."""
     cited = ", ".join(one.event_uid[-_UID_CHARS:] for one in evidence[:4])
-    yield grey(
-        f"  {local_time(at)[:10]}  {repo_name(repo)}  session {session}  confidence {confidence:.2f}  events {cited}"
-    )
+    when = local_time(at)[:10]
+    yield _source(f"{when}  {repo_name(repo)}  session {session}  confidence {confidence:.2f}  events {cited}")
 
 
 @click.command()
@@ -138,13 +163,13 @@ def _without_session(origin: "LineOrigin") -> str:
 def _origin_lines(origin: "LineOrigin") -> Iterator[str]:
     edit = origin.edit
     assert edit is not None
-    yield click.style(one_line(origin.text), bold=True)
-    asked = f"“{one_line(edit.request)}”" if edit.request else "no request of a user"
-    yield f"  written for: {asked}"
+    yield from _bold(origin.text)
+    asked = f"“{edit.request}”" if edit.request else "no request of a user"
+    yield from _detail(f"written for: {asked}")
     commit = f"{origin.commit[:_UID_CHARS]} {origin.commit_subject}" if origin.commit else "not committed yet"
-    yield f"  commit: {one_line(commit)}"
+    yield from _detail(f"commit: {commit}")
     at = f"{local_time(edit.ts)}  {edit.agent}  session {short_ids({edit.session_uid})[edit.session_uid]}"
-    yield grey(f"  {at}  confidence {origin.confidence:.2f}  event {edit.event_uid[-_UID_CHARS:]}")
+    yield _source(f"{at}  confidence {origin.confidence:.2f}  event {edit.event_uid[-_UID_CHARS:]}")
 
 
 @click.command()
@@ -192,19 +217,18 @@ def how(goal: tuple[str, ...], filters: Filters, as_json: bool) -> None:
 def _route_lines(routes: "Sequence[Route]") -> Iterator[str]:
     names = short_ids({route.session_uid for route in routes})
     for route in routes:
-        yield click.style(one_line(route.goal), bold=True)
-        yield f"  {' → '.join(route.steps)}"
+        yield from _bold(route.goal)
+        yield from _detail(" → ".join(route.steps))
         spent = f"{duration(route.active_s)}, {number(route.tokens)} tokens"
-        yield grey(
-            f"  {local_time(route.at)[:10]}  {repo_name(route.repo)}  session {names[route.session_uid]}  {spent}"
-        )
+        when = local_time(route.at)[:10]
+        yield _source(f"{when}  {repo_name(route.repo)}  session {names[route.session_uid]}  {spent}")
 
 
 @click.group(invoke_without_command=True)
 @click.option("--as-of", metavar="WHEN", help="What held at this time: 2026-11-01, 7d, last week.")
-@click.option("--repo", metavar="NAME", help="Only this repository: its name, the end or a part of it.")
 @click.option("--history", is_flag=True, help="Add what was superseded, with what took its place.")
-@click.option("--candidates", is_flag=True, help="Add what agents say they decided by themselves.")
+@click.option("--all", "is_all", is_flag=True, help="Add commits, and what agents say they decided by themselves.")
+@filter_options
 @limit_option("decisions", _SHOWN_DECISIONS)
 @json_option
 @click.pass_context
@@ -212,23 +236,24 @@ def _route_lines(routes: "Sequence[Route]") -> Iterator[str]:
 def decisions(
     context: click.Context,
     as_of: str | None,
-    repo: str | None,
     history: bool,
-    candidates: bool,
+    is_all: bool,
+    filters: Filters,
     limit: int | None,
     as_json: bool,
 ) -> None:
     """List what was decided and still holds, newest first.
 
     \b
-    recollect decisions --repo shop
+    recollect decisions --here
+    recollect decisions --repo shop --since 30d
     recollect decisions --as-of 2026-10-01
     recollect decisions import DECISIONS.md
     """
     if context.invoked_subcommand is not None:
         return
     with open_fresh() as memory:
-        found = memory.knowledge.decisions(Filters(repo=repo), as_of=as_of, history=history, candidates=candidates)
+        found = memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=is_all)
     emit(found[:limit] if as_json else found, as_json, lambda found: _decision_lines(found, limit or _SHOWN_DECISIONS))
 
 
@@ -236,7 +261,7 @@ def _decision_lines(found: "Sequence[Fact]", limit: int) -> Iterator[str]:
     yield from fact_lines(found[:limit])
     yield from _rest(limit, len(found), "decision")
     if not found:
-        yield "No decisions: `recollect remember` adds one, `--candidates` shows what agents decided by themselves"
+        yield "No decisions: `recollect remember` adds one, `--all` shows commits, too"
 
 
 def _rest(shown: int, total: int, thing: str) -> Iterator[str]:
@@ -307,14 +332,15 @@ def _workflow_lines(found: "Workflows", limit: int) -> Iterator[str]:
     yield f"{plural(len(found.workflows), 'workflow')} in {plural(found.exchanges, 'exchange')}"
     for one in found.workflows[:limit]:
         rate = "" if one.success_rate is None else f", {one.success_rate:.0%} succeeded"
-        yield f"  {' → '.join(one.steps)}"
-        yield grey(f"    {plural(one.support, 'time')} in {plural(one.sessions, 'session')}{rate}, lift {one.lift}")
+        yield from _detail(" → ".join(one.steps))
+        times = f"{plural(one.support, 'time')} in {plural(one.sessions, 'session')}{rate}, lift {one.lift}"
+        yield grey(fitted(f"    {times}", line_columns()))
     yield from _rest(limit, len(found.workflows), "workflow")
     if found.failing:
         yield "Commands that fail:"
     for failing in found.failing[:limit]:
-        instead = f"; worked instead: `{one_line(failing.instead)}`" if failing.instead else ""
-        yield f"  {failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}{instead}"
+        instead = f"; worked instead: `{failing.instead}`" if failing.instead else ""
+        yield from _detail(f"{failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}{instead}")
 
 
 @click.command()
@@ -340,20 +366,23 @@ def rehearse(filters: Filters, limit: int | None, as_json: bool) -> None:
 
 def rehearsal_lines(found: "Rehearsal", limit: int) -> Iterator[str]:
     """What would have been saved, in sum and one by one."""
-    if not found.repeats:
-        yield f"{plural(found.errors_met, 'error')}, none of them known from an earlier session"
-        return
+    known = [one for one in found.repeats if one.kind != "command"]
+    if not known:
+        yield f"{plural(found.errors_met, 'error')}, none of them solved before in an earlier session"
+    else:
+        saved = [duration(found.seconds), f"{number(found.tokens)} tokens", *([money(found.usd)] if found.usd else [])]
+        solved = f"{plural(len(known), 'problem')} had been solved before: {', '.join(saved)} spent on them again"
+        yield from wrapped(solved)
+    if failed := len(found.repeats) - len(known):
+        yield f"{plural(failed, 'command')} failed again as before, without a known fix"
     names = short_ids({uid for one in found.repeats for uid in (one.session_uid, one.known_session_uid)})
-    saved = [duration(found.seconds), f"{number(found.tokens)} tokens", *([money(found.usd)] if found.usd else [])]
-    again = f"{plural(len(found.repeats), 'problem')} came up again that an earlier session already knew"
-    yield f"{again}: {', '.join(saved)} spent on them again"
     for one in found.repeats[-limit:]:
         yield ""
-        yield f"{local_time(one.at)[:10]}  {one_line(one.text)}"
+        yield from wrapped(f"{local_time(one.at)[:10]}  {one_line(one.text)}")
         since = f"{local_time(one.known_at)[:10]} (session {names[one.known_session_uid]})"
-        yield f"  known since {since}: {one_line(one.known)}"
-        took = "not solved" if one.seconds is None else f"took {duration(one.seconds)}"
-        yield grey(f"  session {names[one.session_uid]}, {took}, {number(one.tokens or 0)} tokens")
+        yield from wrapped(f"known since {since}: {one_line(one.known)}", "  ", after="    ")
+        took = "" if one.seconds is None else f", took {duration(one.seconds)}, {number(one.tokens or 0)} tokens"
+        yield grey(f"  session {names[one.session_uid]}{took}")
     yield from _rest(limit, len(found.repeats), "problem")
 
 
@@ -408,16 +437,17 @@ def fact_lines(facts: "Sequence[Fact]") -> Iterator[str]:
     """Facts in sentences, each with when and where it was learned, and whether it still holds."""
     names = short_ids({fact.session_uid for fact in facts if fact.session_uid})
     for fact in facts:
-        ended = f" (until {local_time(fact.invalid_at)[:10]}, then {fact.superseded_by})" if fact.invalid_at else ""
-        yield f"{click.style(one_line(fact.text), bold=True)}{ended}"
+        yield from _bold(fact.text)
+        if fact.invalid_at:
+            yield f"  until {local_time(fact.invalid_at)[:10]}, then {fact.superseded_by}"
         if fact.reason and fact.reason not in fact.text:
-            yield f"  because: {one_line(fact.reason)}"
+            yield from _detail(f"because: {fact.reason}")
         if fact.alternatives:
-            yield f"  not: {', '.join(map(one_line, fact.alternatives))}"
+            yield from _detail(f"not: {', '.join(fact.alternatives)}")
         where = f"session {names[fact.session_uid]}" if fact.session_uid else "remembered"
         cited = ", ".join(one.event_uid[-_UID_CHARS:] for one in fact.evidence[:3])
         when, sure = local_time(fact.valid_at)[:10], f"confidence {fact.confidence:.2f}"
-        yield grey(f"  {fact.fact_uid}  {when}  {repo_name(fact.repo)}  {where}  {sure}  events {cited}")
+        yield _source(f"{fact.fact_uid}  {when}  {repo_name(fact.repo)}  {where}  {sure}  events {cited}")
 
 
 COMMANDS = (fix, why, how, decisions, facts, workflows, rehearse, remember, audit)

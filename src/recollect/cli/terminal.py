@@ -130,6 +130,15 @@ def _break(text: str, start: int, furthest: int) -> int:
     return space if space > start and not text[start:space].isspace() else furthest
 
 
+def wrapped(text: str, indent: str = "", *, after: str = "  ", rows: int = 3) -> Iterator[str]:
+    """A text in as many lines as it needs, at most `rows`, then cut. `after` begins all lines but the first."""
+    columns = line_columns() - max(width(indent), width(after))
+    places = list(wrapped_rows(text, columns))
+    for row, (start, end, _) in enumerate(places[:rows], 1):
+        is_cut = row == rows < len(places)
+        yield (after if row > 1 else indent) + (fitted(text[start:], columns) if is_cut else text[start:end])
+
+
 def padded(text: str, columns: int) -> str:
     return text + " " * (columns - width(text))
 

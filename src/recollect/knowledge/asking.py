@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from recollect.knowledge.decisions import CANDIDATE
+from recollect.clock import rfc3339
+from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
 from recollect.knowledge.facts import (
     CAUSED_BY,
     CONFLICTS_WITH,
@@ -12,6 +13,7 @@ from recollect.knowledge.facts import (
     HAS_VALUE,
     PREFERS,
     REQUIRES,
+    TOUCHES,
 )
 from recollect.knowledge.records import Audit, Fact
 from recollect.knowledge.timeline import as_of, fact_of, fact_of_note, timeline
@@ -21,6 +23,8 @@ from recollect.text import evidence
 
 DECISIONS = (DECIDED, PREFERS, HAS_VALUE)
 _REASONS = (DECIDED, PREFERS, HAS_VALUE, CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH)
+WEAK = (COMMIT, CANDIDATE, CLAIM)  # what drowns the decisions that people made, and the word of agents
+_END_OF_TIME = "9999"
 _LEAST_SURE = 0.5
 _LEAST_RELEVANT = 0.5
 _WORST = 10
@@ -33,12 +37,17 @@ def notes_as_facts(store: Store, repos: Sequence[str] | None = None) -> list[Fac
 
 
 def find_decisions(
-    store: Store, sessions: HeaderFilter, repos: Sequence[str] | None, moment: str | None, *, with_candidates: bool
+    store: Store, sessions: HeaderFilter, repos: Sequence[str] | None, moment: str | None, *, with_weak: bool
 ) -> list[Fact]:
-    """What was decided and preferred, newest first: what holds now, or held at a moment, or all of it with its end."""
+    """What was decided and preferred, newest first: what holds now, or held at a moment, or all of it with its end.
+
+    The times of `sessions` are those of the decisions. What took their place is known whenever it came.
+    """
     stored = store.facts.select(DECISIONS, sessions._replace(since_ms=None, before_ms=None))
-    facts = [fact_of(one) for one in stored if one.rule != CANDIDATE or with_candidates]
-    return as_of(timeline([*facts, *notes_as_facts(store, repos)]), moment)[::-1]
+    facts = [fact_of(one) for one in stored if with_weak or one.rule not in WEAK]
+    held = as_of(timeline([*facts, *notes_as_facts(store, repos)]), moment)[::-1]
+    since, before = rfc3339(sessions.since_ms) or "", rfc3339(sessions.before_ms) or _END_OF_TIME
+    return [fact for fact in held if since <= (fact.valid_at or fact.recorded_at) < before]
 
 
 def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequence[str] | None) -> list[Fact]:
@@ -47,7 +56,8 @@ def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequen
     if not words:
         return []
     stored = store.facts.select(_REASONS, sessions, words=fulltext_query(words))
-    whole = timeline([*map(fact_of, stored), *notes_as_facts(store, repos)])
+    known = [fact_of(one) for one in stored if one.rule != CLAIM]
+    whole = timeline([*known, *notes_as_facts(store, repos)])
     scored = [(relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), fact) for fact in whole]
     best = [(score, fact) for score, fact in scored if score >= _LEAST_RELEVANT]
     best.sort(key=lambda one: (-one[0], one[1].invalid_at is not None, -_weight(one[1]), one[1].fact_uid))
@@ -69,7 +79,8 @@ def audit(store: Store, redact: Callable[[str], str]) -> Audit:
     """Measure how much of what is known is of use; `redact` takes the secrets out of a text."""
     stored = store.facts.select(with_rejected=True)
     facts = timeline(map(fact_of, stored))
-    same = Counter((fact.session_uid, fact.predicate, fact.subject, fact.object) for fact in facts)
+    said = [fact for fact in facts if fact.predicate != TOUCHES]  # a request may be made twice
+    same = Counter((fact.session_uid, fact.predicate, fact.subject, fact.object) for fact in said)
     copies = [fact for fact in facts if same[fact.session_uid, fact.predicate, fact.subject, fact.object] > 1]
     superseded = [fact for fact in facts if fact.superseded_by is not None]
     contradicted = [fact for fact in superseded if fact.valid_at == fact.invalid_at]

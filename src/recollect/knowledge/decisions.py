@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from recollect import schema
 from recollect.distill import shell
 from recollect.distill.signals import asks_back, refusal_reason
 from recollect.distill.texts import one_line, sentences, shortened
@@ -17,18 +18,22 @@ from recollect.knowledge.runs import file_changes, inside
 from recollect.store import Step
 
 ANSWER, PLAN, REFUSAL, PICK, COMMIT, RULE_FILE = "answer", "plan", "refusal", "pick", "commit", "rule_file"
-DEMAND, CANDIDATE = "demand", "candidate"
+DEMAND, CANDIDATE, CLAIM = "demand", "candidate", "claim"
 STRUCTURAL = (ANSWER, PLAN, REFUSAL, PICK, COMMIT, RULE_FILE)
 _SENTENCE_CHARS = 240
 _MESSAGE_CHARS = 1500  # a longer one is mostly pasted
 _MOST_RULES = 3
+_MOST_CLAIMS = 8  # of one edit
+_WISH_CHARS = 500  # of a message in which a plain wish is the user's own
+_LEAST_WORDS = 4
+_MOST_OPTIONS = 4  # not taken: a longer list is of findings
 
 _ANSWERED = re.compile(r'"(?P<question>[^"]{4,400})"\s*=\s*"(?P<answer>[^"]+)"')
 # Questions about how to go on, which decide nothing.
 _GOES_ON = re.compile(
     r"what (?:would you like|do you want|should (?:i|we)) (?:me )?to do next|\bnext\?|^ready to"
     r"|ready to (?:implement|proceed)"
-    r"|would you like (?:me )?to (?:proceed|continue|start)|how would you like to proceed|which (?:pr|issue|file)\b"
+    r"|would you like (?:me )?to (?:proceed|continue|start)|which (?:pr|issue|file)\b"
     r"|any (?:other|more)|anything else|does this (?:look|capture|plan)|proceed\?",
     re.IGNORECASE,
 )
@@ -36,23 +41,22 @@ _HEADING = re.compile(
     r"^#{1,3}\s+(?:plan:?\s+|implementation plan:?\s+)?(?P<title>\S.{3,140})$", re.MULTILINE | re.IGNORECASE
 )
 _PICKED = re.compile(
-    r"^(?:ok(?:ay)?,? |yes,? |sure,? |hm+,? )*(?:(?:let'?s|lets|we) (?:do|go with|use|take|try) |go with |do |use "
-    r"|i(?:'d| would)"
-    r" (?:go with|prefer|like|take) |i prefer |i would like to (?:look at|do) )?(?:option |approach |solution "
-    r"|number |#)?"
-    r"(?P<pick>\d|[a-dA-D])\b(?!\s*(?:%|more|of|files?|tests?|times))(?P<rest>.{0,160})$",
+    r"(?:^|\b(?i:options?|approach|solution|number|with|do|use|take|implement|tackle|think|prefer|for) |#)"
+    r"(?i:options? |approach |#)?(?P<pick>\d|[A-D]|[a-d](?=\)|,|$))(?=[\s).,:]|$)"
+    r"(?!\s*(?i:%|more|of|files?|tests?|times|commits?|lines?|minutes?|hours?|days?|\d|-))"
 )
 _OPTION = re.compile(
-    r"^\s*(?:[-*]\s+)?(?:\*\*)?(?:option |approach )?(?P<name>\d|[A-D])(?:\*\*)?[.):]\s*(?:\*\*)?(?P<text>\S.{3,300})$",
+    r"^\s*(?:[-*]\s+|#{1,4}\s+)?(?:\*\*)?(?:option |approach )?"
+    r"(?P<name>\d|[A-D])(?:\*\*)?[.):]\s*(?:\*\*)?(?P<text>\S.{3,300})$",
     re.M | re.I,
 )
-_REST = re.compile(r"|[,.!]?\s*(?:please|thanks)?[.!]?|[, ]\s*[^?\d]{3,90}", re.IGNORECASE)  # what may follow a number
 _DIRECTIVE = re.compile(
     r"^(?:no[,. ]|don'?t|do not|never|always|use|let'?s|keep|make|please|only|instead|rather|we (?:should|need"
     r"|must|don'?t|want)"
     r"|i (?:want|prefer|don'?t want|would like|did not|didn'?t)|you should|should|it should|both|just|also|remove"
     r"|add|merge|put"
-    r"|call|name|stop|leave|rename|move|read|first|the \w+ should)\b|\b(?:should(?:n't| not)?|must(?:n't| not)?"
+    r"|call|name|stop|leave|rename|move|read|first|prefer|avoid|skip|the \w+ should)\b"
+    r"|\b(?:should(?:n't| not)?|must(?:n't| not)?"
     r"|instead)\b",
     re.IGNORECASE,
 )
@@ -65,12 +69,42 @@ _DEMAND = re.compile(
     r"|make|put|do|mock|want|need to"
     r"|include|rely|call)|make sure (?:to|that|we|you|it)|let'?s (?:just |not )?(?:remove|keep|use|drop|not|always"
     r"|avoid|stick|go with|roll ?back|revert|switch)"
-    r"|(?:roll(?:ed)? ?back|revert(?:ed)?) .{3,80} because)\b"
+    r"|(?:roll(?:ed)? ?back|revert(?:ed)?) .{3,80} because|we .{3,60} (?:on purpose|by design|intentionally))\b"
     r"|以后|不要|必须|总是|してください|しないで|항상|\bsiempre\b|\bnunca\b|\bimmer\b|\bniemals\b|\btoujours\b|\bjamais\b|всегда|никогда",
     re.IGNORECASE,
 )
+# Plain wishes, in a short message: how the user wants a thing to be. Tasks ("I want you to check") are none.
+_WISH = re.compile(
+    r"\bi (?:want|would replace|would go with)\b(?! to (?:know|see|understand|check|look|run|test|ask|discuss|do)\b"
+    r"| you to (?:check|look|run|review|find|tell|explain|read)\b)"
+    r"|\bi(?:'d| would) (?:go with|rather|prefer|like (?:it|this|that|us|the|\w+s"
+    r"|to (?:have|keep|use|change|avoid|do an? [\w -]{2,30}approach)))\b"
+    r"|\blet'?s (?:go for|go with|leave|have|drop|limit|skip|start with|put|call"
+    r"|default|rename(?! this branch)|set(?! up)|do (?:this|it|that) (?:as|in)"
+    r"|go (?:json|\w+ing\b|\d))\b"
+    r"|\b(?:it|this|that|they|which|\S+) (?:should(?:n't| not)? (?:still |also |now |just )?"
+    r"(?:be|have|use|only|always|never)|needs? (?:to be|no)"
+    r"|must(?:n't| not)? be)\b"
+    r"|\bideally\b|\bnot as (?:a|an|the) .{3,60}, but\b|\bi think we can (?:just )?(?:drop|remove|skip)\b",
+    re.IGNORECASE,
+)
+_ORDER = re.compile(
+    r"(?:(?:ok(?:ay)?|yes|yeah|yep|hm+|no|nah|sure|and|also|but|please|so|then|however|one last thing|-)[,.!]* )*"
+    r"(?:(?:use|keep|skip|leave|avoid|prefer|limit|mark|rename|stick to|don'?t|do not|drop)"
+    r"|make (?!sure|an?\b|the (?:pr|commit|change)))\b(?! (?:going|it up|on\b|me\b|worry))",
+    re.IGNORECASE,
+)
+_ASKED_CHANGE = re.compile(
+    r"\b(?:(?:can|could) (?:we|you)|any chance we can) (?:please |just |also )?(?:make (?:the|it|this|that)|use"
+    r"|rename|drop"
+    r"|limit|default|stick|sort|hide|invert|not|change (?:the|it|this)"
+    r"|add (?:a|an|the|that) (?!.*\btests?\b)|remove)\b .{8,}",
+    re.IGNORECASE,
+)
+# A task for now, not how things should be.
+_TASK = re.compile(r"^.{0,40}\b(?:commit|push|rebase|merge|subagents?|check existing)\b.{0,24}$", re.IGNORECASE)
 _UNSURE = re.compile(
-    r"\?\s*$|\b(?:maybe|perhaps|not sure|what if|could (?:we|you)|can (?:we|you)|should we|do we|i guess|wondering"
+    r"\?\s*$|\b(?:maybe|perhaps|not sure|what if|should we|do we|(?<!, )(?:can|could) (?:we|you)|i guess|wondering"
     r"|thinking aloud|don'?t know)\b",
     re.I,
 )
@@ -82,12 +116,17 @@ _DESCRIBES = re.compile(
     r"|never (?:called|used|set|actually|mind)|:=|\bcan always\b|instead of \d|can work instead"
     r"|\b(?:crashes|results?|failures|messages?|errors?) instead of\b|\binstead of \w+ing\b(?!.*\b(?:should|use"
     r"|want|let)\b)"
-    r"|^(?:this|that|consider|how about|\[|\d+ [+-]|[+-] |seeing|since we)|`.*`.*`.*`.*`.*`|::|https?://",
+    r"|\b(?:agent|user|code|we) never (?:\w+ed|had|was)\b|\bshould (?:have|be) (?:\w+ed|better|fine|ok(?:ay)?)\b"
+    r"|^(?:this|that|consider|how about|\[|\d+ [+-]|[+-] |seeing|since we|[\"“']|keep in mind|ideally just|sorry"
+    r"|use ['\"]|the fix requires)"
+    r"|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything|superpower|skill)\b"
+    r"|^\S+_test\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`|::|https?://",
     re.IGNORECASE,
 )
 _LETS = re.compile(r"\blet'?s (?:just )?(?:remove|keep|use|drop|switch|stick|go with)\b", re.IGNORECASE)
 _PASTED = re.compile(
-    r"severity|⏺|⎿|^\s*\d+[ │|]\s*[+-]|^diff --git|Traceback \(|suggestion:", re.IGNORECASE | re.MULTILINE
+    r"severity|operation stopped by|⏺|⎿|^\s*\d+[ │|]\s*[+-]|^diff --git|Traceback \(|suggestion:",
+    re.IGNORECASE | re.MULTILINE,
 )
 _INSTEAD = re.compile(
     r"\b(?:use|prefer|want|go with|choose|take|try|have"
@@ -97,6 +136,7 @@ _INSTEAD = re.compile(
 )
 _REASON = re.compile(r"\b(?:because|since|as it|so that|due to|otherwise)\b\s*(?P<why>.{6,200})", re.IGNORECASE)
 _RULE_FILE = re.compile(r"(?:^|/)(?!README|CHANGELOG|LICENSE|CONTRIBUTING|TODO|REVIEW|PLAN|NOTES)[A-Z]{5,12}\.md$")
+_OWN_MEMORY = re.compile(r"(?:^|/)(?:memory|memories)/(?:[\w.-]+/)*[^/]+\.md$", re.IGNORECASE)  # an agent's own
 _RECORD = re.compile(r"(?:^|/)(?:adrs?|decisions)/[^/]+\.md$", re.IGNORECASE)
 _NORM = re.compile(
     r"(?:[A-Z]{4,}: ?)?(?:always|never|must(?: not)?|do not|don'?t|prefer|avoid|use .{2,60} (?:instead|not|rather)"
@@ -119,7 +159,7 @@ def decisions(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
         yield from _plans(material)
         yield from _refusals(material)
         yield from _picks(material, turns)
-        yield from _demands(material)
+        yield from _demands(material, turns)
     yield from _commits(material)
     yield from _rules(material)
     yield from _candidates(material)
@@ -145,9 +185,13 @@ def _answers(material: Material) -> Iterator[Found]:
             continue
         asked = material.payloads.get(call.event_uid, {}).get("input")
         for question, answer in _pairs(material, call, step):
-            if _GOES_ON.search(question) or "?" in answer or not 2 <= len(answer) <= _SENTENCE_CHARS:
+            offered = _options(asked, question)
+            options = [option for option in offered if option.casefold() not in answer.casefold()]
+            is_own = bool(offered) and len(options) == len(offered)  # the user's own words, not an option
+            if _GOES_ON.search(question) and not (is_own and len(answer.split()) >= _LEAST_WORDS):
                 continue
-            options = [option for option in _options(asked, question) if option.casefold() not in answer.casefold()]
+            if "?" in answer or not 2 <= len(answer) <= _SENTENCE_CHARS:
+                continue
             answer = answer.removesuffix(" (Recommended)")
             text = f"Asked “{shortened(question, 160)}”, the user chose: {shortened(answer, 200)}"
             turned_down = [option.removesuffix(" (Recommended)") for option in options][:4]
@@ -222,22 +266,28 @@ def _refusals(material: Material) -> Iterator[Found]:
 def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
     """Options that the agent numbered and the user named by the number."""
     for turn in turns:
-        if turn.request is None or len(turn.request.summary) > 180:
-            continue
-        picked = _PICKED.match(turn.request.summary)
+        said = material.text(turn.request) if turn.request is not None else ""
+        picked = _PICKED.search(said[:_SENTENCE_CHARS]) if len(said) <= _WISH_CHARS else None
         answer = material.trace.answers.get(_request_before(turns, turn))
-        if picked is None or answer is None:
+        if turn.request is None or picked is None or answer is None:
             continue
         options = _last_list(material.text(answer))
-        choice, rest = options.pop(picked["pick"].upper(), "?"), picked["rest"]
-        if not options or "?" in choice or not _REST.fullmatch(rest):
+        choice, rest = options.pop(picked["pick"].upper(), "?"), one_line(said[picked.end() :])
+        if not 1 <= len(options) <= _MOST_OPTIONS or choice.endswith(("?", ":")) or said.rstrip().endswith("?"):
             continue
         choice = _plain(choice)
         others = [_plain(text) for text in list(options.values())[:4]]
         text = f"Of {len(options) + 1} options the user picked: {shortened(choice, 240)}"
         evidence = [(turn.request, turn.request.summary), (answer, choice)]
         yield _decided(
-            PICK, choice, choice, text, 0.9, evidence, alternatives=others, reason=rest.strip(" ,.-") or None
+            PICK,
+            choice,
+            choice,
+            text,
+            0.9,
+            evidence,
+            alternatives=others,
+            reason=shortened(rest.strip(" ),.-"), 160) or None,
         )
 
 
@@ -260,28 +310,48 @@ def _plain(option: str) -> str:
     return shortened(one_line(option.replace("**", "").replace("`", "")), 200)
 
 
-def _demands(material: Material) -> Iterator[Found]:
+def _demands(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
     """What a user wants to be done or left undone, in a sentence of the user's own."""
-    for step in material.trace.requests:
-        message = material.text(step)
-        if len(message) > _MESSAGE_CHARS or message.startswith(("/", "<", "[")) or _PASTED.search(message):
+    for turn in turns:
+        message = material.text(turn.request) if turn.request is not None else ""
+        if not message or len(message) > _MESSAGE_CHARS or message.startswith(("/", "<", "[")):
             continue
+        if turn.request is None or _PASTED.search(message):
+            continue
+        has_changed = any(step.kind == schema.EDIT for step in turn.steps)
         for sentence in sentences(message):
-            if not 12 <= len(sentence) <= _SENTENCE_CHARS or not _DEMAND.search(sentence):
-                continue
-            is_described = _DESCRIBES.search(sentence) is not None and not _LETS.search(sentence)
-            if _UNSURE.search(sentence) or is_described or sentence.endswith((":", "{", ";", "?")):
-                continue
-            other = _INSTEAD.search(sentence)
-            details = {
-                "by": "user",
-                "alternatives": [other["other"].strip("`'\" ")] if other else [],
-                "choice": other["choice"].strip("`'\" ") if other else None,
-                "reason": _reason(sentence),
-            }
-            text = f"The user wants: {sentence}"
-            about = ("preference", other["choice"].strip("`'\" ") if other else sentence)
-            yield Found(DEMAND, PREFERS, about, ("preference", sentence), text, 0.7, [(step, sentence)], details)
+            confidence = _demanded(sentence, is_short=len(message) <= _WISH_CHARS, has_changed=has_changed)
+            if confidence:
+                yield _demand(turn.request, sentence, confidence)
+
+
+def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
+    """How sure it is that a sentence is a demand: less of a plain wish, which has to be in a short message."""
+    if not 12 <= len(sentence) <= _SENTENCE_CHARS or sentence.endswith((":", "{", ";")):
+        return 0.0
+    if is_short and has_changed and _ASKED_CHANGE.search(sentence):
+        return 0.6
+    is_described = _DESCRIBES.search(sentence) is not None and not _LETS.search(sentence)
+    if _UNSURE.search(sentence) or is_described or _TASK.match(sentence) or sentence.endswith("?"):
+        return 0.0
+    if _DEMAND.search(sentence):
+        return 0.7
+    is_wish = _WISH.search(sentence) or (len(sentence.split()) >= _LEAST_WORDS and _ORDER.match(sentence))
+    return 0.6 if is_short and is_wish else 0.0
+
+
+def _demand(request: Step, sentence: str, confidence: float) -> Found:
+    other = _INSTEAD.search(sentence)
+    choice = other["choice"].strip("`'\" ") if other else None
+    details = {
+        "by": "user",
+        "alternatives": [other["other"].strip("`'\" ")] if other else [],
+        "choice": choice,
+        "reason": _reason(sentence),
+    }
+    about = ("preference", choice or sentence)
+    text = f"The user wants: {sentence}"
+    return Found(DEMAND, PREFERS, about, ("preference", sentence), text, confidence, [(request, sentence)], details)
 
 
 def _reason(text: str) -> str | None:
@@ -306,10 +376,13 @@ def _rules(material: Material) -> Iterator[Found]:
         if edit.has_failed or edit.call.is_abandoned or not any(path.endswith(".md") for path in edit.paths):
             continue
         for change in file_changes(material, edit.call):
+            added = [line[1:].strip() for hunk in change.hunks for line in hunk.lines if line.startswith("+")]
+            if _OWN_MEMORY.search(change.path):
+                yield from _claims(edit.call, change.path, added)
+                continue
             is_record = _RECORD.search(change.path) is not None
             if not is_record and _RULE_FILE.search(change.path) is None:
                 continue
-            added = [line[1:].strip() for hunk in change.hunks for line in hunk.lines if line.startswith("+")]
             name = inside(change.path, material.subject.cwd)
             rules = [rule for line in added if (rule := _rule(line))]
             if is_record:
@@ -317,6 +390,15 @@ def _rules(material: Material) -> Iterator[Found]:
             for rule in rules[:_MOST_RULES]:
                 text = f"Written into {name}: {rule}"
                 yield _decided(RULE_FILE, rule, rule, text, 0.9, [(edit.call, rule)], by="file", file=name)
+
+
+def _claims(call: Step, path: str, added: Sequence[str]) -> Iterator[Found]:
+    """What an agent wrote into its own memory: its word, not a fact."""
+    file = path.rpartition("/")[2]
+    claims = [line.lstrip("-*> ").replace("**", "").strip() for line in added if not line.startswith(("#", "---", "|"))]
+    for claim in [one for one in claims if 24 <= len(one) <= _SENTENCE_CHARS and not one.endswith(":")][:_MOST_CLAIMS]:
+        text = f"The agent noted in {file}: {claim}"
+        yield _decided(CLAIM, file, claim, text, 0.4, [(call, claim)], by="agent", file=path)
 
 
 def _rule(line: str) -> str | None:

@@ -1,14 +1,18 @@
 """What a rule finds in a session, and how it becomes a fact: with its evidence, or not at all."""
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any
 
 import orjson
 
 from recollect.distill.digest import Subject
+from recollect.distill.signals import weighed
 from recollect.distill.texts import payload_text, shortened
 from recollect.distill.trace import Payloads, Trace
 from recollect.store import FactRow, Response, Step
@@ -28,7 +32,7 @@ PREDICATES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Material:
     """What is at hand of a session: its row, its agent, and its events read once."""
 
@@ -39,9 +43,39 @@ class Material:
     payloads: Payloads
     responses: Sequence[Response]
 
+    @cached_property
+    def spending(self) -> "Spending":
+        return Spending(self.responses, self.subject.usd)
+
     def text(self, step: Step) -> str:
         """All that an event says, or its summary, without what an earlier recall put into it."""
         return evidence(payload_text(self.payloads.get(step.event_uid, {})) or step.summary)
+
+
+class Spending:
+    """What the responses of a session used, added up once: it is asked for of every exchange and every error."""
+
+    def __init__(self, responses: Sequence[Response], usd: float | None) -> None:
+        timed = sorted((one.ts_ms, _tokens(one), weighed(one)) for one in responses if one.ts_ms is not None)
+        self._times = [ts_ms for ts_ms, _, _ in timed]
+        self._tokens = [0, *accumulate(tokens for _, tokens, _ in timed)]
+        self._weights = [0.0, *accumulate(weight for _, _, weight in timed)]
+        self._total, self._usd = sum(map(weighed, responses)), usd
+
+    def between(self, began: int | None, ended: int | None) -> dict[str, Any]:
+        """The tokens and the share of the session's money after one moment and up to another."""
+        if began is None or ended is None:
+            return {"tokens": None, "usd": None}
+        start, end = bisect_right(self._times, began), bisect_right(self._times, ended)
+        end = max(start, end)
+        usd = None
+        if self._usd is not None and self._total:
+            usd = round(self._usd * (self._weights[end] - self._weights[start]) / self._total, 6)
+        return {"tokens": self._tokens[end] - self._tokens[start], "usd": usd}
+
+
+def _tokens(one: Response) -> int:
+    return one.input_tokens + one.output_tokens + one.cache_read_tokens + one.cache_write_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +92,49 @@ class Found:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def fact_rows(found: Iterable[Found]) -> list[FactRow]:
-    """Facts ready to be stored. Their ids depend on the rule and the event, so that a verdict on one outlives it."""
+def fact_rows(found: Iterable[Found], began_ms: int | None) -> list[FactRow]:
+    """Facts ready to be stored. Their ids depend on the rule and the event, so that a verdict on one outlives it.
+
+    What cites events without a time holds since the session began.
+    """
     numbers: Counter[tuple[str, str, str]] = Counter()
     rows = []
     for one in found:
         first = one.evidence[0][0]
         key = (one.rule, one.predicate, first.uid)
-        rows.append(_row(one, fact_uid(*key, str(numbers[key]))))
+        rows.append(_row(one, fact_uid(*key, str(numbers[key])), began_ms))
         numbers[key] += 1
     return rows
+
+
+def distinct(rows: Iterable[FactRow]) -> tuple[FactRow, ...]:
+    """Facts of a session, each once: a failure where it was met first, a fix as it was in the end.
+
+    A value or a decision may come back after another one; only what says the same again at once is left out.
+    """
+    kept: dict[Hashable, FactRow] = {}
+    last: dict[tuple[str, str], str] = {}
+    for row in rows:
+        key: Hashable = (row.predicate, row.subject, row.object)
+        if row.predicate in (DECIDED, PREFERS, HAS_VALUE):
+            if last.get((row.predicate, row.subject)) != row.object:
+                kept[row.fact_uid] = row
+            last[row.predicate, row.subject] = row.object
+        elif row.predicate == FIXED_BY:
+            kept.pop(key, None)
+            kept[key] = row
+        elif row.predicate == TOUCHES:  # a request may be made twice
+            kept[row.fact_uid] = row
+        else:
+            kept.setdefault(key, row)
+    return tuple(kept.values())
 
 
 def fact_uid(*parts: str) -> str:
     return blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
 
 
-def _row(found: Found, uid: str) -> FactRow:
+def _row(found: Found, uid: str, began_ms: int | None) -> FactRow:
     cited = [
         {"event_uid": step.uid, "quote": shortened(quote, QUOTE_CHARS)}
         for step, quote in found.evidence[:MOST_EVIDENCE]
@@ -89,7 +149,7 @@ def _row(found: Found, uid: str) -> FactRow:
         object=shortened(found.object[1], NAME_CHARS),
         text=shortened(found.text, TEXT_CHARS),
         confidence=round(min(max(found.confidence, 0.0), 0.99), 2),
-        since_ms=found.evidence[0][0].ts_ms,
+        since_ms=began_ms if found.evidence[0][0].ts_ms is None else found.evidence[0][0].ts_ms,
         details=orjson.dumps(found.details).decode(),
         evidence=orjson.dumps(cited).decode(),
     )

@@ -1,6 +1,7 @@
 """What the memory would have saved: the past replayed against what was known on each day.
 
-Nothing counts against a fix, an answer or a failure that came later, or in the same session.
+Nothing counts against a fix, an answer or a failure that came later, or in the same session. An error counts if it was
+solved again: of one that was left alone nobody can say what it took.
 """
 
 from collections import defaultdict
@@ -17,6 +18,7 @@ from recollect.store import HeaderFilter, Store, StoredFact
 
 _LEAST_SURE = 0.6
 _LEAST_FAILURES = 2  # earlier sessions in which a command failed like this
+_FEW_STEPS = 4
 _TEST = "test failed: "  # names a test, which means something in its own repository only
 
 
@@ -26,7 +28,8 @@ def rehearse(store: Store, sessions: HeaderFilter) -> Rehearsal:
     chosen = {fact.fact_uid for fact in store.facts.select((FAILS_WITH, DECIDED), sessions)}
     met = [fact for fact in everything if fact.predicate == FAILS_WITH and fact.fact_uid in chosen]
     answers = [fact for fact in everything if fact.rule == ANSWER]
-    repeats = [*_errors(met, everything), *_questions([one for one in answers if one.fact_uid in chosen], answers)]
+    found = [*_errors(met, everything), *_questions([one for one in answers if one.fact_uid in chosen], answers)]
+    repeats = [repeat for repeat in found if repeat.kind != "error" or repeat.seconds is not None]
     repeats.sort(key=lambda repeat: (repeat.at or "", repeat.fact_uid))
     return Rehearsal(
         sessions=len({fact.session_uid for fact in met}),
@@ -39,6 +42,7 @@ def rehearse(store: Store, sessions: HeaderFilter) -> Rehearsal:
 
 
 def _errors(met: Sequence[StoredFact], everything: Sequence[StoredFact]) -> Iterator[Repeat]:
+    """Errors that an earlier session had fixed, and commands that had failed like this in several of them."""
     fixes: dict[str, list[StoredFact]] = defaultdict(list)
     failures: dict[tuple[str, str], list[StoredFact]] = defaultdict(list)
     for fact in everything:
@@ -50,22 +54,44 @@ def _errors(met: Sequence[StoredFact], everything: Sequence[StoredFact]) -> Iter
     for fact in met:
         if fact.since_ms is None or (_root(fact), fact.object) in seen:
             continue
-        known = [one for one in fixes[fact.object] if _was_known(one, fact)]
+        known = [one for one in fixes[fact.object] if _was_known(one, fact) and _is_usable(one, fact, fixes)]
         failed = [one for one in failures[fact.subject, fact.object] if _was_known(one, fact)]
+        earlier = {_root(one) for one in failed}
         if known:
-            best = max(known, key=lambda one: (one.repo == fact.repo, one.confidence, one.since_ms or 0, one.fact_uid))
+            best = max(known, key=lambda one: _worth(one, fact))
             seen.add((_root(fact), fact.object))
-            yield _repeat("error", fact, best)
-        elif len({_root(one) for one in failed}) >= _LEAST_FAILURES:
+            yield _repeat("error", fact, best, best.text)
+        elif len(earlier) >= _LEAST_FAILURES and not fixes[fact.object] and not fact.object.startswith(_TEST):
             seen.add((_root(fact), fact.object))
-            yield _repeat("command", fact, failed[-1])
+            yield _repeat("command", fact, failed[-1], f"it had failed like this in {len(earlier)} earlier sessions")
+
+
+def _is_usable(fix: StoredFact, fact: StoredFact, fixes: Mapping[str, Sequence[StoredFact]]) -> bool:
+    """Whether an earlier fix tells what to do now: it is no edit, or says why, or is of a file that matters here."""
+    details = _details(fix)
+    if fix.object_kind != "edit" or details.get("why"):
+        return True
+    own = [_details(one) for one in fixes[fact.object] if one.session_uid == fact.session_uid]
+    touched = {_file(step["name"]) for one in own for step in one["steps"]}
+    headline = _details(fact)["headline"]
+    return any(_file(step["name"]) in touched or _file(step["name"]) in headline for step in details["steps"])
+
+
+def _worth(fix: StoredFact, fact: StoredFact) -> tuple[bool, bool, float, int, str]:
+    """The best of several fixes: of the same repository, small enough to copy, sure, recent."""
+    is_small = _details(fix)["step_count"] <= _FEW_STEPS
+    return fix.repo == fact.repo, is_small, fix.confidence, fix.since_ms or 0, fix.fact_uid
+
+
+def _file(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _questions(asked: Sequence[StoredFact], answers: Sequence[StoredFact]) -> Iterator[Repeat]:
     for fact in asked:
         known = [one for one in answers if one.subject.casefold() == fact.subject.casefold() and _was_known(one, fact)]
         if known:
-            yield _repeat("question", fact, known[-1])
+            yield _repeat("question", fact, known[-1], known[-1].text)
 
 
 def _was_known(earlier: StoredFact, fact: StoredFact) -> bool:
@@ -86,7 +112,7 @@ def _details(fact: StoredFact) -> Mapping[str, Any]:
     return details
 
 
-def _repeat(kind: str, fact: StoredFact, known: StoredFact) -> Repeat:
+def _repeat(kind: str, fact: StoredFact, known: StoredFact, known_text: str) -> Repeat:
     details = _details(fact)
     ended_ms = details.get("ended_ms")
     learned_ms = _details(known).get("fixed_ms") or known.since_ms
@@ -96,7 +122,7 @@ def _repeat(kind: str, fact: StoredFact, known: StoredFact) -> Repeat:
         text=fact.text,
         at=rfc3339(fact.since_ms),
         session_uid=fact.session_uid,
-        known=known.text,
+        known=known_text,
         known_at=rfc3339(learned_ms),
         known_session_uid=known.session_uid,
         fact_uid=fact.fact_uid,

@@ -11,7 +11,6 @@ from typing import Any
 
 from recollect import schema
 from recollect.distill import shell, words
-from recollect.distill.signals import weighed
 from recollect.distill.texts import one_line, sentences, shortened
 from recollect.knowledge.exchanges import PLAN_REQUEST, Turn
 from recollect.knowledge.facts import CAUSED_BY, FAILS_WITH, FIXED_BY, Found, Material
@@ -122,7 +121,7 @@ def _fixed(material: Material, turns: Sequence[Turn], error: _Open, success: Run
     why = explanation(material, error.last.place, success.place)
     chooser = _asked_between(turns, error.last.place, made[-1].place)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
-    steps = told(made)
+    steps = told(made, error.last.headline, material.text(error.last.result))
     confidence = _confidence(material, error, success, made, why)
     text = f"`{error.first.headline}` was fixed by {listed(change.sentence for change in steps)}"
     evidence = [(error.first.result, error.first.headline), (success.result, f"then passed: {success.command}")]
@@ -226,25 +225,10 @@ def _failed(material: Material, error: _Open, end: Run | None) -> Found:
         "command": shortened(one_line(error.first.command), 200),
         "failures": error.failures,
         "ended_ms": ended,
-        **spent(material, began, ended),
+        **material.spending.between(began, ended),
     }
     evidence = [(error.first.result, error.first.headline)]
     return Found(RULE, FAILS_WITH, ("command", family), ("error", error.first.signature), text, 0.9, evidence, details)
-
-
-def spent(material: Material, began: int | None, ended: int | None) -> dict[str, Any]:
-    """The tokens and the share of the session's money between two moments."""
-    if began is None or ended is None:
-        return {"tokens": None, "usd": None}
-    inside = [one for one in material.responses if one.ts_ms is not None and began < one.ts_ms <= ended]
-    tokens = sum(
-        one.input_tokens + one.output_tokens + one.cache_read_tokens + one.cache_write_tokens for one in inside
-    )
-    total = sum(map(weighed, material.responses))
-    usd = None
-    if material.subject.usd is not None and total:
-        usd = round(material.subject.usd * sum(map(weighed, inside)) / total, 6)
-    return {"tokens": tokens, "usd": usd}
 
 
 def reported_errors(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
@@ -327,11 +311,20 @@ def _reported_fix(
     return Found(REPORTED, FIXED_BY, problem, (steps[0].kind, steps[0].name), text, confidence, evidence, details)
 
 
-def told(changes: Iterable[Change]) -> list[Change]:
-    """The changes worth telling: each file or command once, with its last gist; code before its tests."""
-    last = {(change.kind, change.name): change for change in changes}
-    ranked = sorted(last.values(), key=lambda change: ("test" in change.name.lower(), change.name.endswith(".md")))
-    return ranked[:MOST_STEPS]
+def told(changes: Iterable[Change], headline: str = "", output: str = "") -> list[Change]:
+    """The changes worth telling, each file or command once, with the gist of its first: errors are fixed in order.
+
+    Files that the error names come first, then those its output names; code before its tests.
+    """
+    first: dict[tuple[str, str], Change] = {}
+    for change in changes:
+        first.setdefault((change.kind, change.name), change)
+
+    def rank(change: Change) -> tuple[bool, bool, bool, bool]:
+        file = change.name.rpartition("/")[2]
+        return file not in headline, file not in output, "test" in change.name.lower(), change.name.endswith(".md")
+
+    return sorted(first.values(), key=rank)[:MOST_STEPS]
 
 
 def listed(items: Iterable[str]) -> str:

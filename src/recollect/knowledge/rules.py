@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from recollect.knowledge.decisions import decisions
 from recollect.knowledge.exchanges import turns_of
-from recollect.knowledge.facts import Material, fact_rows
+from recollect.knowledge.facts import Material, distinct, fact_rows
 from recollect.knowledge.resolutions import reported_errors, resolutions
 from recollect.knowledge.runs import changes_of, runs_of
 from recollect.knowledge.statements import statements
+from recollect.knowledge.touches import touches
 from recollect.knowledge.workflows import exchange_rows
 from recollect.store import ExchangeRow, FactRow
 
@@ -20,7 +21,7 @@ class Lessons:
     exchanges: tuple[ExchangeRow, ...] = ()
 
     def __add__(self, later: "Lessons") -> "Lessons":
-        return Lessons(self.facts + later.facts, self.exchanges + later.exchanges)
+        return Lessons(distinct(self.facts + later.facts), self.exchanges + later.exchanges)
 
 
 def derive(material: Material) -> Lessons:
@@ -34,6 +35,8 @@ def derive(material: Material) -> Lessons:
             *reported_errors(material, turns, changes),
             *decisions(material, turns),
             *statements(material, turns, changes),
-        ]
+            *touches(material, turns, changes),
+        ],
+        material.subject.started_ms,
     )
-    return Lessons(tuple(facts), tuple(exchange_rows(material, turns, runs)))
+    return Lessons(distinct(facts), tuple(exchange_rows(material, turns, runs)))

@@ -36,11 +36,12 @@ _INSTALLS = re.compile(
 )
 _CHANGES = re.compile(
     r"rm|mv|cp|chmod|chown|mkdir|ln|touch|kill|pkill|export|unset|tee|patch|sed|perl"
-    r"|git (?:checkout|reset|stash|merge|rebase|pull|clean|restore|apply|revert|rm|mv|init|config|submodule|fetch"
-    r"|clone)"
+    r"|git (?:checkout|reset|merge|rebase|pull|clean|restore|apply|revert|rm|mv|init|config|submodule|clone)"
     r"|docker(?: \w+)*|docker-compose|kubectl|systemctl|service|terraform \w+|alembic|createdb|psql|sqlite3|redis-cli"
     r"|direnv|nvm|pyenv|asdf"
 )
+# Git commands that leave the files of a branch as they are: a check that passes then says nothing of a change.
+_LEAVES_FILES = re.compile(r"\bgit (?:-C \S+ )?(?:stash\b|checkout (?!.*(?:-- |--theirs|--ours))|reset (?!.*--hard))")
 _NOTES = re.compile(r"(?:^|/)plans/[^/]+\.md$|(?:^|/)scratchpad/")
 
 
@@ -74,6 +75,7 @@ class Change:
     kind: str  # edit | install | command
     name: str  # the file, or the command
     gist: str  # what became of what
+    edit: FileChange | None = None
 
     @property
     def sentence(self) -> str:
@@ -172,7 +174,7 @@ def _changes(material: Material, place: int, step: Step) -> Iterator[Change]:
     if step.kind == schema.EDIT:
         for change in file_changes(material, step):
             if not _NOTES.search(change.path):
-                yield Change(place, step, "edit", inside(change.path, material.subject.cwd), gist_of(change))
+                yield Change(place, step, "edit", inside(change.path, material.subject.cwd), gist_of(change), change)
         return
     command = shell.command_of(step.summary)
     if command is None or (step.call_id or "") in material.trace.undone or shell.only_looks(command):
@@ -180,7 +182,7 @@ def _changes(material: Material, place: int, step: Step) -> Iterator[Change]:
     doings = shell.doings(command)
     if any(map(_INSTALLS.match, doings)):
         yield Change(place, step, "install", shortened(one_line(command), COMMAND_CHARS), "")
-    elif any(map(_CHANGES.fullmatch, doings)):
+    elif any(map(_CHANGES.fullmatch, doings)) and not _LEAVES_FILES.search(command):
         yield Change(place, step, "command", shortened(one_line(command), COMMAND_CHARS), "")
 
 

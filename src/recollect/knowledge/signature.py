@@ -13,16 +13,17 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)
 # What stands before a line and says nothing of the error: times, task names of runners, marks of compilers and tests.
 _PREFIX = re.compile(
     r"^(?:\[[\w:.-]{1,24}\]\s+(?=\S*(?:/|error|Error|FAIL))|\d{4}-\d\d-\d\d[T ][\d:.,]+\S*\s+(?:\[\w+\]\s+)?"
+    r"|(?:time=\S+ )?level=\w+ msg=\"?|Messages:\s+"
     r"|[E>|│✗✘×●•*-]\s+|failed: |exit -?\d+: |stderr: |(?:\S*sh|--|\(eval\)): ?(?:line )?\d+: )+"
 )
 _PLACE = re.compile(
-    r"(?P<file>(?:[\w@~+-]|(?<=\w)\.|\.{1,2}/|/|[A-Za-z]:[\\/])[\w./\\@+~-]*\.[A-Za-z]\w{0,7}):\d+(?::\d+)?:?\s+"
+    r"(?P<file>(?:[\w@~+-]|(?<=\w)\.|\.{1,2}/|/|[A-Za-z]:[\\/])[\w./\\@+~-]*\.[A-Za-z]\w{0,7}):\d+(?P<column>:\d+)?:?\s+"
 )
 _EXCEPTION = re.compile(
     r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Exit|Interrupt|NotFound|Timeout)\b(?P<why>:\s*\S|$)"
 )
 _CODE = re.compile(
-    r"\b(?:TS\d{4,5}|E\d{3,4}|[A-Z]{1,4}\d{3,5}|ERR_[A-Z_]+|E[A-Z]{4,}|SQLSTATE|CONFLICT)\b|\((?:\w+[/-])*\w+\)$"
+    r"\b(?:TS\d{4,5}|E\d{3,4}|[A-Z]{1,4}\d{3,5}|ERR_[A-Z_]+|E[A-Z]{4,}|SQLSTATE|CONFLICT)\b|\((?:\w+[/-])*\w{3,}\)$"
 )
 _SAYS_ERROR = re.compile(
     r"\b(?:error|errors|exception|fatal|panic|failed|failure|cannot|can't|could not|couldn't|unable to|no such"
@@ -39,13 +40,18 @@ _SAYS_NOTHING = re.compile(
     r"(?:error|fail(?:ed)?|exit(?: code| status)? -?\d+|.*\btask failed|make(?:\[\d+\])?: \*\*\*.*"
     r"|npm (?:err!|warn|notice).*|[\w.]*(?:Error|Exception)"
     r"|.*command failed(?: with exit code \d+)?\.?|.*returned non-zero exit status.*|\* [\w-]+: \d+"
-    r"|found \d+ errors?.*|\d+ (?:issues?|problems?|errors?|failed)\b.*|=+ .* =+|-+|fail\s+\S+(?:\s+[\d.]+m?s)?"
+    r"|found \d+ errors?.*|\d+ (?:issues?|problems?|errors?|failed)\b.*|=+ .* =+|-+"
+    r"|fail(?:ed)?\s+\S+(?:\s+(?:[\d.]+m?s|\[\w+ failed\]))?|error trace:.*|error:\s+(?:not equal|should be \w+):?"
+    r"|(?:have|want|got|expected|actual)\s*[:(=].*|.{0,12}\bnot found(?: \(http \d+\))?\"?,?|too many errors.*|\S+"
+    r"|could not import .*\(-: #.*|[\w ./-]{0,40}: exit status \d+"
     r"|tests?: .*\d+.*|test result: .*|error: (?:process|script|recipe) .*(?:exit|fail).*|ok\s+\S+.*"
     r"|traceback \(most recent call last\):|\$ .*|.*\bfinished in [\d.]+m?s|error: test failed.*"
     r"|error: could not compile .*|error: aborting due to .*|.*[\d.]+s? .*(?:passed|total).*|\d+ passed.*)",
     re.IGNORECASE,
 )
-_FRAME = re.compile(r'^(?:at |File "|in <|\.\.\.|#\d+ |goroutine |\d+: 0x|from |Caused by:$|note: |help: |warning: )')
+_FRAME = re.compile(
+    r'^(?:at |File "|in <|\.\.\.|#\d+ |goroutine |\d+: 0x|from |Caused by:$|note: |help: |hint: |warning: )'
+)
 
 _EXTENSION = (
     "(?:py|pyi|js|jsx|ts|tsx|mjs|go|rs|java|kt|rb|php|c|h|cc|cpp|cs|sh|sql|toml|ya?ml|json|md|txt|lock|mod|cfg|ini)"
@@ -61,6 +67,10 @@ _MASKS = (
     (re.compile(r"(?<=<path>):\d+(?::\d+)?"), ""),
     (re.compile(r"(['\"`])(?:(?!\1).){41,}\1"), "<text>"),
     (re.compile(r"(?<![A-Za-z\d])[-+]?\d+(?:[.,]\d+)*(?:\s?(?:ms|s|kB|KB|MB|GB|%))?(?![A-Za-z])"), "<n>"),
+)
+# Where nothing but the name of a file or folder tells one error from the next.
+_NAMES_FILE = re.compile(
+    r"no such file|not found|cannot find|does not exist|not exist|permission denied|conflict in", re.IGNORECASE
 )
 # How people lead over to an error.
 _SHOWN = re.compile(
@@ -159,22 +169,28 @@ def error_in(message: str) -> str | None:
 
 def mask(line: str) -> str:
     """A line without numbers, paths, hashes, addresses and times."""
-    if _TEST_FAILED.match(line):
-        line = _without_duration(line)
+    if test := _failed_test(line):
+        return test
     line = _PLACE.sub("", line, count=1)
+    keeps_names = _NAMES_FILE.search(line) is not None
     for pattern, replacement in _MASKS:
-        line = pattern.sub(replacement, line)
+        line = pattern.sub(_last_name if keeps_names and replacement == "<path>" else replacement, line)
     return _SPACES.sub(" ", line).strip(" .:;,")[:MOST_CHARS].strip()
 
 
-def _without_duration(line: str) -> str:
-    """A failed test by its name; what it says after it, if anything, is the better part of it."""
-    found = _TEST_NAME.match(line)
+def _last_name(path: re.Match[str]) -> str:
+    return re.split(r"[\\/]", path[0].rstrip("\\/"))[-1]
+
+
+def _failed_test(line: str) -> str | None:
+    """A failed test by its name, unless it says after it what went wrong: that is the better part of it."""
+    found = _TEST_NAME.match(line) if _TEST_FAILED.match(line) else None
     if found is None:
-        return line
+        return None
+    if found["why"] and not found["why"].startswith("assert "):
+        return mask(found["why"])
     name = found["name"].rpartition("/")[2].rpartition("::")[2]
-    says_why = found["why"] and not found["why"].startswith("assert ")
-    return found["why"] if says_why else f"test failed: {name}"
+    return f"test failed: {name}"[:MOST_CHARS].strip(" .:;,")
 
 
 def _lines(text: str) -> list[str]:
@@ -191,7 +207,10 @@ def _of_traceback(lines: list[str]) -> str:
 
 
 def _best(lines: list[str]) -> str:
-    """The first of the lines that tell most: a place and a message, then a code, then words of failure."""
+    """The first of the lines that tell most: a place and a message, then a code, then words of failure.
+
+    A place alone may be of a log; a compiler or linter gives the column, too.
+    """
     best, best_weight = "", 0
     for line in lines:
         weight = _weight(line)
@@ -215,4 +234,4 @@ def _weight(line: str) -> int:
         return 3
     if says_error:
         return 4 if _BEGINS_AS_ERROR.match(line) or _CODE.search(line) else 2
-    return 1 if place and len(message) > 10 else 0
+    return 1 if place and place["column"] and len(message) > 10 else 0

@@ -118,11 +118,14 @@ def _name(text: str) -> str:
 
 
 def as_of(facts: Sequence[Fact], moment: str | None) -> list[Fact]:
-    """The facts of a timeline that held at a moment (RFC 3339); all of them if it is None."""
+    """The facts of a timeline that held at a moment (RFC 3339); all of them if it is None.
+
+    One of unknown time holds since it was learned: before that, nobody can have known it.
+    """
     if moment is None:
         return list(facts)
     return [
         fact
         for fact in facts
-        if (fact.valid_at or "") <= moment and (fact.invalid_at is None or fact.invalid_at > moment)
+        if (fact.valid_at or fact.recorded_at) <= moment and (fact.invalid_at is None or fact.invalid_at > moment)
     ]

@@ -1,7 +1,7 @@
 """Workflows: which order of steps sessions take, how often it works, and which commands fail here."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
 import orjson
@@ -14,17 +14,19 @@ from recollect.distill.trace import CALLS, PAUSE_MS
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import Material
 from recollect.knowledge.records import FailingCommand, Route, Workflow
-from recollect.knowledge.resolutions import spent
 from recollect.knowledge.runs import Run
 from recollect.knowledge.topics import relevance, topic_words
 from recollect.store import ExchangeRow, Step, StoredExchange, StoredFact
 
 MOST_STEPS = 60  # of an exchange
 _GOAL_CHARS = 200
-_LONGEST, _SHORTEST = 5, 2  # steps of a pattern
+_LONGEST, _SHORTEST = 5, 3  # steps of an order; two tell something only if one failed
 _GAP = 2  # a step of a pattern follows the one before it at once, or after one other
 _LEAST_SUPPORT = 3
-_LEAST_USES, _LEAST_FAILURES = 5, 2
+_LEAST_SHARE = 0.007  # of all exchanges
+_LEAST_LIFT = 1.5
+_SAME_STEPS, _SAME_EXCHANGES = 0.5, 0.4
+_LEAST_USES, _LEAST_FAILURES, _LEAST_RATE = 5, 2, 0.05
 _MOST_ROUTES = 5
 _LEAST_SURE = 0.6
 
@@ -34,14 +36,15 @@ def exchange_rows(material: Material, turns: Sequence[Turn], runs: Sequence[Run]
     failed = {run.call.event_uid for run in runs if run.has_failed} | {
         step.event_uid for step in material.trace.steps if (step.call_id or "") in material.trace.undone
     }
+    lists = {step.event_uid for step in material.trace.todo_calls}
     following = [*turns[1:], None]
     found = []
     for turn, after in zip(turns, following, strict=True):
-        steps = list(_steps(turn, failed))
+        steps = list(_steps(turn, failed, lists))
         if turn.request is None or not steps:
             continue
         times = [step.ts_ms for step in turn.steps if step.ts_ms is not None]
-        used = spent(material, times[0] - 1, times[-1]) if times else {"tokens": None, "usd": None}
+        used = material.spending.between(times[0] - 1, times[-1]) if times else {"tokens": None, "usd": None}
         found.append(
             ExchangeRow(
                 since_ms=turn.request.ts_ms,
@@ -57,12 +60,12 @@ def exchange_rows(material: Material, turns: Sequence[Turn], runs: Sequence[Run]
     return found
 
 
-def _steps(turn: Turn, failed: set[bytes]) -> Iterator[str]:
-    """The steps of an exchange by name, each run of the same ones once."""
+def _steps(turn: Turn, failed: set[bytes], lists: set[bytes]) -> Iterator[str]:
+    """The steps of an exchange by name, each run of the same ones once; keeping a to-do list is none."""
     named = (
         _name(step) + ("!" if step.event_uid in failed else "")
         for step in turn.steps
-        if step.kind in CALLS and step.role == "assistant"
+        if step.kind in CALLS and step.role == "assistant" and step.event_uid not in lists
     )
     return (name for name, _ in groupby(named))
 
@@ -91,17 +94,44 @@ def _has_succeeded(turn: Turn, after: Turn | None, runs: Sequence[Run]) -> int |
 
 
 def find_workflows(exchanges: Sequence[StoredExchange], least_support: int = _LEAST_SUPPORT) -> list[Workflow]:
-    """Orders of steps that several exchanges took, those that say most first."""
-    sequences = [exchange.steps.split() for exchange in exchanges]
-    items = Counter(step for sequence in sequences for step in set(sequence))
-    total = max(1, len(sequences))
-    found = [
-        _workflow(pattern, places, exchanges, items, total)
-        for pattern, places in _patterns(sequences, least_support).items()
-        if len(pattern) >= _SHORTEST and len(set(pattern)) > 1
-    ]
-    whole = [one for one in found if not any(_is_part(one, other) for other in found)]
-    return sorted(whole, key=lambda one: (-one.support * (len(one.steps) - 1) * min(one.lift, 4.0), one.steps))
+    """Orders of steps that several sessions took and that hang together, those that say most first.
+
+    Two steps that follow each other say little unless one of them failed. Of orders that mostly the same exchanges
+    took, the one that says most stands for all.
+    """
+    least_support = max(least_support, round(_LEAST_SHARE * len(exchanges)))
+    patterns = _patterns([exchange.steps.split() for exchange in exchanges], least_support)
+    found: list[tuple[float, Workflow, set[int]]] = []
+    for pattern, places in patterns.items():
+        lift = _lift(pattern, patterns, len(exchanges))
+        sessions = {exchanges[place].session_uid for place in places}
+        if lift >= _LEAST_LIFT and len(sessions) >= _LEAST_SUPPORT and _is_telling(pattern):
+            score = len(places) * (len(pattern) - 1) * min(lift, 4.0)
+            found.append((score, _workflow(pattern, [exchanges[place] for place in places], lift), set(places)))
+    found.sort(key=lambda one: (-one[0], one[1].steps))
+    chosen: list[tuple[Workflow, set[int]]] = []
+    for _, workflow, exchanges_of in found:
+        if not any(_says_the_same(workflow, exchanges_of, *other) for other in chosen):
+            chosen.append((workflow, exchanges_of))
+    return [workflow for workflow, _ in chosen]
+
+
+def _is_telling(pattern: Sequence[str]) -> bool:
+    """Whether an order is more than one step after another, or the same step again."""
+    return len(set(pattern)) >= _SHORTEST or (len(set(pattern)) > 1 and any(step.endswith("!") for step in pattern))
+
+
+def _lift(pattern: tuple[str, ...], patterns: Mapping[tuple[str, ...], Sequence[int]], total: int) -> float:
+    """How much more often both parts of an order come together than by chance, where it is weakest."""
+    support = len(patterns[pattern])
+    splits = [(pattern[:cut], pattern[cut:]) for cut in range(1, len(pattern))]
+    return min((support * total / (len(patterns[one]) * len(patterns[two])) for one, two in splits), default=0.0)
+
+
+def _says_the_same(one: Workflow, places: set[int], other: Workflow, other_places: set[int]) -> bool:
+    shared_steps = len(set(one.steps) & set(other.steps)) / len(set(one.steps) | set(other.steps))
+    shared = len(places & other_places) / min(len(places), len(other_places))
+    return shared_steps >= _SAME_STEPS and shared >= _SAME_EXCHANGES
 
 
 def _patterns(sequences: Sequence[Sequence[str]], least_support: int) -> dict[tuple[str, ...], list[int]]:
@@ -135,32 +165,14 @@ def _grown(
         yield (*pattern, step), {number: sorted(places) for number, places in by_sequence.items()}
 
 
-def _is_part(one: Workflow, other: Workflow) -> bool:
-    """Whether an order is a piece of a longer one that is nearly as frequent."""
-    if len(other.steps) <= len(one.steps) or other.support < 0.8 * one.support:
-        return False
-    steps = iter(other.steps)
-    return all(step in steps for step in one.steps)
-
-
-def _workflow(
-    pattern: tuple[str, ...],
-    places: Sequence[int],
-    exchanges: Sequence[StoredExchange],
-    items: Counter[str],
-    total: int,
-) -> Workflow:
-    chosen = [exchanges[place] for place in places]
-    expected = 1.0
-    for step in set(pattern):
-        expected *= items[step] / total
+def _workflow(pattern: tuple[str, ...], chosen: Sequence[StoredExchange], lift: float) -> Workflow:
     judged = [one.has_succeeded for one in chosen if one.has_succeeded is not None]
     costs = sorted(one.tokens for one in chosen)
     return Workflow(
         steps=pattern,
         support=len(chosen),
         sessions=len({one.session_uid for one in chosen}),
-        lift=round(len(chosen) / total / expected, 2) if expected else 0.0,
+        lift=round(lift, 2),
         success_rate=round(sum(judged) / len(judged), 2) if judged else None,
         median_tokens=costs[len(costs) // 2],
         agents=tuple(sorted({one.agent for one in chosen})),
@@ -174,11 +186,12 @@ def failing_commands(uses: Sequence[tuple[str, int, int, str]], fixed: Sequence[
     for fact in fixed:
         command = fact.object if fact.object_kind == "command" else None
         if command and fact.rule == "alternative" and fact.confidence >= _LEAST_SURE:
-            for name in shell.doings(_command_of(fact)) or {""}:
+            for name in shell.doings(_command_of(fact)) & shell.doings(command):
                 instead[name][command] += 1
     found = []
     for name, count, failures, sample in uses:
-        if count >= _LEAST_USES and failures >= _LEAST_FAILURES:
+        is_frequent = count >= _LEAST_USES and failures >= _LEAST_FAILURES and failures / count >= _LEAST_RATE
+        if is_frequent and name[:1].isalnum():
             best = instead[name].most_common(1)
             found.append(
                 FailingCommand(name, count, failures, round(failures / count, 2), sample, best[0][0] if best else None)

@@ -1,15 +1,19 @@
 """Who wrote a line, and what for: the commit that git blames it on, and the session whose edit brought it."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
+import orjson
+
+from recollect.agentkit.edits import LINE_HASH_CHARS, line_hash
 from recollect.clock import rfc3339
-from recollect.recall.file_history import EditStep, FileEdit, evicted_edits, file_edit, file_steps
+from recollect.recall.file_history import FileEdit, evicted_edits, file_edit, file_steps
 from recollect.recall.hits import Sessions
 from recollect.sessions.git import BlamedLine, blame_line, checkout_of
-from recollect.store import Store
+from recollect.store import Store, StoredFact
 
 _SECONDS = 5.0  # for each question to git
 _SLACK_MS = 60_000  # clocks of agents and commits
@@ -38,13 +42,16 @@ class LineOrigin:
 
 
 class _Candidate(NamedTuple):
-    step: EditStep
+    session: str
+    edit: Callable[[], FileEdit]
+    made_ms: int
+    order: int  # of edits at the same time
     is_timely: bool  # made between the commit before and the line's own
     around: int  # neighbours of the line that the edit has, too
 
     @property
     def rank(self) -> tuple[bool, int, int, int]:
-        return self.is_timely, self.around, self.step.event.ts_ms or 0, self.step.event.id
+        return self.is_timely, self.around, self.made_ms, self.order
 
 
 def line_origin(store: Store, path: str, line: int, repos: Collection[str]) -> LineOrigin | None:
@@ -56,14 +63,14 @@ def line_origin(store: Store, path: str, line: int, repos: Collection[str]) -> L
     blamed = blame_line(*checkout, line, seconds=_SECONDS) if checkout else None
     if checkout is None or blamed is None:
         return None
-    found = _candidates(store, checkout[0], blamed, {checkout[1], blamed.path}, repos)
+    paths, live = {checkout[1], blamed.path}, set[str]()
+    found = [*_candidates(store, checkout[0], blamed, paths, repos, live)]
+    found += _kept_candidates(store, checkout[0], blamed, paths, repos, live)
     candidates = sorted(found, key=lambda candidate: candidate.rank)
     edit, confidence = None, 0.0
     if candidates:
         confidence = _confidence(candidates, blamed)
-        sessions, best = Sessions(store), candidates[-1].step
-        sessions.load({best.event.stream})
-        edit = file_edit(store, sessions.header(best.event.stream), best) if confidence >= _LEAST_SURE else None
+        edit = candidates[-1].edit() if confidence >= _LEAST_SURE else None
     return LineOrigin(
         path=checkout[1],
         line=line,
@@ -78,33 +85,99 @@ def line_origin(store: Store, path: str, line: int, repos: Collection[str]) -> L
 
 
 def _candidates(
-    store: Store, root: str, blamed: BlamedLine, paths: Collection[str], repos: Collection[str]
+    store: Store, root: str, blamed: BlamedLine, paths: Collection[str], repos: Collection[str], live: set[str]
 ) -> Iterator[_Candidate]:
-    """Edits of the file, made before the commit, whose new text has the line."""
+    """Edits of the file, made before the commit, whose new text has the line. `live` gets all events that are held."""
     sessions, seen = Sessions(store), set()
     for path in paths:
         for step in file_steps(store, path):
             made_ms = step.event.ts_ms
-            if step.event.id in seen or made_ms is None or made_ms > blamed.until_ms + _SLACK_MS:
+            live.add(step.event.event_uid.hex())
+            if step.event.id in seen or not _is_before(made_ms, blamed):
                 continue
             seen.add(step.event.id)
             sessions.load({step.event.stream})
-            if not step.change.path.startswith(f"{root}/") and sessions.header(step.event.stream).repo not in repos:
+            header = sessions.header(step.event.stream)
+            if not step.change.path.startswith(f"{root}/") and header.repo not in repos:
                 continue
             lines = [said for hunk in step.change.hunks for said in hunk.lines]
             if any(said[:1] == "+" and said[1:].strip() == blamed.text for said in lines):
                 after = {said[1:].strip() for said in lines if said[:1] in "+ "}
-                is_timely = blamed.since_ms is None or made_ms >= blamed.since_ms - _SLACK_MS
-                yield _Candidate(step, is_timely, sum(said in after for said in blamed.around))
+                around = sum(said in after for said in blamed.around)
+                edit = partial(file_edit, store, header, step)
+                yield _Candidate(
+                    header.session_uid, edit, made_ms or 0, step.event.id, _is_timely(made_ms, blamed), around
+                )
+
+
+def _kept_candidates(
+    store: Store, root: str, blamed: BlamedLine, paths: Collection[str], repos: Collection[str], live: Collection[str]
+) -> Iterator[_Candidate]:
+    """The same of edits whose events are gone, by the hashes that were kept of their lines."""
+    wanted, around = line_hash(blamed.text), [line_hash(line) for line in blamed.around]
+    names, checked = [(path, None) for path in paths], set[str]()
+    for path, until_ms in names:  # grows on the way
+        for fact in store.facts.edits_of(path.rpartition("/")[2]):
+            details = orjson.loads(fact.details)
+            if not _is_file(details["path"], path, root, fact.repo, repos):
+                continue
+            for order, edit in enumerate(details["edits"]):
+                if edit["renamed_from"] and edit["renamed_from"] not in (name for name, _ in names):
+                    names.append((edit["renamed_from"], edit["at_ms"]))
+                uid, made_ms = edit["event_uid"], edit["at_ms"]
+                is_late = until_ms is not None and (made_ms or 0) > until_ms
+                if uid in live or uid in checked or is_late or not _is_before(made_ms, blamed):
+                    continue
+                checked.add(uid)
+                wrote, left = _hashes(edit["wrote"]), _hashes(edit["left"])
+                if wanted in wrote:
+                    shared = sum(one in wrote or one in left for one in around)
+                    made = partial(_kept_edit, store, fact, details, edit)
+                    yield _Candidate(fact.session_uid, made, made_ms, order, _is_timely(made_ms, blamed), shared)
+
+
+def _is_file(kept: str, path: str, root: str, repo: str | None, repos: Collection[str]) -> bool:
+    """Whether a kept path is this file of the checkout, or of another one of the repository."""
+    name = path.removeprefix(f"{root}/")
+    return kept in (path, f"{root}/{name}") or (repo in repos and kept.endswith(f"/{name}"))
+
+
+def _hashes(joined: str) -> set[str]:
+    return {joined[start : start + LINE_HASH_CHARS] for start in range(0, len(joined), LINE_HASH_CHARS)}
+
+
+def _is_before(made_ms: int | None, blamed: BlamedLine) -> bool:
+    return made_ms is not None and made_ms <= blamed.until_ms + _SLACK_MS
+
+
+def _is_timely(made_ms: int | None, blamed: BlamedLine) -> bool:
+    return blamed.since_ms is None or (made_ms or 0) >= blamed.since_ms - _SLACK_MS
+
+
+def _kept_edit(store: Store, fact: StoredFact, details: Mapping[str, Any], edit: Mapping[str, Any]) -> FileEdit:
+    header = Sessions(store).named({fact.session_uid}).get(fact.session_uid)
+    return FileEdit(
+        session_uid=fact.session_uid,
+        title=header.title if header else None,
+        agent=fact.agent,
+        ts=rfc3339(edit["at_ms"]),
+        event_uid=edit["event_uid"],
+        seq=edit["seq"],
+        path=details["path"],
+        renamed_from=edit["renamed_from"],
+        added=edit["added"],
+        removed=edit["removed"],
+        summary=f"edited {details['path']}",
+        request=details["request"],
+        request_seq=details["request_seq"],
+    )
 
 
 def _confidence(candidates: list[_Candidate], blamed: BlamedLine) -> float:
     """How sure it is that the last of these edits brought the line."""
     best = candidates[-1]
     rivals = {
-        other.step.event.stream
-        for other in candidates[:-1]
-        if other.rank[:2] == best.rank[:2] and other.step.event.stream != best.step.event.stream
+        other.session for other in candidates[:-1] if other.rank[:2] == best.rank[:2] and other.session != best.session
     }
     is_common = len(_WORD_CHARS.findall(blamed.text)) < _LEAST_WORD_CHARS
     confidence = 0.95 if best.is_timely else 0.7

@@ -176,6 +176,11 @@ class FactTable:
         )
         return self._facts("facts f", where + _ORDER, (name,))
 
+    def edits_of(self, name: str) -> list[StoredFact]:
+        """Facts on who edited files with this last name, the oldest first."""
+        where = " WHERE f.predicate = 'touches' AND (f.object = ?1 OR f.object LIKE '%/' || ?1)"
+        return self._facts("facts f", where + _ORDER, (name,))
+
     def counts(self) -> list[tuple[str, str, int]]:
         """(predicate, rule, how many) of all facts."""
         return self._database.rows("SELECT predicate, rule, count(*) FROM facts GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2")

@@ -1,0 +1,60 @@
+"""Which request changed which file, with hashes of the lines that were written.
+
+They outlive the events, so that a line can still be traced to its request when its edit is gone.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from recollect.agentkit.edits import line_hash
+from recollect.distill import words
+from recollect.distill.texts import shortened
+from recollect.knowledge.exchanges import Turn
+from recollect.knowledge.facts import TOUCHES, Found, Material
+from recollect.knowledge.runs import Change
+
+RULE = "edit"
+_MOST_LINES = 2_000  # of an exchange in one file
+_REQUEST_CHARS = 300
+
+
+def touches(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
+    """Each file that an exchange edited, once."""
+    edits = [change for change in changes if change.edit is not None and not change.step.is_abandoned]
+    for turn in turns:
+        by_path: dict[str, list[Change]] = {}
+        for change in edits:
+            if turn.start <= change.place < turn.end:
+                by_path.setdefault(change.name, []).append(change)
+        for name, made in by_path.items():
+            yield _touched(material, turn, name, made)
+
+
+def _touched(material: Material, turn: Turn, name: str, made: Sequence[Change]) -> Found:
+    asked = turn.request.summary if turn.request is not None else ""
+    goal = shortened(words.gist(asked), 120) if asked else "no request"
+    cwd = (material.subject.cwd or "").rstrip("/")
+    details: dict[str, Any] = {
+        "path": name if name.startswith("/") or not cwd else f"{cwd}/{name}",
+        "request": shortened(asked, _REQUEST_CHARS) or None,
+        "request_seq": turn.request.seq if turn.request is not None else None,
+        "edits": [_window(change) for change in made],
+    }
+    evidence = [(made[0].step, made[0].step.summary)]
+    return Found(RULE, TOUCHES, ("task", goal), ("file", name), f"“{goal}” changed {name}", 0.95, evidence, details)
+
+
+def _window(change: Change) -> dict[str, Any]:
+    """An edit as hashes: of the lines that it wrote, and of those it left around them."""
+    assert change.edit is not None
+    lines = [line for hunk in change.edit.hunks for line in hunk.lines if line[1:].strip()][:_MOST_LINES]
+    return {
+        "event_uid": change.step.uid,
+        "at_ms": change.step.ts_ms,
+        "seq": change.step.seq,
+        "renamed_from": change.edit.renamed_from,
+        "added": sum(hunk.added for hunk in change.edit.hunks),
+        "removed": sum(hunk.removed for hunk in change.edit.hunks),
+        "wrote": "".join(line_hash(line[1:]) for line in lines if line[0] == "+"),
+        "left": "".join(line_hash(line[1:]) for line in lines if line[0] == " "),
+    }
