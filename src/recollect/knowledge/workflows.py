@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import groupby, pairwise
+from itertools import combinations, groupby, pairwise
 
 import orjson
 
@@ -24,6 +24,7 @@ _GOAL_CHARS = 200
 _LONGEST, _SHORTEST = 5, 2  # steps of a pattern
 _GAP = 2  # a step of a pattern follows the one before it at once, or after one other
 _LEAST_SUPPORT = 3
+_NEARLY_AS_FREQUENT = 0.8  # a longer order makes a piece of it that is no more frequent superfluous
 _LEAST_USES, _LEAST_FAILURES = 5, 2
 _MOST_ROUTES = 5
 _LEAST_SURE = 0.6
@@ -100,7 +101,8 @@ def find_workflows(exchanges: Sequence[StoredExchange], least_support: int = _LE
         for pattern, places in _patterns(sequences, least_support).items()
         if len(pattern) >= _SHORTEST and len(set(pattern)) > 1
     ]
-    whole = [one for one in found if not any(_is_part(one, other) for other in found)]
+    longer = _most_support_of_longer(found)
+    whole = [one for one in found if longer.get(one.steps, 0) < _NEARLY_AS_FREQUENT * one.support]
     return sorted(whole, key=lambda one: (-one.support * (len(one.steps) - 1) * min(one.lift, 4.0), one.steps))
 
 
@@ -135,12 +137,14 @@ def _grown(
         yield (*pattern, step), {number: sorted(places) for number, places in by_sequence.items()}
 
 
-def _is_part(one: Workflow, other: Workflow) -> bool:
-    """Whether an order is a piece of a longer one that is nearly as frequent."""
-    if len(other.steps) <= len(one.steps) or other.support < 0.8 * one.support:
-        return False
-    steps = iter(other.steps)
-    return all(step in steps for step in one.steps)
+def _most_support_of_longer(found: Sequence[Workflow]) -> dict[tuple[str, ...], int]:
+    """For each order of steps, how frequent the most frequent longer one is that it is a piece of."""
+    most: dict[tuple[str, ...], int] = defaultdict(int)
+    for one in found:
+        for length in range(_SHORTEST, len(one.steps)):
+            for piece in combinations(one.steps, length):
+                most[piece] = max(most[piece], one.support)
+    return most
 
 
 def _workflow(

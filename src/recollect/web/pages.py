@@ -17,10 +17,11 @@ from recollect.recall import BREAKDOWNS
 
 ROWS = 50
 _HITS = 12
+_FIRST_ROWS, _MOST_ROWS = 12, 192  # of a file's history
 _RUNNING = timedelta(minutes=2)
 _STALE = timedelta(days=2)
 _MOST_NAMES = 12
-_UNCHANGED_S = 60.0
+_UNCHANGED_S, _MOST_UNCHANGED = 60.0, 16
 _UNFINISHED_WORD = re.compile(r"\w{3,}$")  # which may still be typed
 _FACETS = ("agent", "repo", "branch", "model")
 PERIODS = {"today": "Today", "7d": "7 days", "30d": "30 days", "1y": "Year"}
@@ -58,6 +59,8 @@ class Unchanged:
         commits, now = memory.commits(), monotonic()
         known = self._held.get(name)
         if known is None or known[0] != commits or now - known[1] > _UNCHANGED_S:
+            if len(self._held) >= _MOST_UNCHANGED:
+                self._held.clear()
             known = self._held[name] = (commits, now, read())
         return known[2]
 
@@ -74,7 +77,7 @@ def home(memory: Memory, params: Params) -> Records:
         "running": [session for session in recent if _is_running(session.updated_at)],
         "open": memory.unfinished(Filters(since="30d"), limit=6),
         "spending": memory.spending(),
-        "activity": memory.stats("day", Filters(since="84d")),
+        "activity": memory.breakdown("day", Filters(since="84d")),
         "warnings": list(_warnings(memory, status)),
         "status": status,
     }
@@ -147,23 +150,24 @@ def repository(memory: Memory, params: Params) -> Records:
         "sessions": listed,
         "total": memory.count_sessions(filters, roots_only=True, is_idle=False),
         "open": memory.unfinished(filters._replace(since="90d"), limit=8),
-        "commands": memory.stats("command", filters),
-        "tools": memory.stats("tool", filters),
-        "months": memory.stats("month", filters),
+        "commands": memory.breakdown("command", filters),
+        "tools": memory.breakdown("tool", filters),
+        "agents": memory.stats("agent", filters),
         "spending": memory.spending(filters),
     }
 
 
 def file(memory: Memory, params: Params) -> Records:
-    """A file: the sessions that touched or discussed it, and the edits that wrote it."""
-    path = params.text("path")
-    if not path:
-        return {"path": "", "visits": [], "edits": [], "evicted_edits": 0}
+    """A file: the sessions that touched or discussed it last, and the edits that wrote it."""
+    path, rows = params.text("path"), min(params.number("rows", _FIRST_ROWS), _MOST_ROWS)
+    visits = memory.files(path, limit=rows + 1) if path else []
+    edits = memory.blame(path, limit=rows + 1) if path else []
     return {
         "path": path,
-        "visits": memory.files(path)[:ROWS],
-        "edits": memory.blame(path)[:ROWS],
-        "evicted_edits": memory.evicted_edits(path),
+        "visits": visits[:rows],
+        "edits": edits[:rows],
+        "more_rows": 4 * rows if max(len(visits), len(edits)) > rows and rows < _MOST_ROWS else None,
+        "evicted_edits": memory.evicted_edits(path) if path else 0,
     }
 
 
@@ -183,7 +187,9 @@ def decisions(memory: Memory, params: Params) -> Records:
 
 def workflows(memory: Memory, params: Params) -> Records:
     """Orders of steps that work, and commands that fail."""
-    return {"workflows": memory.knowledge.workflows(Filters(repo=params.text("repo") or None))}
+    filters = Filters(repo=params.text("repo") or None)
+    read = partial(memory.knowledge.workflows, filters)
+    return {"workflows": _UNCHANGED.get(memory, f"workflows {filters.repo}", read)}
 
 
 def told(memory: Memory, params: Params) -> Records:
@@ -199,10 +205,10 @@ def stats(memory: Memory, params: Params) -> Records:
     before = filters._replace(since=f"{2 * days}d", before=f"{days}d") if days else None
     return {
         "by": by,
-        "breakdown": memory.stats(by, filters),
-        "days": memory.stats("day", filters),
+        "breakdown": memory.breakdown(by, filters),
+        "days": memory.breakdown("day", filters),
         "agents": memory.stats("agent", filters),
-        "earlier": memory.stats("month", before).total if before else None,
+        "earlier": memory.stats("agent", before).total if before else None,
         "spending": memory.spending(params.filters),
         "breakdowns": [name for name in BREAKDOWNS if name not in ("day", "block")],
         "since": filters.since,

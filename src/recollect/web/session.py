@@ -69,9 +69,9 @@ def _changes(memory: Memory, chosen: Session, params: Params) -> Records:
 def _cost(memory: Memory, chosen: Session, params: Params) -> Records:
     outline = _outline(memory, chosen)
     return {
-        "models": memory.stats("model", session=chosen),
+        "models": memory.breakdown("model", session=chosen),
         "tree": memory.stats("session", session=chosen),
-        "tools": memory.stats("tool", session=chosen),
+        "tools": memory.breakdown("tool", session=chosen),
         "curve": [
             (event.ts, event.input_tokens or 0, event.output_tokens or 0) for event in outline.events if event.ts
         ],
