@@ -125,7 +125,7 @@ CALLS = [
     *(["config"], ["config", "retention.cadence"], ["config", "retention.cadence", "weekly"], ["exclude"]),
     *(["handoff", FIRST, "--to", "claude"],),
     *(["archive", FIRST], ["fix", "AssertionError"], ["why", "login"], ["how", "login"], ["facts", "login.py"]),
-    *(["decisions"], ["workflows"], ["rehearse"], ["remember", "We use pnpm"], ["audit"]),
+    *(["decisions"], ["workflows"], ["graph"], ["rehearse"], ["remember", "We use pnpm"], ["audit"]),
     *(["bookmarks"], ["clear", "later"], ["fork", FIRST], ["run", "hello", "--agent", "nobody"]),
     *(["track"], ["track", "allow", "shop-api"], ["track", "deny", "shop-api"]),
     *(

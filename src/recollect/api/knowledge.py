@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from recollect.api import Memory
-    from recollect.knowledge.records import Audit, Fact, Fix, Rehearsal, Route, Workflows
+    from recollect.knowledge.drawing import Link
+    from recollect.knowledge.records import Audit, Fact, Fix, Graph, Rehearsal, Route, Workflows
     from recollect.recall import LineOrigin
     from recollect.store import HeaderFilter
 
@@ -98,6 +99,30 @@ class Knowledge:
         from recollect.knowledge.asking import find_facts
 
         return find_facts(self._store, entity)
+
+    def graph(self, filters: Filters = NO_FILTERS, *, around: str | None = None, limit: int | None = 60) -> Graph:
+        """What is known as a graph of at most `limit` nodes, the edges with most facts first.
+
+        With `around`, what is two steps or fewer from a file, command, error or other entity; raises NotFound if no
+        fact names it. `graph_svg` draws it.
+        """
+        from recollect.knowledge.graph import find_graph
+
+        return find_graph(self._store, self._sessions(filters), self._repos(filters), around, limit)
+
+    def graph_svg(self, graph: Graph, link: Link | None = None) -> str:
+        """A graph laid out as SVG; `link` gives the address that a node leads to, or None."""
+        from recollect.knowledge.drawing import draw
+
+        return draw(graph, link)
+
+    def graph_document(self, graph: Graph, format: str) -> str:
+        """A graph as one file: `html`, which needs nothing else, or `dot` for Graphviz."""
+        from recollect.knowledge.drawing import DOCUMENTS
+
+        if format not in DOCUMENTS:
+            raise UsageError(f"Unknown format of a graph: {format}", f"known: {', '.join(DOCUMENTS)}")
+        return DOCUMENTS[format](graph)
 
     def how(self, goal: str, filters: Filters = NO_FILTERS) -> list[Route]:
         """How exchanges that reached a goal like this one went, the best first."""

@@ -17,7 +17,8 @@ _SECTIONS = {
     "Find": dict.fromkeys(("search", "history", "recent", "related", "files", "blame", "timeline"), "find"),
     "Know": dict.fromkeys(
         ("fix", "why", "how", "decisions", "facts", "workflows", "rehearse", "remember", "audit"), "knowledge"
-    ),
+    )
+    | {"graph": "graph"},
     "Show": dict.fromkeys(("sessions", "show", "digest", "exchanges", "signals"), "sessions")
     | {"diff": "diff", "archive": "archive"}
     | dict.fromkeys(("stats", "statusline"), "stats"),

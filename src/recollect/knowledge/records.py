@@ -93,6 +93,41 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphNode:
+    """Something that facts are about: a file, a command, an error, a setting, a decision. `id` is unique in a graph."""
+
+    id: str
+    kind: str
+    name: str
+    facts: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEdge:
+    """What facts say of two nodes, by the nodes' ids: `predicate` as in a fact, and the surest of their confidences."""
+
+    source: str
+    target: str
+    predicate: str
+    confidence: float
+    fact_uids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Facts as nodes and edges. `hidden` is how many nodes were left out, those of the weakest edges first.
+
+    `around` is the entity that was asked for, and `roots` are the ids of the nodes it names.
+    """
+
+    nodes: tuple[GraphNode, ...]
+    edges: tuple[GraphEdge, ...]
+    hidden: int
+    around: str | None = None
+    roots: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Audit:
     """How sound the memory is: how many facts there are, how many of them are of little use, and the worst."""
 
