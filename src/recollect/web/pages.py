@@ -7,16 +7,18 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 from recollect import api
 from recollect.api import Filters, Memory
+from recollect.api.annotations import VIEW_FIELDS
 from recollect.errors import NotFound
 from recollect.hooks.history import read_told
 from recollect.kinds import KINDS, OUTCOMES
 from recollect.recall import BREAKDOWNS
 
 ROWS = 50
-_HITS = 12
+_HITS, _MOST_NODES, _MOST_DECISIONS = 12, 60, 5
 _FIRST_ROWS, _MOST_ROWS = 12, 192  # of a file's history
 _RUNNING = timedelta(minutes=2)
 _STALE = timedelta(days=2)
@@ -134,7 +136,14 @@ def sessions(memory: Memory, params: Params) -> Records:
         "hidden": every - total,
         "next_offset": offset + ROWS if offset + len(listed) < total else None,
         "facets": _facets(memory),
+        **views(memory, Params(query={"query": urlencode(params.query)})),
     }
+
+
+def views(memory: Memory, params: Params) -> Records:
+    """The saved lists of sessions, and which list is shown now."""
+    shown = {name: value for name, value in parse_qsl(params.text("query")) if name in VIEW_FIELDS}
+    return {"views": memory.annotations.views(), "shown": urlencode(sorted(shown.items()))}
 
 
 def repository(memory: Memory, params: Params) -> Records:
@@ -150,6 +159,8 @@ def repository(memory: Memory, params: Params) -> Records:
         "sessions": listed,
         "total": memory.count_sessions(filters, roots_only=True, is_idle=False),
         "open": memory.unfinished(filters._replace(since="90d"), limit=8),
+        "decisions": memory.knowledge.decisions(filters)[:_MOST_DECISIONS],
+        "weeks": memory.breakdown("day", filters._replace(since="1y")),
         "commands": memory.breakdown("command", filters),
         "tools": memory.breakdown("tool", filters),
         "agents": memory.stats("agent", filters),
@@ -183,6 +194,19 @@ def decisions(memory: Memory, params: Params) -> Records:
     as_of, history = params.text("as_of"), params.text("history") == "1"
     known = memory.knowledge.decisions(Filters(repo=params.text("repo") or None), as_of=as_of or None, history=history)
     return {"decisions": known[:ROWS], "total": len(known), "as_of": as_of, "history": history}
+
+
+def fact(memory: Memory, params: Params) -> Records:
+    """One fact, whatever the user said of it."""
+    return {"fact": memory.knowledge.fact(params.path["uid"])}
+
+
+def graph(memory: Memory, params: Params) -> Records:
+    """What is known as a picture: around an entity, of a repository, or of everything."""
+    around, repo = params.text("around"), params.text("repo")
+    known = memory.knowledge.graph(Filters(repo=repo or None), around=around or None, limit=_MOST_NODES)
+    picture = memory.knowledge.graph_svg(known, lambda node: f"/graph?{urlencode({'around': node.name})}")
+    return {"graph": known, "svg": picture}
 
 
 def workflows(memory: Memory, params: Params) -> Records:

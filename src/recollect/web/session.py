@@ -37,6 +37,7 @@ def session(memory: Memory, params: Params) -> Records:
         raise NotFound(f"No such view of a session: {view}", f"known: {', '.join(VIEWS)}")
     parent = memory.session(chosen.parent_session_uid) if chosen.parent_session_uid else None
     records = {"session": chosen, "view": view, "parent": parent, "annotations": memory.annotations.of(chosen)}
+    records["other_agents"] = [agent for agent in memory.names("agent") if agent != chosen.agent]
     return records | reader(memory, chosen, params)
 
 
