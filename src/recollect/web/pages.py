@@ -23,7 +23,7 @@ _FIRST_ROWS, _MOST_ROWS = 12, 192  # of a file's history
 _RUNNING = timedelta(minutes=2)
 _STALE = timedelta(days=2)
 _MOST_NAMES = 12
-_UNCHANGED_S, _MOST_UNCHANGED = 60.0, 16
+_UNCHANGED_S, _MOST_UNCHANGED = 60.0, 32
 _UNFINISHED_WORD = re.compile(r"\w{3,}$")  # which may still be typed
 _FACETS = ("agent", "repo", "branch", "model")
 PERIODS = {"today": "Today", "7d": "7 days", "30d": "30 days", "1y": "Year"}
@@ -110,7 +110,11 @@ def search(memory: Memory, params: Params) -> Records:
     answer = ask(query)
     if not answer.hits and _UNFINISHED_WORD.search(query):
         answer = ask(f"{query}*")._replace(query=query)
-    return {"answer": answer, "is_asked": is_asked, "facets": _facets(memory)}
+    return {
+        "answer": answer,
+        "is_asked": is_asked,
+        "facets": _UNCHANGED.get(memory, "facets", partial(_facets, memory)),
+    }
 
 
 def _facets(memory: Memory) -> dict[str, list[str]]:
@@ -128,16 +132,28 @@ def sessions(memory: Memory, params: Params) -> Records:
     is_idle = None if shows_all else False
     sort, offset = params.text("sort", "recent"), params.number("offset")
     listed = memory.sessions(filters, text=text, roots_only=True, is_idle=is_idle, sort=sort, limit=ROWS, offset=offset)
-    total = memory.count_sessions(filters, text=text, roots_only=True, is_idle=is_idle)
-    every = memory.count_sessions(params.filters, text=text, roots_only=True)
+    count = partial(_count, memory, text)
+    total, every = count(filters, is_idle), count(params.filters, None)
     return {
         "sessions": listed,
         "total": total,
         "hidden": every - total,
         "next_offset": offset + ROWS if offset + len(listed) < total else None,
-        "facets": _facets(memory),
+        "facets": _UNCHANGED.get(memory, "facets", partial(_facets, memory)),
         **views(memory, Params(query={"query": urlencode(params.query)})),
     }
+
+
+def _count(memory: Memory, text: str | None, filters: Filters, is_idle: bool | None) -> int:
+    read = partial(memory.count_sessions, filters, text=text, roots_only=True, is_idle=is_idle)
+    counted: int = _UNCHANGED.get(memory, f"count {text} {filters} {is_idle}", read)
+    return counted
+
+
+def agents(memory: Memory) -> list[str]:
+    """The agents that there are sessions of."""
+    known: list[str] = _UNCHANGED.get(memory, "agents", partial(memory.names, "agent"))
+    return known
 
 
 def views(memory: Memory, params: Params) -> Records:
@@ -204,7 +220,8 @@ def fact(memory: Memory, params: Params) -> Records:
 def graph(memory: Memory, params: Params) -> Records:
     """What is known as a picture: around an entity, of a repository, or of everything."""
     around, repo = params.text("around"), params.text("repo")
-    known = memory.knowledge.graph(Filters(repo=repo or None), around=around or None, limit=_MOST_NODES)
+    read = partial(memory.knowledge.graph, Filters(repo=repo or None), around=around or None, limit=_MOST_NODES)
+    known = _UNCHANGED.get(memory, f"graph {repo} {around}", read)
     picture = memory.knowledge.graph_svg(known, lambda node: f"/graph?{urlencode({'around': node.name})}")
     return {"graph": known, "svg": picture}
 
