@@ -27,7 +27,7 @@ def pages(session: str) -> dict[str, str]:
         "summary": f"/session/{session}?view=summary",
         "changes": f"/session/{session}?view=changes",
         "repository": "/repository/shop-api",
-        "file": "/file?path=src/db/pool.py",
+        "graph": "/graph",
         "stats": "/stats?since=90d",
         "care": "/care",
     }

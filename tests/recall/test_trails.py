@@ -16,7 +16,8 @@ from recollect.cli import main
 from recollect.errors import NotFound
 from recollect.recall.edits import absolute, changes, is_same, renames
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_CALL, TOOL_RESULT
-from tests.builders import Home, at_ms, event, sweep
+from recollect.store.tables.events import Events
+from tests.builders import AGENT, Home, at_ms, event, sweep
 from tests.retention.rig import evict_all, opened
 
 CWD = "/home/x/shop"
@@ -73,6 +74,9 @@ def test_blame_names_every_edit_of_a_file_and_of_what_it_was_called_before(tmp_p
 
     with sweep(tmp_path / "store", home) as memory:
         found = memory.blame("lib/final.py")
+        assert [memory.blame("lib/final.py", limit=limit) for limit in (1, 12, 30)] == [
+            found[:limit] for limit in (1, 12, 30)
+        ]
 
     told = [(edit.session_uid.partition(":")[2], edit.request) for edit in found]
     assert told == list(reversed(expected))
@@ -122,6 +126,27 @@ def test_files_counts_how_sessions_met_a_path(tmp_path: Path, home: Home) -> Non
 
 def _moment(second: int) -> datetime:
     return datetime.fromtimestamp(at_ms(second) / 1000, UTC)
+
+
+def test_only_the_sessions_that_are_listed_are_read(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(9):
+        edit = call(f"s{number}", 1, EDIT, _edit_input("src/a.py", 0, number), ts_ms=at_ms(number))
+        home.write(f"s{number}", SessionInfo(f"s{number}", cwd=CWD), edit)
+    read: list[str] = []
+    unpack = Events.iter_payloads
+
+    with sweep(tmp_path / "store", home) as memory:
+        monkeypatch.setattr(
+            Events, "iter_payloads", lambda self, *place: (read.append(place[1]), unpack(self, *place))[1]
+        )
+        visits = memory.files("src/a.py", limit=2)
+        edits = memory.blame("src/a.py", limit=2)
+
+    newest = [f"{AGENT}:s8", f"{AGENT}:s7"]
+    assert [visit.session_uid for visit in visits] == [edit.session_uid for edit in edits] == newest
+    assert set(read) == {"s8", "s7"}
 
 
 def test_files_and_blame_take_filters(tmp_path: Path, home: Home) -> None:

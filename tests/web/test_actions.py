@@ -12,6 +12,7 @@ from recollect.api import Memory, open_memory, restore
 from recollect.cli.entry import main
 from recollect.errors import UsageError
 from recollect.recall import Filters
+from recollect.store.sqlite.database import connect
 from tests.conftest import swept
 from tests.logs import CLAUDE, claude_user, lines, session_id
 from tests.web.conftest import Served, Watched, served
@@ -131,12 +132,69 @@ def test_on_the_page_a_session_is_starred_tagged_and_forgotten_after_a_dry_run(p
     assert [session["native_session_id"] for session in left] == [SECOND]
 
 
+def test_a_list_of_sessions_is_saved_shown_and_removed(page: tuple[Any, Served]) -> None:
+    opened, running = page
+    opened.goto(f"{running.base}/sessions?agent=claude&sort=cost")
+    opened.get_by_text("Save view").click()
+    opened.get_by_label("Name of this view").fill("Dear ones")
+    opened.keyboard.press("Enter")
+    opened.wait_for_selector(".view")
+
+    (view,) = running.json("/sessions")["views"]
+    assert (view["name"], view["query"]) == ("Dear ones", "agent=claude&sort=cost")
+    opened.goto(f"{running.base}/sessions")
+    opened.get_by_role("link", name="Dear ones").click()
+    opened.wait_for_selector(".view .is-on")
+    assert opened.url.endswith("/sessions?agent=claude&sort=cost")
+    opened.get_by_role("button", name="Remove view Dear ones").click()
+    opened.get_by_text("Save view").wait_for()
+    assert running.json("/sessions")["views"] == []
+
+
+def test_a_view_is_in_backups_has_no_secret_and_needs_something_to_save(kept: Memory, tmp_path: Path) -> None:
+    kept.annotations.save_view("Mine", f"title={SECRET}&offset=50&sort=cost")
+    kept.backup(tmp_path / "b.tar.zst")
+    restore(tmp_path / "b.tar.zst", tmp_path / "restored")
+
+    with open_memory(tmp_path / "restored") as restored:
+        (view,) = restored.annotations.views()
+    assert view.query.startswith("sort=cost&title=") and SECRET not in view.query
+    with pytest.raises(UsageError):
+        kept.annotations.save_view("Nothing", "offset=50")
+
+
+def test_a_store_of_an_earlier_version_is_brought_up_to_date_by_a_reader(kept: Memory, tmp_path: Path) -> None:
+    kept.close()
+    database = connect(tmp_path / "store/memory.db", read_only=False)
+    database.execute("DROP TABLE views")
+    database.pragma("user_version", 1)
+    database.close()
+
+    with open_memory(tmp_path / "store", read_only=True) as memory:
+        assert memory.annotations.views() == []
+
+
+def test_on_the_page_a_fact_is_promoted_and_rejected(page: tuple[Any, Served], kept: Memory) -> None:
+    opened, running = page
+    kept.knowledge.remember("We use tabs in Makefiles", topic="tabs")
+    opened.goto(f"{running.base}/decisions")
+    opened.get_by_role("button", name="Promote").click()
+    opened.wait_for_selector(".fact .tag:text('promoted')")
+    opened.get_by_text("Reject…").click()
+    opened.get_by_role("button", name="Reject").click()
+    opened.wait_for_selector(".fact .tag:text('rejected')")
+
+    assert running.json("/decisions")["decisions"] == []
+
+
 def test_with_read_only_nothing_can_be_changed(kept: Memory, tmp_path: Path) -> None:
     with served(tmp_path / "store", "--read-only") as running:
         headers = {"Authorization": f"Bearer {running.token}", "Accept": "application/json"}
         for action in ("star", "tag", "note", "rename", "forget"):
             status, _, _ = running.ask("POST", f"/session/{FIRST}/{action}", headers, "tag=a&note=a&name=a&sessions=1")
             assert status in (404, 405), action
+        for path in ("/sessions/views/save", "/sessions/views/drop", "/fact/abcdef/promote", "/fact/abcdef/reject"):
+            assert running.ask("POST", path, headers, "name=a&query=sort%3Dcost")[0] in (404, 405), path
 
     assert kept.annotations.of(kept.session(FIRST)).is_starred is False
     assert kept.count_sessions() == 2

@@ -21,6 +21,7 @@ PLAIN_PAGES = (
     "/decisions?history=1",
     "/decisions?as_of=2026-11-16",
     "/workflows",
+    "/graph",
     "/told",
     "/search?q=test",
     "/sessions",
@@ -99,12 +100,13 @@ def test_fifty_hostile_sessions_do_nothing_on_any_page(browser: Any, tmp_path: P
         running.visit(page, "/sessions?all=1")
         listed = [session["session_uid"] for session in running.json("/sessions?all=1")["sessions"]]
         assert len(listed) == len(PAYLOADS)
-        for path in ("/", "/search?q=alert", "/care", "/stats?by=command", "/stats?by=repo", "/stats?by=tool"):
+        everywhere = ["/search?q=alert", "/file?path=x.py", "/stats?by=repo", "/stats?by=tool", "/stats?by=session"]
+        for path in (*PLAIN_PAGES, *everywhere):
             go(page, path)
-        for number, uid in enumerate(listed):
-            go(page, f"/session/{quote(uid)}")
-            page.evaluate("document.querySelectorAll('#page summary').forEach(summary => summary.click())")
-            go(page, f"/session/{quote(uid)}?view={VIEWS[1 + number % 4]}")
+        for uid in listed:
+            for view in VIEWS:
+                go(page, f"/session/{quote(uid)}?view={view}")
+                page.evaluate("document.querySelectorAll('#page summary').forEach(summary => summary.click())")
         page.wait_for_timeout(200)
 
         watched.check()
@@ -174,7 +176,7 @@ def test_search_answers_as_one_types_and_the_address_follows(page: Any) -> None:
 def test_the_keyboard_alone_finds_and_opens_a_session(page: Any) -> None:
     page.keyboard.press("g")
     page.keyboard.press("s")
-    page.wait_for_selector(".rows .row")
+    page.wait_for_selector("h1:text('Sessions')")
     page.keyboard.press("j")
     page.keyboard.press("j")
     second = page.evaluate("document.activeElement.getAttribute('href')")
@@ -190,6 +192,30 @@ def test_the_keyboard_alone_finds_and_opens_a_session(page: Any) -> None:
     page.wait_for_selector("#choices [aria-selected=true]")
     page.keyboard.press("Enter")
     page.wait_for_selector("text=When you work")
+
+
+def test_the_graph_is_explored_by_clicking_what_it_shows(server: Served, page: Any) -> None:
+    go(page, "/graph")
+    first = page.locator("svg.graph a").first
+    name = first.locator("title").text_content().partition(": ")[2].rpartition(" (")[0]
+    first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1:has-text('Around')")
+
+    assert name in page.locator("h1").inner_text()
+    assert page.locator("svg.graph .root").count() == 1
+
+
+def test_on_a_phone_filters_are_folded_and_the_current_page_is_in_sight(page: Any) -> None:
+    page.set_viewport_size({"width": 390, "height": 800})
+    go(page, "/stats")
+    current = page.locator(".side [aria-current]").bounding_box()
+    go(page, "/sessions")
+
+    assert 0 <= current["x"] < 390
+    assert page.locator(".facet").first.is_visible() is False
+    page.get_by_text("Filters", exact=True).click()
+    assert page.locator(".facet").first.is_visible()
 
 
 def test_a_screen_reader_finds_landmarks_names_and_the_current_page(page: Any) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlencode
 
 from recollect.clock import AsDatetime, rfc3339
 from recollect.errors import UsageError
 from recollect.kinds import SessionKey
+from recollect.recall.filters import Filters
 
 if TYPE_CHECKING:
     from recollect.api import Memory
     from recollect.schema import Session
 
 FORGET = "forget"
-_MOST_CHARS = {"tag": 60, "name": 200, "note": 4000, FORGET: 1000}
+VIEW_FIELDS = (*Filters._fields, "title", "sort", "all")  # of an address that lists sessions
+_MOST_CHARS = {"tag": 60, "view": 60, "name": 200, "note": 4000, FORGET: 1000}
 _NAMES = {FORGET: "reason"}
 
 
@@ -40,6 +43,17 @@ class SessionAnnotations:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedView:
+    """A list of sessions that the user named; `query` has its filters and order, as in an address."""
+
+    name: str
+    query: str
+    made_at: str | None
+
+    made = AsDatetime("made_at")
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetRequest:
     """A session that an agent asked to have forgotten, and why."""
 
@@ -51,7 +65,10 @@ class ForgetRequest:
 
 
 class Annotations:
-    """Stars, tags, notes and names of sessions. They outlive the session's raw detail, and go when it is forgotten."""
+    """Stars, tags, notes and names of sessions, and saved lists of sessions.
+
+    What is said of a session outlives its raw detail, and goes when it is forgotten.
+    """
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -106,6 +123,29 @@ class Annotations:
         self._table.put(_key(session), "name", self._checked("name", name))
         return self.of(session)
 
+    def views(self) -> list[SavedView]:
+        """The lists of sessions that the user named, the oldest first."""
+        rows = self._memory._store.views.all(self._group)
+        return [SavedView(row.name, row.query, rfc3339(row.made_ms)) for row in rows]
+
+    def save_view(self, name: str, query: str) -> None:
+        """Keep a list of sessions under a name, in place of an earlier one. Raises UsageError for a bad name."""
+        chosen = {field: values[-1] for field, values in parse_qs(query).items() if field in VIEW_FIELDS}
+        if not chosen:
+            raise UsageError("This list has no filter and no order to save", "choose a filter first")
+        kept = {field: self._redacted(value) for field, value in sorted(chosen.items())}
+        self._memory._store.views.put(self._group, self._checked("view", name), urlencode(kept))
+
+    def drop_view(self, name: str) -> None:
+        """Remove a saved list, if there is one of this name."""
+        self._memory._store.views.drop(self._group, name)
+
+    @property
+    def _group(self) -> str:
+        from recollect.store import MAIN_GROUP
+
+        return self._memory._store.group or MAIN_GROUP
+
     def ask_to_forget(self, session: Session, reason: str) -> None:
         """Queue an agent's request to forget a session, in place of an earlier one; only a user can confirm it."""
         self._memory._store.refuse_in_group()
@@ -125,13 +165,16 @@ class Annotations:
 
     def _checked(self, kind: str, text: str) -> str:
         """The text without secrets; raises UsageError for one that is empty or too long."""
-        from recollect.ingest.protection import Protection
-
         text = text.strip() if kind == "note" else " ".join(text.split())
         if not text or len(text) > _MOST_CHARS[kind]:
             raise UsageError(
                 f"A {_NAMES.get(kind, kind)} has 1 to {_MOST_CHARS[kind]} characters; this one has {len(text)}"
             )
+        return self._redacted(text)
+
+    def _redacted(self, text: str) -> str:
+        from recollect.ingest.protection import Protection
+
         settings = self._memory.settings
         return Protection(settings.folder, settings.redaction).redactor().text(text)
 

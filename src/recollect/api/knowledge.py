@@ -215,14 +215,19 @@ class Knowledge:
 
         if verdict not in ("promoted", "pinned", "rejected"):
             raise UsageError(f"Unknown verdict: {verdict}", "known: promoted, pinned, rejected")
+        fact = self.fact(uid)
+        self._store.verdicts.judge(fact.fact_uid, verdict, self._group or MAIN_GROUP)
+        self._renew_brief(fact.repo)
+        return replace(fact, verdict=verdict)
+
+    def fact(self, uid: str) -> Fact:
+        """The one fact with this id or the beginning of it, whatever was said of it."""
         found = self._named(uid)
         if not found:
             raise NotFound(f"No fact has this id: {uid}", "`recollect decisions`, `why` and `fix --json` show ids")
         if len(found) > 1:
             raise Ambiguous(f"Several facts begin with this id: {uid}", "give more of it")
-        self._store.verdicts.judge(found[0].fact_uid, verdict, self._group or MAIN_GROUP)
-        self._renew_brief(found[0].repo)
-        return replace(found[0], verdict=verdict)
+        return found[0]
 
     def _renew_brief(self, repo: str | None) -> None:
         from recollect.analysis.prepared import renew_brief

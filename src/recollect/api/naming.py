@@ -24,6 +24,8 @@ def find_named(store: Store, name: str, *, is_strict: bool = False) -> Session:
     """
     if name == LAST and not is_strict:
         return find_last(store, None)
+    if ":" in name and (whole := store.sessions.find(SessionFilter(uid=name))):
+        return resumable(whole[0])  # an index has it; parts of names are looked for in all of them
     matches = store.sessions.matching(name)
     if len(matches) > 1:
         matches = [match for match in matches if match.is_exact] or matches

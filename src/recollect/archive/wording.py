@@ -1,6 +1,7 @@
 """How records are worded on a page: times, amounts, names, the content of an event."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from datetime import datetime
@@ -17,6 +18,9 @@ from recollect.text import payload_text
 TONES = 8
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _LINE_CLASSES = {"+": "add", "-": "del", "@": "hunk"}
+_PLAN = re.compile(
+    r"(?:Implement the following plan:\s*)?#+\s+(?:Plan:\s+)?(?P<heading>.+?)(?:\s+#.*)?$", re.IGNORECASE
+)
 _COMMAND_KEYS = ("command", "cmd", "script")
 _CALLS = KIND_FAMILY[TOOL_CALL]
 _SPEAKERS = {
@@ -107,7 +111,14 @@ def repo_name(repo: str | None) -> str:
 
 def title(session: Any) -> str:
     """The title of a session or hit on one line, or what stands in for it."""
-    return " ".join(clean(session.title or "").split()) or "Untitled session"
+    return headline(session.title) or "Untitled session"
+
+
+def headline(text: str | None) -> str:
+    """A request on one line; of a plan in Markdown, its heading."""
+    line = " ".join(clean(text or "").split())
+    plan = _PLAN.match(line)
+    return plan["heading"] if plan else line
 
 
 def short_id(session: Session) -> str:
@@ -195,6 +206,7 @@ FILTERS = {
     "duration": duration,
     "exact": exact,
     "full_day": full_day,
+    "headline": headline,
     "is_call": is_call,
     "label": label,
     "money": money,

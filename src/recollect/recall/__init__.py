@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from recollect.recall.scope import sessions_of
     from recollect.recall.snippets import folded
     from recollect.recall.spending import Block, Spending, make_spending, write_snapshot
-    from recollect.recall.stats import BREAKDOWNS, WEEKDAYS, StatLine, Stats, make_stats
+    from recollect.recall.stats import BREAKDOWNS, WEEKDAYS, StatLine, Stats, make_breakdown, make_stats
 
 _MODULES = {
     "brief": ("renew_briefs", "write_briefs"),
@@ -39,7 +39,7 @@ _MODULES = {
     "scope": ("sessions_of",),
     "snippets": ("folded",),
     "spending": ("Block", "Spending", "make_spending", "write_snapshot"),
-    "stats": ("BREAKDOWNS", "WEEKDAYS", "StatLine", "Stats", "make_stats"),
+    "stats": ("BREAKDOWNS", "WEEKDAYS", "StatLine", "Stats", "make_breakdown", "make_stats"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -72,6 +72,7 @@ __all__ = [
     "folded",
     "index_pending",
     "line_origin",
+    "make_breakdown",
     "make_spending",
     "make_stats",
     "related",

@@ -88,21 +88,24 @@ class _Digested(NamedTuple):
     mentions: int
 
 
-def files(store: Store, path: str, filters: Filters = NO_FILTERS) -> list[FileVisit]:
+def files(store: Store, path: str, filters: Filters = NO_FILTERS, limit: int | None = None) -> list[FileVisit]:
     """Sessions that touched or discussed the path; those that edited it first, the newest first, then the others.
 
-    Evicted ones are counted by their digests.
+    Evicted ones are counted by their digests. With `limit`, only so many that met it last.
     """
     sessions, mentions = Sessions(store), _Mentions(store, path, _scope(store, filters))
     counts: dict[str, Counter[str]] = defaultdict(Counter)  # by session
     last: dict[str, int] = {}
     headers: dict[str, SessionHeader] = {}
-    for event, how in mentions.events():
-        sessions.load({event.stream})
-        header = sessions.root(event.stream)
-        headers[header.session_uid] = header
-        counts[header.session_uid] += how
-        last[header.session_uid] = max(last.get(header.session_uid, 0), event.ts_ms or 0)
+    for events, owner in mentions.by_session():
+        sessions.load({events[0].stream})
+        header = sessions.root(events[0].stream)
+        if header.session_uid not in headers and len(headers) == limit:
+            continue
+        for event, how in mentions.named(events, owner):
+            headers[header.session_uid] = header
+            counts[header.session_uid] += how
+            last[header.session_uid] = max(last.get(header.session_uid, 0), event.ts_ms or 0)
     digested = list(mentions.digested())
     roots = sessions.named({item.header.root_session_uid for item in digested})
     for item in digested:
@@ -110,7 +113,8 @@ def files(store: Store, path: str, filters: Filters = NO_FILTERS) -> list[FileVi
         headers[header.session_uid] = header
         counts[header.session_uid].update({EDIT: item.edits, TOOL_CALL: item.calls, _MENTION: item.mentions})
     visits = [_visit(header, counts[uid], last.get(uid)) for uid, header in headers.items()]
-    return sorted(visits, key=_rank, reverse=True)
+    latest = sorted(visits, key=lambda visit: (visit.last_at or "", visit.session_uid), reverse=True)[:limit]
+    return sorted(latest, key=_rank, reverse=True)
 
 
 def _scope(store: Store, filters: Filters) -> Scope:
@@ -161,16 +165,26 @@ class _Mentions:
         self._pattern = _pattern(path)
         self._texts = Texts(store)
 
-    def events(self) -> Iterator[tuple[EventHeader, Counter[str]]]:
-        """Every event that names the path, and how: an edit of so many lines, another call, or a mention."""
+    def by_session(self) -> Iterator[tuple[list[EventHeader], "_Owner"]]:
+        """Events that may name the path, by session; those of the session that did so last come first."""
         # A call may name the path from its working folder, so that only the name of the file is in it.
         chosen = self._scope.events
         events = [*_events_with(self._store, _base_name(self._path), columns=_IN_CALLS, chosen=chosen)]
         events += _events_with(self._store, self._path, chosen=chosen)
-        for headers, owner in _by_session(self._store, events):
-            for header, payload in zip(headers, self._texts.payloads(headers), strict=True):
-                if how := self._how(header, payload, owner):
-                    yield header, how
+        return _by_session(self._store, events)
+
+    def named(self, headers: list[EventHeader], owner: "_Owner") -> Iterator[tuple[EventHeader, Counter[str]]]:
+        """Which of a session's events name the path, and how: an edit of so many lines, another call, a mention."""
+        payloads = dict(zip(headers, self._texts.payloads(headers), strict=True))
+        edits = [
+            header for header, payload in payloads.items() if header.kind == EDIT and self._has_changed(owner, payload)
+        ]
+        results = _results(self._store, self._texts, edits)
+        for header, payload in payloads.items():
+            if header.id in results:
+                yield header, self._lines(changes(owner.agent, payload, results[header.id]), owner)
+            elif how := self._how(header, payload, owner):
+                yield header, how
 
     def calling_streams(self) -> Iterator[int]:
         """Sessions held with a call that names the path."""
@@ -210,19 +224,21 @@ class _Mentions:
         return False
 
     def _how(self, header: EventHeader, payload: dict[str, Any], owner: "_Owner") -> Counter[str]:
-        """How an event names the path; empty if it does not."""
+        """How an event that changed nothing names the path; empty if it does not."""
         is_call = header.kind in _CALLS
-        is_named = is_call and any(self._is_meant(change, owner) for change in changes(owner.agent, payload))
-        if is_named and header.kind == EDIT:
-            done = _done(self._store, self._texts, header, payload, owner)
-            if done is not None:
-                hunks = [hunk for change in done if self._is_meant(change, owner) for hunk in change.hunks]
-                lines = {_ADDED: sum(hunk.added for hunk in hunks), _REMOVED: sum(hunk.removed for hunk in hunks)}
-                return Counter({EDIT: 1, **lines})
+        is_named = is_call and self._has_changed(owner, payload)
         text = evidence(payload_text(header.kind, payload)) or header.summary
         if not is_named and not self._pattern.search(text):
             return Counter()
         return Counter({TOOL_CALL if is_call else _MENTION: 1})
+
+    def _has_changed(self, owner: "_Owner", payload: dict[str, Any]) -> bool:
+        return any(self._is_meant(change, owner) for change in changes(owner.agent, payload))
+
+    def _lines(self, changed: Sequence[FileChange], owner: "_Owner") -> Counter[str]:
+        hunks = [hunk for change in changed if self._is_meant(change, owner) for hunk in change.hunks]
+        added, removed = sum(hunk.added for hunk in hunks), sum(hunk.removed for hunk in hunks)
+        return Counter({EDIT: 1, _ADDED: added, _REMOVED: removed})
 
     def _is_meant(self, change: FileChange, owner: "_Owner") -> bool:
         return is_below(absolute(change.path, owner.cwd), self._path)
@@ -235,14 +251,14 @@ class _Owner(NamedTuple):
     cwd: str | None
 
 
-def _done(
-    store: Store, texts: Texts, header: EventHeader, payload: Mapping[str, Any], owner: _Owner
-) -> list[FileChange] | None:
-    """What an edit changed, by its result; None if it failed or was refused."""
-    results = store.event_headers.results(header)
-    if any(result.flags & IS_ERROR for result in results):
-        return None
-    return changes(owner.agent, payload, next(iter(texts.payloads(results[-1:])), None))
+def _results(store: Store, texts: Texts, calls: Sequence[EventHeader]) -> dict[int, dict[str, Any] | None]:
+    """What the last result of each of a session's calls says, if it has one; calls that failed are left out."""
+    results = store.event_headers.results(calls)
+    done = [call.id for call in calls if not any(event.flags & IS_ERROR for event in results.get(call.id, ()))]
+    last = {call: results[call][-1] for call in done if results.get(call)}
+    ordered = sorted(last.values(), key=lambda event: event.payload_start)
+    payloads = dict(zip((event.id for event in ordered), texts.payloads(ordered), strict=True))
+    return {call: payloads[last[call].id] if call in last else None for call in done}
 
 
 class EditStep(NamedTuple):
@@ -253,13 +269,12 @@ class EditStep(NamedTuple):
     is_edit: bool
 
 
-def blame(store: Store, path: str, filters: Filters = NO_FILTERS) -> list[FileEdit]:
-    """Every edit that went into the file, newest first, those under its earlier names included.
+def blame(store: Store, path: str, filters: Filters = NO_FILTERS, limit: int | None = None) -> list[FileEdit]:
+    """Every edit that went into the file, newest first, those under its earlier names included; at most `limit`.
 
     A rename is followed from the moment it was made: later edits of another file with the old name are left out.
     """
-    chosen = _scope(store, filters).events
-    steps, sessions = [step for step in file_steps(store, path) if _is_chosen(step.event, chosen)], Sessions(store)
+    steps, sessions = file_steps(store, path, _scope(store, filters).events, limit), Sessions(store)
     sessions.load({step.event.stream for step in steps})
     return [file_edit(store, sessions.header(step.event.stream), step) for step in steps]
 
@@ -294,34 +309,47 @@ def file_edit(store: Store, header: SessionHeader, step: EditStep) -> FileEdit:
     )
 
 
-def file_steps(store: Store, path: str) -> list[EditStep]:
-    """The edits of a file and of those it was before, newest first."""
+def file_steps(store: Store, path: str, chosen: EventFilter = ANY_EVENT, limit: int | None = None) -> list[EditStep]:
+    """The edits of a file and of those it was before, newest first; at most `limit`."""
     edits: dict[tuple[int, str], EditStep] = {}
     names: list[tuple[str, int | None]] = [(slashed(path), None)]
     for name, until_ms in names:  # grows on the way
-        for step in _changes_to(store, name):
-            if until_ms is not None and (step.event.ts_ms or 0) > until_ms:
-                continue
-            if step.is_edit:
-                edits[step.event.id, step.change.path] = step
-            earlier = step.change.renamed_from
-            if earlier and len(names) < _MOST_NAMES and earlier not in (name for name, _ in names):
-                names.append((earlier, step.event.ts_ms))
-    return sorted(edits.values(), key=lambda step: (step.event.ts_ms or 0, step.event.id), reverse=True)
+        for newest_ms, steps in _changes_to(store, name):
+            newer = sum((edit.event.ts_ms or 0) > newest_ms for edit in edits.values())
+            if limit is not None and newer >= limit:
+                break
+            for step in steps:
+                if until_ms is not None and (step.event.ts_ms or 0) > until_ms:
+                    continue
+                if step.is_edit and _is_chosen(step.event, chosen):
+                    edits[step.event.id, step.change.path] = step
+                earlier = step.change.renamed_from
+                if earlier and len(names) < _MOST_NAMES and earlier not in (name for name, _ in names):
+                    names.append((earlier, step.event.ts_ms))
+    return sorted(edits.values(), key=lambda step: (step.event.ts_ms or 0, step.event.id), reverse=True)[:limit]
 
 
-def _changes_to(store: Store, path: str) -> Iterator[EditStep]:
-    """Changes whose file, as it is called afterwards, is this one."""
+def _changes_to(store: Store, path: str) -> Iterator[tuple[int, Iterator[EditStep]]]:
+    """Changes whose file, as it is called afterwards, is this one: by session, each with the time of its last event."""
     events = _events_with(store, _base_name(path), columns=_IN_CALLS)
     for folder in path.split("/")[:-1]:
         events += _events_with(store, folder, "mv", columns=_IN_CALLS) if folder else []
     texts = Texts(store)
     for headers, owner in _by_session(store, events):
-        for header, payload in zip(headers, texts.payloads(headers), strict=True):
-            if not any(_steps_of(header, changes(owner.agent, payload), payload, path, owner.cwd)):
-                continue
-            done = _done(store, texts, header, payload, owner)
-            yield from _steps_of(header, done, payload, path, owner.cwd) if done is not None else ()
+        yield _newest_ms(headers), _changes_in(store, texts, headers, owner, path)
+
+
+def _changes_in(store: Store, texts: Texts, headers: list[EventHeader], owner: _Owner, path: str) -> Iterator[EditStep]:
+    calls = {
+        header: payload
+        for header, payload in zip(headers, texts.payloads(headers), strict=True)
+        if any(_steps_of(header, changes(owner.agent, payload), payload, path, owner.cwd))
+    }
+    results = _results(store, texts, list(calls))
+    for header, payload in calls.items():
+        if header.id in results:
+            done = changes(owner.agent, payload, results[header.id])
+            yield from _steps_of(header, done, payload, path, owner.cwd)
 
 
 def _steps_of(
@@ -348,14 +376,18 @@ def _events_with(
 
 
 def _by_session(store: Store, events: Sequence[Scored]) -> Iterator[tuple[list[EventHeader], _Owner]]:
-    """The events by session, in the order of their payloads."""
+    """The events by session, in the order of their payloads; the session with the newest one first."""
     by_stream: dict[int, list[EventHeader]] = {}
     for header in store.event_headers.of({event.id for event in events}).values():
         by_stream.setdefault(header.stream, []).append(header)
     keys = store.event_headers.keys(by_stream)
     cwds = store.session_headers.cwds(keys)
-    for stream, headers in by_stream.items():
+    for stream, headers in sorted(by_stream.items(), key=lambda item: (-_newest_ms(item[1]), item[0])):
         yield sorted(headers, key=lambda header: header.payload_start), _Owner(keys[stream].agent, cwds.get(stream))
+
+
+def _newest_ms(headers: Sequence[EventHeader]) -> int:
+    return max(header.ts_ms or 0 for header in headers)
 
 
 def _base_name(path: str) -> str:

@@ -63,7 +63,7 @@ def make_spending(store: Store, now: datetime, sessions: HeaderFilter = ANY_SESS
         last_month_usd=_sum(rows, last_month, month),
         forecast_usd=round(spent + _rate(rows, now) * ((_next_month(month) - now) / timedelta(days=1)), 9),
         usd_is_estimate=any(row.is_estimate for row in rows),
-        blocks=_running(store.activity.blocks(), rows, now),
+        blocks=_running(store, rows, now),
     )
 
 
@@ -90,11 +90,12 @@ def _rate(rows: Sequence[HourRow], now: datetime) -> float:
     return sum(row.usd for row in recent) / max(1.0, days)
 
 
-def _running(blocks: Sequence[tuple[str, int]], rows: Sequence[HourRow], now: datetime) -> list[Block]:
+def _running(store: Store, rows: Sequence[HourRow], now: datetime) -> list[Block]:
+    lately = {row.agent for row in rows if (row.hour + BLOCK_HOURS) * _HOUR_MS > _ms(now)}
     running = []
-    for agent, hour in blocks:
+    for agent, hour in store.activity.blocks() if lately else ():
         begun_ms, end_ms = hour * _HOUR_MS, (hour + BLOCK_HOURS) * _HOUR_MS
-        if not begun_ms <= _ms(now) < end_ms or agent not in {row.agent for row in rows}:
+        if not begun_ms <= _ms(now) < end_ms or agent not in lately:
             continue
         usd = round(sum(row.usd for row in rows if row.agent == agent and row.hour >= hour), 9)
         gone_ms = _ms(now) - begun_ms

@@ -7,6 +7,7 @@ from recollect.errors import UsageError
 from recollect.store import Span, StatRow, Store
 
 BREAKDOWNS = ("day", "week", "month", "block", "session", "repo", "model", "agent", "tool", "command")
+_WHOLE_SESSIONS = ("session", "repo", "agent")  # a session is in one line of these
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
@@ -50,16 +51,25 @@ class Stats:
 
 def make_stats(store: Store, by: str, span: Span) -> Stats:
     """Statistics by day, week, month, block of five hours (in the user's time zone), session, repo, model and so on."""
-    if by not in BREAKDOWNS:
-        raise UsageError(f"No such breakdown: {by}", f"known: {', '.join(BREAKDOWNS)}")
-    rows = store.activity.stats(by, span)
-    total = next(iter(store.activity.stats("total", span)), _NOTHING)
+    rows = _rows(store, by, span)
+    total = _sum(rows) if by in _WHOLE_SESSIONS else next(iter(store.activity.stats("total", span)), _NOTHING)
     return Stats(
         by=by,
         lines=[_line(row) for row in rows],
         total=_line(total._replace(**_used(rows)) if by in ("tool", "command") else total),
         heatmap=_heatmap(store.activity.heatmap(span)),
     )
+
+
+def make_breakdown(store: Store, by: str, span: Span) -> list[StatLine]:
+    """The lines of `make_stats` alone."""
+    return [_line(row) for row in _rows(store, by, span)]
+
+
+def _rows(store: Store, by: str, span: Span) -> list[StatRow]:
+    if by not in BREAKDOWNS:
+        raise UsageError(f"No such breakdown: {by}", f"known: {', '.join(BREAKDOWNS)}")
+    return store.activity.stats(by, span)
 
 
 def _line(row: StatRow) -> StatLine:
@@ -86,6 +96,14 @@ def _line(row: StatRow) -> StatLine:
 
 
 _NOTHING = StatRow("total", 0, 0, 0, 0, 0, 0, 0, 0, None, 0)
+_SUMMED = set(StatRow._fields) - {"name", "usd_is_estimate", "sample", "title"}
+
+
+def _sum(rows: list[StatRow]) -> StatRow:
+    """What lines add up to that each have whole sessions."""
+    known = {name: [value for row in rows if (value := getattr(row, name)) is not None] for name in _SUMMED}
+    sums = {name: sum(values) for name, values in known.items() if values}
+    return _NOTHING._replace(**sums, usd_is_estimate=int(any(row.usd_is_estimate for row in rows)))
 
 
 def _used(rows: list[StatRow]) -> dict[str, Any]:

@@ -106,6 +106,7 @@ if TYPE_CHECKING:
         without_forgotten,
     )
     from recollect.store.tables.verdicts import NOTE, PINNED, PROMOTED, REJECTED, VERDICT, Note, Verdicts
+    from recollect.store.tables.views import ViewTable
     from recollect.store.watch_state import WatchState, read_watch_state, watch_lock
     from recollect.store.words.index import Entry, Fulltext, PendingEvent, PendingStream
     from recollect.store.words.search import Choice, EventFilter, OutOfTime, Scored, Term, Wanted
@@ -235,6 +236,7 @@ class Store:
     verdicts: "Verdicts" = _part("tables.verdicts:Verdicts", "_memory", "_writer", in_groups=True)
     archives: "ArchiveTable" = _part("tables.archives:ArchiveTable", "_memory", "_writer", in_groups=True)
     annotations: "AnnotationTable" = _part("tables.annotations:AnnotationTable", "_memory", in_groups=True)
+    views: "ViewTable" = _part("tables.views:ViewTable", "_memory", in_groups=True)
     copies: "Copies" = _part("tables.copies:Copies", "_memory", "ledger")
     erasure: "Erasure" = _part("tables.erase:Erasure", "_cache", "_memory", "folder")
     texts: "Texts" = _part("tables.find_text:Texts", "_cache", "_memory")
@@ -252,6 +254,10 @@ class Store:
     def folder(self) -> Path:
         self.refuse_in_group()
         return self._folder
+
+    def is_outdated(self) -> bool:
+        """Whether an older version wrote the store."""
+        return self._cache.is_outdated() or self._memory.is_outdated()
 
     def refuse_in_group(self) -> None:
         """Raise NotInGroup in a store that was opened for a group: what is asked for is about all of it."""
@@ -431,6 +437,10 @@ def open_for_reading(folder: Path, group: str | None = None) -> Store:
         store = open_store(folder)  # which finishes an interrupted restore
         return store if group is None else store.scoped(group)
     store = Store(folder, read_only=True, group=group)
+    if store.is_outdated():
+        store.close()
+        open_store(folder).close()
+        store = Store(folder, read_only=True, group=group)
     if group is not None and not store.groups.all():
         store.close()
         raise NotFound(f"No group has this name: {group}", "`recollect group list` shows the groups there are")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from recollect.api import Memory, open_memory
 from recollect.errors import NeedsAnswer
 from recollect.schema import Session
-from recollect.web import session
+from recollect.web import pages, session
 from recollect.web.pages import Params, Records
 
 
@@ -40,6 +40,27 @@ def _forget(params: Params) -> Done:
     return Done(f"Forgotten: {len(planned.sessions)}", moved="/sessions")
 
 
+def _judge(verdict: str) -> Action:
+    def act(params: Params) -> Done:
+        with open_memory(create=False) as memory:
+            memory.knowledge.judge(params.path["uid"], verdict)
+        return Done(verdict.capitalize(), pages.fact)
+
+    return act
+
+
+def _save_view(params: Params) -> Done:
+    with open_memory(create=False) as memory:
+        memory.annotations.save_view(params.text("name"), params.text("query"))
+    return Done("Saved", pages.views)
+
+
+def _drop_view(params: Params) -> Done:
+    with open_memory(create=False) as memory:
+        memory.annotations.drop_view(params.text("name"))
+    return Done("Removed", pages.views)
+
+
 _SESSION = "/session/{uid:path}"
 ACTIONS: dict[str, Action] = {
     f"{_SESSION}/star": _annotate("Starred", lambda memory, chosen, _: memory.annotations.star(chosen)),
@@ -60,4 +81,9 @@ ACTIONS: dict[str, Action] = {
         "Renamed", lambda memory, chosen, params: memory.annotations.rename(chosen, params.text("name"))
     ),
     f"{_SESSION}/forget": _forget,
+    "/sessions/views/save": _save_view,
+    "/sessions/views/drop": _drop_view,
+    "/fact/{uid}/promote": _judge("promoted"),
+    "/fact/{uid}/pin": _judge("pinned"),
+    "/fact/{uid}/reject": _judge("rejected"),
 }

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from recollect.amounts import money, plural
+from recollect.amounts import money
 from recollect.archive.wording import compact
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS = 5
 _CELL, _GAP = 13, 3
+MOST_DAYS = 120  # of bars; longer periods are shown by week
 
 
 class Bar(NamedTuple):
@@ -31,7 +32,7 @@ def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
-def bars(values: Sequence[Bar], label: str, *, width: int = 760, height: int = 160) -> Markup:
+def bars(values: Sequence[Bar], label: str, *, width: int = 560, height: int = 150) -> Markup:
     """Bars over an axis, labelled at both ends and at the tallest."""
     if not values or not any(bar.value for bar in values):
         return Markup('<p class="empty">Nothing in this period</p>')
@@ -52,31 +53,40 @@ def bars(values: Sequence[Bar], label: str, *, width: int = 760, height: int = 1
 
 
 def daily(lines: Sequence[Any], measure: str, days: int | None = None) -> Markup:
-    """Money, tokens or sessions by day, days without any included."""
+    """Money or tokens by day, days without any included; by week if there are many."""
     found = {line.name: line for line in lines}
     if not found:
         return Markup('<p class="empty">Nothing in this period</p>')
     last = date.today()
     first = date.fromisoformat(min(found)) if days is None else last - timedelta(days=days - 1)
     first = min(first, last)
-    values = [_bar(day, found.get(day.isoformat()), measure) for day in _days(first, last)]
-    return bars(values, f"{measure} by day")
+    steps = list(_days(first, last))
+    if len(steps) <= MOST_DAYS:
+        return bars([_bar(f"{day.day} {day:%b}", [found.get(day.isoformat())], measure) for day in steps], "By day")
+    weeks = [steps[start : start + 7] for start in range(0, len(steps), 7)]
+    values = [
+        _bar(f"week of {week[0].day} {week[0]:%b}", [found.get(day.isoformat()) for day in week], measure)
+        for week in weeks
+    ]
+    return bars(values, "By week")
 
 
 def _days(first: date, last: date) -> Iterator[date]:
     return (first + timedelta(days=offset) for offset in range((last - first).days + 1))
 
 
-def _bar(day: date, line: Any, measure: str) -> Bar:
-    name = f"{day.day} {day:%b}"
-    if line is None:
+def _bar(name: str, lines: Sequence[Any], measure: str) -> Bar:
+    """What the days of a bar add up to; a day without work has no line."""
+    known = [line for line in lines if line is not None]
+    if not known:
         return Bar(name, 0.0, f"{name}: nothing")
     if measure == "usd":
-        return Bar(name, line.usd or 0.0, f"{name}: {money(line.usd, line.usd_is_estimate)}")
-    if measure == "tokens":
-        tokens = sum(value or 0 for value in (line.input_tokens, line.output_tokens, line.cache_write_tokens))
-        return Bar(name, float(tokens), f"{name}: {compact(tokens)} tokens")
-    return Bar(name, float(line.sessions), f"{name}: {plural(line.sessions, 'session')}")
+        usd = sum(line.usd or 0.0 for line in known)
+        return Bar(name, usd, f"{name}: {money(usd, any(line.usd_is_estimate for line in known))}")
+    tokens = sum(
+        value or 0 for line in known for value in (line.input_tokens, line.output_tokens, line.cache_write_tokens)
+    )
+    return Bar(name, float(tokens), f"{name}: {compact(tokens)} tokens")
 
 
 def calendar(lines: Sequence[Any], weeks: int = 12) -> Markup:
@@ -139,8 +149,8 @@ def meter(parts: Sequence[tuple[str, float, str]], total: float) -> Markup:
     return _svg(1000, 14, ", ".join(name for name, _, _ in parts), "".join(body), "meter")
 
 
-def curve(points: Sequence[tuple[str, int, int]], width: int = 760, height: int = 170) -> Markup:
-    """Tokens written by the model, added up over a session's time; gaps are idle time."""
+def curve(points: Sequence[tuple[str, int, int]], written: int, width: int = 760, height: int = 170) -> Markup:
+    """Tokens written by the model (`written` in all), added up over a session's time; gaps are idle time."""
     if not points or not any(output for _, _, output in points):
         return Markup('<p class="empty">The log has no tokens by message</p>')
     times = [datetime.fromisoformat(moment).timestamp() for moment, _, _ in points]
@@ -155,5 +165,5 @@ def curve(points: Sequence[tuple[str, int, int]], width: int = 760, height: int 
         for time in times[:: max(1, len(times) // 300)]
     )
     area = f'<polygon class="area" points="0,{floor} {" ".join(line)} {width},{floor}"/>'
-    body = f'{area}<polyline points="{" ".join(line)}"/>{ticks}' + _text(width, 11, f"{compact(most)} tokens", "end")
-    return _svg(width, height, f"{compact(most)} output tokens over the session", body, "curve")
+    body = f'{area}<polyline points="{" ".join(line)}"/>{ticks}' + _text(width, 11, f"{compact(written)} tokens", "end")
+    return _svg(width, height, f"{compact(written)} output tokens over the session", body, "curve")

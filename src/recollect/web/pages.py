@@ -7,20 +7,23 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 from recollect import api
 from recollect.api import Filters, Memory
+from recollect.api.annotations import VIEW_FIELDS
 from recollect.errors import NotFound
 from recollect.hooks.history import read_told
 from recollect.kinds import KINDS, OUTCOMES
 from recollect.recall import BREAKDOWNS
 
 ROWS = 50
-_HITS = 12
+_HITS, _MOST_NODES, _MOST_DECISIONS = 12, 60, 5
+_FIRST_ROWS, _MOST_ROWS = 12, 192  # of a file's history
 _RUNNING = timedelta(minutes=2)
 _STALE = timedelta(days=2)
 _MOST_NAMES = 12
-_UNCHANGED_S = 60.0
+_UNCHANGED_S, _MOST_UNCHANGED = 60.0, 32
 _UNFINISHED_WORD = re.compile(r"\w{3,}$")  # which may still be typed
 _FACETS = ("agent", "repo", "branch", "model")
 PERIODS = {"today": "Today", "7d": "7 days", "30d": "30 days", "1y": "Year"}
@@ -58,6 +61,8 @@ class Unchanged:
         commits, now = memory.commits(), monotonic()
         known = self._held.get(name)
         if known is None or known[0] != commits or now - known[1] > _UNCHANGED_S:
+            if len(self._held) >= _MOST_UNCHANGED:
+                self._held.clear()
             known = self._held[name] = (commits, now, read())
         return known[2]
 
@@ -74,7 +79,7 @@ def home(memory: Memory, params: Params) -> Records:
         "running": [session for session in recent if _is_running(session.updated_at)],
         "open": memory.unfinished(Filters(since="30d"), limit=6),
         "spending": memory.spending(),
-        "activity": memory.stats("day", Filters(since="84d")),
+        "activity": memory.breakdown("day", Filters(since="84d")),
         "warnings": list(_warnings(memory, status)),
         "status": status,
     }
@@ -105,7 +110,11 @@ def search(memory: Memory, params: Params) -> Records:
     answer = ask(query)
     if not answer.hits and _UNFINISHED_WORD.search(query):
         answer = ask(f"{query}*")._replace(query=query)
-    return {"answer": answer, "is_asked": is_asked, "facets": _facets(memory)}
+    return {
+        "answer": answer,
+        "is_asked": is_asked,
+        "facets": _UNCHANGED.get(memory, "facets", partial(_facets, memory)),
+    }
 
 
 def _facets(memory: Memory) -> dict[str, list[str]]:
@@ -123,15 +132,34 @@ def sessions(memory: Memory, params: Params) -> Records:
     is_idle = None if shows_all else False
     sort, offset = params.text("sort", "recent"), params.number("offset")
     listed = memory.sessions(filters, text=text, roots_only=True, is_idle=is_idle, sort=sort, limit=ROWS, offset=offset)
-    total = memory.count_sessions(filters, text=text, roots_only=True, is_idle=is_idle)
-    every = memory.count_sessions(params.filters, text=text, roots_only=True)
+    count = partial(_count, memory, text)
+    total, every = count(filters, is_idle), count(params.filters, None)
     return {
         "sessions": listed,
         "total": total,
         "hidden": every - total,
         "next_offset": offset + ROWS if offset + len(listed) < total else None,
-        "facets": _facets(memory),
+        "facets": _UNCHANGED.get(memory, "facets", partial(_facets, memory)),
+        **views(memory, Params(query={"query": urlencode(params.query)})),
     }
+
+
+def _count(memory: Memory, text: str | None, filters: Filters, is_idle: bool | None) -> int:
+    read = partial(memory.count_sessions, filters, text=text, roots_only=True, is_idle=is_idle)
+    counted: int = _UNCHANGED.get(memory, f"count {text} {filters} {is_idle}", read)
+    return counted
+
+
+def agents(memory: Memory) -> list[str]:
+    """The agents that there are sessions of."""
+    known: list[str] = _UNCHANGED.get(memory, "agents", partial(memory.names, "agent"))
+    return known
+
+
+def views(memory: Memory, params: Params) -> Records:
+    """The saved lists of sessions, and which list is shown now."""
+    shown = {name: value for name, value in parse_qsl(params.text("query")) if name in VIEW_FIELDS}
+    return {"views": memory.annotations.views(), "shown": urlencode(sorted(shown.items()))}
 
 
 def repository(memory: Memory, params: Params) -> Records:
@@ -147,23 +175,26 @@ def repository(memory: Memory, params: Params) -> Records:
         "sessions": listed,
         "total": memory.count_sessions(filters, roots_only=True, is_idle=False),
         "open": memory.unfinished(filters._replace(since="90d"), limit=8),
-        "commands": memory.stats("command", filters),
-        "tools": memory.stats("tool", filters),
-        "months": memory.stats("month", filters),
+        "decisions": memory.knowledge.decisions(filters)[:_MOST_DECISIONS],
+        "weeks": memory.breakdown("day", filters._replace(since="1y")),
+        "commands": memory.breakdown("command", filters),
+        "tools": memory.breakdown("tool", filters),
+        "agents": memory.stats("agent", filters),
         "spending": memory.spending(filters),
     }
 
 
 def file(memory: Memory, params: Params) -> Records:
-    """A file: the sessions that touched or discussed it, and the edits that wrote it."""
-    path = params.text("path")
-    if not path:
-        return {"path": "", "visits": [], "edits": [], "evicted_edits": 0}
+    """A file: the sessions that touched or discussed it last, and the edits that wrote it."""
+    path, rows = params.text("path"), min(params.number("rows", _FIRST_ROWS), _MOST_ROWS)
+    visits = memory.files(path, limit=rows + 1) if path else []
+    edits = memory.blame(path, limit=rows + 1) if path else []
     return {
         "path": path,
-        "visits": memory.files(path)[:ROWS],
-        "edits": memory.blame(path)[:ROWS],
-        "evicted_edits": memory.evicted_edits(path),
+        "visits": visits[:rows],
+        "edits": edits[:rows],
+        "more_rows": 4 * rows if max(len(visits), len(edits)) > rows and rows < _MOST_ROWS else None,
+        "evicted_edits": memory.evicted_edits(path) if path else 0,
     }
 
 
@@ -181,9 +212,25 @@ def decisions(memory: Memory, params: Params) -> Records:
     return {"decisions": known[:ROWS], "total": len(known), "as_of": as_of, "history": history}
 
 
+def fact(memory: Memory, params: Params) -> Records:
+    """One fact, whatever the user said of it."""
+    return {"fact": memory.knowledge.fact(params.path["uid"])}
+
+
+def graph(memory: Memory, params: Params) -> Records:
+    """What is known as a picture: around an entity, of a repository, or of everything."""
+    around, repo = params.text("around"), params.text("repo")
+    read = partial(memory.knowledge.graph, Filters(repo=repo or None), around=around or None, limit=_MOST_NODES)
+    known = _UNCHANGED.get(memory, f"graph {repo} {around}", read)
+    picture = memory.knowledge.graph_svg(known, lambda node: f"/graph?{urlencode({'around': node.name})}")
+    return {"graph": known, "svg": picture}
+
+
 def workflows(memory: Memory, params: Params) -> Records:
     """Orders of steps that work, and commands that fail."""
-    return {"workflows": memory.knowledge.workflows(Filters(repo=params.text("repo") or None))}
+    filters = Filters(repo=params.text("repo") or None)
+    read = partial(memory.knowledge.workflows, filters)
+    return {"workflows": _UNCHANGED.get(memory, f"workflows {filters.repo}", read)}
 
 
 def told(memory: Memory, params: Params) -> Records:
@@ -199,10 +246,10 @@ def stats(memory: Memory, params: Params) -> Records:
     before = filters._replace(since=f"{2 * days}d", before=f"{days}d") if days else None
     return {
         "by": by,
-        "breakdown": memory.stats(by, filters),
-        "days": memory.stats("day", filters),
+        "breakdown": memory.breakdown(by, filters),
+        "days": memory.breakdown("day", filters),
         "agents": memory.stats("agent", filters),
-        "earlier": memory.stats("month", before).total if before else None,
+        "earlier": memory.stats("agent", before).total if before else None,
         "spending": memory.spending(params.filters),
         "breakdowns": [name for name in BREAKDOWNS if name not in ("day", "block")],
         "since": filters.since,

@@ -6,7 +6,7 @@ from recollect.api import Memory
 from recollect.archive.html import diffs_by_event, files_changed
 from recollect.errors import NotFound
 from recollect.schema import Digest, Session
-from recollect.web.pages import Params, Records
+from recollect.web.pages import Params, Records, agents
 from recollect.web.reader import Outline, Outlines, find_in, read_page, read_steps
 
 VIEWS = ("transcript", "summary", "changes", "cost", "related")
@@ -37,6 +37,7 @@ def session(memory: Memory, params: Params) -> Records:
         raise NotFound(f"No such view of a session: {view}", f"known: {', '.join(VIEWS)}")
     parent = memory.session(chosen.parent_session_uid) if chosen.parent_session_uid else None
     records = {"session": chosen, "view": view, "parent": parent, "annotations": memory.annotations.of(chosen)}
+    records["other_agents"] = [agent for agent in agents(memory) if agent != chosen.agent]
     return records | reader(memory, chosen, params)
 
 
@@ -69,9 +70,9 @@ def _changes(memory: Memory, chosen: Session, params: Params) -> Records:
 def _cost(memory: Memory, chosen: Session, params: Params) -> Records:
     outline = _outline(memory, chosen)
     return {
-        "models": memory.stats("model", session=chosen),
+        "models": memory.breakdown("model", session=chosen),
         "tree": memory.stats("session", session=chosen),
-        "tools": memory.stats("tool", session=chosen),
+        "tools": memory.breakdown("tool", session=chosen),
         "curve": [
             (event.ts, event.input_tokens or 0, event.output_tokens or 0) for event in outline.events if event.ts
         ],

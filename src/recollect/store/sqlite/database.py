@@ -144,6 +144,11 @@ class Database:
     def _version(self) -> int:
         return int(self.connection.pragma("user_version"))
 
+    def is_outdated(self) -> bool:
+        """Whether an older version wrote it: whoever opens it for writing brings it up to date."""
+        with translated(self.path):
+            return self._version() < len(self._migrations)
+
     def _check_version(self) -> None:
         with translated(self.path):
             if self.connection.pragma("application_id") != APPLICATION_ID:

@@ -132,15 +132,17 @@ class Span:
 
 _LOCAL = "iif(a.hour < 0, NULL, strftime('{format}', a.hour * 3600, 'unixepoch', 'localtime'))"
 _PERIODS = {"day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
-_GROUPS = {
+# What a line is named by: something of the session, or of its hours.
+_OF_SESSION = {"repo": "s.repo", "agent": "s.agent", "session": "s.root_session_uid", "total": "'total'"}
+_PARTS = {
     **{name: _LOCAL.format(format=form) for name, form in _PERIODS.items()},
-    "repo": "s.repo",
-    "agent": "s.agent",
     "model": "nullif(a.model, '')",
-    "session": "s.root_session_uid",
     "block": "strftime('%Y-%m-%d %H:%M', b.hour * 3600, 'unixepoch', 'localtime') || ' ' || b.agent",
-    "total": "'total'",
 }
+_SUMS = ", ".join(
+    f"sum(a.{name}) AS {name}"
+    for name in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "usd")
+)
 # An hour's work, split over the models that answered in it by how much they wrote.
 _WORK_OF_MODEL = (
     "(SELECT sum(w.active_ms) FROM activity w WHERE w.digest = a.digest AND w.hour = a.hour AND w.model = '')"
@@ -151,7 +153,8 @@ _TITLE = "(SELECT r.title FROM sessions r WHERE r.session_uid = s.root_session_u
 BLOCK_HOURS = 5
 _BLOCKS = (
     "WITH blocks (agent, hour) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(?)) ",
-    f" JOIN blocks b ON b.agent = s.agent AND a.hour BETWEEN b.hour AND b.hour + {BLOCK_HOURS - 1}",
+    " JOIN digests d ON d.id = a.digest"
+    f" JOIN blocks b ON b.agent = d.agent AND a.hour BETWEEN b.hour AND b.hour + {BLOCK_HOURS - 1}",
 )
 _USES = {"tool": "tool_use", "command": "command_use"}
 _IS_SUB_AGENT = "s.parent_session_uid IS NOT NULL"
@@ -179,13 +182,16 @@ class Activity:
         if by == "block":
             (begin, join), bindings = _BLOCKS, [orjson.dumps(self.blocks()).decode(), *bindings]
         order = "1" if by in _PERIODS or by == "block" else "10 DESC, 1"
+        # Summed up by session first: what is said of a session is then looked up once, not for each of its hours.
         return self._database.rows(
-            f"{begin}SELECT {_GROUPS[by]}, count(DISTINCT iif({_IS_SUB_AGENT}, NULL, d.id)),"
-            f" count(DISTINCT iif({_IS_SUB_AGENT}, d.id, NULL)), {turns},"
-            f" sum({work}), sum(a.input_tokens), sum(a.output_tokens), sum(a.cache_read_tokens),"
-            " sum(a.cache_write_tokens), sum(a.usd), max(a.usd IS NOT NULL AND s.usd_is_estimate),"
-            f" NULL, NULL, NULL, NULL, sum(iif({_IS_SUB_AGENT}, a.usd, NULL)), {_TITLE if by == 'session' else 'NULL'}"
-            f" FROM activity a {_JOIN.format(table='a')}{join}{where} GROUP BY 1 ORDER BY {order}",
+            f"{begin}SELECT {_OF_SESSION.get(by, 'a.part')}, count(iif({_IS_SUB_AGENT}, NULL, 1)),"
+            f" count(iif({_IS_SUB_AGENT}, 1, NULL)), {turns}, sum(a.active_ms), sum(a.input_tokens),"
+            " sum(a.output_tokens), sum(a.cache_read_tokens), sum(a.cache_write_tokens), sum(a.usd),"
+            " max(a.usd IS NOT NULL AND s.usd_is_estimate), NULL, NULL, NULL, NULL,"
+            f" sum(iif({_IS_SUB_AGENT}, a.usd, NULL)), {_TITLE if by == 'session' else 'NULL'}"
+            f" FROM (SELECT a.digest, {_PARTS.get(by, 'NULL')} AS part, sum(a.turns) AS turns,"
+            f" sum({work}) AS active_ms, {_SUMS} FROM activity a{join}{where} GROUP BY 1, 2) a"
+            f" {_JOIN.format(table='a')} GROUP BY 1 ORDER BY {order}",
             bindings,
         )
 
@@ -193,7 +199,8 @@ class Activity:
         """(agent, first hour) of each block of hours: the limits of an agent count whatever it works on."""
         hours: dict[str, list[int]] = {}
         for name, hour in self._database.rows(
-            f"SELECT DISTINCT s.agent, a.hour FROM activity a {_JOIN.format(table='a')} WHERE a.hour >= 0 ORDER BY 2"
+            "SELECT DISTINCT d.agent, a.hour FROM activity a JOIN digests d ON d.id = a.digest WHERE a.hour >= 0"
+            " ORDER BY 2"
         ):
             begun = hours.setdefault(name, [])
             if not begun or hour >= begun[-1] + BLOCK_HOURS:
@@ -239,7 +246,7 @@ class Activity:
         local = "a.hour * 3600, 'unixepoch', 'localtime'"
         return self._database.rows(
             f"SELECT CAST(strftime('%w', {local}) AS INTEGER), CAST(strftime('%H', {local}) AS INTEGER),"
-            f" sum(a.active_ms) FROM activity a {_JOIN.format(table='a')}{where} AND a.active_ms > 0 GROUP BY 1, 2",
+            f" sum(a.active_ms) FROM activity a{where} AND a.active_ms > 0 GROUP BY 1, 2",
             bindings,
         )
 
@@ -248,19 +255,26 @@ _JOIN = (
     "JOIN digests d ON d.id = {table}.digest"
     " JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
 )
+# The sessions' own columns are meant by `chosen`: `digests` has some of the same names.
+_DIGESTS = (
+    "SELECT d.id FROM (SELECT agent, native_session_id FROM sessions WHERE {chosen}) s JOIN digests d"
+    " ON d.agent = s.agent AND d.native_session_id = s.native_session_id"
+)
 
 
 def _where(span: Span, column: str, unit_ms: int) -> tuple[str, list[Any]]:
     of_sessions, bindings = header_conditions(span.sessions)
-    tests: list[tuple[str, Any]] = [
-        (f"{column} >= ?", None if span.since_ms is None else span.since_ms // unit_ms),
-        (f"{column} < ?", None if span.before_ms is None else -(-span.before_ms // unit_ms)),
-        ("s.root_session_uid = ?", span.root),
-    ]
-    used = [(test, value) for test, value in tests if value is not None]
-    chosen = f"s.rowid IN (SELECT rowid FROM sessions WHERE {of_sessions})" if bindings else "1"
-    where = " AND ".join([chosen, *(test for test, _ in used)])
-    return f" WHERE {where}", [*bindings, *(value for _, value in used)]
+    chosen = [of_sessions] if bindings else []
+    if span.root is not None:
+        chosen.append("root_session_uid = ?")
+        bindings.append(span.root)
+    table = column.partition(".")[0]
+    tests = [f"{table}.digest IN ({_DIGESTS.format(chosen=' AND '.join(chosen))})"] if chosen else ["1"]
+    for test, moment_ms in ((">= ?", span.since_ms), ("< ?", span.before_ms)):
+        if moment_ms is not None:
+            tests.append(f"{column} {test}")
+            bindings.append(moment_ms // unit_ms if test == ">= ?" else -(-moment_ms // unit_ms))
+    return f" WHERE {' AND '.join(tests)}", bindings
 
 
 def put_activity(

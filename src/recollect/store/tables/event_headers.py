@@ -129,15 +129,22 @@ class EventHeaders:
         )
         return EventHeader(*rows[0]) if rows else None
 
-    def results(self, call: EventHeader) -> list[EventHeader]:
-        """What came of a call: the other events with its call id."""
-        columns = ", ".join(f"e.{name}" for name in EventHeader._fields)
+    def results(self, calls: Collection[EventHeader]) -> dict[int, list[EventHeader]]:
+        """What came of calls of one session, by call: the other events with its call id, in the order of payloads."""
+        if not calls:
+            return {}
+        ids = {call.id for call in calls}
         rows = self._database.rows(
-            f"SELECT {columns} FROM events e JOIN events c ON c.id = ? WHERE e.stream = c.stream"
-            " AND e.call_id = c.call_id AND e.id <> c.id ORDER BY e.payload_start",
-            (call.id,),
+            f"SELECT call_id, {_COLUMNS} FROM events WHERE stream = ?1 AND call_id IN (SELECT call_id FROM events"
+            " WHERE id IN (SELECT value FROM json_each(?2))) ORDER BY payload_start",
+            (next(iter(calls)).stream, _json(ids)),
         )
-        return [EventHeader(*row) for row in rows]
+        events = [(call_id, EventHeader(*row)) for call_id, *row in rows]
+        call_ids = {event.id: call_id for call_id, event in events if event.id in ids}
+        return {
+            call: [event for call_id, event in events if call_id == call_ids[call] and event.id != call]
+            for call in call_ids
+        }
 
 
 def _json(numbers: Iterable[int]) -> str:

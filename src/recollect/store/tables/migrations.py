@@ -9,6 +9,7 @@ import apsw
 from recollect.store.tables import declared
 from recollect.store.tables.table import CACHE as CACHE_NAME
 from recollect.store.tables.table import MEMORY as MEMORY_NAME
+from recollect.store.tables.views import VIEWS
 
 
 def m001_cache(connection: apsw.Connection) -> None:
@@ -17,6 +18,10 @@ def m001_cache(connection: apsw.Connection) -> None:
 
 def m001_memory(connection: apsw.Connection) -> None:
     _create(connection, MEMORY_NAME)
+
+
+def m002_views(connection: apsw.Connection) -> None:
+    connection.execute(VIEWS.create.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
 
 
 def _create(connection: apsw.Connection, database: str) -> None:
@@ -28,4 +33,4 @@ def _create(connection: apsw.Connection, database: str) -> None:
 
 
 CACHE = (m001_cache,)
-MEMORY = (m001_memory,)
+MEMORY = (m001_memory, m002_views)

@@ -5,6 +5,7 @@
   const box = document.getElementById("q");
   const TOKEN = "recollect.token";
   const THEME = "recollect.theme";
+  const isNarrow = matchMedia("(max-width: 52rem)");
   let token = sessionStorage.getItem(TOKEN);
 
   // Only htmx turns text into elements, by this policy, and never an element that could run.
@@ -78,6 +79,10 @@
       const isHere = link.pathname === first || (link.pathname === "/sessions" && first === "/session");
       isHere ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current");
     }
+    const side = document.querySelector(".side");
+    const current = side.querySelector("[aria-current]");
+    if (current) side.scrollLeft = current.offsetLeft - side.clientWidth / 3; // a phone shows a few of them
+    if (!isQuiet && isNarrow.matches) page.querySelector("details.facets")?.removeAttribute("open");
     const asked = new URLSearchParams(location.search).get("q") ?? "";
     if (document.activeElement !== box) box.value = location.pathname === "/search" ? asked : "";
     if (isQuiet) return;
