@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from recollect.clock import rfc3339
+from recollect.recall.candidates import Sessions
 from recollect.recall.file_history import EditStep, FileEdit, evicted_edits, file_edit, file_steps
-from recollect.recall.hits import Sessions
 from recollect.sessions.git import BlamedLine, blame_line, checkout_of
 from recollect.store import Store
 

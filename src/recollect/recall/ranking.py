@@ -8,20 +8,14 @@ words, BM25 over whole sessions, other forms of a word) is not here.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
-from recollect.recall.hits import Candidate, Sessions
-from recollect.recall.query import Phrase
+from recollect.recall.candidates import Candidate, Sessions
 from recollect.recall.scope import Scope
-from recollect.store import IS_ABANDONED, EventFilter, Scored, Store, Term, Wanted
-from recollect.text import Columns
+from recollect.recall.terms import COMMON_EVENTS, FEW_WORDS, WEIGHTS, Terms, Word, terms_of
+from recollect.store import IS_ABANDONED, EventFilter, Scored, Store, Wanted
 
-_WEIGHTS = {"got": 1.0, "said": 2.0, "did": 1.5, "asked": 3.0, "parts": 0.7}
-WEIGHTS = tuple(_WEIGHTS[column] for column in Columns._fields)
-FEW_WORDS = 4  # up to so many, sessions that have all of them come first
 RANKED_EVENTS = 120_000  # that a query may match, which takes about 0.2 s
-COMMON_EVENTS = 20_000  # a word in more events is taken to be in every session
 _NEXT_BEST = (1.0, 0.25, 0.0625)  # what a session's best events count
 _EVICTED = 3.0  # what a digest counts where the events, which count about twice as much, are gone
 _WHOLE = 1.5  # what says just this, against what says it among other things
@@ -29,40 +23,6 @@ _ABANDONED = 0.6  # what was rewound is still evidence, of what did not work
 _OF_REPO = 1.5  # a session of a repository that the query names
 _RECENCY = 0.05  # the most that being new adds: enough to break a tie
 _RECENCY_MS = 90 * 86_400_000
-
-
-class Word(NamedTuple):
-    """A word or phrase to rank by, or a choice of them, with the number of events and digests that have it."""
-
-    choice: tuple[Phrase, ...]
-    events: Mapping[str, int]  # by month
-    digests: int
-    is_repo: bool = False  # also the name of a repository
-
-    @property
-    def text(self) -> str:
-        return self.choice[0].text
-
-    @property
-    def total(self) -> int:
-        return sum(self.events.values())
-
-    @property
-    def is_known(self) -> bool:
-        return bool(self.total or self.digests or self.is_repo)
-
-    @property
-    def is_required(self) -> bool:
-        return any(phrase.is_quoted for phrase in self.choice)
-
-
-class Terms(NamedTuple):
-    """What to rank by: the words of a query, parts of them that only add to the score, and the query as a sentence."""
-
-    words: Sequence[Word]
-    parts: Sequence[Word] = ()
-    sentence: Word | None = None
-    excluded: Sequence[Phrase] = ()
 
 
 class Ranking:
@@ -224,10 +184,6 @@ class Ranking:
         candidate.is_complete = len(words) <= FEW_WORDS and not missing
         if any(candidate.header.is_of_repo(word.text) for word in words if word.is_repo):
             candidate.score *= _OF_REPO
-
-
-def terms_of(choices: Sequence[Sequence[Phrase]]) -> tuple[tuple[Term, ...], ...]:
-    return tuple(tuple(Term(phrase.text, phrase.is_prefix) for phrase in choice) for choice in choices)
 
 
 def _rarity(having: int, total: int) -> float:
