@@ -39,6 +39,17 @@ def test_of_a_short_query_sessions_with_all_words_come_first(cors: Memory) -> No
     assert {hit.missing for hit in others} == {("CORS",)}
 
 
+def test_where_many_sessions_have_all_words_the_score_decides(tmp_path: Path, home: Home) -> None:
+    for number in range(12):
+        texts = ("the file", "an open door", "that source", "a walrus")
+        scattered = [event(f"long{number}", place, ASSISTANT_MSG, text) for place, text in enumerate(texts, start=1)]
+        home.write(f"long{number}", *scattered, *filler(f"long{number}"))
+    home.write("walrus", event("walrus", 1, text="add a walrus file, with the source of the walrus"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert names(memory, "open source walrus file")[0] == "walrus"
+
+
 def test_the_order_does_not_depend_on_the_limit(cors: Memory) -> None:
     with cors:
         for query in ("fix CORS error", "fix", "how did we fix the CORS error on that one page of the browser"):

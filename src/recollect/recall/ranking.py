@@ -3,8 +3,9 @@
 One query over all events and one over all digests, each the OR of the words, ranked by BM25; a word in what a person
 asked weighs more than one that a tool printed. A session scores as its best events and its best digest together. Above
 the score there are ranks: what is there as it was typed comes first, then, for a query of few words, what has all of
-them. Every figure here was chosen by `bench/known_item.py`; what it did not earn (coverage of the words, neighbouring
-words, BM25 over whole sessions, other forms of a word) is not here.
+them, unless many sessions have: a long session has all common words, whatever it is about. Every figure here was chosen
+by `bench/known_item.py`; what it did not earn (coverage of the words, neighbouring words, BM25 over whole sessions,
+other forms of a word) is not here.
 """
 
 import math
@@ -16,6 +17,7 @@ from recollect.recall.terms import COMMON_EVENTS, FEW_WORDS, WEIGHTS, Terms, Wor
 from recollect.store import IS_ABANDONED, EventFilter, Scored, Store, Wanted
 
 RANKED_EVENTS = 120_000  # that a query may match, which takes about 0.2 s
+_MOST_COMPLETE = 10  # sessions that have all words, up to which they come first
 _NEXT_BEST = (1.0, 0.25, 0.0625)  # what a session's best events count
 _EVICTED = 3.0  # what a digest counts where the events, which count about twice as much, are gone
 _WHOLE = 1.5  # what says just this, against what says it among other things
@@ -46,10 +48,12 @@ class Ranking:
         if with_digests:
             self._add_digests(candidates, self._wanted([*terms.words, *terms.parts], terms))
         having = self._having(terms.words, with_digests)
-        self._add_complete(candidates, terms, having, wanted, used)
+        complete = self._complete(terms.words, having)
+        self._add_events_of(candidates, complete - candidates.keys(), wanted, used)
         if terms.sentence is not None:
             self._add_verbatim(candidates, terms.sentence)
-        for candidate in candidates.values():
+        for uid, candidate in candidates.items():
+            candidate.is_complete = uid in complete
             self._settle(candidate, terms.words, having)
         required = [roots for word, roots in having if word.is_required]
         return [candidate for uid, candidate in candidates.items() if all(uid in roots for roots in required)]
@@ -148,19 +152,18 @@ class Ranking:
             roots |= self._store.session_headers.roots_of_repo(word.text)
         return roots
 
-    def _add_complete(
-        self,
-        candidates: dict[str, Candidate],
-        terms: Terms,
-        having: Sequence[tuple[Word, set[str]]],
-        wanted: Wanted,
-        used: Sequence[Word],
+    def _complete(self, words: Sequence[Word], having: Sequence[tuple[Word, set[str]]]) -> set[str]:
+        """The sessions that come first for having all of a few words; none if many have, as large sessions do."""
+        if len(words) > FEW_WORDS or not having:
+            return set()
+        complete = set.intersection(*(roots for _, roots in having))
+        return complete if len(complete) <= _MOST_COMPLETE else set()
+
+    def _add_events_of(
+        self, candidates: dict[str, Candidate], uids: set[str], wanted: Wanted, used: Sequence[Word]
     ) -> None:
-        """Sessions that have all of a few words belong to the first, though none of their events is among the best."""
-        if len(terms.words) > FEW_WORDS or not having:
-            return
-        complete = set.intersection(*(roots for _, roots in having)) - candidates.keys()
-        streams = self._sessions.streams_below(complete)
+        """Add sessions none of whose events is among the best."""
+        streams = self._sessions.streams_below(uids)
         if streams:
             chosen = self._scope.events._replace(streams=tuple(sorted(streams)))
             others: dict[str, Candidate] = {}
@@ -181,7 +184,6 @@ class Ranking:
         uid = candidate.header.session_uid
         missing = [word for word, roots in having if uid not in roots]
         candidate.missing = tuple(word.text for word in missing)
-        candidate.is_complete = len(words) <= FEW_WORDS and not missing
         if any(candidate.header.is_of_repo(word.text) for word in words if word.is_repo):
             candidate.score *= _OF_REPO
 
