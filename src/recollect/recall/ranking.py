@@ -1,11 +1,11 @@
 """How well sessions match.
 
 One query over all events and one over all digests, each the OR of the words, ranked by BM25; a word in what a person
-asked weighs more than one that a tool printed. A session scores as its best events and its best digest together. Above
+asked weighs more than one that a tool printed. A session scores as its best event and its best digest together. Above
 the score there are ranks: what is there as it was typed comes first, then, for a query of few words, what has all of
 them, unless many sessions have: a long session has all common words, whatever it is about. Every figure here was chosen
-by `bench/known_item.py`; what it did not earn (coverage of the words, neighbouring words, BM25 over whole sessions,
-other forms of a word) is not here.
+by `bench/known_item.py`; what it did not earn (further events of a session, coverage of the words, neighbouring words,
+BM25 over whole sessions, other forms of a word) is not here.
 """
 
 import math
@@ -18,9 +18,7 @@ from recollect.store import IS_ABANDONED, EventFilter, Scored, Store, Wanted
 
 RANKED_EVENTS = 120_000  # that a query may match, which takes about 0.2 s
 _MOST_COMPLETE = 10  # sessions that have all words, up to which they come first
-_NEXT_BEST = (1.0, 0.25, 0.0625)  # what a session's best events count
 _EVICTED = 3.0  # what a digest counts where the events, which count about twice as much, are gone
-_WHOLE = 1.5  # what says just this, against what says it among other things
 _ABANDONED = 0.6  # what was rewound is still evidence, of what did not work
 _OF_REPO = 1.5  # a session of a repository that the query names
 _RECENCY = 0.05  # the most that being new adds: enough to break a tie
@@ -36,7 +34,7 @@ class Ranking:
         self._scope = scope
         self._sessions = sessions
         self._now_ms = now_ms
-        self._of_session = max(matches, len(_NEXT_BEST))
+        self._of_session = matches
         self._months = self._index.months()
 
     def candidates(self, terms: Terms, with_digests: bool, notes: list[str]) -> list[Candidate]:
@@ -77,9 +75,8 @@ class Ranking:
         return kept, None
 
     def _wanted(self, words: Iterable[Word], terms: Terms, columns: tuple[str, ...] | None = None) -> Wanted:
-        whole = " ".join(word.text for word in terms.words) if terms.sentence is None else terms.sentence.text
         choices = tuple(dict.fromkeys(phrase for word in words for phrase in word.choice))
-        return Wanted(terms_of([choices]), terms_of([terms.excluded])[0], columns, whole)
+        return Wanted(terms_of([choices]), terms_of([terms.excluded])[0], columns)
 
     def _find(self, wanted: Wanted, words: Sequence[Word], chosen: EventFilter) -> list[Scored]:
         events: list[Scored] = []
@@ -102,16 +99,14 @@ class Ranking:
         age_ms = max(0, self._now_ms - (event.ts_ms or 0))
         recency = 1 + _RECENCY * math.exp(-age_ms / _RECENCY_MS)
         rewound = _ABANDONED if event.flags & IS_ABANDONED else 1.0
-        whole = _WHOLE if event.is_whole else 1.0
-        return event._replace(score=event.score * scale * recency * rewound * whole)
+        return event._replace(score=event.score * scale * recency * rewound)
 
     def _add_events(self, candidates: dict[str, Candidate], events: Sequence[Scored]) -> None:
         self._sessions.load({event.stream for event in events})
         for event in sorted(events, key=lambda event: (-event.score, -event.id)):
             self._candidate(candidates, event).events.append(event)
         for candidate in candidates.values():
-            best = zip(candidate.events, _NEXT_BEST, strict=False)
-            candidate.score = sum(event.score * share for event, share in best)
+            candidate.score = candidate.events[0].score
 
     def _candidate(self, candidates: dict[str, Candidate], event: Scored) -> Candidate:
         root = self._sessions.root(event.stream)
