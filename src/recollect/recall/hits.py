@@ -13,14 +13,13 @@ from recollect.recall.candidates import Candidate, Sessions
 from recollect.recall.coverage import Coverage
 from recollect.recall.query import Phrase
 from recollect.recall.snippets import Pattern, Span, Texts, folded, is_exact, is_there, snippet, snippet_at
-from recollect.store import EventHeader, HeaderFilter, Outline, Scored, SessionHeader, Store
+from recollect.store import EventHeader, HeaderFilter, Scored, SessionHeader, Store
 from recollect.text import begins_with
 
 _VERIFIED_AT_ONCE = 50
 _MOST_VERIFIED = 200  # events whose texts are read to see whether they have a path or a flag as it was typed
 _MOST_WORDS = 8
 _MOST_PLACES = 50  # of a text, where each of them is looked for
-_TELLING = (kinds.USER_MSG, kinds.ASSISTANT_MSG, kinds.COMPLETION, kinds.ERROR, kinds.HUMAN_INTERVENTION)
 _MOST_OPEN_ENDS = 3
 _OPEN_LISTS = (("unanswered", "no answer"), ("todos", "to do"), ("questions", "asked"), ("next_steps", "next"))
 _OPEN_QUOTES = (("failing_tests", "tests fail"), ("interruption", "interrupted"))
@@ -37,9 +36,7 @@ class Hits:
         self._texts = Texts(store)
         self._inexact: set[int] = set()
         self._spans: Mapping[int, Span] = {}
-        self._outlines: dict[int, list[Outline]] = {}
         self._streams: dict[kinds.SessionKey, int] = {}
-        self._neighbours: dict[int, EventHeader] = {}
 
     def of(
         self,
@@ -62,7 +59,6 @@ class Hits:
             candidate.events = candidate.events[: self._matches]
         self._texts.read({event.id for candidate in shown for event in candidate.events})
         self._spans = spans or {}
-        self._read_neighbours(shown)
         patterns = coverage.patterns if coverage is not None else []
         return [self._hit(candidate, patterns) for candidate in shown]
 
@@ -109,45 +105,17 @@ class Hits:
     def _has_all(self, event: int, phrases: Sequence[Phrase]) -> bool:
         return event in self._texts and all(is_there(phrase, self._texts[event]) for phrase in phrases)
 
-    def _read_neighbours(self, shown: Sequence[Candidate]) -> None:
-        """Have at hand, with few queries, what is around the shown events, and the ends of their sessions."""
-        needed: set[int] = set()
-        for candidate in shown:
-            needed |= {end for end in self._ends(self._stream(candidate.header)) if end is not None}
-            for event in candidate.events:
-                before, after = self._around(event)
-                needed |= {*before, *after}
-        self._neighbours |= self._store.event_headers.of(needed)
-
-    def _outline(self, stream: int) -> list[Outline]:
-        if stream not in self._outlines:
-            self._outlines[stream] = self._store.event_headers.outline(stream)
-        return self._outlines[stream]
-
-    def _around(self, event: Scored) -> tuple[list[int], list[int]]:
-        """The events before and after one in its lane: what a side file holds did not happen next."""
-        outline = self._outline(event.stream)
-        place = next((place for place, item in enumerate(outline) if item.id == event.id), None)
-        if place is None:
-            return [], []
-        before = outline[max(0, place - self._context) : place]
-        after = outline[place + 1 : place + 1 + self._context]
-        lane = outline[place].lane
-        return [item.id for item in before if item.lane == lane], [item.id for item in after if item.lane == lane]
-
-    def _ends(self, stream: int | None) -> tuple[int | None, int | None]:
+    def _ends(self, header: SessionHeader) -> tuple[Glimpse | None, Glimpse | None]:
         """The first request of a session, and the last event that says how it ended."""
-        outline = self._outline(stream) if stream is not None else ()
-        events = [item for item in outline if item.lane not in (kinds.FILES_LANE, kinds.HISTORY_LANE)]
-        first = next((item.id for item in events if item.kind == kinds.USER_MSG), None)
-        last = next((item.id for item in reversed(events) if item.kind in _TELLING), None)
-        return first, last
+        stream = self._stream(header)
+        first, last = (None, None) if stream is None else self._store.event_headers.ends(stream)
+        return first and _glimpse(first), last and _glimpse(last)
 
     def _hit(self, candidate: Candidate, patterns: Sequence[Pattern]) -> SessionHit:
         header = candidate.header
         matches = [self._match(event, patterns) for event in candidate.events if event.id in self._texts]
         why = f"{len(matches)} best of its matches shown"
-        first, last = (self._glimpse(end) for end in self._ends(self._stream(header)))
+        first, last = self._ends(header)
         if header.evicted_ms is not None:  # what is held is how it went on
             first = self._digested_ends(header)[0] or first
         if not matches and candidate.digest is not None:
@@ -160,7 +128,7 @@ class Hits:
 
     def _match(self, event: Scored, patterns: Sequence[Pattern]) -> Match:
         header = self._texts.headers[event.id]
-        before, after = self._around(event)
+        before, after = self._store.event_headers.around(header, self._context)
         text, span = self._texts[event.id], self._spans.get(event.id)
         words = (folded(text[slice(*span)]),) if span else _words(text, patterns)
         return Match(
@@ -169,8 +137,8 @@ class Hits:
             kind=header.kind,
             ts=rfc3339(header.ts_ms),
             snippet=snippet_at(text, span[0]) if span else snippet(text, patterns),
-            before=[glimpse for other in before if (glimpse := self._glimpse(other))],
-            after=[glimpse for other in after if (glimpse := self._glimpse(other))],
+            before=list(map(_glimpse, before)),
+            after=list(map(_glimpse, after)),
             session_uid=self._sessions.header(header.stream).session_uid,
             score=round(event.score, 4),
             is_exact=event.id not in self._inexact,
@@ -193,19 +161,13 @@ class Hits:
             for uid, text in dict.fromkeys(shown[: self._matches])
         ]
 
-    def _glimpse(self, event: int | None) -> Glimpse | None:
-        header = self._neighbours.get(event) if event is not None else None
-        return _glimpse(header) if header else None
-
     def recent(self, criteria: HeaderFilter, limit: int, offset: int = 0) -> list[SessionHit]:
         """The sessions that were active last, each with its last request, how it ended and what it left to do."""
         return [self._recent_hit(header) for header in self._store.session_headers.recent(limit, criteria, offset)]
 
     def _recent_hit(self, header: SessionHeader) -> SessionHit:
         stream = self._stream(header)
-        ends = self._ends(stream)
-        self._neighbours |= self._store.event_headers.of({end for end in ends if end is not None})
-        first, ending = map(self._glimpse, ends)
+        first, ending = self._ends(header)
         last = self._store.event_headers.last_request(stream) if stream is not None else None
         request = None if last is None else _glimpse(last)
         if header.evicted_ms is not None:  # what is held, if anything, is how it went on
