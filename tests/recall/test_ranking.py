@@ -74,6 +74,17 @@ def test_a_word_that_nothing_has_is_named(cors: Memory) -> None:
     assert any("`xylophone`" in note for note in answer.notes)
 
 
+def test_words_of_another_language_are_not_corrected(tmp_path: Path, home: Home) -> None:
+    home.write("said", event("said", 1, text="the walrus were clear"), *filler("said"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        misspelt, foreign = memory.answer("walrsu"), memory.answer("beide Wege zum walrus kürzer und cleat")
+
+    assert misspelt.suggestion == "walrus"
+    assert foreign.suggestion is None
+    assert len(foreign.hits) == 1
+
+
 def test_a_run_of_letters_without_spaces_is_found_by_its_pairs(tmp_path: Path, home: Home) -> None:
     home.write("pool", event("pool", 1, text="数据库的连接池已满"), *filler("pool"))
     home.write("other", event("other", 1, text="页面的颜色"), *filler("other"))

@@ -24,7 +24,7 @@ from recollect.text import CJK_RUN
 
 _SESSIONS_AT_ONCE = 100
 _LEAST_SENTENCE = 3  # words
-_MOST_CORRECTED = 8  # words; more that nothing has are no typing errors
+_MOST_CORRECTED = 8  # words, and half of them; more that nothing has are no typing errors but another language
 SECONDS = 2.0  # of the processor, after which the search of events gives up
 
 Progress = Callable[[int, int], None]
@@ -136,7 +136,8 @@ class _Search:
         """What to rank by, with the query as it was probably meant; None if it needs what no session has."""
         needs = [need for need in _split(query.needs) if any(self._index.tokens(phrase.text) for phrase in need)]
         counted = [self._counted(need) for need in self._meaningful(needs)]
-        is_typed = sum(not word.is_known for word in counted) <= _MOST_CORRECTED
+        most = min(_MOST_CORRECTED, max(1, len(counted) // 2))
+        is_typed = sum(not word.is_known for word in counted) <= most
         words: dict[tuple[Phrase, ...], Word] = {}
         meant = query.text
         unknown: list[Word] = []
