@@ -1,6 +1,7 @@
 """Known-item retrieval: what somebody would type to find a session again must find that session.
 
-    python bench/known_item.py [--shared ../shared] [--items FILE]... [--store FOLDER] [--agentsview PATH]
+    python bench/known_item.py [--shared ../shared] [--items FILE]... [--store FOLDER]
+                               [--agentsview PATH] [--fast-resume PATH]
 
 Two sets. The titles that agents gave to the sessions of `corpus` and `genuine`; and, on the large corpus, its own
 `known-items.json` with those of `--items`: a list of {"query", "sessions", "kind"}. Neither titles nor summaries are
@@ -8,8 +9,8 @@ in any index here: titles are taken out of our digests, `summary` records out of
 the swept copy of the large corpus for the next run.
 
 Baselines on the same sessions: plain FTS5 over events (OR of the words, best event of a session), BM25 over whole
-sessions, our digests alone, and agentsview where it is installed. Prints MRR and recall@5 by kind, with intervals from
-resampling the items, and for each baseline the difference item by item.
+sessions, our digests alone, agentsview and fast-resume where they are installed. Prints MRR and recall@5 by kind, with
+intervals from resampling the items, and for each baseline the difference item by item.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 import orjson
@@ -55,6 +57,13 @@ class Item:
     kind: str
     query: str
     sessions: frozenset[str]
+
+
+class Programs(NamedTuple):
+    """Where other programs are, if they are installed."""
+
+    agentsview: str | None
+    fast_resume: str | None
 
 
 def roots(shared: Path) -> list[str]:
@@ -174,22 +183,43 @@ def _plain(rows: Sequence[tuple[str, str]]) -> Search:
     return run
 
 
-def agentsview(program: str, homes: Sequence[str], known: Sequence[str], folder: Path) -> Search:
-    """Its full text over messages, of the same homes gathered in one."""
-    for agent, _, path in (home.partition("=") for home in homes):
-        shutil.copytree(path, folder / HOMES[agent], dirs_exist_ok=True, symlinks=True)
-    environment = {**os.environ, "HOME": str(folder), "AGENTSVIEW_DATA_DIR": str(folder / "av")}
+def agentsview(program: str, home: Path, known: Sequence[str]) -> Search:
+    """Its full text over messages, OR of the words."""
+    environment = {**os.environ, "HOME": str(home), "AGENTSVIEW_DATA_DIR": str(home / "av")}
     subprocess.run([program, "sync"], env=environment, capture_output=True, timeout=600, check=False)
 
     def run(query: str) -> list[str]:
         command = [program, "session", "search", "--fts", "--json", "--include-children", "--include-one-shot"]
         command += ["--include-automated", "--limit", "500", " OR ".join(re.findall(r"\w+", query))]
-        told = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).stdout
-        text = told.decode("utf-8", "replace")
-        places = {uid: text.find(uid.partition(":")[2].partition("/")[0]) for uid in known}
-        return sorted((uid for uid, place in places.items() if place >= 0), key=lambda uid: places[uid])[:LIMIT]
+        return _named(command, environment, known)
 
     return run
+
+
+def fast_resume(program: str, home: Path, known: Sequence[str]) -> Search:
+    """Its index of sessions, words as it takes them."""
+    environment = {**os.environ, "HOME": str(home)}
+    subprocess.run([program, "--rebuild", "--json"], env=environment, capture_output=True, timeout=600, check=False)
+
+    def run(query: str) -> list[str]:
+        command = [program, "--json", "--no-refresh", "--limit", "200", "--", query]
+        return _named(command, environment, known)
+
+    return run
+
+
+def _named(command: Sequence[str], environment: Mapping[str, str], known: Sequence[str]) -> list[str]:
+    """The sessions that a program's answer names, in its order."""
+    answer = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).stdout
+    text = answer.decode("utf-8", "replace")
+    places = {uid: text.find(uid.partition(":")[2].partition("/")[0]) for uid in known}
+    return sorted((uid for uid, place in places.items() if place >= 0), key=lambda uid: places[uid])[:LIMIT]
+
+
+def gather(homes: Sequence[str], folder: Path) -> None:
+    """Copy several homes into one, as programs that take no folders expect them."""
+    for agent, _, path in (home.partition("=") for home in homes):
+        shutil.copytree(path, folder / HOMES[agent], dirs_exist_ok=True, symlinks=True)
 
 
 def without_summaries(home: Path, copy: Path) -> None:
@@ -248,16 +278,21 @@ def compare(items: Sequence[Item], ours: Sequence[float], others: Mapping[str, S
             print(f"{'ok  ' if mean >= 0 else 'MISS'} {mean:+.3f} [{low:+.3f}, {high:+.3f}] against {name}: {kind}")
 
 
-def measure(store: Store, items: Sequence[Item], homes: Sequence[str], program: str | None, folder: Path) -> None:
+def measure(store: Store, items: Sequence[Item], homes: Sequence[str], programs: Programs, folder: Path) -> None:
     texts = documents(store)
+    known = sorted({uid for uid, _ in texts})
     systems: dict[str, Search] = {
         "recollect": ours(store),
         "digests alone": digests(store),
         "BM25 over sessions": whole_sessions(texts),
         "plain FTS5 over events": plain_events(texts),
     }
-    if program:
-        systems["agentsview full text"] = agentsview(program, homes, sorted({uid for uid, _ in texts}), folder)
+    if any(programs):
+        gather(homes, folder)
+    if programs.agentsview:
+        systems["agentsview full text"] = agentsview(programs.agentsview, folder, known)
+    if programs.fast_resume:
+        systems["fast-resume"] = fast_resume(programs.fast_resume, folder, known)
     ranks = {name: report(name, items, run) for name, run in systems.items()}
     compare(items, ranks.pop("recollect"), ranks)
 
@@ -274,7 +309,9 @@ def main() -> None:
     parser.add_argument("--items", type=Path, action="append", default=[])
     parser.add_argument("--store", type=Path)
     parser.add_argument("--agentsview", default=shutil.which("agentsview"))
+    parser.add_argument("--fast-resume", default=shutil.which("fr"))
     options = parser.parse_args()
+    programs = Programs(options.agentsview, options.fast_resume)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         memory = stack.enter_context(open_memory(folder / "store", roots(options.shared)))
@@ -282,14 +319,14 @@ def main() -> None:
         items = titles(memory._store, options.shared)
         forget_titles(memory._store)
         print("Titles of corpus and genuine")
-        measure(memory._store, items, roots(options.shared), options.agentsview, folder / "av-titles")
+        measure(memory._store, items, roots(options.shared), programs, folder / "av-titles")
         kept = options.store or folder / "large"
         homes = [f"claude={large_home(options.shared, kept) / '.claude'}"]
         memory = stack.enter_context(open_memory(kept / "store", homes))
         memory.sweep()
         items = read_items([options.shared / "corpus-large" / "known-items.json", *options.items])
         print("\nKnown items of the large corpus")
-        measure(memory._store, items, homes, options.agentsview, folder / "av-large")
+        measure(memory._store, items, homes, programs, folder / "av-large")
 
 
 if __name__ == "__main__":

@@ -73,6 +73,31 @@ def test_an_invalid_setting_changes_nothing(store: Path, key: str, value: str) -
     assert (store / "config.toml").read_text() == WRITTEN
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "hint"),
+    [
+        ("capture.fresh", "sometimes", "known: auto, warn, off"),
+        ("retention.soft_cap", "4GiB", "known: raw_soft_cap, "),
+        ("retention.raw_soft_cap", "much", 'write "4GiB"'),
+        ("fresh", "auto", "`recollect config` lists them"),
+    ],
+)
+def test_an_invalid_setting_is_blamed_on_what_was_typed(store: Path, key: str, value: str, hint: str) -> None:
+    result = invoke("config", key, value)
+
+    assert key in result.output
+    assert hint in result.output
+    assert "config.toml" not in result.output
+
+
+def test_a_broken_settings_file_is_blamed_when_another_setting_is_changed(store: Path) -> None:
+    (store / "config.toml").write_text("[retention]\ncadence = 'sometimes'\n")
+
+    result = invoke("config", "capture.fresh", "off")
+
+    assert "config.toml: sometimes" in result.output
+
+
 def test_a_value_is_written_into_a_section_that_is_not_there_yet() -> None:
     assert tomllib.loads(with_value("", "capture.exclude", ["a"])) == {"capture": {"exclude": ["a"]}}
     assert with_value("[tasks]\n", "capture.exclude", []) == "[tasks]\n\n[capture]\nexclude = []\n"

@@ -39,6 +39,17 @@ def test_of_a_short_query_sessions_with_all_words_come_first(cors: Memory) -> No
     assert {hit.missing for hit in others} == {("CORS",)}
 
 
+def test_where_many_sessions_have_all_words_the_score_decides(tmp_path: Path, home: Home) -> None:
+    for number in range(12):
+        texts = ("the file", "an open door", "that source", "a walrus")
+        scattered = [event(f"long{number}", place, ASSISTANT_MSG, text) for place, text in enumerate(texts, start=1)]
+        home.write(f"long{number}", *scattered, *filler(f"long{number}"))
+    home.write("walrus", event("walrus", 1, text="add a walrus file, with the source of the walrus"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        assert names(memory, "open source walrus file")[0] == "walrus"
+
+
 def test_the_order_does_not_depend_on_the_limit(cors: Memory) -> None:
     with cors:
         for query in ("fix CORS error", "fix", "how did we fix the CORS error on that one page of the browser"):
@@ -61,6 +72,17 @@ def test_a_word_that_nothing_has_is_named(cors: Memory) -> None:
 
     assert answer.suggestion == "fix CORS xylophone" or "No match for `CROS`" in " ".join(answer.notes)
     assert any("`xylophone`" in note for note in answer.notes)
+
+
+def test_words_of_another_language_are_not_corrected(tmp_path: Path, home: Home) -> None:
+    home.write("said", event("said", 1, text="the walrus were clear"), *filler("said"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        misspelt, foreign = memory.answer("walrsu"), memory.answer("beide Wege zum walrus kürzer und cleat")
+
+    assert misspelt.suggestion == "walrus"
+    assert foreign.suggestion is None
+    assert len(foreign.hits) == 1
 
 
 def test_a_run_of_letters_without_spaces_is_found_by_its_pairs(tmp_path: Path, home: Home) -> None:
@@ -128,3 +150,42 @@ def test_an_evicted_session_is_ranked_among_those_that_are_held(tmp_path: Path, 
         memory.sweep()
 
         assert names(memory, "walrus herring morning") == ["gone", "held"]
+
+
+@pytest.fixture
+def scattered(tmp_path: Path, home: Home) -> Memory:
+    """A session that has all words, each pair of the common ones in many events, the rare one deep in a long text."""
+    common = [event("all", number, text=f"fix the error, please: number {number}") for number in range(1, 9)]
+    rare = event("all", 20, TOOL_RESULT, f"{'fix this error ' * 300} access denied by CORS {'word ' * 3000}")
+    home.write("all", *common, rare, event("all", 21, ASSISTANT_MSG, "a wombat, by the way"), *filler("all"))
+    for number in range(6):
+        home.write(f"other{number}", event(f"other{number}", 1, text=f"fix the error {number}"))
+    return sweep(tmp_path / "store", home)
+
+
+def test_the_shown_events_have_the_rarest_word_first(scattered: Memory) -> None:
+    with scattered:
+        for matches in (1, 2, 3):
+            first = scattered.search("fix CORS error", matches=matches)[0]
+            assert "CORS" in first.matches[0].snippet
+            assert len(first.matches) == matches
+
+
+def test_the_shown_events_have_all_words_of_the_query_together(scattered: Memory) -> None:
+    with scattered:
+        first = scattered.search("fix CORS error wombat")[0]
+        of_a_long_query = scattered.search("please fix the error number with CORS for that wombat of ours")[0]
+
+    for hit in (first, of_a_long_query):
+        shown = " ".join(match.snippet for match in hit.matches)
+        assert all(word in shown for word in ("fix", "CORS", "error", "wombat"))
+
+
+def test_what_was_typed_exactly_stays_the_first_event(tmp_path: Path, home: Home) -> None:
+    home.write("said", event("said", 1, TOOL_CALL, "cat src/walrus/pool.py"),
+               event("said", 2, TOOL_RESULT, "src.walrus.pool.py herring"), *filler("said"))  # fmt: skip
+
+    with sweep(tmp_path / "store", home) as memory:
+        first = memory.search("src/walrus/pool.py herring")[0]
+
+    assert [match.seq for match in first.matches[:2]] == [1, 2]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.config import CAPTURE_DEFAULTS, check_settings, freshness_mode, load_settings, refuse_in_group
+from recollect.errors import BadConfig
 
 
 def settings_in_force() -> dict[str, dict[str, Any]]:
@@ -48,7 +49,13 @@ def change_setting(key: str, value: Any, path: Path | None = None) -> Path:
     refuse_in_group()
     path = path or load_settings().config_path
     text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if "." not in key:
+        raise BadConfig(f"No such setting: {key}", "`recollect config` lists them")
     changed = with_value(text, key, read_value(value) if isinstance(value, str) else value)
-    check_settings(changed, path)
+    try:
+        check_settings(changed, path)
+    except BadConfig as error:
+        check_settings(text, path)  # if the file itself is at fault, it is named
+        raise BadConfig(f"Invalid setting: {key} = {value}", error.hint) from None
     write_settings(path, changed)
     return path

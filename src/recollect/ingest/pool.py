@@ -28,7 +28,7 @@ from recollect.store import Batch, has_live, pack_batch, unpack_batch
 
 WORKER_BYTES = 8 * 1024 * 1024  # below this much to read, starting processes costs more than it gains
 BATCH_EVENTS, BATCH_BYTES = 4000, 16 * 1024 * 1024  # in one transaction: under a tenth of a second
-LIVE_SHARE = 16  # of that is written at once while a host appends to live sessions
+LIVE_EVENTS = 250  # that are written at once while a host appends to live sessions
 _WAITING_BATCHES = 32
 _SIZE_BYTES = 8  # of a message, before it
 _READER = "import sys; from recollect.ingest.pool import serve; serve(int(sys.argv[1]))"
@@ -58,15 +58,17 @@ def stage_of(reading: Reading) -> str | None:
 
 def grouped(readings: Iterable[Reading], folder: Path) -> Iterator[list[Reading]]:
     """Small sources share a transaction; none holds the write lock for long, least of all while hosts append."""
-    group, events, size = list[Reading](), 0, 0
+    group, events, size, look = list[Reading](), 0, 0, LIVE_EVENTS
     for reading in readings:
         group.append(reading)
         if isinstance(reading, Batch):
             events, size = events + reading.events, size + reading.bytes
-        share = LIVE_SHARE if events * LIVE_SHARE >= BATCH_EVENTS and has_live(folder) else 1
-        if events * share >= BATCH_EVENTS or size >= BATCH_BYTES:
+        is_full = events >= BATCH_EVENTS or size >= BATCH_BYTES
+        if events >= look and not is_full:  # not after each source: to ask takes a twentieth of a small one's time
+            is_full, look = has_live(folder), look + LIVE_EVENTS
+        if is_full:
             yield group
-            group, events, size = [], 0, 0
+            group, events, size, look = [], 0, 0, LIVE_EVENTS
     yield from [group] if group else []
 
 

@@ -16,13 +16,14 @@ from recollect.agentkit.edits import FileChange
 from recollect.clock import AsDatetime, rfc3339
 from recollect.kinds import EDIT, KIND_FAMILY, TOOL_CALL, SessionKey
 from recollect.recall.answers import command_for
+from recollect.recall.candidates import Sessions
 from recollect.recall.edits import absolute, called_before, changes, is_below, is_same, renames, slashed, whole
 from recollect.recall.filters import NO_FILTERS, Filters, as_options
-from recollect.recall.hits import Sessions, quotes
+from recollect.recall.hits import quotes
 from recollect.recall.query import Query
-from recollect.recall.ranking import WEIGHTS
 from recollect.recall.scope import Scope, scope_of
 from recollect.recall.snippets import Texts
+from recollect.recall.terms import WEIGHTS
 from recollect.store import IS_ERROR, EventFilter, EventHeader, HeaderFilter, Scored, SessionHeader, Store, Term, Wanted
 from recollect.text import CJK, evidence, payload_text
 

@@ -1,7 +1,6 @@
 """From ranked sessions to what is shown: names, snippets from the packs, the events around a match."""
 
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -10,75 +9,20 @@ import orjson
 from recollect import kinds
 from recollect.clock import rfc3339
 from recollect.recall.answers import Glimpse, Match, SessionHit, hit_of
+from recollect.recall.candidates import Candidate, Sessions
+from recollect.recall.coverage import Coverage
 from recollect.recall.query import Phrase
-from recollect.recall.snippets import Span, Texts, folded, is_exact, is_there, pattern_of, snippet, snippet_at
-from recollect.store import EventHeader, HeaderFilter, Outline, Scored, SessionHeader, Store
+from recollect.recall.snippets import Pattern, Span, Texts, folded, is_exact, is_there, snippet, snippet_at
+from recollect.store import EventHeader, HeaderFilter, Scored, SessionHeader, Store
 from recollect.text import begins_with
 
 _VERIFIED_AT_ONCE = 50
 _MOST_VERIFIED = 200  # events whose texts are read to see whether they have a path or a flag as it was typed
 _MOST_WORDS = 8
-_MOST_PLACES = 200  # of a text, where they are looked for,
-_CHARS_OF_WORDS = 50_000  # and from its beginning
-_TELLING = (kinds.USER_MSG, kinds.ASSISTANT_MSG, kinds.COMPLETION, kinds.ERROR, kinds.HUMAN_INTERVENTION)
+_MOST_PLACES = 50  # of a text, where each of them is looked for
 _MOST_OPEN_ENDS = 3
 _OPEN_LISTS = (("unanswered", "no answer"), ("todos", "to do"), ("questions", "asked"), ("next_steps", "next"))
 _OPEN_QUOTES = (("failing_tests", "tests fail"), ("interruption", "interrupted"))
-
-
-class Sessions:
-    """Which session a stream of events belongs to. Remembers what it has read."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._headers: dict[int, SessionHeader] = {}
-        self._roots: dict[str, SessionHeader] = {}
-
-    def load(self, streams: Collection[int]) -> None:
-        """Have these at hand, with the sessions that started them."""
-        missing = set(streams) - self._headers.keys()
-        if not missing:
-            return
-        keys = self._store.event_headers.keys(missing)
-        headers = self._store.session_headers.of(keys.values())
-        for stream, key in keys.items():
-            self._headers[stream] = headers.get(key) or _nameless(*key)
-        self.named({self._headers[stream].root_session_uid for stream in keys})
-
-    def named(self, uids: Collection[str]) -> Mapping[str, SessionHeader]:
-        """Sessions by their ids, those among them that are known."""
-        self._roots |= self._store.session_headers.named(set(uids) - self._roots.keys())
-        return self._roots
-
-    def header(self, stream: int) -> SessionHeader:
-        return self._headers[stream]
-
-    def root(self, stream: int) -> SessionHeader:
-        """The session that a sub-agent's events are shown under."""
-        header = self._headers[stream]
-        return self._roots.get(header.root_session_uid, header)
-
-    def streams_below(self, uids: Collection[str]) -> set[int]:
-        """The streams at hand of these sessions and their sub-agents."""
-        return {stream for stream in self._headers if self.root(stream).session_uid in uids} if uids else set()
-
-
-class Candidate:
-    """A session that matches, with its best events, the best first, and the best digest of it and its sub-agents."""
-
-    def __init__(self, header: SessionHeader) -> None:
-        self.header = header
-        self.events: list[Scored] = []
-        self.digest: SessionHeader | None = None
-        self.score = 0.0
-        self.is_verbatim = False
-        self.is_complete = True
-        self.missing: tuple[str, ...] = ()
-
-    def order(self) -> tuple[Any, ...]:
-        """By what candidates are sorted; the newer one wins a tie."""
-        last_ms = max((event.ts_ms or 0 for event in self.events), default=self.header.ended_ms or 0)
-        return (not self.is_verbatim, not self.is_complete, -self.score, -last_ms, self.header.session_uid)
 
 
 class Hits:
@@ -92,30 +36,31 @@ class Hits:
         self._texts = Texts(store)
         self._inexact: set[int] = set()
         self._spans: Mapping[int, Span] = {}
-        self._outlines: dict[int, list[Outline]] = {}
         self._streams: dict[kinds.SessionKey, int] = {}
-        self._neighbours: dict[int, EventHeader] = {}
 
     def of(
         self,
         candidates: Sequence[Candidate],
-        phrases: Sequence[Phrase],
         limit: int,
+        coverage: Coverage | None = None,
         spans: Mapping[int, Span] | None = None,
     ) -> list[SessionHit]:
-        """The best sessions. `spans` says where in an event's text a match is that is no phrase."""
+        """The best sessions. `spans` says where in an event's text a match is that no word of a query made."""
         shown: list[Candidate] = []
         for candidate in candidates:
             if len(shown) == limit:
                 break
-            candidate.events = candidate.events[: self._matches] or self._first_request(candidate)
+            candidate.events = candidate.events or self._first_request(candidate)
             if candidate.events or candidate.header.evicted_ms is not None:
                 shown.append(candidate)
+        if coverage is not None:
+            coverage.choose(shown, self._texts, self._matches)
+        for candidate in shown:
+            candidate.events = candidate.events[: self._matches]
         self._texts.read({event.id for candidate in shown for event in candidate.events})
         self._spans = spans or {}
-        self._read_neighbours(shown)
-        pattern = pattern_of(phrases)
-        return [self._hit(candidate, pattern) for candidate in shown]
+        patterns = coverage.patterns if coverage is not None else []
+        return [self._hit(candidate, patterns) for candidate in shown]
 
     def _first_request(self, candidate: Candidate) -> list[Scored]:
         """The request to show a session by that only its digest found; none if the digest quotes another session's."""
@@ -160,68 +105,40 @@ class Hits:
     def _has_all(self, event: int, phrases: Sequence[Phrase]) -> bool:
         return event in self._texts and all(is_there(phrase, self._texts[event]) for phrase in phrases)
 
-    def _read_neighbours(self, shown: Sequence[Candidate]) -> None:
-        """Have at hand, with few queries, what is around the shown events, and the ends of their sessions."""
-        needed: set[int] = set()
-        for candidate in shown:
-            needed |= {end for end in self._ends(self._stream(candidate.header)) if end is not None}
-            for event in candidate.events:
-                before, after = self._around(event)
-                needed |= {*before, *after}
-        self._neighbours |= self._store.event_headers.of(needed)
-
-    def _outline(self, stream: int) -> list[Outline]:
-        if stream not in self._outlines:
-            self._outlines[stream] = self._store.event_headers.outline(stream)
-        return self._outlines[stream]
-
-    def _around(self, event: Scored) -> tuple[list[int], list[int]]:
-        """The events before and after one in its lane: what a side file holds did not happen next."""
-        outline = self._outline(event.stream)
-        place = next((place for place, item in enumerate(outline) if item.id == event.id), None)
-        if place is None:
-            return [], []
-        before = outline[max(0, place - self._context) : place]
-        after = outline[place + 1 : place + 1 + self._context]
-        lane = outline[place].lane
-        return [item.id for item in before if item.lane == lane], [item.id for item in after if item.lane == lane]
-
-    def _ends(self, stream: int | None) -> tuple[int | None, int | None]:
+    def _ends(self, header: SessionHeader) -> tuple[Glimpse | None, Glimpse | None]:
         """The first request of a session, and the last event that says how it ended."""
-        outline = self._outline(stream) if stream is not None else ()
-        events = [item for item in outline if item.lane not in (kinds.FILES_LANE, kinds.HISTORY_LANE)]
-        first = next((item.id for item in events if item.kind == kinds.USER_MSG), None)
-        last = next((item.id for item in reversed(events) if item.kind in _TELLING), None)
-        return first, last
+        stream = self._stream(header)
+        first, last = (None, None) if stream is None else self._store.event_headers.ends(stream)
+        return first and _glimpse(first), last and _glimpse(last)
 
-    def _hit(self, candidate: Candidate, pattern: re.Pattern[str] | None) -> SessionHit:
+    def _hit(self, candidate: Candidate, patterns: Sequence[Pattern]) -> SessionHit:
         header = candidate.header
-        matches = [self._match(event, pattern) for event in candidate.events if event.id in self._texts]
+        matches = [self._match(event, patterns) for event in candidate.events if event.id in self._texts]
         why = f"{len(matches)} best of its matches shown"
-        first, last = (self._glimpse(end) for end in self._ends(self._stream(header)))
+        first, last = self._ends(header)
         if header.evicted_ms is not None:  # what is held is how it went on
             first = self._digested_ends(header)[0] or first
         if not matches and candidate.digest is not None:
-            matches = self._digest_matches(candidate.digest, pattern)
+            matches = self._digest_matches(candidate.digest, patterns)
             why = f"its digest has {'some of' if candidate.missing else 'all'} the words"
             first = last = None
         return hit_of(
             header, candidate.score, matches, why, first_request=first, ending=last, missing=candidate.missing
         )
 
-    def _match(self, event: Scored, pattern: re.Pattern[str] | None) -> Match:
+    def _match(self, event: Scored, patterns: Sequence[Pattern]) -> Match:
         header = self._texts.headers[event.id]
-        before, after = self._around(event)
+        before, after = self._store.event_headers.around(header, self._context)
         text, span = self._texts[event.id], self._spans.get(event.id)
-        words = (folded(text[slice(*span)]),) if span else _words(text, pattern)
+        words = (folded(text[slice(*span)]),) if span else _words(text, patterns)
         return Match(
             event_uid=header.event_uid.hex(),
             seq=header.seq,
             kind=header.kind,
             ts=rfc3339(header.ts_ms),
-            snippet=snippet_at(text, span[0]) if span else snippet(text, pattern),
-            before=[glimpse for other in before if (glimpse := self._glimpse(other))],
-            after=[glimpse for other in after if (glimpse := self._glimpse(other))],
+            snippet=snippet_at(text, span[0]) if span else snippet(text, patterns),
+            before=list(map(_glimpse, before)),
+            after=list(map(_glimpse, after)),
             session_uid=self._sessions.header(header.stream).session_uid,
             score=round(event.score, 4),
             is_exact=event.id not in self._inexact,
@@ -229,20 +146,20 @@ class Hits:
             words=words,
         )
 
-    def _digest_matches(self, header: SessionHeader, pattern: re.Pattern[str] | None) -> list[Match]:
+    def _digest_matches(self, header: SessionHeader, patterns: Sequence[Pattern]) -> list[Match]:
         """What a digest quotes that matches; its last event with the title, if no quote does."""
         digest = orjson.loads(self._store.session_headers.digest(header.key) or "{}")
-        matching = [quote for quote in quotes(digest) if pattern is None or pattern.search(folded(quote["text"]))]
+        matching = [
+            quote
+            for quote in quotes(digest)
+            if not patterns or any(pattern.search(folded(quote["text"])) for pattern in patterns)
+        ]
         last = digest["covers"]["last_event_uid"]
         shown = [(quote.get("event_uid") or last, quote["text"]) for quote in matching] or [(last, header.title or "")]
         return [
-            Match(uid, 0, "digest", None, snippet(text, pattern), [], [], header.session_uid, 0.0, why="digest")
+            Match(uid, 0, "digest", None, snippet(text, patterns), [], [], header.session_uid, 0.0, why="digest")
             for uid, text in dict.fromkeys(shown[: self._matches])
         ]
-
-    def _glimpse(self, event: int | None) -> Glimpse | None:
-        header = self._neighbours.get(event) if event is not None else None
-        return _glimpse(header) if header else None
 
     def recent(self, criteria: HeaderFilter, limit: int, offset: int = 0) -> list[SessionHit]:
         """The sessions that were active last, each with its last request, how it ended and what it left to do."""
@@ -250,9 +167,7 @@ class Hits:
 
     def _recent_hit(self, header: SessionHeader) -> SessionHit:
         stream = self._stream(header)
-        ends = self._ends(stream)
-        self._neighbours |= self._store.event_headers.of({end for end in ends if end is not None})
-        first, ending = map(self._glimpse, ends)
+        first, ending = self._ends(header)
         last = self._store.event_headers.last_request(stream) if stream is not None else None
         request = None if last is None else _glimpse(last)
         if header.evicted_ms is not None:  # what is held, if anything, is how it went on
@@ -299,21 +214,16 @@ def quotes(value: Any) -> Iterator[dict[str, Any]]:
             yield from quotes(inner)
 
 
-def _nameless(agent: str, native_id: str) -> SessionHeader:
-    """A session that a sweep has begun to read and has not accounted for yet."""
-    uid = kinds.session_uid(agent, native_id)
-    return SessionHeader(agent, native_id, uid, uid, None, None, None, None, None)
-
-
 def _glimpse(header: EventHeader) -> Glimpse:
     return Glimpse(header.event_uid.hex(), header.seq, header.kind, rfc3339(header.ts_ms), header.summary)
 
 
 def _quoted(quote: dict[str, Any] | None, kind: str) -> Glimpse | None:
     """What a digest quotes of an event, which has no number any more."""
-    return Glimpse(quote["event_uid"], 0, kind, None, snippet(quote["text"], None)) if quote else None
+    return Glimpse(quote["event_uid"], 0, kind, None, snippet(quote["text"], ())) if quote else None
 
 
-def _words(text: str, pattern: re.Pattern[str] | None) -> tuple[str, ...]:
-    matches = islice(pattern.finditer(folded(text[:_CHARS_OF_WORDS])), _MOST_PLACES) if pattern else ()
+def _words(text: str, patterns: Sequence[Pattern]) -> tuple[str, ...]:
+    lowered = folded(text)
+    matches = (match for pattern in patterns for match in islice(pattern.finditer(lowered), _MOST_PLACES))
     return tuple(sorted({match[0] for match in matches})[:_MOST_WORDS])

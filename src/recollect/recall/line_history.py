@@ -10,8 +10,8 @@ import orjson
 
 from recollect.agentkit.edits import LINE_HASH_CHARS, line_hash
 from recollect.clock import rfc3339
+from recollect.recall.candidates import Sessions
 from recollect.recall.file_history import FileEdit, evicted_edits, file_edit, file_steps
-from recollect.recall.hits import Sessions
 from recollect.sessions.git import BlamedLine, blame_line, checkout_of
 from recollect.store import Store, StoredFact
 

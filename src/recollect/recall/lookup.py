@@ -9,19 +9,22 @@ from functools import cached_property
 from typing import NamedTuple
 
 from recollect.recall.answers import SearchAnswer, within_budget
+from recollect.recall.candidates import Candidate, Sessions
+from recollect.recall.coverage import Coverage
 from recollect.recall.filters import NO_FILTERS, Filters, as_options
-from recollect.recall.hits import Candidate, Hits, Sessions
+from recollect.recall.hits import Hits
 from recollect.recall.query import OF_SESSIONS_ONLY, Phrase, Query, parse_query, sound, without_filters
-from recollect.recall.ranking import FEW_WORDS, Ranking, Terms, Word, terms_of
+from recollect.recall.ranking import Ranking
 from recollect.recall.scope import OF_SESSIONS, Scope, scope_of
 from recollect.recall.snippets import Span, is_exact
+from recollect.recall.terms import FEW_WORDS, Terms, Word, terms_of
 from recollect.recall.words import meaningful, suggestion
 from recollect.store import EventFilter, OutOfTime, Scored, Store, Wanted
 from recollect.text import CJK_RUN
 
 _SESSIONS_AT_ONCE = 100
 _LEAST_SENTENCE = 3  # words
-_MOST_CORRECTED = 8  # words; more that nothing has are no typing errors
+_MOST_CORRECTED = 8  # words, and half of them; more that nothing has are no typing errors but another language
 SECONDS = 2.0  # of the processor, after which the search of events gives up
 
 Progress = Callable[[int, int], None]
@@ -76,10 +79,10 @@ class _Search:
             self._notes.append("Nothing is indexed yet: run `recollect sweep`")
         if query.is_empty or (not query.needs and _is_of_sessions(query)):
             return self._recent(query, scope)
-        meant, candidates, phrases = self._candidates(query, scope)
+        meant, candidates, coverage = self._candidates(query, scope)
         if query.has_of_events:
             self._note_evicted(scope, "filters of events")
-        return self._answer(query.text, candidates, phrases, suggestion=meant if meant != query.text else None)
+        return self._answer(query.text, candidates, coverage, suggestion=meant if meant != query.text else None)
 
     def _recent(self, query: Query, scope: Scope) -> SearchAnswer:
         """The sessions that were active last, each with its last request."""
@@ -92,24 +95,23 @@ class _Search:
         self,
         text: str,
         candidates: Sequence[Candidate],
-        phrases: Sequence[Phrase],
+        coverage: Coverage | None = None,
         *,
         spans: Mapping[int, Span] | None = None,
         suggestion: str | None = None,
     ) -> SearchAnswer:
         limit, offset = self._options.limit, self._options.offset
-        hits = self._hits.of(candidates, phrases, limit + offset, spans)[offset:]
+        hits = self._hits.of(candidates, limit + offset, coverage, spans)[offset:]
         total = len(candidates) if len(hits) == limit else len(hits) + offset
         return SearchAnswer(text, 0.0, hits, suggestion, self._notes, total=total if hits or not offset else None)
 
-    def _candidates(self, query: Query, scope: Scope) -> tuple[str, list[Candidate], list[Phrase]]:
-        """The query as it was probably meant, the sessions that match, best first, and the phrases to show them by."""
+    def _candidates(self, query: Query, scope: Scope) -> tuple[str, list[Candidate], Coverage | None]:
+        """The query as it was probably meant, the sessions that match, best first, and what to show them by."""
         if not any(self._index.tokens(phrase.text) for need in query.needs for phrase in need):
-            return query.text, self._latest(query, scope.events), []
+            return query.text, self._latest(query, scope.events), None
         meant, terms = self._terms(query)
         if terms is None:
-            return meant, [], []
-        phrases = [phrase for word in (*terms.words, *terms.parts) for phrase in word.choice]
+            return meant, [], None
         ranking = Ranking(
             self._store, scope, self._sessions, round(self._now.timestamp() * 1000), self._options.matches
         )
@@ -118,7 +120,7 @@ class _Search:
             candidates = ranking.candidates(terms, not query.has_of_events, self._notes)
         except OutOfTime:
             self._notes.append(f"Stopped after {SECONDS} s: fewer or rarer words are faster")
-            return meant, [], []
+            return meant, [], None
         finally:
             self._index.limit_time(None)
         # In a longer query a path is one hint among many.
@@ -127,13 +129,15 @@ class _Search:
         if not self._hits.verify(candidates, single) and candidates:
             typed = next(phrase.text for phrase in single if is_exact(phrase))
             self._notes.append(f"No exact match for `{typed}`; showing matches for its words")
-        return meant, sorted(candidates, key=Candidate.order), phrases
+        coverage = Coverage(self._store, self._sessions, terms, scope.events)
+        return meant, sorted(candidates, key=Candidate.order), coverage
 
     def _terms(self, query: Query) -> tuple[str, Terms | None]:
         """What to rank by, with the query as it was probably meant; None if it needs what no session has."""
         needs = [need for need in _split(query.needs) if any(self._index.tokens(phrase.text) for phrase in need)]
         counted = [self._counted(need) for need in self._meaningful(needs)]
-        is_typed = sum(not word.is_known for word in counted) <= _MOST_CORRECTED
+        most = min(_MOST_CORRECTED, max(1, len(counted) // 2))
+        is_typed = sum(not word.is_known for word in counted) <= most
         words: dict[tuple[Phrase, ...], Word] = {}
         meant = query.text
         unknown: list[Word] = []
@@ -276,7 +280,7 @@ class _Search:
         found = scan.run(scope.events)
         self._note_evicted(scope, f"`--{self._options.mode}`")
         candidates = self._grouped(sorted(found.events, key=lambda event: (-event.score, -(event.ts_ms or 0))))
-        return self._answer(text, candidates, [], spans=found.spans)
+        return self._answer(text, candidates, spans=found.spans)
 
 
 def _split(needs: Sequence[tuple[Phrase, ...]]) -> list[tuple[Phrase, ...]]:

@@ -1,68 +1,28 @@
 """How well sessions match.
 
 One query over all events and one over all digests, each the OR of the words, ranked by BM25; a word in what a person
-asked weighs more than one that a tool printed. A session scores as its best events and its best digest together. Above
+asked weighs more than one that a tool printed. A session scores as its best event and its best digest together. Above
 the score there are ranks: what is there as it was typed comes first, then, for a query of few words, what has all of
-them. Every figure here was chosen by `bench/known_item.py`; what it did not earn (coverage of the words, neighbouring
-words, BM25 over whole sessions, other forms of a word) is not here.
+them, unless many sessions have: a long session has all common words, whatever it is about. Every figure here was chosen
+by `bench/known_item.py`; what it did not earn (further events of a session, coverage of the words, neighbouring words,
+BM25 over whole sessions, other forms of a word) is not here.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
-from recollect.recall.hits import Candidate, Sessions
-from recollect.recall.query import Phrase
+from recollect.recall.candidates import Candidate, Sessions
 from recollect.recall.scope import Scope
-from recollect.store import IS_ABANDONED, EventFilter, Scored, Store, Term, Wanted
-from recollect.text import Columns
+from recollect.recall.terms import COMMON_EVENTS, FEW_WORDS, WEIGHTS, Terms, Word, terms_of
+from recollect.store import IS_ABANDONED, EventFilter, Scored, Store, Wanted
 
-_WEIGHTS = {"got": 1.0, "said": 2.0, "did": 1.5, "asked": 3.0, "parts": 0.7}
-WEIGHTS = tuple(_WEIGHTS[column] for column in Columns._fields)
-FEW_WORDS = 4  # up to so many, sessions that have all of them come first
 RANKED_EVENTS = 120_000  # that a query may match, which takes about 0.2 s
-COMMON_EVENTS = 20_000  # a word in more events is taken to be in every session
-_NEXT_BEST = (1.0, 0.25, 0.0625)  # what a session's best events count
+_MOST_COMPLETE = 10  # sessions that have all words, up to which they come first
 _EVICTED = 3.0  # what a digest counts where the events, which count about twice as much, are gone
-_WHOLE = 1.5  # what says just this, against what says it among other things
 _ABANDONED = 0.6  # what was rewound is still evidence, of what did not work
 _OF_REPO = 1.5  # a session of a repository that the query names
 _RECENCY = 0.05  # the most that being new adds: enough to break a tie
 _RECENCY_MS = 90 * 86_400_000
-
-
-class Word(NamedTuple):
-    """A word or phrase to rank by, or a choice of them, with the number of events and digests that have it."""
-
-    choice: tuple[Phrase, ...]
-    events: Mapping[str, int]  # by month
-    digests: int
-    is_repo: bool = False  # also the name of a repository
-
-    @property
-    def text(self) -> str:
-        return self.choice[0].text
-
-    @property
-    def total(self) -> int:
-        return sum(self.events.values())
-
-    @property
-    def is_known(self) -> bool:
-        return bool(self.total or self.digests or self.is_repo)
-
-    @property
-    def is_required(self) -> bool:
-        return any(phrase.is_quoted for phrase in self.choice)
-
-
-class Terms(NamedTuple):
-    """What to rank by: the words of a query, parts of them that only add to the score, and the query as a sentence."""
-
-    words: Sequence[Word]
-    parts: Sequence[Word] = ()
-    sentence: Word | None = None
-    excluded: Sequence[Phrase] = ()
 
 
 class Ranking:
@@ -74,7 +34,7 @@ class Ranking:
         self._scope = scope
         self._sessions = sessions
         self._now_ms = now_ms
-        self._of_session = max(matches, len(_NEXT_BEST))
+        self._of_session = matches
         self._months = self._index.months()
 
     def candidates(self, terms: Terms, with_digests: bool, notes: list[str]) -> list[Candidate]:
@@ -86,10 +46,12 @@ class Ranking:
         if with_digests:
             self._add_digests(candidates, self._wanted([*terms.words, *terms.parts], terms))
         having = self._having(terms.words, with_digests)
-        self._add_complete(candidates, terms, having, wanted, used)
+        complete = self._complete(terms.words, having)
+        self._add_events_of(candidates, complete - candidates.keys(), wanted, used)
         if terms.sentence is not None:
             self._add_verbatim(candidates, terms.sentence)
-        for candidate in candidates.values():
+        for uid, candidate in candidates.items():
+            candidate.is_complete = uid in complete
             self._settle(candidate, terms.words, having)
         required = [roots for word, roots in having if word.is_required]
         return [candidate for uid, candidate in candidates.items() if all(uid in roots for roots in required)]
@@ -113,9 +75,8 @@ class Ranking:
         return kept, None
 
     def _wanted(self, words: Iterable[Word], terms: Terms, columns: tuple[str, ...] | None = None) -> Wanted:
-        whole = " ".join(word.text for word in terms.words) if terms.sentence is None else terms.sentence.text
         choices = tuple(dict.fromkeys(phrase for word in words for phrase in word.choice))
-        return Wanted(terms_of([choices]), terms_of([terms.excluded])[0], columns, whole)
+        return Wanted(terms_of([choices]), terms_of([terms.excluded])[0], columns)
 
     def _find(self, wanted: Wanted, words: Sequence[Word], chosen: EventFilter) -> list[Scored]:
         events: list[Scored] = []
@@ -138,16 +99,14 @@ class Ranking:
         age_ms = max(0, self._now_ms - (event.ts_ms or 0))
         recency = 1 + _RECENCY * math.exp(-age_ms / _RECENCY_MS)
         rewound = _ABANDONED if event.flags & IS_ABANDONED else 1.0
-        whole = _WHOLE if event.is_whole else 1.0
-        return event._replace(score=event.score * scale * recency * rewound * whole)
+        return event._replace(score=event.score * scale * recency * rewound)
 
     def _add_events(self, candidates: dict[str, Candidate], events: Sequence[Scored]) -> None:
         self._sessions.load({event.stream for event in events})
         for event in sorted(events, key=lambda event: (-event.score, -event.id)):
             self._candidate(candidates, event).events.append(event)
         for candidate in candidates.values():
-            best = zip(candidate.events, _NEXT_BEST, strict=False)
-            candidate.score = sum(event.score * share for event, share in best)
+            candidate.score = candidate.events[0].score
 
     def _candidate(self, candidates: dict[str, Candidate], event: Scored) -> Candidate:
         root = self._sessions.root(event.stream)
@@ -188,19 +147,18 @@ class Ranking:
             roots |= self._store.session_headers.roots_of_repo(word.text)
         return roots
 
-    def _add_complete(
-        self,
-        candidates: dict[str, Candidate],
-        terms: Terms,
-        having: Sequence[tuple[Word, set[str]]],
-        wanted: Wanted,
-        used: Sequence[Word],
+    def _complete(self, words: Sequence[Word], having: Sequence[tuple[Word, set[str]]]) -> set[str]:
+        """The sessions that come first for having all of a few words; none if many have, as large sessions do."""
+        if len(words) > FEW_WORDS or not having:
+            return set()
+        complete = set.intersection(*(roots for _, roots in having))
+        return complete if len(complete) <= _MOST_COMPLETE else set()
+
+    def _add_events_of(
+        self, candidates: dict[str, Candidate], uids: set[str], wanted: Wanted, used: Sequence[Word]
     ) -> None:
-        """Sessions that have all of a few words belong to the first, though none of their events is among the best."""
-        if len(terms.words) > FEW_WORDS or not having:
-            return
-        complete = set.intersection(*(roots for _, roots in having)) - candidates.keys()
-        streams = self._sessions.streams_below(complete)
+        """Add sessions none of whose events is among the best."""
+        streams = self._sessions.streams_below(uids)
         if streams:
             chosen = self._scope.events._replace(streams=tuple(sorted(streams)))
             others: dict[str, Candidate] = {}
@@ -221,13 +179,8 @@ class Ranking:
         uid = candidate.header.session_uid
         missing = [word for word, roots in having if uid not in roots]
         candidate.missing = tuple(word.text for word in missing)
-        candidate.is_complete = len(words) <= FEW_WORDS and not missing
         if any(candidate.header.is_of_repo(word.text) for word in words if word.is_repo):
             candidate.score *= _OF_REPO
-
-
-def terms_of(choices: Sequence[Sequence[Phrase]]) -> tuple[tuple[Term, ...], ...]:
-    return tuple(tuple(Term(phrase.text, phrase.is_prefix) for phrase in choice) for choice in choices)
 
 
 def _rarity(having: int, total: int) -> float:

@@ -12,10 +12,11 @@ from recollect.recall.query import Phrase
 from recollect.store import EventHeader, Store
 from recollect.text import CJK_RUN, ELLIPSIS, cut_short, evidence, identifier_words, payload_text
 
+Pattern = re.Pattern[str]
 Span = tuple[int, int]  # where in a text something begins and ends
 
 SNIPPET_CHARS = 240
-_MOST_PLACES = 400
+_MOST_PLACES = 20  # of a word, of which the best is shown
 _WORD = re.compile(r"[^\W_]+")
 _ACCENTED = "[\u00c0-\u024f\u0300-\u036f\u1e00-\u1eff]"
 _PUNCTUATION = ".,;:!?()'"  # around a word in a sentence
@@ -64,10 +65,10 @@ def _plain(text: str) -> str:
     return _SPACES.sub(" ", letters.replace("ß", "ss"))
 
 
-def pattern_of(phrases: Sequence[Phrase]) -> re.Pattern[str] | None:
-    """What finds any of the phrases in a folded text; a group for each."""
-    parts = [_pattern(phrase) for phrase in phrases]
-    return re.compile("|".join(f"({part})" for part in parts if part)) if any(parts) else None
+def pattern_of(phrases: Sequence[Phrase]) -> Pattern | None:
+    """What finds any of the phrases in a folded text."""
+    parts = [part for phrase in phrases if (part := _pattern(phrase))]
+    return re.compile("|".join(parts)) if parts else None
 
 
 def _pattern(phrase: Phrase) -> str:
@@ -90,25 +91,23 @@ def _spelling(text: str, is_prefix: bool) -> str:
     return rf"{first}(?<![^\W_]{first})" + r"[\W_]+".join(rest) + end
 
 
-def snippet(text: str, pattern: re.Pattern[str] | None) -> str:
-    """A line of the text round the place where most of what was searched for is close together."""
-    places = list(islice(pattern.finditer(folded(text)), _MOST_PLACES)) if pattern else []
-    return snippet_at(text, _best_start(places) if places else 0)
+def snippet(text: str, patterns: Sequence[Pattern]) -> str:
+    """A line of the text round the first of the patterns that is there, where most of the others are close to it."""
+    lowered = folded(text)
+    for pattern in patterns:
+        if places := [match.start() for match in islice(pattern.finditer(lowered), _MOST_PLACES)]:
+            return snippet_at(text, max(places, key=lambda place: _count_near(lowered, place, patterns)))
+    return snippet_at(text, 0)
 
 
-def _best_start(places: Sequence[re.Match[str]]) -> int:
-    best, kinds = places[0].start(), 0
-    for number, place in enumerate(places):
-        end = place.start() + SNIPPET_CHARS - 40
-        together = {other.lastindex for other in places[number : number + 12] if other.end() <= end}
-        if len(together) > kinds:
-            best, kinds = place.start(), len(together)
-    return best
+def _count_near(text: str, place: int, patterns: Sequence[Pattern]) -> int:
+    start = max(0, place - SNIPPET_CHARS // 4)
+    return sum(pattern.search(text, start, start + SNIPPET_CHARS - 20) is not None for pattern in patterns)
 
 
 def snippet_at(text: str, place: int) -> str:
     """A window of the text that begins a little before `place`, at a word's edge, on one line."""
-    start = max(0, place - SNIPPET_CHARS // 4)
+    start = max(0, min(place - SNIPPET_CHARS // 4, len(text) - SNIPPET_CHARS))
     if start:
         edge = text.find(" ", start, place)
         start = edge + 1 if edge >= 0 else start

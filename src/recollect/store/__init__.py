@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.copies import COPY, SET_ASIDE, Copies
     from recollect.store.tables.digests import DigestRow, Digests, Pending
     from recollect.store.tables.erase import Erasure, HeldContent
-    from recollect.store.tables.event_headers import EventHeader, Outline
+    from recollect.store.tables.event_headers import EventHeader
     from recollect.store.tables.events import PIECE_BYTES, in_pieces
     from recollect.store.tables.evictions import (
         DATA_LOSS,
@@ -146,7 +146,7 @@ _HOMES = {
     "tables.copies": "COPY SET_ASIDE",
     "tables.digests": "DigestRow Pending",
     "tables.erase": "HeldContent",
-    "tables.event_headers": "EventHeader Outline",
+    "tables.event_headers": "EventHeader",
     "tables.events": "PIECE_BYTES in_pieces",
     "tables.evictions": "Base DATA_LOSS Evicted LAST_COPY_EVICTED PreparedEviction names_of",
     "tables.exclusions": "Exclusion",

@@ -5,7 +5,17 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.kinds import EDIT, USER_MSG, SessionKey
+from recollect.kinds import (
+    ASSISTANT_MSG,
+    COMPLETION,
+    EDIT,
+    ERROR,
+    FILES_LANE,
+    HISTORY_LANE,
+    HUMAN_INTERVENTION,
+    USER_MSG,
+    SessionKey,
+)
 from recollect.store.flags import IS_ERROR
 from recollect.store.sqlite.database import Database
 
@@ -28,14 +38,9 @@ class EventHeader(NamedTuple):
     payload_bytes: int
 
 
-class Outline(NamedTuple):
-    id: int
-    lane: str
-    kind: str
-
-
 _COLUMNS = ", ".join(EventHeader._fields)
 _ORDER = "lane, position, event_uid"
+_ENDINGS = (USER_MSG, ASSISTANT_MSG, COMPLETION, ERROR, HUMAN_INTERVENTION)
 
 
 class EventHeaders:
@@ -66,10 +71,32 @@ class EventHeaders:
         )
         return {SessionKey(agent, native_id): stream for agent, native_id, stream in rows}
 
-    def outline(self, stream: int) -> list[Outline]:
-        """All events of a session in reading order, with no more than is needed to find one's neighbours."""
-        rows = self._database.rows(f"SELECT id, lane, kind FROM events WHERE stream = ? ORDER BY {_ORDER}", (stream,))
-        return [Outline(*row) for row in rows]
+    def around(self, event: EventHeader, count: int) -> tuple[list[EventHeader], list[EventHeader]]:
+        """So many events before and after one in its lane: what a side file holds did not happen next."""
+        if not count:
+            return [], []
+        before, after = (
+            self._chosen(
+                f"stream = ? AND lane = ? AND (position, event_uid) {sign} (?, ?)"
+                f" ORDER BY position {order}, event_uid {order} LIMIT ?",
+                (event.stream, event.lane, event.position, event.event_uid, count),
+            )
+            for sign, order in (("<", "DESC"), (">", "ASC"))
+        )
+        return before[::-1], after
+
+    def ends(self, stream: int) -> tuple[EventHeader | None, EventHeader | None]:
+        """The first request of a session, and the last event that says how it ended."""
+        first, last = (
+            self._chosen(
+                f"stream = ? AND lane NOT IN ('{FILES_LANE}', '{HISTORY_LANE}')"
+                " AND kind IN (SELECT value FROM json_each(?))"
+                f" ORDER BY lane {order}, position {order}, event_uid {order} LIMIT 1",
+                (stream, orjson.dumps(kinds).decode()),
+            )
+            for kinds, order in (((USER_MSG,), "ASC"), (_ENDINGS, "DESC"))
+        )
+        return first[0] if first else None, last[0] if last else None
 
     def last_request(self, stream: int) -> EventHeader | None:
         rows = self._database.rows(

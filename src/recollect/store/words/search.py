@@ -32,15 +32,11 @@ class Term(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """All of `needs` (each a choice of terms) and none of `excluded`, in these columns (None: in any).
-
-    Events that say `whole` and nothing else are told from others.
-    """
+    """All of `needs` (each a choice of terms) and none of `excluded`, in these columns (None: in any)."""
 
     needs: tuple[tuple[Term, ...], ...]
     excluded: tuple[Term, ...] = ()
     columns: tuple[str, ...] | None = None
-    whole: str = ""
 
 
 class Choice(NamedTuple):
@@ -77,7 +73,6 @@ class Scored(NamedTuple):
     ts_ms: int | None
     flags: int
     kind: str
-    is_whole: bool = False
 
 
 class OutOfTime(Exception):
@@ -190,16 +185,15 @@ class FulltextSearch:
             f"WITH hit AS MATERIALIZED (SELECT rowid AS id, bm25({table}, {', '.join(map(str, weights))}) AS score"
             f" FROM {table} WHERE {table} MATCH ? ORDER BY score LIMIT ?),"
             " placed AS (SELECT hit.id, hit.score, e.stream, e.ts_ms, e.flags, e.kind,"
-            " e.summary = ? COLLATE NOCASE AS is_whole,"
             " row_number() OVER (PARTITION BY e.stream ORDER BY hit.score, hit.id DESC) AS place"
             f" FROM hit CROSS JOIN events e ON e.id = hit.id WHERE {conditions})"
-            " SELECT id, -score, stream, ts_ms, flags, kind, is_whole, (SELECT count(*) FROM hit)"
+            " SELECT id, -score, stream, ts_ms, flags, kind, (SELECT count(*) FROM hit)"
             " FROM placed WHERE place <= ? ORDER BY score, id DESC"
         )
         rows: list[tuple[Any, ...]] = []
         # A filter that few events pass would leave too little of the best.
         for most in (BEST_EVENTS, -1) if chosen.is_open and not is_whole else (-1,):
-            rows = self._rows(sql, [match, most, wanted.whole, *values, of_session])
+            rows = self._rows(sql, [match, most, *values, of_session])
             if rows and (rows[0][-1] < most or len({row[2] for row in rows}) >= ENOUGH_SESSIONS):
                 break
         return [Scored(*row[:-1]) for row in rows]
