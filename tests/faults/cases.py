@@ -283,7 +283,41 @@ def _judge_clear(store: Path, writers: Writers, clean: Held | None, bug: str | N
     return [*findings, *examine(store, writers, clean, bug)]
 
 
+# A file that its agent deleted
+
+_DELETED = session_id(2)  # of an agent whose rebuilt file is not what it wrote itself
+
+
+def rebuilding(folder: Path, bug: str | None) -> Case:
+    writers = _swept(folder, 39)
+    (path,) = (path for path in writers.home.rglob("*.jsonl") if _DELETED in path.name)
+    path.unlink()
+    roots = (root.split("=", 1) for root in writers.roots)
+    config = "".join(f"[agents.{agent}]\nroots = ['{path}']\n" for agent, path in roots)
+    (folder / "template" / "config.toml").write_text(config)
+    return Case("resume", ["resume", _DELETED, "--yes"], writers, folder / "template", bug, _judge_rebuild)
+
+
+def _judge_rebuild(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether the file is whole or absent, is there after the next run, and no sweep takes anything of it for new."""
+    with open_memory(store.parent.parent / "template") as memory:
+        expected = [event.event_uid for event in memory.events(memory.session(_DELETED), with_copies=True)]
+    held = sweep(store, *writers.roots)
+    done = run(command("resume", _DELETED, "--yes"), store)
+    findings = [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
+    later = sweep(store, *writers.roots)
+    for name, found in ("after the fault", held), ("after another run", later):
+        (session,) = (session for session in found.sessions if session.native_session_id == _DELETED)
+        uids = [event.event_uid for event in found.events if event.session_uid == session.session_uid]
+        findings += [] if uids == expected else [f"{len(uids)} events of {len(expected)} {name}"]
+    written = [path for path in writers.home.rglob("*") if _DELETED in path.name]
+    findings += [] if len(written) == 1 else [f"files: {[path.name for path in written]}"]
+    for path in written:
+        path.unlink()
+    return [*findings, *_problems(store)]
+
+
 CASES: tuple[MakeCase, ...] = (
     *(forgetting, rescanning, evicting, backing_up, restoring, archiving, tagging, clearing),
-    *(importing_jsonl, remembering),
+    *(importing_jsonl, remembering, rebuilding),
 )

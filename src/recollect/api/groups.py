@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from recollect.errors import Busy, NotFound, UsageError
+from recollect.errors import Busy, NotFound, Unsupported, UsageError
 from recollect.groups.group import (
     Group,
     add_group,
@@ -282,22 +282,22 @@ class Groups:
         With `at` (an event's number, or part of its uid) the copy ends there: it is written beside the session, where
         the agent keeps such files. Raises UsageError for an agent that forks whole sessions only.
         """
-        from recollect.agents import find_writeback, fork_words, profile_of, resume_words
+        from recollect.agents import find_writeback, fork_words, resume_words
 
         if at is None:
             return Forked(session.session_uid, None, shlex.join(fork_words(session.agent, session.native_session_id)))
-        writeback = find_writeback(session.agent)
-        if writeback is None:
-            name = profile_of(session.agent).display_name
-            brief = f"`recollect digest {session.native_session_id} --for-agent`"
-            hint = f"leave out `--at`, or begin a new session with {brief}"
-            raise UsageError(f"{name} forks whole sessions only", hint)
         self._store.refuse_in_group()
         event = next(item.event for item in self._memory.window(session, at, 0) if item.is_asked_for)
         source = next((Path(item.path) for item in session.sources if not item.source_gone_at), None)
         if source is None:
             raise NotFound(f"The agent has deleted the log of {session.session_uid}", "leave out `--at`")
-        new_id = writeback.fork(source, event.native_id)
+        try:
+            if (writeback := find_writeback(session.agent)) is None:
+                raise Unsupported(f"Only read, not written: {session.agent}")
+            new_id = writeback.fork(source, event.native_id)
+        except Unsupported as error:
+            brief = f"`recollect digest {session.native_session_id} --for-agent`"
+            raise UsageError(error.message, f"leave out `--at`, or begin a new session with {brief}") from None
         return Forked(session.session_uid, new_id, shlex.join(resume_words(session.agent, new_id)))
 
     def _catch_up(self) -> None:
