@@ -6,6 +6,8 @@ Each has a judge of its own: what it was about to do is done wholly or not at al
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from recollect.api import doctor, open_memory, restore
@@ -291,11 +293,11 @@ _DELETED = session_id(2)  # of an agent whose rebuilt file is not what it wrote 
 def rebuilding(folder: Path, bug: str | None) -> Case:
     writers = _swept(folder, 39)
     (path,) = (path for path in writers.home.rglob("*.jsonl") if _DELETED in path.name)
-    path.unlink()
     roots = (root.split("=", 1) for root in writers.roots)
-    config = "".join(f"[agents.{agent}]\nroots = ['{path}']\n" for agent, path in roots)
+    config = "".join(f"[agents.{agent}]\nroots = ['{folder}']\n" for agent, folder in roots)
     (folder / "template" / "config.toml").write_text(config)
-    return Case("resume", ["resume", _DELETED, "--yes"], writers, folder / "template", bug, _judge_rebuild)
+    case = Case("resume", ["resume", _DELETED, "--yes"], writers, folder / "template", bug, _judge_rebuild)
+    return replace(case, reset=partial(path.unlink, missing_ok=True))
 
 
 def _judge_rebuild(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
@@ -312,8 +314,6 @@ def _judge_rebuild(store: Path, writers: Writers, clean: Held | None, bug: str |
         findings += [] if uids == expected else [f"{len(uids)} events of {len(expected)} {name}"]
     written = [path for path in writers.home.rglob("*") if _DELETED in path.name]
     findings += [] if len(written) == 1 else [f"files: {[path.name for path in written]}"]
-    for path in written:
-        path.unlink()
     return [*findings, *_problems(store)]
 
 
