@@ -285,6 +285,42 @@ def _judge_clear(store: Path, writers: Writers, clean: Held | None, bug: str | N
     return [*findings, *examine(store, writers, clean, bug)]
 
 
+# Requests of a sandboxed agent
+
+
+def serving(folder: Path, bug: str | None) -> Case:
+    """One request that changes something and one that only asks, in the order of their names."""
+    writers, work = _swept(folder, 40), folder / "work"
+    work.mkdir()
+    with open_memory(folder / "template") as memory:
+        memory.groups.add("work", work)
+        memory.groups.sessions("work").set("claude:the-conversation")
+    tasks = folder / "template" / "groups" / "work" / "ipc" / "tasks"
+    for name, request in ("a", {"action": "clear", "name": "later"}), ("b", {"action": "list"}):
+        (tasks / f"{name}.json").write_text(json.dumps(request))
+    return Case("ipc serve", ["ipc", "serve", "--once"], writers, folder / "template", bug, _judge_served)
+
+
+def _judge_served(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether the next one has each request answered, and what was asked for is done once."""
+    with open_memory(store) as memory:
+        sessions = memory.groups.sessions("work")
+        early = (sessions.get(), [mark.name for mark in sessions.history()])
+    old, new = ("claude:the-conversation", []), (None, ["later"])
+    findings = [] if early in (old, new) else [f"half done: {early}"]
+    done = run(command("ipc", "serve", "--once"), store)
+    findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
+    ipc = store / "groups" / "work" / "ipc"
+    answers = [json.loads(path.read_text()) for path in sorted((ipc / "answers").glob("[!.]*"))]
+    with open_memory(store) as memory:
+        sessions = memory.groups.sessions("work")
+        late = (sessions.get(), [mark.name for mark in sessions.history()])
+    told = [(answer["id"], answer["ok"], [mark["name"] for mark in answer.get("bookmarks", ())]) for answer in answers]
+    if late != new or told != [("a", True, []), ("b", True, ["later"])] or list((ipc / "tasks").glob("[!.]*")):
+        findings.append(f"answers: {told}; state: {late}")
+    return [*findings, *examine(store, writers, clean, bug)]
+
+
 # A file that its agent deleted
 
 _DELETED = session_id(2)  # of an agent whose rebuilt file is not what it wrote itself
@@ -319,5 +355,5 @@ def _judge_rebuild(store: Path, writers: Writers, clean: Held | None, bug: str |
 
 CASES: tuple[MakeCase, ...] = (
     *(forgetting, rescanning, evicting, backing_up, restoring, archiving, tagging, clearing),
-    *(importing_jsonl, remembering, rebuilding),
+    *(importing_jsonl, remembering, rebuilding, serving),
 )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from recollect.clock import rfc3339
 from recollect.errors import Busy, NotFound, Unsupported, UsageError
 from recollect.groups.group import (
     Group,
@@ -257,7 +259,21 @@ class Groups:
         environment = agent_environment(adapter.home_variable, home, chosen.name, chosen.ipc)
         settings = how.settings or HomeSettings()
         run = Run(chosen, adapter.agent, home, prompt, environment, task, how.wait_seconds, settings)
-        return run_agent(run, sessions, say)
+        return run_agent(run, sessions, partial(self._was_received, chosen.name), say)
+
+    def _was_received(self, group: str, prompt: str, since_ms: int) -> bool:
+        """Whether an agent of the group has written down a prompt since then."""
+        from recollect.kinds import USER_MSG
+
+        self._memory.sweep()
+        since, text = rfc3339(since_ms) or "", self._redacted(prompt).strip()
+        for session in self._memory.sessions(roots_only=True):
+            if session.group != group or (session.ended_at or "") < since:
+                continue
+            later = [event for event in self._memory.events(session, USER_MSG) if (event.ts or "") >= since]
+            if any(str(payload.get("text")).strip() == text for payload in self._memory.payloads(session, later)):
+                return True
+        return False
 
     def active(self) -> list[ActiveSession]:
         """The sessions that run now, over all agents: written in the last two minutes, or with a live process."""
