@@ -35,17 +35,82 @@ _HOMES = {
     "recollect.care.status": ("AgentTotals", "DistilledTotals", "RetentionStatus", "SourceTotals", "Status"),
     "recollect.sweep_report": ("SweepReport",),
     "recollect.sessions.transcript": ("TranscriptItem",),
+    "recollect.api.annotations": (
+        "ForgetRequest",
+        "SessionAnnotations",
+        "UserNote",
+    ),
+    "recollect.api.archives": (
+        "Archive",
+        "DigestPages",
+    ),
+    "recollect.api.groups": ("Forked",),
+    "recollect.api.handover": ("HandoverPlan",),
+    "recollect.groups.active": ("ActiveSession",),
+    "recollect.groups.changes": (
+        "Cleared",
+        "Resumed",
+    ),
+    "recollect.groups.group": ("Group",),
+    "recollect.groups.ipc": ("Answered",),
+    "recollect.groups.mounts": ("Mount",),
+    "recollect.groups.runner": ("RunReport",),
+    "recollect.groups.sessions": (
+        "Bookmark",
+        "GroupSessions",
+    ),
+    "recollect.knowledge.records": (
+        "Evidence",
+        "Fact",
+        "Fix",
+        "FixStep",
+        "Route",
+        "Workflow",
+        "Workflows",
+    ),
+    "recollect.live": (
+        "Appended",
+        "AsyncLive",
+        "Live",
+        "LiveSession",
+        "Message",
+        "RecollectSessionStore",
+        "SearchResult",
+        "SessionManager",
+    ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
     from recollect.api import Filters, Memory, doctor, open_memory, repair, restore
+    from recollect.api.annotations import ForgetRequest, SessionAnnotations, UserNote
+    from recollect.api.archives import Archive, DigestPages
+    from recollect.api.groups import Forked
+    from recollect.api.handover import HandoverPlan
     from recollect.care.doctor import Finding
     from recollect.care.status import AgentTotals, DistilledTotals, RetentionStatus, SourceTotals, Status
     from recollect.distill.exchanges import Exchange
     from recollect.errors import Ambiguous, Busy, NeedsAnswer, NotFound, RecollectError, UsageError
     from recollect.forget.plan import ForgetPlan, ForgottenSession, UnreachableCopy
     from recollect.forget.rescan import RescanReport
+    from recollect.groups.active import ActiveSession
+    from recollect.groups.changes import Cleared, Resumed
+    from recollect.groups.group import Group
+    from recollect.groups.ipc import Answered
+    from recollect.groups.mounts import Mount
+    from recollect.groups.runner import RunReport
+    from recollect.groups.sessions import Bookmark, GroupSessions
+    from recollect.knowledge.records import Evidence, Fact, Fix, FixStep, Route, Workflow, Workflows
+    from recollect.live import (
+        Appended,
+        AsyncLive,
+        Live,
+        LiveSession,
+        Message,
+        RecollectSessionStore,
+        SearchResult,
+        SessionManager,
+    )
     from recollect.recall import (
         Block,
         EditDiff,
@@ -68,37 +133,65 @@ if TYPE_CHECKING:
     from recollect.sweep_report import SweepReport
 
 __all__ = [
+    "ActiveSession",
     "AgentTotals",
     "Ambiguous",
+    "Answered",
+    "Appended",
+    "Archive",
+    "AsyncLive",
     "Block",
+    "Bookmark",
     "Busy",
+    "Cleared",
     "Cost",
     "Digest",
+    "DigestPages",
     "DistilledTotals",
     "EditDiff",
     "Event",
+    "Evidence",
     "Exchange",
+    "Fact",
     "FileEdit",
     "FileVisit",
     "Filters",
     "Finding",
+    "Fix",
+    "FixStep",
     "ForgetPlan",
+    "ForgetRequest",
     "ForgottenSession",
+    "Forked",
     "Glimpse",
+    "Group",
+    "GroupSessions",
+    "HandoverPlan",
+    "Live",
+    "LiveSession",
     "Match",
     "Memory",
+    "Message",
+    "Mount",
     "NeedsAnswer",
     "NotFound",
     "Outcome",
     "Problem",
     "RecollectError",
+    "RecollectSessionStore",
     "Related",
     "RescanReport",
+    "Resumed",
     "RetentionStatus",
+    "Route",
+    "RunReport",
     "SearchAnswer",
+    "SearchResult",
     "Session",
+    "SessionAnnotations",
     "SessionDiff",
     "SessionHit",
+    "SessionManager",
     "SessionSource",
     "Signal",
     "SourceTotals",
@@ -112,6 +205,9 @@ __all__ = [
     "Unfinished",
     "UnreachableCopy",
     "UsageError",
+    "UserNote",
+    "Workflow",
+    "Workflows",
     "__version__",
     "doctor",
     "open_memory",

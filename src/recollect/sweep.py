@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 PUSHED_DAYS = 7  # what a push after a sweep looks at
 SETTLE_SECONDS = 20  # how often what was read so far becomes complete and can be searched
+IDLE_MS = 600_000  # after which a live session is likely to stay as it is
 
 
 def sweep(
@@ -47,6 +48,8 @@ def sweep(
         index_pending(store, partial(progress, "indexing"))
         distil_outdated(store, partial(progress, "distilling"))
         work.retain()
+        if store.streams.has_live():
+            store.rewrites.repack_idle(work.at_ms - IDLE_MS)
         store.checkpoint()
         roots = store.known_files.roots(settings.host, settings.roots)
         if only is None:
@@ -77,7 +80,7 @@ class _Sweep:
         self._settings = settings
         self._progress = progress
         self._sessions_before = store.sessions.count()
-        self._at_ms = now_ms()
+        self.at_ms = now_ms()
         self.report = SweepReport()
         self.changed: set[SessionKey] = set()
 
@@ -127,7 +130,7 @@ class _Sweep:
 
         self.changed |= set(store.streams.dirty())
 
-        distil = partial(distil_sessions, store, at_ms=self._at_ms)
+        distil = partial(distil_sessions, store, at_ms=self.at_ms)
         dropped = settle(store, settings.rules, settings.domains, self._progress, distil, is_all_read=is_all_read)
         self.report.events_new = max(0, self.report.events_new - dropped)
 

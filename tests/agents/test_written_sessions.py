@@ -1,6 +1,7 @@
 """Sessions that Recollect wrote are gone on with by the real agents: what they send to their model has the history."""
 
 import re
+import shutil
 import subprocess
 import sys
 import uuid
@@ -53,11 +54,14 @@ def _recollect(desk: Desk, watched: Watched, *words: str) -> subprocess.Complete
     )
 
 
-@pytest.mark.parametrize("agent", ["claude", "codex"])
+@pytest.mark.parametrize("agent", AGENTS)
 def test_a_deleted_transcript_is_rebuilt_and_the_agent_goes_on(desk: Desk, watched: Watched, agent: str) -> None:
     session = watched.sessions[agent]
-    for source in session.sources:
-        Path(source.path).unlink()
+    for path in (Path(source.path) for source in session.sources):
+        if path.parent.name == session.native_session_id:  # the agent gives every session a folder
+            shutil.rmtree(path.parent, ignore_errors=True)
+        else:
+            path.unlink()
     with open_memory(watched.store) as memory:
         before = memory.events(session, with_copies=True)
 

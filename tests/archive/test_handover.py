@@ -7,6 +7,7 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
+from recollect.agentkit.writeback import steps_of
 from recollect.api import Memory, open_memory
 from recollect.cli import main
 from recollect.errors import NotFound
@@ -79,6 +80,38 @@ def test_what_is_read_from_rebuilt_files_is_what_was_read_from_the_genuine_ones(
 
     assert len(expected) >= 4
     assert {uid: rebuilt[uid] for uid in expected} == expected
+
+
+def _conversation(session: Session, memory: Memory) -> list[object]:
+    """What was said, and each call with what it answered."""
+    events = memory.events(session, with_copies=True)
+    steps = steps_of(list(zip(events, memory.payloads(session, events), strict=True)))
+    return [
+        (step.event.event_uid, step.text, step.event.tool, step.payload.get("input"), step.output) for step in steps
+    ]
+
+
+@needs_shared
+def test_a_rebuilt_log_of_grok_tells_the_same_conversation_under_the_same_ids(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(SHARED / "genuine" / "grok-1.0.41" / ".grok", home)
+    with swept(tmp_path / "first", f"grok={home}") as memory:
+        sessions = [
+            session for session in memory.sessions(roots_only=True) if session.sources and memory.events(session)
+        ]
+        expected = {session.session_uid: _conversation(session, memory) for session in sessions}
+        plans = [memory.handover.plan_rebuild(session) for session in sessions]
+        shutil.rmtree(home / "sessions")
+        for plan in plans:
+            memory.handover.write(plan)
+        again = memory.sweep()
+
+    with swept(tmp_path / "second", f"grok={home}") as memory:
+        rebuilt = {session.session_uid: _conversation(session, memory) for session in memory.sessions(roots_only=True)}
+
+    assert len(expected) >= 20
+    assert again.events_new == again.events_replaced == 0
+    assert rebuilt == expected
 
 
 def test_what_cannot_come_back_is_said_before_anything_is_written(log: Path) -> None:

@@ -6,6 +6,8 @@ Each has a judge of its own: what it was about to do is done wholly or not at al
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from recollect.api import doctor, open_memory, restore
@@ -283,7 +285,75 @@ def _judge_clear(store: Path, writers: Writers, clean: Held | None, bug: str | N
     return [*findings, *examine(store, writers, clean, bug)]
 
 
+# Requests of a sandboxed agent
+
+
+def serving(folder: Path, bug: str | None) -> Case:
+    """One request that changes something and one that only asks, in the order of their names."""
+    writers, work = _swept(folder, 40), folder / "work"
+    work.mkdir()
+    with open_memory(folder / "template") as memory:
+        memory.groups.add("work", work)
+        memory.groups.sessions("work").set("claude:the-conversation")
+    tasks = folder / "template" / "groups" / "work" / "ipc" / "tasks"
+    for name, request in ("a", {"action": "clear", "name": "later"}), ("b", {"action": "list"}):
+        (tasks / f"{name}.json").write_text(json.dumps(request))
+    return Case("ipc serve", ["ipc", "serve", "--once"], writers, folder / "template", bug, _judge_served)
+
+
+def _judge_served(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether the next one has each request answered, and what was asked for is done once."""
+    with open_memory(store) as memory:
+        sessions = memory.groups.sessions("work")
+        early = (sessions.get(), [mark.name for mark in sessions.history()])
+    old, new = ("claude:the-conversation", []), (None, ["later"])
+    findings = [] if early in (old, new) else [f"half done: {early}"]
+    done = run(command("ipc", "serve", "--once"), store)
+    findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
+    ipc = store / "groups" / "work" / "ipc"
+    answers = [json.loads(path.read_text()) for path in sorted((ipc / "answers").glob("[!.]*"))]
+    with open_memory(store) as memory:
+        sessions = memory.groups.sessions("work")
+        late = (sessions.get(), [mark.name for mark in sessions.history()])
+    told = [(answer["id"], answer["ok"], [mark["name"] for mark in answer.get("bookmarks", ())]) for answer in answers]
+    if late != new or told != [("a", True, []), ("b", True, ["later"])] or list((ipc / "tasks").glob("[!.]*")):
+        findings.append(f"answers: {told}; state: {late}")
+    return [*findings, *examine(store, writers, clean, bug)]
+
+
+# A file that its agent deleted
+
+_DELETED = session_id(2)  # of an agent whose rebuilt file is not what it wrote itself
+
+
+def rebuilding(folder: Path, bug: str | None) -> Case:
+    writers = _swept(folder, 39)
+    (path,) = (path for path in writers.home.rglob("*.jsonl") if _DELETED in path.name)
+    roots = (root.split("=", 1) for root in writers.roots)
+    config = "".join(f"[agents.{agent}]\nroots = ['{folder}']\n" for agent, folder in roots)
+    (folder / "template" / "config.toml").write_text(config)
+    case = Case("resume", ["resume", _DELETED, "--yes"], writers, folder / "template", bug, _judge_rebuild)
+    return replace(case, reset=partial(path.unlink, missing_ok=True))
+
+
+def _judge_rebuild(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether the file is whole or absent, is there after the next run, and no sweep takes anything of it for new."""
+    with open_memory(store.parent.parent / "template") as memory:
+        expected = [event.event_uid for event in memory.events(memory.session(_DELETED), with_copies=True)]
+    held = sweep(store, *writers.roots)
+    done = run(command("resume", _DELETED, "--yes"), store)
+    findings = [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
+    later = sweep(store, *writers.roots)
+    for name, found in ("after the fault", held), ("after another run", later):
+        (session,) = (session for session in found.sessions if session.native_session_id == _DELETED)
+        uids = [event.event_uid for event in found.events if event.session_uid == session.session_uid]
+        findings += [] if uids == expected else [f"{len(uids)} events of {len(expected)} {name}"]
+    written = [path for path in writers.home.rglob("*") if _DELETED in path.name]
+    findings += [] if len(written) == 1 else [f"files: {[path.name for path in written]}"]
+    return [*findings, *_problems(store)]
+
+
 CASES: tuple[MakeCase, ...] = (
     *(forgetting, rescanning, evicting, backing_up, restoring, archiving, tagging, clearing),
-    *(importing_jsonl, remembering),
+    *(importing_jsonl, remembering, rebuilding, serving),
 )

@@ -94,7 +94,7 @@ class Case:
     """A command to be struck, the store it is run on (none, or a copy of one that is there already), and the judge.
 
     In its words `{store}` stands for that store. After each fault `judge` is given the store, the agents' sessions
-    (`writers`), what a clean store holds, and the bug to be found.
+    (`writers`), what a clean store holds, and the bug to be found. `reset` undoes what the command does elsewhere.
     """
 
     name: str
@@ -103,8 +103,10 @@ class Case:
     template: Path | None = None
     bug: str | None = None
     judge: Callable[[Path, Any, Held | None, str | None], list[str]] = examine
+    reset: Callable[[], None] = lambda: None
 
     def prepare(self, store: Path) -> Path:
+        self.reset()
         if self.template is not None:
             shutil.copytree(self.template, store)
         return store

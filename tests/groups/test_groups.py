@@ -7,7 +7,7 @@ import pytest
 from recollect.api import Memory, open_memory
 from recollect.errors import NotFound, NotInGroup, UsageError
 from tests import logs
-from tests.conftest import with_key
+from tests.conftest import swept, with_key
 from tests.groups.conftest import INSIDE, OUTSIDE, Planted, hidden_word
 
 
@@ -127,3 +127,16 @@ def test_the_group_of_a_process_cannot_be_argued_away(planted: Planted, monkeypa
     for other in ("main", "outside"):
         with pytest.raises(NotInGroup):
             planted.open(other)
+
+
+@pytest.mark.parametrize("log", [logs.CODEX, logs.GROK], ids=lambda log: log.agent)
+def test_an_agent_that_forks_whole_sessions_is_not_cut_at_a_message(tmp_path: Path, log: logs.AgentLog) -> None:
+    log.write(tmp_path / "home", log.content(3))
+    with swept(tmp_path / "store", log.root_flag(tmp_path / "home")) as memory:
+        session = memory.session(logs.session_id())
+
+        with pytest.raises(UsageError, match="forks whole sessions only") as refusal:
+            memory.groups.fork(session, "2")
+
+    assert "recollect digest" in str(refusal.value.hint)
+    assert len(list((tmp_path / "home").rglob("*.jsonl"))) == 1

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from recollect.errors import Busy, NotFound, UsageError
+from recollect.clock import rfc3339
+from recollect.errors import Busy, NotFound, Unsupported, UsageError
 from recollect.groups.group import (
     Group,
     add_group,
@@ -257,7 +259,21 @@ class Groups:
         environment = agent_environment(adapter.home_variable, home, chosen.name, chosen.ipc)
         settings = how.settings or HomeSettings()
         run = Run(chosen, adapter.agent, home, prompt, environment, task, how.wait_seconds, settings)
-        return run_agent(run, sessions, say)
+        return run_agent(run, sessions, partial(self._was_received, chosen.name), say)
+
+    def _was_received(self, group: str, prompt: str, since_ms: int) -> bool:
+        """Whether an agent of the group has written down a prompt since then."""
+        from recollect.kinds import USER_MSG
+
+        self._memory.sweep()
+        since, text = rfc3339(since_ms) or "", self._redacted(prompt).strip()
+        for session in self._memory.sessions(roots_only=True):
+            if session.group != group or (session.ended_at or "") < since:
+                continue
+            later = [event for event in self._memory.events(session, USER_MSG) if (event.ts or "") >= since]
+            if any(str(payload.get("text")).strip() == text for payload in self._memory.payloads(session, later)):
+                return True
+        return False
 
     def active(self) -> list[ActiveSession]:
         """The sessions that run now, over all agents: written in the last two minutes, or with a live process."""
@@ -282,22 +298,22 @@ class Groups:
         With `at` (an event's number, or part of its uid) the copy ends there: it is written beside the session, where
         the agent keeps such files. Raises UsageError for an agent that forks whole sessions only.
         """
-        from recollect.agents import find_writeback, fork_words, profile_of, resume_words
+        from recollect.agents import find_writeback, fork_words, resume_words
 
         if at is None:
             return Forked(session.session_uid, None, shlex.join(fork_words(session.agent, session.native_session_id)))
-        writeback = find_writeback(session.agent)
-        if writeback is None:
-            name = profile_of(session.agent).display_name
-            brief = f"`recollect digest {session.native_session_id} --for-agent`"
-            hint = f"leave out `--at`, or begin a new session with {brief}"
-            raise UsageError(f"{name} forks whole sessions only", hint)
         self._store.refuse_in_group()
         event = next(item.event for item in self._memory.window(session, at, 0) if item.is_asked_for)
         source = next((Path(item.path) for item in session.sources if not item.source_gone_at), None)
         if source is None:
             raise NotFound(f"The agent has deleted the log of {session.session_uid}", "leave out `--at`")
-        new_id = writeback.fork(source, event.native_id)
+        try:
+            if (writeback := find_writeback(session.agent)) is None:
+                raise Unsupported(f"Only read, not written: {session.agent}")
+            new_id = writeback.fork(source, event.native_id)
+        except Unsupported as error:
+            brief = f"`recollect digest {session.native_session_id} --for-agent`"
+            raise UsageError(error.message, f"leave out `--at`, or begin a new session with {brief}") from None
         return Forked(session.session_uid, new_id, shlex.join(resume_words(session.agent, new_id)))
 
     def _catch_up(self) -> None:

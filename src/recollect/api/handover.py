@@ -105,18 +105,19 @@ class Handover:
     def write(self, plan: HandoverPlan) -> list[Path]:
         """Write the files of a plan. Raises NotFound if such a file has appeared meanwhile, Busy during a sweep.
 
-        A rebuilt file counts as read: the next sweep stores only what the agent adds to it.
+        A rebuilt file counts as read: the next sweep stores only what the agent adds to it. The main file comes last:
+        as long as it is missing, the session is gone and can be written again.
         """
         files = plan.draft.files if plan.draft else ()
         with sweep_lock(self._store.folder):
-            for path, content in files:
+            if plan.is_rebuild:
+                protection = Protection(self._settings.folder, self._settings.redaction)
+                pass_over(self._store, self._settings.host, plan.agent, self._settings.roots, protection, files)
+            for path, content in reversed(files):
                 written = write_new(path.parent, path.name, content)
                 if written != path:
                     written.unlink()
                     raise NotFound(f"There is such a file again: {path}", "run the command again")
-                if plan.is_rebuild:
-                    protection = Protection(self._settings.folder, self._settings.redaction)
-                    pass_over(self._store, self._settings.host, self._settings.roots, protection, path)
         return [path for path, _ in files]
 
     def _sources(self, session: Session) -> list[Path]:

@@ -75,6 +75,10 @@ class SharedFolder:
         os.rename(unfinished, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
         os.fsync(self._fd)
 
+    def changed_ms(self, name: str) -> int:
+        """When a file got its name or its content, whichever came last."""
+        return os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_ctime_ns // 1_000_000
+
     def rename(self, name: str, new_name: str) -> None:
         os.rename(name, new_name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 

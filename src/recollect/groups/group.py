@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recollect.agents import BUILT_IN, get_adapter
-from recollect.clock import now_ms, rfc3339
+from recollect.clock import AsDatetime, now_ms, rfc3339
 from recollect.errors import NotFound, UsageError
 from recollect.sessions.groups import GROUPS_FOLDER, assign_groups, group_folder, homes_of
 from recollect.store import MAIN_GROUP, GroupRow, Store
@@ -29,6 +29,8 @@ class Group:
     ipc: str
     created_at: str | None
     session_uid: str | None  # the active one
+
+    created = AsDatetime("created_at")
 
 
 def all_groups(store: Store, folder: Path) -> list[Group]:

@@ -24,11 +24,14 @@ from recollect.groups.group import Group
 from recollect.groups.sessions import GroupSessions
 
 CLOSED, ENDED = "closed", "ended"
-_SENT = ".sent"  # ends the name of a follow-up that the agent has, until its turn is over
+_SENT = ".sent"  # ends the name of a follow-up that the agent was sent, until its turn is over
 _REFUSED = ".refused"
 _POLL_SECONDS = 0.05
 _CLOSE_SECONDS, _KILL_SECONDS = 1.2, 0.4  # so that an agent is gone within two seconds
+_ORPHAN_SECONDS = 5.0
 _INPUT_BYTES = 1024 * 1024
+
+WasReceived = Callable[[str, int], bool]  # whether an agent's log has a prompt, from a time (in ms) on
 
 
 @dataclass(slots=True)
@@ -61,7 +64,7 @@ class Run:
     settings: HomeSettings = field(default_factory=HomeSettings)
 
 
-def run_agent(run: Run, sessions: GroupSessions, say: Callable[[str], None]) -> RunReport:
+def run_agent(run: Run, sessions: GroupSessions, was_received: WasReceived, say: Callable[[str], None]) -> RunReport:
     """Run the agent until it has answered the prompt and all follow-ups, or until somebody has it closed.
 
     Raises Busy if the group's agent is running, and RecollectError if it cannot be started or reports a failure.
@@ -69,10 +72,12 @@ def run_agent(run: Run, sessions: GroupSessions, say: Callable[[str], None]) -> 
     runner = runner_of(run.agent)
     _prepare_home(run, runner.prepare)
     ipc = Path(run.group.ipc)
-    with _alone(ipc), open_shared(ipc) as folder, folder.below(INPUT) as inputs:
+    with _alone(ipc) as lock, open_shared(ipc) as folder, folder.below(INPUT) as inputs:
+        _settle_sent(inputs, was_received)
         folder.remove(CLOSE_NAME)
         dialogue: Dialogue = runner.Dialogue(run.task)
         with _started(run, dialogue) as process:
+            os.pwrite(lock, f"{process.pid:>20}".encode(), 0)
             return _Running(run, dialogue, process, sessions, folder, inputs, say).to_its_end()
 
 
@@ -88,20 +93,54 @@ def _prepare_home(run: Run, prepare: Callable[[Path, HomeSettings], None]) -> No
 
 
 @contextmanager
-def _alone(ipc: Path) -> Iterator[None]:
-    """Hold the group's lock: of two runners neither would know which prompts the other sent."""
+def _alone(ipc: Path) -> Iterator[int]:
+    """Hold the group's lock: of two runners neither would know which prompts the other sent.
+
+    The file has the number of the last agent's process, which may outlive a runner that was killed.
+    """
     path = ipc.parent / "run.lock"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
+        _wait_for_end(int(os.pread(fd, 20, 0) or 0))
+        yield fd
     except BlockingIOError:
         raise Busy(
             f"The agent of this group is running: {ipc.parent.name}", "put the prompt into its `input` folder"
         ) from None
     finally:
         os.close(fd)
+
+
+def _wait_for_end(pid: int) -> None:
+    """Wait for an agent whose runner was killed: its input has ended, and so does it, after its turn."""
+    deadline = time.monotonic() + _ORPHAN_SECONDS
+    while pid and _is_running(pid):
+        if time.monotonic() > deadline:
+            raise Busy(f"The agent of this group is still at its last turn: process {pid}", "wait, or end it")
+        time.sleep(_POLL_SECONDS)
+
+
+def _is_running(pid: int) -> bool:
+    """Whether an agent of this number lives. Each leads a session of its own: a later process hardly does."""
+    try:
+        leads = os.getsid(pid) == pid
+    except OSError:
+        return False
+    with suppress(OSError):  # nobody may have taken notice of its end
+        return leads and Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] != "Z"
+    return leads
+
+
+def _settle_sent(inputs: SharedFolder, was_received: WasReceived) -> None:
+    """Put follow-ups that a runner had marked when it ended back, unless the agent's log has them."""
+    for name in inputs.names(_SENT):
+        text = parse_input(inputs.read(name, _INPUT_BYTES))
+        if was_received(text, inputs.changed_ms(name)):
+            inputs.remove(name)
+        else:
+            inputs.rename(name, name.removesuffix(_SENT))
 
 
 @contextmanager
@@ -132,6 +171,7 @@ class _Process:
             stderr=errors,
             start_new_session=True,  # a Ctrl-C is ours: the agent is closed in order
         )
+        self.pid = self._process.pid
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -286,7 +326,7 @@ class _Running:
             self._is_busy = True
 
     def _take_input(self) -> None:
-        """The next follow-up. It is marked before it is sent: should all end now, it is not sent twice."""
+        """The next follow-up. It is marked before it is sent: should all end now, the next run asks the agent's log."""
         for name in self._inputs.names()[:1]:
             try:
                 text = parse_input(self._inputs.read(name, _INPUT_BYTES))

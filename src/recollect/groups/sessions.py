@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from recollect.clock import now_ms, rfc3339
+from recollect.clock import AsDatetime, now_ms, rfc3339
 from recollect.errors import Ambiguous, NotFound, UsageError
 from recollect.kinds import SessionKey
 from recollect.store import BookmarkRow, Change, Pointer, Store
@@ -26,6 +26,9 @@ class Bookmark:
     name: str
     created_at: str
     archived_at: str
+
+    created = AsDatetime("created_at")
+    archived = AsDatetime("archived_at")
 
 
 class GroupSessions:

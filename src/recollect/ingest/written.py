@@ -1,23 +1,49 @@
-"""Files that Recollect itself wrote from what it holds."""
+"""Files that Recollect itself writes from what it holds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from recollect.agentkit.files import resolve_root
+from recollect.agentkit.source import Source
 from recollect.agents import get_adapter
-from recollect.ingest.builder import read_batches
-from recollect.ingest.discover import find_changes, find_sources
+from recollect.ingest.builder import Task, read_batches, unsettled
+from recollect.ingest.discover import SourceNames
 from recollect.ingest.protection import Protection
-from recollect.store import Store
+from recollect.store import SourceRow, Store
+
+Files = Sequence[tuple[Path, bytes]]
 
 
 def pass_over(
-    store: Store, host: str, roots: Mapping[str, tuple[Path, ...]], protection: Protection, path: Path
+    store: Store, host: str, agent: str, roots: Mapping[str, tuple[Path, ...]], protection: Protection, files: Files
 ) -> None:
-    """Count a file as read to its end: nothing in it is new, and what follows will be."""
-    redactor = protection.redactor()
-    sources = find_sources(roots, [path])
-    changes = find_changes(store, host, roots, lambda: redactor, verify=False, only=sources)
-    for task in changes.tasks:
-        *_, last = read_batches(get_adapter(task.source.agent), task, redactor)
+    """Count files that are about to be written as read to their end: nothing in them is new, and what follows will be.
+
+    It comes before they are written, from a copy: a process that is killed in between leaves no file that a sweep
+    would take for new.
+    """
+    adapter, redactor = get_adapter(agent), protection.redactor()
+    names, known = SourceNames(lambda: redactor), store.sources.known(host, agent)
+    batches = []
+    for source, path, size in _copied(agent, roots[agent], files):
+        place = (host, agent, names.find(path, known), source.kind)
+        row = unsettled(SourceRow(*place, size, 0, 0, 0, adapter.version, 0, 0, "", "", "{}"))
+        *_, last = read_batches(adapter, Task(source, row, has_cursor=False), redactor)
         last.streams, last.problems = [], []
-        store.intake.put([last], store.sources.save)
+        batches.append(last)
+    store.intake.put(batches, store.sources.save)
+
+
+def _copied(agent: str, roots: Sequence[Path], files: Files) -> Iterator[tuple[Source, Path, int]]:
+    """The sources among these files as they lie in a copy of their home, where they will be, and their sizes."""
+    for root in map(resolve_root, roots):
+        inside = {path.relative_to(root): content for path, content in files if path.is_relative_to(root)}
+        with TemporaryDirectory() as folder:
+            home = resolve_root(Path(folder))
+            for name, content in inside.items():
+                (home / name).parent.mkdir(parents=True, exist_ok=True)
+                (home / name).write_bytes(content)
+            for source in get_adapter(agent).discover(home):
+                name = source.path.relative_to(home)
+                yield source, root / name, len(inside[name])

@@ -90,6 +90,7 @@ class Fact:
 
     valid = AsDatetime("valid_at")
     invalid = AsDatetime("invalid_at")
+    recorded = AsDatetime("recorded_at")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ query that names its table in full, a word list, any write. What a table's rows 
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -29,6 +30,7 @@ from recollect.store.tables.table import (
     Owner,
     Table,
 )
+from recollect.store.words.own_ranking import rank_by_own_rows
 from recollect.store.words.search import table_of, terms_of
 from recollect.text import Columns
 
@@ -94,6 +96,11 @@ class Scope:
         self.cache.connection.execute("CREATE TEMP TABLE scope_streams (id INTEGER PRIMARY KEY)")
         self.cache.connection.execute("CREATE TEMP TABLE scope_size (events INTEGER)")
         self._view(self.cache, "fulltext_months", _MONTHS)
+        for database, rows, size in (
+            (self.cache, "events", "SELECT events FROM temp.scope_size"),
+            (self.memory, "digests", "SELECT count(*) FROM digests"),
+        ):
+            rank_by_own_rows(database.connection, rows, partial(_value, database, size))
         self.memory.connection.authorizer = self._authorizer(self.memory)
         self.cache.refresh = self._refresh
         self._refresh()
@@ -185,6 +192,10 @@ class Scope:
             return apsw.SQLITE_DENY
 
         return authorize
+
+
+def _value(database: Database, sql: str) -> int:
+    return int(database.connection.execute(sql).get)
 
 
 def _condition(table: Table, group: str) -> str | None:

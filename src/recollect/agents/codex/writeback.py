@@ -13,7 +13,7 @@ _LOST = ("what the model thought, which Codex keeps encrypted", "its plan, its t
 
 
 def fork(source: Path, at: str) -> str:
-    raise Unsupported("Codex forks whole sessions only", "`codex fork` does it")
+    raise Unsupported("Codex forks whole sessions only")
 
 
 def compose(session: Session, items: Sequence[Item], home: Path, introduction: str) -> Draft:

@@ -1,4 +1,5 @@
-"""A session's frames written again: when newer redaction rules are applied, or when some of them are damaged.
+"""A session's frames written again: when newer redaction rules are applied, when some of them are damaged, or when they
+are the small ones of a live host.
 
 A session is framed anew beside its old frames, and the rows change over in one transaction. What was replaced goes
 only after that transaction is on the disk, so that at every moment one of them is whole and known.
@@ -16,6 +17,7 @@ from recollect.store.batch import EventRow, Facts, UsageRow, hash_payload
 from recollect.store.intake import Stream
 from recollect.store.payloads import packs
 from recollect.store.payloads.frames import Origin, hash_source, make_frames
+from recollect.store.payloads.live_pack import FIRST_LIVE
 from recollect.store.payloads.packs import Frame
 from recollect.store.payloads.writer import FrameWriter, tidy_shared
 from recollect.store.sqlite.database import Database
@@ -27,6 +29,19 @@ from recollect.store.tables.table import BY_STREAM, CACHE, drop_rows
 
 # Stands for the version of the rules in a session whose old text is not yet gone from every byte.
 RESCAN_UNFINISHED = "unfinished"
+
+_FEWEST_FRAMES = 16  # of a live host, for which it pays to write a session again
+_UNUSED = (
+    "SELECT 1 FROM shared_packs p WHERE number >= ? AND p.bytes - blank_bytes >"
+    " coalesce((SELECT sum(pack_bytes) FROM frames WHERE pack = number AND pack > 0), 0) LIMIT 1"
+)
+# Sessions in which nothing was replaced: their payloads keep their places, and whoever is reading does not notice.
+_SCATTERED = (
+    f"SELECT {', '.join(f's.{name}' for name in HeldStream._fields)} FROM live l JOIN streams s"
+    " ON s.agent = l.agent AND s.native_id = l.native_id WHERE l.updated_ms < ? AND NOT s.is_dirty"
+    " AND (SELECT count(*) FROM frames WHERE stream = s.id AND pack >= ?) >= ?"
+    " AND s.stream_bytes = (SELECT sum(payload_bytes) FROM events WHERE stream = s.id)"
+)
 
 PayloadOf = Callable[[int, EventRow], bytes | None]  # of an event by its number and row
 
@@ -176,6 +191,27 @@ class Rewrites:
             _leave_the_index(connection, stream.id)
             sql = "UPDATE streams SET redacted_with = ?, is_dirty = 1 WHERE id = ?"
             connection.execute(sql, (RESCAN_UNFINISHED, stream.id))
+
+    def repack_idle(self, before_ms: int) -> int:
+        """Put the small frames of live sessions together that were idle since then; returns how many sessions.
+
+        What they replace goes with the next call, for somebody may be reading it.
+        """
+        if self._cache.value(_UNUSED, (FIRST_LIVE,)):
+            drop_old_packs(self._cache, self._folder)
+        streams = [HeldStream(*row) for row in self._cache.rows(_SCATTERED, (before_ms, FIRST_LIVE, _FEWEST_FRAMES))]
+        for stream in streams:
+            self._repack(stream)
+        return len(streams)
+
+    def _repack(self, stream: HeldStream) -> None:
+        with self._cache.transaction() as connection, closing(self._raw.reader(stream)) as reader:
+            if not _is_same(connection, stream):
+                return
+            read = reader.read
+            write_anew(connection, self._folder, stream, lambda _, row: read(row.payload_start, row.payload_bytes))
+            sql = "UPDATE fulltext_marks SET generation = generation + 1 WHERE stream = ? AND generation = ?"
+            connection.execute(sql, (stream.id, stream.pack_generation))
 
     def iter_framed(self, stream: HeldStream) -> Iterator[Framed]:
         """A session in frames as an export has them; what is damaged is left out and counted."""

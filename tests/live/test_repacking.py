@@ -1,0 +1,92 @@
+"""A live host's small frames: a sweep puts those of idle sessions together, and nothing that was said changes."""
+
+from pathlib import Path
+
+import pytest
+
+from recollect import sweep
+from recollect.api import Memory, doctor, open_memory
+from recollect.live import Live
+
+KEY, MESSAGES = "cli:one", 200
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with one live session, which counts as idle at once."""
+    monkeypatch.setattr(sweep, "IDLE_MS", -60_000)
+    with open_memory(tmp_path / "store") as memory:
+        live = Live(memory)
+        for number in range(MESSAGES):
+            live.append_message(KEY, "user" if number % 2 else "assistant", _text(number))
+    return tmp_path / "store"
+
+
+def _text(number: int) -> str:
+    return f"message number{number} about the deploy of the invoice parser and its retry queue"
+
+
+def _frames(memory: Memory) -> int:
+    return int(memory._store._cache.value("SELECT count(*) FROM frames"))
+
+
+def _bytes(store: Path) -> int:
+    return sum(path.stat().st_size for path in (store / "packs").rglob("*.pack"))
+
+
+def _said(memory: Memory) -> list[object]:
+    return [message.content for message in Live(memory).get_history(KEY, None)]
+
+
+def test_frames_of_an_idle_session_are_put_together_by_a_sweep(store: Path) -> None:
+    before = _bytes(store)
+    with open_memory(store) as memory:
+        scattered, session = _frames(memory), memory.sessions()[0]
+        memory.sweep()
+        together, hashed = _frames(memory), memory.session(session.session_uid).content_hash
+        memory.sweep()  # takes away what was replaced, which somebody might have been reading
+
+        assert scattered >= MESSAGES and together < 10
+        assert _said(memory) == [_text(number) for number in range(MESSAGES)]
+        assert memory.session(session.session_uid).content_hash == hashed
+        assert [hit.session_uid for hit in memory.search("number150")] == [session.session_uid]
+    assert _bytes(store) < before / 2
+    assert [finding for finding in doctor(store, []) if finding.level == "problem"] == []
+
+
+def test_a_session_that_is_read_or_goes_on_meanwhile_loses_nothing(store: Path) -> None:
+    with open_memory(store) as memory, open_memory(store) as host:
+        session = memory.sessions()[0]
+        events = memory.events(session)
+        payloads = memory.payloads(session, events)
+        first = next(iter(payloads))
+        host.sweep()
+        Live(host).append_message(KEY, "user", "one more")
+
+        assert [first["text"], *(payload["text"] for payload in payloads)][:3] == [_text(0), _text(1), _text(2)]
+        assert _said(memory)[-2:] == [_text(MESSAGES - 1), "one more"]
+        host.sweep()
+        assert len(_said(memory)) == MESSAGES + 1
+
+
+def test_a_repacked_session_comes_back_from_its_packs_alone(store: Path) -> None:
+    with open_memory(store) as memory:
+        memory.sweep()
+        memory.sweep()
+    for path in store.glob("cache.db*"):
+        path.unlink()
+
+    with open_memory(store) as memory:
+        memory.sweep()
+
+        assert _said(memory) == [_text(number) for number in range(MESSAGES)]
+
+
+def test_a_sweep_without_scattered_frames_writes_nothing(store: Path) -> None:
+    with open_memory(store) as memory:
+        memory.sweep()
+        memory.sweep()
+        before = memory._store._cache.value("SELECT commits FROM history")
+        memory.sweep()
+
+        assert memory._store._cache.value("SELECT commits FROM history") == before
