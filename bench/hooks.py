@@ -7,10 +7,12 @@ interpreter; by the clock it is all that an agent waits for.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,12 +36,20 @@ EVENTS: dict[str, dict[str, Any]] = {
 }
 
 
-def measure(command: Sequence[str], given: bytes, store: Path, calls: int) -> tuple[list[float], list[float]]:
+def measure(
+    command: Sequence[str], given: bytes, store: Path, calls: int, **environment: str
+) -> tuple[list[float], list[float]]:
     """Milliseconds of the processor and of the clock for each call."""
     processor, clock = [], []
     for _ in range(calls):
         begun, used = time.perf_counter(), _used()
-        subprocess.run(command, input=given, stdout=subprocess.DEVNULL, env={"RECOLLECT_HOME": str(store)}, check=True)
+        subprocess.run(
+            command,
+            input=given,
+            stdout=subprocess.DEVNULL,
+            env={"RECOLLECT_HOME": str(store), **environment},
+            check=True,
+        )
         processor.append((_used() - used) * 1000)
         clock.append((time.perf_counter() - begun) * 1000)
     return processor, clock
@@ -74,6 +84,8 @@ def main() -> None:
             )
             print(f"     {name}, by the clock: p50 {quantile(clock, 0.5):.0f} ms, p99 {quantile(clock, 0.99):.0f} ms")
         _beside_a_sweep(store_folder, options.calls)
+        for size in (1, 50):
+            _before_a_compaction(Path(folder), size, calls=7)
 
 
 def _beside_a_sweep(store: Path, calls: int) -> None:
@@ -90,6 +102,35 @@ def _beside_a_sweep(store: Path, calls: int) -> None:
     finally:
         sweep.kill()
         sweep.wait()
+
+
+def _before_a_compaction(folder: Path, megabytes: int, calls: int) -> None:
+    """The hook that copies what is new in a log, here all of it."""
+    subprocess.run(
+        (sys.executable, Path(__file__).with_name("generate.py"), folder / f"{megabytes}", "--mb", str(megabytes)),
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    home, store = folder / f"home-{megabytes}", folder / f"store-{megabytes}"
+    log = home / "projects" / "-bench" / "5f0c2f6e-0000-4000-8000-000000000001.jsonl"
+    log.parent.mkdir(parents=True)
+    with log.open("wb") as file:
+        for path in sorted((folder / f"{megabytes}").rglob("*.jsonl")):
+            file.write(path.read_bytes())
+    open_store(store, create=True).close()
+    event = {"hook_event_name": "PreCompact", "session_id": "bench", "transcript_path": str(log)}
+    processor, clock = [], []
+    (store / "spool").mkdir()
+    with (store / "spool" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the sweep that it starts ends at once
+        for number in range(calls):
+            given = json.dumps(event | {"prompt_id": str(number)}).encode()
+            used, took = measure(HOOK, given, store, 1, CLAUDE_CONFIG_DIR=str(home))
+            processor, clock = [*processor, *used], [*clock, *took]
+            shutil.rmtree(store / "rescued")
+    size = log.stat().st_size / 1e6
+    print(f"     PreCompact, {size:.0f} MB to copy: best of the processor {min(processor):.0f} ms, ", end="")
+    print(f"of the clock {min(clock):.0f} ms")
 
 
 if __name__ == "__main__":

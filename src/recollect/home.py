@@ -9,6 +9,8 @@ if TYPE_CHECKING:
 
 SPENDING_NAME = "spending.json"  # what a status line shows, in the store's folder
 PREPARED_NAME = "prepared"  # what agents are told at their start, a file for each folder
+SPOOL_NAME = "spool"  # notes that hooks leave for a sweep
+RESCUED_NAME = "rescued"  # copies of logs that are about to be compacted; there only while there are some
 TOLD_NAME = "told.jsonl"  # what hooks told agents, and when
 
 

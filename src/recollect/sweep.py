@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from recollect.analysis import distil_outdated, distil_sessions
 from recollect.clock import now_ms
 from recollect.forget.erase import drop_leftovers, finish_forgetting
+from recollect.home import RESCUED_NAME
 from recollect.ingest.discover import Changes, Chosen, find_changes
 from recollect.kinds import SessionKey
 from recollect.progress import Progress
@@ -22,6 +23,7 @@ from recollect.sweep_report import SweepReport
 
 if TYPE_CHECKING:
     from recollect.config import Settings
+    from recollect.ingest.builder import Task
     from recollect.redact import Redactor
 
 SETTLE_SECONDS = 20  # how often what was read so far becomes complete and can be searched
@@ -36,8 +38,10 @@ def sweep(
         finish_forgetting(store)
         finish_evictions(store)
         work = _Sweep(store, settings, progress)
+        work.rescue()
         changes = work.discover(verify=verify, only=only)
-        work.ingest(changes, is_whole=only is None)
+        work.ingest(changes.tasks, is_whole=only is None)
+        work.rescue()
         store.evictions.lift_awaited()
         work.settle(is_all_read=not work.report.failures)
         index_pending(store, partial(progress, "indexing"))
@@ -72,6 +76,16 @@ class _Sweep:
 
         return Protection(self._store.folder, self._settings.redaction).redactor()
 
+    def rescue(self) -> None:
+        """Read what agents dropped from their logs when they compacted a conversation, from copies made before."""
+        if not (self._store.folder / RESCUED_NAME).exists():
+            return
+        from recollect.ingest.rescue import drop_copies, take_copies
+
+        tasks = take_copies(self._store, self._settings.host)
+        self.ingest(tasks, is_whole=False)
+        drop_copies(self._store, tasks)
+
     def discover(self, *, verify: bool, only: Chosen) -> Changes:
         """Compare the agents' files with what was read, and note which are gone, back, or moved."""
         store, settings = self._store, self._settings
@@ -80,20 +94,20 @@ class _Sweep:
         self.report.sources, self.report.sources_gone = changes.sources, len(changes.gone)
         return changes
 
-    def ingest(self, changes: Changes, *, is_whole: bool) -> None:
+    def ingest(self, tasks: "list[Task]", *, is_whole: bool) -> None:
         """Read what changed, the newest files first."""
         store = self._store
         drop_leftovers(store)
-        if not changes.tasks:
+        if not tasks:
             return
         from recollect.ingest.gate import exclude_of
         from recollect.ingest.protection import Protection
         from recollect.ingest.reading import bytes_to_read, take_in
 
-        settled, total = time.monotonic(), bytes_to_read(changes.tasks)
+        settled, total = time.monotonic(), bytes_to_read(tasks)
         exclude = exclude_of(store, self._settings.exclude, self._settings.allow)
         protection = Protection(store.folder, self._settings.redaction)
-        for group in take_in(store, changes.tasks, exclude, protection, self.report.left_out):
+        for group in take_in(store, tasks, exclude, protection, self.report.left_out):
             self.report.add(group)
             done = min(group.bytes_done, total)
             self._progress(group.stage, done, total)
