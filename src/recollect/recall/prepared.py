@@ -5,7 +5,6 @@ import os
 from zlib import crc32
 
 from recollect.home import PREPARED_NAME, is_in_group
-from recollect.recall.fence import Recalled, fenced
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:
@@ -34,6 +33,8 @@ def read_brief(store_folder: str, folder: str) -> str:
     records = _records(store_folder, os.path.realpath(folder))
     if not records:
         return ""
+    from recollect.recall.fence import Recalled, fenced  # its patterns take a while to compile, and most find nothing
+
     recalled = [
         Recalled(item["origin"], item["heading"], item["text"], item["at_ms"], item["repo"]) for item in records
     ]
