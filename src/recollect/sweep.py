@@ -52,9 +52,10 @@ def sweep(
         if only is None:
             note_finished(store.folder, [root for paths in roots.values() for root in paths], began_ns)
         if changes.tasks or work.changed:
-            from recollect.analysis.prepared import prepare  # most sweeps need none
+            from recollect.analysis.prepared import prepare, write_switches  # most sweeps need none
 
             prepare(store, roots, work.changed)
+            write_switches(store.folder, settings.hooks)
     work.report.seconds = round(time.monotonic() - begun, 3)
     return work.report
 

@@ -26,6 +26,7 @@ def settings_in_force() -> dict[str, dict[str, Any]]:
         "capture.fresh": freshness_mode(),
         **{f"domains.{repo}": domain for repo, domain in settings.domains.items()},
         **{f"exchanges.{name}": value for name, value in asdict(settings.exchanges).items()},
+        **{f"hooks.{kind}": value for kind, value in settings.hooks.items()},
         "notify.command": list(settings.notify),
         "redact.allow": list(settings.redaction.allow),
         **rules,
@@ -50,4 +51,8 @@ def change_setting(key: str, value: Any, path: Path | None = None) -> Path:
     changed = with_value(text, key, read_value(value) if isinstance(value, str) else value)
     check_settings(changed, path)
     write_settings(path, changed)
+    if key.startswith("hooks.") and (folder := load_settings().folder).is_dir():
+        from recollect.analysis.prepared import write_switches
+
+        write_switches(folder, load_settings().hooks)
     return path

@@ -35,7 +35,8 @@ def leave(store_folder: str, event: "HookEvent") -> None:
 
 def start_sweep(log_path: str) -> None:
     """Start one sweep of what is in the spool, detached. One that runs already takes it along."""
-    os.posix_spawn(
+    _drop_ended()
+    process = os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", "-m", "recollect", "hooks", "sweep"],
         environment(),
@@ -46,3 +47,12 @@ def start_sweep(log_path: str) -> None:
         ],
         setsid=True,
     )
+    _SWEEPS.append(process)
+
+
+def _drop_ended() -> None:
+    """Let go of sweeps that have ended: a server that starts many of them would keep them all as zombies."""
+    _SWEEPS[:] = [process for process in _SWEEPS if os.waitpid(process, os.WNOHANG) == (0, 0)]
+
+
+_SWEEPS: list[int] = []
