@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--calls", type=int, default=50)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # sweeps that hooks started may still write
         store_folder = Path(folder) / "store"
         with open_store(store_folder, create=True) as store:
             fill(store, options.events, random.Random(1), ())
@@ -83,9 +83,52 @@ def main() -> None:
                 "ms",
             )
             print(f"     {name}, by the clock: p50 {quantile(clock, 0.5):.0f} ms, p99 {quantile(clock, 0.99):.0f} ms")
+        _in_the_server(store_folder, options.calls)
         _beside_a_sweep(store_folder, options.calls)
         for size in (1, 50):
             _before_a_compaction(Path(folder), size, calls=7)
+
+
+def _in_the_server(store: Path, calls: int) -> None:
+    """The same events as calls of a server that runs already: what the agent waits for."""
+    server = subprocess.Popen(
+        (sys.executable, "-I", "-m", "recollect", "mcp"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"RECOLLECT_HOME": str(store)},
+    )
+    assert server.stdin and server.stdout
+    told = {
+        "SessionStart": {"source": "clear"},
+        "PostToolUse": {"tool_name": "Bash", "tool_response": ERROR},
+        "UserPromptSubmit": {"prompt": "please have a look at the test that fails in the parser of dates"},
+    }
+    (store / "hooks.json").write_text('{"brief": true, "fixes": true, "prompts": true}')
+    for event, fields in told.items():
+        payload = {"agent": "codex", "hook_event_name": event, "session_id": "bench", "cwd": "/home/x", **fields}
+        call = {"name": "hook_event", "arguments": payload}
+        frame = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n"
+        clock, processor = [], []
+        for _ in range(calls + 1):  # the first one loads what it needs
+            begun, used = time.perf_counter(), _used_by(server.pid)
+            server.stdin.write(frame)
+            server.stdin.flush()
+            server.stdout.readline()
+            clock.append((time.perf_counter() - begun) * 1000)
+            processor.append((_used_by(server.pid) - used) * 1000)
+        bar(f"{event} in the server, mean of the processor", sum(processor[1:]) / calls, 10, "ms")
+        print(
+            f"     {event} in the server, by the clock: p50 {quantile(clock[1:], 0.5):.1f} ms, first {clock[0]:.0f} ms"
+        )
+    server.stdin.close()
+    server.wait()
+    (store / "hooks.json").unlink()
+
+
+def _used_by(pid: int) -> float:
+    """Seconds of the processor, in the kernel's ticks: a mean over many calls is finer than one of them."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _beside_a_sweep(store: Path, calls: int) -> None:

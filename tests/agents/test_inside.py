@@ -44,10 +44,10 @@ TOOL_CALLS: dict[str, tuple[dict[str, str], str]] = {
     "recall_error": ({"error": "FAILED test_calc.py::test_add - assert -1 == 5"}, "Fixes of this error"),
     "recall_file": ({"path": "calc.py"}, "sessions met this path"),
     "list_sessions": ({}, "sessions, newest first"),
+    "record_decision": ({"decision": "Keep the signature", "why": "callers"}, "Recorded as an agent's word"),
     "recall_decisions": ({}, "decisions and reasons"),
     "recall_workflows": ({"goal": "fix the failing test"}, "How earlier sessions reached such a goal"),
     "session_brief": ({}, BRIEF),
-    "record_decision": ({"decision": "Keep the signature", "why": "callers"}, "Recorded as an agent's word"),
     "remember": ({"text": "The tests are right"}, "Recorded as an agent's word"),
     "forget_memory": ({"session": "{session}", "reason": "a test"}, "Nothing is deleted yet"),
 }
@@ -253,12 +253,12 @@ def test_the_end_of_each_session_brought_it_into_the_store(inside: Inside, playe
 def test_a_compaction_leaves_everything_in_the_store(inside: Inside, played: dict[str, Any]) -> None:
     output = inside.run("claude", *(word.format(GREET) for word in ASK["claude"]))
     session = json.loads(output)["session_id"]
-    inside.run("claude", "-p", "/compact keep the decisions", "--resume", session)
     (log,) = (inside.home / ".claude" / "projects").rglob(f"{session}.jsonl")
     copy = inside.folder / "copy" / "projects" / log.parent.name / log.name
     copy.parent.mkdir(parents=True)
-    shutil.move(log, copy)
-    log.touch()
+    shutil.copy(log, copy)
+    inside.run("claude", "-p", "/compact keep the decisions", "--resume", session)
+    log.write_bytes(b"")
 
     wait_for(lambda: not list(inside.store.glob("spool/*.json")), "the sweep of the session")
     inside.recollect("sweep")
