@@ -1,7 +1,6 @@
 """A hook that calls the running server is answered as a command is, without a process of its own."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,13 +29,7 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=desk.project,
-            env={
-                "PATH": os.environ["PATH"],
-                "RECOLLECT_HOME": str(desk.store),
-                "CLAUDE_CONFIG_DIR": str(desk.home),
-                "CODEX_HOME": str(desk.folder / "none"),
-                "GROK_HOME": str(desk.folder / "none"),
-            },
+            env=desk.environment,
         )
 
     def ask(self, method: str, **params: Any) -> Any:
