@@ -7,10 +7,12 @@ interpreter; by the clock it is all that an agent waits for.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import random
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,12 +36,20 @@ EVENTS: dict[str, dict[str, Any]] = {
 }
 
 
-def measure(command: Sequence[str], given: bytes, store: Path, calls: int) -> tuple[list[float], list[float]]:
+def measure(
+    command: Sequence[str], given: bytes, store: Path, calls: int, **environment: str
+) -> tuple[list[float], list[float]]:
     """Milliseconds of the processor and of the clock for each call."""
     processor, clock = [], []
     for _ in range(calls):
         begun, used = time.perf_counter(), _used()
-        subprocess.run(command, input=given, stdout=subprocess.DEVNULL, env={"RECOLLECT_HOME": str(store)}, check=True)
+        subprocess.run(
+            command,
+            input=given,
+            stdout=subprocess.DEVNULL,
+            env={"RECOLLECT_HOME": str(store), **environment},
+            check=True,
+        )
         processor.append((_used() - used) * 1000)
         clock.append((time.perf_counter() - begun) * 1000)
     return processor, clock
@@ -55,7 +65,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--calls", type=int, default=50)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # sweeps that hooks started may still write
         store_folder = Path(folder) / "store"
         with open_store(store_folder, create=True) as store:
             fill(store, options.events, random.Random(1), ())
@@ -73,7 +83,52 @@ def main() -> None:
                 "ms",
             )
             print(f"     {name}, by the clock: p50 {quantile(clock, 0.5):.0f} ms, p99 {quantile(clock, 0.99):.0f} ms")
+        _in_the_server(store_folder, options.calls)
         _beside_a_sweep(store_folder, options.calls)
+        for size in (1, 50):
+            _before_a_compaction(Path(folder), size, calls=7)
+
+
+def _in_the_server(store: Path, calls: int) -> None:
+    """The same events as calls of a server that runs already: what the agent waits for."""
+    server = subprocess.Popen(
+        (sys.executable, "-I", "-m", "recollect", "mcp"),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"RECOLLECT_HOME": str(store)},
+    )
+    assert server.stdin and server.stdout
+    told = {
+        "SessionStart": {"source": "clear"},
+        "PostToolUse": {"tool_name": "Bash", "tool_response": ERROR},
+        "UserPromptSubmit": {"prompt": "please have a look at the test that fails in the parser of dates"},
+    }
+    (store / "hooks.json").write_text('{"brief": true, "fixes": true, "prompts": true}')
+    for event, fields in told.items():
+        payload = {"agent": "codex", "hook_event_name": event, "session_id": "bench", "cwd": "/home/x", **fields}
+        call = {"name": "hook_event", "arguments": payload}
+        frame = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n"
+        clock, processor = [], []
+        for _ in range(calls + 1):  # the first one loads what it needs
+            begun, used = time.perf_counter(), _used_by(server.pid)
+            server.stdin.write(frame)
+            server.stdin.flush()
+            server.stdout.readline()
+            clock.append((time.perf_counter() - begun) * 1000)
+            processor.append((_used_by(server.pid) - used) * 1000)
+        bar(f"{event} in the server, mean of the processor", sum(processor[1:]) / calls, 10, "ms")
+        print(
+            f"     {event} in the server, by the clock: p50 {quantile(clock[1:], 0.5):.1f} ms, first {clock[0]:.0f} ms"
+        )
+    server.stdin.close()
+    server.wait()
+    (store / "hooks.json").unlink()
+
+
+def _used_by(pid: int) -> float:
+    """Seconds of the processor, in the kernel's ticks: a mean over many calls is finer than one of them."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _beside_a_sweep(store: Path, calls: int) -> None:
@@ -90,6 +145,35 @@ def _beside_a_sweep(store: Path, calls: int) -> None:
     finally:
         sweep.kill()
         sweep.wait()
+
+
+def _before_a_compaction(folder: Path, megabytes: int, calls: int) -> None:
+    """The hook that copies what is new in a log, here all of it."""
+    subprocess.run(
+        (sys.executable, Path(__file__).with_name("generate.py"), folder / f"{megabytes}", "--mb", str(megabytes)),
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    home, store = folder / f"home-{megabytes}", folder / f"store-{megabytes}"
+    log = home / "projects" / "-bench" / "5f0c2f6e-0000-4000-8000-000000000001.jsonl"
+    log.parent.mkdir(parents=True)
+    with log.open("wb") as file:
+        for path in sorted((folder / f"{megabytes}").rglob("*.jsonl")):
+            file.write(path.read_bytes())
+    open_store(store, create=True).close()
+    event = {"hook_event_name": "PreCompact", "session_id": "bench", "transcript_path": str(log)}
+    processor, clock = [], []
+    (store / "spool").mkdir()
+    with (store / "spool" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the sweep that it starts ends at once
+        for number in range(calls):
+            given = json.dumps(event | {"prompt_id": str(number)}).encode()
+            used, took = measure(HOOK, given, store, 1, CLAUDE_CONFIG_DIR=str(home))
+            processor, clock = [*processor, *used], [*clock, *took]
+            shutil.rmtree(store / "rescued")
+    size = log.stat().st_size / 1e6
+    print(f"     PreCompact, {size:.0f} MB to copy: best of the processor {min(processor):.0f} ms, ", end="")
+    print(f"of the clock {min(clock):.0f} ms")
 
 
 if __name__ == "__main__":

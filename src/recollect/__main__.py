@@ -30,11 +30,11 @@ def run() -> None:
 
 def _serves(words: list[str]) -> bool:
     """Serve an agent, which waits for it, without the command line's parser; what else was typed is left to that."""
-    if not {"--no-brief", "--write-tools"}.issuperset(words):
+    if words not in ([], ["--write-tools"]):
         return False
     from recollect.mcp import serve
 
-    serve(has_brief="--no-brief" not in words, can_write="--write-tools" in words)
+    serve(can_write=bool(words))
     return True
 
 

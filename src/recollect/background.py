@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 def start(words: "Sequence[str]", environment: "Mapping[str, str]", log_path: str) -> None:
     """Start `recollect WORDS`, detached from this process and its terminal; what it prints replaces the log."""
-    os.posix_spawn(
+    # A server that starts many would keep those that have ended as zombies.
+    _STARTED[:] = [process for process in _STARTED if os.waitpid(process, os.WNOHANG) == (0, 0)]
+    process = os.posix_spawn(
         sys.executable,
         [sys.executable, "-I", "-m", "recollect", *words],
         environment,
@@ -21,3 +23,7 @@ def start(words: "Sequence[str]", environment: "Mapping[str, str]", log_path: st
         ],
         setsid=True,
     )
+    _STARTED.append(process)
+
+
+_STARTED: list[int] = []

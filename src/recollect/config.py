@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from recollect import failpoints
 from recollect.errors import BadConfig, NotFound, NotInGroup, UsageError
 from recollect.home import data_path, store_path
+from recollect.recall.prepared import HOOK_DEFAULTS
 
 if TYPE_CHECKING:
     from recollect.distill import ExchangeRules
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from recollect.retention import Limits
     from recollect.sessions import AccountRules
 
-_SECTIONS = (
-    "agents", "archive", "capture", "domains", "exchanges", "graphiti", "notify", "redact", "retention", "tasks"
-)  # fmt: skip
+_SECTIONS = frozenset(
+    "agents archive capture domains exchanges graphiti hooks notify redact retention tasks".split()  # noqa: SIM905
+)
 _CAPTURE = ("enabled", "default", "allow", "exclude", "fresh")
 CAPTURE_DEFAULTS = ("allow", "ask")  # whether sessions of a project nobody has allowed are stored
 FRESH_MODES = ("auto", "warn", "off")  # what a reading command does if agents wrote since the last sweep
@@ -81,6 +82,7 @@ class Settings:
     graphiti: "GraphitiSettings" = field(default_factory=_default_graphiti)
     archive_message_chars: int = 2000  # longer messages are cut in Markdown archives
     notify: tuple[str, ...] = ()  # the command that gets losses and warnings
+    hooks: Mapping[str, bool | list[str]] = field(default_factory=HOOK_DEFAULTS.copy)  # or the folders in which
 
 
 def store_folder(environment: Mapping[str, str] | None = None) -> Path:
@@ -176,6 +178,7 @@ def _values(config: Mapping[str, Any], config_path: Path) -> dict[str, Any]:
         "exchanges": _exchange_rules(config.get("exchanges", {}), config_path),
         "graphiti": _graphiti(config.get("graphiti", {}), config_path),
         "limits": _limits(config.get("retention", {}), config_path),
+        "hooks": _hooks(config.get("hooks", {}), config_path),
         "archive_message_chars": _archive(config.get("archive", {}), config_path),
         "notify": _notify(config.get("notify", {}), config_path),
     }
@@ -367,6 +370,17 @@ def _capture(capture: Any, path: Path) -> dict[str, Any]:
         "exclude": _patterns(section, "exclude", path),
         "allow": allow if is_asking else None,
     }
+
+
+def _hooks(hooks: Any, path: Path) -> dict[str, bool | list[str]]:
+    """Which things agents are told without asking: everywhere, nowhere, or in some folders."""
+    section = _only(hooks, HOOK_DEFAULTS, "hooks", path)
+    found: dict[str, bool | list[str]] = {}
+    for kind, default in HOOK_DEFAULTS.items():
+        value = section.get(kind, default)
+        folders = value if isinstance(value, bool) else _texts(value, f"hooks.{kind}", path)
+        found[kind] = folders if isinstance(folders, bool) else [os.path.realpath(_expanded(one)) for one in folders]
+    return found
 
 
 def _patterns(section: Mapping[str, Any], name: str, path: Path) -> tuple[str, ...]:

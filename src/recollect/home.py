@@ -7,8 +7,13 @@ TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a status 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+GROUP_VARIABLE = "RECOLLECT_GROUP"
+HOOK_TOOL = "hook_event"  # what hooks call in a server; no model is offered it
 SPENDING_NAME = "spending.json"  # what a status line shows, in the store's folder
 PREPARED_NAME = "prepared"  # what agents are told at their start, a file for each folder
+SWITCHES_NAME = "hooks.json"  # what the settings say about hooks
+SPOOL_NAME = "spool"  # notes that hooks leave for a sweep
+RESCUED_NAME = "rescued"  # copies of logs that are about to be compacted; there only while there are some
 TOLD_NAME = "told.jsonl"  # what hooks told agents, and when
 
 
@@ -29,7 +34,7 @@ def store_folder_path() -> str:
 
 def is_in_group(environment: "Mapping[str, str]" = os.environ) -> bool:
     """Whether this process works for a group, which may not see sums over all sessions."""
-    return environment.get("RECOLLECT_GROUP", "main") not in ("", "main")
+    return environment.get(GROUP_VARIABLE, "main") not in ("", "main")
 
 
 def data_path(environment: "Mapping[str, str]") -> str:

@@ -12,7 +12,7 @@ from recollect import background
 from recollect.analysis import distil_outdated, distil_sessions
 from recollect.clock import now_ms
 from recollect.forget.erase import drop_leftovers, finish_forgetting
-from recollect.home import environment
+from recollect.home import RESCUED_NAME, environment
 from recollect.ingest.discover import Changes, Chosen, find_changes
 from recollect.kinds import SessionKey
 from recollect.knowledge.graphiti.settings import OFF
@@ -25,6 +25,7 @@ from recollect.sweep_report import SweepReport
 
 if TYPE_CHECKING:
     from recollect.config import Settings
+    from recollect.ingest.builder import Task
     from recollect.redact import Redactor
 
 PUSHED_DAYS = 7  # what a push after a sweep looks at
@@ -41,8 +42,10 @@ def sweep(
         finish_forgetting(store)
         finish_evictions(store)
         work = _Sweep(store, settings, progress)
+        work.rescue()
         changes = work.discover(verify=verify, only=only)
-        work.ingest(changes, is_whole=only is None)
+        work.ingest(changes.tasks, is_whole=only is None)
+        work.rescue()
         store.evictions.lift_awaited()
         work.settle(is_all_read=not work.report.failures)
         index_pending(store, partial(progress, "indexing"))
@@ -55,9 +58,10 @@ def sweep(
         if only is None:
             note_finished(store.folder, [root for paths in roots.values() for root in paths], began_ns)
         if changes.tasks or work.changed:
-            from recollect.analysis.prepared import prepare  # most sweeps need none
+            from recollect.analysis.prepared import prepare, write_switches  # most sweeps need none
 
             prepare(store, roots, work.changed)
+            write_switches(store.folder, settings.hooks)
     if work.changed and settings.graphiti.after_sweep != OFF:
         _start_push(settings)
     work.report.seconds = round(time.monotonic() - begun, 3)
@@ -89,6 +93,16 @@ class _Sweep:
 
         return Protection(self._store.folder, self._settings.redaction).redactor()
 
+    def rescue(self) -> None:
+        """Read what agents dropped from their logs when they compacted a conversation, from copies made before."""
+        if not (self._store.folder / RESCUED_NAME).exists():
+            return
+        from recollect.ingest.rescue import drop_copies, take_copies
+
+        tasks = take_copies(self._store, self._settings.host)
+        self.ingest(tasks, is_whole=False)
+        drop_copies(self._store, tasks)
+
     def discover(self, *, verify: bool, only: Chosen) -> Changes:
         """Compare the agents' files with what was read, and note which are gone, back, or moved."""
         store, settings = self._store, self._settings
@@ -97,20 +111,20 @@ class _Sweep:
         self.report.sources, self.report.sources_gone = changes.sources, len(changes.gone)
         return changes
 
-    def ingest(self, changes: Changes, *, is_whole: bool) -> None:
+    def ingest(self, tasks: "list[Task]", *, is_whole: bool) -> None:
         """Read what changed, the newest files first."""
         store = self._store
         drop_leftovers(store)
-        if not changes.tasks:
+        if not tasks:
             return
         from recollect.ingest.gate import exclude_of
         from recollect.ingest.protection import Protection
         from recollect.ingest.reading import bytes_to_read, take_in
 
-        settled, total = time.monotonic(), bytes_to_read(changes.tasks)
+        settled, total = time.monotonic(), bytes_to_read(tasks)
         exclude = exclude_of(store, self._settings.exclude, self._settings.allow)
         protection = Protection(store.folder, self._settings.redaction)
-        for group in take_in(store, changes.tasks, exclude, protection, self.report.left_out):
+        for group in take_in(store, tasks, exclude, protection, self.report.left_out):
             self.report.add(group)
             done = min(group.bytes_done, total)
             self._progress(group.stage, done, total)

@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 
+from recollect.agents import find_plugin_host
 from recollect.api import Memory, open_memory
+from recollect.care.plugin import hooks_of_agent
+from recollect.mcp.tools import TOOLS, WRITE_TOOLS
 from tests.agents.conftest import PATIENCE_S, SCRIPTS, mock_model, wait_for
 
 AGENTS = ("claude", "codex", "grok")
@@ -34,12 +37,25 @@ ASK = {
     "grok": ("-p", "{}", "--output-format", "json", "--always-approve"),
 }
 CONFIGS = (".claude/settings.json", ".codex/config.toml", ".grok/config.toml")
+# Every tool that an agent is offered outside a group, with a call of it and what its answer begins with.
+TOOL_CALLS: dict[str, tuple[dict[str, str], str]] = {
+    "session_search": ({"query": "failing"}, "`get_session` reads one"),
+    "get_session": ({"session": "{session}"}, "The digest of a session"),
+    "recall_error": ({"error": "FAILED test_calc.py::test_add - assert -1 == 5"}, "Fixes of this error"),
+    "recall_file": ({"path": "calc.py"}, "sessions met this path"),
+    "list_sessions": ({}, "sessions, newest first"),
+    "record_decision": ({"decision": "Keep the signature", "why": "callers"}, "Recorded as an agent's word"),
+    "recall_decisions": ({}, "decisions and reasons"),
+    "recall_workflows": ({"goal": "fix the failing test"}, "How earlier sessions reached such a goal"),
+    "session_brief": ({}, BRIEF),
+    "remember": ({"text": "The tests are right"}, "Recorded as an agent's word"),
+    "forget_memory": ({"session": "{session}", "reason": "a test"}, "Nothing is deleted yet"),
+}
 SCENARIO = """
 
-S["look"] = (r"look into the memory", [
-    do(("mcp", {"server": "recollect", "tool": "session_search", "args": {"query": "failing"}})),
-    say("I looked."),
-])
+def _call(tool, args):
+    return do(("mcp", {"server": "recollect", "tool": tool, "args": args}))
+S["look"] = (r"look into the memory", [*(_call(*call) for call in CALLS), say("I looked.")])
 _compiled = [(n, re.compile(rx, re.I)) for n, (rx, _) in S.items()]
 """
 
@@ -112,10 +128,23 @@ class Inside:
         paths = {name: self.home / name for name in (*CONFIGS, ".grok/hooks/recollect.json", ".codex/hooks.json")}
         return {name: path.read_bytes() if path.exists() else None for name, path in paths.items()}
 
+    def script_calls(self) -> None:
+        """Have the model call every tool, with the first session where one is asked for."""
+        with self.memory() as memory:
+            session = memory.sessions()[-1].session_uid
+        calls = [
+            (tool, {name: value.format(session=session) for name, value in arguments.items()})
+            for tool, (arguments, _) in TOOL_CALLS.items()
+        ]
+        with (self.folder / "mock" / "scenarios.py").open("a") as file:
+            file.write(f"\nCALLS = {calls!r}\n{SCENARIO}")
+
     def repeat_settings(self) -> None:
         """The plugin's hooks once more, in the settings that one agent wrote for itself and another reads too."""
         path = self.home / ".claude" / "settings.json"
-        hooks = json.loads((self.store / "plugin" / "recollect" / "hooks" / "hooks.json").read_text())
+        host = find_plugin_host("claude")
+        assert host is not None
+        hooks = hooks_of_agent("claude", host.events, None, str(self.store))  # as commands: one agent takes no others
         path.write_text(json.dumps(json.loads(path.read_text()) | hooks))
 
 
@@ -124,10 +153,10 @@ def inside(agents_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("inside")
     scripts = folder / "mock"
     shutil.copytree(SCRIPTS / "mock", scripts)
-    with (scripts / "scenarios.py").open("a") as file:
-        file.write(SCENARIO)
     named = "(f\"mcp__{a['server']}__{a['tool']}\", a[\"args\"], F)"
-    offered = "(next(n for n in names if n.endswith(a['server'] + '__' + a['tool'])), a[\"args\"], F)"
+    # Of most tools the agent's first request has no name; they are called as the one that is always there.
+    listed = "next(n for n in names if n.endswith('__session_search')).removesuffix('session_search')"
+    offered = f"({listed} + a['tool'], a[\"args\"], F)"
     (scripts / "toolmap.py").write_text((scripts / "toolmap.py").read_text().replace(named, offered))
     with mock_model(folder, scripts) as port:
         made = Inside(folder, agents_folder, port)
@@ -142,7 +171,7 @@ def inside(agents_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def played(inside: Inside) -> dict[str, Any]:
     """Everything the agents were made to do, and what their models were sent."""
     told: dict[str, Any] = {"before": inside.configs()}
-    told["installed"] = inside.recollect("install", "--yes")
+    told["installed"] = inside.recollect("install", "--write-tools", "--yes")
     told["doctor"] = inside.recollect("doctor")
     installed = inside.configs()
     inside.repeat_settings()
@@ -151,10 +180,15 @@ def played(inside: Inside) -> dict[str, Any]:
     for agent in AGENTS:
         subprocess.run(["git", "-C", inside.project, "checkout", "-q", "calc.py"], check=True)
         told[f"{agent} fixes"] = inside.ask(agent, FIX)
+    inside.script_calls()
     for agent in AGENTS:
         code_mode = ("-m", "gpt-6.1-sol") if agent == "codex" else ()
         told[f"{agent} looks"] = inside.ask(agent, LOOK, *code_mode)
     (inside.home / ".claude" / "settings.json").write_bytes(installed[".claude/settings.json"] or b"")
+    inside.recollect("config", "hooks.prompts", "true")
+    for agent in ("claude", "codex"):
+        subprocess.run(["git", "-C", inside.project, "checkout", "-q", "calc.py"], check=True)
+        told[f"{agent} fixes again"] = inside.ask(agent, FIX)
     return told
 
 
@@ -190,11 +224,22 @@ def test_an_error_that_was_fixed_before_brings_the_fix_into_the_next_request(
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_each_agent_calls_a_tool_and_gets_fenced_history(played: dict[str, Any], agent: str) -> None:
-    requests = played[f"{agent} looks"]
+def test_each_agent_calls_every_tool_and_gets_fenced_history(played: dict[str, Any], agent: str) -> None:
+    last = played[f"{agent} looks"][-1]
 
-    assert "match. `get_session` reads one" in requests[-1]
-    assert len(FENCE.findall(requests[-1])) == len(FENCE.findall(requests[0])) + 1
+    assert TOOL_CALLS.keys() == {tool.name for tool in (*TOOLS, *WRITE_TOOLS)}
+    assert {tool: text in last for tool, (_, text) in TOOL_CALLS.items()} == dict.fromkeys(TOOL_CALLS, True)
+    assert len(FENCE.findall(last)) == len(FENCE.findall(played[f"{agent} looks"][0])) + len(TOOL_CALLS)
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_hooks_that_call_the_server_reach_the_model(played: dict[str, Any], agent: str) -> None:
+    """Only the plugin is left here: a prompt and a failed call have no hook that is a command."""
+    requests = played[f"{agent} fixes again"]
+    failed = next(number for number, request in enumerate(requests) if "1 failed" in request)
+
+    assert [request.count("was asked nearly the same") for request in requests] == [1] * len(requests)
+    assert MET_BEFORE in requests[failed]
 
 
 def test_the_end_of_each_session_brought_it_into_the_store(inside: Inside, played: dict[str, Any]) -> None:
@@ -208,17 +253,21 @@ def test_the_end_of_each_session_brought_it_into_the_store(inside: Inside, playe
 def test_a_compaction_leaves_everything_in_the_store(inside: Inside, played: dict[str, Any]) -> None:
     output = inside.run("claude", *(word.format(GREET) for word in ASK["claude"]))
     session = json.loads(output)["session_id"]
-    inside.run("claude", "-p", "/compact keep the decisions", "--resume", session)
-    with inside.memory() as memory:
-        before = [event.event_uid for event in memory.events(memory.session(session), with_copies=True)]
     (log,) = (inside.home / ".claude" / "projects").rglob(f"{session}.jsonl")
-
+    copy = inside.folder / "copy" / "projects" / log.parent.name / log.name
+    copy.parent.mkdir(parents=True)
+    shutil.copy(log, copy)
+    inside.run("claude", "-p", "/compact keep the decisions", "--resume", session)
     log.write_bytes(b"")
 
-    with inside.memory() as memory:
+    wait_for(lambda: not list(inside.store.glob("spool/*.json")), "the sweep of the session")
+    inside.recollect("sweep")
+    with open_memory(inside.folder / "other store", [f"claude={inside.folder / 'copy'}"]) as memory:
         memory.sweep()
-        after = {event.event_uid for event in memory.events(memory.session(session), with_copies=True)}
-    assert before and set(before) <= after and played
+        written = [event.event_uid for event in memory.events(memory.session(session), with_copies=True)]
+    with inside.memory() as memory:
+        kept = {event.event_uid for event in memory.events(memory.session(session), with_copies=True)}
+    assert written and set(written) <= kept and played
 
 
 @pytest.mark.parametrize("agent", ["claude", "grok"])
@@ -247,7 +296,7 @@ def test_a_broken_store_fails_no_agent_and_uninstalling_leaves_no_trace(inside: 
 def test_without_a_plugin_the_settings_get_the_same_and_come_back(inside: Inside) -> None:
     before = inside.configs()
 
-    shown = inside.recollect("install", "--no-plugin", "--without", "fixes", "--yes")
+    shown = inside.recollect("install", "--no-plugin", "--yes")
     settings = json.loads((inside.home / ".claude" / "settings.json").read_text())
     answers = inside.recollect("doctor")
     inside.recollect("install", "--no-plugin", "--yes")  # once more, which must not add anything twice
@@ -255,11 +304,6 @@ def test_without_a_plugin_the_settings_get_the_same_and_come_back(inside: Inside
     inside.recollect("uninstall", "--yes")
 
     assert "claude mcp add" in shown and "✓ Server and hook answer" in answers
-    assert settings["env"] == {"MINE": "kept"} and set(settings["hooks"]) == {
-        "SessionStart",
-        "PreCompact",
-        "Stop",
-        "SessionEnd",
-    }
+    assert settings["env"] == {"MINE": "kept"} and settings["hooks"]["Stop"][0]["hooks"][0]["server"] == "recollect"
     assert {event: len(entries) for event, entries in again["hooks"].items()}["Stop"] == 1
     assert inside.configs() == before

@@ -38,6 +38,17 @@ class Desk:
     def home(self) -> Path:
         return self.folder / "home"
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of what an agent starts there."""
+        return {
+            "PATH": os.environ["PATH"],
+            "RECOLLECT_HOME": str(self.store),
+            "CLAUDE_CONFIG_DIR": str(self.home),
+            "CODEX_HOME": str(self.folder / "none"),
+            "GROK_HOME": str(self.folder / "none"),
+        }
+
     def transcript(self, session: str) -> Path:
         return self.home / "projects" / "-project" / f"{session}.jsonl"
 
@@ -71,14 +82,7 @@ class Desk:
             [sys.executable, "-I", "-c", RUN],
             input=json.dumps(payload).encode(),
             capture_output=True,
-            env={
-                "PATH": os.environ["PATH"],
-                "RECOLLECT_HOME": str(self.store),
-                "CLAUDE_CONFIG_DIR": str(self.home),
-                "CODEX_HOME": str(self.folder / "none"),
-                "GROK_HOME": str(self.folder / "none"),
-                variable: session,
-            },
+            env={**self.environment, variable: session},
             timeout=20,
         )
         assert (done.returncode, done.stderr) == (0, b"")

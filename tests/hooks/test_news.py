@@ -3,7 +3,8 @@
 import fcntl
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from click.testing import CliRunner
@@ -12,6 +13,9 @@ from recollect.api import open_memory
 from recollect.cli import main
 from recollect.store import read_sweep_state
 from tests.hooks.conftest import SESSION, Desk
+
+OTHER = "5f0c2f6e-0000-4000-8000-000000000009"
+SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -29,6 +33,15 @@ def stored(desk: Desk, session: str = SESSION) -> int:
 
 def notes(desk: Desk) -> list[str]:
     return [path.name for path in (desk.store / "spool").glob("*.json")]
+
+
+@contextmanager
+def _held(desk: Desk) -> Iterator[None]:
+    """Keep the sweep that a hook starts from its work."""
+    (desk.store / "spool").mkdir(exist_ok=True)
+    with (desk.store / "spool" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture
@@ -50,20 +63,62 @@ def test_the_end_of_a_turn_or_session_brings_it_into_the_store(worked: Desk, eve
     assert not read_sweep_state(worked.store).is_interrupted
 
 
-def test_before_a_compaction_everything_is_stored_when_the_hook_returns(worked: Desk) -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_log_cut_off_right_after_the_hook_still_gives_a_whole_archive(desk: Desk, is_known: bool) -> None:
+    texts = ["feed the walrus", f"feed the seal, its tag is {SECRET}", "feed the penguin"]
+    desk.write(OTHER, "count the fish")
+    path = desk.write(SESSION, *texts[:1]) if is_known else desk.transcript(SESSION)
+    desk.sweep()
+    path = desk.write(SESSION, *texts)
+
+    with _held(desk):  # no sweep reads it before it is gone
+        desk.hook("PreCompact", transcript_path=str(path))
+        path.write_bytes(b"")  # as if the agent began its log anew
+        copied = b"".join(file.read_bytes() for file in (desk.store / "rescued").rglob("*") if file.is_file())
+    desk.sweep()
+
+    assert b"penguin" in copied and SECRET.encode() not in copied
+    with open_memory(desk.store) as memory:
+        archive = memory.archives.render(memory.session(SESSION))
+    assert [text.partition(",")[0] in archive for text in texts] == [True] * 3
+    assert not (desk.store / "rescued").exists()
+
+
+def test_a_log_that_is_still_whole_is_read_itself_and_its_copy_dropped(worked: Desk) -> None:
     path = worked.transcript(SESSION)
+    with _held(worked):
+        worked.hook("PreCompact", transcript_path=str(path))
+        assert list((worked.store / "rescued").iterdir())
     before = stored(worked)
 
-    worked.hook("PreCompact", transcript_path=str(path))
-    path.write_bytes(b"")  # as if the agent began its log anew
+    worked.sweep()
 
     assert stored(worked) == before + 2
+    assert not (worked.store / "rescued").exists()
+
+
+def test_a_log_without_news_is_not_copied(worked: Desk) -> None:
+    worked.sweep()
+
+    worked.hook("PreCompact", transcript_path=str(worked.transcript(SESSION)))
+
+    assert not (worked.store / "rescued").exists()
+
+
+def test_what_was_copied_of_a_forgotten_session_goes_with_it(worked: Desk) -> None:
+    with _held(worked):
+        worked.hook("PreCompact", transcript_path=str(worked.transcript(SESSION)))
+        with open_memory(worked.store) as memory:
+            memory.forget(memory.plan_forgetting(SESSION))
+    worked.transcript(SESSION).unlink()
+    worked.sweep()
+
+    files = [path for path in worked.store.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"feed the seal" in path.read_bytes()]
 
 
 def test_the_same_event_is_noted_once(worked: Desk) -> None:
-    (worked.store / "spool").mkdir()
-    with (worked.store / "spool" / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # no sweep takes the notes
+    with _held(worked):
         for _ in range(3):
             worked.hook("Stop", transcript_path=str(worked.transcript(SESSION)), prompt_id="one")
         worked.hook("Stop", transcript_path=str(worked.transcript(SESSION)), prompt_id="two")

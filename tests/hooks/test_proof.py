@@ -96,6 +96,29 @@ def test_it_is_off_without_a_store_and_says_so(tmp_path: Path, monkeypatch: pyte
     assert not (tmp_path / "none").exists()
 
 
+def test_forgetting_a_session_takes_only_its_words_out_of_the_log(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_HOME", str(desk.store))
+    desk.write(EARLIER, "feed the walrus")
+    desk.sweep()
+    desk.hook("SessionStart", source="clear", session=TOLD)
+    desk.hook("SessionStart", source="compact", session=TOLD)
+    desk.write(TOLD, "feed the seal")
+    desk.sweep()
+    desk.hook("SessionStart", source="clear", session=SILENT)
+    log = ["hooks", "log", "--json"]
+
+    with open_memory(desk.store) as memory:
+        memory.forget(memory.plan_forgetting(EARLIER))
+    first = json.loads(CliRunner().invoke(main, log).stdout)
+    with open_memory(desk.store) as memory:
+        memory.forget(memory.plan_forgetting(TOLD))
+    then = json.loads(CliRunner().invoke(main, log).stdout)
+
+    assert [item["session"] for item in first] == [SILENT, TOLD, TOLD]
+    assert [item["session"] for item in then] == [SILENT]
+    assert b"walrus" not in (desk.store / "told.jsonl").read_bytes()
+
+
 def test_forgetting_a_session_takes_it_out_of_the_comparison(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECOLLECT_HOME", str(desk.store))
     desk.write(EARLIER, "feed the walrus")

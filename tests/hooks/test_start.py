@@ -16,6 +16,7 @@ from recollect.api import open_memory
 from recollect.recall.prepared import MOST_CHARS
 from recollect.store.sqlite.locks import sweep_lock
 from tests.hooks.conftest import RUN, SESSION, Desk
+from tests.hooks.test_fixes import ERROR, _prepare
 
 EARLIER = "5f0c2f6e-0000-4000-8000-000000000009"
 
@@ -72,14 +73,23 @@ def test_a_forgotten_session_is_not_told_any_more(known: Desk) -> None:
     assert not [path for path in files if b"walrus" in path.read_bytes()]
 
 
-def test_a_group_is_told_nothing_of_others(known: Desk) -> None:
-    payload = f'{{"hook_event_name": "SessionStart", "session_id": "x", "cwd": "{known.project}"}}'
-    environment = {"RECOLLECT_HOME": str(known.store), "RECOLLECT_GROUP": "team", "PATH": os.environ["PATH"]}
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", RUN], input=payload, env=environment, capture_output=True, text=True
-    )
+@pytest.mark.parametrize("event", ["SessionStart", "PostToolUseFailure", "UserPromptSubmit", "Stop"])
+def test_a_group_is_told_nothing_of_others(known: Desk, event: str) -> None:
+    _prepare(known)
+    (known.store / "hooks.json").write_text('{"brief": true, "fixes": true, "prompts": true}')
+    payload = {"hook_event_name": event, "session_id": "x", "cwd": str(known.project), "source": "clear"}
+    payload |= {"error": ERROR, "prompt": "feed the walrus " + "and the seal " * 400}
+    environment = {"RECOLLECT_HOME": str(known.store), "PATH": os.environ["PATH"], "CLAUDE_CODE_SESSION_ID": "x"}
 
-    assert (done.returncode, done.stdout) == (0, "")
+    def said(**more: str) -> str:
+        command = [sys.executable, "-I", "-c", RUN]
+        given = json.dumps(payload)
+        done = subprocess.run(command, input=given, env=environment | more, capture_output=True, text=True)
+        assert done.returncode == 0
+        return done.stdout
+
+    assert said(RECOLLECT_GROUP="team") == ""
+    assert bool(said()) == (event != "Stop")
 
 
 @pytest.mark.parametrize("state", ["missing", "damaged", "read-only", "a file"])
@@ -150,7 +160,7 @@ def test_a_hook_loads_no_store_and_no_parser(known: Desk, tmp_path: Path) -> Non
     program = (
         "import sys, os; end = os._exit\n"
         "def told(code):\n"
-        "    heavy = {'apsw', 'orjson', 'msgspec', 'click', 'pathlib', 'dataclasses', 'inspect', 'subprocess'}\n"
+        "    heavy = {'typing', 'apsw', 'orjson', 'msgspec', 'click', 'pathlib', 'dataclasses', 'inspect'}\n"
         "    os.write(2, repr(sorted(heavy & set(sys.modules))).encode()); end(code)\n"
         f"os._exit = told\n{RUN}"
     )

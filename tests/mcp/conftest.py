@@ -4,7 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.api import open_memory
+from recollect.loopback import bind
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, TOOL_RESULT
 from tests.builders import AGENT, Home, ScriptedAdapter, event
 
@@ -52,6 +56,24 @@ def session(name: str, number: int, cwd: str, remote: str = REMOTE) -> list[Any]
         event(name, start + 3, TOOL_RESULT, "fish " * 8000),
         event(name, start + 4, ASSISTANT_MSG, f"The walrus of round {number} is fed."),
     ]
+
+
+@contextmanager
+def serving(app_of: Callable[[int], Any]) -> Iterator[str]:
+    """The address of a server over HTTP, made by a function of its port."""
+    uvicorn = pytest.importorskip("uvicorn", reason="needs the extra `mcp-http`")
+    with bind(None, 0) as opened:
+        port = opened.getsockname()[1]
+        server = uvicorn.Server(uvicorn.Config(app_of(port), log_level="warning", lifespan="off"))
+        thread = threading.Thread(target=lambda: server.run(sockets=[opened]))
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            server.should_exit = True
+            thread.join(10)
 
 
 class Agent:

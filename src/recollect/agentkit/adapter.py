@@ -1,35 +1,36 @@
-"""The adapter of an agent whose folder has the modules `discover`, `log` and `edits`."""
+"""The adapter of an agent whose folder has the modules `profile`, `discover`, `log` and `edits`."""
 
-from collections.abc import Iterator
+from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-from recollect.agentkit.profile import AgentProfile
-
-if TYPE_CHECKING:  # a search loads the profiles, and must not pay for the contract
-    from collections.abc import Mapping
+TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
     from typing import Any
 
     from recollect.agentkit.edits import FileChange
+    from recollect.agentkit.profile import AgentProfile
     from recollect.agentkit.protocol import Cursor, Record, Source
 
 
 class FolderAdapter:
     """Reads an agent's files with `discover(root)`, `READERS` (by kind of source) and `changes` of its package.
 
-    The modules load when they are first used: a search needs none, a sweep without news only the first.
+    The modules load when they are first used: a hook needs none, a search only `PROFILE`.
     """
 
-    def __init__(
-        self, package: str, profile: AgentProfile, *, agent: str, home: str, home_variable: str, version: int
-    ) -> None:
+    def __init__(self, package: str, *, agent: str, home: str, home_variable: str, version: int) -> None:
         self._package = package
-        self.profile = profile
         self.agent = agent
         self.home = home
         self.home_variable = home_variable
         self.version = version
+
+    @cached_property
+    def profile(self) -> "AgentProfile":
+        profile: AgentProfile = import_module(f"{self._package}.profile").PROFILE
+        return profile
 
     def discover(self, root: "Path") -> "Iterator[Source]":
         sources: Iterator[Source] = import_module(f"{self._package}.discover").discover(root)

@@ -22,7 +22,7 @@ from recollect.knowledge.fixes import fixes_of
 from recollect.knowledge.records import Fact, Fix
 from recollect.knowledge.signature import is_literal
 from recollect.recall import renew_briefs, write_briefs, write_snapshot
-from recollect.recall.prepared import fixes_path
+from recollect.recall.prepared import HOOK_DEFAULTS, fixes_path, switches_path
 from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store
 
 LEAST_CONFIDENCE = 0.6  # of a fix that is told without being asked for
@@ -39,6 +39,16 @@ def prepare(store: Store, roots: Mapping[str, Sequence[str]], changed: Collectio
     with suppress(OSError):  # a disk without room for this has been reported, or will be
         write_briefs(store, changed, partial(_decided, store))
         _write_fixes(store, signatures)
+
+
+def write_switches(folder: Path, hooks: Mapping[str, bool | Sequence[str]]) -> None:
+    """Have hooks know what the settings say about them."""
+    path = Path(switches_path(str(folder)))
+    text = json.dumps(dict(hooks))
+    if hooks == HOOK_DEFAULTS:
+        path.unlink(missing_ok=True)
+    elif not path.exists() or path.read_text("utf-8") != text:
+        _write(path, text)
 
 
 def renew_brief(store: Store, repo: str) -> None:
@@ -89,9 +99,13 @@ def _update(path: Path, news: dict[str, Any]) -> None:
     content = {signature: record for signature, record in (known | news).items() if record}
     for made in (path.parent.parent, path.parent):  # one by one: a mode is given to the last only
         made.mkdir(mode=0o700, exist_ok=True)
+    _write(path, json.dumps(content))
+
+
+def _write(path: Path, text: str) -> None:
     unfinished = path.with_suffix(".new")
     unfinished.touch(mode=0o600)
-    unfinished.write_text(json.dumps(content), encoding="utf-8")
+    unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
 
 

@@ -28,6 +28,7 @@ def settings_in_force() -> dict[str, dict[str, Any]]:
         **{f"domains.{repo}": domain for repo, domain in settings.domains.items()},
         **{f"exchanges.{name}": value for name, value in asdict(settings.exchanges).items()},
         **{f"graphiti.{name}": value for name, value in asdict(settings.graphiti).items()},
+        **{f"hooks.{kind}": value for kind, value in settings.hooks.items()},
         "notify.command": list(settings.notify),
         "redact.allow": list(settings.redaction.allow),
         **rules,
@@ -58,4 +59,8 @@ def change_setting(key: str, value: Any, path: Path | None = None) -> Path:
         check_settings(text, path)  # if the file itself is at fault, it is named
         raise BadConfig(f"Invalid setting: {key} = {value}", error.hint) from None
     write_settings(path, changed)
+    if key.startswith("hooks.") and (folder := load_settings().folder).is_dir():
+        from recollect.analysis.prepared import write_switches
+
+        write_switches(folder, load_settings().hooks)
     return path

@@ -17,8 +17,9 @@ from typing import Any
 
 from recollect.agentkit.plugin import Command, PluginHost
 from recollect.agents import adapters, find_plugin_host
-from recollect.care.plugin import hooks_of_plugin, server_command, write_plugin
+from recollect.care.plugin import PLUGIN, hooks_of_agent, server_command, write_plugin
 from recollect.errors import NotFound, RecollectError
+from recollect.home import GROUP_VARIABLE
 
 RECORD_NAME = "installed.json"
 FOLDER_NAME = "plugin"
@@ -52,12 +53,11 @@ class Installer:
     version: str
     home: str | None = None
     with_plugin: bool = True
-    without: frozenset[str] = frozenset()  # what agents are not told unless they ask: `brief`, `fixes`
     can_write: bool = False  # whether they get tools that record something
 
     def agents(self, names: Sequence[str]) -> list[str]:
         """The agents named, or all whose program is found. Raises NotFound if there is none."""
-        known = {agent: host for agent in adapters() if (host := find_plugin_host(agent))}
+        known = _hosts()
         for name in names:
             if name not in known:
                 raise NotFound(f"Unknown agent: {name}", f"known: {', '.join(known)}")
@@ -86,9 +86,9 @@ class Installer:
             if agent in self._record():
                 self.remove([agent])
         if self.with_plugin:
-            manifests = {_host(agent).manifests for agent in (*agents, *self._record())}
-            server = server_command(self.without, can_write=self.can_write)
-            write_plugin(self._marketplace, manifests, self.version, self.home, server, self.without)
+            server = server_command(can_write=self.can_write)
+            variables = [GROUP_VARIABLE, *(adapter.home_variable for adapter in adapters().values())]
+            write_plugin(self._marketplace, _hosts(), self.version, self.home, server, variables)
         record = self._record()
         for agent in agents:
             configs = self._configs(agent)
@@ -107,10 +107,10 @@ class Installer:
         return plan
 
     def _add_hooks(self, agent: str) -> None:
-        hooks = hooks_of_plugin(self.home, self.without)
+        host = _host(agent)
+        hooks = hooks_of_agent(agent, host.events, PLUGIN if host.plugin_server else None, self.home)
         for path in self._own_files(agent):
             _write(path, json.dumps(hooks, indent=2) + "\n")
-        host = _host(agent)
         if not self.with_plugin and host.settings_hooks and host.settings_hooks != host.hooks_file:
             path = self._root(agent) / host.settings_hooks
             settings = json.loads(path.read_text("utf-8")) if path.exists() else {}
@@ -188,7 +188,7 @@ class Installer:
         host = _host(agent)
         if not self.with_plugin:
             store = ["env", f"RECOLLECT_HOME={self.home}"] if self.home else []
-            return [[host.program, *host.add_server, *store, *server_command(self.without, can_write=self.can_write)]]
+            return [[host.program, *host.add_server, *store, *server_command(can_write=self.can_write)]]
         return [[host.program, *self._filled(words)] for words in host.install]
 
     def _removal(self, agent: str) -> list[list[str]]:
@@ -209,6 +209,10 @@ class Installer:
 
     def _write_record(self, record: Mapping[str, Any]) -> None:
         _write(self.folder / RECORD_NAME, json.dumps(record, indent=2) + "\n")
+
+
+def _hosts() -> dict[str, PluginHost]:
+    return {agent: host for agent in adapters() if (host := find_plugin_host(agent))}
 
 
 def _host(agent: str) -> PluginHost:

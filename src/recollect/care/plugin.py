@@ -4,23 +4,18 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from recollect.agentkit.plugin import Fields, PluginHost
+from recollect.home import HOOK_TOOL
 from recollect.recall.prompts import PROMPTS
 
 MARKETPLACE, PLUGIN = "recollect-local", "recollect"
-BRIEF, FIXES = "brief", "fixes"  # what agents are told without asking
-_EVENTS_OF = {BRIEF: ("SessionStart",), FIXES: ("PostToolUse", "PostToolUseFailure")}
-_EVENTS = {  # and how many seconds an agent may wait; one of them allows no more than 3 at a session's end
-    "SessionStart": 5,
-    "PostToolUse": 5,
-    "PostToolUseFailure": 5,
-    "PreCompact": 10,
-    "Stop": 5,
-    "SessionEnd": 3,
-}
+_TIMEOUT_S = 5  # how long an agent may wait for a hook
+_TIMEOUTS_S = {"PreCompact": 10, "SessionEnd": 3}  # it copies; one agent allows no more
+_ALWAYS_TOLD = ("session_id", "cwd", "transcript_path")
 _ABOUT = "Memory of earlier sessions with coding agents"
 _RUN = "from recollect.hooks.command import run; run()"
 _README = """# Recollect
@@ -31,10 +26,9 @@ session left when a new one starts, and a note to read a session once it ends. E
 """
 
 
-def server_command(without: Collection[str] = (), *, can_write: bool = False) -> list[str]:
+def server_command(*, can_write: bool = False) -> list[str]:
     """What an agent starts as its server."""
-    options = [*(["--no-brief"] if BRIEF in without else []), *(["--write-tools"] if can_write else [])]
-    return [sys.executable, "-I", "-m", "recollect", "mcp", *options]
+    return [sys.executable, "-I", "-m", "recollect", "mcp", *(["--write-tools"] if can_write else [])]
 
 
 def hook_command(home: str | None) -> str:
@@ -43,41 +37,43 @@ def hook_command(home: str | None) -> str:
     return f"RECOLLECT_HOME={shlex.quote(home)} {command}" if home else command
 
 
-def hooks_of_plugin(home: str | None, without: Collection[str] = ()) -> dict[str, Any]:
-    """The hooks in the form that all agents read, but for those of what agents should not be told."""
-    left_out = {event for name in without for event in _EVENTS_OF[name]}
-    hook = {"type": "command", "command": hook_command(home)}
-    return {
-        "hooks": {
-            event: [{"hooks": [hook | {"timeout": seconds}]}]
-            for event, seconds in _EVENTS.items()
-            if event not in left_out
-        }
-    }
+def hooks_of_agent(agent: str, events: Mapping[str, Fields], server: str | None, home: str | None) -> dict[str, Any]:
+    """An agent's hooks in the form that all agents read; calls of `server` where they can be."""
+    hooks = {}
+    for event, fields in events.items():
+        if server and fields is not None:
+            told = {name: f"${{{name}}}" for name in (*_ALWAYS_TOLD, *fields)}
+            hook: dict[str, Any] = {"type": "mcp_tool", "server": server, "tool": HOOK_TOOL}
+            hook |= {"input": {"agent": agent, "hook_event_name": event, **told}}
+        else:
+            hook = {"type": "command", "command": hook_command(home)}
+        hooks[event] = [{"hooks": [hook | {"timeout": _TIMEOUTS_S.get(event, _TIMEOUT_S)}]}]
+    return {"hooks": hooks}
 
 
 def write_plugin(
     folder: Path,
-    manifests: Collection[str],
+    hosts: Mapping[str, PluginHost],
     version: str,
     home: str | None,
     server_words: Sequence[str],
-    without: Collection[str] = (),
+    variables: Sequence[str],
 ) -> None:
-    """Write the folder anew; `manifests` are the folders in which agents look for descriptions."""
+    """Write the folder anew. `variables` of the environment have to reach the server."""
     shutil.rmtree(folder, ignore_errors=True)
     plugin = folder / PLUGIN
     about = {"name": PLUGIN, "description": _ABOUT}
     market = {"name": MARKETPLACE, "owner": {"name": "Recollect"}, "plugins": [about | {"source": f"./{PLUGIN}"}]}
     server: dict[str, Any] = {"command": server_words[0], "args": list(server_words[1:])}
     server |= {"env": {"RECOLLECT_HOME": home}} if home else {}
-    files: dict[Path, Any] = {
-        plugin / ".mcp.json": {"mcpServers": {PLUGIN: server}},
-        plugin / "hooks" / "hooks.json": hooks_of_plugin(home, without),
-    }
-    for name in manifests:
-        files[folder / name / "marketplace.json"] = market
-        files[plugin / name / "plugin.json"] = about | {"version": version, "author": {"name": "Recollect"}}
+    server |= {"env_vars": list(variables)}  # for an agent that passes on no others
+    files: dict[Path, Any] = {plugin / ".mcp.json": {"mcpServers": {PLUGIN: server}}}
+    described = about | {"version": version, "author": {"name": "Recollect"}, "license": "Apache-2.0"}
+    for agent, host in hosts.items():
+        files[folder / host.manifests / "marketplace.json"] = market
+        if host.plugin_server:
+            files[plugin / "hooks" / f"{agent}.json"] = hooks_of_agent(agent, host.events, host.plugin_server, home)
+            files[plugin / host.manifests / "plugin.json"] = described | {"hooks": f"./hooks/{agent}.json"}
     texts = {path: json.dumps(content, indent=2) + "\n" for path, content in files.items()}
     texts |= {plugin / "skills" / prompt.name / "SKILL.md": prompt.skill() for prompt in PROMPTS.values()}
     for path, text in (texts | {plugin / "README.md": _README}).items():

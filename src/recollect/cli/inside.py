@@ -8,7 +8,7 @@ import click
 from recollect.api.installs import installer
 from recollect.cli.output import confirm, emit, json_option, limit_option, reports_errors, yes_option
 from recollect.cli.terminal import fitted_time, grey, one_line
-from recollect.errors import NotFound, UsageError
+from recollect.errors import NotFound, RecollectError, UsageError
 
 if TYPE_CHECKING:
     from recollect.care.install import Installation
@@ -21,13 +21,14 @@ _WRITE_TOOLS = "Offer tools to record decisions, and to ask you to forget."
 @click.command()
 @click.option("--repo", metavar="PATH", type=click.Path(file_okay=False), help="Never answer from outside this folder.")
 @click.option("--group", metavar="NAME", help="Never answer from outside this group.")
-@click.option("--no-brief", is_flag=True, help="Do not introduce itself with what the last session left.")
 @click.option("--write-tools", is_flag=True, help=_WRITE_TOOLS)
 @click.option(
     "--ipc", metavar="DIR", type=click.Path(file_okay=False), help="In a sandbox: ask the host by files there."
 )
+@click.option("--http", is_flag=True, help="Serve over HTTP instead, on this machine only, for who has the token.")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="With --http: this port (7392, or any).")
 @reports_errors
-def mcp(repo: str | None, group: str | None, no_brief: bool, write_tools: bool, ipc: str | None) -> None:
+def mcp(repo: str | None, group: str | None, write_tools: bool, ipc: str | None, http: bool, port: int | None) -> None:
     """Serve an agent over MCP, on standard input and output.
 
     Agents start it themselves. It searches the repository of the current folder, and others when asked; with --repo or
@@ -36,16 +37,34 @@ def mcp(repo: str | None, group: str | None, no_brief: bool, write_tools: bool, 
     \b
     YOUR-AGENT mcp add recollect -- recollect mcp
     """
-    from recollect.mcp import serve, serve_sandbox  # not at the top, because help needs none of it
+    from recollect.mcp import serve, serve_http, serve_sandbox  # not at the top, because help needs none of it
 
     if repo and group:
         raise UsageError("Cannot use `--repo` and `--group` together")
     if ipc:
-        if repo or group or write_tools:
+        if repo or group or write_tools or http:
             raise UsageError("`--ipc` takes no other options: the folder belongs to one group")
         serve_sandbox(ipc)
         return
-    serve(repo, group, has_brief=not no_brief, can_write=write_tools)
+    if http:
+        _require_http()
+        serve_http(repo, group, can_write=write_tools, port=port, tell=_tell_address)
+        return
+    if port:
+        raise UsageError("`--port` needs `--http`")
+    serve(repo, group, can_write=write_tools)
+
+
+def _require_http() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("uvicorn") is None:
+        raise RecollectError("Serving over HTTP needs the extra `mcp-http`", "pip install 'recollect[mcp-http]'")
+
+
+def _tell_address(address: str, token: str) -> None:
+    click.echo(f"{address}\nAuthorization: Bearer {token}")
+    click.echo(grey("Ctrl-C stops the server"), err=True)
 
 
 @click.group()
@@ -94,28 +113,21 @@ def sweep(as_json: bool) -> None:
 @click.command()
 @click.argument("agents", nargs=-1)
 @click.option("--no-plugin", is_flag=True, help="Edit the agents' settings instead of installing a plugin.")
-@click.option(
-    "--without",
-    type=click.Choice(["brief", "fixes"]),
-    multiple=True,
-    help="Never tell agents this without being asked; repeatable.",
-)
 @click.option("--write-tools", is_flag=True, help=_WRITE_TOOLS)
 @yes_option
 @json_option
 @reports_errors
-def install(
-    agents: tuple[str, ...], no_plugin: bool, without: tuple[str, ...], write_tools: bool, yes: bool, as_json: bool
-) -> None:
+def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bool, as_json: bool) -> None:
     """Give your agents this memory: tools, briefs and fixes.
 
-    Without AGENTS, into every agent that is found. Lists every command and file first, and asks.
+    Without AGENTS, into every agent that is found. Lists every command and file first, and asks. The settings
+    `hooks.brief`, `hooks.fixes` and `hooks.prompts` choose what agents are told without asking, and in which projects.
 
     \b
     recollect install
-    recollect install AGENT --no-plugin --without fixes
+    recollect install AGENT --no-plugin
     """
-    made = installer(with_plugin=not no_plugin, without=without, can_write=write_tools)
+    made = installer(with_plugin=not no_plugin, can_write=write_tools)
     names = made.agents(agents)
     _confirm_steps(made.plan(names), "Install?", "change your agents' settings", yes, as_json)
     emit(made.install(names), as_json, lambda done: _done_lines(done, f"Installed for {', '.join(names)}"))

@@ -27,14 +27,15 @@ def web(port: int | None, no_open: bool, read_only: bool) -> None:
     from recollect.archive.html import require_web_parts
 
     require_web_parts()
-    from recollect.web.server import bind, serve  # needs the extra
+    from recollect.loopback import bind
+    from recollect.web.server import USUAL_PORT, serve  # needs the extra
 
     def tell(address: str) -> None:
         if no_open or not webbrowser.open(address):
             click.echo(f"Open this in your browser; it works once:\n{address}")
         click.echo(grey("Ctrl-C stops the page"), err=True)
 
-    with bind(port) as opened:
+    with bind(port, USUAL_PORT) as opened:
         serve(opened, tell, read_only=read_only)
 
 

@@ -1,7 +1,9 @@
 """Erasing forgotten sessions. Whatever stops it, the next forget or sweep finishes it."""
 
+import json
 from collections.abc import Collection
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from recollect.errors import Busy, StoreUnwritable
@@ -15,16 +17,49 @@ FINISHES_FORGETTING = "`recollect sweep` finishes it; it needs free space, and n
 def drop(store: Store, keys: Collection[SessionKey]) -> None:
     """Delete what is held of sessions; bytes of it may stay in unused parts of the databases until a scrub."""
     store.erasure.drop(keys)
-    drop_prepared(store)
+    _drop_sums(store)
+    _shorten_told(store.folder / TOLD_NAME, {key.native_id for key in keys})
     ids = {key.native_id for key in keys} | {session_uid(*key) for key in keys}
     store.ledger.rewrite(lambda record: record.kind == TOMBSTONE or not _is_about(record, ids))
 
 
 def drop_prepared(store: Store) -> None:
-    """Remove files with sums and quotes of sessions beside the databases; the next sweep makes them again."""
-    for name in (SPENDING_NAME, TOLD_NAME):
-        (store.folder / name).unlink(missing_ok=True)
+    """Remove files with quotes of sessions beside the databases; the log of hooks begins anew."""
+    (store.folder / TOLD_NAME).unlink(missing_ok=True)
+    _drop_sums(store)
+
+
+def _drop_sums(store: Store) -> None:
+    """Remove what is made of all sessions together; the next sweep makes it again."""
+    (store.folder / SPENDING_NAME).unlink(missing_ok=True)
     remove(store.folder / PREPARED_NAME)
+
+
+def _shorten_told(path: Path, ids: Collection[str]) -> None:
+    """Take sessions out of the log of hooks: what they were told, and what others were told in their words."""
+    with suppress(FileNotFoundError):
+        lines = path.read_bytes().splitlines()
+        left = [line for raw in lines if (line := _without_told(raw, ids)) is not None]
+        unfinished = path.with_suffix(".new")
+        unfinished.touch(mode=0o600)
+        unfinished.write_bytes(b"".join(line + b"\n" for line in left))
+        unfinished.replace(path)
+
+
+def _without_told(raw: bytes, ids: Collection[str]) -> bytes | None:
+    """A line of that log without the text that may be a session's, or None for a session's own.
+
+    A brief is in the words of several sessions and does not name them all.
+    """
+    try:
+        line = json.loads(raw)
+        if line["session"] in ids:
+            return None
+        if line["event"] == "SessionStart" or any(name in line["text"] for name in ids):
+            return json.dumps(line | {"text": ""}).encode()
+    except (ValueError, LookupError, TypeError):  # one that is cut off
+        return None
+    return raw
 
 
 def _forget_heirs(store: Store) -> None:

@@ -6,7 +6,7 @@ import re
 from recollect import __version__
 from recollect.hooks import claims, coin, spool, told
 from recollect.hooks.event import CHECK, HookEvent
-from recollect.recall.prepared import read_brief
+from recollect.recall.prepared import BRIEF, FIXES, PROMPTS, is_on, read_brief
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 MOST_CHARS = 9_500  # agents cut what is added at 10,000, or put a short preview in its place
 SWEEP_LOG = "hooks.log"
 _NEWS = ("Stop", "SessionEnd", "PreCompact")
-_PATIENCE_S = 4
 # Whether it is worth looking: most of what commands print has no word of failure in it.
 _FAILURE = re.compile(r"(?i)error|fail|fatal|panic|exception|cannot|can't|no such|not |denied|refused|time.?out|unable")
 _BEGINNINGS = ("startup", "new", "clear", "")
@@ -33,19 +32,31 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
         return {"recollect": __version__}
     if event.name == "SessionStart":
         return _added(event, store_folder, _start(event, store_folder), "")
-    if event.failure:
+    if event.prompt and event.hooks.hears_prompt and is_on(store_folder, PROMPTS, event.folder):
+        return _added(event, store_folder, *_reminder(event, store_folder))
+    if event.failure and is_on(store_folder, FIXES, event.folder):
         return _added(event, store_folder, *_fix(event, store_folder))
     if event.name in _NEWS and event.transcript and _is_first(event, store_folder):
-        note = spool.leave(store_folder, event)
-        spool.start_sweep(f"{store_folder}/{SWEEP_LOG}")
-        if event.name == "PreCompact":
-            spool.wait_for(note, _PATIENCE_S)  # what is compacted may be gone afterwards
+        try:
+            if event.name == "PreCompact":
+                _rescue(event.transcript)
+        finally:
+            spool.leave(store_folder, event)
+            spool.start_sweep(f"{store_folder}/{SWEEP_LOG}")
     return None
 
 
 def _is_first(event: HookEvent, store_folder: str) -> bool:
     """Whether this call was not made before: one event may reach us by a plugin and by settings."""
     return claims.claim(store_folder, event.hooks.agent, event.session, event.name, event.turn)
+
+
+def _rescue(transcript: str) -> None:
+    """Keep what the agent may drop from its log as soon as this returns."""
+    from recollect.api import open_memory  # loads the store and the rules of redaction, which other events do without
+
+    with open_memory(read_only=True) as memory:
+        memory.rescue(transcript)
 
 
 def _fix(event: HookEvent, store_folder: str) -> tuple[str, str]:
@@ -59,9 +70,18 @@ def _fix(event: HookEvent, store_folder: str) -> tuple[str, str]:
     return (text, signature) if is_first else ("", "")
 
 
+def _reminder(event: HookEvent, store_folder: str) -> tuple[str, str]:
+    """What an earlier session has to do with a prompt, and the fingerprint of an error that the prompt shows."""
+    from recollect.hooks.reminders import find_reminder  # searches the store, which other events do without
+
+    about, signature, text = find_reminder(store_folder, event)
+    is_first = text and claims.claim(store_folder, event.hooks.agent, event.session, "fix", about)
+    return (text, signature) if is_first else ("", "")
+
+
 def _start(event: HookEvent, store_folder: str) -> str:
     mark_answering(store_folder, event.hooks.agent)
-    if not event.hooks.hears_start:
+    if not event.hooks.hears_start or not is_on(store_folder, BRIEF, event.folder):
         return ""
     if event.source == "compact":
         return _COMPACTED.format(f"{event.hooks.agent}:{event.session}")

@@ -20,7 +20,9 @@ def run() -> None:
         os.umask(0o077)
         _answer(folder)
     except Exception:  # the top of a door: an agent goes on without its memory rather than fail
-        _note_failure(folder)
+        from recollect.hooks.told import note_failure
+
+        note_failure(folder)
     os._exit(0)  # at once: taking down modules takes as long as loading them
 
 
@@ -32,13 +34,3 @@ def _answer(folder: str) -> None:
     said = answer(HookEvent(hooks_of(payload, environment()), payload), folder)
     if said is not None:
         os.write(1, json.dumps(said).encode() + b"\n")
-
-
-def _note_failure(folder: str) -> None:
-    import traceback
-    from contextlib import suppress
-
-    from recollect.hooks.told import note_failure
-
-    with suppress(OSError):
-        note_failure(folder, traceback.format_exc())

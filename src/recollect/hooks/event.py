@@ -26,7 +26,7 @@ class HookEvent:
         self.folder = _text(payload, "cwd") or os.getcwd()
         self.transcript = _text(payload, "transcript_path")
         self.source = _text(payload, "source")
-        self.prompt = _text(payload, "prompt")
+        self.prompt = _text(payload, "prompt") if self.name == "UserPromptSubmit" else ""
         turn = (_text(payload, key) for key in ("tool_use_id", "prompt_id", "turn_id"))
         self.turn = next(filter(None, turn), "")
         self.failure = hooks.failure(payload) if self.name.startswith("PostToolUse") else ""
@@ -57,6 +57,11 @@ def hooks_of(payload: "Mapping[str, Any]", variables: "Mapping[str, str]") -> "A
         if hooks.session_variable and session and variables.get(hooks.session_variable) == session:
             return hooks
     return next(hooks for hooks in known if not hooks.session_variable)
+
+
+def hooks_of_agent(agent: str) -> "AgentHooks | None":
+    """The hooks of an agent by its name."""
+    return next((hooks for hooks in all_hooks() if hooks.agent == agent), None)
 
 
 def hooks_of_client(name: str) -> "AgentHooks | None":

@@ -4,7 +4,6 @@ import json
 
 from recollect.home import is_in_group
 from recollect.knowledge.signature import signature_of
-from recollect.recall.fence import AGENT, Recalled, fenced
 from recollect.recall.prepared import fixes_path
 
 _MOST_BYTES = 3_000
@@ -23,6 +22,8 @@ def find_fix(store_folder: str, error_text: str, session: str) -> tuple[str, str
         return "", ""
     if not isinstance(fix, dict) or fix["session"].endswith(session):
         return "", ""  # a session knows what it did itself
+    from recollect.recall.fence import AGENT, Recalled, fenced  # its patterns take a while, and most errors are new
+
     times = f"met in {fix['sessions']} sessions" if fix["sessions"] > 1 else "met once"
     again = f", came back {fix['returns']} times" if fix["returns"] else ""
     heading = f"{times}{again}; fixed in session {fix['session']} (confidence {fix['confidence']}) by:"

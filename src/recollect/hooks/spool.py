@@ -5,7 +5,7 @@ import os
 import time
 
 from recollect.background import start
-from recollect.home import environment
+from recollect.home import SPOOL_NAME, environment
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def spool_folder(store_folder: str) -> str:
-    return f"{store_folder}/spool"
+    return f"{store_folder}/{SPOOL_NAME}"
 
 
-def leave(store_folder: str, event: "HookEvent") -> str:
-    """Note that a session has news, and return the path of the note."""
+def leave(store_folder: str, event: "HookEvent") -> None:
+    """Note that a session has news."""
     folder = spool_folder(store_folder)
     os.makedirs(folder, 0o700, exist_ok=True)
     note = {
@@ -31,14 +31,6 @@ def leave(store_folder: str, event: "HookEvent") -> str:
     with open(os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         json.dump(note, file)
     os.rename(f"{path}.new", f"{path}.json")
-    return f"{path}.json"
-
-
-def wait_for(note: str, seconds: float) -> None:
-    """Wait until a sweep has taken a note, or it takes too long."""
-    deadline = time.monotonic() + seconds
-    while os.path.exists(note) and time.monotonic() < deadline:
-        time.sleep(0.02)
 
 
 def start_sweep(log_path: str) -> None:

@@ -14,10 +14,13 @@ ERRORS_NAME = "hooks-error.log"
 _MOST_BYTES = 8_000_000
 
 
-def note_failure(store_folder: str, reason: str) -> None:
-    """Keep why the last hook failed."""
-    with open(f"{store_folder}/{ERRORS_NAME}", "w", encoding="utf-8", errors="replace") as file:
-        file.write(reason)
+def note_failure(store_folder: str) -> None:
+    """Keep why the last hook failed, if that can be written."""
+    import traceback  # seldom needed
+    from contextlib import suppress
+
+    with suppress(OSError), open(f"{store_folder}/{ERRORS_NAME}", "w", encoding="utf-8", errors="replace") as file:
+        file.write(traceback.format_exc())
 
 
 def note(store_folder: str, event: "HookEvent", text: str, error: str, *, is_silent: bool) -> None:

@@ -76,7 +76,7 @@ def read_batches(adapter: Adapter, task: Task, redactor: Redactor) -> Iterator[B
     builder = _Builder(adapter.agent, adapter.version, redactor)
     owner = None if task.has_cursor else task.source.session
     waiting: Batch | None = None
-    for record in adapter.read(task.source, _cursor(task)):
+    for record in adapter.read(task.source, cursor_of(task)):
         if isinstance(record, Checkpoint):
             if waiting is not None:
                 yield waiting
@@ -101,7 +101,7 @@ def unsettled(row: SourceRow) -> SourceRow:
     return row._replace(mtime_ns=-1)
 
 
-def _cursor(task: Task) -> Cursor | None:
+def cursor_of(task: Task) -> Cursor | None:
     row = task.row
     return Cursor(row.offset, row.line, row.head, row.tail, orjson.loads(row.state)) if task.has_cursor else None
 

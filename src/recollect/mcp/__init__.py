@@ -8,24 +8,48 @@ from recollect.home import is_in_group
 from recollect.mcp.door import Door, Scope
 from recollect.mcp.server import Server
 
-__all__ = ["serve", "serve_sandbox"]
+__all__ = ["serve", "serve_http", "serve_sandbox"]
+
+TYPE_CHECKING = False  # `typing` takes a while to load, and agents wait
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_USUAL_PORT = 7392
 
 
-def serve(
-    repo: str | None = None, group: str | None = None, *, has_brief: bool = True, can_write: bool = False
-) -> None:
+def serve(repo: str | None = None, group: str | None = None, *, can_write: bool = False) -> None:
     """Answer the agent that started this process until it closes its end.
 
-    `repo` (a folder) and `group` are walls: nothing from outside is ever answered with. With `has_brief` it tells what
-    the last session left where no hook does; with `can_write` it offers the tools that record something.
+    `repo` (a folder) and `group` are walls: nothing from outside is ever answered with. With `can_write` it
+    offers the tools that record something.
     """
+    _serve(Door(_scope(repo, group), can_write=can_write))
+
+
+def _scope(repo: str | None, group: str | None) -> Scope:
     folder = Path(repo).expanduser().absolute() if repo else Path.cwd()
     if group or is_in_group():
         from recollect.config import process_group  # most servers are of no group, and need no settings
 
         group = process_group(group)
-    door = Door(Scope(folder, group, has_wall=bool(repo or group)), has_brief=has_brief, can_write=can_write)
-    _serve(door)
+    return Scope(folder, group, has_wall=bool(repo or group))
+
+
+def serve_http(
+    repo: str | None,
+    group: str | None,
+    *,
+    can_write: bool,
+    port: int | None,
+    tell: "Callable[[str, str], None]",
+) -> None:
+    """The same over HTTP, for clients that cannot start it; `tell` gets its address and its token."""
+    from recollect.config import store_folder
+    from recollect.loopback import bind
+    from recollect.mcp.http import HttpDoor, serve_http
+
+    with bind(port, _USUAL_PORT) as opened:
+        serve_http(HttpDoor(_scope(repo, group), can_write=can_write), opened, store_folder(), tell)
 
 
 def serve_sandbox(ipc: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from recollect.errors import NotFound, RecollectError
 from recollect.groups.folders import ANSWERS, TASKS, open_shared
-from recollect.mcp.door import BadArguments, Door, Page, Scope, check, shown, told
+from recollect.mcp.door import INSTRUCTIONS, BadArguments, Door, Page, Scope, check, shown, told
 from recollect.mcp.tools import GROUP_TOOLS, TOOLS, Tool
 from recollect.recall.fence import AGENT, TOOL, USER, Recalled
 from recollect.text import cut_short
@@ -43,7 +43,7 @@ class SandboxDoor(Door):
     """The tools of a group whose agent shares only the folder `ipc` with the host."""
 
     def __init__(self, ipc: Path) -> None:
-        super().__init__(Scope(Path.cwd(), has_wall=True), has_brief=False)
+        super().__init__(Scope(Path.cwd(), has_wall=True))
         self._ipc = ipc
         self._tools = {tool.name: tool for tool in _tools()}
 
@@ -57,6 +57,9 @@ class SandboxDoor(Door):
             return told(error), True
         except (OSError, LookupError, TypeError, ValueError):
             return "The shared folder cannot be used, or holds something else", True
+
+    def instructions(self, client: str) -> str:
+        return INSTRUCTIONS
 
     def resources(self) -> list[dict[str, Any]]:
         return []

@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO
 
 from recollect import __version__
+from recollect.home import HOOK_TOOL
 from recollect.mcp.door import Door
 from recollect.mcp.frames import BadFrame, iter_frames
 
@@ -153,6 +154,8 @@ class Server:
 
     def _call(self, params: Object) -> Object:
         name, arguments = params.get("name"), params.get("arguments")
+        if name == HOOK_TOOL and isinstance(arguments, dict):
+            return {"content": [{"type": "text", "text": self._door.hook(arguments)}], "isError": False}
         if not isinstance(name, str) or not self._door.has_tool(name):
             raise Refused(_INVALID_PARAMS, f"No such tool: {str(name)[:100]}")
         if not isinstance(arguments, dict | None):

@@ -4,13 +4,14 @@ import json
 import os
 from zlib import crc32
 
-from recollect.home import PREPARED_NAME, is_in_group
-from recollect.recall.fence import Recalled, fenced
+from recollect.home import PREPARED_NAME, SWITCHES_NAME, is_in_group
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:
     from typing import Any
 
+BRIEF, FIXES, PROMPTS = "brief", "fixes", "prompts"  # what an agent may be told without asking
+HOOK_DEFAULTS: "dict[str, bool | list[str]]" = {BRIEF: True, FIXES: True, PROMPTS: False}
 MOST_CHARS = 1_900  # of a brief: one agent cuts what a server says of itself at 2,048 characters
 _LEAD = (
     "Recollect remembers earlier sessions in this repository; its tools `session_search` and `get_session` tell more."
@@ -27,6 +28,26 @@ def fixes_path(store_folder: str, signature: str) -> str:
     return f"{store_folder}/{PREPARED_NAME}/fixes/{crc32(signature.encode('utf-8', 'replace')) % 256:02x}.json"
 
 
+def switches_path(store_folder: str) -> str:
+    """Where the settings of hooks are, for those who have no time to read the settings file."""
+    return f"{store_folder}/{SWITCHES_NAME}"
+
+
+def is_on(store_folder: str, kind: str, folder: str) -> bool:
+    """Whether the user wants agents in this folder to be told such a thing."""
+    try:
+        with open(switches_path(store_folder), encoding="utf-8") as file:
+            wanted = json.load(file)[kind]
+    except FileNotFoundError:
+        wanted = HOOK_DEFAULTS[kind]
+    except (OSError, ValueError, LookupError, TypeError):
+        return False  # damaged: better say nothing
+    if isinstance(wanted, bool):
+        return wanted
+    below = os.path.realpath(folder) + "/"
+    return any(below.startswith(project.rstrip("/") + "/") for project in wanted)
+
+
 def read_brief(store_folder: str, folder: str) -> str:
     """What an agent that starts in this folder should know, as fenced text; empty if there is nothing."""
     if is_in_group():
@@ -34,6 +55,8 @@ def read_brief(store_folder: str, folder: str) -> str:
     records = _records(store_folder, os.path.realpath(folder))
     if not records:
         return ""
+    from recollect.recall.fence import Recalled, fenced  # its patterns take a while to compile, and most find nothing
+
     recalled = [
         Recalled(item["origin"], item["heading"], item["text"], item["at_ms"], item["repo"]) for item in records
     ]

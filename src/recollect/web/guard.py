@@ -14,10 +14,11 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from recollect.loopback import has_own_host, has_own_origin
+
 CODE_HEADER = "recollect-code"
 EXCHANGE_PATH = "/exchange"
 STATIC_PREFIX = "/static/"
-_NAMES = ("127.0.0.1", "localhost")
 _SAME_SITE = ("same-origin", "none")
 CONTENT_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -68,10 +69,9 @@ class Verdict(Enum):
 
 def judge(method: str, path: str, headers: Mapping[str, str], port: int, tokens: Tokens) -> Verdict:
     """Decide about a request by its headers alone."""
-    hosts = [f"{name}:{port}" for name in _NAMES]
-    if headers.get("host", "").lower() not in hosts:
+    if not has_own_host(headers, port):
         return Verdict.WRONG_HOST
-    if "origin" in headers and headers["origin"] not in [f"http://{host}" for host in hosts]:
+    if not has_own_origin(headers, port):
         return Verdict.FOREIGN
     is_visit = method == "GET" and "authorization" not in headers and "text/html" in headers.get("accept", "")
     is_navigation = is_visit and headers.get("sec-fetch-mode", "navigate") == "navigate"

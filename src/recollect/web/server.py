@@ -2,31 +2,17 @@
 
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 
 import uvicorn
 
 from recollect.api import open_memory
-from recollect.errors import Busy
+from recollect.loopback import HOST
 from recollect.web.app import Site, make_app
 from recollect.web.guard import Tokens
 from recollect.web.live import Live
 from recollect.web.readers import Readers
 
-HOST = "127.0.0.1"
 USUAL_PORT = 7391
-
-
-def bind(port: int | None) -> socket.socket:
-    """A socket on the loopback: on this port, or without one on the usual port, or any if that is taken."""
-    for candidate in (USUAL_PORT, 0) if port is None else (port,):
-        opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with suppress(OSError):
-            opened.bind((HOST, candidate))
-            return opened
-        opened.close()
-    raise Busy(f"Port is taken: {port}", "choose another with `--port`, or leave it out")
 
 
 def serve(opened: socket.socket, tell: Callable[[str], None], *, read_only: bool = False) -> None:

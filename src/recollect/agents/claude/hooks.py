@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 def _failure(payload: "Mapping[str, Any]") -> str:
     error = payload.get("error")
-    return error if isinstance(error, str) and not payload.get("is_interrupt") else ""
+    is_interrupt = payload.get("is_interrupt") in (True, "true")  # a server is told everything as text
+    return error if isinstance(error, str) and not is_interrupt else ""
 
 
 HOOKS = AgentHooks("claude", client="claude", session_variable="CLAUDE_CODE_SESSION_ID", failure=_failure)

@@ -2,7 +2,7 @@ from recollect.agentkit.plugin import PluginHost
 
 PLUGIN = PluginHost(
     program="codex",
-    manifests=".claude-plugin",
+    manifests=".codex-plugin",
     install=(
         ("plugin", "marketplace", "add", "{marketplace}"),
         ("plugin", "add", "recollect@recollect-local"),
@@ -13,6 +13,16 @@ PLUGIN = PluginHost(
     ),
     listing=("plugin", "list"),
     config=("config.toml",),
+    # A field that an event does not have makes Codex skip the hook in silence.
+    events={
+        "SessionStart": ("source",),
+        "UserPromptSubmit": ("prompt", "turn_id"),
+        "PostToolUse": ("tool_name", "tool_response", "tool_use_id"),
+        "PreCompact": None,
+        "Stop": ("turn_id",),
+        "SessionEnd": None,
+    },
+    plugin_server="recollect",
     settings_hooks="hooks.json",
     leftovers=("plugins",),
     advice="Codex runs no hook until you trust it: type /hooks in Codex once",

@@ -7,6 +7,7 @@ PLUGIN = PluginHost(
     uninstall=(("plugin", "uninstall", "recollect"),),
     listing=("plugin", "list"),
     config=("config.toml",),
+    events=dict.fromkeys(("PostToolUse", "PreCompact", "Stop", "SessionEnd")),
     hooks_file="hooks/recollect.json",
     settings_hooks="hooks/recollect.json",
     leftovers=("installed-plugins",),

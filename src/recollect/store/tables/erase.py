@@ -1,5 +1,6 @@
 """Erasing sessions: what is held of them, who shares it, and how no byte of it stays."""
 
+import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 import apsw
 import orjson
 
+from recollect.home import RESCUED_NAME, SPOOL_NAME
 from recollect.kinds import SessionKey
 from recollect.store.payloads import packs
 from recollect.store.payloads.writer import tidy_shared
@@ -25,8 +27,8 @@ from recollect.store.tables.tombstones import HIDDEN, event_key, hidden_path, is
 from recollect.store.words.index import Fulltext
 from recollect.uids import name_half
 
-# Folders of small files that name sessions, in whatever words their writers chose.
-_FOLDERS = ("spool", "logs")
+# Folders of files that name sessions, in whatever words their writers chose.
+_FOLDERS = (SPOOL_NAME, RESCUED_NAME, "logs")
 # Folders that a repair and a restore move the store's files into.
 _ASIDE = ("damaged-*", "before-restore-*")
 _SCRUB_DUE = "scrub.due"
@@ -197,11 +199,11 @@ class Erasure:
         self._drop_files(chosen)
 
     def _drop_files(self, keys: Iterable[SessionKey]) -> None:
-        """Delete small files that name one of the sessions."""
+        """Delete files that name one of the sessions, in their own name or in what they hold."""
         names = [key.native_id.encode() for key in keys]
         for folder in _FOLDERS:
             for path in sorted((self._folder / folder).rglob("*")):
-                if path.is_file() and any(name in path.read_bytes() for name in names):
+                if path.is_file() and any(name in os.fsencode(path) or name in path.read_bytes() for name in names):
                     path.unlink()
 
     def scrub(self) -> None:

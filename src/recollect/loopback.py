@@ -1,0 +1,36 @@
+"""Serving this machine's user alone: a socket on the loopback, and requests that can only come from here."""
+
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+
+from recollect.errors import Busy
+
+HOST = "127.0.0.1"
+_NAMES = (HOST, "localhost")
+
+
+def bind(port: int | None, usual_port: int) -> socket.socket:
+    """A socket on the loopback: on this port, or without one on the usual port, or any if that is taken."""
+    for candidate in (usual_port, 0) if port is None else (port,):
+        opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):
+            opened.bind((HOST, candidate))
+            return opened
+        opened.close()
+    raise Busy(f"Port is taken: {port}", "choose another with `--port`, or leave it out")
+
+
+def has_own_host(headers: Mapping[str, str], port: int) -> bool:
+    """Whether a request was sent to this machine by name: a page of another site can point its own name here."""
+    return headers.get("host", "").lower() in _hosts(port)
+
+
+def has_own_origin(headers: Mapping[str, str], port: int) -> bool:
+    """Whether a request comes from no page, or from one of this server."""
+    return "origin" not in headers or headers["origin"] in [f"http://{host}" for host in _hosts(port)]
+
+
+def _hosts(port: int) -> list[str]:
+    return [f"{name}:{port}" for name in _NAMES]
