@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from recollect.retention import Limits
     from recollect.sessions import AccountRules
 
-_SECTIONS = frozenset(
+_SECTIONS = tuple(
     "agents archive capture domains exchanges graphiti hooks notify redact retention tasks".split()  # noqa: SIM905
 )
 _CAPTURE = ("enabled", "default", "allow", "exclude", "fresh")

@@ -3,9 +3,8 @@
 One query over all events and one over all digests, each the OR of the words, ranked by BM25; a word in what a person
 asked weighs more than one that a tool printed. A session scores as its best event and its best digest together. Above
 the score there are ranks: what is there as it was typed comes first, then, for a query of few words, what has all of
-them, unless many sessions have: a long session has all common words, whatever it is about. Every figure here was chosen
-by `bench/known_item.py`; what it did not earn (further events of a session, coverage of the words, neighbouring words,
-BM25 over whole sessions, other forms of a word) is not here.
+them. Every figure here was chosen by `bench/known_item.py`; what it did not earn (further events of a session, coverage
+of the words, neighbouring words, BM25 over whole sessions, other forms of a word) is not here.
 """
 
 import math
@@ -17,7 +16,6 @@ from recollect.recall.terms import COMMON_EVENTS, FEW_WORDS, WEIGHTS, Terms, Wor
 from recollect.store import IS_ABANDONED, EventFilter, Scored, Store, Wanted
 
 RANKED_EVENTS = 120_000  # that a query may match, which takes about 0.2 s
-_MOST_COMPLETE = 10  # sessions that have all words, up to which they come first
 _EVICTED = 3.0  # what a digest counts where the events, which count about twice as much, are gone
 _ABANDONED = 0.6  # what was rewound is still evidence, of what did not work
 _OF_REPO = 1.5  # a session of a repository that the query names
@@ -148,11 +146,10 @@ class Ranking:
         return roots
 
     def _complete(self, words: Sequence[Word], having: Sequence[tuple[Word, set[str]]]) -> set[str]:
-        """The sessions that come first for having all of a few words; none if many have, as large sessions do."""
+        """The sessions that come first for having all of a few words."""
         if len(words) > FEW_WORDS or not having:
             return set()
-        complete = set.intersection(*(roots for _, roots in having))
-        return complete if len(complete) <= _MOST_COMPLETE else set()
+        return set.intersection(*(roots for _, roots in having))
 
     def _add_events_of(
         self, candidates: dict[str, Candidate], uids: set[str], wanted: Wanted, used: Sequence[Word]
