@@ -184,6 +184,11 @@ def _values(config: Mapping[str, Any], config_path: Path) -> dict[str, Any]:
     }
 
 
+def read_hooks(path: Path) -> Mapping[str, bool | list[str]]:
+    """What a settings file says about hooks at this moment."""
+    return _hooks(_read(path).get("hooks", {}), path)
+
+
 def check_settings(text: str, path: Path) -> None:
     """Raise BadConfig if a settings file with this text could not be read."""
     import tomllib

@@ -8,14 +8,12 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from recollect import background
 from recollect.analysis import distil_outdated, distil_sessions
 from recollect.clock import now_ms
 from recollect.forget.erase import drop_leftovers, finish_forgetting
-from recollect.home import RESCUED_NAME, environment
+from recollect.home import RESCUED_NAME
 from recollect.ingest.discover import Changes, Chosen, find_changes
 from recollect.kinds import SessionKey
-from recollect.knowledge.graphiti.settings import OFF
 from recollect.progress import Progress
 from recollect.recall import index_pending
 from recollect.retention import finish_evictions, keep_within_budget
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from recollect.ingest.builder import Task
     from recollect.redact import Redactor
 
-PUSHED_DAYS = 7  # what a push after a sweep looks at
 SETTLE_SECONDS = 20  # how often what was read so far becomes complete and can be searched
 IDLE_MS = 600_000  # after which a live session is likely to stay as it is
 
@@ -59,21 +56,14 @@ def sweep(
             note_finished(store.folder, [root for paths in roots.values() for root in paths], began_ns)
         if changes.tasks or work.changed:
             from recollect.analysis.prepared import prepare, write_switches  # most sweeps need none
+            from recollect.config import read_hooks
 
             prepare(store, roots, work.changed)
-            write_switches(store.folder, settings.hooks)
-    if work.changed and settings.graphiti.after_sweep != OFF:
-        _start_push(settings)
+            write_switches(store.folder, read_hooks(settings.config_path))  # they may have changed since it began
+    if work.changed:
+        settings.graphiti.push_after_sweep(settings.folder, settings.config_path)
     work.report.seconds = round(time.monotonic() - begun, 3)
     return work.report
-
-
-def _start_push(settings: "Settings") -> None:
-    """Push what is new to the graph, in a process of its own: a model takes minutes."""
-    words = ("graphiti", "push", "--mode", settings.graphiti.after_sweep, "--since", f"{PUSHED_DAYS}d")
-    is_named = settings.config_path.parent == settings.folder
-    named = {"RECOLLECT_HOME": str(settings.folder)} if is_named else {}
-    background.start(words, {**environment(), **named}, str(settings.folder / "graphiti.log"))
 
 
 class _Sweep:

@@ -24,7 +24,7 @@ def find_named(store: Store, name: str, *, is_strict: bool = False) -> Session:
     """
     if name == LAST and not is_strict:
         return find_last(store, None)
-    if ":" in name and (whole := store.sessions.find(SessionFilter(uid=name))):
+    if ":" in name and len(whole := store.sessions.find(SessionFilter(uid=name))) == 1:
         return resumable(whole[0])  # an index has it; parts of names are looked for in all of them
     matches = store.sessions.matching(name)
     if len(matches) > 1:

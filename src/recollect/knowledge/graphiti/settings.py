@@ -3,12 +3,16 @@
 import re
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 from urllib.parse import urlsplit
 
+from recollect.background import start
+from recollect.home import environment
 from recollect.store import MAIN_GROUP
 
 FACTS, EPISODES, OFF = "facts", "episodes", "off"
 MODES = (FACTS, EPISODES)
+_PUSHED_DAYS = 7  # what a push after a sweep looks at
 FALKORDB_SCHEMES, NEO4J_SCHEMES = ("falkor", "redis"), ("bolt", "bolt+s", "neo4j", "neo4j+s")
 
 
@@ -41,3 +45,11 @@ class GraphitiSettings:
         plain = re.sub(r"[^A-Za-z0-9_]", "_", group)
         mark = "" if plain == group else f"_{blake2b(group.encode(), digest_size=3).hexdigest()}"
         return f"{self.graph}_{plain}{mark}"
+
+    def push_after_sweep(self, folder: Path, config_path: Path) -> None:
+        """If it is set up, push what is new in a process of its own: a model takes minutes."""
+        if self.after_sweep == OFF:
+            return
+        words = ("graphiti", "push", "--mode", self.after_sweep, "--since", f"{_PUSHED_DAYS}d")
+        named = {"RECOLLECT_HOME": str(folder)} if config_path.parent == folder else {}
+        start(words, {**environment(), **named}, str(folder / "graphiti.log"))
