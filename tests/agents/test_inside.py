@@ -36,6 +36,7 @@ ASK = {
     "codex": ("exec", "--json", "--dangerously-bypass-hook-trust", "{}"),
     "grok": ("-p", "{}", "--output-format", "json", "--always-approve"),
 }
+ANY_TOOL = {"codex": ("-m", "gpt-6.1-sol")}  # in a script it calls tools that its request does not list
 CONFIGS = (".claude/settings.json", ".codex/config.toml", ".grok/config.toml")
 # Every tool that an agent is offered outside a group, with a call of it and what its answer begins with.
 TOOL_CALLS: dict[str, tuple[dict[str, str], str]] = {
@@ -51,11 +52,17 @@ TOOL_CALLS: dict[str, tuple[dict[str, str], str]] = {
     "remember": ({"text": "The tests are right"}, "Recorded as an agent's word"),
     "forget_memory": ({"session": "{session}", "reason": "a test"}, "Nothing is deleted yet"),
 }
+GROUP, ASIDE = "team", "Please put this aside and come back"
+GROUP_CALLS: dict[str, tuple[dict[str, str], str]] = {
+    "clear_session": ({"name": "for later"}, "Cleared: the next prompt begins a new session"),
+    "list_sessions": ({}, "active: none"),
+    "resume_session": ({"history_id": "for later"}, "Resumed: the next prompt continues it"),
+}
 SCENARIO = """
 
 def _call(tool, args):
     return do(("mcp", {"server": "recollect", "tool": tool, "args": args}))
-S["look"] = (r"look into the memory", [*(_call(*call) for call in CALLS), say("I looked.")])
+S[PROMPT] = (PROMPT, [*(_call(*call) for call in CALLS), say("Done.")])
 _compiled = [(n, re.compile(rx, re.I)) for n, (rx, _) in S.items()]
 """
 
@@ -128,16 +135,16 @@ class Inside:
         paths = {name: self.home / name for name in (*CONFIGS, ".grok/hooks/recollect.json", ".codex/hooks.json")}
         return {name: path.read_bytes() if path.exists() else None for name, path in paths.items()}
 
-    def script_calls(self) -> None:
-        """Have the model call every tool, with the first session where one is asked for."""
+    def script_calls(self, prompt: str, tools: dict[str, tuple[dict[str, str], str]]) -> None:
+        """Have the model answer a prompt by calling these tools, with the first session where one is asked for."""
         with self.memory() as memory:
             session = memory.sessions()[-1].session_uid
         calls = [
             (tool, {name: value.format(session=session) for name, value in arguments.items()})
-            for tool, (arguments, _) in TOOL_CALLS.items()
+            for tool, (arguments, _) in tools.items()
         ]
         with (self.folder / "mock" / "scenarios.py").open("a") as file:
-            file.write(f"\nCALLS = {calls!r}\n{SCENARIO}")
+            file.write(f"\nPROMPT, CALLS = {prompt!r}, {calls!r}\n{SCENARIO}")
 
     def repeat_settings(self) -> None:
         """The plugin's hooks once more, in the settings that one agent wrote for itself and another reads too."""
@@ -180,10 +187,9 @@ def played(inside: Inside) -> dict[str, Any]:
     for agent in AGENTS:
         subprocess.run(["git", "-C", inside.project, "checkout", "-q", "calc.py"], check=True)
         told[f"{agent} fixes"] = inside.ask(agent, FIX)
-    inside.script_calls()
+    inside.script_calls(LOOK, TOOL_CALLS)
     for agent in AGENTS:
-        code_mode = ("-m", "gpt-6.1-sol") if agent == "codex" else ()
-        told[f"{agent} looks"] = inside.ask(agent, LOOK, *code_mode)
+        told[f"{agent} looks"] = inside.ask(agent, LOOK, *ANY_TOOL.get(agent, ()))
     (inside.home / ".claude" / "settings.json").write_bytes(installed[".claude/settings.json"] or b"")
     inside.recollect("config", "hooks.prompts", "true")
     for agent in ("claude", "codex"):
@@ -307,3 +313,33 @@ def test_without_a_plugin_the_settings_get_the_same_and_come_back(inside: Inside
     assert settings["env"] == {"MINE": "kept"} and settings["hooks"]["Stop"][0]["hooks"][0]["server"] == "recollect"
     assert {event: len(entries) for event, entries in again["hooks"].items()}["Stop"] == 1
     assert inside.configs() == before
+
+
+@pytest.fixture(scope="module")
+def in_group(inside: Inside) -> Iterator[str]:
+    """Agents that were started for a group, without the plugin; returns the session that the group is at."""
+    inside.ask("claude", GREET)
+    inside.recollect("install", "--no-plugin", "--yes")
+    with inside.memory() as memory:
+        memory.sweep()
+        memory.groups.add(GROUP, inside.project)
+        session = memory.sessions()[-1].session_uid
+        memory.groups.sessions(GROUP).set(session)
+    inside.script_calls(ASIDE, GROUP_CALLS)
+    outside = inside.environment["XENV"]
+    inside.environment["XENV"] = f"{outside} RECOLLECT_GROUP={GROUP}"
+    yield session
+    inside.environment["XENV"] = outside
+    inside.recollect("uninstall", "--yes")
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_an_agent_started_for_a_group_puts_its_conversation_aside_and_comes_back(
+    inside: Inside, in_group: str, agent: str
+) -> None:
+    last = inside.ask(agent, ASIDE, *ANY_TOOL.get(agent, ()))[-1]
+
+    assert {tool: text in last for tool, (_, text) in GROUP_CALLS.items()} == dict.fromkeys(GROUP_CALLS, True)
+    assert f"active: {in_group}" in last
+    with inside.memory() as memory:
+        assert memory.groups.sessions(GROUP).get() == in_group

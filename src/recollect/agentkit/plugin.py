@@ -26,6 +26,8 @@ class PluginHost(NamedTuple):
     add_server: Command = ("mcp", "add", "recollect", "--")  # without the plugin: and the server's command
     remove_server: Command = ("mcp", "remove", "recollect")
     server_config: str | None = None  # what these change, if that is not all state of the agent's own
+    server_variables: str | None = None  # without the plugin: the setting of its first config that names the variables
+    # of the environment which reach the server; None if all do
     settings_hooks: str | None = None  # without the plugin: the file whose `hooks` ours are added to
     leftovers: tuple[str, ...] = ()  # what the agent keeps of a plugin that was removed
     advice: str | None = None  # what is left for the user to do

@@ -20,6 +20,7 @@ from recollect.agents import adapters, find_plugin_host
 from recollect.care.plugin import PLUGIN, hooks_of_agent, server_command, write_plugin
 from recollect.errors import NotFound, RecollectError
 from recollect.home import GROUP_VARIABLE
+from recollect.settings_file import with_value
 
 RECORD_NAME = "installed.json"
 FOLDER_NAME = "plugin"
@@ -87,8 +88,7 @@ class Installer:
                 self.remove([agent])
         if self.with_plugin:
             server = server_command(can_write=self.can_write)
-            variables = [GROUP_VARIABLE, *(adapter.home_variable for adapter in adapters().values())]
-            write_plugin(self._marketplace, _hosts(), self.version, self.home, server, variables)
+            write_plugin(self._marketplace, _hosts(), self.version, self.home, server, _variables())
         record = self._record()
         for agent in agents:
             configs = self._configs(agent)
@@ -96,6 +96,7 @@ class Installer:
             try:
                 for words in self._commands(agent):
                     _run(words)
+                self._name_variables(agent)
                 self._add_hooks(agent)
             except RecollectError:
                 for path in configs:
@@ -105,6 +106,12 @@ class Installer:
             record[agent] = {"with_plugin": self.with_plugin, "files": files}
             self._write_record(record)
         return plan
+
+    def _name_variables(self, agent: str) -> None:
+        host = _host(agent)
+        if not self.with_plugin and host.server_variables:
+            path = self._root(agent) / host.config[0]
+            _write(path, with_value(path.read_text("utf-8"), host.server_variables, _variables()))
 
     def _add_hooks(self, agent: str) -> None:
         host = _host(agent)
@@ -209,6 +216,11 @@ class Installer:
 
     def _write_record(self, record: Mapping[str, Any]) -> None:
         _write(self.folder / RECORD_NAME, json.dumps(record, indent=2) + "\n")
+
+
+def _variables() -> list[str]:
+    """What of the environment has to reach the server: the group that it answers for, and where agents' homes are."""
+    return [GROUP_VARIABLE, *(adapter.home_variable for adapter in adapters().values())]
 
 
 def _hosts() -> dict[str, PluginHost]:

@@ -42,7 +42,11 @@ def _asked_before(event: HookEvent) -> tuple[str, str]:
     try:
         with open_memory(create=False, read_only=True) as memory:
             here = Filters(repo=os.path.realpath(event.folder))
-            hits = memory.answer(" ".join(words), here, limit=_CANDIDATES, exclude=[event.session]).hits
+            # Looking for typing errors would take as long as the rest: a request that is the same has the same words.
+            exclude, query = [event.session], " ".join(words)
+            hits = memory.answer(
+                query, here, limit=_CANDIDATES, matches=1, context=0, exclude=exclude, corrects=False
+            ).hits
     except RecollectError:  # nothing is known of this repository, or no session has these words
         return "", ""
     for hit in hits:

@@ -57,8 +57,9 @@ def save_copy(store: Store, host: str, source: Source, redactor: Redactor) -> No
         original.seek(end_offset)
         file.seek(end_offset)
         for block in _blocks(original):
-            file.write(_redacted(block, redactor, learned))
-            end_line, end_offset = end_line + block.count(b"\n"), end_offset + len(block)
+            redacted, count = _redacted(block, redactor, learned)
+            file.write(redacted)
+            end_line, end_offset = end_line + count, end_offset + len(block)
     sync(log)
     end = lines.checkpoint({}, at=(end_line, end_offset)).cursor
     place = {"root": str(source.root), "path": str(source.path)}
@@ -73,17 +74,20 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
     """Whole lines, many at a time; what an agent is still writing is left out."""
     rest = b""
     while data := file.read(_BLOCK_BYTES):
-        lines, end, rest = (rest + data).rpartition(b"\n")
+        data = rest + data
+        end = data.rfind(b"\n") + 1
         if end:
-            yield lines + end
+            yield data[:end]
+        rest = data[end:]
 
 
-def _redacted(block: bytes, redactor: Redactor, learned: Learned) -> bytes:
+def _redacted(block: bytes, redactor: Redactor, learned: Learned) -> tuple[bytes, int]:
+    """A block without its secrets, and how many lines it has."""
     lines = block.split(b"\n")
     changes = redactor.changes(lines, learned)
     for changed in changes:
         lines[changed.number] = changed.document
-    return b"\n".join(lines) if changes else block
+    return b"\n".join(lines) if changes else block, len(lines) - 1
 
 
 def take_copies(store: Store, host: str) -> list[Task]:

@@ -23,6 +23,7 @@ PLUGIN = PluginHost(
         "SessionEnd": None,
     },
     plugin_server="recollect",
+    server_variables="mcp_servers.recollect.env_vars",
     settings_hooks="hooks.json",
     leftovers=("plugins",),
     advice="Codex runs no hook until you trust it: type /hooks in Codex once",
