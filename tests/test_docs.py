@@ -28,6 +28,7 @@ from recollect.cli import main
 from recollect.cli.entry import load
 from recollect.config import load_settings
 from recollect.errors import RecollectError
+from recollect.knowledge.facts import PREDICATES
 from recollect.store.tables import migrations
 from tests.conftest import REPOSITORY
 
@@ -74,6 +75,11 @@ def test_every_option_is_in_its_commands_section_with_its_help() -> None:
             assert (spelling if spelling.startswith("-") else spelling.upper()) in section, name
         if isinstance(parameter, click.Option):
             assert _words(parameter.help or "") in _words(section), name
+
+
+@pytest.mark.parametrize("predicate", PREDICATES)
+def test_every_predicate_is_documented(predicate: str) -> None:
+    assert f"| `{predicate}` |" in page("knowledge.md")
 
 
 @pytest.mark.parametrize("steps", [migrations.MEMORY, migrations.CACHE], ids=["memory.db", "cache.db"])

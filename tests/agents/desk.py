@@ -2,11 +2,13 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.agents.conftest import PATIENCE_S, REAL_AGENTS, SCRIPTS, RealAgent
+from tests.agents.conftest import PATIENCE_S, REAL_AGENTS, SCRIPTS, RealAgent, _environment, mock_model
 
 
 @dataclass(frozen=True)
@@ -55,3 +57,17 @@ class Desk:
             if containing in (text := json.dumps(json.loads(path.read_text()), ensure_ascii=False)):
                 return text
         raise AssertionError(f"no request with: {containing}")
+
+
+@contextmanager
+def opened_desk(folder: Path, agents_folder: Path, scripts: Path = SCRIPTS / "mock") -> Iterator[Desk]:
+    """A fresh home and a fresh project in a folder, with a model that plays these scripts."""
+    home = folder / "home"
+    home.mkdir()
+    with mock_model(folder, scripts) as port:
+        environment = _environment(
+            agents_folder, MOCK_PORT=str(port), AGENT_HOME=str(home), HOME=str(home), T=str(PATIENCE_S)
+        )
+        desk = Desk(folder, environment)
+        subprocess.run([SCRIPTS / "mkproj.sh", desk.project], env=environment, check=True, capture_output=True)
+        yield desk

@@ -14,8 +14,8 @@ import pytest
 from recollect.agents.claude.native import NativeHome, encode_path
 from recollect.api import open_memory
 from recollect.schema import USER_MSG, Session
-from tests.agents.conftest import FIX, PATIENCE_S, SCRIPTS, _environment, mock_model
-from tests.agents.desk import Desk
+from tests.agents.conftest import FIX
+from tests.agents.desk import Desk, opened_desk
 from tests.conftest import with_key
 
 AGENTS = ("claude", "codex", "grok")
@@ -113,13 +113,7 @@ def test_other_agents_are_handed_a_brief(desk: Desk, watched: Watched) -> None:
 
 @pytest.fixture(scope="module")
 def desk(agents_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    folder = tmp_path_factory.mktemp("desk")
-    (folder / "home").mkdir()
-    with mock_model(folder) as port:
-        home = str(folder / "home")
-        environment = _environment(agents_folder, MOCK_PORT=str(port), AGENT_HOME=home, HOME=home, T=str(PATIENCE_S))
-        desk = Desk(folder, environment)
-        subprocess.run([SCRIPTS / "mkproj.sh", desk.project], env=environment, check=True, capture_output=True)
+    with opened_desk(tmp_path_factory.mktemp("desk"), agents_folder) as desk:
         yield desk
 
 

@@ -124,6 +124,73 @@ def test_a_line_that_is_still_printed_after_the_fix_does_not_lead_to_it(tmp_path
     assert not any(fix.is_same_error for fix in memory.knowledge.fixes("error: cannot find `Beta` in scope"))
 
 
+def test_of_many_edits_the_one_of_the_symbol_that_the_error_names_is_told(tmp_path: Path) -> None:
+    script = (
+        Script("lint")
+        .user("make it clean")
+        .run("make lint", "cmd/run.go:12:9: use of `os.Getwd` forbidden (forbidigo)", 1)
+        .edit("/srv/shop/cmd/run.go", "// Run runs.", "// Run runs the command.")
+        .edit("/srv/shop/paths/root.go", "package paths", "package paths // of the repository")
+        .edit("/srv/shop/cmd/run.go", "dir, err := os.Getwd()", "dir, err := paths.RepoRoot()")
+        .run("make lint", "0 issues")
+    )
+
+    fix = remembered(tmp_path, script).knowledge.fixes("cmd/x.go:7:1: use of `os.Getwd` forbidden (forbidigo)")[0]
+
+    assert (fix.steps[0].name, fix.confidence >= 0.6) == ("cmd/run.go", True)
+    assert "`dir, err := os.Getwd()` became `dir, err := paths.RepoRoot()`" in fix.text
+
+
+def test_several_edits_of_nothing_that_the_error_names_are_a_guess(tmp_path: Path) -> None:
+    def fixed(name: str, day: int, *files: str) -> Script:
+        script = Script(name, day).user("ship it").run("make app", "Error: cannot reach the ledger of today", 1)
+        for file in files:
+            script.edit(f"/srv/shop/{file}", "a", "b")
+        return script.run("make app", "done")
+
+    one = remembered(tmp_path / "one", fixed("first", 0, "ui.py"), fixed("second", 1, "ui.py"))
+    many = remembered(tmp_path / "many", fixed("first", 0, "ui.py", "a.py"), fixed("second", 1, "log.py", "ui.py"))
+
+    assert len(one.knowledge.rehearse().repeats) == 1
+    assert many.knowledge.rehearse().repeats == ()
+    assert many.knowledge.fixes("Error: cannot reach the ledger of today")[0].confidence < 0.6
+
+
+def test_the_line_that_the_error_shows_is_told_and_what_was_added_to_it(tmp_path: Path) -> None:
+    output = "cmd/wing.go:122:5: G104: Errors unhandled (gosec)\n\tos.Remove(path)\n\t^"
+    before = "import os\nfirst()\nos.Remove(path)"
+    after = "import io\nsecond()\nos.Remove(path) //nolint:gosec // best effort"
+    script = (
+        Script("lint")
+        .user("make it clean")
+        .run("make lint", output, 1)
+        .edit("/srv/shop/cmd/wing.go", before, after)
+        .run("make lint", "0 issues")
+    )
+
+    fix = remembered(tmp_path, script).knowledge.fixes("cmd/x.go:7:1: G104: Errors unhandled (gosec)")[0]
+
+    assert fix.steps[0].gist == "added `//nolint:gosec // best effort` after `os.Remove(path)`"
+
+
+@pytest.mark.parametrize(
+    ("error", "then"),
+    [
+        ("Error: no such column as total", "git checkout -- src/sums.py"),
+        ("error: failed to parse jq expression (line 1, column 7)", ""),
+    ],
+    ids=["work that was only undone", "an expression spelled right"],
+)
+def test_what_helps_nobody_else_is_a_guess(tmp_path: Path, error: str, then: str) -> None:
+    script = Script("one").user("sum it up").run("gh api sums --jq '.[] | a != b'", error, 1)
+    script = script.run(then, "done") if then else script
+    script.run("gh api sums --jq '.[] | a == b'", "12")
+
+    fixes = remembered(tmp_path, script).knowledge.fixes(error)
+
+    assert fixes and all(0.5 <= fix.confidence < 0.6 for fix in fixes)
+
+
 def test_the_same_fix_is_listed_once_with_all_its_evidence(tmp_path: Path) -> None:
     scripts = [green(f"s{number}", number, "calc", -number, cwd=f"/home/{number}") for number in range(1, 4)]
 

@@ -177,3 +177,27 @@ def test_why_answers_for_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert json.loads(as_json.output)["edit"]["request"] == "make the pool larger"
     assert breaches(SCHEMAS["line"], json.loads(as_json.output)) == []
     assert (nobody.exit_code, "No session wrote this line" in nobody.output) == (4, True)
+
+
+def test_commits_branches_and_pull_requests_lead_to_the_request_that_made_them(tmp_path: Path) -> None:
+    address = "https://github.com/acme/shop/pull/12"
+    script = (
+        Script("made")
+        .user("round prices to cents")
+        .run("git commit -am 'Round prices to cents'", "[rounding 1a2b3c4] Round prices to cents\n 1 file changed")
+        .run("gh pr create --title 'Round prices' --body ''", f"Creating pull request\n{address}")
+        .user("say hello")
+        .run("git log -1", "[rounding 9f8e7d6] not a commit of this session")
+    )
+    memory = remembered(tmp_path, script)
+
+    for name, kind in (
+        ("1a2b3c4", "commit"),
+        ("1a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d", "commit"),
+        ("rounding", "branch"),
+        (address, "pull request"),
+    ):
+        (fact,) = memory.knowledge.facts(name)
+        assert (fact.subject, fact.predicate, fact.object_kind) == ("round prices to cents", "touches", kind)
+    assert memory.knowledge.facts("9f8e7d6") == []
+    assert {node.kind for node in memory.knowledge.graph(around="rounding").nodes} >= {"commit", "branch", "task"}

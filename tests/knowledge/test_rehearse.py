@@ -75,6 +75,22 @@ def failed_only(name: str, day: int) -> Script:
     return Script(name, day).user("close the books").run("python close.py", ERROR.format(path=name, n=day), 1)
 
 
+@pytest.mark.parametrize(("other", "repeats"), [("count_test.go", 1), ("gemini_test.go", 0)])
+def test_what_a_test_says_counts_in_that_test_only(tmp_path: Path, other: str, repeats: int) -> None:
+    def counted(name: str, day: int, test: str) -> Script:
+        return (
+            Script(name, day)
+            .user("count sessions")
+            .run("go test ./count", f"{test}:{day + 7}: Expected sessions=2, got {day}", 1, is_test=True)
+            .edit("/srv/shop/count.go", "n := 1", "n := 2")
+            .run("go test ./count", "ok  \tshop/count\t0.1s", is_test=True)
+        )
+
+    memory = remembered(tmp_path, counted("one", 0, "count_test.go"), counted("two", 1, other))
+
+    assert len(memory.knowledge.rehearse().repeats) == repeats
+
+
 def test_an_earlier_failure_without_a_fix_is_no_solution(tmp_path: Path) -> None:
     memory = remembered(tmp_path, failed_only("one", 0), solved("two", 1, "b"))
 

@@ -15,7 +15,7 @@ from recollect.distill.digest import Subject
 from recollect.distill.signals import weighed
 from recollect.distill.texts import payload_text, shortened
 from recollect.distill.trace import Payloads, Trace
-from recollect.store import FactRow, Response, Step
+from recollect.store import PINNED, PROMOTED, FactRow, Response, Step
 from recollect.text import evidence
 
 QUOTE_CHARS = 200
@@ -26,10 +26,10 @@ MOST_EVIDENCE = 6
 # Predicates.
 CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH = "caused_by", "fixed_by", "requires", "conflicts_with"
 PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE = "prefers", "decided", "fails_with", "touches", "has_value"
-FOLLOWS, SUPERSEDES = "follows", "supersedes"
 PREDICATES = (
-    CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH, PREFERS, DECIDED, SUPERSEDES, FAILS_WITH, TOUCHES, FOLLOWS, HAS_VALUE
+    CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH, PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE
 )  # fmt: skip
+SURE = 0.99
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,11 @@ def fact_uid(*parts: str) -> str:
     return blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
 
 
+def judged(confidence: float, verdict: str | None) -> float:
+    """How sure a fact is with what the user said of it."""
+    return SURE if verdict in (PROMOTED, PINNED) else confidence
+
+
 def _row(found: Found, uid: str, began_ms: int | None) -> FactRow:
     cited = [
         {"event_uid": step.uid, "quote": shortened(quote, QUOTE_CHARS)}
@@ -148,7 +153,7 @@ def _row(found: Found, uid: str, began_ms: int | None) -> FactRow:
         object_kind=found.object[0],
         object=shortened(found.object[1], NAME_CHARS),
         text=shortened(found.text, TEXT_CHARS),
-        confidence=round(min(max(found.confidence, 0.0), 0.99), 2),
+        confidence=round(min(max(found.confidence, 0.0), SURE), 2),
         since_ms=began_ms if found.evidence[0][0].ts_ms is None else found.evidence[0][0].ts_ms,
         details=orjson.dumps(found.details).decode(),
         evidence=orjson.dumps(cited).decode(),

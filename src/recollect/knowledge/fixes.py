@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from recollect.clock import rfc3339
-from recollect.knowledge.facts import FAILS_WITH, FIXED_BY
+from recollect.knowledge.facts import FAILS_WITH, FIXED_BY, SURE, judged
 from recollect.knowledge.records import Evidence, Fix, FixStep
 from recollect.knowledge.signature import is_literal, signatures_in
 from recollect.knowledge.topics import fulltext_query, relevance, topic_words
@@ -133,8 +133,6 @@ def _returns(fact: StoredFact, fixed_ms: int | None, met: Sequence[StoredFact]) 
 
 def adjusted(fact: StoredFact, fixed: Sequence[StoredFact], returns: int, *, is_same_error: bool) -> float:
     """How sure a fix is, with all that is known of the error: the same fix elsewhere, and whether it came back."""
-    if fact.verdict in ("promoted", "pinned"):
-        return 0.99
     same = {
         other.session_uid
         for other in fixed
@@ -143,7 +141,7 @@ def adjusted(fact: StoredFact, fixed: Sequence[StoredFact], returns: int, *, is_
         and other.object == fact.object
     }
     confidence = fact.confidence + 0.05 * min(2, len(same)) - 0.05 * min(2, returns) - (0.0 if is_same_error else 0.2)
-    return round(max(0.0, min(0.99, confidence)), 2)
+    return judged(round(max(0.0, min(SURE, confidence)), 2), fact.verdict)
 
 
 def _alike(store: Store, signature: str) -> list[str]:
@@ -151,7 +149,7 @@ def _alike(store: Store, signature: str) -> list[str]:
     words = set(_WORD.findall(signature.lower()))
     if len(words) < _LEAST_WORDS:
         return []
-    query = " OR ".join(f'"{word}"' for word in sorted(words, key=len, reverse=True)[:_MOST_WORDS])
+    query = fulltext_query(sorted(words, key=lambda word: (-len(word), word))[:_MOST_WORDS])
     known = {fact.subject for fact in store.facts.select((FIXED_BY,), words=query) if fact.subject_kind == "error"}
     weighed = ((_likeness(words, set(_WORD.findall(other.lower()))), other) for other in known)
     return [other for likeness, other in sorted(weighed, key=lambda one: (-one[0], one[1])) if likeness >= _LEAST_ALIKE]

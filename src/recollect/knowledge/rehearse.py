@@ -4,6 +4,7 @@ Nothing counts against a fix, an answer or a failure that came later, or in the 
 solved again: of one that was left alone nobody can say what it took.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,13 +13,14 @@ import orjson
 
 from recollect.clock import rfc3339
 from recollect.knowledge.decisions import ANSWER
-from recollect.knowledge.facts import DECIDED, FAILS_WITH, FIXED_BY
+from recollect.knowledge.facts import DECIDED, FAILS_WITH, FIXED_BY, judged
 from recollect.knowledge.records import Evidence, Rehearsal, Repeat
 from recollect.store import HeaderFilter, Store, StoredFact
 
 _LEAST_SURE = 0.6
 _LEAST_FAILURES = 2  # earlier sessions in which a command failed like this
 _FEW_STEPS = 4
+_SAID_BY_TEST = re.compile(r"(?:\S*/)?(?P<file>[\w.-]*test[\w.-]*):\d+: ")  # linters give the column, too
 _TEST = "test failed: "  # names a test, which means something in its own repository only
 
 
@@ -46,7 +48,7 @@ def _errors(met: Sequence[StoredFact], everything: Sequence[StoredFact]) -> Iter
     fixes: dict[str, list[StoredFact]] = defaultdict(list)
     failures: dict[tuple[str, str], list[StoredFact]] = defaultdict(list)
     for fact in everything:
-        if fact.predicate == FIXED_BY and fact.confidence >= _LEAST_SURE:
+        if fact.predicate == FIXED_BY and judged(fact.confidence, fact.verdict) >= _LEAST_SURE:
             fixes[fact.subject].append(fact)
         elif fact.predicate == FAILS_WITH:
             failures[fact.subject, fact.object].append(fact)
@@ -67,13 +69,17 @@ def _errors(met: Sequence[StoredFact], everything: Sequence[StoredFact]) -> Iter
 
 
 def _is_usable(fix: StoredFact, fact: StoredFact, fixes: Mapping[str, Sequence[StoredFact]]) -> bool:
-    """Whether an earlier fix tells what to do now: it is no edit, or says why, or is of a file that matters here."""
-    details = _details(fix)
+    """Whether an earlier fix tells what to do now: it is no edit, or says why, or is of a file that matters here.
+
+    What a test itself says means something in that test only.
+    """
+    details, headline = _details(fix), _details(fact)["headline"]
+    if _test_file(headline) != _test_file(details["headline"]):
+        return False
     if fix.object_kind != "edit" or details.get("why"):
         return True
     own = [_details(one) for one in fixes[fact.object] if one.session_uid == fact.session_uid]
     touched = {_file(step["name"]) for one in own for step in one["steps"]}
-    headline = _details(fact)["headline"]
     return any(_file(step["name"]) in touched or _file(step["name"]) in headline for step in details["steps"])
 
 
@@ -81,6 +87,11 @@ def _worth(fix: StoredFact, fact: StoredFact) -> tuple[bool, bool, float, int, s
     """The best of several fixes: of the same repository, small enough to copy, sure, recent."""
     is_small = _details(fix)["step_count"] <= _FEW_STEPS
     return fix.repo == fact.repo, is_small, fix.confidence, fix.since_ms or 0, fix.fact_uid
+
+
+def _test_file(headline: str) -> str | None:
+    found = _SAID_BY_TEST.match(headline)
+    return found["file"] if found else None
 
 
 def _file(path: str) -> str:

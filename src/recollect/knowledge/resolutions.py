@@ -6,7 +6,7 @@ that changed something for it, unless the user says afterwards that it is still 
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recollect import schema
@@ -14,6 +14,7 @@ from recollect.distill import shell, words
 from recollect.distill.texts import one_line, sentences, shortened
 from recollect.knowledge.exchanges import PLAN_REQUEST, Turn
 from recollect.knowledge.facts import CAUSED_BY, FAILS_WITH, FIXED_BY, Found, Material
+from recollect.knowledge.mentions import NOTHING, Mentions
 from recollect.knowledge.runs import Change, Run
 from recollect.knowledge.signature import error_in, fingerprint, telling_lines
 from recollect.store import Step
@@ -25,6 +26,7 @@ _LEAST_SHARED = 0.4  # words of a command that its alternative has too
 _WHOLE_CHARS = 60  # of a sentence that tells a cause by itself
 _REPORT_CHARS = 1500  # of a request that describes a problem
 _FAR = 60  # events between failure and success
+_GUESS = 0.55  # too little to be told without being asked for
 _EXPLANATION_CHARS = 240
 _MESSAGES_READ = 6
 
@@ -50,6 +52,10 @@ _PROBLEM = re.compile(
     r"|ошибк|не работает|エラー|错误|오류|fehler",
     re.IGNORECASE,
 )
+_UNDOES = re.compile(r"\bgit (?:-C \S+ )?(?:checkout|restore|reset|stash|(?:rebase|merge|cherry-pick) --abort)\b")
+_MISTYPED = re.compile(
+    r"\bpars(?:e|ing)\b|\bsyntax\b", re.IGNORECASE
+)  # what was wrong in one expression is right in others
 _NO_PROGRAM = re.compile(
     r"command not found|not recognized|unknown (?:flag|option|command)|unrecognized|no such option", re.I
 )
@@ -121,8 +127,9 @@ def _fixed(material: Material, turns: Sequence[Turn], error: _Open, success: Run
     why = explanation(material, error.last.place, success.place)
     chooser = _asked_between(turns, error.last.place, made[-1].place)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
-    steps = told(made, error.last.headline, material.text(error.last.result))
-    confidence = _confidence(material, error, success, made, why)
+    mentions = Mentions(error.last.headline, material.text(error.last.result))
+    steps = told(made, mentions)
+    confidence = _limited(_confidence(material, error, success, made, why), made, mentions)
     text = f"`{error.first.headline}` was fixed by {listed(change.sentence for change in steps)}"
     evidence = [(error.first.result, error.first.headline), (success.result, f"then passed: {success.command}")]
     evidence[1:1] = [(change.step, change.sentence) for change in steps[:2]]
@@ -168,6 +175,13 @@ def _confidence(
     return confidence - (0.1 if success.has_failed else 0.0)
 
 
+def _limited(confidence: float, made: Sequence[Change], mentions: Mentions) -> float:
+    """The confidence; that of a guess if work was only undone, or of several changes the error shows none."""
+    is_undone = all(change.kind == "command" and _UNDOES.search(change.name) for change in made)
+    is_related = len({change.name for change in made}) == 1 or any(map(mentions.has, made))
+    return confidence if is_related and not is_undone else min(confidence, _GUESS)
+
+
 def _alternative(error: _Open, runs: Sequence[Run]) -> Run | None:
     """A command that soon did what one that does not exist, or not like that, was meant to do."""
     if not _NO_PROGRAM.search(error.last.headline):
@@ -203,6 +217,8 @@ def _fixed_by_other_command(material: Material, error: _Open, success: Run) -> F
     }
     evidence = [(error.first.result, error.first.headline), (success.call, f"ran {instead}")]
     confidence = 0.5 + (0.1 if is_close else -0.15) + (0.05 if why else 0.0)
+    if _MISTYPED.search(error.first.headline):
+        confidence = min(confidence, _GUESS)
     return Found(
         "alternative",
         FIXED_BY,
@@ -288,12 +304,14 @@ def _reported_fix(
     made: Sequence[Change],
 ) -> Found:
     assert turn.request is not None
-    steps = told(made)
+    mentions = Mentions(headline or "", material.text(turn.request))
+    steps = told(made, mentions)
     shown = headline or turn.request.summary
     text = f"“{shortened(shown, 160)}” was fixed by {listed(change.sentence for change in steps)}"
     passed = [run for run in material.trace.tests if run.has_passed and turn.has(run.call)]
     files = {change.name for change in made}
     confidence = 0.4 + (0.2 if why else 0.0) + (0.1 if passed else 0.0) + (0.05 if len(files) <= 4 else -0.1)
+    confidence = _limited(confidence, made, mentions) if headline else confidence
     evidence = [(turn.request, shown), *((change.step, change.sentence) for change in steps[:2])]
     evidence += [(why[0], why[1])] if why else []
     details = {
@@ -311,20 +329,12 @@ def _reported_fix(
     return Found(REPORTED, FIXED_BY, problem, (steps[0].kind, steps[0].name), text, confidence, evidence, details)
 
 
-def told(changes: Iterable[Change], headline: str = "", output: str = "") -> list[Change]:
-    """The changes worth telling, each file or command once, with the gist of its first: errors are fixed in order.
-
-    Files that the error names come first, then those its output names; code before its tests.
-    """
-    first: dict[tuple[str, str], Change] = {}
-    for change in changes:
-        first.setdefault((change.kind, change.name), change)
-
-    def rank(change: Change) -> tuple[bool, bool, bool, bool]:
-        file = change.name.rpartition("/")[2]
-        return file not in headline, file not in output, "test" in change.name.lower(), change.name.endswith(".md")
-
-    return sorted(first.values(), key=rank)[:MOST_STEPS]
+def told(changes: Iterable[Change], mentions: Mentions = NOTHING) -> list[Change]:
+    """The changes worth telling, each file or command once, with the gist of what belongs most to the error."""
+    best: dict[tuple[str, str], Change] = {}
+    for change in sorted(changes, key=mentions.rank):
+        best.setdefault((change.kind, change.name), change)
+    return [replace(change, gist=mentions.gist(change)) for change in list(best.values())[:MOST_STEPS]]
 
 
 def listed(items: Iterable[str]) -> str:

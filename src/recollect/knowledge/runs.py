@@ -15,7 +15,6 @@ from recollect.knowledge.signature import fingerprint, headline_of
 from recollect.store import Step
 from recollect.text import ELLIPSIS
 
-GIST_CHARS = 120
 COMMAND_CHARS = 160
 _OUTPUT_CHARS = 60_000
 # Commands that check something: what they print tells how they went where a pipe hides their exit.
@@ -74,8 +73,21 @@ class Change:
     step: Step
     kind: str  # edit | install | command
     name: str  # the file, or the command
-    gist: str  # what became of what
     edit: FileChange | None = None
+    gist: str = ""  # what became of what, once it is told
+
+    @property
+    def removed(self) -> list[str]:
+        return self._lines("-")
+
+    @property
+    def added(self) -> list[str]:
+        return self._lines("+")
+
+    def _lines(self, sign: str) -> list[str]:
+        """Lines that an edit removed or added, without blank ones."""
+        hunks = self.edit.hunks if self.edit is not None else ()
+        return [text for hunk in hunks for line in hunk.lines if line[:1] == sign and (text := line[1:].strip())]
 
     @property
     def sentence(self) -> str:
@@ -174,33 +186,21 @@ def _changes(material: Material, place: int, step: Step) -> Iterator[Change]:
     if step.kind == schema.EDIT:
         for change in file_changes(material, step):
             if not _NOTES.search(change.path):
-                yield Change(place, step, "edit", inside(change.path, material.subject.cwd), gist_of(change), change)
+                yield Change(place, step, "edit", inside(change.path, material.subject.cwd), change)
         return
     command = shell.command_of(step.summary)
     if command is None or (step.call_id or "") in material.trace.undone or shell.only_looks(command):
         return
     doings = shell.doings(command)
     if any(map(_INSTALLS.match, doings)):
-        yield Change(place, step, "install", shortened(one_line(command), COMMAND_CHARS), "")
+        yield Change(place, step, "install", shortened(one_line(command), COMMAND_CHARS))
     elif any(map(_CHANGES.fullmatch, doings)) and not _LEAVES_FILES.search(command):
-        yield Change(place, step, "command", shortened(one_line(command), COMMAND_CHARS), "")
+        yield Change(place, step, "command", shortened(one_line(command), COMMAND_CHARS))
 
 
 def file_changes(material: Material, edit: Step) -> list[FileChange]:
     """The files an edit changed, and how."""
     return get_adapter(material.agent).changes(material.payloads.get(edit.event_uid, {}), None)
-
-
-def gist_of(change: FileChange) -> str:
-    """What an edit did, in a line: the first line that went and the first that came."""
-    lines = [line for hunk in change.hunks for line in hunk.lines]
-    removed = next((text for line in lines if line[:1] == "-" and (text := line[1:].strip())), "")
-    added = next((text for line in lines if line[:1] == "+" and (text := line[1:].strip())), "")
-    if change.is_new or not removed:
-        return f"added `{shortened(added, GIST_CHARS)}`" if added else ""
-    if not added:
-        return f"removed `{shortened(removed, GIST_CHARS)}`"
-    return f"`{shortened(removed, GIST_CHARS // 2)}` became `{shortened(added, GIST_CHARS // 2)}`"
 
 
 def inside(path: str, cwd: str | None) -> str:

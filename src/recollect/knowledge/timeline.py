@@ -12,13 +12,13 @@ from typing import Any
 import orjson
 
 from recollect.clock import rfc3339
-from recollect.knowledge.facts import DECIDED, HAS_VALUE, PREFERS
+from recollect.knowledge.facts import DECIDED, HAS_VALUE, PREFERS, SURE, judged
 from recollect.knowledge.records import Evidence, Fact
 from recollect.store import Note, StoredFact
 
 REMEMBERED = "remember"
 RECORDED = "agent"  # a note that an agent made by itself
-_SURE, _RECORDED_SURE = 0.99, 0.7
+_RECORDED_SURE = 0.7
 
 
 def fact_of(stored: StoredFact) -> Fact:
@@ -31,7 +31,7 @@ def fact_of(stored: StoredFact) -> Fact:
         object_kind=stored.object_kind,
         object=stored.object,
         text=stored.text,
-        confidence=_SURE if stored.verdict in ("promoted", "pinned") else stored.confidence,
+        confidence=judged(stored.confidence, stored.verdict),
         method=stored.rule,
         valid_at=rfc3339(stored.since_ms),
         invalid_at=None,
@@ -60,7 +60,7 @@ def fact_of_note(note: Note, verdict: str | None) -> Fact:
         object_kind="choice",
         object=note.text,
         text=note.text,
-        confidence=_RECORDED_SURE if is_recorded and verdict not in ("promoted", "pinned") else _SURE,
+        confidence=judged(_RECORDED_SURE if is_recorded else SURE, verdict),
         method=note.origin,
         valid_at=rfc3339(note.since_ms),
         invalid_at=None,

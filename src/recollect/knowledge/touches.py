@@ -1,19 +1,26 @@
-"""Which request changed which file, with hashes of the lines that were written.
+"""Which request changed which file, with hashes of the lines that were written; which commits, branches and pull
+requests it made.
 
 They outlive the events, so that a line can still be traced to its request when its edit is gone.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from recollect import schema
 from recollect.agentkit.edits import line_hash
 from recollect.distill import words
 from recollect.distill.texts import shortened
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import TOUCHES, Found, Material
 from recollect.knowledge.runs import Change
+from recollect.store import Step
 
-RULE = "edit"
+RULE, GIT = "edit", "git"
+_COMMITTED = re.compile(
+    r"\[(?P<branch>[^\s\[\]]+)(?: \(root-commit\))? (?P<commit>[0-9a-f]{7,40})\]"
+)  # git's own words
 _MOST_LINES = 2_000  # of an exchange in one file
 _REQUEST_CHARS = 300
 
@@ -32,7 +39,7 @@ def touches(material: Material, turns: Sequence[Turn], changes: Sequence[Change]
 
 def _touched(material: Material, turn: Turn, name: str, made: Sequence[Change]) -> Found:
     asked = turn.request.summary if turn.request is not None else ""
-    goal = shortened(words.gist(asked), 120) if asked else "no request"
+    goal = _goal(turn)
     cwd = (material.subject.cwd or "").rstrip("/")
     details: dict[str, Any] = {
         "path": name if name.startswith("/") or not cwd else f"{cwd}/{name}",
@@ -42,6 +49,32 @@ def _touched(material: Material, turn: Turn, name: str, made: Sequence[Change]) 
     }
     evidence = [(made[0].step, made[0].step.summary)]
     return Found(RULE, TOUCHES, ("task", goal), ("file", name), f"“{goal}” changed {name}", 0.95, evidence, details)
+
+
+def git_work(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
+    """What an exchange made in git, as git and the forge answered: commits with their branch, and pull requests."""
+    calls = {commit.call.call_id for commit in material.trace.commits}
+    for turn in turns:
+        for step in turn.steps:
+            made = (
+                _COMMITTED.search(step.summary) if step.kind == schema.TOOL_RESULT and step.call_id in calls else None
+            )
+            if made is not None:
+                yield _made(turn, "commit", made["commit"], step, step.summary)
+                yield _made(turn, "branch", made["branch"], step, step.summary)
+        for call, address, title in material.trace.pull_requests:
+            if turn.has(call):
+                yield _made(turn, "pull request", address, call, title or address)
+
+
+def _made(turn: Turn, kind: str, name: str, step: Step, quote: str) -> Found:
+    goal = _goal(turn)
+    return Found(GIT, TOUCHES, ("task", goal), (kind, name), f"“{goal}” made {kind} {name}", 0.95, [(step, quote)])
+
+
+def _goal(turn: Turn) -> str:
+    asked = turn.request.summary if turn.request is not None else ""
+    return shortened(words.gist(asked), 120) if asked else "no request"
 
 
 def _window(change: Change) -> dict[str, Any]:

@@ -169,16 +169,19 @@ class FactTable:
         return self._facts("facts f", " WHERE f.fact_uid >= ? AND f.fact_uid < ? || 'g'" + _ORDER, (uid, uid))
 
     def naming(self, name: str) -> list[StoredFact]:
-        """Facts that have this as their subject or object, or as the end of it after a slash."""
+        """Facts that have this as their subject or object, or as the end of it after a slash; commits by longer ids."""
         where = (
             f" WHERE (f.subject = ?1 COLLATE NOCASE OR f.object = ?1 COLLATE NOCASE OR f.subject LIKE '%/' || ?1"
-            f" OR f.object LIKE '%/' || ?1) AND {_NOT_REJECTED}"
+            f" OR f.object LIKE '%/' || ?1 OR (f.object_kind = 'commit' AND ?1 LIKE f.object || '%'))"
+            f" AND {_NOT_REJECTED}"
         )
         return self._facts("facts f", where + _ORDER, (name,))
 
     def edits_of(self, name: str) -> list[StoredFact]:
         """Facts on who edited files with this last name, the oldest first."""
-        where = " WHERE f.predicate = 'touches' AND (f.object = ?1 OR f.object LIKE '%/' || ?1)"
+        where = (
+            " WHERE f.predicate = 'touches' AND f.object_kind = 'file' AND (f.object = ?1 OR f.object LIKE '%/' || ?1)"
+        )
         return self._facts("facts f", where + _ORDER, (name,))
 
     def counts(self) -> list[tuple[str, str, int]]:

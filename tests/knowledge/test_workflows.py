@@ -1,0 +1,36 @@
+"""Orders of steps that several sessions took."""
+
+from recollect.knowledge.workflows import find_workflows
+from recollect.store import StoredExchange
+
+
+def _exchanges(steps: str, count: int) -> list[StoredExchange]:
+    """Exchanges that took these steps, each in a session of its own."""
+    return [
+        StoredExchange(1, "ab" * 16, "a goal", steps, 1, 10, 1000, None, f"scripted:{number}", "scripted", None)
+        for number in range(count)
+    ]
+
+
+def test_of_orders_that_the_same_exchanges_took_one_is_listed() -> None:
+    exchanges = [*_exchanges("read edit test commit", 4), *_exchanges("search answer", 6)]
+
+    found = {flow.steps: flow.support for flow in find_workflows(exchanges)}
+
+    assert found == {("read", "edit", "test", "commit"): 4}
+
+
+def test_an_order_that_other_exchanges_took_is_listed_beside_a_longer_one() -> None:
+    others = _exchanges("look ask answer", 12)
+    exchanges = [*_exchanges("read edit test commit", 4), *_exchanges("read edit test", 8), *others]
+
+    found = {flow.steps: flow.support for flow in find_workflows(exchanges)}
+
+    assert found[("look", "ask", "answer")] == 12
+    assert found[("read", "edit", "test")] == 12
+
+
+def test_what_one_session_did_over_and_over_is_no_workflow() -> None:
+    often = _exchanges("read edit test commit", 1) * 6
+
+    assert find_workflows([*often, *_exchanges("search answer", 6)]) == []
