@@ -15,7 +15,8 @@ from recollect.errors import StoreDamaged
 from recollect.forget import rescan
 from recollect.forget.rescan import RescanReport
 from recollect.ingest.protection import Protection
-from recollect.redact import Redactor
+from recollect.kinds import SessionKey
+from recollect.redact import Learned, Redactor
 from recollect.schema import TOOL_RESULT
 from recollect.sessions import parts
 from recollect.store.payloads.packs import iter_frames
@@ -52,6 +53,9 @@ class _NoRules:
 
     def payloads(self, payloads: list[bytes]) -> dict[int, bytes]:
         return {}
+
+    def learned(self, root: SessionKey) -> Learned:
+        return Learned()
 
     def changes(self, payloads: list[bytes], learned: object = None) -> list[object]:
         return []

@@ -12,6 +12,11 @@ class SessionKey(NamedTuple):
     agent: str
     native_id: str
 
+    @property
+    def root(self) -> "SessionKey":
+        """The session that a sub-agent has in its id; of any other, itself."""
+        return SessionKey(self.agent, self.native_id.partition("/")[0])
+
 
 USER_MSG = "user_msg"
 ASSISTANT_MSG = "assistant_msg"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from recollect.analysis import distil_outdated, distil_sessions
 from recollect.clock import now_ms
-from recollect.forget.erase import drop_leftovers, finish_forgetting
+from recollect.forget.erase import drop_leftovers, finish_forgetting, scrub_if_due
+from recollect.forget.named import hide_named
 from recollect.home import RESCUED_NAME
 from recollect.ingest.discover import Changes, Chosen, find_changes
 from recollect.kinds import SessionKey
@@ -43,10 +44,12 @@ def sweep(
         changes = work.discover(verify=verify, only=only)
         work.ingest(changes.tasks, is_whole=only is None)
         work.rescue()
+        hide_named(store, work.redactor)
         store.evictions.lift_awaited()
         work.settle(is_all_read=not work.report.failures)
         index_pending(store, partial(progress, "indexing"))
         distil_outdated(store, partial(progress, "distilling"))
+        scrub_if_due(store)
         work.retain()
         if store.streams.has_live():
             store.rewrites.repack_idle(work.at_ms - IDLE_MS)
@@ -78,7 +81,7 @@ class _Sweep:
         self.report = SweepReport()
         self.changed: set[SessionKey] = set()
 
-    def _redactor(self) -> "Redactor":
+    def redactor(self) -> "Redactor":
         from recollect.ingest.protection import Protection
 
         return Protection(self._store.folder, self._settings.redaction).redactor()
@@ -96,7 +99,7 @@ class _Sweep:
     def discover(self, *, verify: bool, only: Chosen) -> Changes:
         """Compare the agents' files with what was read, and note which are gone, back, or moved."""
         store, settings = self._store, self._settings
-        changes = find_changes(store, settings.host, settings.roots, self._redactor, verify=verify, only=only)
+        changes = find_changes(store, settings.host, settings.roots, self.redactor, verify=verify, only=only)
         changes.note(store)
         self.report.sources, self.report.sources_gone = changes.sources, len(changes.gone)
         return changes
@@ -113,7 +116,7 @@ class _Sweep:
 
         settled, total = time.monotonic(), bytes_to_read(tasks)
         exclude = exclude_of(store, self._settings.exclude, self._settings.allow)
-        protection = Protection(store.folder, self._settings.redaction)
+        protection = Protection(store.folder, self._settings.redaction, store.named_values.all())
         for group in take_in(store, tasks, exclude, protection, self.report.left_out):
             self.report.add(group)
             done = min(group.bytes_done, total)
@@ -133,7 +136,6 @@ class _Sweep:
         from recollect.sessions.settle import settle
 
         self.changed |= set(store.streams.dirty())
-
         distil = partial(distil_sessions, store, at_ms=self.at_ms)
         dropped = settle(store, settings.rules, settings.domains, self._progress, distil, is_all_read=is_all_read)
         self.report.events_new = max(0, self.report.events_new - dropped)

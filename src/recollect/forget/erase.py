@@ -83,9 +83,15 @@ def finish_forgetting(store: Store) -> None:
         store.tombstones.finish(left)
 
 
+def scrub_if_due(store: Store) -> None:
+    """Leave no byte of what was replaced; without room, or while somebody reads, the next sweep does it."""
+    with suppress(StoreUnwritable, Busy):
+        store.erasure.scrub_if_due()
+
+
 def drop_leftovers(store: Store) -> None:
     """Remove packs and bytes with the old text that an earlier rescan, or one that was killed, left."""
-    store.erasure.scrub_if_due()
+    scrub_if_due(store)
     if store.rewrites.has_old():
         store.rewrites.drop_old()
 

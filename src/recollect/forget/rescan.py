@@ -8,7 +8,7 @@ from recollect.analysis import distil_pending
 from recollect.forget.erase import drop_leftovers, drop_prepared
 from recollect.kinds import SessionKey
 from recollect.recall import index_pending
-from recollect.redact import OLDER, OTHER, Redactor, compare_versions
+from recollect.redact import OLDER, OTHER, KnownValues, Redactor, compare_versions
 from recollect.sessions import AccountRules
 from recollect.sessions.account import account_for
 from recollect.store import RESCAN_UNFINISHED, HeldStream, Store, in_pieces
@@ -51,6 +51,19 @@ def is_outdated(redacted_with: str | None, version: str) -> bool:
     return redacted_with is None or compare_versions(redacted_with, version) in (OLDER, OTHER)
 
 
+def changed_payloads(
+    store: Store, stream: HeldStream, redactor: Redactor | KnownValues
+) -> tuple[dict[int, bytes], bool]:
+    """The payloads that change, by event, and whether there are earlier states of messages that grew."""
+    changed: dict[int, bytes] = {}
+    held = store.rewrites.events(stream)
+    for events in in_pieces(held, attrgetter("bytes")):
+        places = [(event.start, event.bytes) for event in events]
+        content = list(store.events.iter_payloads(stream.agent, stream.native_id, places))
+        changed |= {events[number].id: new for number, new in redactor.payloads(content).items()}
+    return changed, sum(event.bytes for event in held) < stream.stream_bytes
+
+
 class _Rescan:
     """One run of the rules over a store."""
 
@@ -87,7 +100,7 @@ class _Rescan:
         unchanged: list[HeldStream] = []
         for stream in streams:
             key = SessionKey(stream.agent, stream.native_id)
-            payloads, has_old_states = self._payloads(stream)
+            payloads, has_old_states = changed_payloads(self._store, stream, self._redactor)
             events, has_changed = self._store.redaction.redact_session(key, self._redactor, dry_run=self._dry_run)
             if not (payloads or has_old_states or has_changed):
                 unchanged.append(stream)
@@ -101,16 +114,6 @@ class _Rescan:
             self._store.rewrites.mark(settled, self._redactor.version)
             if len(unchanged) < len(streams):
                 self._store.rewrites.drop_old()
-
-    def _payloads(self, stream: HeldStream) -> tuple[dict[int, bytes], bool]:
-        """The payloads that change, by event, and whether there are earlier states of messages that grew."""
-        changed: dict[int, bytes] = {}
-        held = self._store.rewrites.events(stream)
-        for events in in_pieces(held, attrgetter("bytes")):
-            places = [(event.start, event.bytes) for event in events]
-            content = list(self._store.events.iter_payloads(stream.agent, stream.native_id, places))
-            changed |= {events[number].id: new for number, new in self._redactor.payloads(content).items()}
-        return changed, sum(event.bytes for event in held) < stream.stream_bytes
 
     def finish(self, streams: Sequence[HeldStream], *, must_scrub: bool = False) -> None:
         """Leave no byte of what was replaced, then note the rules that were applied."""

@@ -29,7 +29,7 @@ from recollect.agentkit.protocol import (
 from recollect.agentkit.values import storable
 from recollect.errors import SourceUnreadable
 from recollect.ingest.protection import protect_names, protected_json, protected_line, without_parts, without_secrets
-from recollect.kinds import HISTORY_LANE
+from recollect.kinds import HISTORY_LANE, SessionKey
 from recollect.redact import Learned, Redactor
 from recollect.store import (
     HIDES_LEARNED,
@@ -114,7 +114,7 @@ class _Builder:
         self._reader = reader
         self._redactor = redactor
         self._bad_lines = 0
-        self._learned: dict[str, Learned] = {}  # by session, for as long as a file is read
+        self._learned: dict[SessionKey, Learned] = {}  # of a session with its sub-agents, while a file is read
         self._add = {
             EventRecord: self._add_event,
             SessionInfo: self._add_info,
@@ -144,9 +144,15 @@ class _Builder:
                 event.native_session_id,
                 self._reader,
                 self._redactor,
-                self._learned.setdefault(event.native_session_id, Learned()),
+                self._learned_of(event.native_session_id),
             )
         stream.add(event)
+
+    def _learned_of(self, native_id: str) -> Learned:
+        root = SessionKey(self._agent, native_id).root
+        if root not in self._learned:
+            self._learned[root] = self._redactor.learned(root)
+        return self._learned[root]
 
     def _add_usage(self, usage: Usage) -> None:
         self._usage.setdefault(usage.native_session_id, []).append(list(_usage_row(usage)))
@@ -331,7 +337,8 @@ class _Stream:
         rows = list(map(tuple, self._rows))
         # Prompts of a history go again when their session is read: they are indexed only if that does not happen.
         texts = self._texts if self._has_texts and rows[0][_LANE] != HISTORY_LANE else []
-        return StreamBatch(self._native_id, rows, make_frames(origin, rows, self._payloads, facts), texts, facts)
+        frames, named = make_frames(origin, rows, self._payloads, facts), self._learned.take_new()
+        return StreamBatch(self._native_id, rows, frames, texts, facts, named=named)
 
     def _redact(self) -> None:
         for number, content, secrets, is_learned in self._redactor.changes(self._payloads, self._learned):

@@ -5,7 +5,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recollect.redact import RedactionRules, Redactor, load_key
+from recollect.redact import NamedBefore, RedactionRules, Redactor, load_key
 from recollect.store import EventRow
 
 _SUMMARY, _COPY_KEY, _RETRY_KEY = map(EventRow._fields.index, ("summary", "copy_key", "retry_key"))
@@ -18,9 +18,10 @@ class Protection(NamedTuple):
 
     folder: Path
     rules: RedactionRules
+    named: NamedBefore | None = None
 
     def redactor(self) -> Redactor:
-        return Redactor(self.rules, load_key(self.folder), folder=self.folder)
+        return Redactor(self.rules, load_key(self.folder), folder=self.folder, named=self.named)
 
 
 def without_secrets(redactor: Redactor, values: Sequence[Any], secrets: list[str]) -> list[Any]:

@@ -38,6 +38,7 @@ def take_in(
             if is_beside_host := has_live(store.folder):
                 store.live_pack.place(batches)
             written = store.intake.put(batches, store.sources.save, store.fulltext.add)
+            store.named_values.remember(batches)
             if is_beside_host:
                 store.databases[0].make_durable()  # and no longer than it was
             new, replaced = written.events_new, written.events_replaced

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
         OPENING,
         OTHER,
         SAME,
+        NamedValue,
         compare_versions,
         key_id,
         key_of,
         load_key,
         without_rules,
     )
-    from recollect.redact.redactor import AHO_CORASICK, HYPERSCAN, Redactor
+    from recollect.redact.redactor import AHO_CORASICK, HYPERSCAN, KnownValues, NamedBefore, Redactor
     from recollect.redact.rules import RULES
     from recollect.redact.user_rules import AllowList, RedactionRules, UserRule
     from recollect.redact.values import has_placeholder
@@ -39,7 +40,10 @@ __all__ = [
     "RULES",
     "SAME",
     "AllowList",
+    "KnownValues",
     "Learned",
+    "NamedBefore",
+    "NamedValue",
     "RedactionRules",
     "Redactor",
     "UserRule",
@@ -51,7 +55,7 @@ __all__ = [
     "without_rules",
 ]
 _MODULES = {
-    **dict.fromkeys(("AHO_CORASICK", "HYPERSCAN", "Redactor"), "redactor"),
+    **dict.fromkeys(("AHO_CORASICK", "HYPERSCAN", "KnownValues", "NamedBefore", "Redactor"), "redactor"),
     **dict.fromkeys(("AllowList", "RedactionRules", "UserRule"), "user_rules"),
     "Learned": "learned",
     "RULES": "rules",

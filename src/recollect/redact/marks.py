@@ -4,6 +4,7 @@ import os
 import re
 from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 
 from recollect.errors import StoreDamaged, StoreUnwritable
 
@@ -18,10 +19,22 @@ OLDER, SAME, NEWER, OTHER = "older", "same", "newer", "other"
 _LINE_ENDS = re.compile(rb"(?:\\+[nrt]|\s)+")
 
 
+class NamedValue(NamedTuple):
+    """A value that was marked by its name: in memory only, but for its rule and the digits of its mark."""
+
+    value: bytes
+    rule: str
+    digits: str
+
+
 def mark(rule: str, secret: bytes, key: bytes) -> str:
     """What replaces a secret: always the same for the same secret, escaped or not."""
+    return f"[REDACTED:{rule}:{mark_digits(rule, secret, key)}]"
+
+
+def mark_digits(rule: str, secret: bytes, key: bytes) -> str:
     plain = _LINE_ENDS.sub(b"", secret) if rule == "private-key" else secret.replace(b"\\", b"")
-    return f"[REDACTED:{rule}:{blake2b(plain, key=key, digest_size=4).hexdigest()}]"
+    return blake2b(plain, key=key, digest_size=4).hexdigest()
 
 
 def without_rules(text: bytes) -> bytes:

@@ -8,7 +8,7 @@ import json
 import re
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from recollect.kinds import SessionKey
 from recollect.redact import values
 from recollect.redact.commands import COMMANDS, FLAG_NAME
 from recollect.redact.decoding import COLOUR, ESCAPE
 from recollect.redact.finder import BY_NAME, ESCAPED, EVERYTHING, NAMES, Finder, Span, expressions
 from recollect.redact.formats import find_beginning
 from recollect.redact.learned import Learned
-from recollect.redact.marks import UNSCANNABLE, key_id, mark
+from recollect.redact.marks import UNSCANNABLE, NamedValue, key_id, mark
 from recollect.redact.patterns import ANY_KEYWORD, KEYWORD
 from recollect.redact.rules import NAME_FIELDS, VALUE_FIELDS, VERSION
 from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanner, OutOfTime, Scanner, TooManyHits
@@ -48,6 +49,7 @@ _COMMAND_RULES = frozenset(rule.name for rule in COMMANDS)
 _LONG_NUMBER = 1e18
 _STUB = orjson.dumps({"text": UNSCANNABLE})
 
+NamedBefore = Mapping[SessionKey, Mapping[str, str]]  # rules of values, by session and by the digits of their marks
 MayApply = Callable[[bytes, int, int], bool]  # block, number of the expression, offset
 
 
@@ -67,10 +69,17 @@ class Redactor:
     """Replaces secrets with marks. Each process makes its own; `replaced` counts replacements by rule."""
 
     def __init__(
-        self, rules: RedactionRules, key: bytes, engine: str | None = None, *, folder: Path | None = None
+        self,
+        rules: RedactionRules,
+        key: bytes,
+        engine: str | None = None,
+        *,
+        folder: Path | None = None,
+        named: NamedBefore | None = None,
     ) -> None:
         """`folder` caches the compiled rules. Without `engine`, the fastest one installed is used."""
         self._key = key
+        self._named = named or {}
         users = [UserRule(name, pattern) for name, pattern in rules.rules.items()]
         self._scanner, self.engine = _scanner(users, key, engine, folder)
         self._finder = Finder(self._scanner, users, AllowList(rules.allow))
@@ -121,6 +130,7 @@ class Redactor:
             document = self._document(payloads[number])
             if document is not None:
                 changes[number] = Changed(number, document, _decoded(self._secrets))
+        known.recognise(payloads)
         for number, payload in enumerate(payloads) if known.rules else ():
             changed = changes.get(number, Changed(number, payload, []))
             spans = known.find(changed.document, is_json=True)
@@ -130,6 +140,17 @@ class Redactor:
                 document = self._marked(changed.document, spans)
                 changes[number] = Changed(number, document, [*changed.secrets, *hidden], is_learned)
         return [changes[number] for number in sorted(changes)]
+
+    def learned(self, root: SessionKey) -> Learned:
+        """What the reading of a session starts from: what it named before, to be recognised."""
+        return Learned(self._named.get(root), self._key)
+
+    def known_values(self, marks: Mapping[str, str], named: Iterable[NamedValue]) -> "KnownValues":
+        """What replaces nothing but these values: those known by the digits of their marks, and those at hand."""
+        learned = Learned(marks, self._key)
+        for value, rule, _ in named:
+            learned.add(value, rule)
+        return KnownValues(learned, self._marked)
 
     def keyed(self, digest: bytes) -> bytes:
         """A keyed hash of the hash of something with a secret in it: without the key, nobody can try secrets on it."""
@@ -273,6 +294,38 @@ class Redactor:
         self.replaced[rule] += 1
         self._secrets.append(secret)
         return mark(rule, secret, self._key)
+
+
+class KnownValues:
+    """Replaces some values and nothing else, in what was stored before they were named. Names and ids stay."""
+
+    def __init__(self, learned: Learned, marked: Callable[[bytes, Sequence[Span]], bytes]) -> None:
+        self._learned = learned
+        self._marked = marked
+
+    def payloads(self, payloads: Sequence[bytes]) -> dict[int, bytes]:
+        """The documents that change, by their number."""
+        self._learned.recognise(payloads)
+        spans = ((number, self._learned.find(payload, is_json=True)) for number, payload in enumerate(payloads))
+        return {number: self._marked(payloads[number], found) for number, found in spans if found}
+
+    def texts(self, texts: Sequence[str]) -> dict[int, str]:
+        """The texts that change, by their number; one that was shortened within a value ends before it."""
+        redacted = {number: self._text(text) for number, text in enumerate(texts)}
+        return {number: text for number, text in redacted.items() if text != texts[number]}
+
+    def _text(self, text: str) -> str:
+        data = text.encode("utf-8", "surrogatepass")
+        plain = self._marked(data, self._learned.find(data, is_json=False)).decode("utf-8", "surrogatepass")
+        head = plain.removesuffix("…")
+        cut = self._learned.cut_at_end(head) if head != plain else 0
+        return f"{head[: len(head) - cut]}…" if cut else plain
+
+    def suspects(self, texts: Sequence[str]) -> list[int]:
+        return []
+
+    def functional(self, text: str) -> str:
+        return text
 
 
 def _scanner(users: Sequence[UserRule], key: bytes, engine: str | None, folder: Path | None) -> tuple[Scanner, str]:

@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.lasting import Lasting, redact_rows
     from recollect.store.tables.lineage import Candidate, Lineage, Request, SharedResponse
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
+    from recollect.store.tables.named_values import NamedValues, by_root
     from recollect.store.tables.raw import HeldStream, RawCache
     from recollect.store.tables.redaction import Redaction
     from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, SessionHeader
@@ -158,6 +159,7 @@ _HOMES = {
     "tables.lasting": "redact_rows",
     "tables.lineage": "Candidate Request SharedResponse",
     "tables.live": "MEDIA SUMMARY LiveRow LiveSessions MessageRow",
+    "tables.named_values": "by_root",
     "tables.raw": "HeldStream RawCache",
     "tables.session_headers": "ANY_SESSION SessionHeader HeaderFilter",
     "tables.sessions": "SORTS Place SessionFilter SessionRow StoredRow",
@@ -227,6 +229,7 @@ class Store:
     sessions: "Sessions" = _part("tables.sessions:Sessions", "_memory", in_groups=True)
     digests: "Digests" = _part("tables.digests:Digests", "_memory", in_groups=True)
     activity: "Activity" = _part("tables.activity:Activity", "_memory", in_groups=True)
+    named_values: "NamedValues" = _part("tables.named_values:NamedValues", "_cache")
     kept: "KeptStates" = _part("tables.kept:KeptStates", "_cache")
     tombstones: "TombstoneTable" = _part("tables.tombstones:TombstoneTable", "_memory", "ledger")
     exclusions: "Exclusions" = _part("tables.exclusions:Exclusions", "_cache", "_memory")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from recollect.redact import NamedValue
 from recollect.store.payloads.packs import Frame, StoredFrame
 from recollect.text import Columns
 
@@ -69,6 +70,7 @@ class StreamBatch:
     frames: Sequence[Frame | StoredFrame] = ()
     texts: Sequence[Columns | None] = ()
     facts: Facts = field(default_factory=Facts)
+    named: Sequence[NamedValue] = ()  # values that were first marked by their names here
     has_events: bool = False  # even where none of them is new: then the source is one of the session's
 
     def __post_init__(self) -> None:

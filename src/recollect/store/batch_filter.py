@@ -42,7 +42,7 @@ def leave_out_events(batch: Batch, part: StreamBatch, rows: list[tuple[Any, ...]
     if len(rows) == len(part.rows):
         return part
     kept, frames = take_rows(origin_of(batch, part.native_id), part, rows)
-    return StreamBatch(part.native_id, kept, frames, facts=part.facts, has_events=True)
+    return StreamBatch(part.native_id, kept, frames, facts=part.facts, named=part.named, has_events=True)
 
 
 def _counted(skipped: dict[str, int], reason: str, count: int) -> dict[str, int]:

@@ -15,6 +15,7 @@ from recollect.store.flags import HIDES_LEARNED, IS_PROVISIONAL
 from recollect.store.payloads.frames import origin_of, take_rows
 from recollect.store.payloads.writer import FrameWriter
 from recollect.store.sqlite.database import Database
+from recollect.store.tables.named_values import note_named
 from recollect.store.tables.streams import FIGURES
 
 SaveSource = Callable[[apsw.Connection, Batch], int]
@@ -109,6 +110,8 @@ class _Transaction:
             self._connection.execute("INSERT OR IGNORE INTO stream_sources VALUES (?, ?)", (stream.id, source))
             stream.sources.add(source)
         has_news |= _put_usage(self._connection, stream.id, part)
+        if part.named:
+            note_named(self._connection, stream.id, part.named)
         fresh, replacing, has_moved = part.rows, list[tuple[Any, ...]](), False
         if stream.next_seq > 1 and part.rows:
             known = find_stored(self._connection, [row[_UID] for row in part.rows])

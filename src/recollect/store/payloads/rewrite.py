@@ -174,14 +174,23 @@ class Rewrites:
         )
         return [HeldEvent(*row) for row in rows]
 
-    def replace(self, stream: HeldStream, payloads: Mapping[int, bytes]) -> None:
+    def replace(
+        self,
+        stream: HeldStream,
+        payloads: Mapping[int, bytes],
+        flags: int = 0,
+        redacted_with: str | None = RESCAN_UNFINISHED,
+    ) -> None:
         """Frame a session again with its rows as they now are and these payloads, by event; `drop_old` must follow.
 
+        Events with a new payload get these flags.
         Nothing is written if the session has grown meanwhile: it is then looked at again another time.
         """
         with self._cache.transaction() as connection, closing(self._raw.reader(stream)) as reader:
             if not _is_same(connection, stream):
                 return
+            sql = "UPDATE events SET flags = flags | ? WHERE id = ?"
+            connection.executemany(sql, [(flags, number) for number in payloads] if flags else ())
             write_anew(
                 connection,
                 self._folder,
@@ -190,7 +199,7 @@ class Rewrites:
             )
             _leave_the_index(connection, stream.id)
             sql = "UPDATE streams SET redacted_with = ?, is_dirty = 1 WHERE id = ?"
-            connection.execute(sql, (RESCAN_UNFINISHED, stream.id))
+            connection.execute(sql, (redacted_with, stream.id))
 
     def repack_idle(self, before_ms: int) -> int:
         """Put the small frames of live sessions together that were idle since then; returns how many sessions.

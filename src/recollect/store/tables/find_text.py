@@ -97,5 +97,5 @@ def _common_root(keys: Collection[SessionKey]) -> SessionKey | None:
     """The only one of these sessions, or the one whose sub-agents they are."""
     if len(keys) == 1:
         return next(iter(keys))
-    roots = {SessionKey(agent, native_id.partition("/")[0]) for agent, native_id in keys}
+    roots = {key.root for key in keys}
     return roots.pop() if len(roots) == 1 else None

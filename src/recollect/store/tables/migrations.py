@@ -7,6 +7,7 @@ its change made already in a new store.
 import apsw
 
 from recollect.store.tables import declared
+from recollect.store.tables.named_values import NAMED_VALUES
 from recollect.store.tables.table import CACHE as CACHE_NAME
 from recollect.store.tables.table import MEMORY as MEMORY_NAME
 from recollect.store.tables.views import VIEWS
@@ -24,6 +25,12 @@ def m002_views(connection: apsw.Connection) -> None:
     connection.execute(VIEWS.create.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
 
 
+def m002_named_values(connection: apsw.Connection) -> None:
+    connection.execute(NAMED_VALUES.create.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
+    for statement in NAMED_VALUES.extras:
+        connection.execute(statement)
+
+
 def _create(connection: apsw.Connection, database: str) -> None:
     tables = declared(database)
     for table in tables:
@@ -32,5 +39,5 @@ def _create(connection: apsw.Connection, database: str) -> None:
         connection.execute(statement)
 
 
-CACHE = (m001_cache,)
+CACHE = (m001_cache, m002_named_values)
 MEMORY = (m001_memory, m002_views)

@@ -14,7 +14,9 @@ from recollect.store.tables.events import EVENTS
 from recollect.store.tables.table import BY_STREAM, CACHE, Table, hash_of
 
 if TYPE_CHECKING:
-    from recollect.redact import Redactor
+    from recollect.redact import KnownValues, Redactor
+
+    Rules = Redactor | KnownValues
 
 _ROWS_AT_ONCE = 1000
 _UNHELD = "(agent, native_id) NOT IN (SELECT agent, native_id FROM streams)"
@@ -33,16 +35,14 @@ class Redaction:
         self._cache = cache
         self._memory = memory
 
-    def redact_session(self, key: SessionKey, redactor: "Redactor", *, dry_run: bool) -> tuple[set[int], bool]:
+    def redact_session(self, key: SessionKey, redactor: "Rules", *, dry_run: bool) -> tuple[set[int], bool]:
         """Apply rules to the rows that cache.db holds of a session; return which events changed, and if any row did."""
-        events, has_changed = set[int](), False
-        for table in declared(CACHE):
-            if table.owner is not None and table.is_of_session:
-                changes = _changes(self._cache, table, redactor, table.owner.of_session, key)
-                _write(self._cache, table, changes, dry_run=dry_run)
-                has_changed |= bool(changes)
-                events |= {change.key[0] for change in changes} if table is EVENTS else set()
-        return events, has_changed
+        return _redact_rows_of(self._cache, key, redactor, dry_run=dry_run)
+
+    def hide_in_session(self, key: SessionKey, values: "KnownValues") -> None:
+        """Replace values in all rows of a session."""
+        for database in (self._cache, self._memory):
+            _redact_rows_of(database, key, values, dry_run=False)
 
     def redact_others(self, redactor: "Redactor", *, dry_run: bool) -> bool:
         """Apply rules to all other rows: of memory.db, of files, of sessions without events; say if any changed."""
@@ -77,6 +77,17 @@ class Redaction:
         return bool(renamed)
 
 
+def _redact_rows_of(database: Database, key: SessionKey, redactor: "Rules", *, dry_run: bool) -> tuple[set[int], bool]:
+    events, has_changed = set[int](), False
+    for table in declared(database.path.name):
+        if table.owner is not None and table.is_of_session:
+            changes = _changes(database, table, redactor, table.owner.of_session, key)
+            _write(database, table, changes, dry_run=dry_run)
+            has_changed |= bool(changes)
+            events |= {change.key[0] for change in changes} if table is EVENTS else set()
+    return events, has_changed
+
+
 def _write(database: Database, table: Table, changes: Sequence[_Change], *, dry_run: bool) -> None:
     if changes and not dry_run:
         with database.transaction() as connection:
@@ -85,7 +96,7 @@ def _write(database: Database, table: Table, changes: Sequence[_Change], *, dry_
 
 
 def _changes(
-    database: Database, table: Table, redactor: "Redactor", condition: str, bindings: Sequence[Any]
+    database: Database, table: Table, redactor: "Rules", condition: str, bindings: Sequence[Any]
 ) -> list[_Change]:
     """The rows that change. They are gathered first: SQLite does not like tables that change while they are read."""
     columns = table.names(*_REDACTED)
@@ -100,7 +111,7 @@ def _changes(
 
 
 def _changed_rows(
-    table: Table, redactor: "Redactor", columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+    table: Table, redactor: "Rules", columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
 ) -> Iterator[_Change]:
     size = len(table.row_key)
     changes: dict[int, dict[str, Any]] = {}
@@ -112,7 +123,7 @@ def _changed_rows(
         yield _Change(rows[number][:size], values | hashes_of(table, values))
 
 
-def redacted(redactor: "Redactor", role: Role, values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+def redacted(redactor: "Rules", role: Role, values: Sequence[Any]) -> Iterator[tuple[int, Any]]:
     """The values that change, by their index."""
     if role is Role.DOCUMENT:
         documents = redactor.payloads([value.encode() for value in values])
@@ -126,7 +137,7 @@ def redacted(redactor: "Redactor", role: Role, values: Sequence[Any]) -> Iterato
         yield from ((number, renamed[value]) for number, value in enumerate(values) if value in renamed)
 
 
-def _renamed(redactor: "Redactor", names: Sequence[str]) -> dict[str, str]:
+def _renamed(redactor: "Rules", names: Sequence[str]) -> dict[str, str]:
     """The names that change."""
     suspects = [names[number] for number in redactor.suspects(names)]
     return {name: new for name in suspects if (new := redactor.functional(name)) != name}
