@@ -44,7 +44,7 @@ _HOMES = {
         "Archive",
         "DigestPages",
     ),
-    "recollect.api.groups": ("Forked",),
+    "recollect.api.groups": ("Forked", "Prompting"),
     "recollect.api.handover": ("HandoverPlan",),
     "recollect.groups.active": ("ActiveSession",),
     "recollect.groups.changes": (
@@ -73,6 +73,7 @@ _HOMES = {
         "AsyncLive",
         "Live",
         "LiveSession",
+        "Media",
         "Message",
         "RecollectSessionStore",
         "SearchResult",
@@ -85,7 +86,7 @@ if TYPE_CHECKING:
     from recollect.api import Filters, Memory, doctor, open_memory, repair, restore
     from recollect.api.annotations import ForgetRequest, SessionAnnotations, UserNote
     from recollect.api.archives import Archive, DigestPages
-    from recollect.api.groups import Forked
+    from recollect.api.groups import Forked, Prompting
     from recollect.api.handover import HandoverPlan
     from recollect.care.doctor import Finding
     from recollect.care.status import AgentTotals, DistilledTotals, RetentionStatus, SourceTotals, Status
@@ -106,6 +107,7 @@ if TYPE_CHECKING:
         AsyncLive,
         Live,
         LiveSession,
+        Media,
         Message,
         RecollectSessionStore,
         SearchResult,
@@ -170,6 +172,7 @@ __all__ = [
     "Live",
     "LiveSession",
     "Match",
+    "Media",
     "Memory",
     "Message",
     "Mount",
@@ -177,6 +180,7 @@ __all__ = [
     "NotFound",
     "Outcome",
     "Problem",
+    "Prompting",
     "RecollectError",
     "RecollectSessionStore",
     "Related",
