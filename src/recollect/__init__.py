@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "recollect.agentkit.runner": ("HomeSettings",),
     "recollect.api": ("Filters", "Memory", "doctor", "open_memory", "repair", "restore"),
     "recollect.distill.exchanges": ("Exchange",),
     "recollect.recall": (
@@ -83,6 +84,7 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
+    from recollect.agentkit.runner import HomeSettings
     from recollect.api import Filters, Memory, doctor, open_memory, repair, restore
     from recollect.api.annotations import ForgetRequest, SessionAnnotations, UserNote
     from recollect.api.archives import Archive, DigestPages
@@ -169,6 +171,7 @@ __all__ = [
     "Group",
     "GroupSessions",
     "HandoverPlan",
+    "HomeSettings",
     "Live",
     "LiveSession",
     "Match",

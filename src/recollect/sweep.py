@@ -52,9 +52,7 @@ def sweep(
         index_pending(store, partial(progress, "indexing"))
         distil_outdated(store, partial(progress, "distilling"))
         work.retain()
-        if store.streams.has_live():
-            since_ms = last.began_ns // 1_000_000 - IDLE_MS if last.began_ns else 0
-            store.rewrites.repack_idle(since_ms, work.at_ms - IDLE_MS)
+        store.rewrites.repack_idle((last.began_ns or 0) // 1_000_000 - IDLE_MS, work.at_ms - IDLE_MS)
         store.checkpoint()
         roots = store.known_files.roots(settings.host, settings.roots)
         if only is None:
