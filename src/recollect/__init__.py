@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "recollect.agentkit.runner": ("HomeSettings",),
     "recollect.api": ("Filters", "Memory", "doctor", "open_memory", "repair", "restore"),
     "recollect.distill.exchanges": ("Exchange",),
     "recollect.recall": (
@@ -44,7 +45,7 @@ _HOMES = {
         "Archive",
         "DigestPages",
     ),
-    "recollect.api.groups": ("Forked",),
+    "recollect.api.groups": ("Forked", "Prompting"),
     "recollect.api.handover": ("HandoverPlan",),
     "recollect.groups.active": ("ActiveSession",),
     "recollect.groups.changes": (
@@ -73,6 +74,7 @@ _HOMES = {
         "AsyncLive",
         "Live",
         "LiveSession",
+        "Media",
         "Message",
         "RecollectSessionStore",
         "SearchResult",
@@ -82,10 +84,11 @@ _HOMES = {
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
+    from recollect.agentkit.runner import HomeSettings
     from recollect.api import Filters, Memory, doctor, open_memory, repair, restore
     from recollect.api.annotations import ForgetRequest, SessionAnnotations, UserNote
     from recollect.api.archives import Archive, DigestPages
-    from recollect.api.groups import Forked
+    from recollect.api.groups import Forked, Prompting
     from recollect.api.handover import HandoverPlan
     from recollect.care.doctor import Finding
     from recollect.care.status import AgentTotals, DistilledTotals, RetentionStatus, SourceTotals, Status
@@ -106,6 +109,7 @@ if TYPE_CHECKING:
         AsyncLive,
         Live,
         LiveSession,
+        Media,
         Message,
         RecollectSessionStore,
         SearchResult,
@@ -167,9 +171,11 @@ __all__ = [
     "Group",
     "GroupSessions",
     "HandoverPlan",
+    "HomeSettings",
     "Live",
     "LiveSession",
     "Match",
+    "Media",
     "Memory",
     "Message",
     "Mount",
@@ -177,6 +183,7 @@ __all__ = [
     "NotFound",
     "Outcome",
     "Problem",
+    "Prompting",
     "RecollectError",
     "RecollectSessionStore",
     "Related",

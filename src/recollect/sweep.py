@@ -19,7 +19,7 @@ from recollect.progress import Progress
 from recollect.recall import index_pending
 from recollect.retention import finish_evictions, keep_within_budget
 from recollect.sessions import is_settled
-from recollect.store import Store, note_finished, note_progress, sweep_lock
+from recollect.store import Store, note_finished, note_progress, read_sweep_state, sweep_lock
 from recollect.sweep_report import SweepReport
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def sweep(
     """Bring the store up to date with the agents' files, or with `only` these. Raises Busy during another sweep."""
     begun, began_ns = time.monotonic(), time.time_ns()
     with sweep_lock(store.folder):
+        last = read_sweep_state(store.folder)
         finish_forgetting(store)
         finish_evictions(store)
         work = _Sweep(store, settings, progress)
@@ -51,8 +52,7 @@ def sweep(
         distil_outdated(store, partial(progress, "distilling"))
         scrub_if_due(store)
         work.retain()
-        if store.streams.has_live():
-            store.rewrites.repack_idle(work.at_ms - IDLE_MS)
+        store.rewrites.repack_idle((last.began_ns or 0) // 1_000_000 - IDLE_MS, work.at_ms - IDLE_MS)
         store.checkpoint()
         roots = store.known_files.roots(settings.host, settings.roots)
         if only is None:

@@ -4,6 +4,8 @@ Each has a judge of its own: what it was about to do is done wholly or not at al
 """
 
 import json
+import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -241,6 +243,60 @@ def _judge_jsonl(store: Path, writers: Writers, clean: Held | None, bug: str | N
     return [*findings, *([] if found else ["not found by a search"]), *_problems(store)]
 
 
+# Small frames of live sessions
+
+_CHATTED = {f"chat:{number}": [f"said{number}x{part} {'x' * 200}" for part in range(40)] for number in range(3)}
+_HOUR_NS = 3_600_000_000_000
+
+
+def repacking(folder: Path, bug: str | None) -> Case:
+    """One session's frames were put together and the old ones are to go; now it is the turn of another."""
+    writers, template = _swept(folder, 41), folder / "template"
+    _chat(template, "chat:0")
+    sweep(template, *writers.roots)
+    _chat(template, "chat:1", "chat:2")
+    return Case("repack", ["sweep", *writers.root_flags], writers, template, bug, _judge_repacking)
+
+
+def _chat(store: Path, *keys: str) -> None:
+    """Have sessions that fell idle after the last sweep, but for one, which goes on."""
+    with open_memory(store) as memory:
+        live = Live(memory)
+        for key in keys:
+            for text in _CHATTED[key]:
+                live.append_message(key, "user", text)
+        with memory._store._cache.transaction() as connection:
+            connection.execute(f"UPDATE live SET updated_ms = updated_ms - {_HOUR_NS // 10**6} WHERE key <> 'chat:2'")
+    long_ago = time.time_ns() - 3 * _HOUR_NS
+    os.utime(store / "sweep.lock", ns=(long_ago, long_ago))
+
+
+def _judge_repacking(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether every message is there, and the next two sweeps leave few frames and nothing of the old ones."""
+    findings = [*_unlike(store, "after the fault")]
+    for _ in range(2):
+        sweep(store, *writers.roots)
+    findings += [*_unlike(store, "after two sweeps"), *_problems(store)]
+    with open_memory(store) as memory:
+        cache = memory._store._cache
+        sql = "SELECT key, count(*) FROM live JOIN streams s USING (agent, native_id) JOIN frames ON stream = s.id"
+        frames = dict(cache.rows(f"{sql} GROUP BY key"))
+        stale = cache.value("SELECT count(*) FROM shared_packs WHERE blank_bytes < 0")
+    if max(frames["chat:0"], frames["chat:1"]) > 10 or frames["chat:2"] < 40 or stale:
+        findings.append(f"frames: {frames}, packs with old ones: {stale}")
+    return findings
+
+
+def _unlike(store: Path, moment: str) -> Iterator[str]:
+    with open_memory(store) as memory:
+        live = Live(memory)
+        for key, texts in _CHATTED.items():
+            if [message.content for message in live.get_history(key, None)] != texts:
+                yield f"{key} is not what was said {moment}"
+            if not live.search(f"said{key[-1]}x39", session=key).hits:
+                yield f"{key} is not found {moment}"
+
+
 # What a user says about a session
 
 
@@ -283,6 +339,40 @@ def _judge_clear(store: Path, writers: Writers, clean: Held | None, bug: str | N
     if names != ["later"] or kept != [True]:
         findings.append(f"bookmarks: {names}, documents: {kept}")
     return [*findings, *examine(store, writers, clean, bug)]
+
+
+def going_back(folder: Path, bug: str | None) -> Case:
+    """From one conversation, which is kept under a name, to another."""
+    writers = _swept(folder, 42)
+    with open_memory(folder / "template") as memory:
+        sessions = memory.groups.sessions()
+        sessions.set(memory.session(_CHOSEN).session_uid)
+        sessions.put_aside("earlier")
+        sessions.set("claude:the-next")
+    words = ["resume", "earlier", "--save-as", "later"]
+    return Case("resume a bookmark", words, writers, folder / "template", bug, _judge_going_back)
+
+
+def _judge_going_back(store: Path, writers: Writers, clean: Held | None, bug: str | None) -> list[str]:
+    """Whether both conversations are known, one as the active one, and the next run leaves them changed over."""
+    findings = []
+    with open_memory(store) as memory:
+        own = memory.session(_CHOSEN).session_uid
+    old, new = ("claude:the-next", [("earlier", own)]), (own, [("later", "claude:the-next")])
+    if (early := _bookmarked(store)) not in (old, new):
+        findings.append(f"half done: {early}")
+    if early == old:
+        done = run(command("resume", "earlier", "--save-as", "later"), store)
+        findings += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode else []
+    if (late := _bookmarked(store)) != new:
+        findings.append(f"after another run: {late}")
+    return [*findings, *examine(store, writers, clean, bug)]
+
+
+def _bookmarked(store: Path) -> tuple[str | None, list[tuple[str, str]]]:
+    with open_memory(store) as memory:
+        sessions = memory.groups.sessions()
+        return sessions.get(), [(mark.name, mark.session_uid) for mark in sessions.history()]
 
 
 # Requests of a sandboxed agent
@@ -355,5 +445,5 @@ def _judge_rebuild(store: Path, writers: Writers, clean: Held | None, bug: str |
 
 CASES: tuple[MakeCase, ...] = (
     *(forgetting, rescanning, evicting, backing_up, restoring, archiving, tagging, clearing),
-    *(importing_jsonl, remembering, rebuilding, serving),
+    *(importing_jsonl, remembering, rebuilding, serving, repacking, going_back),
 )

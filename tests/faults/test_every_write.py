@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from recollect.failpoints import NAMES
-from tests.faults.cases import CASES, forgetting
+from tests.faults.cases import CASES, forgetting, repacking
 from tests.faults.crashes import (
     EIO,
     ENOSPC,
@@ -20,7 +20,7 @@ from tests.faults.rig import IS_SOAK, needs_strace, sweep
 
 ALL = 1_000_000
 TIMES = ALL if IS_SOAK else 2
-MOST = {} if IS_SOAK else {**dict.fromkeys(SWEEPS, 2), **dict.fromkeys(CASES, 1), forgetting: 4}
+MOST = {} if IS_SOAK else {**dict.fromkeys(SWEEPS, 2), **dict.fromkeys(CASES, 1), forgetting: 4, repacking: 4}
 FAULTS = (KILL, EIO, ENOSPC)
 STRUCK = [(make, fault) for make in (*SWEEPS, *(CASES if IS_SOAK else ())) for fault in FAULTS]
 STRUCK += [] if IS_SOAK else [(make, KILL) for make in CASES]

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import stat
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from recollect.agentkit.files import open_beneath
 from recollect.agents import adapters
 from recollect.api import open_memory
+from recollect.live import Live
 from tests.faults.rig import (
     IS_SOAK,
     NOBODY,
@@ -206,6 +208,32 @@ def test_an_unreadable_file_is_told_once_and_read_when_it_can_be(open_folder: Pa
     assert third.returncode == 0
     assert "1 new event" in third.stdout
     assert run_json(as_nobody(command("problems", "--json")), store) == []
+
+
+_FIND = """
+from recollect.api import open_memory
+from recollect.live import Live
+
+with open_memory() as memory:
+    print(Live(memory, media_roots=["{}"]).media("cli:1")[0].found_path)
+"""
+
+
+@needs_nobody
+def test_a_moved_attachment_is_found_beside_files_that_cannot_be_read(open_folder: Path) -> None:
+    files, store = open_folder / "files", open_folder / "store"
+    files.mkdir()
+    (files / "cat.png").write_bytes(b"cat")
+    with open_memory(store) as memory:
+        Live(memory).attach_media("cli:1", "photo", files / "cat.png")
+    (files / "cat.png").rename(files / "moved.png")
+    (files / "dog.png").write_bytes(b"dog")
+    (files / "dog.png").chmod(0)
+    own(open_folder)
+
+    done = run(as_nobody([sys.executable, "-P", "-c", _FIND.format(files)]), store)
+
+    assert (done.stdout.strip(), done.stderr) == (str(files / "moved.png"), "")
 
 
 @needs_nobody

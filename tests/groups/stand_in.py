@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
-"""A program that speaks as Claude Code does: it writes each prompt into its transcript, then answers it."""
+"""A program that speaks as Claude Code does: it writes each prompt into its transcript, then answers it.
+
+With STUBBORN in its environment, a file for its process number, it neither ends with its input nor when asked to.
+"""
 
 import json
 import os
+import signal
 import sys
+import time
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,9 +35,14 @@ def say(**message: object) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+if stubborn := os.environ.get("STUBBORN"):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path(stubborn).write_text(str(os.getpid()))
 for line in sys.stdin:
     write("user", json.loads(line)["message"]["content"])
     say(type="system", subtype="init")
     answer = [{"type": "text", "text": "done"}]
     say(type="assistant", message={"content": answer}, uuid=write("assistant", answer))
     say(type="result", result="done", is_error=False)
+if stubborn:
+    time.sleep(60)

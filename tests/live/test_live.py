@@ -10,7 +10,7 @@ import pytest
 from recollect.api import Memory, doctor, open_memory
 from recollect.clock import now_ms
 from recollect.errors import NotFound, UsageError
-from recollect.live import Live
+from recollect.live import Live, route
 from recollect.live.jsonl import Line
 from tests.forget.traces import left_in
 from tests.logs import AGENT_LOGS, lines, session_id
@@ -136,6 +136,28 @@ def test_nothing_of_an_archived_session_is_found_under_its_old_key(live: Live) -
     assert live.memory.session(old.session_uid).key == archived.key
 
 
+def test_after_the_slash_command_no_row_of_either_database_has_the_old_key(live: Live) -> None:
+    live.append_message("telegram:42", "user", "quokka")
+    route(live, "telegram:42", "/new")
+    live.memory.sweep()
+
+    assert {owner for owner, _ in _rows_with(live, "telegram:42")} == {"live"}
+    (new,) = (row for _, row in _rows_with(live, "telegram:42"))
+    assert live.session("telegram:42").session_uid == f"live:{new}"
+    assert live.list_sessions()[0].message_count == 0
+
+
+def _rows_with(live: Live, value: str) -> list[tuple[str, str]]:
+    """Every row of a store that has a value in one of its columns: its table, and the session it is of."""
+    found = []
+    for database in live.memory._store.databases:
+        for (table,) in database.rows("SELECT name FROM sqlite_schema WHERE type = 'table'"):
+            names = [row[1] for row in database.rows(f"PRAGMA table_info({table})")]
+            rows = (dict(zip(names, row, strict=True)) for row in database.rows(f"SELECT * FROM {table}"))
+            found += [(table, row.get("native_id", "")) for row in rows if value in row.values()]
+    return found
+
+
 def test_a_new_session_without_keeping_the_old_leaves_no_byte_of_it(live: Live, tmp_path: Path) -> None:
     live.append_message("telegram:42", "user", "xylograph quixotry", metadata={"note": "brobdingnag"})
     live.append_message("cli:1", "user", "kept words")
@@ -175,8 +197,8 @@ def test_attached_files_are_references_and_moved_ones_are_found_by_hash(memory: 
     lost.unlink()
     moved, missing = live.media("telegram:42")
 
-    assert (moved.state, moved.found_at, moved.mime) == ("moved", str(files / "sub" / "renamed.png"), "image/png")
-    assert (missing.state, missing.found_at) == ("missing", None)
+    assert (moved.state, moved.found_path, moved.mime) == ("moved", str(files / "sub" / "renamed.png"), "image/png")
+    assert (missing.state, missing.found_path) == ("missing", None)
     assert left_in(tmp_path / "store", ["rarebytesofthecat"]) == set()
     assert _found(live, "cat.png")
     with pytest.raises(NotFound):

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from recollect import sweep
-from recollect.api import Memory, doctor, open_memory
+from recollect.api import Memory, doctor, open_memory, restore
+from recollect.clock import now_ms
 from recollect.live import Live
+from tests.forget.traces import left_in
 
 KEY, MESSAGES = "cli:one", 200
 
@@ -14,7 +16,7 @@ KEY, MESSAGES = "cli:one", 200
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store with one live session, which counts as idle at once."""
-    monkeypatch.setattr(sweep, "IDLE_MS", -60_000)
+    monkeypatch.setattr(sweep, "IDLE_MS", -1)
     with open_memory(tmp_path / "store") as memory:
         live = Live(memory)
         for number in range(MESSAGES):
@@ -90,3 +92,76 @@ def test_a_sweep_without_scattered_frames_writes_nothing(store: Path) -> None:
         memory.sweep()
 
         assert memory._store._cache.value("SELECT commits FROM history") == before
+
+
+def test_a_sweep_looks_only_at_sessions_that_fell_idle_since_the_last(store: Path) -> None:
+    steps = 0
+
+    def count() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
+
+    with open_memory(store) as memory:
+        live = Live(memory)
+        for number in range(20 * 5):
+            live.append_message(f"cli:other{number % 20}", "user", _text(number))
+        memory.sweep()
+        memory.sweep()
+        memory._store._cache.connection.set_progress_handler(count, 1)
+        memory._store.rewrites.repack_idle(now_ms() + 1, now_ms() + 2)
+        of_none, steps = steps, 0
+        memory._store.rewrites.repack_idle(0, now_ms() + 2)
+
+        assert 0 < of_none < steps / 10
+
+
+def test_a_long_session_is_not_written_again_for_a_few_messages(store: Path) -> None:
+    with open_memory(store) as memory:
+        memory.sweep()
+        together = _frames(memory)
+        for number in range(30):
+            Live(memory).append_message(KEY, "user", _text(number))
+        memory.sweep()
+        scattered = _frames(memory)
+        for number in range(60):
+            Live(memory).append_message(KEY, "user", _text(number))
+        memory.sweep()
+
+        assert scattered >= together + 30
+        assert _frames(memory) < 10
+        assert len(_said(memory)) == MESSAGES + 90
+
+
+@pytest.mark.parametrize("sweeps", [1, 2])
+def test_a_repacked_session_is_forgotten_to_the_last_byte_while_a_host_holds_its_pack(store: Path, sweeps: int) -> None:
+    word = "quetzalcoatl"
+    with open_memory(store) as host, open_memory(store) as memory:
+        Live(host).append_message("cli:other", "user", "keeps the pack open")
+        appended = Live(host).append_message(KEY, "user", word)
+        for _ in range(sweeps):
+            memory.sweep()
+        assert left_in(store, [word]) == {word}
+        memory.forget(memory.plan_forgetting(appended.session_uid))
+
+        assert left_in(store, [word]) == set()
+        Live(host).append_message("cli:other", "user", "goes on")
+        said = [message.content for message in Live(memory).get_history("cli:other")]
+    assert said == ["keeps the pack open", "goes on"]
+    assert [finding for finding in doctor(store, [], deep=True) if finding.level == "problem"] == []
+
+
+@pytest.mark.parametrize("sweeps", [1, 2])
+def test_a_backup_after_repacking_is_whole(store: Path, tmp_path: Path, sweeps: int) -> None:
+    with open_memory(store) as memory:
+        for _ in range(sweeps):
+            memory.sweep()
+        memory.backup(tmp_path / "backup.tar.zst")
+    assert [finding for finding in doctor(store, [], deep=True) if finding.level == "problem"] == []
+
+    restore(tmp_path / "backup.tar.zst", tmp_path / "restored")
+
+    assert [finding for finding in doctor(tmp_path / "restored", [], deep=True) if finding.level == "problem"] == []
+    with open_memory(tmp_path / "restored") as memory:
+        memory.sweep()
+        assert _said(memory) == [_text(number) for number in range(MESSAGES)]

@@ -1,14 +1,7 @@
-"""Lists, messages and forks are those of the official Claude Agent SDK, on every genuine file.
+"""Lists, messages and forks are those of the official Claude Agent SDK, on every genuine file."""
 
-The SDK is looked for among the installed packages, then in a folder that is kept between test runs:
-`pip install --target $TMPDIR/recollect-claude-agent-sdk claude-agent-sdk==0.2.182`.
-"""
-
-import importlib
 import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,23 +9,17 @@ from typing import Any
 import pytest
 
 from recollect.agents.claude.native import Entry, NativeHome, NativeSession
+from tests.agents.sdk import load_sdk
 from tests.conftest import SHARED, needs_shared
 
 pytestmark = needs_shared
 
-KEPT = Path(tempfile.gettempdir()) / "recollect-claude-agent-sdk"
 HOMES = sorted((SHARED / "genuine").glob("claude-*/.claude"))
 
 
 @pytest.fixture(scope="module")
-def sdk() -> Iterator[ModuleType]:
-    sys.path.append(str(KEPT))
-    try:
-        yield importlib.import_module("claude_agent_sdk")
-    except ImportError as error:
-        pytest.skip(f"needs the Claude Agent SDK (a wheel of 162 MB), installed or in {KEPT}: {error}")
-    finally:
-        sys.path.remove(str(KEPT))
+def sdk() -> ModuleType:
+    return load_sdk()
 
 
 @pytest.fixture(params=HOMES, ids=lambda home: home.parent.name)

@@ -15,13 +15,13 @@ Message = Mapping[str, Any]  # a line of JSON
 class Task:
     """What to start an agent with. `instructions` is a file whose text reaches the model in every session.
 
-    `resume_at` cuts a resumed session after that message; `drops` names the prompt whose turn that leaves out.
+    `after_uuid` cuts a resumed session after that message; `drops` names the prompt whose turn that leaves out.
     """
 
     cwd: Path
     session: str | None = None
     instructions: Path | None = None
-    resume_at: str | None = None
+    after_uuid: str | None = None
     drops: str | None = None
     arguments: tuple[str, ...] = ()
 

@@ -48,14 +48,14 @@ _SEARCH_TOKENS = 4_000
 class Prompting:
     """How a group's agent is run: which one, with which arguments, and how long it waits for follow-ups.
 
-    `resume_at` cuts the session after that message of the agent; `drops` names the prompt whose turn goes with it, and
+    `after_uuid` cuts the session after that message of the agent; `drops` names the prompt whose turn goes with it, and
     has the agent refuse if more would go.
     """
 
     agent: str | None = None
     arguments: tuple[str, ...] = ()
     wait_seconds: float = 0.0
-    resume_at: str | None = None
+    after_uuid: str | None = None
     drops: str | None = None
     settings: HomeSettings | None = None
 
@@ -250,7 +250,7 @@ class Groups:
             cwd=Path(chosen.path),
             session=active.native_id if active and active.agent == adapter.agent else None,
             instructions=shared if chosen.name != MAIN_GROUP and shared.exists() else None,
-            resume_at=how.resume_at,
+            after_uuid=how.after_uuid,
             drops=how.drops,
             arguments=how.arguments,
         )

@@ -179,7 +179,7 @@ def _bookmark_lines(bookmarks: "Sequence[Bookmark]") -> Iterator[str]:
     default=0.0,
     help="Wait this long for follow-ups (0).",
 )
-@click.option("--at", "resume_at", metavar="UUID", help="Continue after this message, if the agent can.")
+@click.option("--at", "after_uuid", metavar="UUID", help="Continue after this message, if the agent can.")
 @click.option("--drops", metavar="UUID", help="With --at: the only prompt whose turn may be dropped.")
 @click.option("--agent-teams", is_flag=True, help="Turn on agent teams in a new home.")
 @click.option("--add-dir", "directories", multiple=True, metavar="DIR", help="Let a new home use DIR too; repeatable.")
@@ -192,7 +192,7 @@ def run(
     group: str | None,
     agent: str | None,
     wait_seconds: float,
-    resume_at: str | None,
+    after_uuid: str | None,
     drops: str | None,
     agent_teams: bool,
     directories: tuple[str, ...],
@@ -212,7 +212,7 @@ def run(
     from recollect.api.groups import Prompting
 
     settings = HomeSettings(agent_teams, tuple(map(str, directories)), auto_memory)
-    how = Prompting(agent, arguments, wait_seconds, resume_at, drops, settings)
+    how = Prompting(agent, arguments, wait_seconds, after_uuid, drops, settings)
     with open_memory() as memory:
         name = group or memory.groups.current(Path.cwd())
         say = (lambda text: None) if as_json else _say

@@ -4,6 +4,7 @@ import fcntl
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -27,7 +28,7 @@ CLOSED, ENDED = "closed", "ended"
 _SENT = ".sent"  # ends the name of a follow-up that the agent was sent, until its turn is over
 _REFUSED = ".refused"
 _POLL_SECONDS = 0.05
-_CLOSE_SECONDS, _KILL_SECONDS = 1.2, 0.4  # so that an agent is gone within two seconds
+_CLOSE_SECONDS, _KILL_SECONDS = 1.1, 0.3  # so that an agent is gone within two seconds, whatever it does
 _ORPHAN_SECONDS = 5.0
 _INPUT_BYTES = 1024 * 1024
 
@@ -209,9 +210,9 @@ class _Process:
         return lines[-1] if lines else f"exit code {self._process.poll()}"
 
     def end(self) -> None:
-        """Close its input and wait, then less and less politely."""
+        """Close its input and wait, then less and less politely, also with what it started."""
         self._end()
-        self._reader.join(_CLOSE_SECONDS)
+        self._reader.join(_KILL_SECONDS)
         if self._process.stdout is not None and not self._reader.is_alive():
             self._process.stdout.close()
 
@@ -222,12 +223,16 @@ class _Process:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_CLOSE_SECONDS)
             return
-        self._process.terminate()
+        self._signal(signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_KILL_SECONDS)
-            return
-        self._process.kill()
+        self._signal(signal.SIGKILL)
         self._process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Reach all of its processes: the agent may have been started by a script."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
 
 
 class _Running:

@@ -4,6 +4,7 @@ import hashlib
 import mimetypes
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ def find_states(references: Sequence[Mapping[str, Any]], roots: Sequence[Path]) 
     sizes = {media.bytes for media in states if media.state != PRESENT}
     elsewhere: dict[str, str] = {}
     for path in _files(roots) if sizes else ():
-        if path.stat().st_size in sizes:
-            elsewhere.setdefault(_hash(path), str(path))
+        with suppress(OSError):  # removed meanwhile, or not ours to read
+            if path.stat().st_size in sizes:
+                elsewhere.setdefault(_hash(path), str(path))
     return [media if media.state == PRESENT else _found(media, elsewhere.get(media.sha256)) for media in states]
 
 

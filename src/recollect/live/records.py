@@ -68,7 +68,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """A file that was attached. `state` is present, moved (`found_at` says where to), changed or missing."""
+    """A file that was attached. `state` is present, moved (`found_path` says where to), changed or missing."""
 
     kind: str
     path: str
@@ -76,4 +76,4 @@ class Media:
     sha256: str
     bytes: int
     state: str = PRESENT
-    found_at: str | None = None
+    found_path: str | None = None

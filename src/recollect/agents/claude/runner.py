@@ -19,7 +19,7 @@ class Dialogue:
         task = self._task
         options = {
             "--resume": task.session,
-            "--resume-session-at": task.resume_at,
+            "--resume-session-at": task.after_uuid,
             "--resume-drops-turn": task.drops,
             "--append-system-prompt-file": str(task.instructions) if task.instructions else None,
         }

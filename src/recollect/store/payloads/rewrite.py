@@ -30,16 +30,17 @@ from recollect.store.tables.table import BY_STREAM, CACHE, drop_rows
 # Stands for the version of the rules in a session whose old text is not yet gone from every byte.
 RESCAN_UNFINISHED = "unfinished"
 
-_FEWEST_FRAMES = 16  # of a live host, for which it pays to write a session again
-_UNUSED = (
-    "SELECT 1 FROM shared_packs p WHERE number >= ? AND p.bytes - blank_bytes >"
-    " coalesce((SELECT sum(pack_bytes) FROM frames WHERE pack = number AND pack > 0), 0) LIMIT 1"
-)
+# Of a live host: how many frames there must be for it to pay to write a session again, and what part of the session
+# they must hold, in percent: a long session that goes on is not written whole for a few messages.
+_FEWEST_FRAMES, _LEAST_PERCENT = 16, 25
+_STALE = -1  # the blank bytes of a pack with frames that were replaced
 # Sessions in which nothing was replaced: their payloads keep their places, and whoever is reading does not notice.
 _SCATTERED = (
     f"SELECT {', '.join(f's.{name}' for name in HeldStream._fields)} FROM live l JOIN streams s"
-    " ON s.agent = l.agent AND s.native_id = l.native_id WHERE l.updated_ms < ? AND NOT s.is_dirty"
-    " AND (SELECT count(*) FROM frames WHERE stream = s.id AND pack >= ?) >= ?"
+    " ON s.agent = l.agent AND s.native_id = l.native_id"
+    " WHERE l.updated_ms >= ? AND l.updated_ms < ? AND NOT s.is_dirty"
+    " AND (SELECT count(*) >= ? AND sum(bytes) * 100 >= s.stream_bytes * ? FROM frames"
+    " WHERE stream = s.id AND pack >= ?)"
     " AND s.stream_bytes = (SELECT sum(payload_bytes) FROM events WHERE stream = s.id)"
 )
 
@@ -201,14 +202,15 @@ class Rewrites:
             sql = "UPDATE streams SET redacted_with = ?, is_dirty = 1 WHERE id = ?"
             connection.execute(sql, (redacted_with, stream.id))
 
-    def repack_idle(self, before_ms: int) -> int:
-        """Put the small frames of live sessions together that were idle since then; returns how many sessions.
+    def repack_idle(self, since_ms: int, before_ms: int) -> int:
+        """Put the small frames of live sessions together that fell idle in this time; returns how many sessions.
 
         What they replace goes with the next call, for somebody may be reading it.
         """
-        if self._cache.value(_UNUSED, (FIRST_LIVE,)):
+        if self._cache.value("SELECT 1 FROM shared_packs WHERE blank_bytes = ? LIMIT 1", (_STALE,)):
             drop_old_packs(self._cache, self._folder)
-        streams = [HeldStream(*row) for row in self._cache.rows(_SCATTERED, (before_ms, FIRST_LIVE, _FEWEST_FRAMES))]
+        chosen = since_ms, before_ms, _FEWEST_FRAMES, _LEAST_PERCENT, FIRST_LIVE
+        streams = [HeldStream(*row) for row in self._cache.rows(_SCATTERED, chosen)]
         for stream in streams:
             self._repack(stream)
         return len(streams)
@@ -218,6 +220,10 @@ class Rewrites:
             if not _is_same(connection, stream):
                 return
             read = reader.read
+            sql = "SELECT pack FROM frames WHERE stream = ? AND pack >= ?"
+            connection.execute(
+                f"UPDATE shared_packs SET blank_bytes = ? WHERE number IN ({sql})", (_STALE, stream.id, FIRST_LIVE)
+            )
             write_anew(connection, self._folder, stream, lambda _, row: read(row.payload_start, row.payload_bytes))
             sql = "UPDATE fulltext_marks SET generation = generation + 1 WHERE stream = ? AND generation = ?"
             connection.execute(sql, (stream.id, stream.pack_generation))

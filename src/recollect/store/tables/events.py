@@ -78,7 +78,7 @@ FRAMES = Table(
     extras=("CREATE INDEX frames_by_pack ON frames (pack, pack_offset) WHERE pack > 0",),
 )
 
-# How long each shared pack is, and how much of it is blank.
+# How long each shared pack is, and how much of it is blank: -1 until frames that were replaced are.
 SHARED_PACKS = Table(
     "shared_packs", CACHE, (column.row_number("number"), *column.numbers("bytes", "blank_bytes")), is_raw=True
 )

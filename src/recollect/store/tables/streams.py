@@ -141,10 +141,6 @@ class Streams:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def has_live(self) -> bool:
-        """Whether any of them was appended by a live host."""
-        return self._database.value("SELECT 1 FROM live LIMIT 1") is not None
-
     def dirty(self) -> list[SessionKey]:
         """Sessions that hold something their row in memory.db does not show yet, in order of arrival."""
         return self._keys("SELECT agent, native_id FROM streams WHERE is_dirty ORDER BY id")
