@@ -100,12 +100,19 @@ def at_once(site: Site, routes: dict, asked: list) -> None:
 
 
 def memory_over(site: Site, routes: dict, asked: list, many: int) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    """The memory in use before, at each quarter of so many requests, and after."""
+    in_use = [megabytes_in_use()]
     for number in range(many):
         _, path, params = asked[number % len(asked)]
         site.show(routes[path], params, as_json=False)
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"memory: {before / 1000:.0f} MB, after {many:,} more requests {after / 1000:.0f} MB")
+        if (number + 1) % max(1, many // 4) == 0:
+            in_use.append(megabytes_in_use())
+    print(f"memory over {many:,} more requests: {', '.join(f'{megabytes:.0f}' for megabytes in in_use)} MB")
+
+
+def megabytes_in_use() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1_000_000
 
 
 def beside_peer(folder: Path, peer: str, rounds: int) -> None:

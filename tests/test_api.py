@@ -170,6 +170,17 @@ def test_a_folder_may_be_a_string_or_a_path(tmp_path: Path, as_type: Callable[[P
     assert str(tmp_path / "store") in " ".join(finding.message for finding in doctor(folder))
 
 
+def test_an_overview_says_what_the_status_says(memory: Memory) -> None:
+    overview, status = memory.overview(), memory.status()
+
+    assert overview.sessions == status.sessions > 0
+    assert overview.events == status.events > 0
+    assert overview.swept == status.swept is not None
+    assert overview.sources == status.sources
+    assert (overview.log_tokens, overview.kept_tokens) == (status.distilled.log_tokens, status.distilled.kept_tokens)
+    assert (overview.losses, overview.alarms) == (status.retention.losses, status.alarms)
+
+
 def test_status_is_made_of_records_and_the_command_prints_them(memory: Memory) -> None:
     status = memory.status()
 

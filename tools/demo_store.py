@@ -17,6 +17,7 @@ from recollect.api import Memory, open_memory
 
 Record = dict[str, Any]
 SAMPLES = Path(__file__).parents[1] / "src/recollect/samples"
+STORE = ".local/share/recollect"  # seen from the folder, as from a home
 MODELS = ("claude-opus-4-5-20251101", "claude-sonnet-4-5-20250929")
 TASKS = (
     (
@@ -175,7 +176,7 @@ def _session(home: Path, begin: datetime, number: int, chance: random.Random) ->
 
 
 def make_store(folder: Path) -> Memory:
-    """A store in `folder`, its sessions read from a home beside it; the last weeks up to an hour ago."""
+    """A store below `folder`, its sessions read from an agent's home in it; the last weeks up to an hour ago."""
     chance, home = random.Random(20), folder / "home"
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     for number in range(64):
@@ -183,7 +184,7 @@ def make_store(folder: Path) -> Memory:
         _session(home, min(begin, now - timedelta(hours=1)), number, chance)
     roots = [f"claude={home}"]
     roots += [f"{agent.name}={agent}" for agent in sorted(SAMPLES.iterdir()) if agent.is_dir()]
-    memory = open_memory(folder / "store", roots)
+    memory = open_memory(folder / STORE, roots)
     memory.sweep()
     first, second, *_ = memory.sessions(roots_only=True)
     memory.annotations.star(first)
@@ -194,4 +195,4 @@ def make_store(folder: Path) -> Memory:
 
 if __name__ == "__main__":
     make_store(Path(sys.argv[1])).close()
-    print(f"RECOLLECT_HOME={sys.argv[1]}/store recollect web --read-only")
+    print(f"RECOLLECT_HOME={sys.argv[1]}/{STORE} recollect web --read-only")

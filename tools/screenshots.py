@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from playwright.sync_api import sync_playwright
 
-from demo_store import make_store
+from demo_store import STORE, make_store
 
 OUT = Path(__file__).parents[1] / "docs" / "screenshots"
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium-headless-shell")
@@ -38,8 +38,8 @@ def main() -> None:
     with TemporaryDirectory(prefix="recollect-") as folder:
         with make_store(Path(folder)) as memory:
             session = memory.sessions(text="checkout", limit=1)[0].native_session_id
-        no_home = dict.fromkeys(("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GROK_HOME"), f"{folder}/none")
-        environment = os.environ | no_home | {"RECOLLECT_HOME": f"{folder}/store", "PYTHONUNBUFFERED": "1"}
+        # With a home of its own the server finds no agent of this machine, and its paths begin with `~`.
+        environment = {"HOME": folder, "RECOLLECT_HOME": f"{folder}/{STORE}", "PYTHONUNBUFFERED": "1"}
         command = [sys.executable, "-m", "recollect", "web", "--no-open", "--read-only"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
             assert server.stdout is not None

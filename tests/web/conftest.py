@@ -103,6 +103,17 @@ class Served:
         page.wait_for_selector("#page .sheet")
 
 
+@pytest.fixture
+def page(browser: "Browser", server: Served) -> Iterator[Any]:
+    """A page of the module's `server`, watched until the test ends."""
+    opened = browser.new_page(viewport={"width": 1280, "height": 900})
+    watched = Watched(opened, server.base)
+    server.visit(opened)
+    yield opened
+    watched.check()
+    opened.close()
+
+
 @contextmanager
 def served(store: Path, *options: str, home: Path | None = None) -> Iterator[Served]:
     """A server over a store, on any free port; `home` is where it finds the sessions of one agent."""

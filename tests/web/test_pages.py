@@ -69,16 +69,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield running
 
 
-@pytest.fixture
-def page(browser: Any, server: Served) -> Iterator[Any]:
-    opened = browser.new_page(viewport={"width": 1280, "height": 900})
-    watched = Watched(opened, server.base)
-    server.visit(opened)
-    yield opened
-    watched.check()
-    opened.close()
-
-
 def test_every_page_of_real_sessions_shows_without_an_error(server: Served, page: Any) -> None:
     listed = server.json("/sessions?all=1&sort=cost")["sessions"]
     chosen = [session["session_uid"] for session in listed[:6] + listed[-3:]]
@@ -173,27 +163,6 @@ def test_search_answers_as_one_types_and_the_address_follows(page: Any) -> None:
     page.wait_for_selector(".home")
 
 
-def test_the_keyboard_alone_finds_and_opens_a_session(page: Any) -> None:
-    page.keyboard.press("g")
-    page.keyboard.press("s")
-    page.wait_for_selector("h1:text('Sessions')")
-    page.keyboard.press("j")
-    page.keyboard.press("j")
-    second = page.evaluate("document.activeElement.getAttribute('href')")
-    page.keyboard.press("Enter")
-    page.wait_for_selector(".tabs")
-
-    assert page.url.endswith(second)
-    page.keyboard.press("?")
-    assert page.get_by_role("dialog", name="Keyboard").is_visible()
-    page.keyboard.press("Escape")
-    page.keyboard.press("Control+k")
-    page.keyboard.type("stat")
-    page.wait_for_selector("#choices [aria-selected=true]")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("text=When you work")
-
-
 def test_the_graph_is_explored_by_clicking_what_it_shows(server: Served, page: Any) -> None:
     go(page, "/graph")
     first = page.locator("svg.graph a").first
@@ -254,6 +223,7 @@ def test_a_tab_without_the_token_gets_it_from_another_tab_and_a_stranger_gets_no
     own, stranger = browser.new_context(), browser.new_context()
     first = own.new_page()
     first.goto(server.base)
+    first.wait_for_selector("text=This page is locked")  # which takes the token away
     first.evaluate("token => sessionStorage.setItem('recollect.token', token)", server.token)
     first.reload()
     first.wait_for_selector(".home")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from recollect.care.backup import BackupReport
     from recollect.care.exports import ExportReport
     from recollect.care.imports import ImportReport
-    from recollect.care.status import Status
+    from recollect.care.status import Overview, Status
     from recollect.forget.plan import ForgetPlan
     from recollect.forget.rescan import RescanReport
     from recollect.ingest.freshness import Freshness
@@ -41,6 +41,12 @@ class Upkeep(Reading):
         from recollect.care.status import make_status
 
         return make_status(self._store, self.settings)
+
+    def overview(self) -> Overview:
+        """What a glance at the store shows: how much it holds, what was lost, when it was last swept."""
+        from recollect.care.status import make_overview
+
+        return make_overview(self._store)
 
     def problems(self) -> list[Problem]:
         """Lines and files that could not be read, and why."""

@@ -103,13 +103,42 @@ class Status:
     swept = AsDatetime("swept_at")
 
 
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What a glance at the store shows; quick to make, however large the store is. Token counts are estimates."""
+
+    swept_at: str | None  # when the last complete sweep began
+    sessions: int
+    events: int
+    sources: SourceTotals
+    log_tokens: int
+    kept_tokens: int
+    losses: dict[str, int]
+    alarms: list[str]
+
+    swept = AsDatetime("swept_at")
+
+
+def make_overview(store: Store) -> Overview:
+    agents, sources = store.sessions.totals(), SourceTotals(**store.sources.counts())
+    return Overview(
+        swept_at=_swept_at(store),
+        sessions=sum(agent["sessions"] for agent in agents),
+        events=sum(agent["events"] for agent in agents),
+        sources=sources,
+        log_tokens=sources.source_bytes // _BYTES_OF_TOKEN,
+        kept_tokens=store.digests.saved().kept_tokens,
+        losses=store.evictions.loss_counts(),
+        alarms=store.check.alarms(),
+    )
+
+
 def make_status(store: Store, settings: Settings) -> Status:
     agents = [AgentTotals(**agent) for agent in store.sessions.totals()]
     sources = SourceTotals(**store.sources.counts())
-    began_ns = read_sweep_state(store.folder).began_ns
     return Status(
         folder=str(store.folder),
-        swept_at=rfc3339(began_ns // 1_000_000) if began_ns else None,
+        swept_at=_swept_at(store),
         watch=_watch(store),
         agents=agents,
         sessions=sum(agent.sessions for agent in agents),
@@ -120,6 +149,11 @@ def make_status(store: Store, settings: Settings) -> Status:
         distilled=_distilled(store, sources.source_bytes),
         retention=_retention(store, settings),
     )
+
+
+def _swept_at(store: Store) -> str | None:
+    began_ns = read_sweep_state(store.folder).began_ns
+    return rfc3339(began_ns // 1_000_000) if began_ns else None
 
 
 def _watch(store: Store) -> Watch | None:

@@ -23,12 +23,10 @@ from recollect.recall.hits import quotes
 from recollect.recall.query import Query
 from recollect.recall.scope import Scope, scope_of
 from recollect.recall.snippets import Texts
-from recollect.recall.terms import WEIGHTS
 from recollect.store import IS_ERROR, EventFilter, EventHeader, HeaderFilter, Scored, SessionHeader, Store, Term, Wanted
 from recollect.text import CJK, evidence, payload_text
 
 _MOST_NAMES = 20  # a file may have been renamed
-_MOST_EVENTS = 20_000  # of a session
 _READ_AT_ONCE = 20
 _CALLS = KIND_FAMILY[TOOL_CALL]
 _MENTION = "mention"
@@ -98,12 +96,13 @@ def files(store: Store, path: str, filters: Filters = NO_FILTERS, limit: int | N
     counts: dict[str, Counter[str]] = defaultdict(Counter)  # by session
     last: dict[str, int] = {}
     headers: dict[str, SessionHeader] = {}
-    for events, owner in mentions.by_session():
-        sessions.load({events[0].stream})
-        header = sessions.root(events[0].stream)
+    by_session = mentions.by_session()
+    sessions.load({events.stream for events in by_session})
+    for events in by_session:
+        header = sessions.root(events.stream)
         if header.session_uid not in headers and len(headers) == limit:
             continue
-        for event, how in mentions.named(events, owner):
+        for event, how in mentions.named(*_read(store, events)):
             headers[header.session_uid] = header
             counts[header.session_uid] += how
             last[header.session_uid] = max(last.get(header.session_uid, 0), event.ts_ms or 0)
@@ -164,15 +163,16 @@ class _Mentions:
         self._path = path
         self._scope = scope or Scope(HeaderFilter(), EventFilter())
         self._pattern = _pattern(path)
+        self._name = _base_name(path).lower()
         self._texts = Texts(store)
 
-    def by_session(self) -> Iterator[tuple[list[EventHeader], "_Owner"]]:
+    def by_session(self) -> list["_SessionEvents"]:
         """Events that may name the path, by session; those of the session that did so last come first."""
         # A call may name the path from its working folder, so that only the name of the file is in it.
         chosen = self._scope.events
         events = [*_events_with(self._store, _base_name(self._path), columns=_IN_CALLS, chosen=chosen)]
         events += _events_with(self._store, self._path, chosen=chosen)
-        return _by_session(self._store, events)
+        return _by_session(events)
 
     def named(self, headers: list[EventHeader], owner: "_Owner") -> Iterator[tuple[EventHeader, Counter[str]]]:
         """Which of a session's events name the path, and how: an edit of so many lines, another call, a mention."""
@@ -189,11 +189,9 @@ class _Mentions:
 
     def calling_streams(self) -> Iterator[int]:
         """Sessions held with a call that names the path."""
-        for headers, owner in _by_session(
-            self._store, _events_with(self._store, _base_name(self._path), columns=_IN_CALLS)
-        ):
-            if self._is_called(headers, owner):
-                yield headers[0].stream
+        for events in _by_session(_events_with(self._store, _base_name(self._path), columns=_IN_CALLS)):
+            if self._is_called(*_read(self._store, events)):
+                yield events.stream
 
     def digested(self) -> Iterator[_Digested]:
         """Sessions without raw detail whose digests name the path."""
@@ -229,7 +227,8 @@ class _Mentions:
         is_call = header.kind in _CALLS
         is_named = is_call and self._has_changed(owner, payload)
         text = evidence(payload_text(header.kind, payload)) or header.summary
-        if not is_named and not self._pattern.search(text):
+        # Most texts lack the name of the file, which is found out much sooner than by a pattern.
+        if not is_named and not (self._name in text.lower() and self._pattern.search(text)):
             return Counter()
         return Counter({TOOL_CALL if is_call else _MENTION: 1})
 
@@ -243,6 +242,14 @@ class _Mentions:
 
     def _is_meant(self, change: FileChange, owner: "_Owner") -> bool:
         return is_below(absolute(change.path, owner.cwd), self._path)
+
+
+class _SessionEvents(NamedTuple):
+    """Which of a session's events may name a path."""
+
+    stream: int
+    newest_ms: int
+    ids: list[int]
 
 
 class _Owner(NamedTuple):
@@ -336,11 +343,12 @@ def _changes_to(store: Store, path: str) -> Iterator[tuple[int, Iterator[EditSte
     for folder in path.split("/")[:-1]:
         events += _events_with(store, folder, "mv", columns=_IN_CALLS) if folder else []
     texts = Texts(store)
-    for headers, owner in _by_session(store, events):
-        yield _newest_ms(headers), _changes_in(store, texts, headers, owner, path)
+    for of_session in _by_session(events):
+        yield of_session.newest_ms, _changes_in(store, texts, of_session, path)
 
 
-def _changes_in(store: Store, texts: Texts, headers: list[EventHeader], owner: _Owner, path: str) -> Iterator[EditStep]:
+def _changes_in(store: Store, texts: Texts, events: _SessionEvents, path: str) -> Iterator[EditStep]:
+    headers, owner = _read(store, events)
     calls = {
         header: payload
         for header, payload in zip(headers, texts.payloads(headers), strict=True)
@@ -370,25 +378,24 @@ def _events_with(
     store: Store, *words: str, columns: tuple[str, ...] | None = None, chosen: EventFilter = ANY_EVENT
 ) -> list[Scored]:
     """Events that have each of these words or phrases; whether it is the same path is not known yet."""
-    index = store.fulltext_search
     wanted = Wanted(tuple((Term(word),) for word in words), columns=columns)
-    found = (index.find(month, wanted, WEIGHTS, chosen, _MOST_EVENTS, is_whole=True) for month in index.months())
-    return [event for events in found for event in events]
+    return store.fulltext_search.matching(wanted, chosen)
 
 
-def _by_session(store: Store, events: Sequence[Scored]) -> Iterator[tuple[list[EventHeader], _Owner]]:
-    """The events by session, in the order of their payloads; the session with the newest one first."""
-    by_stream: dict[int, list[EventHeader]] = {}
-    for header in store.event_headers.of({event.id for event in events}).values():
-        by_stream.setdefault(header.stream, []).append(header)
-    keys = store.event_headers.keys(by_stream)
-    cwds = store.session_headers.cwds(keys)
-    for stream, headers in sorted(by_stream.items(), key=lambda item: (-_newest_ms(item[1]), item[0])):
-        yield sorted(headers, key=lambda header: header.payload_start), _Owner(keys[stream].agent, cwds.get(stream))
+def _by_session(events: Sequence[Scored]) -> list[_SessionEvents]:
+    """The events by session, the session with the newest one first."""
+    by_stream: dict[int, dict[int, int]] = {}
+    for event in events:
+        by_stream.setdefault(event.stream, {})[event.id] = event.ts_ms or 0
+    sessions = [_SessionEvents(stream, max(times.values()), list(times)) for stream, times in by_stream.items()]
+    return sorted(sessions, key=lambda session: (-session.newest_ms, session.stream))
 
 
-def _newest_ms(headers: Sequence[EventHeader]) -> int:
-    return max(header.ts_ms or 0 for header in headers)
+def _read(store: Store, events: _SessionEvents) -> tuple[list[EventHeader], _Owner]:
+    """A session's events in the order of their payloads, and whose they are."""
+    headers = sorted(store.event_headers.of(events.ids).values(), key=lambda header: header.payload_start)
+    keys = store.event_headers.keys([events.stream])
+    return headers, _Owner(keys[events.stream].agent, store.session_headers.cwds(keys).get(events.stream))
 
 
 def _base_name(path: str) -> str:

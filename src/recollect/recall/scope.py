@@ -27,23 +27,36 @@ class Scope(NamedTuple):
 
 def sessions_of(store: Store, filters: Filters) -> HeaderFilter:
     """Which sessions a list without a query is narrowed to; of a kind of events, those that have one."""
-    scope = scope_of(store, Query("", filters=as_options(filters)), datetime.now().astimezone(), (), [])
+    scope = _scope(store, Query("", filters=as_options(filters)), datetime.now().astimezone(), (), [])
     if not scope.events.choices:
         return scope.timed
-    streams = store.fulltext_search.streams_of(scope.events)
+    streams = store.fulltext_search.streams_of(_with_streams(store, scope).events)
     having = store.session_headers.trees(store.event_headers.keys(streams).values())
     return scope.timed._replace(uids=frozenset(having))
 
 
 def scope_of(store: Store, query: Query, now: datetime, exclude: Collection[str], notes: list[str]) -> Scope:
     """What a query's filters ask for, names looked up. `exclude` are ids of sessions to leave out."""
+    return _with_streams(store, _scope(store, query, now, exclude, notes))
+
+
+def _scope(store: Store, query: Query, now: datetime, exclude: Collection[str], notes: list[str]) -> Scope:
+    """A scope whose events may still be of any session: to look up all that its headers let through takes long."""
     query = query._replace(filters=tuple(_named(store, query.filters, notes)))
     chosen = _chosen_sessions(store, query, notes, is_excluded=False)
     excluded = [_households(store, exclude, None), *_chosen_sessions(store, query, None, is_excluded=True)]
     headers = _header_filter(query)._replace(
         uids=frozenset(set.intersection(*chosen)) if chosen else None, excluded_uids=frozenset().union(*excluded)
     )
-    return Scope(headers, _event_filter(store, query, now, headers))
+    return Scope(headers, _event_filter(query, now))
+
+
+def _with_streams(store: Store, scope: Scope) -> Scope:
+    headers = scope.headers
+    is_any = headers._replace(excluded_uids=frozenset()) == HeaderFilter()
+    left_out = [header.key for header in store.session_headers.named(headers.excluded_uids).values()]
+    streams = None if is_any else _streams(store, store.session_headers.matching(headers))
+    return Scope(headers, scope.events._replace(streams=streams, excluded_streams=_streams(store, left_out)))
 
 
 def _header_filter(query: Query) -> HeaderFilter:
@@ -59,12 +72,9 @@ def _header_filter(query: Query) -> HeaderFilter:
     return HeaderFilter(tuple(chosen), tuple(excluded))
 
 
-def _event_filter(store: Store, query: Query, now: datetime, headers: HeaderFilter) -> EventFilter:
-    is_any = headers._replace(excluded_uids=frozenset()) == HeaderFilter()
-    left_out = [header.key for header in store.session_headers.named(headers.excluded_uids).values()]
+def _event_filter(query: Query, now: datetime) -> EventFilter:
+    """What the filters say about events, of whatever session."""
     return EventFilter(
-        streams=None if is_any else _streams(store, store.session_headers.matching(headers)),
-        excluded_streams=_streams(store, left_out),
         choices=tuple(_choices(query)),
         since_ms=_latest(query.values("since") + query.values("before", is_excluded=True), now),
         before_ms=_earliest(query.values("before") + query.values("since", is_excluded=True), now),

@@ -192,7 +192,7 @@ def templates() -> Environment:
     environment.globals.update(
         charts=charts, link=link, session_link=session_link, PERIODS=pages.PERIODS, ROWS=pages.ROWS
     )
-    environment.filters.update(marked=marked)
+    environment.filters.update(marked=marked, from_home=from_home)
     return environment
 
 
@@ -204,6 +204,12 @@ def link(path: str, query: "dict[str, str] | None" = None, **changes: str | int 
 
 def session_link(session_uid: str, **query: str | None) -> str:
     return link(f"/session/{quote(session_uid, safe=':/')}", None, **query)
+
+
+def from_home(path: str) -> str:
+    """A path as its owner would write it: one below the home folder begins with `~`."""
+    home = Path.home()
+    return f"~/{Path(path).relative_to(home)}" if Path(path).is_relative_to(home) else path
 
 
 def marked(text: str, words: "tuple[str, ...] | str") -> Markup:

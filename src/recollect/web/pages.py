@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 from recollect import api
 from recollect.api import Filters, Memory
 from recollect.api.annotations import VIEW_FIELDS
+from recollect.care.status import Overview
 from recollect.errors import NotFound
 from recollect.hooks.history import read_told
 from recollect.kinds import KINDS, OUTCOMES
@@ -73,15 +74,15 @@ _UNCHANGED = Unchanged()
 def home(memory: Memory, params: Params) -> Records:
     """The last sessions, what runs now, what is open, what needs attention."""
     recent = memory.sessions(Filters(session_class="human"), roots_only=True, is_idle=False, limit=8)
-    status = _UNCHANGED.get(memory, "status", memory.status)
+    overview = _UNCHANGED.get(memory, "overview", memory.overview)
     return {
         "recent": recent,
         "running": [session for session in recent if _is_running(session.updated_at)],
         "open": memory.unfinished(Filters(since="30d"), limit=6),
         "spending": memory.spending(),
         "activity": memory.breakdown("day", Filters(since="84d")),
-        "warnings": list(_warnings(memory, status)),
-        "status": status,
+        "warnings": list(_warnings(overview)),
+        "overview": overview,
     }
 
 
@@ -89,15 +90,15 @@ def _is_running(updated_at: str | None) -> bool:
     return updated_at is not None and datetime.now(UTC) - datetime.fromisoformat(updated_at) < _RUNNING
 
 
-def _warnings(memory: Memory, status: Any) -> Iterator[dict[str, str]]:
+def _warnings(overview: Overview) -> Iterator[dict[str, str]]:
     """What the user should know of, each with a command or page that says more."""
-    for alarm in status.alarms:
+    for alarm in overview.alarms:
         yield {"text": alarm, "action": "recollect doctor --repair"}
-    for loss, count in status.retention.losses.items():
+    for loss, count in overview.losses.items():
         yield {"text": f"{loss.replace('_', ' ').capitalize()}: {count}", "action": "recollect retention"}
-    if problems := status.sources.bad_lines + status.sources.sources_failed:
+    if problems := overview.sources.bad_lines + overview.sources.sources_failed:
         yield {"text": f"Could not read {problems} lines or files", "action": "recollect problems"}
-    if status.swept_at and datetime.now(UTC) - datetime.fromisoformat(status.swept_at) > _STALE:
+    if overview.swept_at and datetime.now(UTC) - datetime.fromisoformat(overview.swept_at) > _STALE:
         yield {"text": "The last sweep is more than two days old", "action": "recollect sweep"}
 
 

@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,8 +59,10 @@ class StreamReader:
         return self._last[1]
 
     def path(self, row: FrameRow) -> Path:
-        if row.pack:
-            return packs.shared_pack(self._folder, row.pack)
+        return packs.shared_pack(self._folder, row.pack) if row.pack else self._own_pack
+
+    @cached_property
+    def _own_pack(self) -> Path:
         return packs.own_pack(self._folder, *self._session)
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ an event's row takes another microsecond, so only the best are looked up. A quer
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -138,15 +138,22 @@ class FulltextSearch:
 
     def sessions_with(self, wanted: Wanted, chosen: EventFilter) -> set[int]:
         """Sessions with an event that matches and that a filter lets through."""
+        return {stream for (stream,) in self._matching("DISTINCT e.stream", wanted, chosen)}
+
+    def matching(self, wanted: Wanted, chosen: EventFilter) -> list[Scored]:
+        """Every event that matches and that a filter lets through, not ranked."""
+        columns = "e.id, 0.0, e.stream, e.ts_ms, e.flags, e.kind"
+        return [Scored(*row) for row in self._matching(columns, wanted, chosen)]
+
+    def _matching(self, columns: str, wanted: Wanted, chosen: EventFilter) -> Iterator[tuple[Any, ...]]:
         match = self.expression(wanted)
         conditions, values = _conditions(chosen)
-        sql = (
-            "SELECT DISTINCT e.stream FROM {0} f CROSS JOIN events e ON e.id = f.rowid"
-            f" WHERE f.{{0}} MATCH ? AND {conditions}"
-        )
-        months = self.months() if match else {}
-        queries = (self._rows(sql.format(table_of(month)), [match, *values]) for month in months)
-        return {stream for rows in queries for (stream,) in rows}
+        for table in map(table_of, self.months() if match else ()):
+            yield from self._rows(
+                f"SELECT {columns} FROM {table} f CROSS JOIN events e ON e.id = f.rowid"
+                f" WHERE f.{table} MATCH ? AND {conditions}",
+                [match, *values],
+            )
 
     def words_with(self, part: str, limit: int) -> list[str]:
         """Words that have `part` inside, of all months; reads the whole vocabulary."""
@@ -169,13 +176,8 @@ class FulltextSearch:
         weights: Sequence[float],
         chosen: EventFilter,
         of_session: int,
-        *,
-        is_whole: bool = False,
     ) -> list[Scored]:
-        """A month's best events, so many of each session. Scores are each month's own.
-
-        Sessions far behind may be left out, unless the `is_whole` answer is asked for.
-        """
+        """A month's best events, so many of each session, sessions far behind left out. Scores are each month's own."""
         match = self.expression(wanted)
         if not match:
             return []
@@ -192,7 +194,7 @@ class FulltextSearch:
         )
         rows: list[tuple[Any, ...]] = []
         # A filter that few events pass would leave too little of the best.
-        for most in (BEST_EVENTS, -1) if chosen.is_open and not is_whole else (-1,):
+        for most in (BEST_EVENTS, -1) if chosen.is_open else (-1,):
             rows = self._rows(sql, [match, most, *values, of_session])
             if rows and (rows[0][-1] < most or len({row[2] for row in rows}) >= ENOUGH_SESSIONS):
                 break

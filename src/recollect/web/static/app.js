@@ -192,8 +192,12 @@
   function choose(place) {
     const all = [...choices.children];
     chosen = Math.max(0, Math.min(all.length - 1, place));
-    all.forEach((item, index) => item.setAttribute("aria-selected", index === chosen));
+    all.forEach((item, index) => {
+      item.id = `choice-${index}`;
+      item.setAttribute("aria-selected", index === chosen);
+    });
     all[chosen]?.scrollIntoView({ block: "nearest" });
+    go.setAttribute("aria-activedescendant", all[chosen]?.id ?? "");
   }
   async function offer() {
     const text = go.value.trim();
