@@ -26,7 +26,7 @@ def pass_over(
     adapter, redactor = get_adapter(agent), protection.redactor()
     names, known = SourceNames(lambda: redactor), store.sources.known(host, agent)
     batches = []
-    for source, path, size in _copied(agent, roots[agent], files):
+    for source, path, size in _copied(agent, roots.get(agent, ()), files):
         place = (host, agent, names.find(path, known), source.kind)
         row = unsettled(SourceRow(*place, size, 0, 0, 0, adapter.version, 0, 0, "", "", "{}"))
         *_, last = read_batches(adapter, Task(source, row, has_cursor=False), redactor)
@@ -36,14 +36,21 @@ def pass_over(
 
 
 def _copied(agent: str, roots: Sequence[Path], files: Files) -> Iterator[tuple[Source, Path, int]]:
-    """The sources among these files as they lie in a copy of their home, where they will be, and their sizes."""
-    for root in map(resolve_root, roots):
+    """The sources among these files as they lie in a copy of their home, where they will be, and their sizes.
+
+    Their home may be none of the `roots` that are read now; it is then the nearest folder above them in which the
+    adapter finds them.
+    """
+    for root in (*map(resolve_root, roots), *files[0][0].parents):
         inside = {path.relative_to(root): content for path, content in files if path.is_relative_to(root)}
         with TemporaryDirectory() as folder:
             home = resolve_root(Path(folder))
             for name, content in inside.items():
                 (home / name).parent.mkdir(parents=True, exist_ok=True)
                 (home / name).write_bytes(content)
-            for source in get_adapter(agent).discover(home):
+            sources = list(get_adapter(agent).discover(home)) if inside else []
+            for source in sources:
                 name = source.path.relative_to(home)
                 yield source, root / name, len(inside[name])
+        if sources:
+            return
