@@ -140,6 +140,7 @@ CALLS: dict[str, Callable[[Memory, Other], Any]] = {
     "Memory.repos_named": lambda memory, other: memory.repos_named("work"),
     "Memory.unfinished": lambda memory, other: memory.unfinished(),
     "Memory.related": lambda memory, other: memory.related(other.session),
+    "Memory.overview": lambda memory, other: memory.overview(),
     "Memory.status": lambda memory, other: memory.status(),
     "Memory.breakdown": lambda memory, other: memory.breakdown("repo"),
     "Memory.stats": lambda memory, other: [memory.stats("repo"), memory.stats(session=other.session)],

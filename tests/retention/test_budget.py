@@ -265,7 +265,8 @@ def test_what_is_measured_is_what_lies_on_the_disk(memory: Memory, home: Home) -
     assert packs
     assert packs < measured < packs + (store / "cache.db").stat().st_size
     everything = packs + sum((store / name).stat().st_size for name in ("cache.db", "memory.db"))
-    assert measured + memory._store.sizes.distilled_bytes() == pytest.approx(everything, rel=0.02)
+    # In neither: the first page of each table and index of cache.db that evicting leaves.
+    assert measured + memory._store.sizes.distilled_bytes() == pytest.approx(everything, rel=0.03)
     evict_all(memory)
     assert list(store.glob("packs/??/*.pack")) == []
 

@@ -36,7 +36,7 @@ FORK_BEGINS = 500  # the first turn that a fork has not copied
 CLOCKS = (account, budget, distiller, sweep)
 STAYS = (
     *("streams", "usage", "cost_totals", "sources", "infos", "stream_sources", "problems", "evicted_streams"),
-    *("kept", "live"),
+    *("kept", "live", "named_values"),
 )
 CRASHES = ("before-memory-commit", "after-memory-commit", "before-cache-commit", "after-cache-commit")
 

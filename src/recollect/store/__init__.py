@@ -405,7 +405,7 @@ def _recover_lost_cache(folder: Path) -> None:
     """Packs without the database that knows them are read into a new one before anything is appended to them."""
     if _has_lost_cache(folder):
         from recollect.store.payloads.rebuild import rebuild_cache  # as good as never needed
-        from recollect.store.sqlite.locks import has_live, sweep_lock
+        from recollect.store.sqlite.locks import sweep_lock
 
         with sweep_lock(folder):
             rebuild_cache(folder, lambda path: None, lambda done, total: None)
