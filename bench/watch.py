@@ -28,7 +28,7 @@ def write_line(path: Path, session: str, text: str) -> None:
         "type": "user",
         "uuid": str(uuid.uuid4()),
         "sessionId": session,
-        "cwd": "/work/bench",
+        "cwd": "/home/dev/shop",
         "timestamp": time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime()),
         "message": {"role": "user", "content": text},
     }

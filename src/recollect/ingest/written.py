@@ -43,12 +43,14 @@ def _copied(agent: str, roots: Sequence[Path], files: Files) -> Iterator[tuple[S
     """
     for root in (*map(resolve_root, roots), *files[0][0].parents):
         inside = {path.relative_to(root): content for path, content in files if path.is_relative_to(root)}
+        if not inside:
+            continue
         with TemporaryDirectory() as folder:
             home = resolve_root(Path(folder))
             for name, content in inside.items():
                 (home / name).parent.mkdir(parents=True, exist_ok=True)
                 (home / name).write_bytes(content)
-            sources = list(get_adapter(agent).discover(home)) if inside else []
+            sources = list(get_adapter(agent).discover(home))
             for source in sources:
                 name = source.path.relative_to(home)
                 yield source, root / name, len(inside[name])
