@@ -135,10 +135,10 @@ def _is_end(line: str, fence: str) -> bool:
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
-    found = list(lines)
-    if found:
+    content = list(lines)
+    if content:
         yield f"## {title}\n"
-        yield from found
+        yield from content
         yield ""
 
 

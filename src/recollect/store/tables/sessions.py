@@ -402,8 +402,8 @@ class Sessions:
 
     def rules(self) -> str | None:
         """The rules that all rows were made with; None before the first sweep has ended."""
-        found = self._database.value("SELECT text FROM rules")
-        return None if found is None else str(found)
+        text = self._database.value("SELECT text FROM rules")
+        return None if text is None else str(text)
 
     def set_rules(self, text: str) -> None:
         with self._database.transaction() as connection:
