@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.named_values import NamedValues, by_root
     from recollect.store.tables.raw import HeldStream, RawCache
     from recollect.store.tables.redaction import Redaction
+    from recollect.store.tables.rules import Rules
     from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, SessionHeader
     from recollect.store.tables.sessions import SORTS, Place, SessionFilter, SessionRow, Sessions, StoredRow
     from recollect.store.tables.sizes import HeldSession, Sizes
@@ -166,6 +167,7 @@ class Store:
     lineage: "Lineage" = _part("tables.lineage:Lineage", "_cache", in_groups=True)
     steps: "Steps" = _part("tables.steps:Steps", "_cache", "events", in_groups=True)
     sessions: "Sessions" = _part("tables.sessions:Sessions", "_memory", in_groups=True)
+    rules: "Rules" = _part("tables.rules:Rules", "_memory")
     digests: "Digests" = _part("tables.digests:Digests", "_memory", in_groups=True)
     activity: "Activity" = _part("tables.activity:Activity", "_memory", in_groups=True)
     named_values: "NamedValues" = _part("tables.named_values:NamedValues", "_cache")
