@@ -25,12 +25,16 @@ class FrameRow(NamedTuple):
 class StreamReader:
     """Random access to one session's payloads, remembering the frame read last."""
 
-    def __init__(
-        self, database: Database, folder: Path, stream: int, agent: str, native_id: str, generation: int
-    ) -> None:
-        columns = ", ".join(FrameRow._fields)
-        sql = f"SELECT {columns} FROM frames WHERE stream = ? ORDER BY start, bytes, pack, pack_offset"
-        self._rows = [FrameRow(*row) for row in database.rows(sql, (stream,))]
+    def __init__(self, database: Database, folder: Path, agent: str, native_id: str) -> None:
+        columns = ", ".join(f"f.{name}" for name in FrameRow._fields)
+        rows = database.rows(
+            f"SELECT s.pack_generation, {columns} FROM streams s LEFT JOIN frames f ON f.stream = s.id"
+            " WHERE s.agent = ? AND s.native_id = ? ORDER BY f.start, f.bytes, f.pack, f.pack_offset",
+            (agent, native_id),
+        )
+        generation = rows[0][0] if rows else 0
+        self.is_held = bool(rows)
+        self._rows = [FrameRow(*row) for _, *row in rows if row[0] is not None]
         self._ends = [row.start + row.bytes for row in self._rows]
         self._folder = folder
         self._session = agent, native_id, generation

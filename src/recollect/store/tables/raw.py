@@ -92,9 +92,7 @@ class RawCache:
         return dict(self._database.rows(sql))
 
     def reader(self, stream: HeldStream) -> StreamReader:
-        return StreamReader(
-            self._database, self._folder, stream.id, stream.agent, stream.native_id, stream.pack_generation
-        )
+        return StreamReader(self._database, self._folder, stream.agent, stream.native_id)
 
     def iter_events(self, stream: HeldStream) -> Iterator[HeldEvent]:
         """A session's events in the order of their payloads, each payload compared with its hash."""

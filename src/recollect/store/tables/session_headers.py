@@ -1,6 +1,6 @@
 """Sessions as a search needs them: by many at once, a few columns, and no more work than that."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -86,16 +86,6 @@ class SessionHeaders:
             (orjson.dumps(sorted(map(tuple, keys))).decode(),),
         )
         return {SessionKey(row[0], row[1]): SessionHeader(*row) for row in rows}
-
-    def cwds(self, keys: Mapping[int, SessionKey]) -> dict[int, str | None]:
-        """The working folder of each session, by its number."""
-        rows = self._database.rows(
-            "SELECT agent, native_session_id, cwd FROM json_each(?) k CROSS JOIN sessions s"
-            " ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1",
-            (orjson.dumps(sorted(map(tuple, keys.values()))).decode(),),
-        )
-        cwds = {(agent, native_id): cwd for agent, native_id, cwd in rows}
-        return {stream: cwds.get(key) for stream, key in keys.items()}
 
     def named(self, uids: Collection[str]) -> dict[str, SessionHeader]:
         rows = self._database.rows(
