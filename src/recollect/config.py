@@ -7,10 +7,10 @@ import os
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recollect import failpoints
 from recollect.errors import BadConfig, NotFound, NotInGroup, UsageError
@@ -32,57 +32,26 @@ CAPTURE_DEFAULTS = ("allow", "ask")  # whether sessions of a project nobody has 
 FRESH_MODES = ("auto", "warn", "off")  # what a reading command does if agents wrote since the last sweep
 
 
-def _default_rules() -> "AccountRules":
-    from recollect.sessions import AccountRules
-
-    return AccountRules()
-
-
-def _default_redaction() -> "RedactionRules":
-    from recollect.redact import RedactionRules
-
-    return RedactionRules()
-
-
-def _default_exchanges() -> "ExchangeRules":
-    from recollect.distill import ExchangeRules
-
-    return ExchangeRules()
-
-
-def _default_graphiti() -> "GraphitiSettings":
-    from recollect.knowledge.graphiti.settings import GraphitiSettings
-
-    return GraphitiSettings()
-
-
-def _default_limits() -> "Limits":
-    from recollect.retention import Limits
-
-    return Limits()
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """Where things are, and the user's rules."""
 
     folder: Path
     config_path: Path
     host: str
     roots: Mapping[str, tuple[Path, ...]]
-    given: Mapping[str, Any] = field(default_factory=dict)  # what the settings file says, as it says it
-    domains: Mapping[str, str] = field(default_factory=dict)
-    rules: "AccountRules" = field(default_factory=_default_rules)
-    redaction: "RedactionRules" = field(default_factory=_default_redaction)
-    is_capturing: bool = True
-    exclude: tuple[str, ...] = ()  # patterns of folders and repositories whose sessions are not stored
-    allow: tuple[str, ...] | None = None  # patterns of those whose sessions are; None for all
-    exchanges: "ExchangeRules" = field(default_factory=_default_exchanges)
-    limits: "Limits" = field(default_factory=_default_limits)
-    graphiti: "GraphitiSettings" = field(default_factory=_default_graphiti)
-    archive_message_chars: int = 2000  # longer messages are cut in Markdown archives
-    notify: tuple[str, ...] = ()  # the command that gets losses and warnings
-    hooks: Mapping[str, bool | list[str]] = field(default_factory=HOOK_DEFAULTS.copy)  # or the folders in which
+    given: Mapping[str, Any]  # what the settings file says, as it says it
+    domains: Mapping[str, str]
+    rules: "AccountRules"
+    redaction: "RedactionRules"
+    is_capturing: bool
+    exclude: tuple[str, ...]  # patterns of folders and repositories whose sessions are not stored
+    allow: tuple[str, ...] | None  # patterns of those whose sessions are; None for all
+    exchanges: "ExchangeRules"
+    limits: "Limits"
+    graphiti: "GraphitiSettings"
+    archive_message_chars: int  # longer messages are cut in Markdown archives
+    notify: tuple[str, ...]  # the command that gets losses and warnings
+    hooks: Mapping[str, bool | list[str]]  # what agents are told: yes, no, or the folders in which
 
 
 def store_folder(environment: Mapping[str, str] | None = None) -> Path:

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
 
@@ -104,7 +104,7 @@ class _Watcher:
         began, files = time.time(), None if sources is None else len(sources)
         try:
             with open_store(self._settings.folder, create=True) as store:
-                self.settings = replace(self._settings, roots=with_group_homes(store, self._settings.roots))
+                self.settings = self._settings._replace(roots=with_group_homes(store, self._settings.roots))
                 report = sweep(store, self.settings, silent, only=sources)
         except RecollectError as error:  # another sweep, a full disk: try again, ever less often
             self._failures += 1

@@ -134,7 +134,7 @@ def _frame_at(data: bytes, offset: int) -> FoundFrame | None:
 
 def own_pack(folder: Path, agent: str, native_id: str, generation: int) -> Path:
     """The pack of one session."""
-    from hashlib import blake2b  # takes milliseconds to load, and most of what a search shows is in shared packs
+    from _blake2 import blake2b  # as `hashlib` has it, which also loads OpenSSL: milliseconds of a search
 
     name = blake2b(f"{agent}:{native_id}".encode(), digest_size=16).hexdigest()
     return folder / "packs" / name[:2] / f"{name}.{generation}.pack"
