@@ -172,7 +172,7 @@ def append(path: Path, known_bytes: int, entries: Sequence[bytes]) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        _cut_to(fd, path, known_bytes)
+        cut_to(fd, path, known_bytes)
         write_all(fd, b"".join(entries))
         failpoints.hit("after-pack-append")
     finally:
@@ -187,7 +187,8 @@ def has_bytes(path: Path, known_bytes: int) -> bool:
         return known_bytes == 0
 
 
-def _cut_to(fd: int, path: Path, known_bytes: int) -> None:
+def cut_to(fd: int, path: Path, known_bytes: int) -> None:
+    """Drop what is behind the known end, and go on there."""
     size = os.fstat(fd).st_size
     if size < known_bytes:
         raise StoreDamaged(f"Pack is truncated: {path}", ADVICE)

@@ -131,23 +131,25 @@ class Sources:
 
         It has no cursor: if it is ever found here, it is read from its start.
         """
-        columns = (*SourceRow._fields, "read_ms", "gone_ms")
-        bare = row._replace(
-            mtime_ns=-1, ctime_ns=-1, inode=0, reader=READ_ELSEWHERE, offset=0, line=0, head="", tail="", state="{}"
-        )
-        connection.execute(
-            f"INSERT OR IGNORE INTO sources ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
-            (*bare, now_ms(), now_ms()),
-        )
         sql = "SELECT id FROM sources WHERE host = ? AND agent = ? AND path = ?"
-        source = int(connection.execute(sql, (row.host, row.agent, row.path)).get)
+        source = connection.execute(sql, (row.host, row.agent, row.path)).get
+        if source is None:
+            columns = (*SourceRow._fields, "read_ms", "gone_ms")
+            bare = row._replace(
+                mtime_ns=-1, ctime_ns=-1, inode=0, reader=READ_ELSEWHERE, offset=0, line=0, head="", tail="", state="{}"
+            )
+            connection.execute(
+                f"INSERT INTO sources ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+                (*bare, now_ms(), now_ms()),
+            )
+            source = connection.last_insert_rowid()
         for line, offset, *rest in problems:
             connection.execute(
                 "INSERT INTO problems (source, line, offset, reason, raw, found_ms) SELECT ?1, ?2, ?3, ?4, ?5, ?6"
                 " WHERE NOT EXISTS (SELECT 1 FROM problems WHERE source = ?1 AND line IS ?2 AND offset IS ?3)",
                 (source, line, offset, *rest),
             )
-        return source
+        return int(source)
 
     def read_again(self, stream: int) -> None:
         """Have the next sweep read all files of a session from their start."""
