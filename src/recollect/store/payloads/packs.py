@@ -116,10 +116,10 @@ def iter_frames(pack: Path) -> Iterator[FoundFrame]:
     data = pack.read_bytes()
     offset = data.find(_MAGIC)
     while offset >= 0:
-        found = _frame_at(data, offset)
-        if found is not None:
-            yield found
-        offset = data.find(_MAGIC, offset + (len(found.entry) if found else 1))
+        frame = _frame_at(data, offset)
+        if frame is not None:
+            yield frame
+        offset = data.find(_MAGIC, offset + (len(frame.entry) if frame else 1))
 
 
 def _frame_at(data: bytes, offset: int) -> FoundFrame | None:
@@ -159,10 +159,10 @@ def own_name(path: Path) -> tuple[str, int]:
 def drop_own_packs(folder: Path, agent: str, native_id: str, but_for: int = 0) -> None:
     """Delete a session's own packs of every generation but one, for good."""
     path = own_pack(folder, agent, native_id, 0)
-    found = [pack for pack in path.parent.glob(f"{own_name(path)[0]}.*.pack") if own_name(pack)[1] != but_for]
-    for pack in found:
+    old_packs = [pack for pack in path.parent.glob(f"{own_name(path)[0]}.*.pack") if own_name(pack)[1] != but_for]
+    for pack in old_packs:
         pack.unlink()
-    if found:
+    if old_packs:
         sync(path.parent)
 
 

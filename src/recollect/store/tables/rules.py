@@ -32,8 +32,8 @@ class Rules:
 
     def text(self) -> str | None:
         """None before the first sweep has ended."""
-        found = self._database.value("SELECT text FROM rules")
-        return None if found is None else str(found)
+        text = self._database.value("SELECT text FROM rules")
+        return None if text is None else str(text)
 
     def has_moved(self) -> bool:
         """Whether any session came, went, or worked elsewhere since `set`."""

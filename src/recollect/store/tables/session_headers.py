@@ -156,12 +156,12 @@ class SessionHeaders:
         """The text by which a session's digest is found; empty if there is none."""
         if not self._has("digest_text"):
             return ""
-        found = self._database.value(
+        text = self._database.value(
             "SELECT t.text FROM sessions s JOIN digests d USING (agent, native_session_id)"
             " JOIN digest_text t ON t.rowid = d.id WHERE s.session_uid = ?",
             (session_uid,),
         )
-        return str(found or "")
+        return str(text or "")
 
     def digest_count(self) -> int:
         return int(self._database.value("SELECT count(*) FROM digests")) if self._has("digests") else 0
