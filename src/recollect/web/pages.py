@@ -20,7 +20,7 @@ from recollect.recall import BREAKDOWNS
 
 ROWS = 50
 _HITS, _MOST_NODES, _MOST_DECISIONS = 10, 60, 5
-_FIRST_ROWS, _MOST_ROWS = 12, 192  # of a file's history
+_FIRST_ROWS, _MOST_ROWS = 8, 128  # of a file's history
 _RUNNING = timedelta(minutes=2)
 _STALE = timedelta(days=2)
 _MOST_NAMES = 12
