@@ -1,6 +1,5 @@
 """Which files a sweep opens, and what it says of those that are gone, moved or unreadable."""
 
-import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,7 +134,7 @@ def test_a_moved_file_is_the_same_source_at_another_place(memory: Memory, home: 
 
 
 def test_a_renamed_host_has_the_same_sources_as_before(memory: Memory) -> None:
-    memory.settings = dataclasses.replace(memory.settings, host="renamed")
+    memory.settings = memory.settings._replace(host="renamed")
 
     report = memory.sweep()
 
@@ -144,7 +143,7 @@ def test_a_renamed_host_has_the_same_sources_as_before(memory: Memory) -> None:
 
 
 def test_another_file_at_the_same_place_on_another_host_is_a_source_of_its_own(memory: Memory, home: Home) -> None:
-    memory.settings = dataclasses.replace(memory.settings, host="other")
+    memory.settings = memory.settings._replace(host="other")
     home.write("two", event("s2", 1), event("s2", 2))
 
     memory.sweep()

@@ -7,10 +7,10 @@ import os
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recollect import failpoints
 from recollect.errors import BadConfig, NotFound, NotInGroup, UsageError
@@ -32,57 +32,26 @@ CAPTURE_DEFAULTS = ("allow", "ask")  # whether sessions of a project nobody has 
 FRESH_MODES = ("auto", "warn", "off")  # what a reading command does if agents wrote since the last sweep
 
 
-def _default_rules() -> "AccountRules":
-    from recollect.sessions import AccountRules
-
-    return AccountRules()
-
-
-def _default_redaction() -> "RedactionRules":
-    from recollect.redact import RedactionRules
-
-    return RedactionRules()
-
-
-def _default_exchanges() -> "ExchangeRules":
-    from recollect.distill import ExchangeRules
-
-    return ExchangeRules()
-
-
-def _default_graphiti() -> "GraphitiSettings":
-    from recollect.knowledge.graphiti.settings import GraphitiSettings
-
-    return GraphitiSettings()
-
-
-def _default_limits() -> "Limits":
-    from recollect.retention import Limits
-
-    return Limits()
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """Where things are, and the user's rules."""
 
     folder: Path
     config_path: Path
     host: str
     roots: Mapping[str, tuple[Path, ...]]
-    given: Mapping[str, Any] = field(default_factory=dict)  # what the settings file says, as it says it
-    domains: Mapping[str, str] = field(default_factory=dict)
-    rules: "AccountRules" = field(default_factory=_default_rules)
-    redaction: "RedactionRules" = field(default_factory=_default_redaction)
-    is_capturing: bool = True
-    exclude: tuple[str, ...] = ()  # patterns of folders and repositories whose sessions are not stored
-    allow: tuple[str, ...] | None = None  # patterns of those whose sessions are; None for all
-    exchanges: "ExchangeRules" = field(default_factory=_default_exchanges)
-    limits: "Limits" = field(default_factory=_default_limits)
-    graphiti: "GraphitiSettings" = field(default_factory=_default_graphiti)
-    archive_message_chars: int = 2000  # longer messages are cut in Markdown archives
-    notify: tuple[str, ...] = ()  # the command that gets losses and warnings
-    hooks: Mapping[str, bool | list[str]] = field(default_factory=HOOK_DEFAULTS.copy)  # or the folders in which
+    given: Mapping[str, Any]  # what the settings file says, as it says it
+    domains: Mapping[str, str]
+    rules: "AccountRules"
+    redaction: "RedactionRules"
+    is_capturing: bool
+    exclude: tuple[str, ...]  # patterns of folders and repositories whose sessions are not stored
+    allow: tuple[str, ...] | None  # patterns of those whose sessions are; None for all
+    exchanges: "ExchangeRules"
+    limits: "Limits"
+    graphiti: "GraphitiSettings"
+    archive_message_chars: int  # longer messages are cut in Markdown archives
+    notify: tuple[str, ...]  # the command that gets losses and warnings
+    hooks: Mapping[str, bool | list[str]]  # what agents are told: yes, no, or the folders in which
 
 
 def store_folder(environment: Mapping[str, str] | None = None) -> Path:
@@ -303,8 +272,8 @@ def _only(value: Any, known: Collection[str], name: str, path: Path) -> Mapping[
     section = _section(value, name, path)
     for key in section:
         if key not in known:
-            place = f"{name}.{key}" if name else key
-            raise BadConfig(f"Unknown setting in {path}: {place}", f"known: {', '.join(known)}")
+            setting = f"{name}.{key}" if name else key
+            raise BadConfig(f"Unknown setting in {path}: {setting}", f"known: {', '.join(known)}")
     return section
 
 
@@ -467,8 +436,8 @@ def _of_kinds(section: Mapping[str, Any], known: Mapping[str, Any], name: str, p
     """The section, if its values are of the kinds of the defaults; numbers count something: none is below 1."""
     for key, value in section.items():
         if type(value) is not type(known[key]):
-            wanted = "true or false" if isinstance(known[key], bool) else f"something like {known[key]!r}"
-            raise BadConfig(f"Wrong type in {path}: {name}.{key}", f"write {wanted}")
+            example = "true or false" if isinstance(known[key], bool) else f"something like {known[key]!r}"
+            raise BadConfig(f"Wrong type in {path}: {name}.{key}", f"write {example}")
         if type(value) is int and value < 1:
             raise BadConfig(f"Too small in {path}: {name}.{key}", "write 1 or more")
     return section

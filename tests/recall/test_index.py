@@ -16,10 +16,11 @@ from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_CALL, TO
 from recollect.store import Store, open_store
 from recollect.store.words.search import EventFilter, Term, Wanted
 from recollect.text import CJK_RUN, Columns, column_of, columns_of, evidence, payload_text
-from tests.builders import Home, event, sweep
+from tests.builders import AGENT, Home, event, sweep
 from tests.faults.rig import IS_SOAK, scratch
 from tests.store.rows import SESSION, batch, put
 
+WALRUS = Wanted(((Term("walrus"),),))
 EVEN = (1.0,) * len(Columns._fields)
 WORDS = ("alpha", "Beta", "gamma_delta", "café", "naïve", "src/auth/login.ts", "--no-verify", "x", "404", "Straße")
 HAN = ("数据库", "连接", "连接池", "池", "登录失败", "エラー", "한국어", "漢")
@@ -166,6 +167,23 @@ def test_the_keys_of_an_input_that_are_paths_are_searched(tmp_path: Path, home: 
 
     with sweep(tmp_path / "store", home) as memory:
         assert memory.search("only_here.py")
+
+
+def test_a_few_sessions_and_many_are_looked_through_alike(tmp_path: Path, home: Home) -> None:
+    for name in ("one", "two", "three"):
+        home.write(name, *(event(name, number, text=f"walrus {number % 3}") for number in range(1, 9)))
+    with sweep(tmp_path / "store", home) as memory:
+        index, streams = memory._store.fulltext_search, memory._store.streams.names()
+        few = (streams[AGENT, "one"], streams[AGENT, "three"])
+        many = (*few, *range(1000, 1200))
+
+        within_few, within_many, anywhere = (
+            [hit for month in index.months() for hit in index.find(month, WALRUS, EVEN, EventFilter(numbers), 5)]
+            for numbers in (few, many, None)
+        )
+
+    assert within_few == within_many == [hit for hit in anywhere if hit.stream in few]
+    assert len(within_few) == 10
 
 
 def test_a_replaced_event_is_found_by_its_new_words_only(tmp_path: Path) -> None:

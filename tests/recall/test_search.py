@@ -1,6 +1,7 @@
 """What is found, how it is grouped and shown, and what is left out."""
 
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -450,7 +451,8 @@ def test_it_searches_while_a_sweep_writes(tmp_path: Path, home: Home) -> None:
     ["RECOLLECT_HOME", pytest.param("XDG_DATA_HOME", marks=pytest.mark.skipif(sys.platform != "linux", reason="XDG"))],
 )
 def test_a_search_loads_nothing_it_does_not_need(tmp_path: Path, variable: str) -> None:
-    CLAUDE.write(tmp_path / "claude", CLAUDE.content(1, words="walrus"))
+    enough_for_a_pack = random.Random(1).randbytes(50_000).hex()
+    CLAUDE.write(tmp_path / "claude", CLAUDE.content(1, words=f"walrus {enough_for_a_pack}"))
     with open_memory(tmp_path / "recollect", [CLAUDE.root_flag(tmp_path / "claude")]) as memory:
         memory.sweep()
     code = (

@@ -71,12 +71,12 @@ def as_copied(record: EventRecord | Usage, session: str) -> EventRecord | Usage:
 def opened(store: Path, home: Home, limits: Limits = GENEROUS, **fields: Any) -> Memory:
     """The store with these limits, and `fields` of them changed."""
     memory = open_memory(store, [home.flag])
-    memory.settings = dataclasses.replace(memory.settings, limits=dataclasses.replace(limits, **fields))
+    memory.settings = memory.settings._replace(limits=dataclasses.replace(limits, **fields))
     return memory
 
 
 def limit(memory: Memory, **fields: Any) -> None:
-    memory.settings = dataclasses.replace(memory.settings, limits=dataclasses.replace(memory.settings.limits, **fields))
+    memory.settings = memory.settings._replace(limits=dataclasses.replace(memory.settings.limits, **fields))
 
 
 def evict_all(memory: Memory, hard: bool = False) -> None:

@@ -80,9 +80,7 @@ def test_a_clock_that_was_set_right_is_trusted_at_once(memory: Memory) -> None:
 
 
 def test_with_a_weekly_cadence_a_week_is_no_jump(memory: Memory) -> None:
-    memory.settings = dataclasses.replace(
-        memory.settings, limits=dataclasses.replace(memory.settings.limits, cadence="weekly")
-    )
+    memory.settings = memory.settings._replace(limits=dataclasses.replace(memory.settings.limits, cadence="weekly"))
 
     assert keep(memory, 7, raw_max_age_days=5).sessions_evicted == 2
 
@@ -109,9 +107,7 @@ def test_last_copies_stay_below_the_hard_cap_and_are_listed_when_they_go(memory:
 def test_the_switch_lets_last_copies_go_without_a_word(memory: Memory, home: Home) -> None:
     (home.folder / "aa.jsonl").unlink()
     memory.sweep()
-    memory.settings = dataclasses.replace(
-        memory.settings, limits=dataclasses.replace(memory.settings.limits, evict_last_copy=True)
-    )
+    memory.settings = memory.settings._replace(limits=dataclasses.replace(memory.settings.limits, evict_last_copy=True))
     evict_all(memory)
 
     assert raw_names(memory) == set()
@@ -171,7 +167,7 @@ def test_a_last_copy_stays_if_there_turns_out_to_be_room_without_the_others(memo
     memory.sweep()
     (home.folder / "dull.jsonl").unlink()
     memory.sweep()
-    evict = dataclasses.replace(memory.settings, limits=dataclasses.replace(memory.settings.limits, raw_soft_cap=1))
+    evict = memory.settings._replace(limits=dataclasses.replace(memory.settings.limits, raw_soft_cap=1))
     planned = look_ahead(memory._store, evict.limits, evict.host).plan
     room = planned.bytes_after - 1  # so that by what is estimated the last copy would have to go
 
@@ -220,7 +216,7 @@ def test_a_base_stays_while_its_forks_are_held(memory: Memory, home: Home) -> No
 def test_digests_over_their_cap_are_told_and_kept(memory: Memory, tmp_path: Path) -> None:
     seen = tmp_path / "seen.json"
     script = f"import sys; open({str(seen)!r}, 'w').write(sys.stdin.read())"
-    memory.settings = dataclasses.replace(memory.settings, notify=(sys.executable, "-c", script))
+    memory.settings = memory.settings._replace(notify=(sys.executable, "-c", script))
 
     report = keep(memory, distilled_cap=1)
 
@@ -232,7 +228,7 @@ def test_digests_over_their_cap_are_told_and_kept(memory: Memory, tmp_path: Path
 
 @pytest.mark.parametrize("command", [("no-such-program-anywhere",), (sys.executable, "-c", "raise SystemExit(3)")])
 def test_a_sweep_does_not_fail_for_whom_it_tells(memory: Memory, command: tuple[str, ...]) -> None:
-    memory.settings = dataclasses.replace(memory.settings, notify=command)
+    memory.settings = memory.settings._replace(notify=command)
 
     assert keep(memory, distilled_cap=1).warnings
 

@@ -4,7 +4,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
@@ -244,7 +244,7 @@ class Retention(RuleBasedStateMachine):
         name = self._pick(number, with_file=False)
         if name is None or not self.sessions[name].gone:
             return
-        before, self.memory.settings = self.memory.settings, replace(self.memory.settings, roots={})
+        before, self.memory.settings = self.memory.settings, self.memory.settings._replace(roots={})
         try:
             self.memory.rehydrate(self.memory.session(name))
             raise AssertionError("it was not there to be read")

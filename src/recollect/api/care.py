@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recollect.config import load_settings, refuse_in_group
 from recollect.errors import BadConfig, StoreTooNew, StoreUnwritable
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from recollect.watch import Attempt
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedText:
+class CheckedText(NamedTuple):
     """A text as it would be stored; `replaced` counts by rule.
 
     `is_placeholder`: it holds what stands in for a secret (`your-key-here`, `AKIA…EXAMPLE`), which is no secret.
@@ -38,6 +36,9 @@ class CheckedText:
     text: str
     replaced: dict[str, int]
     is_placeholder: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return self._asdict()
 
 
 def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedText:
@@ -98,7 +99,7 @@ def watch(
     refuse_in_group()
     settings = load_settings(folder, roots)
     with open_store(settings.folder, create=True) as store:
-        settings = replace(settings, roots=with_group_homes(store, settings.roots))
+        settings = settings._replace(roots=with_group_homes(store, settings.roots))
     watch(settings, stop, tell, every_minutes=every_minutes)
 
 

@@ -6,7 +6,6 @@ Functions import what they need when they are called, as in `recollect.api`.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -77,7 +76,7 @@ class Upkeep(Reading):
         from recollect.sessions.groups import with_group_homes
         from recollect.sweep import sweep
 
-        settings = replace(self.settings, roots=with_group_homes(self._store, self.settings.roots))
+        settings = self.settings._replace(roots=with_group_homes(self._store, self.settings.roots))
         sources = None if only is None else find_sources(settings.roots, map(Path, only))
         return sweep(self._store, settings, progress, verify=verify, only=sources)
 

@@ -4,7 +4,6 @@ The export is compared with its manifest, and every session in it checked, befor
 holds already stays as it is, so importing twice adds nothing.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,7 +143,7 @@ def _excluded(store: Store, settings: Settings, sessions: Sessions) -> set[Sessi
 def _settle(store: Store, settings: Settings, progress: Progress) -> bool:
     """Make the rows of new sessions: a sweep without sources does just that."""
     try:
-        sweep(store, dataclasses.replace(settings, roots={}), progress)
+        sweep(store, settings._replace(roots={}), progress)
     except Busy:
         return False
     return True

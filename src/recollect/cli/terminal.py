@@ -34,7 +34,7 @@ _HARMFUL = re.compile(TERMINAL_CONTROL)
 # Characters that hide text, end a line or change its direction.
 _INVISIBLE = "\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff"
 _UNSEEN = re.compile(f"[{_INVISIBLE}]")
-_UNSEEN_IN_JSON = re.compile(f"[\x7f-\x9f{_INVISIBLE}]")
+_UNSEEN_IN_JSON = f"[\x7f-\x9f{_INVISIBLE}]"
 
 
 def grey(text: str) -> str:
@@ -76,7 +76,7 @@ def as_utf8(text: str) -> str:
 
 def harmless_json(text: str) -> str:
     """The same JSON, with escapes for characters that JSON allows but a terminal would act on."""
-    return _UNSEEN_IN_JSON.sub(lambda match: json.dumps(match[0])[1:-1], text)
+    return re.sub(_UNSEEN_IN_JSON, lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def width(text: str) -> int:

@@ -317,8 +317,8 @@ def insight(text: str) -> str | None:
     if not _finds(INSIGHT, _INSIGHT_HINTS, text) or _TAKES_BACK.match(text.lower()):
         return None
     announcing = next((one for one in sentences(text) if INSIGHT.search(one.lower())), text)
-    found = text[max(0, text.find(announcing)) :]
-    return found if len(found.split()) >= _FINDING_WORDS or _FOREIGN.search(found) else None
+    finding = text[max(0, text.find(announcing)) :]
+    return finding if len(finding.split()) >= _FINDING_WORDS or _FOREIGN.search(finding) else None
 
 
 def gist(answer: str) -> str:

@@ -16,8 +16,9 @@ lasting row follows within ten seconds, digests with the next sweep. The store h
 soft cap evicts it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from recollect.lazy import lazy_names
 
 if TYPE_CHECKING:
     from recollect.live.backfill import Backfill, FileStatus, ImportReport
@@ -46,21 +47,4 @@ __all__ = [
     "SessionManager",
     "route",
 ]
-
-_HOMES = {
-    "backfill": "Backfill FileStatus ImportReport",
-    "commands": "Reply route",
-    "host": "Live",
-    "in_threads": "AsyncLive",
-    "manager": "ManagedSession SessionManager",
-    "recall": "SearchResult",
-    "records": "Appended LiveSession Media Message",
-    "session_store": "RecollectSessionStore",
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__ = lazy_names(__name__, __file__)

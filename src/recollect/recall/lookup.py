@@ -225,7 +225,7 @@ class _Search:
 
     def _sentence(self, query: Query) -> Word | None:
         """All of a query as one phrase, if some event has it: a pasted command or sentence."""
-        is_cjk = re.search(CJK_RUN, query.sentence) is not None
+        is_cjk = not query.sentence.isascii() and re.search(CJK_RUN, query.sentence) is not None
         if len(self._index.tokens(query.sentence)) < _LEAST_SENTENCE - is_cjk or not (is_cjk or len(query.needs) > 1):
             return None
         word = self._counted((Phrase(query.sentence),))

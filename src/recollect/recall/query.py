@@ -27,9 +27,10 @@ _ITEM = re.compile(
         (?:"(?P<quoted>[^"]*)"(?!\S)|(?P<open>"[^"]*$)|(?P<bare>\S+))""",
     re.VERBOSE,
 )
-_FILTER = re.compile(r'(?<!\S)(?P<minus>-)?(?P<name>[A-Za-z]+):(?:"(?P<quoted>[^"]*)"|(?P<bare>\S+))(?!\S)')
-_LIKE_A_FILTER = re.compile(r"[A-Za-z][\w.-]*")  # and not like a URL, a port, a line or a path
-_FLAG = re.compile(r"-[A-Za-z]{1,2}")  # `-v`, `-rf`: nobody excludes so short a word
+# Compiled at their first use, and kept by `re`: most queries need none of them.
+_FILTER = r'(?<!\S)(?P<minus>-)?(?P<name>[A-Za-z]+):(?:"(?P<quoted>[^"]*)"|(?P<bare>\S+))(?!\S)'
+_LIKE_A_FILTER = r"[A-Za-z][\w.-]*"  # and not like a URL, a port, a line or a path
+_FLAG = r"-[A-Za-z]{1,2}"  # `-v`, `-rf`: nobody excludes so short a word
 # A pasted command, in which `-name` is an option: by what only a shell reads, or by how it begins.
 _SHELL = r"[|;<>$`]|&&|(?<!\S)(?:--\w|-[A-Za-z]{1,2}(?!\S)|\.(?!\S)|(?:\.{1,2}|~)/|['\"]?\*\.)"
 _PROGRAMS = (
@@ -42,7 +43,7 @@ _PROGRAMS = (
 )
 # Of those that are plain verbs too, only with an option that has a value.
 _VERBS = r"(?:diff|find|go|head|kill|make|node|touch)\s.*\s-\w+\s+[^-\s]"
-_COMMAND = re.compile(rf"{_SHELL}|\A\s*(?:(?:{_PROGRAMS})\s|{_VERBS})")
+_COMMAND = rf"{_SHELL}|\A\s*(?:(?:{_PROGRAMS})\s|{_VERBS})"
 
 
 class Phrase(NamedTuple):
@@ -88,7 +89,7 @@ def parse_query(text: str, now: datetime) -> Query:
     notes: list[str] = []
     text = _cut(text, notes)
     items = list(_items(text, now, notes))
-    if _COMMAND.search(text) and any(isinstance(item, Phrase) and is_excluded for item, is_excluded in items):
+    if any(isinstance(item, Phrase) and is_excluded for item, is_excluded in items) and re.search(_COMMAND, text):
         items = [(_as_typed(item), False) if is_excluded else (item, False) for item, is_excluded in items]
         notes.append("Read as a command: options such as `-name` exclude nothing")
     needs: list[tuple[Phrase, ...]] = []
@@ -131,7 +132,7 @@ def without_filters(text: str, now: datetime) -> tuple[str, tuple[Filter, ...]]:
         filters.append(found)
         return ""
 
-    rest = _FILTER.sub(taken_out, text).strip()
+    rest = re.sub(_FILTER, taken_out, text).strip()
     return (rest, tuple(filters)) if filters and rest else (text, ())
 
 
@@ -179,13 +180,13 @@ def _item(match: re.Match[str], now: datetime, notes: list[str]) -> tuple[Phrase
     name, value, whole = match["name"], match["quoted"], match[0]
     is_quoted = value is not None
     value = match["bare"] if value is None else value
-    is_excluded = bool(match["minus"]) and not _FLAG.fullmatch(whole)
+    is_excluded = bool(match["minus"]) and not re.fullmatch(_FLAG, whole)
     if name and (found := _filter(name, value, is_excluded, now)):
         return found, is_excluded
     if name:
         if name.lower() in FILTERS:
             notes.append(f"Invalid value for `{name}:`, searched for as words: {value}")
-        elif name.islower() and _LIKE_A_FILTER.fullmatch(value):
+        elif name.islower() and re.fullmatch(_LIKE_A_FILTER, value):
             notes.append(f"No such filter, searched for as words: `{name}:`")
         return Phrase(f"{name}:{value}", is_quoted=is_quoted), is_excluded
     if is_quoted:

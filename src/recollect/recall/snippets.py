@@ -79,7 +79,7 @@ def _pattern(phrase: Phrase) -> str:
 
 
 def _spelling(text: str, is_prefix: bool) -> str:
-    if re.search(CJK_RUN, text):
+    if not text.isascii() and re.search(CJK_RUN, text):
         return r"\s*".join(re.escape(piece) for piece in text.split())
     words = _WORD.findall(text)
     if not words:

@@ -97,5 +97,5 @@ def _upper(text: str) -> str | None:
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str | None:
-    found = pattern.search(text)
-    return found[0] if found else None
+    match = pattern.search(text)
+    return match[0] if match else None

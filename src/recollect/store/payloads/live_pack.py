@@ -14,7 +14,7 @@ from pathlib import Path
 
 from recollect import failpoints
 from recollect.store.batch import Batch
-from recollect.store.payloads.packs import SHARED_PACK_BYTES, Frame, StoredFrame, shared_pack
+from recollect.store.payloads.packs import SHARED_PACK_BYTES, Frame, StoredFrame, cut_to, shared_pack
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.durable import sync, write_all
 
@@ -33,6 +33,7 @@ class LivePack:
         self._folder = folder
         self._fd = -1
         self._number = 0
+        self._path = folder
 
     def place(self, batches: Iterable[Batch]) -> None:
         """Have the frames of batches on the disk, so that whoever stores the batches need not wait for it."""
@@ -45,8 +46,7 @@ class LivePack:
         known = self._known_bytes(self._number) if self._fd >= 0 else None
         if known is None or known >= SHARED_PACK_BYTES:
             known = self._open_next()
-        os.ftruncate(self._fd, known)
-        os.lseek(self._fd, known, os.SEEK_SET)
+        cut_to(self._fd, self._path, known)
         stored, offset = [], known
         for frame in frames:
             stored.append(StoredFrame(*frame, self._number, offset, 0, 0))
@@ -88,7 +88,7 @@ class LivePack:
         if known is None or os.fstat(fd).st_size < known or not _is_at(path, fd):
             os.close(fd)
             return None
-        self._fd, self._number = fd, number
+        self._fd, self._number, self._path = fd, number, path
         if known == 0:
             for place in path.parents[:3]:
                 sync(place)

@@ -153,7 +153,10 @@ class Database:
         with translated(self.path):
             if self.connection.pragma("application_id") != APPLICATION_ID:
                 raise StoreDamaged(f"Not a Recollect database: {self.path}", "move it elsewhere, then sweep again")
-            version = self._version()
+            self._refuse_newer()
+
+    def _refuse_newer(self) -> None:
+        version = self._version()
         if version > len(self._migrations):
             raise StoreTooNew(
                 f"Store was written by a newer version: schema {version}, this one reads {len(self._migrations)}",
@@ -169,7 +172,7 @@ class Database:
             self._check_file()
             self.connection.execute("BEGIN IMMEDIATE")
             try:
-                self._check_version()
+                self._refuse_newer()
                 before = self.connection.total_changes()
                 yield self.connection
                 commit = high_water.count_commit(self.connection) if self.connection.total_changes() != before else None

@@ -15,7 +15,7 @@ import apsw
 from recollect.errors import Busy
 from recollect.kinds import ASSISTANT_MSG, KIND_FAMILY, TOOL_CALL, USER_MSG
 from recollect.store.batch import Batch, EventRow, UsageRow
-from recollect.store.intake import Intake, Written, find_stored
+from recollect.store.intake import Intake, Written
 from recollect.store.payloads.live_pack import LivePack, Moved
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.sqlite.locks import announce_live
@@ -90,7 +90,7 @@ class MessageRow(NamedTuple):
 _ATTEMPTS = 8
 _FIRST_WAIT_S = 0.005
 _COLUMNS = ", ".join(f'"{name}"' for name in LiveRow._fields)
-_KIND, _POSITION, _UID = map(EventRow._fields.index, ("kind", "position", "event_uid"))
+_KIND, _POSITION = map(EventRow._fields.index, ("kind", "position"))
 _TOKENS = tuple(
     map(UsageRow._fields.index, ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"))
 )
@@ -172,15 +172,11 @@ class LiveSessions:
         return written
 
     def _append(self, connection: apsw.Connection, row: LiveRow, batch: Batch, changes: Mapping[str, Any]) -> Written:
-        parts = [part for part in batch.streams if part.native_id == row.native_id]
-        rows = [values for part in parts for values in part.rows]
-        known = find_stored(connection, [values[_UID] for values in rows])
-        usage = [values for part in parts for values in part.facts.usage]
-        new = [values for values in rows if values[_UID] not in known]
-        _count(connection, row, new, usage, changes)
-        written, fresh = self._intake.put_into(connection, [batch], _save_source)
-        self._fulltext.add(connection, fresh)
-        return written
+        taken = self._intake.put_into(connection, [batch], _save_source)
+        usage = [values for part in batch.streams for values in part.facts.usage]
+        _count(connection, row, taken.rows, usage, changes)
+        self._fulltext.add(connection, taken.fresh)
+        return taken.written
 
     def show(self, rows: Sequence[LiveRow]) -> list[LiveRow]:
         """Have lasting rows say when sessions were last active and how much was said; returns those without one."""

@@ -83,8 +83,8 @@ class RawCache:
     def rules(self, agent: str, native_id: str) -> str | None:
         """The version of the rules a session was redacted with; None if there is no such session."""
         sql = "SELECT redacted_with FROM streams WHERE agent = ? AND native_id = ?"
-        found = self._database.value(sql, (agent, native_id))
-        return None if found is None else str(found)
+        version = self._database.value(sql, (agent, native_id))
+        return None if version is None else str(version)
 
     def rule_versions(self) -> dict[str, int]:
         """The versions of the rules that sessions were redacted with, and how many were with each."""

@@ -85,9 +85,6 @@ SESSION_SOURCES = Table(
     is_derived=True,
 )
 
-# The user's rules that all rows were made with: one line, or none before the first sweep has ended.
-RULES = Table("rules", MEMORY, (*column.plain("text"),))
-
 
 class SessionRow(NamedTuple):
     """A session as stored. The last five fields are those of live hosts, empty for sessions read from logs."""
@@ -149,14 +146,6 @@ class StoredRow(NamedTuple):
     session_uid: str
     root_session_uid: str
     parent_session_uid: str | None
-    cwd: str | None
-    git_root: str | None
-    git_remote: str | None
-    usd: float | None
-
-    @property
-    def place(self) -> tuple[str | None, str | None, str | None]:
-        return self.cwd, self.git_root, self.git_remote
 
 
 class SourceOfSession(NamedTuple):
@@ -405,16 +394,6 @@ class Sessions:
                 connection.executemany(
                     f"UPDATE sessions SET evicted_ms = {at_ms:d} WHERE agent = ? AND native_session_id = ?", sessions
                 )
-
-    def rules(self) -> str | None:
-        """The rules that all rows were made with; None before the first sweep has ended."""
-        found = self._database.value("SELECT text FROM rules")
-        return None if found is None else str(found)
-
-    def set_rules(self, text: str) -> None:
-        with self._database.transaction() as connection:
-            connection.execute("DELETE FROM rules")
-            connection.execute("INSERT INTO rules VALUES (?)", (text,))
 
     def totals(self) -> list[dict[str, Any]]:
         """Per agent: sessions, events, messages, tokens, money and if any is estimated, first and last activity."""

@@ -22,6 +22,7 @@ BEST_EVENTS = 2_000  # of a month: those whose sessions are looked up
 ENOUGH_SESSIONS = 40  # that the best events have to be of; else all are looked up
 _STEPS_BETWEEN_LOOKS = 20_000  # SQLite's steps between two looks at the clock
 _TERMS_AT_ONCE = 400
+_FEW_STREAMS = 100
 
 
 class Term(NamedTuple):
@@ -183,22 +184,31 @@ class FulltextSearch:
             return []
         table = table_of(month)
         conditions, values = _conditions(chosen)
-        sql = (
-            f"WITH hit AS MATERIALIZED (SELECT rowid AS id, bm25({table}, {', '.join(map(str, weights))}) AS score"
-            f" FROM {table} WHERE {table} MATCH ? ORDER BY score LIMIT ?),"
-            " placed AS (SELECT hit.id, hit.score, e.stream, e.ts_ms, e.flags, e.kind,"
-            " row_number() OVER (PARTITION BY e.stream ORDER BY hit.score, hit.id DESC) AS place"
+        score = f"bm25({table}, {', '.join(map(str, weights))}) AS score"
+        best = f"SELECT rowid AS id, {score} FROM {table} WHERE {table} MATCH ? ORDER BY score LIMIT {BEST_EVENTS}"
+        # To score an event takes longer than to look it up, and that longer than to find its number in a small set.
+        few = chosen.streams if chosen.streams is not None and len(chosen.streams) <= _FEW_STREAMS else None
+        of_few = f"+f.rowid IN (SELECT id FROM events WHERE stream IN ({', '.join(map(str, few))}))" if few else "1"
+        passing = (
+            f"SELECT f.rowid AS id, {score} FROM {table} f CROSS JOIN events e ON e.id = f.rowid"
+            f" WHERE f.{table} MATCH ? AND {of_few} AND {conditions}"
+        )
+        if chosen.is_open:
+            rows = self._placed(best, conditions, [match, *values, of_session])
+            if rows and (rows[0][-1] < BEST_EVENTS or len({row[2] for row in rows}) >= ENOUGH_SESSIONS):
+                return [Scored(*row[:-1]) for row in rows]
+        return [Scored(*row[:-1]) for row in self._placed(passing, "1", [match, *values, of_session])]
+
+    def _placed(self, hits: str, conditions: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """So many of each session's hits, the best first, each with the number of all."""
+        return self._rows(
+            f"WITH hit AS MATERIALIZED ({hits}), placed AS (SELECT hit.id, hit.score, e.stream, e.ts_ms, e.flags,"
+            " e.kind, row_number() OVER (PARTITION BY e.stream ORDER BY hit.score, hit.id DESC) AS place"
             f" FROM hit CROSS JOIN events e ON e.id = hit.id WHERE {conditions})"
             " SELECT id, -score, stream, ts_ms, flags, kind, (SELECT count(*) FROM hit)"
-            " FROM placed WHERE place <= ? ORDER BY score, id DESC"
+            " FROM placed WHERE place <= ? ORDER BY score, id DESC",
+            values,
         )
-        rows: list[tuple[Any, ...]] = []
-        # A filter that few events pass would leave too little of the best.
-        for most in (BEST_EVENTS, -1) if chosen.is_open else (-1,):
-            rows = self._rows(sql, [match, most, *values, of_session])
-            if rows and (rows[0][-1] < most or len({row[2] for row in rows}) >= ENOUGH_SESSIONS):
-                break
-        return [Scored(*row[:-1]) for row in rows]
 
     def newest(self, chosen: EventFilter, limit: int, below: int | None = None) -> list[Scored]:
         """The events stored last (before the one numbered `below`) that a filter lets through, whatever they say."""
