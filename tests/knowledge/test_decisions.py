@@ -8,6 +8,8 @@ from msgspec import structs
 
 from recollect.api import Memory
 from recollect.errors import NotFound
+from recollect.knowledge import asking
+from recollect.knowledge.timeline import fact_of
 from recollect.recall import Filters
 from recollect.schema import to_json
 from tests.conftest import REPOSITORY
@@ -181,6 +183,27 @@ def test_what_says_the_same_again_at_once_is_one_decision(tmp_path: Path) -> Non
     memory = remembered(tmp_path, script.ask(QUESTION, ["Redis"], "Redis"))
 
     assert texts(memory.knowledge.decisions(history=True)) == ["Redis", "Postgres", "Redis"]
+
+
+def test_the_newest_decisions_are_found_without_reading_older_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = ["Redis", "Postgres", "Redis", "Postgres"]
+    about = [Script(f"other-{day}", day).user("go on").ask(f"Which port {day}?", ["1", "2"], "1") for day in range(20)]
+    memory = remembered(tmp_path, *about, *(chosen(f"s{n}", 30 + n, answer) for n, answer in enumerate(answers)))
+    made: list[str] = []
+    monkeypatch.setattr(asking, "fact_of", lambda stored: (made.append(stored.fact_uid), fact_of(stored))[1])
+
+    for options in ({}, {"history": True}, {"as_of": "2026-10-20"}):
+        whole = memory.knowledge.decisions(**options)
+        assert [memory.knowledge.decisions(**options, limit=limit) for limit in (1, 3, 99)] == [
+            whole[:1],
+            whole[:3],
+            whole,
+        ]
+    made.clear()
+    memory.knowledge.decisions(limit=1)
+    assert len(made) <= 8
 
 
 def test_what_an_agent_notes_in_its_own_memory_is_a_claim_and_no_fact(tmp_path: Path) -> None:

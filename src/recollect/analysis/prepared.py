@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from recollect.clock import as_datetime, now_ms, rfc3339
+from recollect.clock import as_datetime, now_ms
 from recollect.home import PREPARED_NAME
 from recollect.kinds import SessionKey
 from recollect.knowledge.asking import find_decisions
@@ -61,7 +61,7 @@ def renew_brief(store: Store, repo: str) -> None:
 def _decided(store: Store, repo: str) -> list[str]:
     """What holds in a repository, what the user pinned first: in the user's words, or promoted by the user."""
     sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
-    facts = find_decisions(store, sessions, [repo], rfc3339(now_ms()), with_weak=False)
+    facts = find_decisions(store, sessions, [repo], now_ms(), with_weak=False)
     facts.sort(key=lambda fact: fact.verdict != PINNED)
     return [text for fact in facts if (text := _told_text(fact))]
 

@@ -164,6 +164,23 @@ class FactTable:
             bindings.append(words)
         return self._facts("facts f", f" WHERE {' AND '.join(tests or ['1'])}{_ORDER}", bindings)
 
+    def moment_of(self, place: int, predicates: Sequence[str], sessions: HeaderFilter) -> int | None:
+        """When the fact at this place of such facts began, the newest first; None if they are fewer.
+
+        The `before_ms` of `sessions` is that of the facts.
+        """
+        of_sessions, bindings = header_conditions(sessions._replace(since_ms=None, before_ms=None))
+        of_digests = (
+            f" AND digest IN (SELECT d.id FROM sessions JOIN digests d USING (agent, native_session_id)"
+            f" WHERE {of_sessions})"
+        )
+        moment = self._database.value(
+            f"SELECT since_ms FROM facts WHERE predicate IN ({', '.join('?' * len(predicates))})"
+            f" AND coalesce(since_ms < ?, 1){of_digests if bindings else ''} ORDER BY since_ms DESC LIMIT 1 OFFSET ?",
+            (*predicates, sessions.before_ms, *bindings, place),
+        )
+        return None if moment is None else int(moment)
+
     def find(self, uid: str) -> list[StoredFact]:
         """Facts whose id begins so, rejected ones too."""
         return self._facts("facts f", " WHERE f.fact_uid >= ? AND f.fact_uid < ? || 'g'" + _ORDER, (uid, uid))

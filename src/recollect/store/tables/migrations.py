@@ -9,6 +9,7 @@ import apsw
 from recollect.store.tables import declared
 from recollect.store.tables.named_values import NAMED_VALUES
 from recollect.store.tables.rules import RULES
+from recollect.store.tables.sessions import SESSIONS_BY_NAMES
 from recollect.store.tables.table import CACHE as CACHE_NAME
 from recollect.store.tables.table import MEMORY as MEMORY_NAME
 from recollect.store.tables.views import VIEWS
@@ -39,6 +40,11 @@ def m003_moved(connection: apsw.Connection) -> None:
             connection.execute(statement)
 
 
+def m004_sessions_by_names(connection: apsw.Connection) -> None:
+    for statement in SESSIONS_BY_NAMES:
+        connection.execute(statement)
+
+
 def _create(connection: apsw.Connection, database: str) -> None:
     tables = declared(database)
     for table in tables:
@@ -48,4 +54,4 @@ def _create(connection: apsw.Connection, database: str) -> None:
 
 
 CACHE = (m001_cache, m002_named_values)
-MEMORY = (m001_memory, m002_views, m003_moved)
+MEMORY = (m001_memory, m002_views, m003_moved, m004_sessions_by_names)

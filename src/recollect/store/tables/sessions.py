@@ -19,6 +19,11 @@ from recollect.store.tables.table import BY_SESSION, MEMORY, Table
 if TYPE_CHECKING:
     from recollect.schema import Session, SessionSource
 
+SESSIONS_BY_NAMES = (
+    "CREATE INDEX IF NOT EXISTS sessions_by_repo ON sessions (repo, ended_ms)",
+    "CREATE INDEX IF NOT EXISTS sessions_by_base ON sessions (base_session_uid) WHERE base_session_uid IS NOT NULL",
+)
+
 SESSIONS = Table(
     "sessions",
     MEMORY,
@@ -59,6 +64,7 @@ SESSIONS = Table(
         # Two sessions may be shown by one name: `top/sub`, and `sub` whose root is `top`.
         "CREATE INDEX sessions_by_uid ON sessions (session_uid)",
         "CREATE INDEX sessions_by_time ON sessions (ended_ms)",
+        *SESSIONS_BY_NAMES,
         "CREATE INDEX sessions_by_root ON sessions (root_session_uid)",
         'CREATE INDEX sessions_by_group ON sessions ("group") WHERE "group" <> \'main\'',
         "CREATE INDEX sessions_to_distil ON sessions (agent) WHERE analyzed_ms IS NULL AND evicted_ms IS NULL",
