@@ -66,7 +66,7 @@ def _fix(event: HookEvent, store_folder: str) -> tuple[str, str]:
 
 def _reminder(event: HookEvent, store_folder: str) -> tuple[str, str]:
     """What an earlier session has to do with a prompt, and the fingerprint of an error that the prompt shows."""
-    from recollect.hooks.reminders import find_reminder  # searches the store, which other events do without
+    from recollect.hooks.reminders import find_reminder  # its patterns take a while to compile
 
     about, signature, text = find_reminder(store_folder, event)
     is_first = text and claims.claim(store_folder, event.hooks.agent, event.session, "fix", about)
