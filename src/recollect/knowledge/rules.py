@@ -33,7 +33,7 @@ def derive(material: Material) -> Lessons:
         [
             *resolutions(material, turns, runs, changes),
             *reported_errors(material, turns, changes),
-            *decisions(material, turns),
+            *decisions(material, turns, changes),
             *statements(material, turns, changes),
             *touches(material, turns, changes),
             *git_work(material, turns),
