@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from recollect.clock import as_datetime, now_ms, rfc3339
 from recollect.home import PREPARED_NAME
 from recollect.kinds import SessionKey
@@ -88,7 +86,7 @@ def _write_fixes(store: Store, signatures: Collection[str]) -> None:
 def _sure_lines(store: Store, error: str) -> list[str]:
     """What else an error is known by, and no other error."""
     facts = store.facts.about("error", error, (FIXED_BY,))
-    lines = dict.fromkeys(line for fact in facts for line in orjson.loads(fact.details).get("lines", ()))
+    lines = dict.fromkeys(line for fact in facts for line in fact.details.get("lines", ()))
     return [line for line in lines if not is_literal(line) and store.facts.errors_showing([line]) == [error]]
 
 
