@@ -108,7 +108,7 @@ def _write_requests(store: Store, criteria: HeaderFilter) -> None:
 def _sure_lines(store: Store, error: str) -> list[str]:
     """What else an error is known by, and no other error."""
     facts = store.facts.about("error", error, (FIXED_BY,))
-    lines = dict.fromkeys(line for fact in facts for line in orjson.loads(fact.details).get("lines", ()))
+    lines = dict.fromkeys(line for fact in facts for line in fact.details.get("lines", ()))
     return [line for line in lines if not is_literal(line) and store.facts.errors_showing([line]) == [error]]
 
 

@@ -4,8 +4,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
-import orjson
-
 from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import shell, words
@@ -186,7 +184,7 @@ def failing_commands(uses: Sequence[tuple[str, int, int, str]], fixed: Sequence[
     for fact in fixed:
         command = fact.object if fact.object_kind == "command" else None
         if command and fact.rule == "alternative" and fact.confidence >= _LEAST_SURE:
-            for name in shell.doings(_command_of(fact)) & shell.doings(command):
+            for name in shell.doings(fact.details.get("command") or "") & shell.doings(command):
                 instead[name][command] += 1
     found = []
     for name, count, failures, sample in uses:
@@ -197,10 +195,6 @@ def failing_commands(uses: Sequence[tuple[str, int, int, str]], fixed: Sequence[
                 FailingCommand(name, count, failures, round(failures / count, 2), sample, best[0][0] if best else None)
             )
     return sorted(found, key=lambda one: (-one.rate * min(one.failures, 10), one.command))
-
-
-def _command_of(fact: StoredFact) -> str:
-    return str(orjson.loads(fact.details).get("command") or "")
 
 
 def find_routes(goal: str, exchanges: Sequence[StoredExchange]) -> list[Route]:
