@@ -40,7 +40,7 @@ def take_in(
             written = store.intake.put(batches, store.sources.save, store.fulltext.add)
             store.named_values.remember(batches)
             if is_beside_host:
-                store.databases[0].make_durable()  # and no longer than it was
+                store.databases[0].shorten_log()
             new, replaced = written.events_new, written.events_replaced
         for failure in failures:
             store.sources.save_failure(failure.task.row, failure.reason)

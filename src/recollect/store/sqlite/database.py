@@ -205,7 +205,7 @@ class Database:
         return None
 
     def leave_log(self) -> None:
-        """Have commits move nothing from the log into the database: `make_durable` does, while nobody waits for it."""
+        """Have commits move nothing from the log into the database: `shorten_log` does, while nobody waits for it."""
         self.connection.set_wal_hook(self._note_log)
 
     def _note_log(self, connection: apsw.Connection, name: str, pages: int) -> int:
@@ -219,6 +219,9 @@ class Database:
         """
         with suppress(FileNotFoundError):  # nothing was committed since it was emptied
             sync(self.path.with_name(f"{self.path.name}-wal"))
+
+    def shorten_log(self) -> None:
+        """Move the log into the database if it has become long."""
         if self._log_pages >= _LOG_PAGES:
             self._log_pages = 0
             with suppress(apsw.BusyError):  # another process is at it
