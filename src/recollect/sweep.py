@@ -40,6 +40,8 @@ def sweep(
         last = read_sweep_state(store.folder)
         finish_forgetting(store)
         finish_evictions(store)
+        if store.live_pack.lost():
+            store.live.recover()
         work = _Sweep(store, settings, progress)
         work.rescue()
         changes = work.discover(verify=verify, only=only)
