@@ -108,8 +108,7 @@ class _Sweep:
 
     def ingest(self, tasks: "list[Task]", *, is_whole: bool) -> None:
         """Read what changed, the newest files first."""
-        store = self._store
-        drop_leftovers(store)
+        drop_leftovers(store := self._store)
         if not tasks:
             return
         from recollect.ingest.gate import exclude_of
