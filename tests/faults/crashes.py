@@ -129,9 +129,9 @@ def first_sweep(folder: Path, bug: str | None) -> Case:
 
 
 def second_sweep(folder: Path, bug: str | None) -> Case:
-    """Sessions have grown, some of them where a line was torn."""
+    """Sessions have grown, some of them where a line was torn, and one is new."""
     writers = Writers(folder / "home", seed=4, big_share=0.1)
-    writers.write([30] * 6)
+    writers.write([30, 30, 30, 0, 30, 30])
     sweep(folder / "template", *writers.roots)
     writers.write([5] * 6)
     writers.finish()
