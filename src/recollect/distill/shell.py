@@ -246,7 +246,8 @@ def _split_outside_quotes(command: str) -> list[str]:
 @lru_cache(maxsize=5_000)
 def _names(command: str) -> tuple[str, ...]:
     """What each part of a chain does, without those that only set up the shell."""
-    parts = _SEPARATOR.split(_QUOTED.sub("''", command[:2000]))
+    one_line = command[:2000].replace("\\\n", " ")
+    parts = _SEPARATOR.split(_QUOTED.sub("''", one_line))
     return tuple(name for part in parts if (name := _named(part)))
 
 

@@ -75,8 +75,8 @@ class _Search:
         query = query._replace(filters=(*query.filters, *as_options(self._options.filters)))
         self._notes += query.notes
         scope = scope_of(self._store, query, self._now, self._options.exclude, self._notes)
-        if not query.is_empty and not self._index.months() and not self._store.session_headers.digest_count():
-            self._notes.append("Nothing is indexed yet: run `recollect sweep`")
+        if not self._index.months() and not self._store.session_headers.digest_count():
+            self._notes.append("Nothing is indexed yet: `recollect sweep` reads your agents' sessions")
         if query.is_empty or (not query.needs and _is_of_sessions(query)):
             return self._recent(query, scope)
         meant, candidates, coverage = self._candidates(query, scope)
