@@ -52,15 +52,16 @@ def save_copy(store: Store, host: str, source: Source, redactor: Redactor) -> No
     folder = store.folder / RESCUED_NAME / f"{time.time_ns()}-{os.getpid()}{_UNFINISHED}"
     log = folder / _HOME / source.path.relative_to(source.root)
     log.parent.mkdir(mode=0o700, parents=True)
-    end_offset, learned = lines.offset, Learned()
+    end_line, end_offset, learned = lines.line, lines.offset, Learned()
     with open(open_beneath(source.root, source.path), "rb") as original, log.open("wb") as file:
         original.seek(end_offset)
         file.seek(end_offset)
         for block in _blocks(original):
-            file.write(_redacted(block, redactor, learned))
-            end_offset += len(block)
+            redacted, count = _redacted(block, redactor, learned)
+            file.write(redacted)
+            end_line, end_offset = end_line + count, end_offset + len(block)
     sync(log)
-    end = lines.checkpoint({}, at=(lines.line, end_offset)).cursor  # nobody asks for the number of its last line
+    end = lines.checkpoint({}, at=(end_line, end_offset)).cursor
     origin = {"root": str(source.root), "path": str(source.path)}
     note = origin | {"row": row, "end": [end.offset, end.line, end.head, end.tail]}
     (folder / _NOTE).write_text(json.dumps(note), encoding="utf-8")
@@ -80,14 +81,13 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
         rest = data[end:]
 
 
-def _redacted(block: bytes, redactor: Redactor, learned: Learned) -> bytes:
-    """A block of lines without its secrets. Most have none, and stay as they are."""
-    if redactor.is_clean(block, learned):
-        return block
+def _redacted(block: bytes, redactor: Redactor, learned: Learned) -> tuple[bytes, int]:
+    """A block without its secrets, and how many lines it has."""
     lines = block.split(b"\n")
-    for changed in redactor.changes(lines, learned):
+    changes = redactor.changes(lines, learned)
+    for changed in changes:
         lines[changed.number] = changed.document
-    return b"\n".join(lines)
+    return b"\n".join(lines) if changes else block, len(lines) - 1
 
 
 def take_copies(store: Store, host: str) -> list[Task]:

@@ -141,11 +141,6 @@ class Redactor:
                 changes[number] = Changed(number, document, [*changed.secrets, *hidden], is_learned)
         return [changes[number] for number in sorted(changes)]
 
-    def is_clean(self, lines: bytes, learned: Learned) -> bool:
-        """Whether JSON lines may stay as they are, by one scan over all of them."""
-        apart = lines.replace(b"\n", _SEPARATOR)
-        return not (self._suspects([apart], self._finder.may_apply) or learned.find(lines, is_json=True))
-
     def learned(self, root: SessionKey) -> Learned:
         """What the reading of a session starts from: what it named before, to be recognised."""
         return Learned(self._named.get(root), self._key)
