@@ -154,14 +154,17 @@ def _alike(store: Store, signature: str) -> list[str]:
 
 
 def _described(store: Store, description: str) -> list[str]:
-    """Subjects of fixes that a description in a few words is about."""
+    """Subjects of fixes that a description in a few words is about: by what the errors say, or else by all of a fix."""
     words = topic_words(description)
     if not words or len(words) > _MOST_WORDS:
         return []
     facts = store.facts.select((FIXED_BY,), words=fulltext_query(words))
-    scored = [(relevance(words, f"{fact.subject} {fact.text} {fact.details}"), fact.subject) for fact in facts]
-    best = sorted((one for one in scored if one[0] >= _LEAST_DESCRIBED), key=lambda one: (-one[0], one[1]))
-    return list(dict.fromkeys(subject for _, subject in best))
+    for texts in ([fact.subject for fact in facts], [f"{fact.subject} {fact.text} {fact.details}" for fact in facts]):
+        scored = [(relevance(words, text), fact.subject) for text, fact in zip(texts, facts, strict=True)]
+        best = sorted((one for one in scored if one[0] >= _LEAST_DESCRIBED), key=lambda one: (-one[0], one[1]))
+        if best:
+            return list(dict.fromkeys(subject for _, subject in best))
+    return []
 
 
 def _likeness(one: set[str], two: set[str]) -> float:

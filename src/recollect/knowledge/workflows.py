@@ -26,6 +26,7 @@ _LEAST_LIFT = 1.5
 _SAME_STEPS, _SAME_EXCHANGES = 0.5, 0.4
 _LEAST_USES, _LEAST_FAILURES, _LEAST_RATE = 5, 2, 0.05
 _MOST_ROUTES = 5
+_LEAST_RELEVANT = 0.6  # of the words of a goal: both of two, two of three
 _LEAST_SURE = 0.6
 
 
@@ -201,7 +202,9 @@ def find_routes(goal: str, exchanges: Sequence[StoredExchange]) -> list[Route]:
     """The exchanges that reached a goal like this one, the best first."""
     asked = topic_words(goal)
     scored = [(relevance(asked, one.goal), one) for one in exchanges if one.has_succeeded]
-    best = sorted((one for one in scored if one[0] >= 0.5), key=lambda one: (-one[0], -(one[1].since_ms or 0)))
+    best = sorted(
+        (one for one in scored if one[0] >= _LEAST_RELEVANT), key=lambda one: (-one[0], -(one[1].since_ms or 0))
+    )
     return [
         Route(
             goal=one.goal,
