@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,13 @@ from recollect.redact import KEY_BYTES, KEY_FILE
 
 REPOSITORY = Path(__file__).parent.parent
 SHARED = Path(os.environ.get("RECOLLECT_SHARED", REPOSITORY.parent / "shared"))
+
+# A store waits for the disk a dozen times in a sweep, in memory never. Tests need room there, and some run programs.
+ON_DISK = Path(tempfile.gettempdir())  # for programs that are kept between runs
+_MEMORY = Path("/dev/shm")
+_CAN_RUN = _MEMORY.is_dir() and not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC
+if "TMPDIR" not in os.environ and _CAN_RUN and shutil.disk_usage(_MEMORY).free > 4 << 30:
+    tempfile.tempdir = str(_MEMORY)
 
 # CI says the same of the same code each time; everywhere else each run looks at new cases.
 settings.register_profile("ci", derandomize=True)

@@ -16,7 +16,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import uuid
@@ -30,7 +29,7 @@ from typing import Any
 import pytest
 
 from recollect.api import Memory, open_memory
-from tests.conftest import SHARED, with_key
+from tests.conftest import ON_DISK, SHARED, with_key
 
 SCRIPTS = SHARED / "agents"
 PATIENCE_S = 60
@@ -200,7 +199,7 @@ def agents_folder() -> Path:
     """Where the agents are installed: kept between test runs, for it takes minutes to make."""
     if reason := _reason_to_skip():
         pytest.skip(reason)
-    folder = Path(tempfile.gettempdir()) / "recollect-agents"
+    folder = ON_DISK / "recollect-agents"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid != os.geteuid():
         pytest.skip(f"programs in a folder of another user are not run: {folder}")

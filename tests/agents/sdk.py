@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from tests.conftest import ON_DISK
+
 VERSION = "0.2.182"
 _PACKAGES = (f"claude-agent-sdk=={VERSION}", "sniffio")
 _INSTALL_S = 300
@@ -19,7 +21,7 @@ _INSTALL_S = 300
 def load_sdk() -> ModuleType:
     """The SDK; the test is skipped where it neither is installed nor can be downloaded."""
     if importlib.util.find_spec("claude_agent_sdk") is None:
-        folder = Path(tempfile.gettempdir()) / f"recollect-claude-sdk-{VERSION}"
+        folder = ON_DISK / f"recollect-claude-sdk-{VERSION}"
         if not (folder / "claude_agent_sdk").is_dir() and (problem := _download(folder)):
             pytest.skip(problem)
         sys.path.append(str(folder))

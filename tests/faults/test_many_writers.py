@@ -13,8 +13,8 @@ from tests.conftest import REPOSITORY
 from tests.faults.rig import IS_SOAK
 from tests.store.rows import held, new_store
 
-WRITERS, BATCHES = (10, 100) if IS_SOAK else (4, 10)
-READERS = 4
+WRITERS, BATCHES = (10, 100) if IS_SOAK else (3, 8)
+READERS = 4 if IS_SOAK else 2
 BATCH_EVENTS = 100
 
 

@@ -15,7 +15,7 @@ from tests.faults.power_loss import cut_power, record
 from tests.faults.rig import IS_SOAK
 from tests.faults.tape import Tape, taped
 
-SEEDS, DISKS = (20, 500) if IS_SOAK else (1, 60)
+SEEDS, DISKS = (20, 500) if IS_SOAK else (1, 40)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

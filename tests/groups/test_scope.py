@@ -67,7 +67,7 @@ def _answers(memory: Memory) -> list[str]:
     answers += [to_json(memory.stats(by)) for by in ("repo", "command", "session", "month")]
     answers += [to_json(memory.timeline()), to_json(memory.unfinished()), memory.groups.sessions().history()]
     # Times, folders and the numbers of rows differ.
-    strip = re.compile(r"/tmp/\S+?(?=work-|home-)|\d{4}-\d\d-\d\dT[\d:.]+Z|id=\d+")
+    strip = re.compile(r"/(tmp|dev/shm)/\S+?(?=work-|home-)|\d{4}-\d\d-\d\dT[\d:.]+Z|id=\d+")
     return [strip.sub("", repr(answer)) for answer in answers]
 
 

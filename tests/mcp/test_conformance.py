@@ -4,7 +4,6 @@ Most of its scenarios call tools, prompts and resources of its own example serve
 """
 
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ import pytest
 
 from recollect.mcp.door import Scope
 from recollect.mcp.http import App, HttpDoor
+from tests.conftest import ON_DISK
 from tests.mcp.conftest import serving
 
-FOLDER = Path(tempfile.gettempdir()) / "recollect-conformance"
+FOLDER = ON_DISK / "recollect-conformance"
 NODE = FOLDER / "node_modules" / "node" / "bin" / "node"
 SUITE = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 SCENARIOS = (
