@@ -118,17 +118,33 @@ def test_a_session_of_ten_thousand_events_opens_small_and_grows_as_one_scrolls(s
 
 def test_the_first_page_of_a_long_session_is_painted_soon_after_its_answer(server: Served, page: Any) -> None:
     server.json(f"/session/{LONG}")  # so that the server has its outline
-    go(page, "/settings")
-    page.evaluate("performance.clearResourceTimings()")
-    go(page, f"/session/{LONG}")
-    beyond_ms = page.evaluate(
-        """() => new Promise(resolve => requestAnimationFrame(() => setTimeout(() => {
-             const answer = performance.getEntriesByType('resource').find(entry => entry.name.includes('/session/'));
-             resolve(performance.now() - answer.responseEnd);
-           })))"""
-    )
+    beyond_ms = [_paint_ms(page) for _ in range(8)]
 
-    assert beyond_ms < 1500  # the aim is 300; other tests may run beside this one
+    assert min(beyond_ms) <= 300  # the best of them: other tests run beside this one
+
+
+def _paint_ms(page: Any) -> float:
+    """How long after the answer the long session is painted."""
+    go(page, "/settings")
+    page.evaluate(
+        """uid => {
+             performance.clearResourceTimings();
+             window.painted = new Promise(resolve => new MutationObserver((_, watch) => {
+               if (!document.querySelector('#page .exchange')) return;
+               watch.disconnect();
+               requestAnimationFrame(() => setTimeout(() => {
+                 const answers = performance.getEntriesByType('resource');
+                 const answer = answers.find(entry => entry.name.includes('/session/'));
+                 resolve(performance.now() - answer.responseEnd);
+               }));
+             }).observe(document.getElementById('page'), { childList: true, subtree: true }));
+             const link = Object.assign(document.createElement('a'), { href: `/session/${uid}` });
+             document.getElementById('page').append(link);
+             link.click();
+           }""",
+        LONG,
+    )
+    return float(page.evaluate("window.painted"))
 
 
 def test_a_link_to_an_event_opens_the_page_it_is_on(server: Served, page: Any) -> None:
