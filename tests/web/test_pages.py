@@ -118,33 +118,35 @@ def test_a_session_of_ten_thousand_events_opens_small_and_grows_as_one_scrolls(s
 
 def test_the_first_page_of_a_long_session_is_painted_soon_after_its_answer(server: Served, page: Any) -> None:
     server.json(f"/session/{LONG}")  # so that the server has its outline
-    beyond_ms = [_paint_ms(page) for _ in range(8)]
 
-    assert min(beyond_ms) <= 300  # the best of them: other tests run beside this one
+    assert min(_paint_ms(page) for _ in range(3)) <= 300
 
 
 def _paint_ms(page: Any) -> float:
-    """How long after the answer the long session is painted."""
+    """The processor time that the page takes from the click on a long session until it is painted."""
     go(page, "/settings")
+    browser = page.context.new_cdp_session(page)
+    browser.send("Performance.enable", {"timeDomain": "threadTicks"})
+    before_s = _busy_s(browser)
     page.evaluate(
-        """uid => {
-             performance.clearResourceTimings();
-             window.painted = new Promise(resolve => new MutationObserver((_, watch) => {
+        """uid => new Promise(resolve => {
+             new MutationObserver((_, watch) => {
                if (!document.querySelector('#page .exchange')) return;
                watch.disconnect();
-               requestAnimationFrame(() => setTimeout(() => {
-                 const answers = performance.getEntriesByType('resource');
-                 const answer = answers.find(entry => entry.name.includes('/session/'));
-                 resolve(performance.now() - answer.responseEnd);
-               }));
-             }).observe(document.getElementById('page'), { childList: true, subtree: true }));
+               requestAnimationFrame(() => setTimeout(resolve));
+             }).observe(document.getElementById('page'), { childList: true, subtree: true });
              const link = Object.assign(document.createElement('a'), { href: `/session/${uid}` });
              document.getElementById('page').append(link);
              link.click();
-           }""",
+           })""",
         LONG,
     )
-    return float(page.evaluate("window.painted"))
+    return (_busy_s(browser) - before_s) * 1000
+
+
+def _busy_s(browser: Any) -> float:
+    metrics = browser.send("Performance.getMetrics")["metrics"]
+    return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
 
 
 def test_a_link_to_an_event_opens_the_page_it_is_on(server: Served, page: Any) -> None:
