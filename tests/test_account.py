@@ -168,6 +168,10 @@ def test_prompts_are_kept_when_the_log_is_gone_and_only_a_side_file_is_left(tmp_
         ("upgrade/python-3", None),
         ("v2-1", None),
         ("AVX-512-kernels", None),
+        ("upgrade/react-19", None),
+        ("pg-16-upgrade", None),
+        ("ci/ubuntu-22-runners", None),
+        ("win-32-fix", None),
     ],
 )
 def test_a_task_is_found_in_a_branch_where_it_has_the_form_of_one(

@@ -110,4 +110,4 @@ def test_a_command_finds_its_answer_among_many_sessions(command: str, shown: str
 
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
-    assert not re.search(r"^(No matches|No sessions match|Nothing was left open)", done.stdout, re.MULTILINE)
+    assert not re.search(r"^(No matches|No sessions match|Nothing left open)", done.stdout, re.MULTILINE)

@@ -10,6 +10,7 @@ from recollect.agents import adapters
 from recollect.api import open_memory
 from recollect.cli.entry import main
 from recollect.ingest import freshness
+from recollect.store.sqlite.locks import sweep_lock
 from tests.builders import AGENT, Home, ScriptedAdapter, event
 
 
@@ -108,6 +109,31 @@ def test_an_interrupted_first_sweep_says_what_is_kept_and_how_to_go_on(
     assert "read and kept; `recollect sweep` continues" in result.stderr
     run("sweep")
     assert run("search", "zebra").stderr == ""
+
+
+def test_a_session_of_an_unfinished_sweep_is_shown_by_its_request_and_the_time_of_its_match(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.write("project/two", event("s2", 1, text="paint a zebra"), event("s2", 2, text="zebra, please"))
+    with monkeypatch.context() as patch:
+        patch.setattr("recollect.sweep._Sweep.settle", lambda self, **_all: (_ for _ in ()).throw(KeyboardInterrupt))
+        with open_memory() as memory, pytest.raises(KeyboardInterrupt):
+            memory.sweep()
+
+    head = next(line for line in run("search", "zebra").stdout.splitlines() if "  s2  " in line)
+
+    assert not head.startswith("–")
+    assert head.endswith("paint a zebra")
+
+
+def test_a_first_sweep_that_has_just_begun_is_mentioned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_HOME", str(tmp_path / "new"))
+    with open_memory() as memory, sweep_lock(memory._store.folder):
+        result = run("search", "zebra")
+
+    assert result.stderr.strip() == "A sweep is running"
+    assert "Nothing is indexed yet" in result.stdout
+    assert "No sessions yet" in run("status").stdout
 
 
 def test_status_shows_when_the_last_sweep_was(home: Home) -> None:

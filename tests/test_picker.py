@@ -109,6 +109,15 @@ def test_the_screen_fits_any_terminal(picker: Picker, columns: int, rows: int) -
     assert all(width(line.text) <= columns for line in lines)
 
 
+def test_a_narrow_terminal_leaves_room_for_titles(picker: Picker) -> None:
+    wide, narrow = (
+        next(line.text for line in picker.lines(columns, 15) if "repair" in line.text) for columns in (80, 60)
+    )
+
+    assert wide.split()[2:4] == [AGENT, "shop"]
+    assert narrow.split()[1:3] == ["shop", "repair"]
+
+
 def test_the_preview_shows_the_digest_of_the_selected_session(picker: Picker) -> None:
     type_in(picker, "zebra")
 

@@ -25,6 +25,8 @@ MERGE = "https://git.example/o/r/-/merge_requests/3"
         ("docker compose up -d", "docker compose up"),
         ("rg 'foo; npm test' src", "rg"),
         ("FOO=bar BAZ=1 ./run.sh", "run.sh"),
+        ("cd web && \\\n  CI=1 \\\n  npm run lint", "npm run lint"),
+        ("git \\\n  commit -m x", "git commit"),
         ("", "shell"),
         ("&& ||", "shell"),
     ],

@@ -65,7 +65,7 @@ def test_people_see_sessions_snippets_and_what_was_meant(run: Run) -> None:
     found, wrong, nothing = run("search", "walrus"), run("search", "wallrus"), run("search", "xylophone")
 
     assert "use a walrus" in found.output
-    assert "Did you mean: walrus" in wrong.output
+    assert "No match for `wallrus`; showing `walrus`" in wrong.output
     assert "No matches" in nothing.output
 
 
@@ -125,6 +125,26 @@ def test_blame_files_timeline_and_related_have_both_forms(run: Run) -> None:
     assert len(printed(run, "timeline", "--since", "2026-11-01")) == 2
     assert "talks-1" in run("related", "edits-1").output
     assert [other["session_uid"] for other in printed(run, "related", "edits-1")] == ["scripted:talks-1"]
+
+
+def test_a_list_of_edits_fits_the_screen_and_shows_the_names_of_files(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"/home/x/{'deep/' * 20}src/a.py"
+    edits = [event("edits-1", number, EDIT, "edited") for number in range(2, 30)]
+    for edit in edits:
+        edit.payload = {"input": {"file_path": path, "new_string": "walrus"}}
+    home.write("a", SessionInfo("edits-1", cwd="/home/x"), event("edits-1", 1, text="use a walrus"), *edits)
+    sweep(tmp_path / "store", home).close()
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("LINES", "24")
+
+    shown = CliRunner().invoke(main, ["blame", "a.py"]).stdout.splitlines()
+
+    assert len(shown) <= 24
+    assert max(map(len, shown)) <= 60
+    assert [line.split()[0] for line in shown if line.endswith("/src/a.py")] == [f"#{seq}" for seq in range(29, 19, -1)]
+    assert shown[-1] == "10 of 28 edits · more: --offset 10"
 
 
 def test_what_is_not_there_is_said_in_words(run: Run) -> None:

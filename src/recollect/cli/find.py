@@ -17,6 +17,7 @@ from recollect.cli.listing import (
     hit_table,
     more_hint,
     related_lines,
+    request_table,
     timeline_lines,
     total_line,
     visit_lines,
@@ -24,7 +25,6 @@ from recollect.cli.listing import (
 from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
 from recollect.cli.terminal import (
     fitted,
-    fitted_time,
     grey,
     line_columns,
     line_count,
@@ -46,7 +46,6 @@ _LINES_AROUND = 4  # of an answer: heading, footer, the prompt
 _SHOWN_VISITS, _SHOWN_EDITS, _SHOWN_SESSIONS = 20, 50, 200
 _MARGIN = 20
 _LEAST_COLUMNS = 20  # of a text that is cut, however narrow the terminal is
-_HEAD_COLUMNS = 50
 SPEAKERS = {
     kinds.USER_MSG: ("you", "green"),
     kinds.ASSISTANT_MSG: ("agent", "cyan"),
@@ -229,7 +228,7 @@ def files(path: str, filters: Filters, limit: int | None, offset: int, as_json: 
     """
     with open_fresh() as memory:
         visits = memory.files(path, filters)
-    _emit_page(visits, _Page(limit, offset, _SHOWN_VISITS), "session", visit_lines, as_json)
+    _emit_page(visits, _Page(limit, offset, _on_a_screen(_SHOWN_VISITS)), "session", visit_lines, as_json)
 
 
 @click.command()
@@ -248,10 +247,15 @@ def blame(path: str, filters: Filters, limit: int | None, offset: int, as_json: 
     with open_fresh() as memory:
         edits = memory.blame(path, filters)
         evicted = memory.evicted_edits(path)
-    _emit_page(edits, _Page(limit, offset, _SHOWN_EDITS), "edit", _edit_lines, as_json)
+    _emit_page(edits, _Page(limit, offset, _on_a_screen(_SHOWN_EDITS)), "edit", _edit_lines, as_json)
     if evicted:
         sessions = "1 more session" if evicted == 1 else f"{evicted} more sessions"
         click.echo(f"note: {sessions} edited it, kept only as digests: `recollect files` lists them", err=True)
+
+
+def _on_a_screen(most: int) -> int:
+    """How many things of two lines each are listed: what the terminal shows at once."""
+    return max(1, min(most, (line_count() - _LINES_AROUND) // 2))
 
 
 class _Page(NamedTuple):
@@ -336,8 +340,6 @@ def answer_lines(
             yield from _detail_lines(hit, names, explain)
         else:
             yield from _match_lines(hit, names, max(1, lines_of_hit))
-    if answer.suggestion:
-        yield f"Did you mean: {one_line(answer.suggestion)}"
     if answer.hits:
         yield from footer_lines(*_footer(answer, offset, names))
 
@@ -400,14 +402,10 @@ def _fitted(text: str, beside: int) -> str:
     return fitted(text, max(_LEAST_COLUMNS, line_columns() - beside))
 
 
-def _head(when: str | None, agent: str, name: str) -> str:
-    return f"{grey(fitted_time(when))}  {agent}  {click.style(name, fg='yellow')}"
-
-
 def _title(hit: "SessionHit") -> str:
-    """A session's title; if that is the beginning of its first request, more of the request."""
-    title = one_line(hit.title or "–")
+    """A session's title; if that is the beginning of its first request, or missing, the request."""
     request = one_line(hit.first_request.snippet) if hit.first_request else ""
+    title = one_line(hit.title or request or "–")
     return request if begins_with(request, title) else title
 
 
@@ -447,18 +445,24 @@ def _glimpse_line(item: "Glimpse | Match") -> str:
     return grey(f"  {'':6}  {label:<8}  {_fitted(one_line(item.snippet), _MARGIN)}")
 
 
+def _end_of(path: str, columns: int) -> str:
+    """A path, cut at its beginning: its end says which file it is."""
+    return path if width(path) <= columns else f"…{path[-max(1, columns - 1) :]}"
+
+
 def _edit_lines(edits: "Sequence[FileEdit]") -> Iterator[str]:
     """Edits by session and request, newest first."""
-    names = short_ids(edit.session_uid for edit in edits)
-    for _, group in groupby(edits, key=lambda edit: (edit.session_uid, edit.request_seq)):
-        of_request = list(group)
-        first = of_request[0]
-        request = _fitted(one_line(first.request or first.title or "–"), _HEAD_COLUMNS)
-        yield f"{_head(first.ts, first.agent, names[first.session_uid])}  {request}"
-        for edit in of_request:
+    groups = [list(group) for _, group in groupby(edits, key=lambda edit: (edit.session_uid, edit.request_seq))]
+    table = request_table([group[0] for group in groups])
+    if edits:
+        yield table.heading
+    for head, group in zip(table.lines, groups, strict=True):
+        yield head
+        for edit in group:
             renamed = f" (was {one_line(edit.renamed_from)})" if edit.renamed_from else ""
             counts = f"+{edit.added} -{edit.removed}  " if edit.added or edit.removed else ""
-            yield _line("edit", "yellow", f"{counts}{edit.path}{renamed}", f"#{edit.seq}")
+            room = line_columns() - _MARGIN - len(counts) - width(renamed)
+            yield _line("edit", "yellow", f"{counts}{_end_of(edit.path, room)}{renamed}", f"#{edit.seq}")
     if not edits:
         yield "No edits of this file: `recollect files` lists the sessions that mention it"
 

@@ -43,10 +43,10 @@ def _sweep() -> bool:
 
 def _notice(memory: Memory, freshness: "Freshness") -> str | None:
     sweep = freshness.sweep
+    read = f"{size(sweep.read_bytes)} of {size(sweep.total_bytes)} read"
+    if sweep.began_ns is None and memory.is_sweeping():
+        return f"A sweep is running: {read} so far" if sweep.is_interrupted else "A sweep is running"
     if sweep.is_interrupted:
-        read = f"{size(sweep.read_bytes)} of {size(sweep.total_bytes)} read"
-        if memory.is_sweeping():
-            return f"A sweep is running: {read} so far"
         return f"The last sweep was interrupted: {read} and kept; `recollect sweep` continues"
     if freshness.files_changed and sweep.began_ns is not None:
         changed = f"{plural(freshness.files_changed, 'file')} changed since"

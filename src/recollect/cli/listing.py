@@ -28,7 +28,7 @@ from recollect.cli.terminal import (
 from recollect.kinds import ABANDONED, FAIL, SUCCESS
 
 if TYPE_CHECKING:
-    from recollect.recall import FileVisit, Related, SessionHit, TimelineEntry
+    from recollect.recall import FileEdit, FileVisit, Related, SessionHit, TimelineEntry
     from recollect.schema import Session, Signal
 
 _LEAST_TITLE = 12
@@ -137,11 +137,23 @@ def hit_table(
     hits: "Sequence[SessionHit]", titles: Sequence[str], marks: Sequence[str], names: Mapping[str, str]
 ) -> Table:
     """The first line of each hit of a search."""
-    when = _when(hit.ended_at or hit.started_at for hit in hits)
+    # A session that a sweep has not finished has no times of its own yet.
+    when = _when(hit.ended_at or hit.started_at or (hit.matches[0].ts if hit.matches else None) for hit in hits)
     columns = _session_columns(when, hits, names)
     if any(hit.outcome for hit in hits):
         columns.append(outcome_column([hit.outcome for hit in hits]))
     return make_table(columns, "title", titles, marks)
+
+
+def request_table(edits: "Sequence[FileEdit]") -> Table:
+    """The first line of each request that edits were made for."""
+    names = short_ids(edit.session_uid for edit in edits)
+    columns = [
+        _when((edit.ts for edit in edits), "edited")._replace(colours=["bright_black"] * len(edits)),
+        Column("agent", ["" if is_narrow() else edit.agent for edit in edits]),
+        Column("id", [names[edit.session_uid] for edit in edits], ["yellow"] * len(edits)),
+    ]
+    return make_table(columns, "request", [one_line(edit.request or edit.title or "–") for edit in edits])
 
 
 def related_lines(sessions: "Sequence[Related]") -> Iterator[str]:

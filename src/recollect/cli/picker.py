@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from recollect.api import Memory
-from recollect.cli.terminal import fitted, local_time, one_line, padded, plural, printable, repo_name
+from recollect.cli.terminal import fitted, local_time, one_line, padded, plural, printable, repo_name, width
 from recollect.config import has_colour
 from recollect.errors import NotFound, RecollectError
 from recollect.recall import Filters, SearchAnswer, SessionHit
@@ -25,6 +25,7 @@ PLAIN, BOLD, GREY, SELECTED = "plain", "bold", "grey", "selected"
 PERIODS = ("", "1d", "7d", "30d")
 _PERIOD_NAMES = {"": "any time", "1d": "last day", "7d": "last 7 days", "30d": "last 30 days"}
 _SESSIONS = 50
+_NARROW = 70  # columns
 _LIST_ROWS = 0.45  # of the screen; the rest is the preview
 _SEARCH_DELAY_MS = 60  # after the last key
 _ESCAPE_DELAY_MS = 25
@@ -108,8 +109,9 @@ class Picker:
     def _list(self, columns: int, rows: int) -> list[Line]:
         first = max(0, self._selected - rows + 1)
         shown = self.answer.hits[first : first + rows]
+        repo_columns = max((width(repo_name(hit.repo)) for hit in self.answer.hits), default=0)
         lines = [
-            Line(_row(hit, columns), SELECTED if first + number == self._selected else PLAIN)
+            Line(_row(hit, columns, repo_columns), SELECTED if first + number == self._selected else PLAIN)
             for number, hit in enumerate(shown)
         ]
         return lines + [Line("")] * (rows - len(lines))
@@ -153,10 +155,13 @@ _EDITS: dict[str, Callable[[Picker], None]] = {
 }
 
 
-def _row(hit: SessionHit, columns: int) -> str:
-    when, repo = local_time(hit.ended_at or hit.started_at), fitted(repo_name(hit.repo), 16)
-    text = f"{when}  {padded(hit.agent, 6)}  {padded(repo, 16)}  {one_line(hit.title or '–')}"
-    return padded(fitted(text, columns), columns)
+def _row(hit: SessionHit, columns: int, repo_columns: int) -> str:
+    """A session on one line; a narrow terminal has no room for the time of day, the agent and long names."""
+    is_narrow, when = columns < _NARROW, local_time(hit.ended_at or hit.started_at)
+    repo_columns = min(repo_columns, 10 if is_narrow else 16)
+    repo = padded(fitted(repo_name(hit.repo), repo_columns), repo_columns)
+    shown = [when[:10], repo] if is_narrow else [when, padded(hit.agent, 6), repo]
+    return padded(fitted("  ".join([*shown, one_line(hit.title or "–")]), columns), columns)
 
 
 _KEYS = {

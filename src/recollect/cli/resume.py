@@ -157,7 +157,10 @@ def _open_lines(sessions: "Sequence[Unfinished]", shown: int, since: str) -> Ite
         yield ""
         yield grey(f"recollect resume {names[sessions[0].session_uid]} carries on with the first")
     else:
-        yield f"Nothing was left open since {since}"
+        is_default = since == _SINCE
+        yield (
+            "Nothing left open in the last 30 days: `--since` looks further back" if is_default else "Nothing left open"
+        )
 
 
 COMMANDS = (resume, open_)

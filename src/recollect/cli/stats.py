@@ -17,6 +17,7 @@ from recollect.cli.terminal import (
     fitted,
     grey,
     line_columns,
+    line_count,
     local_time,
     money,
     number,
@@ -34,6 +35,8 @@ _SHADES = " ░▒▓█"
 _LEAST_COLUMNS = 12  # of a name that is cut, however narrow the terminal is
 _NAME_COLUMNS = 24  # of a name, for which others are left out
 _SHOWN_LINES = 30
+_LINES_AROUND = 5  # heading, total, how many more, the prompt
+_USES = ("tool", "command")
 _HEADS = ("sessions", "turns", "time", "input", "output", "cache read", "cache write", "sub-agents", "cost")
 # What a narrow terminal does without, the first first; a column without any content is left out anywhere.
 _DISPENSABLE = ("cache write", "turns", "sessions", "sub-agents", "time", "cache read", "input")
@@ -73,7 +76,10 @@ def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_
         lines = to_json(replace(totals, lines=_top(totals, limit)))
         print_json(lines | {"spending": None if spending is None else to_json(spending)})
     else:
-        click.echo("\n".join(_lines(totals, limit or _SHOWN_LINES, is_filtered=any((session, *filters)))))
+        shown = min(_SHOWN_LINES, max(1, line_count() - _LINES_AROUND)) if by in _USES else _SHOWN_LINES
+        lines = [*_lines(totals, limit or shown, is_filtered=any((session, *filters)))]
+        lines += _heatmap_lines(totals.heatmap) if by not in _USES and session is None else []
+        click.echo("\n".join(lines))
         if session is not None and totals.total.usd is not None:
             click.echo(f"\nCost: {_with_and_without(totals.total)}")
         if spending is not None and spending.forecast_usd and by in ("day", "month", "block"):
@@ -102,8 +108,7 @@ def _no_formula(text: str) -> str:
 
 
 def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
-    """The table and the hours of the week."""
-    is_use = totals.by in ("tool", "command")
+    is_use = totals.by in _USES
     lines = _top(totals, limit)
     names = [*_names(totals.by, lines), "total"]
     heads: tuple[str, ...] = _USE_HEADS
@@ -116,8 +121,6 @@ def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
         yield "No activity matches" if is_filtered else "Nothing yet: run `recollect sweep`"
     elif len(totals.lines) > len(lines):
         yield grey(f"{len(totals.lines) - len(lines)} more: --limit N")
-    if not is_use and any(map(any, totals.heatmap)):
-        yield from _heatmap_lines(totals.heatmap)
 
 
 def _names(by: str, lines: list[StatLine]) -> list[str]:
@@ -216,9 +219,11 @@ def _table_lines(
 
 
 def _heatmap_lines(grid: list[list[int]]) -> Iterator[str]:
-    """A shade for each hour of the week, darkest for the busiest."""
-    most = max(map(max, grid)) or 1
-    yield grey("\n     0     6     12    18")
+    """A shade for each hour of the week, darkest for the busiest; nothing if there was no activity."""
+    most = max(map(max, grid))
+    if not most:
+        return
+    yield grey("\nActivity by weekday and hour\n     0     6     12    18")
     for weekday, row in zip(WEEKDAYS, grid, strict=True):
         shades = "".join(_SHADES[-(-minutes * (len(_SHADES) - 1) // most)] for minutes in row)
         yield f"{weekday}  {shades}"

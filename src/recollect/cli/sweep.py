@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from recollect.sweep_report import SweepReport
 
 _SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
+_WHERE = "`recollect doctor` shows where Recollect looks for them"
 
 
 @click.command()
@@ -73,7 +74,7 @@ def _sweep_lines(report: "SweepReport") -> Iterator[str]:
     elif report.sessions:
         yield "No files to read: `recollect doctor` shows where Recollect looks for them"
     else:
-        yield "No sessions found: `recollect doctor` shows where Recollect looks for them"
+        yield f"No sessions found: {_WHERE}"
     if report.sources_gone:
         yield f"{plural(report.sources_gone, 'file')} deleted since the last sweep; what was read from them is kept"
     if report.bad_lines:
@@ -106,7 +107,8 @@ def status(as_json: bool) -> None:
 def _status_lines(status: "Status") -> Iterator[str]:
     yield from map(_agent_line, status.agents)
     if not status.agents:
-        yield "No sessions yet: `recollect doctor` shows where Recollect looks for them"
+        has_begun = status.sources.source_bytes > 0
+        yield f"No sessions yet: {'the first sweep is not finished' if has_begun else _WHERE}"
     stored, read = size_of(status.size_bytes["total"]), size_of(status.sources.source_bytes)
     yield f"{'store':<8} {stored} for {read} of logs: {status.folder}"
     yield f"{'swept':<8} {local_time(status.swept_at)}"

@@ -6,7 +6,7 @@ kinds, roles, statuses, tools and texts, so that all agents are judged alike. `r
 
 from dataclasses import dataclass
 
-VERSION = 7  # of what is distilled: digests of another one are made again
+VERSION = 8  # of what is distilled: digests of another one are made again
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from recollect.recall.candidates import Candidate, Sessions
-from recollect.recall.snippets import Texts, folded, pattern_of
+from recollect.recall.snippets import Texts, pattern_of
 from recollect.recall.terms import COMMON_EVENTS, FEW_WORDS, WEIGHTS, Terms, Word, terms_of
 from recollect.store import EventFilter, Scored, Store, Wanted
 
@@ -47,7 +47,7 @@ class Coverage:
     def _read(self, events: Sequence[Scored], texts: Texts) -> None:
         texts.read({event.id for event in events})
         for event in events:
-            text = folded(texts[event.id]) if event.id in texts else ""
+            text = texts.folded(event.id) if event.id in texts else ""
             self._places[event.id] = {
                 place for place, (_, pattern) in enumerate(self._sought) if pattern.search(text) is not None
             }

@@ -134,14 +134,14 @@ class Hits:
     def _match(self, event: Scored, patterns: Sequence[Pattern]) -> Match:
         header = self._texts.headers[event.id]
         before, after = self._store.event_headers.around(header, self._context)
-        text, span = self._texts[event.id], self._spans.get(event.id)
-        words = (folded(text[slice(*span)]),) if span else _words(text, patterns)
+        text, lowered, span = self._texts[event.id], self._texts.folded(event.id), self._spans.get(event.id)
+        words = (lowered[slice(*span)],) if span else _words(lowered, patterns)
         return Match(
             event_uid=header.event_uid.hex(),
             seq=header.seq,
             kind=header.kind,
             ts=rfc3339(header.ts_ms),
-            snippet=snippet_at(text, span[0]) if span else snippet(text, patterns),
+            snippet=snippet_at(text, span[0]) if span else snippet(text, patterns, lowered),
             before=list(map(_glimpse, before)),
             after=list(map(_glimpse, after)),
             session_uid=self._sessions.header(header.stream).session_uid,
@@ -162,7 +162,18 @@ class Hits:
         last = digest["covers"]["last_event_uid"]
         shown = [(quote.get("event_uid") or last, quote["text"]) for quote in matching] or [(last, header.title or "")]
         return [
-            Match(uid, 0, "digest", None, snippet(text, patterns), [], [], header.session_uid, 0.0, why="digest")
+            Match(
+                uid,
+                0,
+                "digest",
+                None,
+                snippet(text, patterns, folded(text)),
+                [],
+                [],
+                header.session_uid,
+                0.0,
+                why="digest",
+            )
             for uid, text in dict.fromkeys(shown[: self._matches])
         ]
 
@@ -227,10 +238,9 @@ def _glimpse(header: EventHeader) -> Glimpse:
 
 def _quoted(quote: dict[str, Any] | None, kind: str) -> Glimpse | None:
     """What a digest quotes of an event, which has no number any more."""
-    return Glimpse(quote["event_uid"], 0, kind, None, snippet(quote["text"], ())) if quote else None
+    return Glimpse(quote["event_uid"], 0, kind, None, snippet_at(quote["text"], 0)) if quote else None
 
 
-def _words(text: str, patterns: Sequence[Pattern]) -> tuple[str, ...]:
-    lowered = folded(text)
+def _words(lowered: str, patterns: Sequence[Pattern]) -> tuple[str, ...]:
     matches = (match for pattern in patterns for match in islice(pattern.finditer(lowered), _MOST_PLACES))
     return tuple(sorted({match[0] for match in matches})[:_MOST_WORDS])

@@ -42,7 +42,6 @@ class Options(NamedTuple):
     exclude: Collection[str] = ()  # ids of sessions to leave out
     mode: str = "words"  # or "substring", "regex"
     scan_seconds: float = 20.0
-    corrects: bool = True  # typing errors
 
 
 def search(
@@ -76,8 +75,8 @@ class _Search:
         query = query._replace(filters=(*query.filters, *as_options(self._options.filters)))
         self._notes += query.notes
         scope = scope_of(self._store, query, self._now, self._options.exclude, self._notes)
-        if not query.is_empty and not self._index.months() and not self._store.session_headers.digest_count():
-            self._notes.append("Nothing is indexed yet: run `recollect sweep`")
+        if not self._index.months() and not self._store.session_headers.digest_count():
+            self._notes.append("Nothing is indexed yet: `recollect sweep` reads your agents' sessions")
         if query.is_empty or (not query.needs and _is_of_sessions(query)):
             return self._recent(query, scope)
         meant, candidates, coverage = self._candidates(query, scope)
@@ -138,7 +137,7 @@ class _Search:
         needs = [need for need in _split(query.needs) if any(self._index.tokens(phrase.text) for phrase in need)]
         counted = [self._counted(need) for need in self._meaningful(needs)]
         most = min(_MOST_CORRECTED, max(1, len(counted) // 2))
-        is_typed = self._options.corrects and sum(not word.is_known for word in counted) <= most
+        is_typed = sum(not word.is_known for word in counted) <= most
         words: dict[tuple[Phrase, ...], Word] = {}
         meant = query.text
         unknown: list[Word] = []

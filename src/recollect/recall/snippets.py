@@ -39,7 +39,9 @@ _FOLDING: Final = _Folding()
 
 def folded(text: str) -> str:
     """The text as the index compares it, of the same length."""
-    return text.lower() if text.isascii() else text.translate(_FOLDING)
+    # `lower` is much quicker than `translate`, and enough for most texts: their other letters are dashes and arrows.
+    others = () if text.isascii() else {ord(letter) for letter in set(text) if letter > "\x7f"}
+    return text.lower() if all(_FOLDING[code] == code for code in others) else text.translate(_FOLDING)
 
 
 def is_exact(phrase: Phrase) -> bool:
@@ -91,9 +93,11 @@ def _spelling(text: str, is_prefix: bool) -> str:
     return rf"{first}(?<![^\W_]{first})" + r"[\W_]+".join(rest) + end
 
 
-def snippet(text: str, patterns: Sequence[Pattern]) -> str:
-    """A line of the text round the first of the patterns that is there, where most of the others are close to it."""
-    lowered = folded(text)
+def snippet(text: str, patterns: Sequence[Pattern], lowered: str) -> str:
+    """A line of the text round the first of the patterns that is there, where most of the others are close to it.
+
+    `lowered` is the text folded.
+    """
     for pattern in patterns:
         if places := [match.start() for match in islice(pattern.finditer(lowered), _MOST_PLACES)]:
             return snippet_at(text, max(places, key=lambda place: _count_near(lowered, place, patterns)))
@@ -125,10 +129,16 @@ class Texts:
         self._store = store
         self._keys: dict[int, SessionKey] = {}
         self._texts: dict[int, str] = {}
+        self._folded: dict[int, str] = {}
         self.headers: dict[int, EventHeader] = {}
 
     def __getitem__(self, event: int) -> str:
         return self._texts[event]
+
+    def folded(self, event: int) -> str:
+        if event not in self._folded:
+            self._folded[event] = folded(self._texts[event])
+        return self._folded[event]
 
     def __contains__(self, event: int) -> bool:
         return event in self._texts

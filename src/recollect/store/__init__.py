@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from recollect.store.intake import Intake, Written, merge_infos, second_uid
     from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
     from recollect.store.payloads.frames import Description, Origin, describe, hash_source, make_frames, origin_of
-    from recollect.store.payloads.live_pack import LivePack, Moved
+    from recollect.store.payloads.live_pack import LivePack, Moved, source_of_host
     from recollect.store.payloads.packs import iter_frames, unpack_entry
     from recollect.store.payloads.rebuild import rebuild_cache
     from recollect.store.payloads.rewrite import RESCAN_UNFINISHED, Rewrites
@@ -190,7 +190,9 @@ class Store:
     raw: "RawCache" = _part("tables.raw:RawCache", "_cache", "folder")
     sizes: "Sizes" = _part("tables.sizes:Sizes", "_cache", "_memory", "folder")
     live_pack: "LivePack" = _part("payloads.live_pack:LivePack", "_cache", "folder")
-    live: "LiveSessions" = _part("tables.live:LiveSessions", "_cache", "_memory", "intake", "fulltext", "live_pack")
+    live: "LiveSessions" = _part(
+        "tables.live:LiveSessions", "_cache", "_memory", "intake", "fulltext", "live_pack", "tombstones"
+    )
     check: "Check" = _part("check:Check", "_cache", "_memory", "folder")
     groups: "GroupTable" = _part("tables.groups:GroupTable", "_memory", "_writer", "group", in_groups=True)
 

@@ -116,7 +116,7 @@ def tidy_shared(database: Database, folder: Path) -> None:
     for number, size, blank_bytes, used in database.rows(sql):
         if used and not packs.has_bytes(packs.shared_pack(folder, number), size):
             continue  # damaged: a repair takes out what is left of it
-        if used < size * _LEAST_USED and not is_in_use(folder, number):
+        if used < size * _LEAST_USED and not is_in_use(folder, number, size):
             _drop_shared(database, folder, number)
         elif size - used > blank_bytes:
             _blank_unused(database, folder, number, size)

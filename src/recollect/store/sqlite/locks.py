@@ -46,13 +46,19 @@ def try_lock(path: Path) -> AbstractContextManager[None]:
     return _flock(path.parent, path.name, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def turn_to_write(database: Path) -> AbstractContextManager[None]:
+    """Wait for the turn to write to a database. Hold it for one batch only: others are waiting too.
+
+    SQLite's own lock is not fair: with ten writers the unluckiest waited 9 s for it, here 2 s. Each database has a
+    queue of its own: who appends to cache.db need not wait until memory.db is flushed to the disk.
+    """
+    return _flock(database.parent, f"{database.stem}.lock", fcntl.LOCK_EX)
+
+
 @contextmanager
 def write_lock(folder: Path) -> Iterator[None]:
-    """Wait for the turn to write. Hold it for one batch only: others are waiting too.
-
-    SQLite's own lock is not fair: with ten writers the unluckiest waited 9 s for it, here 2 s.
-    """
-    with _flock(folder, "write.lock", fcntl.LOCK_EX):
+    """Wait until nobody writes to the store, and let nobody write for the block."""
+    with _flock(folder, "cache.lock", fcntl.LOCK_EX), _flock(folder, "memory.lock", fcntl.LOCK_EX):
         yield
 
 
