@@ -118,17 +118,35 @@ def test_a_session_of_ten_thousand_events_opens_small_and_grows_as_one_scrolls(s
 
 def test_the_first_page_of_a_long_session_is_painted_soon_after_its_answer(server: Served, page: Any) -> None:
     server.json(f"/session/{LONG}")  # so that the server has its outline
-    go(page, "/settings")
-    page.evaluate("performance.clearResourceTimings()")
-    go(page, f"/session/{LONG}")
-    beyond_ms = page.evaluate(
-        """() => new Promise(resolve => requestAnimationFrame(() => setTimeout(() => {
-             const answer = performance.getEntriesByType('resource').find(entry => entry.name.includes('/session/'));
-             resolve(performance.now() - answer.responseEnd);
-           })))"""
-    )
 
-    assert beyond_ms < 1500  # the aim is 300; other tests may run beside this one
+    assert min(_paint_ms(page) for _ in range(3)) <= 300
+
+
+def _paint_ms(page: Any) -> float:
+    """The processor time that the page takes from the click on a long session until it is painted."""
+    go(page, "/settings")
+    browser = page.context.new_cdp_session(page)
+    browser.send("Performance.enable", {"timeDomain": "threadTicks"})
+    before_s = _busy_s(browser)
+    page.evaluate(
+        """uid => new Promise(resolve => {
+             new MutationObserver((_, watch) => {
+               if (!document.querySelector('#page .exchange')) return;
+               watch.disconnect();
+               requestAnimationFrame(() => setTimeout(resolve));
+             }).observe(document.getElementById('page'), { childList: true, subtree: true });
+             const link = Object.assign(document.createElement('a'), { href: `/session/${uid}` });
+             document.getElementById('page').append(link);
+             link.click();
+           })""",
+        LONG,
+    )
+    return (_busy_s(browser) - before_s) * 1000
+
+
+def _busy_s(browser: Any) -> float:
+    metrics = browser.send("Performance.getMetrics")["metrics"]
+    return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
 
 
 def test_a_link_to_an_event_opens_the_page_it_is_on(server: Served, page: Any) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from recollect.errors import NotFound
 from recollect.knowledge.asking import notes_as_facts
 from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
-from recollect.knowledge.facts import FIXED_BY, TOUCHES, fact_uid
+from recollect.knowledge.facts import FIXED_BY, PREDICATES, TOUCHES, fact_uid
 from recollect.knowledge.records import Fact, Graph, GraphEdge, GraphNode
 from recollect.knowledge.timeline import fact_of, timeline
 from recollect.store import HeaderFilter, Store, StoredFact
@@ -39,16 +39,14 @@ def find_graph(
 
     Raises NotFound if nothing is known about `around`.
     """
-    stored = [fact for fact in store.facts.select((), sessions) if fact.rule not in (CANDIDATE, CLAIM)]
+    # Edits of files are most of all facts, and of use only around something.
+    predicates = () if around else tuple(name for name in PREDICATES if name != TOUCHES)
+    stored = [fact for fact in store.facts.select(predicates, sessions) if fact.rule not in (CANDIDATE, CLAIM)]
     facts = {fact.fact_uid: fact for fact in timeline([*map(fact_of, stored), *notes_as_facts(store, repos)])}
     steps = {fact.fact_uid: _changed(fact) for fact in stored if fact.predicate == FIXED_BY}
     edges: dict[_Edge, list[Fact]] = defaultdict(list)
     for fact in facts.values():
-        if (
-            fact.invalid_at is None
-            and fact.confidence >= _LEAST_SURE
-            and (around or not (fact.predicate == TOUCHES or fact.method == COMMIT))
-        ):
+        if fact.invalid_at is None and fact.confidence >= _LEAST_SURE and (around or fact.method != COMMIT):
             for edge in _edges(fact, steps.get(fact.fact_uid, ())):
                 edges[edge].append(fact)
     roots: list[_Node] = []

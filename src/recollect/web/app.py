@@ -206,10 +206,9 @@ def session_link(session_uid: str, **query: str | None) -> str:
     return link(f"/session/{quote(session_uid, safe=':/')}", None, **query)
 
 
-def from_home(path: str) -> str:
-    """A path as its owner would write it: one below the home folder begins with `~`."""
-    home = Path.home()
-    return f"~/{Path(path).relative_to(home)}" if Path(path).is_relative_to(home) else path
+def from_home(text: str) -> str:
+    """Paths as their owner would write them: those below the home folder begin with `~`."""
+    return text.replace(f"{Path.home()}/", "~/")
 
 
 def marked(text: str, words: "tuple[str, ...] | str") -> Markup:
