@@ -293,8 +293,9 @@ def test_a_broken_store_fails_no_agent_and_uninstalling_leaves_no_trace(inside: 
     shutil.rmtree(inside.store)
     kept.rename(inside.store)
 
-    inside.recollect("uninstall", "--yes")
+    shown = inside.recollect("uninstall", "--yes")
 
+    assert f"remove  {inside.store / 'plugin'}\nRemoved from claude, codex, grok" in shown
     assert inside.configs() == played["before"]
     assert not list(inside.home.rglob("*before-recollect"))
 

@@ -1,9 +1,10 @@
 """Every door to a store, and what a process of one group tries there to see another group's sessions.
 
-A row for each command and each public method; one without a row fails. To add a row, write one line here:
+A row for each command, each tool and each public method; one without a row fails. To add a row, write one line here:
 - a command: its arguments, one text for each try. {word} is a word of the other group, {typo} one with a letter
   missing, {id} its session, {path} its folder, {file} a file it worked on, {out} a new path to write to, {own} the
   group's own session.
+- a tool: its arguments, as an object for each try, with the same names in braces.
 - a method: a function of the memory opened for the group and of what is known of the other one.
 """
 
@@ -111,6 +112,22 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "install": _ANY,
     "mcp": (),  # tests of its own: tests/mcp
     "demo": (),  # makes a store of its own
+}
+
+TOOLS: dict[str, tuple[dict[str, Any], ...]] = {
+    "session_search": ({}, {"query": "{word}"}, {"query": "{typo}"}, {"query": "fix"}, {"everywhere": True}),
+    "get_session": ({"session": "{id}"}, {"session": "{id}", "at": "end"}, {"session": "last"}),
+    "recall_file": ({"path": "{file}"}, {"path": "{file}", "everywhere": True}),
+    "list_sessions": ({}, {"everywhere": True}, {"cursor": "1"}),
+    "recall_error": ({"error": "AssertionError: {word}"}, {"error": "{word} is broken"}),
+    "recall_decisions": ({}, {"topic": "{word}", "history": True}, {"everywhere": True}),
+    "recall_workflows": ({}, {"goal": "{word}"}, {"goal": "fix the test", "everywhere": True}),
+    "session_brief": ({},),
+    "clear_session": ({"name": "{word}"},),
+    "resume_session": ({"history_id": "{id}"}, {"history_id": "bookmark {word}"}, {"history_id": "2"}),
+    "record_decision": ({"decision": "as {typo}", "why": "because", "evidence": "{id}"},),
+    "remember": ({"text": "we use {typo}"},),
+    "forget_memory": ({"session": "{id}", "reason": "mine"},),
 }
 
 CALLS: dict[str, Callable[[Memory, Other], Any]] = {

@@ -16,8 +16,11 @@ from recollect.api import Memory
 from recollect.cli.entry import load, main
 from recollect.errors import RecollectError
 from recollect.groups.sessions import GroupSessions
+from recollect.hooks.answers import NEWS
+from recollect.mcp import tools
+from recollect.mcp.door import Door, Scope
 from tests import logs
-from tests.groups.attacks import CALLS, COMMANDS, Other
+from tests.groups.attacks import CALLS, COMMANDS, TOOLS, Other
 from tests.groups.conftest import INSIDE, OUTSIDE, WORDS, Planted, hidden_word
 
 HOW = "add a line to tests/groups/attacks.py, which says how"
@@ -60,6 +63,10 @@ def test_every_public_method_has_a_row() -> None:
     missing = set(_methods()) - CALLS.keys()
 
     assert not missing, HOW
+
+
+def test_every_tool_has_a_row() -> None:
+    assert {tool.name for tool in (*tools.TOOLS, *tools.GROUP_TOOLS, *tools.WRITE_TOOLS)} == TOOLS.keys(), HOW
 
 
 @pytest.fixture
@@ -108,3 +115,30 @@ def test_no_command_shows_another_group(
 
         assert _seen(result.output, tmp_path) == [], filled
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+
+
+@pytest.fixture
+def door(planted: Planted, other: Other, monkeypatch: pytest.MonkeyPatch) -> Door:
+    """The server's, in a process of the group `inside`; made after `other`, which that group cannot see."""
+    monkeypatch.setenv("RECOLLECT_HOME", str(planted.folder))
+    monkeypatch.setenv("RECOLLECT_GROUP", "inside")
+    return Door(Scope(planted.folder.parent, "inside", has_wall=True), can_write=True)
+
+
+@pytest.mark.parametrize("name", sorted(TOOLS))
+def test_no_tool_shows_another_group(door: Door, other: Other, tmp_path: Path, name: str) -> None:
+    names = {"word": other.word, "typo": other.typo, "id": other.session.native_session_id, "file": other.path}
+    for attack in TOOLS[name]:
+        arguments = {key: value.format(**names) if isinstance(value, str) else value for key, value in attack.items()}
+
+        answer, _ = door.call(name, arguments, {})
+
+        assert _seen(answer, tmp_path) == [], attack
+
+
+@pytest.mark.parametrize("event", ["SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure", *NEWS])
+def test_no_hook_says_anything_to_a_group(door: Door, other: Other, event: str) -> None:
+    said = {"prompt": f"fix {other.word}", "error": other.word, "tool_name": "Bash", "tool_response": other.word}
+    payload = {"agent": "claude", "hook_event_name": event, "session_id": other.session.native_session_id, **said}
+
+    assert door.hook(payload) == "{}"

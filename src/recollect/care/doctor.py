@@ -84,7 +84,8 @@ def _installed(settings: Settings) -> Iterator[Finding]:
     for agent in agents:
         host = find_plugin_host(agent)
         if host and host.advice and not (settings.folder / "answering" / agent).exists():
-            yield Finding(NOTE, agent, "Its hook has not run yet", host.advice)
+            name = adapters()[agent].profile.display_name
+            yield Finding(NOTE, agent, f"{name} has not run its hook yet", host.advice)
 
 
 def _homes(settings: Settings) -> Iterator[Finding]:

@@ -142,6 +142,8 @@ class Installer:
             plan.advice.extend(
                 f"{adapters()[agent].profile.display_name} keeps caches of its own: {path}" for path in left
             )
+        if record and self._marketplace.exists() and record.keys() <= set(agents or record):
+            plan.steps.append(Step("", "remove", str(self._marketplace)))
         return plan
 
     def remove(self, agents: Sequence[str]) -> Installation:

@@ -96,7 +96,7 @@ def _told_lines(told: "list[Told]") -> Iterator[str]:
         yield f"{grey(fitted_time(item.at))}  {item.agent}  {item.session}  {item.event}{then}"
         yield from (f"    {one_line(line)}" for line in item.text.splitlines())
     if not told:
-        yield "Hooks have added nothing yet: `recollect install` sets them up"
+        yield "Hooks have added nothing yet; `recollect doctor` shows whether they are installed"
 
 
 @hooks.command("sweep", hidden=True)
@@ -149,7 +149,8 @@ def uninstall(agents: tuple[str, ...], yes: bool, as_json: bool) -> None:
     if not plan.steps:
         raise NotFound("Not installed for any agent", "`recollect install` does that")
     _confirm_steps(plan, "Remove?", "change your agents' settings", yes, as_json)
-    emit(made.remove(agents), as_json, lambda done: _done_lines(done, "Removed"))
+    names = dict.fromkeys(step.agent for step in plan.steps if step.agent)
+    emit(made.remove(agents), as_json, lambda done: _done_lines(done, f"Removed from {', '.join(names)}"))
 
 
 def _confirm_steps(plan: "Installation", question: str, action: str, yes: bool, as_json: bool) -> None:
