@@ -1,18 +1,14 @@
 """Versions of the tables, as functions that are only ever added to.
 
 The first makes the tables as they are declared today. A later one changes a store of the version before it, and finds
-its change made already in a new store.
+its change made already in a new store. Each imports the table it is about: whoever opens a store needs none of them.
 """
 
 import apsw
 
 from recollect.store.tables import declared
-from recollect.store.tables.named_values import NAMED_VALUES
-from recollect.store.tables.rules import RULES
-from recollect.store.tables.sessions import SESSIONS_BY_NAMES
 from recollect.store.tables.table import CACHE as CACHE_NAME
 from recollect.store.tables.table import MEMORY as MEMORY_NAME
-from recollect.store.tables.views import VIEWS
 
 
 def m001_cache(connection: apsw.Connection) -> None:
@@ -24,16 +20,22 @@ def m001_memory(connection: apsw.Connection) -> None:
 
 
 def m002_views(connection: apsw.Connection) -> None:
+    from recollect.store.tables.views import VIEWS
+
     connection.execute(VIEWS.create.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
 
 
 def m002_named_values(connection: apsw.Connection) -> None:
+    from recollect.store.tables.named_values import NAMED_VALUES
+
     connection.execute(NAMED_VALUES.create.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
     for statement in NAMED_VALUES.extras:
         connection.execute(statement)
 
 
 def m003_moved(connection: apsw.Connection) -> None:
+    from recollect.store.tables.rules import RULES
+
     if "has_moved" not in {row[1] for row in connection.execute("PRAGMA table_info(rules)")}:
         connection.execute("ALTER TABLE rules ADD COLUMN has_moved INTEGER")
         for statement in RULES.extras:
@@ -41,6 +43,8 @@ def m003_moved(connection: apsw.Connection) -> None:
 
 
 def m004_sessions_by_names(connection: apsw.Connection) -> None:
+    from recollect.store.tables.sessions import SESSIONS_BY_NAMES
+
     for statement in SESSIONS_BY_NAMES:
         connection.execute(statement)
 
