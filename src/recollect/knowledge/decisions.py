@@ -262,10 +262,11 @@ def _list_with(name: str, answer: str) -> dict[str, str]:
 def _agreements(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
     """What the agent proposed, the user agreed to in a word or two, and the agent then changed something for."""
     for turn, request, before, answer in _replies(material, turns):
-        said, proposal = material.text(request).strip(), _proposal(material.text(answer))
-        if not _AGREES.fullmatch(said) or _OFFERS_STEP.search(proposal) or _PICKED.search(proposal):
+        said = material.text(request).strip()
+        if not _AGREES.fullmatch(said) or not any(turn.start < change.place < turn.end for change in changes):
             continue
-        if not any(turn.start < change.place < turn.end for change in changes):
+        proposal = _proposal(material.text(answer))
+        if _OFFERS_STEP.search(proposal) or _PICKED.search(proposal):
             continue
         topic = shortened(words.gist(before.summary), 160)
         text = f"On “{topic}” the user agreed to: {proposal}"
@@ -346,11 +347,12 @@ def _rule(line: str) -> str | None:
 
 def _candidates(material: Material) -> Iterator[Found]:
     for answer in material.trace.answers.values():
-        for sentence in sentences(material.text(answer)):
-            lowered = sentence.lower()
-            if len(sentence) > SENTENCE_CHARS or not any(word in lowered for word in _CHOSE_WORDS):
-                continue
-            if _CHOSE.search(sentence):
+        said = material.text(answer)
+        lowered = said.lower()
+        if not any(word in lowered for word in _CHOSE_WORDS):
+            continue
+        for sentence in sentences(said):
+            if len(sentence) <= SENTENCE_CHARS and _CHOSE.search(sentence):
                 text = f"The agent says: {sentence}"
                 details = {"by": "agent", "reason": reason_in(sentence)}
                 yield _decided(CANDIDATE, sentence, sentence, text, 0.4, [(answer, sentence)], **details)

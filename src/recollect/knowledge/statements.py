@@ -42,6 +42,7 @@ _REQUIRES = re.compile(
 # Plain words without which none of the patterns can match: looking for them takes a tenth of the time.
 _SET_WORDS = ("set", "chang", "increas", "rais", "reduc", "lower", "bump", "updat")
 _CONFLICT_WORDS = ("conflict", "compatible", "work with", "used with")
+_STATING_WORDS = ("different ", " requires ", *_CONFLICT_WORDS)
 # What begins no name, and what is in none.
 _NO_NAMES = re.compile(
     r"(?:this|that|it|which|these|they|we|you|i|he|the user|there|one|each|if|step|currently|main|signature)\b"
@@ -61,7 +62,12 @@ def statements(material: Material, turns: Sequence[Turn], changes: Sequence[Chan
 
 
 def _stated(material: Material, turn: Turn, step: Step, *, has_changed: bool, is_problem: bool) -> Iterator[Found]:
-    for sentence in sentences(material.text(step)):
+    said = material.text(step)
+    lowered = said.lower()
+    has_changed = has_changed and _may_set(lowered)
+    if not has_changed and not any(word in lowered for word in _STATING_WORDS):
+        return
+    for sentence in sentences(said):
         if len(sentence) > _SENTENCE_CHARS or sentence.endswith("?"):
             continue
         quote, lowered = [(step, sentence)], sentence.lower()
