@@ -9,8 +9,12 @@ Its model only echoes. What matters is what it keeps: both sides of both channel
 
 import argparse
 import asyncio
+import os
 import sys
+import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from recollect import open_memory
@@ -41,12 +45,11 @@ class Host:
         await self.live.aio.append_message(key, "assistant", said, model="echo-1", provider="example")
         return said
 
-    async def serve(self, key: str, reader: asyncio.StreamReader, write: asyncio.StreamWriter) -> None:
+    async def serve(self, key: str, reader: asyncio.StreamReader, say: Callable[[str], None]) -> None:
         """One conversation, line by line, until the other side hangs up."""
         while line := await reader.readline():
             if text := line.decode().strip():
-                write.write(f"{await self.answer(key, text)}\n".encode())
-                await write.drain()
+                say(await self.answer(key, text))
 
 
 async def run(live: Live, socket_path: Path) -> None:
@@ -54,21 +57,26 @@ async def run(live: Live, socket_path: Path) -> None:
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.CancelledError):  # the host is about to end
-            await host.serve("socket:local", reader, writer)
+            await host.serve("socket:local", reader, lambda text: writer.write(f"{text}\n".encode()))
         writer.close()
 
     server = await asyncio.start_unix_server(converse, socket_path)
     print(f"Talk here, or with: nc -U {socket_path}", flush=True)
     async with server:
-        await host.serve("cli:terminal", *await _terminal())
+        await host.serve("cli:terminal", _terminal(), partial(print, flush=True))
 
 
-async def _terminal() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Standard input and output as a channel like any other."""
+def _terminal() -> asyncio.StreamReader:
+    """Standard input, be it a terminal, a pipe or a file. A thread reads it, and nobody waits for it at the end."""
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, sys.stdout)
-    return reader, asyncio.StreamWriter(transport, protocol, None, loop)
+
+    def read() -> None:
+        while data := os.read(sys.stdin.fileno(), 4096):
+            loop.call_soon_threadsafe(reader.feed_data, data)
+        loop.call_soon_threadsafe(reader.feed_eof)
+
+    threading.Thread(target=read, daemon=True).start()
+    return reader
 
 
 def main() -> None:

@@ -40,8 +40,7 @@ def sweep(
         last = read_sweep_state(store.folder)
         finish_forgetting(store)
         finish_evictions(store)
-        if store.live_pack.lost():
-            store.live.recover()
+        store.recover_appended()
         work = _Sweep(store, settings, progress)
         work.rescue()
         changes = work.discover(verify=verify, only=only)

@@ -103,10 +103,12 @@ def test_slash_commands_answer_in_the_channel(live: Live) -> None:
     history = route(live, "cli:1", "/history mango order")
     sessions = route(live, "cli:1", "/sessions@some_bot telegram")
     compacted = route(live, "telegram:42", "/compact They counted steps")
+    again = route(live, "telegram:42", "/compact")
     new = route(live, "telegram:42", "/new")
 
     assert history is not None and "step 10 about the mango order" in history.text and "cli:1" not in history.text
     assert sessions is not None and sessions.text.startswith("telegram:42: step 0 (20 messages)")
     assert compacted is not None and "11 messages instead of 20" in compacted.text
+    assert again is not None and again.text == "The history is short: 11 messages"
     assert new is not None and new.command == "new"
     assert live.get_history("telegram:42") == []

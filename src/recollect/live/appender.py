@@ -146,7 +146,7 @@ class Appender:
         if self.store.read_only:
             return
         self.store.live.announce()
-        self.store.live.recover()
+        self.store.recover_appended()
         for native_id, info in self.store.live.unindexed(self.agent):
             self.restore(native_id, orjson.loads(info)["last"])
 

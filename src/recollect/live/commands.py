@@ -53,6 +53,8 @@ def _compact(live: "Live", key: str, words: str) -> str:
     before = len(live.get_history(key, None))
     live.compact(key, words or None)
     after = len(live.get_history(key, None))
+    if after >= before:
+        return f"The history is short: {after} messages"
     return f"The history has {after} messages instead of {before}; all of them are still found by /history"
 
 

@@ -254,6 +254,11 @@ class Store:
             self.streams.drop_events(stand_ins)
         return len(stand_ins)
 
+    def recover_appended(self) -> None:
+        """Store what live hosts appended and a power cut took out of the database."""
+        if self.live_pack.lost():  # most sweeps need none of the rest
+            self.live.recover()
+
     def restore_records(self) -> Counter[str]:
         """Put the ledger's records back into memory.db; rows that exist stay as they are."""
         from recollect.store.tables.records import restore_records  # only a new or a damaged store needs them
