@@ -17,10 +17,10 @@ test: $(STAMP)  ## install, then everything CI runs
 	$(BIN)/lint-imports
 	$(BIN)/cog --check -I docs docs/commands.md docs/library.md docs/privacy.md docs/schema.md
 	@$(BIN)/python -m compileall -q src tests  # for the many processes that tests start where Python may not write bytecode
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist worksteal
 
 soak: $(STAMP)  ## the long forms of the randomised tests
-	RECOLLECT_SOAK=1 $(BIN)/pytest -n auto
+	RECOLLECT_SOAK=1 $(BIN)/pytest -n auto --dist worksteal
 
 # Not in the lock: 24 packages, 200 MB with the database, for one optional command.
 graphiti:  ## the tests of `recollect graphiti` on the real library and a real FalkorDB, in an environment of their own

@@ -1,9 +1,9 @@
 """What hooks cost an agent: quiet, and while a sweep runs.
 
-    python bench/hooks.py [--events 1000000] [--calls 200]
+    python bench/hooks.py [--events 1000000 | --store COPY] [--calls 200]
 
-Fills a store, lets a sweep prepare it, and calls each hook as an agent does. Processor time is beyond that of a bare
-interpreter; by the clock it is all that an agent waits for.
+Fills a store and prepares it as a sweep does, or takes the copy of one, and calls each hook as an agent does. Processor
+time is beyond that of a bare interpreter; by the clock it is all that an agent waits for.
 """
 
 import argparse
@@ -63,18 +63,22 @@ def _used() -> float:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--events", type=int, default=100_000)
+    parser.add_argument("--store", type=Path, help="a copy of a store that was swept")
     parser.add_argument("--calls", type=int, default=50)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # sweeps that hooks started may still write
-        store_folder = Path(folder) / "store"
+        store_folder = options.store or Path(folder) / "store"
         with open_store(store_folder, create=True) as store:
-            fill(store, options.events, random.Random(1), ())
-            distil_pending(store, lambda done, total: None)
+            if options.store is None:
+                fill(store, options.events, random.Random(1), ())
+                distil_pending(store, lambda done, total: None)
             prepare(store, {}, ())
-        print(f"     {options.events:,} events, {options.calls} calls of each hook")
+            folder_worked_in = next((path for path, _ in store.session_headers.folders()), "/home/x")
+            print(f"     {store.sessions.count():,} sessions, {options.calls} calls of each hook")
         bare, _ = measure(BARE, b"", store_folder, options.calls)
         for name, fields in EVENTS.items():
-            event = {"hook_event_name": name.partition(",")[0], "session_id": "bench", "cwd": "/home/x", **fields}
+            event = {"hook_event_name": name.partition(",")[0], "session_id": "bench", **fields}
+            event |= {"cwd": folder_worked_in}
             processor, clock = measure(HOOK, json.dumps(event).encode(), store_folder, options.calls)
             bar(
                 f"{name}, p50 of the processor beyond the interpreter",
@@ -83,13 +87,13 @@ def main() -> None:
                 "ms",
             )
             print(f"     {name}, by the clock: p50 {quantile(clock, 0.5):.0f} ms, p99 {quantile(clock, 0.99):.0f} ms")
-        _in_the_server(store_folder, options.calls)
+        _in_the_server(store_folder, folder_worked_in, options.calls)
         _beside_a_sweep(store_folder, options.calls)
         for size in (1, 50):
             _before_a_compaction(Path(folder), size, calls=7)
 
 
-def _in_the_server(store: Path, calls: int) -> None:
+def _in_the_server(store: Path, folder: str, calls: int) -> None:
     """The same events as calls of a server that runs already: what the agent waits for."""
     server = subprocess.Popen(
         (sys.executable, "-I", "-m", "recollect", "mcp"),
@@ -105,7 +109,7 @@ def _in_the_server(store: Path, calls: int) -> None:
     }
     (store / "hooks.json").write_text('{"brief": true, "fixes": true, "prompts": true}')
     for event, fields in told.items():
-        payload = {"agent": "codex", "hook_event_name": event, "session_id": "bench", "cwd": "/home/x", **fields}
+        payload = {"agent": "codex", "hook_event_name": event, "session_id": "bench", "cwd": folder, **fields}
         call = {"name": "hook_event", "arguments": payload}
         frame = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n"
         clock, processor = [], []

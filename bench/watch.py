@@ -15,11 +15,13 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
+from statistics import fmean
 
 from recollect.api import open_memory
 from search import bar, quantile
 
 PATIENCE_S = 120
+CURVE_POINTS = 12
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -108,7 +110,7 @@ def _measure(pid: int, paths: list[Path], store: Path, options: argparse.Namespa
 
 
 def _traffic(pid: int, paths: list[Path], seconds: int) -> None:
-    """Lines as fast as several agents write them, and the memory at both ends."""
+    """Lines as fast as several agents write them, and the memory meanwhile."""
     sizes, ends_at, number = [], time.monotonic() + seconds, 0
     while time.monotonic() < ends_at:
         path = paths[number % 20]
@@ -117,9 +119,9 @@ def _traffic(pid: int, paths: list[Path], seconds: int) -> None:
         time.sleep(0.1)
         if number % 20 == 0:
             sizes.append(resident_mb(pid))
-    quarter = max(1, len(sizes) // 4)
-    early, late = sizes[quarter : 2 * quarter], sizes[-quarter:]
-    print(f"     {number} lines: memory {sum(early) / len(early):.0f} MB early, {sum(late) / len(late):.0f} MB late")
+    part = max(1, len(sizes) // CURVE_POINTS)
+    curve = [fmean(sizes[start : start + part]) for start in range(0, len(sizes), part)]
+    print(f"     {number} lines in {seconds} s: memory, MB: {' '.join(f'{size:.0f}' for size in curve)}")
 
 
 if __name__ == "__main__":

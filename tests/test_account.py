@@ -8,7 +8,6 @@ import pytest
 from recollect import Session
 from recollect.agentkit.protocol import CostTotal, Record, SessionInfo
 from recollect.agents import adapters
-from recollect.api import open_memory
 from recollect.schema import (
     ASSISTANT_MSG,
     AUTOMATION,
@@ -26,6 +25,7 @@ from recollect.sessions import AccountRules
 from recollect.sessions.account import TITLE_CHARS, account_for
 from recollect.sessions.lineage import mark_copies
 from recollect.store import open_store
+from recollect.store.sqlite.database import connect
 from recollect.text import begins_with
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep, usage
 from tests.store.rows import batch_of, put
@@ -168,6 +168,10 @@ def test_prompts_are_kept_when_the_log_is_gone_and_only_a_side_file_is_left(tmp_
         ("upgrade/python-3", None),
         ("v2-1", None),
         ("AVX-512-kernels", None),
+        ("upgrade/react-19", None),
+        ("pg-16-upgrade", None),
+        ("ci/ubuntu-22-runners", None),
+        ("win-32-fix", None),
     ],
 )
 def test_a_task_is_found_in_a_branch_where_it_has_the_form_of_one(
@@ -492,15 +496,43 @@ def test_a_sub_agent_is_shown_below_its_root_as_soon_as_that_is_known(tmp_path: 
 
 
 def test_a_sweep_that_died_before_repositories_were_named_is_made_good_by_the_next(tmp_path: Path, home: Home) -> None:
-    with open_store(tmp_path / "store", create=True) as store:
-        put(store, batch_of([event("s", 1), SessionInfo("s", cwd="/home/x/shop")]))
+    home.write("before", SessionInfo("before", cwd="/home/x/shop"), event("before", 1))
+    assert accounts(tmp_path, home)["before"].repo == "shop"
+    with open_store(tmp_path / "store") as store:
+        remote = SessionInfo("s", cwd="/home/x/shop", git_remote="git@github.com:acme/shop.git")
+        put(store, batch_of([event("s", 1), remote]))
         mark_copies(store)
         account_for(store, AccountRules(), lambda done, total: None)
 
-    with open_memory(tmp_path / "store", [home.flag]) as memory:
-        memory.sweep()
+    found = accounts(tmp_path, home)
 
-        assert memory.session(f"{AGENT}:s").repo == "shop"
+    assert {name: session.repo for name, session in found.items()} == dict.fromkeys(
+        ("before", "s"), "github.com/acme/shop"
+    )
+
+
+def test_a_store_of_an_earlier_version_has_repositories_named(tmp_path: Path, home: Home) -> None:
+    account(tmp_path, home, SessionInfo("s", cwd="/home/x/shop"), event("s", 1))
+    connection = connect(tmp_path / "store/memory.db", read_only=False)
+    for name in ("came", "went", "moved"):
+        connection.execute(f"DROP TRIGGER session_{name}")
+    connection.execute("ALTER TABLE rules DROP COLUMN has_moved")
+    connection.pragma("user_version", 2)
+    connection.close()
+
+    home.write("later", SessionInfo("later", cwd="/home/x/notes"), event("later", 2))
+
+    assert accounts(tmp_path, home)["later"].repo == "notes"
+
+
+def test_a_session_found_to_be_a_sub_agent_works_where_its_root_does(tmp_path: Path, home: Home) -> None:
+    home.write("root", SessionInfo("root", cwd="/home/x/shop"), event("root", 1))
+    home.write("sub", SessionInfo("sub", cwd="/tmp/scratch"), event("sub", 2))
+    assert accounts(tmp_path, home)["sub"].repo == "scratch"
+
+    home.append("sub", SessionInfo("sub", parent_native_id="root"))
+
+    assert accounts(tmp_path, home)["sub"].repo == "shop"
 
 
 def test_a_side_file_may_be_called_what_it_likes(tmp_path: Path, home: Home) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recollect.agents import BUILT_IN, get_adapter
-from recollect.api import open_memory
+from recollect.api import open_memory, rescue
 from tests.adapters.test_contract import SAMPLES, lane_source
 from tests.conftest import with_key
 
@@ -35,7 +35,7 @@ def test_a_log_emptied_after_the_copy_gives_all_its_events(tmp_path: Path, agent
         log.write_bytes(b"".join(lines[: int(len(lines) * swept)]))
         memory.sweep()
         log.write_bytes(b"".join(lines))
-        memory.rescue(log)
+        rescue(log, tmp_path / "store", roots)
         log.write_bytes(b"")
         memory.sweep()
 
@@ -46,8 +46,9 @@ def test_a_log_emptied_after_the_copy_gives_all_its_events(tmp_path: Path, agent
 def test_a_copy_waits_while_the_log_holds_what_no_sweep_has_read(tmp_path: Path) -> None:
     home = shutil.copytree(SAMPLES / "claude", tmp_path / "home")
     log = lane_source(get_adapter("claude"), home).path
-    with open_memory(with_key(tmp_path / "store"), [f"claude={home}"]) as memory:
-        memory.rescue(log)
+    roots = [f"claude={home}"]
+    with open_memory(with_key(tmp_path / "store"), roots) as memory:
+        rescue(log, tmp_path / "store", roots)
 
         memory.sweep(only=[])
 

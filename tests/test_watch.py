@@ -26,7 +26,6 @@ PATIENCE_S = 60
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 1)
     home = Home(tmp_path / "home")
     home.write("project/one", event("s1", 1, text="first words"))
     home.write("project/two", event("s2", 1, text="other words"))
@@ -41,7 +40,7 @@ class Watching:
         self._folder, self._home, self._stop = folder, home, threading.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        self.wait_for(lambda: len(self.attempts) > 1)  # of everything: at first, and again once changes are reported
+        self.wait_for(lambda: len(self.attempts) > 0)  # of everything
 
     def _run(self) -> None:
         api.watch(self._stop, self.attempts.append, self._folder, [self._home.flag])
@@ -117,6 +116,18 @@ def test_what_changes_while_another_sweep_runs_is_swept_after_it(
 ) -> None:
     with sweep_lock(tmp_path / "store"):
         home.append("project/one", event("s1", 2, text="zebra crossing"))
+        watching.wait_for(lambda: isinstance(watching.attempts[-1].error, Busy))
+
+    watching.wait_for_text("zebra")
+
+
+def test_a_folder_moved_in_while_another_sweep_runs_is_swept_after_it(
+    watching: Watching, home: Home, tmp_path: Path
+) -> None:
+    elsewhere = Home(tmp_path / "elsewhere")
+    elsewhere.write("fresh/three", event("s3", 1, text="zebra crossing"))
+    with sweep_lock(tmp_path / "store"):
+        (elsewhere.folder / "fresh").rename(home.folder / "fresh")
         watching.wait_for(lambda: isinstance(watching.attempts[-1].error, Busy))
 
     watching.wait_for_text("zebra")

@@ -62,6 +62,7 @@ def take(address: str, paths: dict[str, str]) -> None:
                 page.goto(address.partition("/#")[0] + path)
                 page.wait_for_selector("#page:not([aria-busy]) .sheet")
                 page.wait_for_timeout(200)
+                page.wait_for_selector(".htmx-request", state="detached")  # what a page loads after itself
                 page.screenshot(path=OUT / f"{name}-{theme}.png")
         browser.close()
 

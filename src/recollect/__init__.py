@@ -10,80 +10,11 @@
 Names load on first use: a hook or a search must not pay for what it does not need.
 """
 
-from importlib import import_module
-
-TYPE_CHECKING = False  # `typing` takes long to load, and whoever presses Ctrl-C meanwhile would get a traceback
-if TYPE_CHECKING:
-    from typing import Any
+from recollect.lazy import lazy_names
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "recollect.agentkit.runner": ("HomeSettings",),
-    "recollect.api": ("Filters", "Memory", "doctor", "open_memory", "repair", "restore"),
-    "recollect.distill.exchanges": ("Exchange",),
-    "recollect.recall": (
-        *("Block", "EditDiff", "FileEdit", "FileVisit", "Glimpse", "Match", "Related", "SearchAnswer"),
-        *("SessionDiff", "SessionHit", "Spending", "StatLine", "Stats", "TimelineEntry", "Unfinished"),
-    ),
-    "recollect.care.doctor": ("Finding",),
-    "recollect.errors": ("Ambiguous", "Busy", "NeedsAnswer", "NotFound", "RecollectError", "UsageError"),
-    "recollect.forget.plan": ("ForgetPlan", "ForgottenSession", "UnreachableCopy"),
-    "recollect.forget.rescan": ("RescanReport",),
-    "recollect.schema": (
-        *("Asked", "Cost", "Covers", "Digest", "Event", "OpenEnds", "Outcome", "Problem", "Quote", "RanTests"),
-        *("Session", "SessionSource", "Signal", "Tally", "to_json"),
-    ),
-    "recollect.care.status": ("AgentTotals", "DistilledTotals", "RetentionStatus", "SourceTotals", "Status"),
-    "recollect.sweep_report": ("SweepReport",),
-    "recollect.sessions.transcript": ("TranscriptItem",),
-    "recollect.api.annotations": (
-        "ForgetRequest",
-        "SessionAnnotations",
-        "UserNote",
-    ),
-    "recollect.api.archives": (
-        "Archive",
-        "DigestPages",
-    ),
-    "recollect.api.groups": ("Forked", "Prompting"),
-    "recollect.api.handover": ("HandoverPlan",),
-    "recollect.groups.active": ("ActiveSession",),
-    "recollect.groups.changes": (
-        "Cleared",
-        "Resumed",
-    ),
-    "recollect.groups.group": ("Group",),
-    "recollect.groups.ipc": ("Answered",),
-    "recollect.groups.mounts": ("Mount",),
-    "recollect.groups.runner": ("RunReport",),
-    "recollect.groups.sessions": (
-        "Bookmark",
-        "GroupSessions",
-    ),
-    "recollect.knowledge.records": (
-        "Evidence",
-        "Fact",
-        "Fix",
-        "FixStep",
-        "Route",
-        "Workflow",
-        "Workflows",
-    ),
-    "recollect.live": (
-        "Appended",
-        "AsyncLive",
-        "Live",
-        "LiveSession",
-        "Media",
-        "Message",
-        "RecollectSessionStore",
-        "SearchResult",
-        "SessionManager",
-    ),
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
-
+TYPE_CHECKING = False  # `typing` takes long to load, and whoever presses Ctrl-C meanwhile would get a traceback
 if TYPE_CHECKING:
     from recollect.agentkit.runner import HomeSettings
     from recollect.api import Filters, Memory, doctor, open_memory, repair, restore
@@ -247,10 +178,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> "Any":
-    if name not in _HOME_OF:
-        raise AttributeError(f"module 'recollect' has no attribute {name!r}")
-    return getattr(import_module(_HOME_OF[name]), name)
+__getattr__ = lazy_names(__name__, __file__)
 
 
 def __dir__() -> list[str]:

@@ -15,8 +15,7 @@ def rfc3339(ms: int | None) -> str | None:
     """`2026-11-15T18:28:31.330Z`, or None."""
     if ms is None:
         return None
-    moment = datetime.fromtimestamp(ms // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+    return f"{datetime.fromtimestamp(ms // 1000, UTC).isoformat()[:19]}.{ms % 1000:03d}Z"
 
 
 def as_datetime(text: str | None) -> datetime | None:

@@ -272,8 +272,8 @@ def _only(value: Any, known: Collection[str], name: str, path: Path) -> Mapping[
     section = _section(value, name, path)
     for key in section:
         if key not in known:
-            place = f"{name}.{key}" if name else key
-            raise BadConfig(f"Unknown setting in {path}: {place}", f"known: {', '.join(known)}")
+            setting = f"{name}.{key}" if name else key
+            raise BadConfig(f"Unknown setting in {path}: {setting}", f"known: {', '.join(known)}")
     return section
 
 
@@ -436,8 +436,8 @@ def _of_kinds(section: Mapping[str, Any], known: Mapping[str, Any], name: str, p
     """The section, if its values are of the kinds of the defaults; numbers count something: none is below 1."""
     for key, value in section.items():
         if type(value) is not type(known[key]):
-            wanted = "true or false" if isinstance(known[key], bool) else f"something like {known[key]!r}"
-            raise BadConfig(f"Wrong type in {path}: {name}.{key}", f"write {wanted}")
+            example = "true or false" if isinstance(known[key], bool) else f"something like {known[key]!r}"
+            raise BadConfig(f"Wrong type in {path}: {name}.{key}", f"write {example}")
         if type(value) is int and value < 1:
             raise BadConfig(f"Too small in {path}: {name}.{key}", "write 1 or more")
     return section

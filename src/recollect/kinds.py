@@ -50,6 +50,8 @@ KINDS = (
     OTHER,
 )
 
+OPENED_PULL_REQUEST = "opened pull request "  # and its address: the summary of an agent's own record of it
+
 # A query for a kind includes its more specific cases.
 KIND_FAMILY: dict[str, tuple[str, ...]] = {
     TOOL_CALL: (TOOL_CALL, TEST_RUN, EDIT, RETRY),

@@ -40,6 +40,8 @@ def sweep(
         last = read_sweep_state(store.folder)
         finish_forgetting(store)
         finish_evictions(store)
+        if store.live_pack.lost():
+            store.live.recover()
         work = _Sweep(store, settings, progress)
         work.rescue()
         changes = work.discover(verify=verify, only=only)
@@ -106,8 +108,7 @@ class _Sweep:
 
     def ingest(self, tasks: "list[Task]", *, is_whole: bool) -> None:
         """Read what changed, the newest files first."""
-        store = self._store
-        drop_leftovers(store)
+        drop_leftovers(store := self._store)
         if not tasks:
             return
         from recollect.ingest.gate import exclude_of

@@ -129,15 +129,15 @@ def evidence(text: str) -> str:
     """The text without what an earlier recall put into it, from one fence marker to its twin or to the end."""
     if "recollect-" not in text:
         return text
-    kept, place = [], 0
-    while opening := re.compile(_FENCE).search(text, place):
-        kept.append(text[place : text.rfind("\n", place, opening.start()) + 1 or place])
+    kept, offset = [], 0
+    while opening := re.compile(_FENCE).search(text, offset):
+        kept.append(text[offset : text.rfind("\n", offset, opening.start()) + 1 or offset])
         closing = text.rfind(opening[0])
         if closing == opening.start():
             return "".join(kept)
         end = text.find("\n", closing)
-        place = len(text) if end < 0 else end + 1
-    return "".join([*kept, text[place:]])
+        offset = len(text) if end < 0 else end + 1
+    return "".join([*kept, text[offset:]])
 
 
 def _identifier_parts(data: bytes) -> Iterator[bytes]:

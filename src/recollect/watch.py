@@ -8,7 +8,7 @@ every ten minutes, and whenever time has passed without a look.
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -25,14 +25,14 @@ from recollect.sweep import sweep
 from recollect.sweep_report import SweepReport
 
 FULL_SECONDS = 600
-_LOOK_SECONDS = 5  # how often the watcher looks up while nothing changes
+_LOOK_SECONDS = 1  # how often the watcher looks up while nothing changes
 _ASLEEP_SECONDS = 60  # without a look: the machine slept
 _GROUP_MS = 500  # changes are gathered until nothing changed for the step, at most for this long
 _STEP_MS = 200
 _POLL_MS = 2000  # on network file systems, which report nothing
-_REST = 4  # after a sweep, rest this many times as long as it took, so that an agent that never stops costs a fifth
+_REST = 4  # times as long as the last sweep took, so that an agent that never stops costs a fifth of a processor
 _LONGEST_REST = 1.0
-_LONGEST_PAUSE = 60.0  # after a failure
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 60.0  # after a failure: mostly another sweep, which is over soon
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,14 @@ class Attempt:
 
 
 class SourceFinder:
-    """Which of the files that changed are sources. Remembers the answers: a walk takes long in a large home."""
+    """Which of the files that changed are sources. Remembers the answers: a walk takes long in a large home.
+
+    What it knows from the start is not reported as new, so it is made before a sweep of everything.
+    """
 
     def __init__(self, roots: dict[str, tuple[Path, ...]]) -> None:
         self._roots = roots
-        self._known: dict[Path, Source | None] = {}
+        self._known: dict[Path, Source | None] = {source.path: source for source in self._all()}
 
     def find(self, paths: Iterable[Path]) -> list[Source]:
         paths = set(paths)
@@ -63,7 +66,8 @@ class SourceFinder:
     def _all(self) -> Iterator[Source]:
         for agent, roots in self._roots.items():
             for root in roots:
-                yield from get_adapter(agent).discover(root)
+                with suppress(OSError):  # a home that cannot be read; sweeps report it
+                    yield from get_adapter(agent).discover(root)
 
 
 class _Watcher:
@@ -92,6 +96,7 @@ class _Watcher:
         if self._is_full_due or time.time() - self._swept_at >= FULL_SECONDS:
             self._sweep(None)
         elif sources := self._finder.find(self._changed):
+            self.note(source.path for source in sources)  # in case this sweep fails: a folder is new only once
             self._sweep(sources)
         else:
             self._changed.clear()
@@ -105,18 +110,20 @@ class _Watcher:
         try:
             with open_store(self._settings.folder, create=True) as store:
                 self.settings = self._settings._replace(roots=with_group_homes(store, self._settings.roots))
+                if sources is None:
+                    self._finder = SourceFinder(existing_roots(self.settings))
                 report = sweep(store, self.settings, silent, only=sources)
         except RecollectError as error:  # another sweep, a full disk: try again, ever less often
+            self._pause_until = time.time() + min(_FIRST_PAUSE * 2**self._failures, _LONGEST_PAUSE)
             self._failures += 1
-            self._pause_until = time.time() + min(2.0**self._failures, _LONGEST_PAUSE)
             self._tell(Attempt(files, error=error))
             return
         if sources is None:
             self._is_full_due, self._swept_at = False, began
-            self._finder = SourceFinder(existing_roots(self.settings))
+        else:
+            self._pause_until = time.time() + min((time.time() - began) * _REST, _LONGEST_REST)
         self._failures = 0
         self._changed.clear()
-        self._pause_until = time.time() + min((time.time() - began) * _REST, _LONGEST_REST)
         self._tell(Attempt(files, report))
 
 
@@ -150,8 +157,7 @@ def _watch_homes(watcher: _Watcher, roots: dict[str, tuple[Path, ...]], stop: Ev
     """Sweep what changes below these homes, until there are others."""
     looked_at = 0.0
     for number, paths in enumerate(_changes([root for agent in roots.values() for root in agent], stop)):
-        # The first two: what changed while the system was not yet watching, nobody reports.
-        if number < 2 or time.time() - looked_at > _ASLEEP_SECONDS:
+        if number == 0 or time.time() - looked_at > _ASLEEP_SECONDS:
             watcher.be_thorough()
         watcher.note(paths)
         watcher.work()
@@ -161,8 +167,10 @@ def _watch_homes(watcher: _Watcher, roots: dict[str, tuple[Path, ...]], stop: Ev
 
 
 def _changes(folders: list[Path], stop: Event) -> Iterator[set[Path]]:
-    """The files that changed: nothing at first, then every few seconds at least, until `stop` is set."""
-    yield set()
+    """The files that changed, every second even if none did, until `stop` is set.
+
+    The first set comes when the system is watching already: a sweep of everything then misses nothing.
+    """
     while not folders and not stop.wait(_LOOK_SECONDS):
         yield set()
     if stop.is_set():

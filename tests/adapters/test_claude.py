@@ -133,6 +133,17 @@ def bad_lines(records: Iterable[Record]) -> list[BadLine]:
     return [one for one in records if isinstance(one, BadLine)]
 
 
+def test_a_pull_request_that_was_opened_is_one_event_however_often_it_is_recorded(tmp_path: Path) -> None:
+    address = "https://github.com/acme/shop/pull/12"
+    link = {"type": "pr-link", "sessionId": SESSION, "prNumber": 12, "prUrl": address, "timestamp": TIME}
+
+    found = events(read_lines(tmp_path, link, link))
+
+    assert {(event.kind, event.native_id, event.summary) for event in found} == {
+        ("lifecycle", f"{SESSION}:{address}", f"opened pull request {address}")
+    }
+
+
 class TestWhatPeopleSay:
     def test_a_typed_request_is_a_user_message(self, tmp_path: Path) -> None:
         event = only_event(tmp_path, prompt("u1", "Please fix the test", promptSource="typed", promptId="p1"))

@@ -22,6 +22,7 @@ from tests.retention.rig import as_copied, evict_all, grow, opened, talk, topic,
 from tests.store.rows import noise
 
 PAGE_BYTES = 4096
+_LOG_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 DATABASES = ("cache.db", "memory.db")
 PARTS = (*DATABASES, "packs", "ledger.jsonl", "redaction.key", "high-water.json")
 LOGS = ("cache.db-wal", "memory.db-wal")
@@ -222,6 +223,22 @@ def lose(*names: str) -> Harm:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     return Harm(f"lose {' and '.join(names)}", act)
+
+
+def end_log(name: str, commits: int) -> Harm:
+    """Have a log end in the middle of the commit after so many."""
+
+    def act(folder: Path) -> None:
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: commit_ends(content)[commits] - PAGE_BYTES // 2])
+
+    return Harm(f"{name} ends after {commits} commits", act)
+
+
+def commit_ends(log: bytes) -> list[int]:
+    """Where each commit of a write-ahead log ends: its last frame tells the size of the database."""
+    frames = range(_LOG_HEADER_BYTES, len(log), _FRAME_HEADER_BYTES + PAGE_BYTES)
+    return [at + _FRAME_HEADER_BYTES + PAGE_BYTES for at in frames if any(log[at + 4 : at + 8])]
 
 
 def put_page(name: str, number: int, page: bytes) -> Harm:

@@ -59,6 +59,14 @@ def test_whatever_files_are_lost_the_others_tell_what_they_can(subjects: list[Su
     assert {name: told for name, told in found.items() if told} == {}
 
 
+# After two, a session is stored and its repository has no name yet.
+@pytest.mark.parametrize("commits", range(5) if IS_SOAK else [2])
+def test_a_log_that_ends_within_a_commit_costs_nothing(subjects: list[Subject], tmp_path: Path, commits: int) -> None:
+    harm = damage.end_log("memory.db-wal", commits)
+
+    assert list(damage.examine(subjects[0], harm, tmp_path / "harmed")) == []
+
+
 def _pages_of(subject: Subject, name: str, table: str, kind: str) -> list[int]:
     found = damage.places(subject.folder / name)
     return [page for page, told in found.items() if told[:2] == (table, kind)]

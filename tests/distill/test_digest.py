@@ -160,6 +160,20 @@ def test_a_log_that_tells_only_when_it_began_has_no_end() -> None:
     assert "end unknown" in render(found)
 
 
+@pytest.mark.parametrize(
+    ("ended_at", "span"),
+    [
+        ("2026-11-15T18:22:50Z", "2026-11-15 18:22 UTC ·"),
+        ("2026-11-15T18:40:00Z", "2026-11-15 18:22 to 18:40 UTC ·"),
+        ("2026-11-16T07:00:00Z", "2026-11-15 18:22 UTC to 2026-11-16 07:00 UTC ·"),
+    ],
+)
+def test_a_date_is_said_once_unless_the_session_ended_on_another_day(ended_at: str, span: str) -> None:
+    found = replace(digest(_worked()), started_at="2026-11-15T18:22:10Z", ended_at=ended_at)
+
+    assert f" · {span}" in render(found)
+
+
 def test_a_file_told_by_two_paths_is_one() -> None:
     script = Script()
     script.edit("calc.py")

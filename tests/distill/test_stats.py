@@ -65,6 +65,9 @@ def test_failures_are_counted_by_tool_and_by_family(tmp_path: Path, home: Home) 
     ("command", "said", "failures"),
     [
         ("grep -rn TODO src", "exit 1", 0),
+        ("command -v uv", "exit 1", 0),
+        ("cd src && findstr /s TODO *.py", "exit 1", 0),
+        ("lsof -ti :3000", "exit 1", 0),
         ("cat x | rg needle", "exit 1", 0),
         ("diff a b", "exit 1: 3c3", 0),
         ("test -f x", "exit 1", 0),

@@ -129,9 +129,9 @@ def first_sweep(folder: Path, bug: str | None) -> Case:
 
 
 def second_sweep(folder: Path, bug: str | None) -> Case:
-    """Sessions have grown, some of them where a line was torn."""
+    """Sessions have grown, some of them where a line was torn, and one is new."""
     writers = Writers(folder / "home", seed=4, big_share=0.1)
-    writers.write([30] * 6)
+    writers.write([30, 30, 30, 0, 30, 30])
     sweep(folder / "template", *writers.roots)
     writers.write([5] * 6)
     writers.finish()
@@ -191,14 +191,21 @@ _CALL = re.compile(r"^(\d+)\s+(\w+)\(")
 
 
 def strike_calls(
-    folder: Path, case: Case, fault: str, most: int, clean: Held | None = None, calls: Sequence[str] = WRITES
+    folder: Path,
+    case: Case,
+    faults: Sequence[str],
+    most: int,
+    clean: Held | None = None,
+    calls: Sequence[str] = WRITES,
 ) -> Struck:
-    """Run the command once for every call, or for at most so many of them, and strike it there."""
-    points = _points(folder, case, [call for call in calls if call in CALLS[fault]])
-    some = points[:: max(1, -(-len(points) // most))]
-    struck = Struck(0, [] if some else ["no call to strike"])
-    for point in some:
-        struck += _strike(folder / f"{point.call}-{point.number}", case, point, fault, clean)
+    """Strike the command with each fault at every call, each time in a run of its own; at most at so many of them, the
+    last one included."""
+    points = _points(folder, case, calls)
+    struck = Struck(0, [] if points else ["no call to strike"])
+    for fault in faults:
+        open_to = [point for point in points if point.call in CALLS[fault]]
+        for point in open_to[:: -max(1, -(-len(open_to) // most))]:
+            struck += _strike(folder / f"{fault}-{point.call}-{point.number}", case, point, fault, clean)
     return struck
 
 

@@ -332,6 +332,7 @@ def _listen(tape: Tape, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(os, "write", write)
     patch.setattr(os, "ftruncate", ftruncate)
     patch.setattr(os, "fsync", fsync)
+    patch.setattr(os, "fdatasync", fsync)  # a length that is needed to read the data is synced with it
     patch.setattr(os, "mkdir", mkdir)
     for name in ("rename", "replace"):
         patch.setattr(os, name, rename)

@@ -265,7 +265,7 @@ def test_reading_goes_on_while_a_sweep_writes(open_folder: Path, home: Path) -> 
     assert set(seen) == {3}
 
 
-@pytest.mark.parametrize("name", ["sweep.lock", "write.lock"])
+@pytest.mark.parametrize("name", ["sweep.lock", "cache.lock", "memory.lock"])
 def test_a_lock_that_cannot_be_had_is_one_line(swept: Path, home: Path, name: str) -> None:
     (swept / name).unlink()
     (swept / name).mkdir()

@@ -49,7 +49,7 @@ def test_a_kill_at_a_failpoint_finds(tmp_path: Path, bug: str) -> None:
 
 @needs_strace
 def test_a_kill_at_some_write_finds_a_cursor_that_is_committed_first(tmp_path: Path) -> None:
-    struck = strike_calls(tmp_path, second_sweep(tmp_path, "cursor_before_rows"), KILL, most=4, calls=["write"])
+    struck = strike_calls(tmp_path, second_sweep(tmp_path, "cursor_before_rows"), [KILL], most=4, calls=["write"])
 
     _assert_found(struck, "lost")
 

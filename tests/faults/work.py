@@ -60,7 +60,7 @@ class Writers:
         is_over = threading.Event()
 
         def work() -> None:
-            while not is_over.wait(0.002):
+            while not is_over.wait(0.02):
                 self.write([self._random.randrange(3) for _ in self._sessions])
 
         thread = threading.Thread(target=work)

@@ -147,7 +147,6 @@ CALLS: dict[str, Callable[[Memory, Other], Any]] = {
     "Memory.spending": lambda memory, other: memory.spending(),
     "Memory.problems": lambda memory, other: memory.problems(),
     "Memory.sweep": lambda memory, other: memory.sweep(),
-    "Memory.rescue": lambda memory, other: memory.rescue(Path(other.path) / "log.jsonl"),
     "Memory.freshness": lambda memory, other: memory.freshness(),
     "Memory.is_sweeping": lambda memory, other: memory.is_sweeping(),
     "Memory.ignored_rules": lambda memory, other: memory.ignored_rules(),

@@ -25,9 +25,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def stored(desk: Desk, session: str = SESSION) -> int:
-    """How many events of a session are stored."""
-    with open_memory(desk.store) as memory:
+def stored(desk: Desk, session: str = SESSION, group: str | None = None) -> int:
+    """How many events of a session are stored, as a group sees it."""
+    with open_memory(desk.store, group=group) as memory:
         return sum(len(memory.events(found)) for found in memory.sessions() if found.native_session_id == session)
 
 
@@ -53,9 +53,15 @@ def worked(desk: Desk) -> Desk:
     return desk
 
 
+@pytest.mark.parametrize("group", ["main", "family"])
 @pytest.mark.parametrize("event", ["Stop", "SessionEnd"])
-def test_the_end_of_a_turn_or_session_brings_it_into_the_store(worked: Desk, event: str) -> None:
+def test_the_end_of_a_turn_or_session_brings_it_into_the_store(
+    worked: Desk, event: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = stored(worked)
+    with open_memory(worked.store) as memory:
+        memory.groups.add("family", worked.project)
+    monkeypatch.setattr(Desk, "environment", worked.environment | {"RECOLLECT_GROUP": group})
 
     assert worked.hook(event, transcript_path=str(worked.transcript(SESSION))) == ""
 

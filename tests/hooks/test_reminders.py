@@ -1,10 +1,12 @@
 """A prompt brings an earlier session to mind only where the user asked for it, and only when it clearly fits."""
 
 import random
+import shutil
 
 import pytest
 from click.testing import CliRunner
 
+from recollect.api import open_memory
 from recollect.cli import main
 from tests.hooks.conftest import Desk
 from tests.hooks.test_fixes import ERROR, _prepare
@@ -42,6 +44,24 @@ def test_the_same_request_brings_the_earlier_session_once(asked: Desk, agent: st
 
     assert EARLIER in told and f"> {REQUEST}" in told
     assert asked.hook("UserPromptSubmit", agent=agent, prompt=REQUEST) == ""
+
+
+def test_a_prompt_is_looked_up_without_opening_the_store(asked: Desk) -> None:
+    for path in asked.store.glob("*.db*"):
+        path.unlink()
+
+    assert EARLIER in asked.added("UserPromptSubmit", prompt=REQUEST)
+
+
+def test_a_request_of_a_group_is_not_brought(asked: Desk) -> None:
+    with open_memory(asked.store) as memory:
+        memory.groups.add("family", asked.project)
+    shutil.rmtree(asked.store / "prepared")
+    asked.write(EARLIER, REQUEST, "and paint it")
+    asked.sweep()
+
+    assert asked.hook("UserPromptSubmit", prompt=REQUEST) == ""
+    assert not list(asked.store.glob("prepared/requests/*"))
 
 
 def test_an_error_in_a_prompt_brings_its_fix(asked: Desk) -> None:

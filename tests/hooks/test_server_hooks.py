@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from recollect.agents import BUILT_IN, find_plugin_host
+from recollect.api import open_memory
 from recollect.care.plugin import hooks_of_agent
 from recollect.hooks.event import all_hooks
 from tests.hooks.conftest import SESSION, Desk
 from tests.hooks.test_fixes import ERROR, _prepare
 from tests.hooks.test_news import stored, wait_for
 
+FAILURES = ("UserPromptSubmit", "PostToolUse", "PostToolUseFailure")
 EARLIER = "5f0c2f6e-0000-4000-8000-000000000009"
 
 
@@ -127,6 +129,27 @@ def test_behind_a_wall_hooks_are_told_nothing(desk: Desk) -> None:
 
     assert walled.hook("PostToolUseFailure", error=ERROR) == {}
     walled.close()
+
+
+@pytest.mark.parametrize("event", ["Stop", "PreCompact"])
+def test_in_a_group_a_session_is_stored_and_its_hooks_are_answered_with_nothing(
+    desk: Desk, event: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _prepare(desk)
+    with open_memory(desk.store) as memory:
+        memory.groups.add("family", desk.project)
+    monkeypatch.setattr(Desk, "environment", desk.environment | {"RECOLLECT_GROUP": "family"})
+    path = desk.write(SESSION, "feed the walrus")
+    server = Server(desk)
+    told = [server.hook(name, error=ERROR, prompt=ERROR, source="startup") for name in ("SessionStart", *FAILURES)]
+
+    told.append(server.hook(event, transcript_path=str(path)))
+    if event == "PreCompact":
+        path.write_bytes(b"")  # as if the agent began its log anew
+
+    wait_for(lambda: stored(desk, group="family") == 2)
+    server.close()
+    assert told == [{}] * len(told)
 
 
 @pytest.mark.parametrize("state", ["damaged", "read-only"])

@@ -9,6 +9,7 @@ from msgspec import structs
 from recollect import schema
 from recollect.agentkit.protocol import EventRecord, SessionInfo
 from recollect.api import Memory
+from recollect.kinds import OPENED_PULL_REQUEST
 from tests.builders import BEGIN_MS, Home, event, sweep
 
 DAY_MS = 24 * 3_600_000
@@ -74,6 +75,10 @@ class Script:
         self._add(schema.TOOL_CALL, f"asked: {question}", asked, role="assistant", **fields)
         said = {"output": f'The user answered: "{question}"="{answer}"'}
         self._add(schema.DECISION, f"answered: {question} {answer}", said, role="user", status="ok", **fields)
+        return self
+
+    def link(self, address: str) -> "Script":
+        self._add(schema.LIFECYCLE, f"{OPENED_PULL_REQUEST}{address}", role="system")
         return self
 
     def look(self, tool: str, what: str) -> "Script":

@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from recollect import schema
 from recollect.api import Memory
 from recollect.errors import NotFound
+from recollect.knowledge import asking
+from recollect.knowledge.timeline import fact_of
 from recollect.recall import Filters
 from recollect.schema import to_json
 from tests.conftest import REPOSITORY
@@ -82,6 +85,70 @@ def test_an_option_picked_by_its_number_is_a_decision(tmp_path: Path) -> None:
 
     assert fact.object == "Show the author in the detail view only"
     assert fact.alternatives == ("Traverse the whole history",)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reply"),
+    [
+        ("## Option A: Change the default\n1. one line\n2. no doc\n## Option B: No prompt\nB is cleaner.", "Yes, do B"),
+        ("| Option | |\n|---|---|\n| **A. Change the default** | small |\n| **B. No prompt** | clean |", "I think B"),
+        ("1. Change the default\n2. No prompt\n\nOption 2 is cleaner. Want me to make that change?", "yes please"),
+    ],
+)
+def test_options_are_found_in_headings_and_tables_and_by_a_yes(tmp_path: Path, answer: str, reply: str) -> None:
+    script = Script("pick").user("how can we do it?").agent(answer).user(reply).agent("Done.")
+
+    (fact,) = remembered(tmp_path, script).knowledge.decisions()
+
+    assert fact.method == "pick"
+    assert fact.object.startswith("No prompt")
+    assert [one.partition(":")[0] for one in fact.alternatives] == ["Change the default"]
+
+
+def agreed(reply: str, *, offer: str = "Both names work. Want me to rename it?") -> Script:
+    script = Script("agreed").user("What do you think of calling it cleanup?").agent(offer).user(reply)
+    return script.edit("cmd/clean.go", "clean", "cleanup").agent("Done.")
+
+
+def test_a_yes_to_what_the_agent_offered_is_a_decision(tmp_path: Path) -> None:
+    (fact,) = remembered(tmp_path, agreed("yes, do it")).knowledge.decisions()
+
+    assert (fact.method, fact.by) == ("agreement", "user")
+    assert "calling it cleanup" in fact.subject
+    assert fact.object == "Both names work. Want me to rename it?"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        agreed("yes", offer="All tests pass. Should I commit this?"),
+        agreed("why?"),
+        Script("said").user("rename it?").agent("Want me to rename it?").user("yes").agent("I would call it cleanup."),
+    ],
+)
+def test_a_yes_to_a_step_or_without_a_change_decides_nothing(tmp_path: Path, script: Script) -> None:
+    assert remembered(tmp_path, script).knowledge.decisions() == []
+
+
+@pytest.mark.parametrize(
+    "words", ["can we also print the prompt here?", "could we just remove default then", "add a `--raw` option to it"]
+)
+def test_a_change_that_was_asked_for_and_made_is_a_preference(tmp_path: Path, words: str) -> None:
+    made = Script("made").user(words).edit("a.go", "old", "new").agent("Done.")
+    left = Script("left", 1).user(words).agent("That would be hard.")
+
+    facts = remembered(tmp_path, made, left).knowledge.decisions()
+
+    assert [(fact.object, fact.session_uid.rpartition(":")[2]) for fact in facts] == [(words, "made")]
+
+
+def test_a_plan_written_to_a_file_has_its_title(tmp_path: Path) -> None:
+    script = Script("plan").user("plan it").edit("/home/ann/plans/calm-tree.md", "", "# Plan: Keep sessions in Redis\n")
+    call = {"tool": "ExitPlan", "call_id": "plan-call"}
+    script._add(schema.TOOL_CALL, "proposed a plan:", {"input": {}}, role="assistant", **call)
+    script._add(schema.DECISION, "approved the plan", {"output": "approved"}, role="user", status="ok", **call)
+
+    assert texts(remembered(tmp_path, script).knowledge.decisions()) == ["Keep sessions in Redis"]
 
 
 def test_what_is_remembered_holds_until_the_same_topic_is_remembered_anew(memory: Memory) -> None:
@@ -183,6 +250,27 @@ def test_what_says_the_same_again_at_once_is_one_decision(tmp_path: Path) -> Non
     assert texts(memory.knowledge.decisions(history=True)) == ["Redis", "Postgres", "Redis"]
 
 
+def test_the_newest_decisions_are_found_without_reading_older_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = ["Redis", "Postgres", "Redis", "Postgres"]
+    about = [Script(f"other-{day}", day).user("go on").ask(f"Which port {day}?", ["1", "2"], "1") for day in range(20)]
+    memory = remembered(tmp_path, *about, *(chosen(f"s{n}", 30 + n, answer) for n, answer in enumerate(answers)))
+    made: list[str] = []
+    monkeypatch.setattr(asking, "fact_of", lambda stored: (made.append(stored.fact_uid), fact_of(stored))[1])
+
+    for options in ({}, {"history": True}, {"as_of": "2026-10-20"}):
+        whole = memory.knowledge.decisions(**options)
+        assert [memory.knowledge.decisions(**options, limit=limit) for limit in (1, 3, 99)] == [
+            whole[:1],
+            whole[:3],
+            whole,
+        ]
+    made.clear()
+    memory.knowledge.decisions(limit=1)
+    assert len(made) <= 8
+
+
 def test_what_an_agent_notes_in_its_own_memory_is_a_claim_and_no_fact(tmp_path: Path) -> None:
     claim = "Sessions are kept in Redis, the pool holds twenty connections."
     script = (
@@ -204,6 +292,9 @@ def test_what_an_agent_notes_in_its_own_memory_is_a_claim_and_no_fact(tmp_path: 
         "I want to have telemetry enabled by default",
         "Also don't give it a number and it needs no date",
         "no, we removed the session commands on purpose",
+        "let's store it in metadata, can you show me an example?",
+        "we need to strip skills out of the summary",
+        "for explain, the prompts we show should be scoped to that checkpoint",
     ],
 )
 def test_a_plain_wish_in_a_short_message_is_a_preference(tmp_path: Path, words: str) -> None:
@@ -211,7 +302,16 @@ def test_a_plain_wish_in_a_short_message_is_a_preference(tmp_path: Path, words: 
 
 
 @pytest.mark.parametrize(
-    "words", ["can you commit and push it", "I want you to check the logs", "keep going please now"]
+    "words",
+    [
+        "can you commit and push it",
+        "I want you to check the logs",
+        "keep going please now",
+        "ok let's move on to it",
+        "let's say I commit it",
+        "the logs should be in the store, right?",
+        "I'd like to see the log",
+    ],
 )
 def test_a_task_is_no_preference(tmp_path: Path, words: str) -> None:
     assert remembered(tmp_path, Script("said").user(words).agent("Done.")).knowledge.decisions() == []

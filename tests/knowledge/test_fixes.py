@@ -77,6 +77,34 @@ def green(name: str, day: int, test: str, got: int, line: int = 5, cwd: str = "/
     )
 
 
+def test_a_comment_is_not_told_in_place_of_the_code_that_changed(tmp_path: Path) -> None:
+    script = (
+        Script("count")
+        .user("fix the count")
+        .run("make test", "count.go:7: count is 3, want 2", 1)
+        .edit("/srv/shop/count.go", "// Count them\nn = 3", "// Count each of them once\nn = 2")
+        .run("make test", "ok")
+    )
+
+    fix = remembered(tmp_path, script).knowledge.fixes("count.go:7: count is 3, want 2")[0]
+
+    assert fix.steps[0].gist == "`n = 3` became `n = 2`"
+
+
+def test_a_few_words_find_the_error_that_says_them_before_one_whose_fix_does(tmp_path: Path) -> None:
+    def linted(name: str, day: int, error: str, said: str) -> Script:
+        script = Script(name, day).user("make it clean").run("make lint", error, 1).agent(said)
+        return script.edit(f"/srv/shop/{name}.go", "old", "new").run("make lint", "0 issues")
+
+    memory = remembered(
+        tmp_path,
+        linted("wing", 0, "wing.go:24:1: subprocess launched with a variable", "The issue is nilerr, and this one."),
+        linted("view", 1, "view.go:34:3: error is not nil but it returns nil (nilerr)", "It needs to be returned."),
+    )
+
+    assert [fix.steps[0].name for fix in memory.knowledge.fixes("nilerr")] == ["view.go"]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -179,6 +179,33 @@ def test_why_answers_for_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (nobody.exit_code, "No session wrote this line" in nobody.output) == (4, True)
 
 
+def test_a_pull_request_is_known_from_the_agents_own_record_of_it(tmp_path: Path) -> None:
+    address = "https://github.com/acme/shop/pull/12"
+    script = Script("linked").user("round prices to cents").run("make pr", "done").link(address).link(address)
+
+    (fact,) = remembered(tmp_path, script).knowledge.facts(address)
+
+    assert (fact.subject, fact.object_kind) == ("round prices to cents", "pull request")
+
+
+def test_packages_that_a_request_installed_are_known_by_name(tmp_path: Path) -> None:
+    script = (
+        Script("installed")
+        .user("parse the dates")
+        .run("cd api && pip install -q 'python-dateutil>=2.9' requests[socks]==2.32.0 -r requirements.txt", "ok")
+        .run("npm install --save-dev @types/node@20 ./local", "added 1 package")
+        .run("pip install no-such-thing", "ERROR: No matching distribution found", 1)
+        .run("npm install", "up to date")
+    )
+    memory = remembered(tmp_path, script)
+
+    packages = {fact.object for fact in memory._store.facts.select(("requires",))}
+
+    assert packages == {"python-dateutil", "requests", "@types/node"}
+    (fact,) = memory.knowledge.facts("requests")
+    assert (fact.subject, fact.predicate, fact.object_kind) == ("parse the dates", "requires", "package")
+
+
 def test_commits_branches_and_pull_requests_lead_to_the_request_that_made_them(tmp_path: Path) -> None:
     address = "https://github.com/acme/shop/pull/12"
     script = (

@@ -1,5 +1,6 @@
 """Any order of reading, any interruption: the same facts, the same answers by date; and none of what is forgotten."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def answers(memory: Memory) -> list[object]:
         *memory.knowledge.fixes("assert -1 == 5"),
     ]
     repeats = [(one.fact_uid, one.known_session_uid, one.seconds) for one in memory.knowledge.rehearse().repeats]
-    live = sorted(fact._replace(recorded_ms=0) for fact in memory._store.facts.select())
+    live = [replace(fact, recorded_ms=0) for fact in memory._store.facts.select()]
     return [held, fixes, repeats, live]
 
 

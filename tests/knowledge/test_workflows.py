@@ -1,7 +1,10 @@
 """Orders of steps that several sessions took."""
 
+from pathlib import Path
+
 from recollect.knowledge.workflows import find_workflows
 from recollect.store import StoredExchange
+from tests.knowledge.sessions import Script, remembered
 
 
 def _exchanges(steps: str, count: int) -> list[StoredExchange]:
@@ -34,3 +37,14 @@ def test_what_one_session_did_over_and_over_is_no_workflow() -> None:
     often = _exchanges("read edit test commit", 1) * 6
 
     assert find_workflows([*often, *_exchanges("search answer", 6)]) == []
+
+
+def test_a_goal_of_two_words_is_reached_only_by_what_has_both(tmp_path: Path) -> None:
+    def done(name: str, goal: str) -> Script:
+        return (
+            Script(name).user(goal).look("Read", "read cli.py").edit("cli.py", "old", "new").agent("Done.").user("ok")
+        )
+
+    memory = remembered(tmp_path, done("flag", "add a --json flag"), done("test", "add a test for it"))
+
+    assert [route.goal for route in memory.knowledge.how("add a flag")] == ["add a --json flag"]

@@ -355,3 +355,27 @@ def test_an_append_costs_the_same_whatever_the_store_holds(live: Live) -> None:
         live.append_lines("cli:1" if number % 2 else f"cli:{number}", lines, {})
 
     assert cost() <= small * 1.2
+
+
+def test_the_last_messages_cost_the_same_however_long_the_session_is(live: Live) -> None:
+    steps = 0
+
+    def count() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
+
+    def cost() -> int:
+        nonlocal steps
+        steps = 0
+        live.get_history("cli:1", 5)
+        return steps
+
+    for number in range(10):
+        live.append_message("cli:1", "user", f"message {number}")
+    live.memory._store.databases[0].connection.set_progress_handler(count, 1)
+    short = cost()
+    for number in range(100):
+        live.append_message("cli:1", "user", f"message {number}")
+
+    assert cost() <= short * 1.2

@@ -21,6 +21,7 @@ from recollect.recall.fence import AGENT as BY_AGENT
 from recollect.recall.fence import Recalled, fenced
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_RESULT, USER_MSG
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
+from tests.faults.rig import IS_SOAK
 from tests.mcp.conftest import REMOTE, Agent
 
 POISON = (
@@ -112,6 +113,7 @@ def _calls(uid: str, text: str) -> dict[str, list[dict[str, Any]]]:
 
 
 EVENTS = ("SessionStart", "UserPromptSubmit", "PostToolUseFailure", "Stop", "PreCompact", "SessionEnd")
+SPEAKING = 3  # each of the rest starts a sweep, a process of its own, and answers nothing
 # The same, of all sessions at once.
 LISTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("session_search", {"query": "walrus", "limit": 50, "everywhere": True}),
@@ -162,7 +164,8 @@ def test_hooks_carry_no_byte_of_a_transcript_out_of_its_fence(place: Path, tmp_p
             if spot == "demand":
                 told["prompt"] = f"From now on we must always feed the walrus, because {text}"
             call = partial(agent.call, "hook_event", tool_use_id=name, **hooked, **told)
-            answers += (call(hook_event_name=event) for event in EVENTS)
+            events = EVENTS if IS_SOAK or number % 44 == 0 else EVENTS[:SPEAKING]
+            answers += (call(hook_event_name=event) for event in events)
 
     said = [json.loads(answer)["hookSpecificOutput"]["additionalContext"] for answer in answers if answer != "{}"]
     for text in said:

@@ -172,16 +172,6 @@ def test_a_word_one_letter_wrong_is_put_right(tmp_path: Path, home: Home) -> Non
             assert len(answer.hits) == 1
 
 
-def test_a_misspelt_word_is_left_out_where_nothing_is_to_be_corrected(tmp_path: Path, home: Home) -> None:
-    home.write("log", event("s", 1, text="the walrus sleeps"), event("s", 2, text="something else"))
-
-    with sweep(tmp_path / "store", home) as memory:
-        alone, beside = (memory.answer(query, corrects=False) for query in ("walrs", "walrs sleeps"))
-
-    assert (alone.hits, alone.suggestion) == ([], None)
-    assert len(beside.hits) == 1 and beside.suggestion is None
-
-
 def test_a_word_that_nothing_resembles_suggests_nothing(tmp_path: Path, home: Home) -> None:
     home.write("log", event("s", 1, text="the walrus sleeps"))
 

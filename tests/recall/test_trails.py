@@ -386,3 +386,19 @@ def test_a_window_is_opened_by_number_or_name(tmp_path: Path, home: Home) -> Non
         ("scripted:root/child", 1),
         ("scripted:root/child", 2),
     ]
+
+
+def test_outputs_that_have_the_words_of_a_path_count_unread_once_one_names_it(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "x " * 300
+    outputs = [event("s", number, TOOL_RESULT, f"{long} src/a.py") for number in range(2, 30)]
+    home.write("s", event("s", 1, ASSISTANT_MSG, "see src/a.py"), *outputs)
+    read: list[int] = []
+    unpack = Events.iter_payloads
+
+    with sweep(tmp_path / "store", home) as memory:
+        monkeypatch.setattr(Events, "iter_payloads", lambda self, *place: (read.append(1), unpack(self, *place))[1])
+        (visit,) = memory.files("src/a.py")
+
+    assert (visit.mentions, read) == (29, [])

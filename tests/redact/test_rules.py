@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from recollect.redact import AHO_CORASICK, HYPERSCAN, RULES, RedactionRules, Redactor
+from tests.faults.rig import IS_SOAK
 from tests.planted import (
     CONTEXTS,
     DECOYS,
@@ -26,7 +27,7 @@ from tests.planted import (
 )
 
 KEY = bytes(range(32))
-TIMES = 12
+TIMES = 12 if IS_SOAK else 4
 _COLOUR = re.compile("\x1b\\[[0-9;]*[A-Za-z]")
 _LINE_END = re.compile(r"\n|\\+n")
 
@@ -122,6 +123,12 @@ def test_what_an_attacker_found_is_hidden(redactor: Redactor, text: str) -> None
         "secret: /run/secrets/OAuth2Client/db2",
         "if token == 'STRING2' or password != 'field1': pass",
         "API key: required. Private key: ed25519",
+        "if token._value is _NoValueSet.NO_VALUE_SET: the token is base64url-encoded",
+        "names = [\n    'ssh2_auth_password',\n    'ssh2_auth_pubkey_file',\n    'X25519PublicKey',\n]",
+        "from x import (\n    Ed448PrivateKey,\n    Ed448PublicKey,\n)\nkey: Ed25519PrivateKey|Ed25519PublicKey",
+        "| test | pass | token |\n|---|---|---|\n| login_v2_flow | 12/14 | required |",
+        "invalid token v2.local.name near password field2\ntoken v2024.11.3-rc1",
+        'jwt.sign(payload, "HS256"); createHmac("sha256", "secret"); HEX_PAT = "[0-9A-F]{1,4}"',
         "password || 'undefined', token ?? 'none'",
         "t('WELCOME_KEY', 'Hello World, 2 new messages'); CACHE_KEY=Abc123Def456x",
     ],

@@ -1,18 +1,14 @@
 """What code above the store may rely on, through the store's own interface: a second store would be held to it."""
 
-import ast
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-import recollect.store
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agents import adapters
 from recollect.errors import NotFound, StoreUnwritable
 from recollect.kinds import SessionKey
 from recollect.store import (
-    EventRow,
     Exclusion,
     SessionFilter,
     Tombstone,
@@ -173,14 +169,3 @@ def test_sizes_of_the_parts_add_up(folder: Path) -> None:
 
         assert sizes["total"] == sum(size for part, size in sizes.items() if part != "total")
         assert store.sizes.raw_bytes() <= store.sizes.about_bytes()
-
-
-def test_every_name_of_the_door_loads_and_is_known_to_type_checkers() -> None:
-    tree = ast.parse(Path(recollect.store.__file__).read_text())
-    (checked,) = [node for node in tree.body if isinstance(node, ast.If)]
-    imported = {alias.name for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-
-    for name, module in recollect.store._HOME_OF.items():
-        assert getattr(recollect.store, name) is getattr(import_module(f"recollect.store.{module}"), name)
-    assert set(recollect.store._HOME_OF) <= imported
-    assert recollect.store.EventRow is EventRow

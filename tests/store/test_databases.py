@@ -37,7 +37,7 @@ def test_every_file_of_a_store_is_the_users_alone_even_under_a_lax_umask(tmp_pat
     with _filled(tmp_path) as store:
         files = [path for path in store.folder.rglob("*") if path.is_file()]
 
-        assert {path.name for path in files} >= {"cache.db", "cache.db-wal", "memory.db", "write.lock"}
+        assert {path.name for path in files} >= {"cache.db", "cache.db-wal", "memory.db", "cache.lock"}
         assert {path.suffix for path in files} >= {".pack"}
         assert {str(path): oct(_mode(path)) for path in files if _mode(path) != 0o600} == {}
 

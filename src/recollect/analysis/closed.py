@@ -21,10 +21,15 @@ class Closed:
     used: list[Used]
 
 
-class _State(msgspec.Struct):
-    """What closed parts were distilled with: with anything else they are distilled again."""
+class _Made(msgspec.Struct):
+    """Which version kept a state: only its own can be read."""
 
     version: int
+
+
+class _State(_Made):
+    """What closed parts were distilled with: with anything else they are distilled again."""
+
     session_class: str
     cwd: str | None
     part: Part
@@ -40,8 +45,11 @@ def find_closed(session: Pending, stored: StoredSession) -> Closed | None:
     """What was kept of a session; None if nothing was, or it would be distilled otherwise now."""
     if stored.kept is None or session.sealed is not None or session.is_lost:
         return None
-    state = _decode(stored.kept.states[DIGEST])
-    if (state.version, state.session_class, state.cwd) != (VERSION, session.session_class, session.cwd):
+    kept = stored.kept.states[DIGEST]
+    if msgspec.json.decode(kept, type=_Made).version != VERSION:
+        return None
+    state = _decode(kept)
+    if (state.session_class, state.cwd) != (session.session_class, session.cwd):
         return None
     return Closed(state.part, state.lessons, decode_totals(stored.kept.states[ACCOUNT]).used)
 

@@ -1,6 +1,7 @@
 """What agents show and are told without asking, prepared after a sweep so that no agent waits for the store.
 
-Fixes of errors are in small files by the error's fingerprint; briefs are in `recall/brief`.
+Fixes of errors are in small files by the error's fingerprint, requests in one for each repository; briefs are in
+`recall/brief`.
 """
 
 import json
@@ -13,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from recollect.clock import as_datetime, now_ms, rfc3339
+from recollect.clock import as_datetime, now_ms
 from recollect.home import PREPARED_NAME
 from recollect.kinds import SessionKey
 from recollect.knowledge.asking import find_decisions
@@ -22,11 +23,13 @@ from recollect.knowledge.fixes import fixes_of
 from recollect.knowledge.records import Fact, Fix
 from recollect.knowledge.signature import is_literal
 from recollect.recall import renew_briefs, write_briefs, write_snapshot
-from recollect.recall.prepared import HOOK_DEFAULTS, fixes_path, switches_path
+from recollect.recall.prepared import HOOK_DEFAULTS, fixes_path, requests_path, switches_path
 from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store
 
 LEAST_CONFIDENCE = 0.6  # of a fix that is told without being asked for
 _MOST_STEPS = 4
+_MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
+_MOST_SESSIONS = 5_000  # whose requests are read when nothing is prepared yet
 
 
 def prepare(store: Store, roots: Mapping[str, Sequence[str]], changed: Collection[SessionKey]) -> None:
@@ -39,6 +42,7 @@ def prepare(store: Store, roots: Mapping[str, Sequence[str]], changed: Collectio
     with suppress(OSError):  # a disk without room for this has been reported, or will be
         write_briefs(store, changed, partial(_decided, store))
         _write_fixes(store, signatures)
+        _write_requests(store, criteria)
 
 
 def write_switches(folder: Path, hooks: Mapping[str, bool | Sequence[str]]) -> None:
@@ -61,7 +65,7 @@ def renew_brief(store: Store, repo: str) -> None:
 def _decided(store: Store, repo: str) -> list[str]:
     """What holds in a repository, what the user pinned first: in the user's words, or promoted by the user."""
     sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
-    facts = find_decisions(store, sessions, [repo], rfc3339(now_ms()), with_weak=False)
+    facts = find_decisions(store, sessions, [repo], now_ms(), with_weak=False)
     facts.sort(key=lambda fact: fact.verdict != PINNED)
     return [text for fact in facts if (text := _told_text(fact))]
 
@@ -85,18 +89,37 @@ def _write_fixes(store: Store, signatures: Collection[str]) -> None:
         _update(Path(path), news)
 
 
+def _write_requests(store: Store, criteria: HeaderFilter) -> None:
+    """Keep what each session was asked first; of those in groups nothing, because any agent may be told of it."""
+    files: dict[str, dict[str, Any]] = defaultdict(dict)
+    sessions = store.session_headers.recent(
+        _MOST_SESSIONS, criteria._replace(chosen=(*criteria.chosen, ("group", (MAIN_GROUP,))))
+    )
+    for session in reversed(sessions):
+        requests = orjson.loads(store.session_headers.digest(session.key) or "{}").get("requests")
+        is_users = session.session_uid == session.root_session_uid  # agents ask their sub-agents
+        if session.repo and requests and is_users:
+            asked = {"session": session.session_uid, "repo": session.repo, "text": requests[0]["text"][:_REQUEST_CHARS]}
+            files[requests_path(str(store.folder), session.repo)][session.session_uid] = asked
+    for path, news in files.items():
+        _update(Path(path), news, _MOST_REQUESTS)
+
+
 def _sure_lines(store: Store, error: str) -> list[str]:
     """What else an error is known by, and no other error."""
     facts = store.facts.about("error", error, (FIXED_BY,))
-    lines = dict.fromkeys(line for fact in facts for line in orjson.loads(fact.details).get("lines", ()))
+    lines = dict.fromkeys(line for fact in facts for line in fact.details.get("lines", ()))
     return [line for line in lines if not is_literal(line) and store.facts.errors_showing([line]) == [error]]
 
 
-def _update(path: Path, news: dict[str, Any]) -> None:
+def _update(path: Path, news: dict[str, Any], most: int | None = None) -> None:
+    """Change what a file holds, and keep the `most` that were added last."""
     known: dict[str, Any] = {}
     with suppress(OSError, ValueError):
         known = json.loads(path.read_bytes())
-    content = {signature: record for signature, record in (known | news).items() if record}
+    content = {key: record for key, record in list((known | news).items())[-(most or 0) :] if record}
+    if content == known:
+        return
     for made in (path.parent.parent, path.parent):  # one by one: a mode is given to the last only
         made.mkdir(mode=0o700, exist_ok=True)
     _write(path, json.dumps(content))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from recollect.api.care import CheckedText, check_text, doctor, make_room, plan_schedule, repair, restore, watch
+from recollect.api.care import CheckedText, check_text, doctor, make_room, plan_schedule, repair, rescue, restore, watch
 from recollect.api.settings import change_setting, settings_in_force
 from recollect.api.upkeep import Upkeep
 from recollect.config import load_settings, process_group, store_folder
@@ -41,6 +41,7 @@ __all__ = [
     "open_memory",
     "plan_schedule",
     "repair",
+    "rescue",
     "restore",
     "settings_in_force",
     "watch",

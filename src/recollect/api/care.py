@@ -64,6 +64,29 @@ def make_room(folder: str | PathLike[str] | None = None) -> None:
         ballast.drop(path)
 
 
+def rescue(path: str | PathLike[str], folder: str | PathLike[str] | None = None, roots: Sequence[str] = ()) -> None:
+    """Copy what is new in a log to the store's side, for the case that its agent drops it before a sweep.
+
+    Nothing of it is in the store before the next sweep, and nothing is shown: a group's process may ask for it too. A
+    path that is no agent's is left alone.
+    """
+    from recollect.agentkit.files import resolve_root
+    from recollect.agentkit.source import Source
+    from recollect.ingest.protection import Protection
+    from recollect.ingest.rescue import save_copy
+    from recollect.sessions.groups import with_group_homes
+    from recollect.store import open_for_reading
+
+    settings, log = load_settings(folder, roots), resolve_root(Path(path))
+    with open_for_reading(settings.folder) as store:
+        for agent, homes in with_group_homes(store, settings.roots).items():
+            for home in map(resolve_root, homes):
+                if log.is_relative_to(home):
+                    redactor = Protection(settings.folder, settings.redaction).redactor()
+                    save_copy(store, settings.host, Source(agent, "", home, log), redactor)
+                    return
+
+
 def plan_schedule(*, is_removal: bool = False, watch: bool = False) -> Schedule:
     """The scheduled sweep for this machine, or the watcher as a service; for a removal, whatever the cadence is now."""
     from platformdirs import user_config_path

@@ -58,19 +58,20 @@ class Knowledge:
         as_of: str | datetime | None = None,
         history: bool = False,
         everything: bool = False,
+        limit: int | None = None,
     ) -> list[Fact]:
         """What was decided and preferred and still holds, newest first; or held at `as_of`.
 
         `history` adds what was superseded, with its end; `everything` adds commits, and what agents say they decided
         by themselves.
         """
-        from recollect.clock import moment_ms, now_ms, rfc3339
+        from recollect.clock import moment_ms, now_ms
         from recollect.knowledge.asking import find_decisions
 
         asked_ms = moment_ms("--as-of", as_of)
-        moment = None if history else rfc3339(now_ms() if asked_ms is None else asked_ms)
+        moment = None if history else now_ms() if asked_ms is None else asked_ms
         repos = self._repos(filters)
-        return find_decisions(self._store, self._sessions(filters), repos, moment, with_weak=everything)
+        return find_decisions(self._store, self._sessions(filters), repos, moment, with_weak=everything, limit=limit)
 
     def why(self, topic: str, filters: Filters = NO_FILTERS, *, limit: int | None = 5) -> list[Fact]:
         """What is known about a topic, the best answer first: reasons, causes, fixes, decisions."""

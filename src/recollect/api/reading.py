@@ -230,20 +230,17 @@ class Reading:
         exclude: Collection[str] | None = None,
         budget_tokens: int | None = None,
         scan_seconds: float = 20.0,
-        corrects: bool = True,
         progress: Progress = silent,
     ) -> SearchAnswer:
         """What `search` finds, with everything there is to report: how many match, a corrected spelling, notes.
 
         `budget_tokens` cuts the answer to what an agent can afford. A search for a substring or regular expression
-        gives up after `scan_seconds`, and its notes say so. Without `corrects`, a word that nothing has is left out.
+        gives up after `scan_seconds`, and its notes say so.
         """
         from recollect.recall import Options, search
 
         left_out = current_sessions() if exclude is None else exclude
-        options = Options(
-            limit, offset, filters, matches, context, budget_tokens, left_out, mode, scan_seconds, corrects
-        )
+        options = Options(limit, offset, filters, matches, context, budget_tokens, left_out, mode, scan_seconds)
         return search(self._store, query, options, progress=partial(progress, "searching"))
 
     def recent(self, filters: Filters = NO_FILTERS, *, limit: int = 10, offset: int = 0) -> SearchAnswer:

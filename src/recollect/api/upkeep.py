@@ -80,26 +80,6 @@ class Upkeep(Reading):
         sources = None if only is None else find_sources(settings.roots, map(Path, only))
         return sweep(self._store, settings, progress, verify=verify, only=sources)
 
-    def rescue(self, path: str | PathLike[str]) -> None:
-        """Copy what is new in a log to the store's side, for the case that its agent drops it before a sweep.
-
-        Nothing of it is in the store before the next sweep. A path that is no agent's is left alone.
-        """
-        from recollect.agentkit.files import resolve_root
-        from recollect.agentkit.source import Source
-        from recollect.ingest.protection import Protection
-        from recollect.ingest.rescue import save_copy
-        from recollect.sessions.groups import with_group_homes
-
-        settings = self.settings
-        log = resolve_root(Path(path))
-        for agent, roots in with_group_homes(self._store, settings.roots).items():
-            for root in map(resolve_root, roots):
-                if log.is_relative_to(root):
-                    redactor = Protection(settings.folder, settings.redaction).redactor()
-                    save_copy(self._store, settings.host, Source(agent, "", root, log), redactor)
-                    return
-
     def freshness(self) -> Freshness:
         """What agents wrote since the last sweep, by a quick look that opens no file."""
         from recollect.ingest.freshness import find_freshness

@@ -136,11 +136,11 @@ def _setting(adapter: Adapter, root: Path, advice: SettingAdvice) -> Iterator[Fi
     value = _number_in(root / advice.path, advice.key)
     days = advice.default if value is None else value
     origin = "the default; not set" if value is None else "set"
-    name, place = adapter.profile.display_name, f"({origin} in {root / advice.path})"
+    name, where = adapter.profile.display_name, f"({origin} in {root / advice.path})"
     if days >= advice.at_least:
-        yield Finding(OK, adapter.agent, f"{name} keeps its logs for {days} days {place}")
+        yield Finding(OK, adapter.agent, f"{name} keeps its logs for {days} days {where}")
     else:
-        yield Finding(NOTE, adapter.agent, f"{name} deletes its own logs after {days} days {place}", advice.advice)
+        yield Finding(NOTE, adapter.agent, f"{name} deletes its own logs after {days} days {where}", advice.advice)
 
 
 def _number_in(path: Path, key: str) -> int | None:
@@ -170,9 +170,9 @@ def _store(settings: Settings) -> Iterator[Finding]:
         with store:
             yield from _permissions(settings.folder)
             yield from _room(settings.folder)
-            found = list(_integrity(store))
-            yield from found
-            if all(finding.level == OK for finding in found):
+            findings = list(_integrity(store))
+            yield from findings
+            if all(finding.level == OK for finding in findings):
                 yield from _kept_out(store, settings)
                 yield from _retention(store, settings)
 

@@ -110,13 +110,13 @@ class Inspection:
     def findings(self) -> list[Finding]:
         """As doctor reports them, with many of a kind summed up; leftovers it has reported already."""
         parts = dict.fromkeys(fault.part for fault in self.faults if fault.part != ABANDONED)
-        found = [finding for part in parts for finding in self._told(part)]
-        found += [Finding(NOTE, "deep", f"Not checked, out of time: {name}") for name in self.not_looked_at]
-        found += [Finding(NOTE, "deep", f"Not checked: {name}") for name in self.out_of_reach]
-        if not any(finding.level == PROBLEM for finding in found):
+        findings = [finding for part in parts for finding in self._told(part)]
+        findings += [Finding(NOTE, "deep", f"Not checked, out of time: {name}") for name in self.not_looked_at]
+        findings += [Finding(NOTE, "deep", f"Not checked: {name}") for name in self.out_of_reach]
+        if not any(finding.level == PROBLEM for finding in findings):
             seen = ", ".join(f"{count:,} {name}" for name, count in self.looked_at.items() if count > 1)
-            found.append(Finding(OK, "deep", f"Every byte checked is intact: {seen}"))
-        return found
+            findings.append(Finding(OK, "deep", f"Every byte checked is intact: {seen}"))
+        return findings
 
     def _told(self, part: str) -> Iterator[Finding]:
         faults = [fault for fault in self.faults if fault.part == part]
@@ -226,8 +226,8 @@ def _unreadable(error: Exception, look: str) -> Fault:
 
 def _abandoned(folder: Path) -> Look:
     """Folders in which an import or a restore was killed; nothing is damaged by them."""
-    found = abandoned(folder)
-    yield Step(1, 1, tuple(Fault(ABANDONED, path.name, f"{ABANDONED_MESSAGE}: {path}") for path in found))
+    folders = abandoned(folder)
+    yield Step(1, 1, tuple(Fault(ABANDONED, path.name, f"{ABANDONED_MESSAGE}: {path}") for path in folders))
 
 
 def _pages(folder: Path, name: str) -> Look:
@@ -379,12 +379,12 @@ def _row_faults(store: Store, session: Session, stream: HeldStream | None) -> It
 def _sources(store: Store, settings: Settings) -> Look:
     """Every file that is still there, read again from its start and compared with what is held of it."""
     unreadable: list[Fault] = []
-    found = list(_known_sources(store, settings, unreadable))
-    redactor = Protection(store.folder, settings.redaction).redactor() if found else None
-    for number, (source, known) in enumerate(found, start=1):
+    sources = list(_known_sources(store, settings, unreadable))
+    redactor = Protection(store.folder, settings.redaction).redactor() if sources else None
+    for number, (source, known) in enumerate(sources, start=1):
         if redactor is not None:
-            yield Step(number, len(found), tuple(_source_faults(store, source, known, redactor)))
-    yield Step(len(found), len(found), tuple(unreadable))
+            yield Step(number, len(sources), tuple(_source_faults(store, source, known, redactor)))
+    yield Step(len(sources), len(sources), tuple(unreadable))
 
 
 def _known_sources(store: Store, settings: Settings, unreadable: list[Fault]) -> Iterator[tuple[Source, KnownSource]]:

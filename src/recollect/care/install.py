@@ -62,12 +62,12 @@ class Installer:
         for name in names:
             if name not in known:
                 raise NotFound(f"Unknown agent: {name}", f"known: {', '.join(known)}")
-        found = list(names) or [agent for agent, host in known.items() if shutil.which(host.program)]
-        if not found:
+        agents = list(names) or [agent for agent, host in known.items() if shutil.which(host.program)]
+        if not agents:
             raise NotFound(
                 "No agent's program was found", f"looked for: {', '.join(h.program for h in known.values())}"
             )
-        return found
+        return agents
 
     def plan(self, agents: Sequence[str]) -> Installation:
         """What installing would do. Changes nothing."""

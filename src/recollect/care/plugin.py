@@ -42,9 +42,9 @@ def hooks_of_agent(agent: str, events: Mapping[str, Fields], server: str | None,
     hooks = {}
     for event, fields in events.items():
         if server and fields is not None:
-            told = {name: f"${{{name}}}" for name in (*_ALWAYS_TOLD, *fields)}
+            inputs = {name: f"${{{name}}}" for name in (*_ALWAYS_TOLD, *fields)}
             hook: dict[str, Any] = {"type": "mcp_tool", "server": server, "tool": HOOK_TOOL}
-            hook |= {"input": {"agent": agent, "hook_event_name": event, **told}}
+            hook |= {"input": {"agent": agent, "hook_event_name": event, **inputs}}
         else:
             hook = {"type": "command", "command": hook_command(home)}
         hooks[event] = [{"hooks": [hook | {"timeout": _TIMEOUTS_S.get(event, _TIMEOUT_S)}]}]

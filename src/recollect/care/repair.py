@@ -94,10 +94,10 @@ class RepairReport:
 
 def plan(faults: Iterable[Fault]) -> RepairPlan:
     """Which parts have to be rebuilt; faults that need nothing done (a changed source) are left out."""
-    found = list(faults)
+    all_faults = list(faults)
 
     def names(part: str) -> tuple[Any, ...]:
-        return tuple(dict.fromkeys(fault.name for fault in found if fault.part == part))
+        return tuple(dict.fromkeys(fault.name for fault in all_faults if fault.part == part))
 
     return RepairPlan(
         databases=names(DATABASE),

@@ -43,10 +43,10 @@ def graph(around: str | None, format_: str, filters: Filters, limit: int | None,
     """
     as_json = as_json or format_ == "json"
     with open_fresh() as memory:
-        found = memory.knowledge.graph(filters, around=around, limit=limit if as_json else limit or _SHOWN)
-        document = memory.knowledge.graph_document(found, format_) if format_ in ("dot", "html") else None
+        graph = memory.knowledge.graph(filters, around=around, limit=limit if as_json else limit or _SHOWN)
+        document = memory.knowledge.graph_document(graph, format_) if format_ in ("dot", "html") else None
     if document is None or as_json:
-        emit(found, as_json, _graph_lines)
+        emit(graph, as_json, _graph_lines)
     else:
         click.echo(document, nl=False)
 

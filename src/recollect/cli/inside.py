@@ -121,7 +121,7 @@ def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bo
     """Give your agents this memory: tools, briefs and fixes.
 
     Without AGENTS, into every agent that is found. Lists every command and file first, and asks. The settings
-    `hooks.brief`, `hooks.fixes` and `hooks.prompts` choose what agents are told without asking, and in which projects.
+    `hooks.brief`, `hooks.fixes` and `hooks.prompts` choose what agents get without asking, and in which projects.
 
     \b
     recollect install
@@ -164,15 +164,15 @@ def _done_lines(done: "Installation", message: str) -> Iterator[str]:
 
 
 @click.command()
-@click.option("--start", is_flag=True, help="From now on, tell one in five sessions nothing, for comparison.")
-@click.option("--stop", is_flag=True, help="Tell every session again; what was measured stays.")
+@click.option("--start", is_flag=True, help="Withhold briefs and fixes from one in five sessions, for comparison.")
+@click.option("--stop", is_flag=True, help="Stop withholding; what was measured stays.")
 @json_option
 @reports_errors
 def prove(start: bool, stop: bool, as_json: bool) -> None:
     """Measure what briefs and fixes change in sessions.
 
     Off until you start it: a coin then leaves one in five sessions without briefs and fixes, and what they would have
-    been told is logged. Compares repeated errors, retries, turns, tokens and active time, with 95 % intervals.
+    got is logged. Compares repeated errors, retries, turns, tokens and active time, with 95 % intervals.
 
     \b
     recollect prove --start

@@ -442,8 +442,8 @@ def fact_lines(facts: "Sequence[Fact]") -> Iterator[str]:
             yield f"  until {local_time(fact.invalid_at)[:10]}, then {fact.superseded_by}"
         if fact.reason and fact.reason not in fact.text:
             yield from _detail(f"because: {fact.reason}")
-        if fact.alternatives:
-            yield from _detail(f"not: {', '.join(fact.alternatives)}")
+        if others := [one for one in fact.alternatives if one not in fact.text]:
+            yield from _detail(f"not: {', '.join(others)}")
         where = f"session {names[fact.session_uid]}" if fact.session_uid else "remembered"
         cited = ", ".join(one.event_uid[-_UID_CHARS:] for one in fact.evidence[:3])
         when, sure = local_time(fact.valid_at)[:10], f"confidence {fact.confidence:.2f}"

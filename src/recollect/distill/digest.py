@@ -266,10 +266,10 @@ def _unanswered_requests(trace: Trace, findings: Findings) -> tuple[Quote, ...]:
 
 def _questions(trace: Trace, said: Sequence[str]) -> tuple[Quote, ...]:
     """Questions nobody answered: of the agent's question calls, and the one it ended with."""
-    found = [_quote(step, step.summary.removeprefix("asked: ")) for step in _unanswered(trace)]
+    questions = [_quote(step, step.summary.removeprefix("asked: ")) for step in _unanswered(trace)]
     if trace.last_answer is not None and (question := words.closing_question(said)):
-        found.append(_quote(trace.last_answer, question))
-    return tuple(found[-MOST_QUOTES:])
+        questions.append(_quote(trace.last_answer, question))
+    return tuple(questions[-MOST_QUOTES:])
 
 
 def _unanswered(trace: Trace) -> list[Step]:
@@ -394,11 +394,11 @@ def _no_longer_last(answer: Quote | None, new: Digest) -> Quote | None:
 
 
 def _joined(old: Sequence[Tally], new: Sequence[Tally], limit: int) -> tuple[Tally, ...]:
-    found = {tally.name: tally for tally in old}
+    joined = {tally.name: tally for tally in old}
     for tally in new:
-        known = found.get(tally.name, Tally(tally.name, 0))
-        found[tally.name] = Tally(tally.name, known.count + tally.count, known.failures + tally.failures)
-    return _tallies(found, limit)
+        known = joined.get(tally.name, Tally(tally.name, 0))
+        joined[tally.name] = Tally(tally.name, known.count + tally.count, known.failures + tally.failures)
+    return _tallies(joined, limit)
 
 
 def _joined_tests(old: RanTests, new: RanTests) -> RanTests:

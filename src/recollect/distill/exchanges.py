@@ -149,9 +149,9 @@ def _size(text: str) -> str:
 
 def _error(step: Step, output: str, chars: int) -> str:
     """What went wrong, and the first place of the trace if there is one."""
-    place = next((line for line in _trace(output)), "")
+    frame = next((line for line in _trace(output)), "")
     summary = one_line(step.summary)
-    return shortened(f"{summary} | {place}" if place else summary, chars)
+    return shortened(f"{summary} | {frame}" if frame else summary, chars)
 
 
 def _trace(output: str) -> Iterator[str]:

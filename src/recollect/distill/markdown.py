@@ -135,10 +135,10 @@ def _is_end(line: str, fence: str) -> bool:
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
-    found = list(lines)
-    if found:
+    content = list(lines)
+    if content:
         yield f"## {title}\n"
-        yield from found
+        yield from content
         yield ""
 
 
@@ -154,8 +154,7 @@ def _cut(title: str, shown: Sequence[Asked], count: int) -> str:
 
 
 def _facts(digest: Digest, zone: tzinfo | None) -> Iterator[str]:
-    end = f" to {_minute(digest.ended_at, zone)}" if digest.ended_at else ", end unknown"
-    yield f"{_minute(digest.started_at, zone)}{end}"
+    yield _from_to(digest.started_at, digest.ended_at, zone)
     if digest.active_s:
         yield f"{digest.active_s // 60} min of work" if digest.active_s >= 60 else f"{digest.active_s} s of work"
     if digest.models:
@@ -167,6 +166,17 @@ def _facts(digest: Digest, zone: tzinfo | None) -> Iterator[str]:
         yield f"{'~' if digest.usd_is_estimate else ''}${digest.usd:,.2f}"
     count = digest.covers.event_count
     yield f"covers {count:,} event{'' if count == 1 else 's'}"
+
+
+def _from_to(start: str | None, end: str | None, zone: tzinfo | None) -> str:
+    """`2026-11-01 18:22 to 18:40 UTC`; the second date is left out if it is the first."""
+    began, ended = _minute(start, zone), _minute(end, zone)
+    if end is None:
+        return f"{began}, end unknown"
+    if began == ended:
+        return began
+    same_day = began[:10] == ended[:10]
+    return f"{began[:16]} to {ended[11:]}" if same_day else f"{began} to {ended}"
 
 
 def _minute(moment: str | None, zone: tzinfo | None) -> str:

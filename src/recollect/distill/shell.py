@@ -23,7 +23,7 @@ _QUOTED = re.compile(
 )
 _COMMENT = re.compile(r"(?<!\S)#[^\n]*")
 _LAUNCHER = re.compile(
-    r"^(?:sudo|time|env|nice|command|exec|xvfb-run|nohup|timeout\s+(?:-\S+\s+)*\S+"
+    r"^(?:sudo|time|env|nice|command(?!\s+-[vV])|exec|xvfb-run|nohup|timeout\s+(?:-\S+\s+)*\S+"
     r"|(?:uv|poetry|pdm|hatch|pipenv|rye)\s+run|npx|bunx|pnpm dlx|yarn dlx|bundle exec|cmd(?:\.exe)?\s+/c)"
     r"\s+(?:-\S+\s+)*"
 )
@@ -52,7 +52,8 @@ _LOOKING = re.compile(
 )
 # Programs whose exit 1 is an answer: nothing matched, the two differ.
 _ANSWERING = re.compile(
-    r"(?:[efz]?grep|rg|ag|ack|pgrep|diff|cmp|test|which|type|git (?:grep|diff|merge-base|check-ignore))"
+    r"(?:[efz]?grep|rg|ag|ack|pgrep|lsof|findstr|Select-String|diff|cmp|test|which|command|type"
+    r"|git (?:grep|diff|merge-base|check-ignore))"
 )
 _CHANGING = re.compile(
     r"(?<![0-9&])>(?!&|\s*/dev/null)|\bsed\s+(?:-\S+\s+)*-\w*i|\s-(?:delete|exec)\b|\btee\b|\bxargs\b"

@@ -237,13 +237,13 @@ def asks_back(call: Step | None) -> bool:
 def _compactions(trace: Trace) -> Iterator[_Told]:
     """Each time the context was compacted; its notice and its summary are one, two of a sort are two."""
     group: list[Step] = []
-    place = 0
+    position = 0
     for step in trace.compactions:
         if step.is_abandoned:
             continue
-        last, place = place, trace.steps.index(step, place)
+        last, position = position, trace.steps.index(step, position)
         sorts = {_sort(other) for other in group}
-        if group and (_sort(step) in sorts or not _are_together(trace, last, place)):
+        if group and (_sort(step) in sorts or not _are_together(trace, last, position)):
             yield schema.CONTEXT_COMPACTED, group[0].summary, 1, group
             group = []
         group.append(step)
@@ -253,8 +253,8 @@ def _compactions(trace: Trace) -> Iterator[_Told]:
 
 def _sort(step: Step) -> str:
     """The words of a notice, and the colon if a summary follows them."""
-    found = words.COMPACTED.search(step.summary)
-    return step.summary[: found.end() + 1].lower() if found else ""
+    match = words.COMPACTED.search(step.summary)
+    return step.summary[: match.end() + 1].lower() if match else ""
 
 
 def _are_together(trace: Trace, first: int, second: int) -> bool:

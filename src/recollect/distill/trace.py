@@ -14,6 +14,7 @@ from recollect import schema
 from recollect.distill import shell, words
 from recollect.distill.texts import payload_text
 from recollect.distill.verdict import verdict
+from recollect.kinds import OPENED_PULL_REQUEST
 from recollect.sessions.pricing import HOUR_MS
 from recollect.store import IS_ABANDONED, Step
 from recollect.text import ELLIPSIS
@@ -103,6 +104,7 @@ class Trace:
     commits: list[Commit] = field(default_factory=list)
     openings: list[tuple[Step, Step]] = field(default_factory=list)  # calls that may have opened pull requests; results
     pull_requests: list[tuple[Step, str, str]] = field(default_factory=list)  # the call, its address, its title
+    links: list[Step] = field(default_factory=list)  # the agent's own records of pull requests that were opened
     removals: list[Step] = field(default_factory=list)  # calls that deleted files, if their commands bear it out
     deleted: dict[str, None] = field(default_factory=dict)  # paths, in order
     errors: list[Step] = field(default_factory=list)
@@ -200,6 +202,10 @@ def settle(trace: Trace, payloads: Payloads) -> None:
     for call, result in trace.openings:
         if opened := shell.pull_request(shell.command_of(call.summary) or "", _output(result, payloads)):
             trace.pull_requests.append((call, *opened))
+    for step in trace.links:
+        address = step.summary.removeprefix(OPENED_PULL_REQUEST)
+        if not any(address == known for _, known, _ in trace.pull_requests):
+            trace.pull_requests.append((step, address, ""))
     for call in trace.removals:
         command = shell.command_given(payloads.get(call.event_uid, {})) or ""
         trace.deleted |= dict.fromkeys(shell.removed_files(command))
@@ -441,6 +447,8 @@ class _Teller:
             self._slash = step
         elif words.COMPACTED.search(step.summary):
             self.trace.compactions.append(step)
+        elif step.summary.startswith(OPENED_PULL_REQUEST) and not step.is_abandoned:
+            self.trace.links.append(step)
 
 
 # Not of bound methods: a teller that holds itself would stay, with all its events, until the garbage is collected.

@@ -7,8 +7,10 @@ from recollect.distill import shell
 _TAIL_CHARS = 2500  # of an output, where the count is printed
 
 _FAILED = re.compile(
-    r"\b[1-9]\d* (?:tests? )?(?:failed|failures?|errors?)\b|\bFAILED\b|^FAIL\b|\bfailures=[1-9]|test result: FAILED"
-    r"|\bTests?:\s+[1-9]\d* failed|\bnot ok \d+|--- FAIL:|\[\S*test\S*\] ERROR task failed",
+    r"\b[1-9]\d* (?:tests? )?(?:fail(?:ed|ing)?|failures?|errors?)\b|\bFAILED\b|^FAIL\b|\bfailures=[1-9]"
+    r"|test result: FAILED|\bTests?:\s+[1-9]\d* failed|\bnot ok \d+|--- FAIL:|\[\S*test\S*\] ERROR task failed"
+    r"|\bFail(?:ed|ures): +[1-9]|\bTests run: .*Errors: [1-9]|\bTotal \d+, Failed [1-9]|^FAILURES!|^# fail [1-9]"
+    r"|\bSome tests failed|\[ FAIL [1-9]",
     re.MULTILINE,
 )
 # Where a pipe cuts the end off, these say it wherever they stand.
@@ -20,7 +22,8 @@ _LINTED = re.compile(
 _PASSED = re.compile(
     r"^ok\s+\S|^\s*--- PASS:|^PASS\b|\b[1-9]\d* (?:tests? )?pass(?:ed|ing)\b|\bRan [1-9]\d* tests?\b|^OK \(\d"
     r"|\b[1-9]\d* tests?, 0 fail|\b[1-9]\d* examples?, 0 failures|\b100% tests passed|\bBUILD SUCCESS|\bAll tests pass"
-    r"|^# pass [1-9]|\bPassed!",
+    r"|^# pass [1-9]|\bPassed!|\bExecuted [1-9]\d* tests?, with 0 failures|\bPassed: Total [1-9]|\bTests Passed: [1-9]"
+    r"|\[ FAIL 0 .*PASS [1-9]|: OK \(\d|\"Action\":\"pass\"",
     re.MULTILINE,
 )
 # Packages of which nothing was run.

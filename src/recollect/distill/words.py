@@ -98,12 +98,14 @@ CORRECTION_BEGINS = _any(
     rf"{_FILLERS}(?:no|nope|nah)\b(?!,? (?:problem|worries|need|rush|idea|changes?|(?:it'?s|this is|that'?s) fine"
     rf"|i think"
     r"|write|go\b|continue|proceed|keep|leave|commit|push))",
-    rf"{_FILLERS}(?:wait|stop|hold on|let'?s pause|not (?:that|this|what|quite|like|just))\b",
+    rf"{_FILLERS}(?:wait(?! (?:for|until|till))|stop(?! words?)|hold on|let'?s pause"
+    r"|not (?:that|this|what|quite|like|just))\b",
     rf"{_FILLERS}(?:please )?(?:don'?t|do not|never) (?!mind|forget|worry|hesitate|we |you )\w+",
     rf"{_FILLERS}technically\b|{_FILLERS}why (?:exactly )?(?:did|have|are|would)(?:n'?t| not)? you\b",
-    r"(?:nein|falsch|halt|so nicht|non|pas ça|no es eso|eso no|stopp|lass das|não|nee)\b|(?:нет|стой|не так"
-    r"|неправильно|не то|верни|не надо)\b",
-    r"(?:違(?:う|います)|そうじゃな|そうではな|いや|不对|不是|错了|停|别|아니|그게 아니)|instead,? ",
+    r"(?:nein(?!,? danke)|falsch|halt|so nicht|non|pas ça|no es eso|eso no|stopp|lass das|não|nee|nie|hayır|nej)\b",
+    r"(?:нет(?!,? проблем)|стой|не так|неправильно|не то|верни|не надо)\b",
+    r"(?:違(?:う|います)|そうじゃな|そうではな|いや(?!あ)|不对|不是|错了|停(?!车)|别(?![的人])|아니|그게 아니)",
+    r"instead,? ",
 )
 CORRECTION = _any(
     r"\bthat'?s (?:not (?:what|right|correct|it|how|true|quite)|wrong|incorrect)\b",
@@ -118,12 +120,15 @@ CORRECTION = _any(
     r"\b(?:have|did) you (?:make|made) (?:it|this|that) up\b|\bactually,? (?:no|i|please|let'?s|we|use|do|it)\b",
     r"\binstead of what you\b|\bwtf\b|\b(?:is|are|so|fucking|completely) (?:stupid|useless|ridiculous|terrible)\b",
     r"<- (?:this|that|it|why|should)\b|\b(?:this|that|it) should(?: not|n'?t) (?:be )?(?:ch\w*nged|removed|happen)",
-    r"\b(?:das|es) (?:ist|war) (?:falsch|nicht)\b|\bich meinte\b|\bwarum hast du\b|\brückgängig\b|\bc'est (?:faux"
-    r"|pas)\b|\btu as oublié\b",
-    r"\bestá (?:mal|errado)\b|\b(?:te olvidaste|deshaz|me refería)\b|\bè sbagliato\b|\bhai dimenticato\b"
+    r"\b(?:das|es) (?:ist|war) (?:falsch|nicht)\b|\b(?:das )?stimmt nicht\b|\bwar das nicht\b"
+    r"|\bdu hast .{1,40} (?:gelöscht|vergessen|übersehen|kaputt)|\bich meinte\b|\bwarum hast du\b|\brückgängig\b",
+    r"\bc'est (?:faux|pas)\b|\btu as oublié\b|\btu t'es trompé",
+    r"\bestá (?:mal|errado)\b|\b(?:te olvidaste|te equivocaste|deshaz|me refería)\b",
+    r"\b(?:è|hai) sbagliato\b|\bto (?:jest )?źle\b|\bbu yanlış|\bdet är fel\b|\bhai dimenticato\b"
     r"|\bdat klopt niet\b",
-    r"ты (?:забыл|сломал|удалил)|это не то|неверно|откати|я имел в виду|間違って|元に戻して|あなたが(?:消|壊)"
-    r"|你(?:忘了|搞错|弄错|删了)|不是这样"
+    r"ты (?:забыл|сломал|удалил|ошибся)|это не то|неверно|неправильно|откати|я имел в виду",
+    r"間違(?:って|い)|元に戻して|あなたが(?:消|壊)"
+    r"|你(?:忘了|搞错|弄错|理解错|删了)|不是这样|这样不行"
     r"|撤销|回滚|틀렸|잘못|되돌려",
 )
 # With these an agent takes a reply for what it is: a correction.
@@ -249,7 +254,8 @@ _CORRECTION_HINTS = _phrases(
     "that's |thats | is wrong| is in|mislead| is not |not |i meant|y meant|i said|i asked|why |u misunder|"
     "u forgot|u missed|u broke|u deleted|u should|u were|ou ma|what you|i never|i did|don't do|dont do|"
     "revert|undo |roll back|put it|put that|actually|wtf|stupid|useless|ridiculous|terrible|<- |should|falsch|"
-    "meinte|warum hast|rückg|c'est|oubli|está|olvid|desha|refer|sbagli|dimentic|klopt"
+    "meinte|warum hast|rückg|nicht|du hast|c'est|oubli|trompé|está|olvid|equivoc|desha|refer|sbagli|dimentic|klopt|źle|"
+    "yanlış|är fel"
 )
 _INSIGHT_HINTS = _phrases(
     "root cause|issue is|issue was|problem is|problem was|bug is|bug was|cause is|cause was|culprit|"
@@ -317,8 +323,8 @@ def insight(text: str) -> str | None:
     if not _finds(INSIGHT, _INSIGHT_HINTS, text) or _TAKES_BACK.match(text.lower()):
         return None
     announcing = next((one for one in sentences(text) if INSIGHT.search(one.lower())), text)
-    found = text[max(0, text.find(announcing)) :]
-    return found if len(found.split()) >= _FINDING_WORDS or _FOREIGN.search(found) else None
+    finding = text[max(0, text.find(announcing)) :]
+    return finding if len(finding.split()) >= _FINDING_WORDS or _FOREIGN.search(finding) else None
 
 
 def gist(answer: str) -> str:

@@ -36,10 +36,10 @@ def active_of(
     sessions: Iterable[Session], live: Mapping[str, tuple[int, str]], is_answered: Callable[[Session], bool]
 ) -> list[ActiveSession]:
     """Which of these run; `live` has process and state by native id, where the agent tells them."""
-    found = []
+    active = []
     for session in sessions:
         seconds, (pid, state) = written_seconds(session), live.get(session.native_session_id, (None, None))
         if pid is not None or (seconds is not None and seconds <= ACTIVE_SECONDS):
             state = state or (WAITING if is_answered(session) else WORKING)
-            found.append(ActiveSession(session, state, pid, None if seconds is None else int(seconds)))
-    return found
+            active.append(ActiveSession(session, state, pid, None if seconds is None else int(seconds)))
+    return active

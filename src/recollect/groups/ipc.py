@@ -119,9 +119,9 @@ def _answer(
         answer = {"version": VERSION, "id": request_id, "ok": True} | content
     except RecollectError as problem:
         error = problem.code
-        told = {"code": problem.code, "message": problem.message, "hint": problem.hint}
+        error_fields = {"code": problem.code, "message": problem.message, "hint": problem.hint}
         choices = {"choices": list(problem.choices)} if problem.choices else {}
-        answer = {"version": VERSION, "id": request_id, "ok": False, "error": told | choices}
+        answer = {"version": VERSION, "id": request_id, "ok": False, "error": error_fields | choices}
     answers.write(name, orjson.dumps(answer, option=orjson.OPT_INDENT_2))
     tasks.remove(name)
     return Answered(group.name, request_id, action, error)

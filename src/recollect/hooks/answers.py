@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MOST_CHARS = 9_500  # agents cut what is added at 10,000, or put a short preview in its place
 SWEEP_LOG = "hooks.log"
-_NEWS = ("Stop", "SessionEnd", "PreCompact")
+NEWS = ("Stop", "SessionEnd", "PreCompact")
 # Whether it is worth looking: most of what commands print has no word of failure in it.
 _FAILURE = re.compile(r"(?i)error|fail|fatal|panic|exception|cannot|can't|no such|not |denied|refused|time.?out|unable")
 _BEGINNINGS = ("startup", "new", "clear", "")
@@ -36,10 +36,12 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
         return _added(event, store_folder, *_reminder(event, store_folder))
     if event.failure and is_on(store_folder, FIXES, event.folder):
         return _added(event, store_folder, *_fix(event, store_folder))
-    if event.name in _NEWS and event.transcript and _is_first(event, store_folder):
+    if event.name in NEWS and event.transcript and _is_first(event, store_folder):
         try:
             if event.name == "PreCompact":
-                _rescue(event.transcript)
+                from recollect.api import rescue  # loads the store and the rules of redaction
+
+                rescue(event.transcript)  # what the agent may drop from its log as soon as this returns
         finally:
             spool.leave(store_folder, event)
             spool.start_sweep(f"{store_folder}/{SWEEP_LOG}")
@@ -49,14 +51,6 @@ def answer(event: HookEvent, store_folder: str) -> "dict[str, Any] | None":
 def _is_first(event: HookEvent, store_folder: str) -> bool:
     """Whether this call was not made before: one event may reach us by a plugin and by settings."""
     return claims.claim(store_folder, event.hooks.agent, event.session, event.name, event.turn)
-
-
-def _rescue(transcript: str) -> None:
-    """Keep what the agent may drop from its log as soon as this returns."""
-    from recollect.api import open_memory  # loads the store and the rules of redaction, which other events do without
-
-    with open_memory(read_only=True) as memory:
-        memory.rescue(transcript)
 
 
 def _fix(event: HookEvent, store_folder: str) -> tuple[str, str]:
@@ -72,7 +66,7 @@ def _fix(event: HookEvent, store_folder: str) -> tuple[str, str]:
 
 def _reminder(event: HookEvent, store_folder: str) -> tuple[str, str]:
     """What an earlier session has to do with a prompt, and the fingerprint of an error that the prompt shows."""
-    from recollect.hooks.reminders import find_reminder  # searches the store, which other events do without
+    from recollect.hooks.reminders import find_reminder  # its patterns take a while to compile
 
     about, signature, text = find_reminder(store_folder, event)
     is_first = text and claims.claim(store_folder, event.hooks.agent, event.session, "fix", about)

@@ -137,9 +137,9 @@ def _half_width(errors: Sequence[float], counts: Sequence[int]) -> float:
 
 def effect_lines(proof: Proof) -> Iterator[str]:
     """The comparison as a table."""
-    yield "Measuring: one in five sessions is told nothing" if proof.is_running else "Not measuring"
+    yield "Measuring: one in five sessions gets no brief and no fixes" if proof.is_running else "Not measuring"
     for effect in proof.effects:
-        counts = f"{effect.told_sessions} told, {effect.silent_sessions} silent"
+        counts = f"{effect.told_sessions} with, {effect.silent_sessions} without"
         if effect.change is None:
             result = "too few sessions to say"
         else:
@@ -147,4 +147,4 @@ def effect_lines(proof: Proof) -> Iterator[str]:
         means = f"{effect.told_mean:.3g} : {effect.silent_mean:.3g}"
         yield f"{effect.kind:<6} {effect.measure:<16} {means:<16} {result}  [{counts}]"
     if not proof.effects:
-        yield "No session was compared yet"
+        yield "No sessions to compare yet"

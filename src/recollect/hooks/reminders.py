@@ -3,23 +3,19 @@
 Silent unless the match is strong: most prompts are new.
 """
 
-import os
 import re
 
-from recollect.api import Filters, open_memory
-from recollect.errors import RecollectError
 from recollect.home import is_in_group
 from recollect.hooks.event import HookEvent
 from recollect.hooks.fixes import find_fix
 from recollect.knowledge.signature import error_in
 from recollect.recall.fence import USER, Recalled, fenced
+from recollect.recall.prepared import read_requests
 
 _MOST_BYTES = 3_000
-_REQUEST_CHARS = 600
 _READ_CHARS = 4_000
 _LEAST_WORDS = 5  # of both requests
 _LEAST_SHARED = 0.75  # of the words of both
-_CANDIDATES = 5
 _LEAD = "Recollect: an earlier session here was asked nearly the same; `get_session` reads it."
 _WORD = re.compile(r"[^\W_]{3,}")
 
@@ -30,30 +26,20 @@ def find_reminder(store_folder: str, event: HookEvent) -> tuple[str, str, str]:
     signature, text = find_fix(store_folder, error, event.session) if error else ("", "")
     if text:
         return signature, signature, text
-    session, text = ("", "") if is_in_group() else _asked_before(event)
+    session, text = ("", "") if is_in_group() else _asked_before(store_folder, event)
     return session, "", text
 
 
-def _asked_before(event: HookEvent) -> tuple[str, str]:
+def _asked_before(store_folder: str, event: HookEvent) -> tuple[str, str]:
     """The session that was asked nearly the same here, and what to tell of it."""
     words = _words(event.prompt)
     if len(words) < _LEAST_WORDS:
         return "", ""
-    try:
-        with open_memory(create=False, read_only=True) as memory:
-            here = Filters(repo=os.path.realpath(event.folder))
-            # Looking for typing errors would take as long as the rest: a request that is the same has the same words.
-            exclude, query = [event.session], " ".join(words)
-            hits = memory.answer(
-                query, here, limit=_CANDIDATES, matches=1, context=0, exclude=exclude, corrects=False
-            ).hits
-    except RecollectError:  # nothing is known of this repository, or no session has these words
-        return "", ""
-    for hit in hits:
-        request = hit.first_request.snippet if hit.first_request else hit.title or ""
-        if _is_same(words, _words(request)):
-            record = Recalled(USER, f"session {hit.session_uid} was asked:", request[:_REQUEST_CHARS], repo=hit.repo)
-            return hit.session_uid, f"{_LEAD}\n{fenced([record], _MOST_BYTES)[0]}"
+    for asked in reversed(read_requests(store_folder, event.folder)):
+        session = asked["session"]
+        if _is_same(words, _words(asked["text"])) and not session.endswith(event.session):
+            record = Recalled(USER, f"session {session} was asked:", asked["text"], repo=asked["repo"])
+            return session, f"{_LEAD}\n{fenced([record], _MOST_BYTES)[0]}"
     return "", ""
 
 

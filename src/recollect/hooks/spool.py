@@ -5,7 +5,7 @@ import os
 import time
 
 from recollect.background import start
-from recollect.home import SPOOL_NAME, environment
+from recollect.home import GROUP_VARIABLE, SPOOL_NAME, environment
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:
@@ -34,5 +34,9 @@ def leave(store_folder: str, event: "HookEvent") -> None:
 
 
 def start_sweep(log_path: str) -> None:
-    """Start one sweep of what is in the spool, detached. One that runs already takes it along."""
-    start(("hooks", "sweep"), environment(), log_path)
+    """Start one sweep of what is in the spool, detached. One that runs already takes it along.
+
+    It works for no group, whoever starts it: what a group's agent did is stored like all else.
+    """
+    variables = {name: value for name, value in environment().items() if name != GROUP_VARIABLE}
+    start(("hooks", "sweep"), variables, log_path)

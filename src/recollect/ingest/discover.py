@@ -84,12 +84,12 @@ def find_changes(
 
 def find_sources(roots: Mapping[str, tuple[Path, ...]], paths: Iterable[Path]) -> list[Source]:
     """The sources among these files: what lies below a root and is on its agent's list."""
-    wanted = {Path(os.path.realpath(path)) for path in paths}
+    real_paths = {Path(os.path.realpath(path)) for path in paths}
     sources = []
     for agent, folders in roots.items():
         for root in map(resolve_root, folders):
-            if any(path.is_relative_to(root) for path in wanted):
-                sources += [source for source in get_adapter(agent).discover(root) if source.path in wanted]
+            if any(path.is_relative_to(root) for path in real_paths):
+                sources += [source for source in get_adapter(agent).discover(root) if source.path in real_paths]
     return sources
 
 

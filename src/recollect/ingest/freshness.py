@@ -55,14 +55,14 @@ def _grown_files(latest: Iterable[tuple[str, int, int]], began_ns: int) -> Itera
 
 def _with_parents(folders: Iterable[str], roots: tuple[str, ...]) -> set[str]:
     """Folders with logs and the two above each: a new project, day or month is a new folder in one of those."""
-    found = set(roots)
+    watched = set(roots)
     for folder in folders:
         for _ in range(3):
-            if folder in found or not folder.startswith(roots):
+            if folder in watched or not folder.startswith(roots):
                 break
-            found.add(folder)
+            watched.add(folder)
             folder = folder[:-1].rpartition("/")[0] + "/"
-    return found
+    return watched
 
 
 def _new_files(folders: Iterable[str], began_ns: int) -> Iterator[tuple[str, int]]:

@@ -28,7 +28,8 @@ from recollect.store import Batch, has_live, pack_batch, unpack_batch
 
 WORKER_BYTES = 8 * 1024 * 1024  # below this much to read, starting processes costs more than it gains
 BATCH_EVENTS, BATCH_BYTES = 4000, 16 * 1024 * 1024  # in one transaction: under a tenth of a second
-LIVE_EVENTS = 250  # that are written at once while a host appends to live sessions
+LIVE_EVENTS, LIVE_BYTES = 50, 512 * 1024  # the same while a host appends to live sessions
+_BESIDE_HOST = 10  # how nice readers are then to whoever is writing
 _WAITING_BATCHES = 32
 _SIZE_BYTES = 8  # of a message, before it
 _READER = "import sys; from recollect.ingest.pool import serve; serve(int(sys.argv[1]))"
@@ -58,18 +59,19 @@ def stage_of(reading: Reading) -> str | None:
 
 def grouped(readings: Iterable[Reading], folder: Path) -> Iterator[list[Reading]]:
     """Small sources share a transaction; none holds the write lock for long, least of all while hosts append."""
-    group, events, size, look = list[Reading](), 0, 0, LIVE_EVENTS
+    group, events, size, limits = list[Reading](), 0, 0, _limits(folder)
     for reading in readings:
         group.append(reading)
         if isinstance(reading, Batch):
             events, size = events + reading.events, size + reading.bytes
-        is_full = events >= BATCH_EVENTS or size >= BATCH_BYTES
-        if events >= look and not is_full:  # not after each source: to ask takes a twentieth of a small one's time
-            is_full, look = has_live(folder), look + LIVE_EVENTS
-        if is_full:
+        if events >= limits[0] or size >= limits[1]:
             yield group
-            group, events, size, look = [], 0, 0, LIVE_EVENTS
+            group, events, size, limits = [], 0, 0, _limits(folder)
     yield from [group] if group else []
+
+
+def _limits(folder: Path) -> tuple[int, int]:
+    return (LIVE_EVENTS, LIVE_BYTES) if has_live(folder) else (BATCH_EVENTS, BATCH_BYTES)
 
 
 def read_tasks(tasks: list[Task], protection: Protection) -> Iterator[Reading]:
@@ -113,7 +115,8 @@ def _read_in_processes(tasks: list[Task], protection: Protection) -> Iterator[Re
             if result is None:
                 count -= 1
             else:
-                yield result
+                # Here and not in the threads, which would keep this one from running while it holds the turn to write.
+                yield unpack_batch(result) if isinstance(result, bytearray) else result
     finally:
         crew.is_stopped.set()  # the caller has had enough: nobody waits for a full queue for ever
 
@@ -126,12 +129,12 @@ class _Crew:
         self._protection = protection
         self._lock = threading.Lock()
         # Not a bounded Queue: an interrupt while waiting for one breaks its lock.
-        self._results: SimpleQueue[Reading | None] = SimpleQueue()
+        self._results: SimpleQueue[Failure | Finished | bytearray | None] = SimpleQueue()
         self._room = threading.Semaphore(_WAITING_BATCHES)
         self.is_stopped = threading.Event()
 
-    def get(self) -> Reading | None:
-        """The next thing that was read; None when one of the threads is done."""
+    def get(self) -> Failure | Finished | bytearray | None:
+        """The next thing that was read, a batch as it was sent; None when one of the threads is done."""
         result = self._results.get()
         self._room.release()
         return result
@@ -152,7 +155,7 @@ class _Crew:
             try:
                 _send(connection, pickle.dumps(task))
                 while data := _receive(connection):
-                    self._put(unpack_batch(data))
+                    self._put(data)
                 self._put(pickle.loads(_receive(connection)))
             except (EOFError, OSError):
                 # Not the file's fault, as far as anyone knows: the next sweep tries it again.
@@ -165,7 +168,7 @@ class _Crew:
         with self._lock:
             return None if self.is_stopped.is_set() else next(self._waiting, None)
 
-    def _put(self, result: Reading | None) -> None:
+    def _put(self, result: Failure | Finished | bytearray | None) -> None:
         while not self.is_stopped.is_set():
             if self._room.acquire(timeout=0.2):
                 self._results.put(result)
@@ -197,7 +200,10 @@ def serve(fd: int) -> None:
     # Records are made and dropped by the million and hold no cycles: looking for some takes a tenth of the time.
     gc.disable()
     with socket.socket(fileno=fd) as connection, suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        redactor = pickle.loads(_receive(connection)).redactor()
+        protection: Protection = pickle.loads(_receive(connection))
+        if has_live(protection.folder):
+            os.nice(_BESIDE_HOST)
+        redactor = protection.redactor()
         while True:
             for reading in _read_task(pickle.loads(_receive(connection)), redactor):
                 if isinstance(reading, Batch):

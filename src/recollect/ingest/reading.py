@@ -35,12 +35,12 @@ def take_in(
         failures = [reading for reading in readings if isinstance(reading, Failure)]
         new = replaced = 0
         if batches:
-            if is_beside_host := has_live(store.folder):
+            if has_live(store.folder):  # nobody who waits for the turn to write waits for a disk, too
                 store.live_pack.place(batches)
+                store.databases[0].leave_log()
             written = store.intake.put(batches, store.sources.save, store.fulltext.add)
             store.named_values.remember(batches)
-            if is_beside_host:
-                store.databases[0].make_durable()  # and no longer than it was
+            store.databases[0].shorten_log()
             new, replaced = written.events_new, written.events_replaced
         for failure in failures:
             store.sources.save_failure(failure.task.row, failure.reason)

@@ -62,8 +62,8 @@ def save_copy(store: Store, host: str, source: Source, redactor: Redactor) -> No
             end_line, end_offset = end_line + count, end_offset + len(block)
     sync(log)
     end = lines.checkpoint({}, at=(end_line, end_offset)).cursor
-    place = {"root": str(source.root), "path": str(source.path)}
-    note = place | {"row": row, "end": [end.offset, end.line, end.head, end.tail]}
+    origin = {"root": str(source.root), "path": str(source.path)}
+    note = origin | {"row": row, "end": [end.offset, end.line, end.head, end.tail]}
     (folder / _NOTE).write_text(json.dumps(note), encoding="utf-8")
     sync(folder / _NOTE)
     folder.rename(folder.with_suffix(_FINISHED))

@@ -27,8 +27,8 @@ def pass_over(
     names, known = SourceNames(lambda: redactor), store.sources.known(host, agent)
     batches = []
     for source, path, size in _copied(agent, roots.get(agent, ()), files):
-        place = (host, agent, names.find(path, known), source.kind)
-        row = unsettled(SourceRow(*place, size, 0, 0, 0, adapter.version, 0, 0, "", "", "{}"))
+        source_key = (host, agent, names.find(path, known), source.kind)
+        row = unsettled(SourceRow(*source_key, size, 0, 0, 0, adapter.version, 0, 0, "", "", "{}"))
         *_, last = read_batches(adapter, Task(source, row, has_cursor=False), redactor)
         last.streams, last.problems = [], []
         batches.append(last)

@@ -37,17 +37,34 @@ def notes_as_facts(store: Store, repos: Sequence[str] | None = None) -> list[Fac
 
 
 def find_decisions(
-    store: Store, sessions: HeaderFilter, repos: Sequence[str] | None, moment: str | None, *, with_weak: bool
+    store: Store,
+    sessions: HeaderFilter,
+    repos: Sequence[str] | None,
+    moment_ms: int | None,
+    *,
+    with_weak: bool,
+    limit: int | None = None,
 ) -> list[Fact]:
     """What was decided and preferred, newest first: what holds now, or held at a moment, or all of it with its end.
 
     The times of `sessions` are those of the decisions. What took their place is known whenever it came.
     """
-    stored = store.facts.select(DECISIONS, sessions._replace(since_ms=None, before_ms=None))
-    facts = [fact_of(one) for one in stored if with_weak or one.rule not in WEAK]
-    held = as_of(timeline([*facts, *notes_as_facts(store, repos)]), moment)[::-1]
     since, before = rfc3339(sessions.since_ms) or "", rfc3339(sessions.before_ms) or _END_OF_TIME
-    return [fact for fact in held if since <= (fact.valid_at or fact.recorded_at) < before]
+    last_ms = min((ms for ms in (moment_ms, sessions.before_ms) if ms is not None), default=None)
+    asked = sessions._replace(before_ms=last_ms)
+    place = limit
+    while True:
+        # What took the place of a decision is newer than it, so that older ones need not be read.
+        oldest_ms = None if place is None else store.facts.moment_of(place, DECISIONS, asked)
+        stored = store.facts.select(DECISIONS, sessions._replace(since_ms=oldest_ms, before_ms=None))
+        facts = [fact_of(one) for one in stored if with_weak or one.rule not in WEAK]
+        oldest = rfc3339(oldest_ms) or ""
+        facts += [note for note in notes_as_facts(store, repos) if (note.valid_at or "") >= oldest]
+        held = as_of(timeline(facts), rfc3339(moment_ms))[::-1]
+        found = [fact for fact in held if since <= (fact.valid_at or fact.recorded_at) < before]
+        if place is None or oldest_ms is None or (limit and len(found) >= limit):
+            return found[:limit]
+        place *= 4
 
 
 def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequence[str] | None) -> list[Fact]:

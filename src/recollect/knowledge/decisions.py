@@ -1,31 +1,31 @@
 """What was decided and preferred: first what the structure of a session shows, then what a user demands in words.
 
 Structure: answers to questions the agent asked, plans that were approved, calls refused with words, options picked by
-number, commits, and rules written into instruction files. An agent's own "chose X because" is a candidate only.
+number, offers the user agreed to, commits, and rules written into instruction files. An agent's own "chose X because"
+is a candidate only.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from recollect import schema
-from recollect.distill import shell
+from recollect.agentkit.edits import FileChange
+from recollect.distill import shell, words
 from recollect.distill.signals import asks_back, refusal_reason
 from recollect.distill.texts import one_line, sentences, shortened
+from recollect.knowledge.demands import NO_STEP, SENTENCE_CHARS, WISH_CHARS, asks_change, demands, reason_in
 from recollect.knowledge.exchanges import PLAN_REQUEST, Turn
 from recollect.knowledge.facts import DECIDED, PREFERS, Found, Material
-from recollect.knowledge.runs import file_changes, inside
+from recollect.knowledge.runs import Change, file_changes, inside
 from recollect.store import Step
 
-ANSWER, PLAN, REFUSAL, PICK, COMMIT, RULE_FILE = "answer", "plan", "refusal", "pick", "commit", "rule_file"
-DEMAND, CANDIDATE, CLAIM = "demand", "candidate", "claim"
-STRUCTURAL = (ANSWER, PLAN, REFUSAL, PICK, COMMIT, RULE_FILE)
-_SENTENCE_CHARS = 240
-_MESSAGE_CHARS = 1500  # a longer one is mostly pasted
+ANSWER, PLAN, REFUSAL, PICK, AGREEMENT = "answer", "plan", "refusal", "pick", "agreement"
+COMMIT, RULE_FILE, CANDIDATE, CLAIM = "commit", "rule_file", "candidate", "claim"
 _MOST_RULES = 3
 _MOST_CLAIMS = 8  # of one edit
-_WISH_CHARS = 500  # of a message in which a plain wish is the user's own
 _LEAST_WORDS = 4
+_MOST_ENDING = 8  # sentences of an answer that may propose something
 _MOST_OPTIONS = 4  # not taken: a longer list is of findings
 
 _ANSWERED = re.compile(r'"(?P<question>[^"]{4,400})"\s*=\s*"(?P<answer>[^"]+)"')
@@ -41,101 +41,49 @@ _HEADING = re.compile(
     r"^#{1,3}\s+(?:plan:?\s+|implementation plan:?\s+)?(?P<title>\S.{3,140})$", re.MULTILINE | re.IGNORECASE
 )
 _PICKED = re.compile(
-    r"(?:^|\b(?i:options?|approach|solution|number|with|do|use|take|implement|tackle|think|prefer|for) |#)"
-    r"(?i:options? |approach |#)?(?P<pick>\d|[A-D]|[a-d](?=\)|,|$))(?=[\s).,:]|$)"
+    r"(?:^|\b(?i:options?|approach|solution|number|with|do|use|take|implement|tackle|think|prefer|go for|like"
+    r"|question) |#)(?i:options? |approach |#)?(?P<pick>\d|[A-D]|[a-d](?=\)|,|$))(?=[\s).,:]|$)"
     r"(?!\s*(?i:%|more|of|files?|tests?|times|commits?|lines?|minutes?|hours?|days?|\d|-))"
 )
+_PICKED_OPTION = re.compile(r"(?i:\b(?:option|approach) )(?P<pick>\d|[A-D])\b")
+_PICKED_FIRST = re.compile(r"(?:\d|[A-Da-d])(?:,|\.| and| but)\s")
+_QUOTED_ITEM = re.compile(r"\d\. [A-Z`]")  # of a list of the agent, before a word on it
 _OPTION = re.compile(
-    r"^\s*(?:[-*]\s+|#{1,4}\s+)?(?:\*\*)?(?:option |approach )?"
+    r"^\s*(?:[-*|]\s+|#{1,4}\s+)?(?:\*\*)?(?P<label>option |approach )?"
     r"(?P<name>\d|[A-D])(?:\*\*)?[.):]\s*(?:\*\*)?(?P<text>\S.{3,300})$",
     re.M | re.I,
 )
+_AGREES = re.compile(
+    r"(?:(?:ok(?:ay)?|yes|yep|yeah|yup|ja|sure|sounds? good|great|perfect|good|agreed?|correct|exactly|please|cool"
+    r"|(?:please )?do(?: (?:it|that|this|so))?|go (?:ahead|for it)|let'?s (?:do (?:it|that|this)|go)|i agree"
+    r"|makes sense|(?:fix|implement|apply|add|make) (?:it|that|this|the change))\b[\s,.!]*)+",
+    re.IGNORECASE,
+)
+_OFFERS = re.compile(
+    r"\b(?:want me to|should i|shall i|would you like me to|should we|shall we|i(?:'d| would) (?:suggest|recommend|go)"
+    r"|you (?:can|could) (?:safely )?\w+|would you like|we (?:could|can|should))\b",
+    re.IGNORECASE,
+)
+# Offers of a step, or of several things to choose from: a yes to it decides nothing.
+_OFFERS_STEP = re.compile(
+    r"\b(?:me to|should i|shall i|should we) (?:also |now |then |just |go ahead and )*(?:commit|push|open|run|check"
+    r"|look|create (?:a|the) (?:pr|pull|commit|branch|plan)|investigate|explore|continue|proceed\?|start|begin|test"
+    r"|verify|review|rebase|merge|show|explain|draft|write (?:a |the |some )?(?:\w+ )?(?:tests?|plan)|save|dig"
+    r"|fix (?:th\w+|it|them|all)\b|address|add (?:\w+ ){0,3}tests?)\b"
+    r"|\bor (?:would|do|should|shall|just|something|keep|leave|is there)\b|\b(?:committed|pushed)\b",
+    re.IGNORECASE,
+)
+_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 _DIRECTIVE = re.compile(
-    r"^(?:no[,. ]|don'?t|do not|never|always|use|let'?s|keep|make|please|only|instead|rather|we (?:should|need"
-    r"|must|don'?t|want)"
-    r"|i (?:want|prefer|don'?t want|would like|did not|didn'?t)|you should|should|it should|both|just|also|remove"
-    r"|add|merge|put"
-    r"|call|name|stop|leave|rename|move|read|first|prefer|avoid|skip|the \w+ should)\b"
-    r"|\b(?:should(?:n't| not)?|must(?:n't| not)?"
-    r"|instead)\b",
+    r"^(?:no[,. ]|don'?t|do not|never|always|use|keep|make|please|only|instead|rather|you should|should|it should|both"
+    r"|we (?:should|need|must|don'?t|want)|i (?:want|prefer|don'?t want|would like|did not|didn'?t)|just|also (?!it)"
+    r"|add|put|remove|merge|call|name|stop|leave|rename|move|read|first|prefer|avoid|skip|the \w+ should)\b"
+    r"|\b(?:should(?:n't| not)?(?! have)|must(?:n't| not)?|instead|we want|we don'?t need"
+    rf"|let'?s (?:just |not )?{NO_STEP}\w+)\b",
     re.IGNORECASE,
 )
-_DEMAND = re.compile(
-    r"\b(?:always|never|from now on|in (?:the )?future|i(?:'d| would)? (?:rather|prefer)|we (?:prefer|always|never"
-    r"|don'?t (?:want|use|need)"
-    r"|should(?:n't| not)?|must|only)|instead of|rather than|no need (?:to|for)|stop (?:using|adding|doing|writing"
-    r"|creating)"
-    r"|(?:do not|don'?t|dont) (?:use|add|create|commit|push|touch|change|write|run|ever|stash|remove|delete|edit"
-    r"|make|put|do|mock|want|need to"
-    r"|include|rely|call)|make sure (?:to|that|we|you|it)|let'?s (?:just |not )?(?:remove|keep|use|drop|not|always"
-    r"|avoid|stick|go with|roll ?back|revert|switch)"
-    r"|(?:roll(?:ed)? ?back|revert(?:ed)?) .{3,80} because|we .{3,60} (?:on purpose|by design|intentionally))\b"
-    r"|以后|不要|必须|总是|してください|しないで|항상|\bsiempre\b|\bnunca\b|\bimmer\b|\bniemals\b|\btoujours\b|\bjamais\b|всегда|никогда",
-    re.IGNORECASE,
-)
-# Plain wishes, in a short message: how the user wants a thing to be. Tasks ("I want you to check") are none.
-_WISH = re.compile(
-    r"\bi (?:want|would replace|would go with)\b(?! to (?:know|see|understand|check|look|run|test|ask|discuss|do)\b"
-    r"| you to (?:check|look|run|review|find|tell|explain|read)\b)"
-    r"|\bi(?:'d| would) (?:go with|rather|prefer|like (?:it|this|that|us|the|\w+s"
-    r"|to (?:have|keep|use|change|avoid|do an? [\w -]{2,30}approach)))\b"
-    r"|\blet'?s (?:go for|go with|leave|have|drop|limit|skip|start with|put|call"
-    r"|default|rename(?! this branch)|set(?! up)|do (?:this|it|that) (?:as|in)"
-    r"|go (?:json|\w+ing\b|\d))\b"
-    r"|\b(?:it|this|that|they|which|\S+) (?:should(?:n't| not)? (?:still |also |now |just )?"
-    r"(?:be|have|use|only|always|never)|needs? (?:to be|no)"
-    r"|must(?:n't| not)? be)\b"
-    r"|\bideally\b|\bnot as (?:a|an|the) .{3,60}, but\b|\bi think we can (?:just )?(?:drop|remove|skip)\b",
-    re.IGNORECASE,
-)
-_ORDER = re.compile(
-    r"(?:(?:ok(?:ay)?|yes|yeah|yep|hm+|no|nah|sure|and|also|but|please|so|then|however|one last thing|-)[,.!]* )*"
-    r"(?:(?:use|keep|skip|leave|avoid|prefer|limit|mark|rename|stick to|don'?t|do not|drop)"
-    r"|make (?!sure|an?\b|the (?:pr|commit|change)))\b(?! (?:going|it up|on\b|me\b|worry))",
-    re.IGNORECASE,
-)
-_ASKED_CHANGE = re.compile(
-    r"\b(?:(?:can|could) (?:we|you)|any chance we can) (?:please |just |also )?(?:make (?:the|it|this|that)|use"
-    r"|rename|drop"
-    r"|limit|default|stick|sort|hide|invert|not|change (?:the|it|this)"
-    r"|add (?:a|an|the|that) (?!.*\btests?\b)|remove)\b .{8,}",
-    re.IGNORECASE,
-)
-# A task for now, not how things should be.
-_TASK = re.compile(r"^.{0,40}\b(?:commit|push|rebase|merge|subagents?|check existing)\b.{0,24}$", re.IGNORECASE)
-_UNSURE = re.compile(
-    r"\?\s*$|\b(?:maybe|perhaps|not sure|what if|should we|do we|(?<!, )(?:can|could) (?:we|you)|i guess|wondering"
-    r"|thinking aloud|don'?t know)\b",
-    re.I,
-)
-# Sentences that say how things are, with the same words.
-_DESCRIBES = re.compile(
-    r"\b(?:causes?|returns?|is|was|are|were|to|will|would|has|have|but|that|which|it|probably"
-    r"|_probably_) (?:\w+ )?(?:always|never)\b"
-    r"|\b(?:it|this|that|which|code|function|test|probably|but|and|_probably_) (?:do not|don'?t|doesn'?t)\b"
-    r"|never (?:called|used|set|actually|mind)|:=|\bcan always\b|instead of \d|can work instead"
-    r"|\b(?:crashes|results?|failures|messages?|errors?) instead of\b|\binstead of \w+ing\b(?!.*\b(?:should|use"
-    r"|want|let)\b)"
-    r"|\b(?:agent|user|code|we) never (?:\w+ed|had|was)\b|\bshould (?:have|be) (?:\w+ed|better|fine|ok(?:ay)?)\b"
-    r"|^(?:this|that|consider|how about|\[|\d+ [+-]|[+-] |seeing|since we|[\"“']|keep in mind|ideally just|sorry"
-    r"|use ['\"]|the fix requires)"
-    r"|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything|superpower|skill)\b"
-    r"|^\S+_test\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`|::|https?://",
-    re.IGNORECASE,
-)
-_LETS = re.compile(r"\blet'?s (?:just )?(?:remove|keep|use|drop|switch|stick|go with)\b", re.IGNORECASE)
-_PASTED = re.compile(
-    r"severity|operation stopped by|⏺|⎿|^\s*\d+[ │|]\s*[+-]|^diff --git|Traceback \(|suggestion:",
-    re.IGNORECASE | re.MULTILINE,
-)
-_INSTEAD = re.compile(
-    r"\b(?:use|prefer|want|go with|choose|take|try|have"
-    r"|keep)\s+(?P<choice>[\w`'\"./@ +-]{2,50}?)[,;]?\s+(?:instead of|rather than|over|not)\s+"
-    r"(?P<other>[\w`'\"./@+-]{2,40})",
-    re.IGNORECASE,
-)
-_REASON = re.compile(r"\b(?:because|since|as it|so that|due to|otherwise)\b\s*(?P<why>.{6,200})", re.IGNORECASE)
 _RULE_FILE = re.compile(r"(?:^|/)(?!README|CHANGELOG|LICENSE|CONTRIBUTING|TODO|REVIEW|PLAN|NOTES)[A-Z]{5,12}\.md$")
+_PLAN_FILE = re.compile(r"(?:^|/)plans?/[^/]+\.md$")
 _OWN_MEMORY = re.compile(r"(?:^|/)(?:memory|memories)/(?:[\w.-]+/)*[^/]+\.md$", re.IGNORECASE)  # an agent's own
 _RECORD = re.compile(r"(?:^|/)(?:adrs?|decisions)/[^/]+\.md$", re.IGNORECASE)
 _NORM = re.compile(
@@ -152,14 +100,15 @@ _CHOSE = re.compile(
 _CHOSE_WORDS = ("decided", "chose", "went with", "opted", "settled on")  # one of them is in all that it matches
 
 
-def decisions(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
+def decisions(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
     """Everything a session decided, the structural signals first."""
     if material.is_human:
         yield from _answers(material)
         yield from _plans(material)
         yield from _refusals(material)
         yield from _picks(material, turns)
-        yield from _demands(material, turns)
+        yield from _agreements(material, turns, changes)
+        yield from demands(material, turns, changes)
     yield from _commits(material)
     yield from _rules(material)
     yield from _candidates(material)
@@ -190,7 +139,7 @@ def _answers(material: Material) -> Iterator[Found]:
             is_own = bool(offered) and len(options) == len(offered)  # the user's own words, not an option
             if _GOES_ON.search(question) and not (is_own and len(answer.split()) >= _LEAST_WORDS):
                 continue
-            if "?" in answer or not 2 <= len(answer) <= _SENTENCE_CHARS:
+            if "?" in answer or not 2 <= len(answer) <= SENTENCE_CHARS:
                 continue
             answer = answer.removesuffix(" (Recommended)")
             text = f"Asked “{shortened(question, 160)}”, the user chose: {shortened(answer, 200)}"
@@ -238,14 +187,28 @@ def _plans(material: Material) -> Iterator[Found]:
 
 
 def _plan_of(material: Material, call: Step) -> str:
+    """The plan that a call proposed: in its input, or in the file of plans that was written last before it."""
     given = material.payloads.get(call.event_uid, {}).get("input")
     plan = given.get("plan") if isinstance(given, Mapping) else None
-    return plan if isinstance(plan, str) else ""
+    if isinstance(plan, str):
+        return plan
+    written = [
+        change
+        for edit in material.trace.edits
+        if edit.call.seq < call.seq and not edit.has_failed and any(map(_PLAN_FILE.search, edit.paths))
+        for change in file_changes(material, edit.call)
+    ]
+    headed = [text for change in written if _HEADING.search(text := "\n".join(_added(change)))]
+    return headed[-1] if headed else ""
+
+
+def _added(change: FileChange) -> list[str]:
+    return [line[1:].strip() for hunk in change.hunks for line in hunk.lines if line.startswith("+")]
 
 
 def _first_sentence(text: str) -> str | None:
     lines = [one for one in sentences(text) if len(one) > 30 and not one.startswith(("`", "|"))]
-    return shortened(one_line(lines[0]), _SENTENCE_CHARS) if lines else None
+    return shortened(one_line(lines[0]), SENTENCE_CHARS) if lines else None
 
 
 def _refusals(material: Material) -> Iterator[Found]:
@@ -254,109 +217,82 @@ def _refusals(material: Material) -> Iterator[Found]:
         reason = refusal_reason(step)
         if call is None or reason is None or step.is_abandoned:
             continue
-        if "?" in reason or len(reason.split()) < 3 or not _DIRECTIVE.search(reason):
+        is_directive = ("?" not in reason or "instead" in reason) and _DIRECTIVE.search(reason) is not None
+        if len(reason.split()) < 3 or not (is_directive or asks_change(reason)):
             continue
         about = "the plan" if asks_back(call) else call.summary
         text = f"Instead of “{shortened(about, 100)}” the user wants: {shortened(reason, 240)}"
         evidence = [(step, reason), (call, call.summary)]
-        details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": _reason(reason)}
+        details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": reason_in(reason)}
         yield Found(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, 0.9, evidence, details)
 
 
 def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
-    """Options that the agent numbered and the user named by the number."""
-    for turn in turns:
-        said = material.text(turn.request) if turn.request is not None else ""
-        picked = _PICKED.search(said[:_SENTENCE_CHARS]) if len(said) <= _WISH_CHARS else None
-        answer = material.trace.answers.get(_request_before(turns, turn))
-        if turn.request is None or picked is None or answer is None:
+    """Options that the agent numbered and the user named by the number, or agreed to when the agent named one."""
+    for _, request, _, answer in _replies(material, turns):
+        said, offered = material.text(request).strip(), material.text(answer)
+        is_agreed = _AGREES.fullmatch(said) is not None
+        naming = _proposal(offered) if is_agreed else said
+        naming = naming[:SENTENCE_CHARS] if len(said) <= WISH_CHARS else ""
+        picked = _PICKED_OPTION.search(naming) or _PICKED.search(naming)
+        if picked is None or (said.endswith("?") and not _PICKED_FIRST.match(said)) or _QUOTED_ITEM.match(said):
             continue
-        options = _last_list(material.text(answer))
-        choice, rest = options.pop(picked["pick"].upper(), "?"), one_line(said[picked.end() :])
-        if not 1 <= len(options) <= _MOST_OPTIONS or choice.endswith(("?", ":")) or said.rstrip().endswith("?"):
+        options = _list_with(picked["pick"].upper(), offered)
+        choice = _plain(options.pop(picked["pick"].upper(), "?"))
+        if not 1 <= len(options) <= _MOST_OPTIONS or choice.endswith(("?", ":")):
             continue
-        choice = _plain(choice)
-        others = [_plain(text) for text in list(options.values())[:4]]
+        rest = "" if is_agreed else one_line(naming[picked.end() :]).strip(" ),.-")
         text = f"Of {len(options) + 1} options the user picked: {shortened(choice, 240)}"
-        evidence = [(turn.request, turn.request.summary), (answer, choice)]
-        yield _decided(
-            PICK,
-            choice,
-            choice,
-            text,
-            0.9,
-            evidence,
-            alternatives=others,
-            reason=shortened(rest.strip(" ),.-"), 160) or None,
-        )
+        evidence = [(request, request.summary), (answer, choice)]
+        details = {"alternatives": [_plain(text) for text in options.values()], "reason": shortened(rest, 160) or None}
+        yield _decided(PICK, choice, choice, text, 0.9, evidence, **details)
 
 
-def _last_list(answer: str) -> dict[str, str]:
-    """The options of the last numbered list in an answer: what is numbered before it was explained, not offered."""
-    options: dict[str, str] = {}
+def _list_with(name: str, answer: str) -> dict[str, str]:
+    """The last list of options that has this one: lists called options first, what is numbered else may explain."""
+    lists: dict[tuple[bool, bool], dict[str, str]] = {}
     for found in _OPTION.finditer(answer):
-        if found["name"].upper() in options or found["name"].upper() in ("1", "A"):
-            options = {}
-        options[found["name"].upper()] = found["text"]
-    return options
+        number, kind = found["name"].upper(), (found["label"] is None, found["name"].isdigit())
+        if number in ("1", "A") or number in lists.get(kind, {}):
+            lists[kind] = {}
+        lists.setdefault(kind, {})[number] = found["text"]
+    return next((lists[kind] for kind in sorted(lists) if name in lists[kind]), {})
 
 
-def _request_before(turns: Sequence[Turn], turn: Turn) -> bytes:
-    before = [one.request for one in turns if one.end <= turn.start and one.request is not None]
-    return before[-1].event_uid if before else b""
+def _agreements(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
+    """What the agent proposed, the user agreed to in a word or two, and the agent then changed something for."""
+    for turn, request, before, answer in _replies(material, turns):
+        said, proposal = material.text(request).strip(), _proposal(material.text(answer))
+        if not _AGREES.fullmatch(said) or _OFFERS_STEP.search(proposal) or _PICKED.search(proposal):
+            continue
+        if not any(turn.start < change.place < turn.end for change in changes):
+            continue
+        topic = shortened(words.gist(before.summary), 160)
+        text = f"On “{topic}” the user agreed to: {proposal}"
+        yield _decided(AGREEMENT, topic, proposal, text, 0.85, [(request, said), (answer, proposal)])
+
+
+def _replies(material: Material, turns: Sequence[Turn]) -> Iterator[tuple[Turn, Step, Step, Step]]:
+    """Requests that follow an answer of the agent, with the request before and its answer."""
+    asked = [(turn, turn.request) for turn in turns if turn.request is not None]
+    for (_, before), (turn, request) in pairwise(asked):
+        answer = material.trace.answers.get(before.event_uid)
+        if answer is not None:
+            yield turn, request, before, answer
+
+
+def _proposal(answer: str) -> str:
+    """What an answer proposes at its end: its last offer, or else its last sentence, with the one before it."""
+    ended = [one.replace("**", "") for one in sentences(_CODE.sub("\n", answer))[-_MOST_ENDING:]]
+    offers = [place for place, one in enumerate(ended) if _OFFERS.search(one)]
+    last = offers[-1] if offers else len(ended) - 1
+    return shortened(" ".join(ended[max(0, last - 1) : last + 1]), SENTENCE_CHARS)
 
 
 def _plain(option: str) -> str:
+    if option.endswith("|"):  # a row of a table
+        option = option.strip("| ").replace(" | ", ": ")
     return shortened(one_line(option.replace("**", "").replace("`", "")), 200)
-
-
-def _demands(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
-    """What a user wants to be done or left undone, in a sentence of the user's own."""
-    for turn in turns:
-        message = material.text(turn.request) if turn.request is not None else ""
-        if not message or len(message) > _MESSAGE_CHARS or message.startswith(("/", "<", "[")):
-            continue
-        if turn.request is None or _PASTED.search(message):
-            continue
-        has_changed = any(step.kind == schema.EDIT for step in turn.steps)
-        for sentence in sentences(message):
-            confidence = _demanded(sentence, is_short=len(message) <= _WISH_CHARS, has_changed=has_changed)
-            if confidence:
-                yield _demand(turn.request, sentence, confidence)
-
-
-def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
-    """How sure it is that a sentence is a demand: less of a plain wish, which has to be in a short message."""
-    if not 12 <= len(sentence) <= _SENTENCE_CHARS or sentence.endswith((":", "{", ";")):
-        return 0.0
-    if is_short and has_changed and _ASKED_CHANGE.search(sentence):
-        return 0.6
-    is_described = _DESCRIBES.search(sentence) is not None and not _LETS.search(sentence)
-    if _UNSURE.search(sentence) or is_described or _TASK.match(sentence) or sentence.endswith("?"):
-        return 0.0
-    if _DEMAND.search(sentence):
-        return 0.7
-    is_wish = _WISH.search(sentence) or (len(sentence.split()) >= _LEAST_WORDS and _ORDER.match(sentence))
-    return 0.6 if is_short and is_wish else 0.0
-
-
-def _demand(request: Step, sentence: str, confidence: float) -> Found:
-    other = _INSTEAD.search(sentence)
-    choice = other["choice"].strip("`'\" ") if other else None
-    details = {
-        "by": "user",
-        "alternatives": [other["other"].strip("`'\" ")] if other else [],
-        "choice": choice,
-        "reason": _reason(sentence),
-    }
-    about = ("preference", choice or sentence)
-    text = f"The user wants: {sentence}"
-    return Found(DEMAND, PREFERS, about, ("preference", sentence), text, confidence, [(request, sentence)], details)
-
-
-def _reason(text: str) -> str | None:
-    found = _REASON.search(text)
-    return one_line(found["why"]).rstrip(". ") if found else None
 
 
 def _commits(material: Material) -> Iterator[Found]:
@@ -376,7 +312,7 @@ def _rules(material: Material) -> Iterator[Found]:
         if edit.has_failed or edit.call.is_abandoned or not any(path.endswith(".md") for path in edit.paths):
             continue
         for change in file_changes(material, edit.call):
-            added = [line[1:].strip() for hunk in change.hunks for line in hunk.lines if line.startswith("+")]
+            added = _added(change)
             if _OWN_MEMORY.search(change.path):
                 yield from _claims(edit.call, change.path, added)
                 continue
@@ -396,7 +332,7 @@ def _claims(call: Step, path: str, added: Sequence[str]) -> Iterator[Found]:
     """What an agent wrote into its own memory: its word, not a fact."""
     file = path.rpartition("/")[2]
     claims = [line.lstrip("-*> ").replace("**", "").strip() for line in added if not line.startswith(("#", "---", "|"))]
-    for claim in [one for one in claims if 24 <= len(one) <= _SENTENCE_CHARS and not one.endswith(":")][:_MOST_CLAIMS]:
+    for claim in [one for one in claims if 24 <= len(one) <= SENTENCE_CHARS and not one.endswith(":")][:_MOST_CLAIMS]:
         text = f"The agent noted in {file}: {claim}"
         yield _decided(CLAIM, file, claim, text, 0.4, [(call, claim)], by="agent", file=path)
 
@@ -404,7 +340,7 @@ def _claims(call: Step, path: str, added: Sequence[str]) -> Iterator[Found]:
 def _rule(line: str) -> str | None:
     """A line of an instruction file if it is a rule and whole."""
     text = line.lstrip("-*#> ").replace("**", "").strip()
-    is_whole = 24 <= len(text) <= _SENTENCE_CHARS and not text.endswith((":", ",", "`"))
+    is_whole = 24 <= len(text) <= SENTENCE_CHARS and not text.endswith((":", ",", "`"))
     return text if is_whole and _NORM.match(text) else None
 
 
@@ -412,10 +348,10 @@ def _candidates(material: Material) -> Iterator[Found]:
     for answer in material.trace.answers.values():
         for sentence in sentences(material.text(answer)):
             lowered = sentence.lower()
-            if len(sentence) > _SENTENCE_CHARS or not any(word in lowered for word in _CHOSE_WORDS):
+            if len(sentence) > SENTENCE_CHARS or not any(word in lowered for word in _CHOSE_WORDS):
                 continue
             if _CHOSE.search(sentence):
                 text = f"The agent says: {sentence}"
-                details = {"by": "agent", "reason": _reason(sentence)}
+                details = {"by": "agent", "reason": reason_in(sentence)}
                 yield _decided(CANDIDATE, sentence, sentence, text, 0.4, [(answer, sentence)], **details)
                 break

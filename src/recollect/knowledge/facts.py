@@ -9,8 +9,6 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
-import orjson
-
 from recollect.distill.digest import Subject
 from recollect.distill.signals import weighed
 from recollect.distill.texts import payload_text, shortened
@@ -155,6 +153,6 @@ def _row(found: Found, uid: str, began_ms: int | None) -> FactRow:
         text=shortened(found.text, TEXT_CHARS),
         confidence=round(min(max(found.confidence, 0.0), SURE), 2),
         since_ms=began_ms if found.evidence[0][0].ts_ms is None else found.evidence[0][0].ts_ms,
-        details=orjson.dumps(found.details).decode(),
-        evidence=orjson.dumps(cited).decode(),
+        details=dict(found.details),
+        evidence=cited,
     )

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from recollect.clock import rfc3339
 from recollect.knowledge.facts import FAILS_WITH, FIXED_BY, SURE, judged
 from recollect.knowledge.records import Evidence, Fix, FixStep
@@ -88,13 +86,13 @@ def with_changed_files(fix: Fix, folder: str | None, seconds: float) -> Fix:
 
 
 def _fix(fact: StoredFact, fixed: Sequence[StoredFact], met: Sequence[StoredFact], *, is_same_error: bool) -> Fix:
-    details: dict[str, Any] = orjson.loads(fact.details)
+    details = fact.details
     fixed_ms = details["fixed_ms"] or fact.since_ms
     others = [other for other in (*fixed, *met) if other.session_uid != fact.session_uid]
     sessions = tuple(dict.fromkeys([fact.session_uid, *(other.session_uid for other in others)]))
     returns = _returns(fact, fixed_ms, met)
     steps = tuple(FixStep(**step) for step in details["steps"])
-    cited = [*orjson.loads(fact.evidence), *(one for other in others for one in orjson.loads(other.evidence)[:1])]
+    cited = [*fact.evidence, *(one for other in others for one in other.evidence[:1])]
     return Fix(
         fact_uid=fact.fact_uid,
         error=fact.subject,
@@ -156,14 +154,17 @@ def _alike(store: Store, signature: str) -> list[str]:
 
 
 def _described(store: Store, description: str) -> list[str]:
-    """Subjects of fixes that a description in a few words is about."""
+    """Subjects of fixes that a description in a few words is about: by what the errors say, or else by all of a fix."""
     words = topic_words(description)
     if not words or len(words) > _MOST_WORDS:
         return []
     facts = store.facts.select((FIXED_BY,), words=fulltext_query(words))
-    scored = [(relevance(words, f"{fact.subject} {fact.text} {fact.details}"), fact.subject) for fact in facts]
-    best = sorted((one for one in scored if one[0] >= _LEAST_DESCRIBED), key=lambda one: (-one[0], one[1]))
-    return list(dict.fromkeys(subject for _, subject in best))
+    for texts in ([fact.subject for fact in facts], [f"{fact.subject} {fact.text} {fact.details}" for fact in facts]):
+        scored = [(relevance(words, text), fact.subject) for text, fact in zip(texts, facts, strict=True)]
+        best = sorted((one for one in scored if one[0] >= _LEAST_DESCRIBED), key=lambda one: (-one[0], one[1]))
+        if best:
+            return list(dict.fromkeys(subject for _, subject in best))
+    return []
 
 
 def _likeness(one: set[str], two: set[str]) -> float:

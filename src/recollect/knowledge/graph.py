@@ -4,8 +4,6 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import orjson
-
 from recollect.errors import NotFound
 from recollect.knowledge.asking import notes_as_facts
 from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
@@ -65,7 +63,7 @@ def find_graph(
 
 def _changed(fact: StoredFact) -> list[_Node]:
     """All that a fix changed: a fact names only the first of it."""
-    steps = orjson.loads(fact.details).get("steps") or []
+    steps = fact.details.get("steps") or []
     return [_node(step["kind"], step["name"]) for step in steps]
 
 

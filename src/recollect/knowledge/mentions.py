@@ -18,6 +18,7 @@ _BEFORE_CODE = " \t>|E"  # marks before a line of code in an output
 _LEAST_SHOWN_CHARS = 8
 _GIST_CHARS = 120
 _WORD = re.compile(r"\w{2,}")
+_COMMENT = ("//", "# ", "/*", "*", "--", "<!--", "{/*")
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,12 @@ class Mentions:
 
     def gist(self, change: Change) -> str:
         """What a change did, in a line: the lines that went and came for the error, or the first ones."""
-        removed = max(change.removed, key=self._weight_of, default="")
+        removed = max(change.removed, key=lambda line: (self._weight_of(line), _does(line)), default="")
         words = set(_WORD.findall(removed))
         added = max(
-            change.added, key=lambda line: (self._has_symbol(line), len(words & set(_WORD.findall(line)))), default=""
+            change.added,
+            key=lambda line: (self._has_symbol(line), _does(line), len(words & set(_WORD.findall(line)))),
+            default="",
         )
         if not removed:
             return f"added `{shortened(added, _GIST_CHARS)}`" if added else ""
@@ -80,6 +83,11 @@ class Mentions:
 
 
 NOTHING = Mentions()
+
+
+def _does(line: str) -> bool:
+    """Whether a line does something: a comment tells less of a change, unless it is all there is."""
+    return not line.startswith(_COMMENT)
 
 
 def _names(text: str, path: str) -> bool:

@@ -7,9 +7,6 @@ solved again: of one that was left alone nobody can say what it took.
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
-
-import orjson
 
 from recollect.clock import rfc3339
 from recollect.knowledge.decisions import ANSWER
@@ -73,19 +70,19 @@ def _is_usable(fix: StoredFact, fact: StoredFact, fixes: Mapping[str, Sequence[S
 
     What a test itself says means something in that test only.
     """
-    details, headline = _details(fix), _details(fact)["headline"]
+    details, headline = fix.details, fact.details["headline"]
     if _test_file(headline) != _test_file(details["headline"]):
         return False
     if fix.object_kind != "edit" or details.get("why"):
         return True
-    own = [_details(one) for one in fixes[fact.object] if one.session_uid == fact.session_uid]
+    own = [one.details for one in fixes[fact.object] if one.session_uid == fact.session_uid]
     touched = {_file(step["name"]) for one in own for step in one["steps"]}
     return any(_file(step["name"]) in touched or _file(step["name"]) in headline for step in details["steps"])
 
 
 def _worth(fix: StoredFact, fact: StoredFact) -> tuple[bool, bool, float, int, str]:
     """The best of several fixes: of the same repository, small enough to copy, sure, recent."""
-    is_small = _details(fix)["step_count"] <= _FEW_STEPS
+    is_small = fix.details["step_count"] <= _FEW_STEPS
     return fix.repo == fact.repo, is_small, fix.confidence, fix.since_ms or 0, fix.fact_uid
 
 
@@ -109,7 +106,7 @@ def _was_known(earlier: StoredFact, fact: StoredFact) -> bool:
     """Whether a session had learned something before another one met it, and it applies there."""
     if _root(earlier) == _root(fact) or fact.since_ms is None:
         return False
-    learned_ms = _details(earlier).get("fixed_ms") or earlier.since_ms
+    learned_ms = earlier.details.get("fixed_ms") or earlier.since_ms
     is_here = earlier.repo == fact.repo or not fact.object.startswith(_TEST)
     return is_here and learned_ms is not None and learned_ms < fact.since_ms
 
@@ -118,16 +115,10 @@ def _root(fact: StoredFact) -> str:
     return fact.session_uid.partition("/")[0]
 
 
-def _details(fact: StoredFact) -> Mapping[str, Any]:
-    details: Mapping[str, Any] = orjson.loads(fact.details)
-    return details
-
-
 def _repeat(kind: str, fact: StoredFact, known: StoredFact, known_text: str) -> Repeat:
-    details = _details(fact)
-    ended_ms = details.get("ended_ms")
-    learned_ms = _details(known).get("fixed_ms") or known.since_ms
-    cited = [*orjson.loads(fact.evidence)[:1], *orjson.loads(known.evidence)[:2]]
+    ended_ms = fact.details.get("ended_ms")
+    learned_ms = known.details.get("fixed_ms") or known.since_ms
+    cited = [*fact.evidence[:1], *known.evidence[:2]]
     return Repeat(
         kind=kind,
         text=fact.text,
@@ -138,7 +129,7 @@ def _repeat(kind: str, fact: StoredFact, known: StoredFact, known_text: str) -> 
         known_session_uid=known.session_uid,
         fact_uid=fact.fact_uid,
         seconds=None if ended_ms is None or fact.since_ms is None else max(0, ended_ms - fact.since_ms) // 1000,
-        tokens=details.get("tokens"),
-        usd=details.get("usd"),
+        tokens=fact.details.get("tokens"),
+        usd=fact.details.get("usd"),
         evidence=tuple(Evidence(**one) for one in cited),
     )

@@ -8,7 +8,7 @@ from recollect.knowledge.facts import Material, distinct, fact_rows
 from recollect.knowledge.resolutions import reported_errors, resolutions
 from recollect.knowledge.runs import changes_of, runs_of
 from recollect.knowledge.statements import statements
-from recollect.knowledge.touches import git_work, touches
+from recollect.knowledge.touches import git_work, installs, touches
 from recollect.knowledge.workflows import exchange_rows
 from recollect.store import ExchangeRow, FactRow
 
@@ -33,10 +33,11 @@ def derive(material: Material) -> Lessons:
         [
             *resolutions(material, turns, runs, changes),
             *reported_errors(material, turns, changes),
-            *decisions(material, turns),
+            *decisions(material, turns, changes),
             *statements(material, turns, changes),
             *touches(material, turns, changes),
             *git_work(material, turns),
+            *installs(turns, runs),
         ],
         material.subject.started_ms,
     )

@@ -7,9 +7,6 @@ the same answers, and what is forgotten leaves no trace in the others.
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
-
-import orjson
 
 from recollect.clock import rfc3339
 from recollect.knowledge.facts import DECIDED, HAS_VALUE, PREFERS, SURE, judged
@@ -22,7 +19,7 @@ _RECORDED_SURE = 0.7
 
 
 def fact_of(stored: StoredFact) -> Fact:
-    details: dict[str, Any] = orjson.loads(stored.details)
+    details = stored.details
     return Fact(
         fact_uid=stored.fact_uid,
         predicate=stored.predicate,
@@ -45,7 +42,7 @@ def fact_of(stored: StoredFact) -> Fact:
         alternatives=tuple(details.get("alternatives") or ()),
         reason=details.get("reason") or details.get("why"),
         verdict=stored.verdict,
-        evidence=tuple(Evidence(**one) for one in orjson.loads(stored.evidence)),
+        evidence=tuple(Evidence(**one) for one in stored.evidence),
     )
 
 

@@ -1,5 +1,5 @@
 """Which request changed which file, with hashes of the lines that were written; which commits, branches and pull
-requests it made.
+requests it made, and which packages it took.
 
 They outlive the events, so that a line can still be traced to its request when its edit is gone.
 """
@@ -13,16 +13,27 @@ from recollect.agentkit.edits import line_hash
 from recollect.distill import words
 from recollect.distill.texts import shortened
 from recollect.knowledge.exchanges import Turn
-from recollect.knowledge.facts import TOUCHES, Found, Material
-from recollect.knowledge.runs import Change
+from recollect.knowledge.facts import REQUIRES, TOUCHES, Found, Material
+from recollect.knowledge.runs import Change, Run
 from recollect.store import Step
 
-RULE, GIT = "edit", "git"
+RULE, GIT, INSTALL = "edit", "git", "install"
 _COMMITTED = re.compile(
     r"\[(?P<branch>[^\s\[\]]+)(?: \(root-commit\))? (?P<commit>[0-9a-f]{7,40})\]"
 )  # git's own words
+_INSTALLS = re.compile(
+    r"(?:^|[;&(\n]|\s)(?:pip3?|uv|npm|pnpm|yarn|bun|cargo|go|brew|apt(?:-get)?|gem|poetry|pdm|conda|composer)"
+    r" (?:install|i|add|get|require)\b(?P<rest>[^;&|<>\n]*(?:[<>]=?[\d.]+[^;&|<>\n]*)*)"
+)
+_OF_OPTION = re.compile(
+    r"(?:^|\s)(?:-[rceti]|--(?:requirement|constraint|editable|target|(?:extra-)?index-url|registry|prefix))[ =]\S+"
+)
+_PACKAGE = re.compile(
+    r"[\"']?(?P<name>@?[A-Za-z][\w.-]*(?:/[\w.-]+)*)(?:\[[\w,-]+\])?(?:[=<>~!@^][\w.*=<>!,^-]*)?[\"']?"
+)
 _MOST_LINES = 2_000  # of an exchange in one file
 _REQUEST_CHARS = 300
+_COMMAND_CHARS = 120
 
 
 def touches(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
@@ -65,6 +76,23 @@ def git_work(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
         for call, address, title in material.trace.pull_requests:
             if turn.has(call):
                 yield _made(turn, "pull request", address, call, title or address)
+
+
+def installs(turns: Sequence[Turn], runs: Sequence[Run]) -> Iterator[Found]:
+    """The packages that an exchange installed by name."""
+    for turn in turns:
+        for run in runs:
+            if turn.start <= run.place < turn.end and run.has_failed is False:
+                for name in _packages(run.command):
+                    goal, command = _goal(turn), shortened(run.command, _COMMAND_CHARS)
+                    text = f"“{goal}” took the package {name}: `{command}`"
+                    pair = ("task", goal), ("package", name)
+                    yield Found(INSTALL, REQUIRES, *pair, text, 0.8, [(run.call, f"ran {command}")])
+
+
+def _packages(command: str) -> list[str]:
+    words = (word for found in _INSTALLS.finditer(command) for word in _OF_OPTION.sub(" ", found["rest"]).split())
+    return list(dict.fromkeys(found["name"] for word in words if (found := _PACKAGE.fullmatch(word))))
 
 
 def _made(turn: Turn, kind: str, name: str, step: Step, quote: str) -> Found:

@@ -4,8 +4,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
-import orjson
-
 from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import shell, words
@@ -28,6 +26,7 @@ _LEAST_LIFT = 1.5
 _SAME_STEPS, _SAME_EXCHANGES = 0.5, 0.4
 _LEAST_USES, _LEAST_FAILURES, _LEAST_RATE = 5, 2, 0.05
 _MOST_ROUTES = 5
+_LEAST_RELEVANT = 0.6  # of the words of a goal: both of two, two of three
 _LEAST_SURE = 0.6
 
 
@@ -186,7 +185,7 @@ def failing_commands(uses: Sequence[tuple[str, int, int, str]], fixed: Sequence[
     for fact in fixed:
         command = fact.object if fact.object_kind == "command" else None
         if command and fact.rule == "alternative" and fact.confidence >= _LEAST_SURE:
-            for name in shell.doings(_command_of(fact)) & shell.doings(command):
+            for name in shell.doings(fact.details.get("command") or "") & shell.doings(command):
                 instead[name][command] += 1
     found = []
     for name, count, failures, sample in uses:
@@ -199,15 +198,13 @@ def failing_commands(uses: Sequence[tuple[str, int, int, str]], fixed: Sequence[
     return sorted(found, key=lambda one: (-one.rate * min(one.failures, 10), one.command))
 
 
-def _command_of(fact: StoredFact) -> str:
-    return str(orjson.loads(fact.details).get("command") or "")
-
-
 def find_routes(goal: str, exchanges: Sequence[StoredExchange]) -> list[Route]:
     """The exchanges that reached a goal like this one, the best first."""
     asked = topic_words(goal)
     scored = [(relevance(asked, one.goal), one) for one in exchanges if one.has_succeeded]
-    best = sorted((one for one in scored if one[0] >= 0.5), key=lambda one: (-one[0], -(one[1].since_ms or 0)))
+    best = sorted(
+        (one for one in scored if one[0] >= _LEAST_RELEVANT), key=lambda one: (-one[0], -(one[1].since_ms or 0))
+    )
     return [
         Route(
             goal=one.goal,

@@ -4,11 +4,12 @@ Live sessions are ordinary sessions: the same events, packs, redaction, full tex
 export. Only the way in differs. An append is read by no adapter and comes from no file; it is built and redacted like
 a line of a log (`ingest.builder`), and then:
 
-1. its frame is written to a pack that this process alone appends to, and is on the disk before anything refers to it;
+1. its frame, which describes itself, is written to a pack that this process alone appends to, and is on the disk
+   before anything refers to it;
 2. one short transaction in the queue of writers stores its rows, its words and the counts in the table `live`; nothing
-   in it waits for a disk, so ten writers do not wait for ten disks;
-3. the write-ahead log is flushed outside the queue, together with that of whoever committed meanwhile; then the append
-   is acknowledged.
+   in it waits for a disk, so ten writers do not wait for ten disks. Then the append is acknowledged: if a power cut
+   takes the transaction, the next host or sweep makes it again from the frame. Only what no frame says (a key, a title)
+   has the database's log flushed, too, outside the queue.
 
 Whatever kills the writer, an acknowledged message is there, and one that is not acknowledged is there wholly or not at
 all. `live` says which session a key stands for and what lists show at once; it can be made again from the sessions. The
@@ -16,8 +17,9 @@ lasting row follows within ten seconds, digests with the next sweep. The store h
 soft cap evicts it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from recollect.lazy import lazy_names
 
 if TYPE_CHECKING:
     from recollect.live.backfill import Backfill, FileStatus, ImportReport
@@ -46,21 +48,4 @@ __all__ = [
     "SessionManager",
     "route",
 ]
-
-_HOMES = {
-    "backfill": "Backfill FileStatus ImportReport",
-    "commands": "Reply route",
-    "host": "Live",
-    "in_threads": "AsyncLive",
-    "manager": "ManagedSession SessionManager",
-    "recall": "SearchResult",
-    "records": "Appended LiveSession Media Message",
-    "session_store": "RecollectSessionStore",
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__ = lazy_names(__name__, __file__)

@@ -17,7 +17,7 @@ from recollect.ingest.protection import Protection
 from recollect.kinds import HUMAN, UNKNOWN
 from recollect.redact import Redactor
 from recollect.schema import SCHEMA_VERSION, session_uid
-from recollect.store import MAIN_GROUP, LiveRow, Moved, SessionRow, SourceRow, Written
+from recollect.store import MAIN_GROUP, LiveRow, Moved, SessionRow, SourceRow, Written, source_of_host
 from recollect.text import cut_short
 
 LIVE = "live"  # the agent of a host's own sessions, and the kind of what they come from
@@ -48,7 +48,7 @@ class Appender:
 
     @cached_property
     def _source(self) -> SourceRow:
-        return SourceRow(self._memory.settings.host, self.agent, LIVE, LIVE, 0, -1, -1, 0, READER, 0, 0, "", "", "{}")
+        return source_of_host(self._memory.settings.host, self.agent)
 
     def name(self, text: str) -> str:
         """A key or id as it is stored."""
@@ -142,8 +142,12 @@ class Appender:
             self.store.sessions.put([(_session_row(row, host)._replace(group=self._group), []) for row in missing])
 
     def _restore(self) -> None:
-        """Know again sessions that came by an import, or that only the packs remember."""
-        for native_id, info in self.store.live.unindexed(self.agent) if not self.store.read_only else ():
+        """Know again what only the packs remember, and sessions that came by an import."""
+        if self.store.read_only:
+            return
+        self.store.live.announce()
+        self.store.live.recover()
+        for native_id, info in self.store.live.unindexed(self.agent):
             self.restore(native_id, orjson.loads(info)["last"])
 
     def restore(self, native_id: str, facts: Mapping[str, Any]) -> None:

@@ -116,13 +116,14 @@ class Door:
         """What a hook that calls this server is answered, as JSON. Not listed as a tool, because no model may call it.
 
         Agents ask nobody before they call it, so it takes nothing but an event of theirs, and answers nothing else.
+        Behind a wall nothing is answered; that a session has news is noted as everywhere.
         """
-        from recollect.hooks.answers import answer
+        from recollect.hooks.answers import NEWS, answer
         from recollect.hooks.event import HookEvent, hooks_of_agent
         from recollect.hooks.told import note_failure
 
         hooks = hooks_of_agent(str(payload.get("agent")))
-        if hooks is None or self._scope.has_wall:
+        if hooks is None or (self._scope.has_wall and payload.get("hook_event_name") not in NEWS):
             return "{}"
         try:
             return json.dumps(answer(HookEvent(hooks, payload), store_folder_path()) or {})

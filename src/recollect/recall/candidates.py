@@ -23,7 +23,9 @@ class Sessions:
         keys = self._store.event_headers.keys(missing)
         headers = self._store.session_headers.of(keys.values())
         for stream, key in keys.items():
-            self._headers[stream] = headers.get(key) or _nameless(*key)
+            header = self._headers[stream] = headers.get(key) or _nameless(*key)
+            if header.session_uid == header.root_session_uid:
+                self._roots[header.session_uid] = header
         self.named({self._headers[stream].root_session_uid for stream in keys})
 
     def named(self, uids: Collection[str]) -> Mapping[str, SessionHeader]:

@@ -27,7 +27,7 @@ from recollect.store import IS_ERROR, EventFilter, EventHeader, HeaderFilter, Sc
 from recollect.text import CJK, evidence, payload_text
 
 _MOST_NAMES = 20  # a file may have been renamed
-_READ_AT_ONCE = 20
+_READ_AT_ONCE = 5
 _CALLS = KIND_FAMILY[TOOL_CALL]
 _MENTION = "mention"
 _ADDED, _REMOVED = "added", "removed"  # lines
@@ -102,7 +102,7 @@ def files(store: Store, path: str, filters: Filters = NO_FILTERS, limit: int | N
         header = sessions.root(events.stream)
         if header.session_uid not in headers and len(headers) == limit:
             continue
-        for event, how in mentions.named(*_read(store, events)):
+        for event, how in mentions.named(_headers(store, events), sessions.header(events.stream)):
             headers[header.session_uid] = header
             counts[header.session_uid] += how
             last[header.session_uid] = max(last.get(header.session_uid, 0), event.ts_ms or 0)
@@ -170,27 +170,44 @@ class _Mentions:
         """Events that may name the path, by session; those of the session that did so last come first."""
         # A call may name the path from its working folder, so that only the name of the file is in it.
         chosen = self._scope.events
-        events = [*_events_with(self._store, _base_name(self._path), columns=_IN_CALLS, chosen=chosen)]
-        events += _events_with(self._store, self._path, chosen=chosen)
+        events = [*_events_with(self._store, [_base_name(self._path)], columns=_IN_CALLS, chosen=chosen)]
+        events += _events_with(self._store, [self._path], chosen=chosen)
         return _by_session(events)
 
-    def named(self, headers: list[EventHeader], owner: "_Owner") -> Iterator[tuple[EventHeader, Counter[str]]]:
-        """Which of a session's events name the path, and how: an edit of so many lines, another call, a mention."""
-        payloads = dict(zip(headers, self._texts.payloads(headers), strict=True))
-        edits = [
-            header for header, payload in payloads.items() if header.kind == EDIT and self._has_changed(owner, payload)
-        ]
-        results = _results(self._store, self._texts, edits)
-        for header, payload in payloads.items():
-            if header.id in results:
-                yield header, self._lines(changes(owner.agent, payload, results[header.id]), owner)
-            elif how := self._how(header, payload, owner):
-                yield header, how
+    def named(self, headers: list[EventHeader], session: SessionHeader) -> Iterator[tuple[EventHeader, Counter[str]]]:
+        """Which of a session's events name the path, and how: an edit of so many lines, another call, a mention.
+
+        Results that have its words are many and long: once one names it, the others count as mentions unread.
+        """
+        calls = [header for header in headers if header.kind in _CALLS]
+        others = [header for header in headers if header.kind not in _CALLS]
+        yield from self._edits([call for call in calls if call.kind == EDIT], session.agent, session.cwd)
+        for call in calls:
+            if call.kind != EDIT and self._is_named([call]):
+                yield call, Counter({TOOL_CALL: 1})
+        if self._is_named(others):
+            yield from ((header, Counter({_MENTION: 1})) for header in others)
+
+    def _edits(
+        self, calls: list[EventHeader], agent: str, cwd: str | None
+    ) -> Iterator[tuple[EventHeader, Counter[str]]]:
+        for call in _calls(self._store, self._texts, calls):
+            changed = [change for change in call.changes(agent) if is_below(absolute(change.path, cwd), self._path)]
+            if changed and not call.has_failed:
+                hunks = [hunk for change in changed for hunk in change.hunks]
+                added, removed = sum(hunk.added for hunk in hunks), sum(hunk.removed for hunk in hunks)
+                yield call.header, Counter({EDIT: 1, _ADDED: added, _REMOVED: removed})
+            elif changed or self._is_in(call.header, call.payload):
+                yield call.header, Counter({TOOL_CALL: 1})
 
     def calling_streams(self) -> Iterator[int]:
         """Sessions held with a call that names the path."""
-        for events in _by_session(_events_with(self._store, _base_name(self._path), columns=_IN_CALLS)):
-            if self._is_called(*_read(self._store, events)):
+        by_session = _by_session(_events_with(self._store, [_base_name(self._path)], columns=_IN_CALLS))
+        sessions = Sessions(self._store)
+        sessions.load({events.stream for events in by_session})
+        for events in by_session:
+            calls, session = _headers(self._store, events), sessions.header(events.stream)
+            if self._is_named(calls) or any(self._edits(calls, session.agent, session.cwd)):
                 yield events.stream
 
     def digested(self) -> Iterator[_Digested]:
@@ -201,47 +218,29 @@ class _Mentions:
             self._store.session_headers.by_digest(expression, self._scope.timed, is_evicted=True) if is_askable else []
         )
         headers = [header for header, _ in matches]
-        cwds = self._store.session_headers.cwds({number: header.key for number, header in enumerate(headers)})
-        for number, header in enumerate(headers):
+        for header in headers:
             digest = orjson.loads(self._store.session_headers.digest(header.key) or "{}")
             edited, commands = digest.get("files", ()), digest.get("commands", ())
-            edits = sum(item["count"] for item in edited if is_below(absolute(item["name"], cwds[number]), self._path))
+            edits = sum(item["count"] for item in edited if is_below(absolute(item["name"], header.cwd), self._path))
             calls = sum(item["count"] for item in commands if self._pattern.search(item["name"]))
             mentions = sum(self._pattern.search(quote["text"]) is not None for quote in quotes(digest))
             if edits or calls or mentions:
                 yield _Digested(header, edits, calls, mentions)
 
-    def _is_called(self, headers: Sequence[EventHeader], owner: "_Owner") -> bool:
-        """Whether any of these calls names the path; most do in their summaries, and no payload is read."""
-        calls = [header for header in headers if header.kind in _CALLS]
-        if any(self._pattern.search(header.summary) for header in calls):
+    def _is_named(self, headers: Sequence[EventHeader]) -> bool:
+        """Whether any of a session's events names the path; most do in their summaries, and no payload is read."""
+        if any(self._pattern.search(header.summary) for header in headers):
             return True
-        for start in range(0, len(calls), _READ_AT_ONCE):
-            batch = calls[start : start + _READ_AT_ONCE]
-            if any(map(self._how, batch, self._texts.payloads(batch), [owner] * len(batch))):
+        for start in range(0, len(headers), _READ_AT_ONCE):
+            batch = list(headers[start : start + _READ_AT_ONCE])
+            if any(map(self._is_in, batch, self._texts.payloads(batch))):
                 return True
         return False
 
-    def _how(self, header: EventHeader, payload: dict[str, Any], owner: "_Owner") -> Counter[str]:
-        """How an event that changed nothing names the path; empty if it does not."""
-        is_call = header.kind in _CALLS
-        is_named = is_call and self._has_changed(owner, payload)
+    def _is_in(self, header: EventHeader, payload: Mapping[str, Any]) -> bool:
         text = evidence(payload_text(header.kind, payload)) or header.summary
         # Most texts lack the name of the file, which is found out much sooner than by a pattern.
-        if not is_named and not (self._name in text.lower() and self._pattern.search(text)):
-            return Counter()
-        return Counter({TOOL_CALL if is_call else _MENTION: 1})
-
-    def _has_changed(self, owner: "_Owner", payload: dict[str, Any]) -> bool:
-        return any(self._is_meant(change, owner) for change in changes(owner.agent, payload))
-
-    def _lines(self, changed: Sequence[FileChange], owner: "_Owner") -> Counter[str]:
-        hunks = [hunk for change in changed if self._is_meant(change, owner) for hunk in change.hunks]
-        added, removed = sum(hunk.added for hunk in hunks), sum(hunk.removed for hunk in hunks)
-        return Counter({EDIT: 1, _ADDED: added, _REMOVED: removed})
-
-    def _is_meant(self, change: FileChange, owner: "_Owner") -> bool:
-        return is_below(absolute(change.path, owner.cwd), self._path)
+        return self._name in text.lower() and self._pattern.search(text) is not None
 
 
 class _SessionEvents(NamedTuple):
@@ -252,21 +251,28 @@ class _SessionEvents(NamedTuple):
     ids: list[int]
 
 
-class _Owner(NamedTuple):
-    """What is needed of a session to read its calls."""
+class _Call(NamedTuple):
+    """A call with its last result, if it has one."""
 
-    agent: str
-    cwd: str | None
+    header: EventHeader
+    payload: dict[str, Any]
+    result: dict[str, Any] | None
+    has_failed: bool
+
+    def changes(self, agent: str) -> list[FileChange]:
+        return changes(agent, self.payload, self.result)
 
 
-def _results(store: Store, texts: Texts, calls: Sequence[EventHeader]) -> dict[int, dict[str, Any] | None]:
-    """What the last result of each of a session's calls says, if it has one; calls that failed are left out."""
+def _calls(store: Store, texts: Texts, calls: Sequence[EventHeader]) -> Iterator[_Call]:
+    """A session's calls with what came of them."""
     results = store.event_headers.results(calls)
-    done = [call.id for call in calls if not any(event.flags & IS_ERROR for event in results.get(call.id, ()))]
-    last = {call: results[call][-1] for call in done if results.get(call)}
-    ordered = sorted(last.values(), key=lambda event: event.payload_start)
-    payloads = dict(zip((event.id for event in ordered), texts.payloads(ordered), strict=True))
-    return {call: payloads[last[call].id] if call in last else None for call in done}
+    last = [result[-1] for result in results.values() if result]
+    headers = sorted({*calls, *last}, key=lambda header: header.payload_start)
+    payloads = dict(zip(headers, texts.payloads(headers), strict=True))
+    for call in calls:
+        came = results.get(call.id, [])
+        result = payloads[came[-1]] if came else None
+        yield _Call(call, payloads[call], result, any(event.flags & IS_ERROR for event in came))
 
 
 class EditStep(NamedTuple):
@@ -339,46 +345,35 @@ def file_steps(store: Store, path: str, chosen: EventFilter = ANY_EVENT, limit: 
 
 def _changes_to(store: Store, path: str) -> Iterator[tuple[int, Iterator[EditStep]]]:
     """Changes whose file, as it is called afterwards, is this one: by session, each with the time of its last event."""
-    events = _events_with(store, _base_name(path), columns=_IN_CALLS)
-    for folder in path.split("/")[:-1]:
-        events += _events_with(store, folder, "mv", columns=_IN_CALLS) if folder else []
-    texts = Texts(store)
-    for of_session in _by_session(events):
-        yield of_session.newest_ms, _changes_in(store, texts, of_session, path)
+    name, folders = _base_name(path), [folder for folder in path.split("/")[:-1] if folder]
+    edits = [event for event in _events_with(store, [name], columns=_IN_CALLS) if event.kind == EDIT]
+    moves = _events_with(store, [name, *folders], ["mv"], columns=_IN_CALLS)
+    by_session, sessions, texts = _by_session([*edits, *moves]), Sessions(store), Texts(store)
+    sessions.load({events.stream for events in by_session})
+    for events in by_session:
+        calls = _calls(store, texts, _headers(store, events))
+        session = sessions.header(events.stream)
+        yield events.newest_ms, (step for call in calls for step in _steps_of(call, path, session.agent, session.cwd))
 
 
-def _changes_in(store: Store, texts: Texts, events: _SessionEvents, path: str) -> Iterator[EditStep]:
-    headers, owner = _read(store, events)
-    calls = {
-        header: payload
-        for header, payload in zip(headers, texts.payloads(headers), strict=True)
-        if any(_steps_of(header, changes(owner.agent, payload), payload, path, owner.cwd))
-    }
-    results = _results(store, texts, list(calls))
-    for header, payload in calls.items():
-        if header.id in results:
-            done = changes(owner.agent, payload, results[header.id])
-            yield from _steps_of(header, done, payload, path, owner.cwd)
-
-
-def _steps_of(
-    header: EventHeader, changed: Sequence[FileChange], payload: Mapping[str, Any], path: str, cwd: str | None
-) -> Iterator[EditStep]:
+def _steps_of(call: _Call, path: str, agent: str, cwd: str | None) -> Iterator[EditStep]:
     """What a call did to the file that is called so afterwards."""
-    if header.kind == EDIT:
-        named = [whole(change, cwd) for change in changed]
-        yield from (EditStep(header, change, is_edit=True) for change in named if is_same(change.path, path))
+    if call.has_failed:
         return
-    for change in renames(payload):
+    if call.header.kind == EDIT:
+        named = [whole(change, cwd) for change in call.changes(agent)]
+        yield from (EditStep(call.header, change, is_edit=True) for change in named if is_same(change.path, path))
+        return
+    for change in renames(call.payload):
         if earlier := called_before(whole(change, cwd), path):
-            yield EditStep(header, FileChange(path, earlier), is_edit=False)
+            yield EditStep(call.header, FileChange(path, earlier), is_edit=False)
 
 
 def _events_with(
-    store: Store, *words: str, columns: tuple[str, ...] | None = None, chosen: EventFilter = ANY_EVENT
+    store: Store, *needs: Sequence[str], columns: tuple[str, ...] | None = None, chosen: EventFilter = ANY_EVENT
 ) -> list[Scored]:
-    """Events that have each of these words or phrases; whether it is the same path is not known yet."""
-    wanted = Wanted(tuple((Term(word),) for word in words), columns=columns)
+    """Events that have a word or phrase of each of these; whether it is the same path is not known yet."""
+    wanted = Wanted(tuple(tuple(map(Term, choice)) for choice in needs), columns=columns)
     return store.fulltext_search.matching(wanted, chosen)
 
 
@@ -391,11 +386,9 @@ def _by_session(events: Sequence[Scored]) -> list[_SessionEvents]:
     return sorted(sessions, key=lambda session: (-session.newest_ms, session.stream))
 
 
-def _read(store: Store, events: _SessionEvents) -> tuple[list[EventHeader], _Owner]:
-    """A session's events in the order of their payloads, and whose they are."""
-    headers = sorted(store.event_headers.of(events.ids).values(), key=lambda header: header.payload_start)
-    keys = store.event_headers.keys([events.stream])
-    return headers, _Owner(keys[events.stream].agent, store.session_headers.cwds(keys).get(events.stream))
+def _headers(store: Store, events: _SessionEvents) -> list[EventHeader]:
+    """A session's events in the order of their payloads."""
+    return sorted(store.event_headers.of(events.ids).values(), key=lambda header: header.payload_start)
 
 
 def _base_name(path: str) -> str:

@@ -37,6 +37,7 @@ class Hits:
         self._inexact: set[int] = set()
         self._spans: Mapping[int, Span] = {}
         self._streams: dict[kinds.SessionKey, int] = {}
+        self._ends: dict[int, tuple[EventHeader | None, EventHeader | None]] = {}
 
     def of(
         self,
@@ -60,6 +61,7 @@ class Hits:
         self._texts.read({event.id for candidate in shown for event in candidate.events})
         self._spans = spans or {}
         patterns = coverage.patterns if coverage is not None else []
+        self._read_ends([candidate.header for candidate in shown])
         return [self._hit(candidate, patterns) for candidate in shown]
 
     def _first_request(self, candidate: Candidate) -> list[Scored]:
@@ -105,17 +107,20 @@ class Hits:
     def _has_all(self, event: int, phrases: Sequence[Phrase]) -> bool:
         return event in self._texts and all(is_there(phrase, self._texts[event]) for phrase in phrases)
 
-    def _ends(self, header: SessionHeader) -> tuple[Glimpse | None, Glimpse | None]:
+    def _read_ends(self, headers: Sequence[SessionHeader]) -> None:
+        self._streams |= self._store.event_headers.streams([header.key for header in headers])
+        self._ends = self._store.event_headers.ends(self._streams.values())
+
+    def _ends_of(self, header: SessionHeader) -> tuple[Glimpse | None, Glimpse | None]:
         """The first request of a session, and the last event that says how it ended."""
-        stream = self._stream(header)
-        first, last = (None, None) if stream is None else self._store.event_headers.ends(stream)
+        first, last = self._ends.get(self._streams.get(header.key, 0), (None, None))
         return first and _glimpse(first), last and _glimpse(last)
 
     def _hit(self, candidate: Candidate, patterns: Sequence[Pattern]) -> SessionHit:
         header = candidate.header
         matches = [self._match(event, patterns) for event in candidate.events if event.id in self._texts]
         why = f"{len(matches)} best of its matches shown"
-        first, last = self._ends(header)
+        first, last = self._ends_of(header)
         if header.evicted_ms is not None:  # what is held is how it went on
             first = self._digested_ends(header)[0] or first
         if not matches and candidate.digest is not None:
@@ -174,11 +179,13 @@ class Hits:
 
     def recent(self, criteria: HeaderFilter, limit: int, offset: int = 0) -> list[SessionHit]:
         """The sessions that were active last, each with its last request, how it ended and what it left to do."""
-        return [self._recent_hit(header) for header in self._store.session_headers.recent(limit, criteria, offset)]
+        headers = self._store.session_headers.recent(limit, criteria, offset)
+        self._read_ends(headers)
+        return [self._recent_hit(header) for header in headers]
 
     def _recent_hit(self, header: SessionHeader) -> SessionHit:
-        stream = self._stream(header)
-        first, ending = self._ends(header)
+        stream = self._streams.get(header.key)
+        first, ending = self._ends_of(header)
         last = self._store.event_headers.last_request(stream) if stream is not None else None
         request = None if last is None else _glimpse(last)
         if header.evicted_ms is not None:  # what is held, if anything, is how it went on

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import orjson
-
 from recollect.agentkit.edits import LINE_HASH_CHARS, line_hash
 from recollect.clock import rfc3339
 from recollect.recall.candidates import Sessions
@@ -118,10 +116,9 @@ def _kept_candidates(
     names, checked = [(path, None) for path in paths], set[str]()
     for path, until_ms in names:  # grows on the way
         for fact in store.facts.edits_of(path.rpartition("/")[2]):
-            details = orjson.loads(fact.details)
-            if not _is_file(details["path"], path, root, fact.repo, repos):
+            if not _is_file(fact.details["path"], path, root, fact.repo, repos):
                 continue
-            for order, edit in enumerate(details["edits"]):
+            for order, edit in enumerate(fact.details["edits"]):
                 if edit["renamed_from"] and edit["renamed_from"] not in (name for name, _ in names):
                     names.append((edit["renamed_from"], edit["at_ms"]))
                 uid, made_ms = edit["event_uid"], edit["at_ms"]
@@ -132,7 +129,7 @@ def _kept_candidates(
                 wrote, left = _hashes(edit["wrote"]), _hashes(edit["left"])
                 if wanted in wrote:
                     shared = sum(one in wrote or one in left for one in around)
-                    made = partial(_kept_edit, store, fact, details, edit)
+                    made = partial(_kept_edit, store, fact, edit)
                     yield _Candidate(fact.session_uid, made, made_ms, order, _is_timely(made_ms, blamed), shared)
 
 
@@ -154,7 +151,7 @@ def _is_timely(made_ms: int | None, blamed: BlamedLine) -> bool:
     return blamed.since_ms is None or (made_ms or 0) >= blamed.since_ms - _SLACK_MS
 
 
-def _kept_edit(store: Store, fact: StoredFact, details: Mapping[str, Any], edit: Mapping[str, Any]) -> FileEdit:
+def _kept_edit(store: Store, fact: StoredFact, edit: Mapping[str, Any]) -> FileEdit:
     header = Sessions(store).named({fact.session_uid}).get(fact.session_uid)
     return FileEdit(
         session_uid=fact.session_uid,
@@ -163,13 +160,13 @@ def _kept_edit(store: Store, fact: StoredFact, details: Mapping[str, Any], edit:
         ts=rfc3339(edit["at_ms"]),
         event_uid=edit["event_uid"],
         seq=edit["seq"],
-        path=details["path"],
+        path=fact.details["path"],
         renamed_from=edit["renamed_from"],
         added=edit["added"],
         removed=edit["removed"],
-        summary=f"edited {details['path']}",
-        request=details["request"],
-        request_seq=details["request_seq"],
+        summary=f"edited {fact.details['path']}",
+        request=fact.details["request"],
+        request_seq=fact.details["request_seq"],
     )
 
 

@@ -42,7 +42,6 @@ class Options(NamedTuple):
     exclude: Collection[str] = ()  # ids of sessions to leave out
     mode: str = "words"  # or "substring", "regex"
     scan_seconds: float = 20.0
-    corrects: bool = True  # typing errors
 
 
 def search(
@@ -138,7 +137,7 @@ class _Search:
         needs = [need for need in _split(query.needs) if any(self._index.tokens(phrase.text) for phrase in need)]
         counted = [self._counted(need) for need in self._meaningful(needs)]
         most = min(_MOST_CORRECTED, max(1, len(counted) // 2))
-        is_typed = self._options.corrects and sum(not word.is_known for word in counted) <= most
+        is_typed = sum(not word.is_known for word in counted) <= most
         words: dict[tuple[Phrase, ...], Word] = {}
         meant = query.text
         unknown: list[Word] = []

@@ -18,6 +18,7 @@ _FEW_DIGESTS = 5  # but not if these are all
 _WORDS_TOLD = 5
 _WORDS = 25  # the most telling of a session, by which others like it are found
 _SHORT = 2  # letters of a word that tells nothing
+_RANKED = 200  # digests, several of which may be of one session and its sub-agents
 _NOT_FAR_BEHIND = 0.4  # of the best one's score
 
 
@@ -141,26 +142,31 @@ def _alike(store: Store, session_uid: str, limit: int) -> list[Related]:
     expression = store.fulltext_search.expression(wanted) if words else ""
     own = store.session_headers.named({session_uid})[session_uid].root_session_uid
     best: dict[str, tuple[SessionHeader, float]] = {}
-    for header, score in store.session_headers.by_digest(expression, HeaderFilter()) if expression else ():
+    ranked = store.session_headers.by_digest(expression, HeaderFilter(), most=_RANKED) if expression else ()
+    for header, score in ranked:
         best.setdefault(header.root_session_uid, (header, score))
-    others = [found for root, found in best.items() if root != own]
+    others = [found for root, found in best.items() if root != own][:limit]
+    texts = store.session_headers.digest_words({header.session_uid for header, _ in others})
     roots = store.session_headers.named({header.root_session_uid for header, _ in others})
     return [
-        _related(roots.get(header.root_session_uid, header), score, _shared(store, header, words))
-        for header, score in others[:limit]
+        _related(
+            roots.get(header.root_session_uid, header), score, _shared(store, texts.get(header.session_uid, ""), words)
+        )
+        for header, score in others
         if score >= others[0][1] * _NOT_FAR_BEHIND
     ]
 
 
-def _shared(store: Store, header: SessionHeader, words: Sequence[str]) -> str:
-    here = set(store.fulltext_search.tokens(store.session_headers.digest_words(header.session_uid)))
+def _shared(store: Store, text: str, words: Sequence[str]) -> str:
+    here = set(store.fulltext_search.tokens(text))
     return f"shares {', '.join([word for word in words if word in here][:_WORDS_TOLD])}"
 
 
 def _telling_words(store: Store, session_uid: str) -> list[str]:
     """Words of a session's digest, or of its requests, that stand there often and in few other digests."""
     streams = store.event_headers.streams(store.session_headers.households({session_uid})).values()
-    text = store.session_headers.digest_words(session_uid) or "\n".join(store.event_headers.requests(streams))
+    texts = store.session_headers.digest_words({session_uid})
+    text = texts.get(session_uid) or "\n".join(store.event_headers.requests(streams))
     tokens = store.fulltext_search.tokens(text)
     here = Counter(token for token in tokens if len(token) > _SHORT and not token.isdecimal())
     counts, total = store.session_headers.word_counts(here), store.session_headers.digest_count()

@@ -28,6 +28,11 @@ def fixes_path(store_folder: str, signature: str) -> str:
     return f"{store_folder}/{PREPARED_NAME}/fixes/{crc32(signature.encode('utf-8', 'replace')) % 256:02x}.json"
 
 
+def requests_path(store_folder: str, repo: str) -> str:
+    """Where the first requests of a repository's sessions are."""
+    return f"{store_folder}/{PREPARED_NAME}/requests/{crc32(repo.encode('utf-8', 'replace')):08x}.json"
+
+
 def switches_path(store_folder: str) -> str:
     """Where the settings of hooks are, for those who have no time to read the settings file."""
     return f"{store_folder}/{SWITCHES_NAME}"
@@ -61,6 +66,17 @@ def read_brief(store_folder: str, folder: str) -> str:
         Recalled(item["origin"], item["heading"], item["text"], item["at_ms"], item["repo"]) for item in records
     ]
     return f"{_LEAD}\n{fenced(recalled, MOST_CHARS - len(_LEAD) - 1)[0]}"
+
+
+def read_requests(store_folder: str, folder: str) -> "list[dict[str, Any]]":
+    """What sessions in the repository of this folder were asked first, the latest last."""
+    repo = next((record["repo"] for record in _records(store_folder, os.path.realpath(folder)) if record["repo"]), "")
+    try:
+        with open(requests_path(store_folder, repo), encoding="utf-8") as file:
+            requests = json.load(file).values()
+        return [request for request in requests if request["repo"] == repo]  # names are short, and may meet
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return []
 
 
 def _records(store_folder: str, folder: str) -> "list[dict[str, Any]]":

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable
 
 from recollect.redact import values
-from recollect.redact.patterns import QUOTE, Rule
+from recollect.redact.patterns import LINE_END, QUOTE, Rule
+from recollect.redact.tables import find_cells
 
 Bounds = tuple[int, int] | None
 Check = Callable[[Rule, bytes, re.Match[bytes], bool], Bounds]
@@ -26,6 +27,8 @@ _MOST_NAME = 40  # bytes of a name that are looked at before its keyword
 _ASKING = re.compile(
     rb"\.(?:encode|decode|split|replace|strip|starts_?with|ends_?with|includes|contains|match|indexOf|join)\Z", re.I
 )
+_NAME_ONLY = re.compile(rb"(?:\A|[\r\n]|\\+n)[ \t+>-]*(?:\\+t)*[\w./:-]*\Z")
+_END_OF_LINE = re.compile(LINE_END.encode())
 _TAG_END = re.compile(rb"[ \t]*[<\]]")
 _PORTS = re.compile(rb"[\w.-]*:\d{1,5}(?:[:/]\w+)?")
 _COOKIE_PAIR = re.compile(
@@ -45,8 +48,10 @@ def is_glued(data: bytes, offset: int) -> bool:
     return before[-1:].isalnum() and not _ESCAPE_BEFORE.search(before)
 
 
-def find_cookies(match: re.Match[bytes]) -> list[tuple[int, int]]:
-    """The values of the cookies by which a server recognises somebody."""
+def find_cookies(match: re.Match[bytes], is_json: bool) -> list[tuple[int, int]]:
+    """The values of the cookies by which a server recognises somebody; in raw JSON also what may be one."""
+    if is_json and match.string[match.end() : match.end() + 1] == b"\\":
+        return [match.span("s")]  # a backslash ends cookies, and there may be none in the leaf
     pairs = _COOKIE_PAIR.finditer(match.string, *match.span("s"))
     return [pair.span(2) for pair in pairs if values.is_cookie(pair[1], pair[2])]
 
@@ -126,7 +131,8 @@ def _check_assignment(rule: Rule, data: bytes, match: re.Match[bytes], is_json: 
     is_tag = sign.endswith(b">") and sign != b"=>"
     if (is_tag and not is_json and not _TAG_END.match(data, end)) or _is_code(data, match, value, end):
         return None
-    return (start, end) if values.is_secret(name, value, is_quoted=is_quoted) else None
+    is_secret = values.is_drawn(name, value) if match["said"] else values.is_secret(name, value, is_quoted=is_quoted)
+    return (start, end) if is_secret else None
 
 
 def _is_no_assignment(data: bytes, match: re.Match[bytes], sign: bytes, is_quoted: bool) -> bool:
@@ -134,7 +140,7 @@ def _is_no_assignment(data: bytes, match: re.Match[bytes], sign: bytes, is_quote
     if sign.startswith(b","):
         return not (is_quoted and (sign.endswith(b"with:") or _is_in_call(data, match)))
     before = data[match.start() - 1 : match.start()]
-    return sign == b":" and match["opener"].lower() == b"pass" and not is_quoted and before not in (b"_", b"-")
+    return sign == b":" and match["opener"].lower() == b"pass" and not is_quoted and before not in (b"_", b"-", b"/")
 
 
 def _is_code(data: bytes, match: re.Match[bytes], value: bytes, end: int) -> bool:
@@ -152,7 +158,7 @@ def _is_code(data: bytes, match: re.Match[bytes], value: bytes, end: int) -> boo
 def _is_other_name(data: bytes, match: re.Match[bytes]) -> bool:
     """Whether what comes before a keyword makes it another word, or the token of a page."""
     keyword, offset = match["opener"], match.start()
-    if len(keyword) <= 4 and is_glued(data, offset):
+    if len(keyword) <= 4 and keyword[:1].isalpha() and is_glued(data, offset):
         return True  # `bypass`, `compass`
     return values.is_of_pages(keyword, data[max(0, offset - _MOST_NAME) : offset])
 
@@ -172,6 +178,22 @@ def _is_composed(literal: bytes | None, value: bytes) -> bool:
     return (b"r" in kind and _IN_PATTERN.search(value) is not None) or (
         (b"f" in kind or b"$" in kind) and b"{" in value
     )
+
+
+def _check_spaced(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
+    """A random value behind a name and blanks: in a table, in quotes, or both alone on their line."""
+    name = match["opener"] + match["rest"]
+    if values.is_about(match["opener"], match["rest"]) or (not is_json and _is_other_name(data, match)):
+        return None
+    is_apart = bool(match["quote"]) or b"|" in match["sign"]
+    if not is_json and not is_apart and not _is_alone(data, match):
+        return None
+    return _taken(data, match, is_json, lambda value, _: values.is_drawn(name, value))
+
+
+def _is_alone(data: bytes, match: re.Match[bytes]) -> bool:
+    before = data[max(0, match.start() - _MOST_BEFORE) : match.start()]
+    return _NAME_ONLY.search(before) is not None and _END_OF_LINE.match(data, match.end()) is not None
 
 
 def _check_flag(rule: Rule, data: bytes, match: re.Match[bytes], is_json: bool) -> Bounds:
@@ -258,10 +280,15 @@ CHECKS: dict[str, Check] = {
     "token": _check_token,
     "assignment": _check_assignment,
     "declaration": _check_declaration,
+    "spaced": _check_spaced,
+    "words": lambda rule, data, match, is_json: match.span("s"),
     "flag": _check_flag,
     "default": _check_flag,
     "program": _check_program,
     "piped": _check_program,
+    "argument": lambda rule, data, match, is_json: _taken(
+        data, match, is_json, lambda value, _: values.is_drawn(b"password", value)
+    ),
     "option": _check_option,
     "registry": _check_registry,
     "curl-user": _check_curl_user,
@@ -269,5 +296,6 @@ CHECKS: dict[str, Check] = {
     "url": _check_url,
     "header": _check_header,
     "private-key": _check_private_key,
-}  # base64 is decoded instead, and of cookies there may be many
+}  # base64 is decoded instead
+FINDERS = {"cookie": find_cookies, "table": find_cells}  # of which there may be many
 UNLIKE_IN_JSON = frozenset({"private-key", "base64", "piped", "default"})  # raw JSON cannot be judged by these

@@ -44,7 +44,7 @@ _EITHER = (rf"(?:{_NEXT_ITEM}|[ =]{{0,3}})", rf"(?:[ =]{{0,3}}|{_SOME_NEXT_ITEM}
 
 _MYSQL = ("mysql", "mariadb")
 _REDIS = ("redis-cli", "valkey-cli")
-_OTHERS = "sshpass mongosh mongodump mongorestore mongoexport mongoimport login".split()  # noqa: SIM905
+_OTHERS = "sshpass mongosh mongodump mongorestore mongoexport mongoimport login useradd usermod".split()  # noqa: SIM905
 _OF_TWO_WORDS = ("twine upload", "az sql", "az mysql", "az postgres", "az webapp")
 
 
@@ -56,12 +56,13 @@ def _behind(words: tuple[str, ...]) -> str:
 _PROGRAM = Rule(
     "command-line-flag",
     "Passwords that programs take by flags of their own: `mysql -p…` (also `mysqldump`, `mariadb`), `docker login -p` and any other `login`, "
-    "`sshpass -p`, `mongosh -p`, `twine upload -p`, `az sql … -p`, `redis-cli -a`, `ldapsearch -w`, `gh secret set --body`",
-    KEYWORD, (*_MYSQL, *_REDIS, *_OTHERS, *_OF_TWO_WORDS, "ldap", "secret"),
-    rf"{_SOME_ARGUMENTS}(?:-p|-a|-w|-b|--body|--value){_EITHER[1]}{_SOME_VALUE}",
-    rf"(?:(?P<mysql>{_behind(_MYSQL)}[a-z_-]{{0,12}})|(?P<redis>{_behind(_REDIS)})|(?P<ldap>(?<=ldap)[a-z]{{3,8}})"
-    rf"|(?P<vault>(?<=secret)(?:[ ]|{_NEXT_ITEM}{QUOTE})set)|(?!(?<=ldap)|(?<=secret)))(?={QUOTE}|[ \t\\])"
-    rf"{_ARGUMENTS}{_BEFORE_FLAG}(?P<flag>(?(redis)-a|(?(ldap)-w|(?(vault)(?:--body|--value|-b)|-p))))(?(mysql)|{_EITHER[0]})"
+    "`sshpass -p`, `mongosh -p`, `twine upload -p`, `az sql … -p`, `useradd -p`, `7z -p…`, `zip -P`, `redis-cli -a`, `ldapsearch -w`, "
+    "`gh secret set --body`, `aws ssm put-parameter --value`",
+    KEYWORD, (*_MYSQL, "7z", *_REDIS, *_OTHERS, *_OF_TWO_WORDS, "ldap", "zip", "secret", "put-parameter"),
+    rf"{_SOME_ARGUMENTS}(?:-p|-P|-a|-w|-b|--body|--value){_EITHER[1]}{_SOME_VALUE}",
+    rf"(?:(?P<mysql>{_behind((*_MYSQL, '7z'))}[a-z_-]{{0,12}})|(?P<zip>(?<=zip))|(?P<redis>{_behind(_REDIS)})|(?P<ldap>(?<=ldap)[a-z]{{3,8}})"
+    rf"|(?P<vault>(?<=put-parameter)|(?<=secret)(?:[ ]|{_NEXT_ITEM}{QUOTE})set)|(?!(?<=ldap)|(?<=secret)))(?={QUOTE}|[ \t\\])"
+    rf"{_ARGUMENTS}{_BEFORE_FLAG}(?P<flag>(?(redis)-a|(?(ldap)-w|(?(vault)(?:--body|--value|-b)|(?(zip)-P|-p)))))(?(mysql)|{_EITHER[0]})"
     rf"{_VALUE}",
     720, check="program", is_guarded=True,
 )  # fmt: skip
@@ -100,12 +101,13 @@ _DIRECTIVE = Rule(
 )  # fmt: skip
 _PIPED = Rule(
     "command-line-flag",
-    "What `echo` and `printf` hand to a program that reads a secret: `echo … | docker login --password-stdin`, `| sudo -S`",
+    "What `echo` and `printf` hand to a program that reads a secret: `echo … | docker login --password-stdin`, `| sudo -S`, "
+    "`| gcloud secrets create`, `| vercel env add`, `| chpasswd`",
     KEYWORD, ("echo", "printf"),
     rf"[ ](?:-[neE]{{1,3}}[ ])?(?:{SOME_QUOTE}%s(?:\\+n)?{SOME_QUOTE}[ ])?{_SOME_VALUE}[^\x00\r\n]{{0,240}}"
-    r"(?:password-stdin|with-token|sudo -S|secret (?:set|put)|pass-stdin|passwd)",
-    rf"[ ](?:-[neE]{{1,3}}[ ])?(?:{QUOTE}%s(?:\\{{1,16}}n)?{QUOTE}[ ])?{_VALUE}{QUOTE}?[ ]?\|[^\x00\r\n;|]{{0,100}}?"
-    r"(?:--password-stdin|--with-token|sudo -S|secret (?:set|put)|--pass-stdin|passwd --stdin)",
+    r"(?:password-stdin|with-token|sudo -S|secrets? (?:set|put|create|versions)|env add|pass-stdin|passwd)",
+    rf"[ ](?:-[neE]{{1,3}}[ ])?(?:{QUOTE}%s(?:\\{{1,16}}n)?{QUOTE}[ ])?(?P<quote>{QUOTE}?)(?:[A-Za-z0-9_.-]{{1,32}}:(?=[^\x00-\x1f|]{{1,200}}\|[ ]?(?:sudo[ ])?chpasswd))?(?P<s>{PLAIN}{{0,512}}){QUOTE}?[ ]?\|[^\x00\r\n;|]{{0,100}}?"
+    r"(?:--password-stdin|--with-token|sudo -S|secrets? (?:set|put|create|versions add)|env add|--pass-stdin|passwd --stdin|chpasswd)",
     340, check="piped", is_guarded=True,
 )  # fmt: skip
 _CURL_USER = Rule(
@@ -117,4 +119,14 @@ _CURL_USER = Rule(
     360, check="curl-user",
 )  # fmt: skip
 
-COMMANDS = (_FLAG, _PROGRAM, _OPTION, _OPENSSL, _DIRECTIVE, _PIPED, _CURL_USER, _CURL_COOKIE)
+_LAST_ARGUMENT = Rule(
+    "command-line-flag",
+    "Random values that programs take as their last argument: `htpasswd -b`, `rabbitmqctl add_user`, `change_password`, `cargo login`, "
+    "`vault login`, `net user`, `redis-cli` `AUTH`, `nmcli … password`",
+    KEYWORD, ("htpasswd", "add_user", "change_password", "cargo login", "vault login", "net user", "AUTH", "nmcli"),
+    rf"(?:[ ]{{1,3}}[A-Za-z0-9_./@:-]{{1,40}}){{0,8}}[ ]{{1,3}}{QUOTE_OR_CODE}?{PLAIN}{{8}}",
+    rf"(?:[ ]{{1,3}}[A-Za-z0-9_./@:-]{{1,40}}){{0,8}}?[ ]{{1,3}}(?P<quote>{QUOTE}?)(?P<s>{PLAIN}{{8,512}}){QUOTE}?(?:[ ]/add)?(?=[ ]?(?:[;&|\r\n\\\"]|\Z))",
+    460, check="argument", is_guarded=True,
+)  # fmt: skip
+
+COMMANDS = (_FLAG, _PROGRAM, _OPTION, _OPENSSL, _DIRECTIVE, _PIPED, _CURL_USER, _CURL_COOKIE, _LAST_ARGUMENT)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from recollect.redact.checks import CHECKS, DEEP, UNLIKE_IN_JSON, find_cookies, is_glued
+from recollect.redact.checks import CHECKS, DEEP, FINDERS, UNLIKE_IN_JSON, is_glued
 from recollect.redact.decoding import COLOUR, ESCAPE, Unfolded, base64_span, decode_base64
 from recollect.redact.marks import MARK, OPENING
 from recollect.redact.patterns import HIDDEN, KEYWORD, PREFIX, STRUCTURE, Lead, Rule
@@ -162,12 +162,12 @@ class _Matcher:
         return re.compile(f"{lead.characters}{{0,{lead.most + 1}}}".encode())
 
     def find(self, data: bytes, offset: int) -> list[tuple[int, int]]:
-        """Where the secrets at an offset begin and end; only cookies are more than one."""
+        """Where the secrets at an offset begin and end; of cookies and cells there may be several."""
         match = self.whole.match(data, offset)
         if match is None or (self.rule.is_guarded and is_glued(data, offset)):
             return []
         if self._check is None:
-            return find_cookies(match)
+            return FINDERS[self.rule.check](match, False)
         span = self._check(self.rule, data, match, False)
         if span is None or self.rule.lead is None:
             return [span] if span else []
@@ -175,8 +175,8 @@ class _Matcher:
         return [] if start is None else [(start, span[1])]
 
     def _has_secret(self, raw: bytes, match: re.Match[bytes]) -> bool:
-        if self._check is None:  # a backslash ends cookies, and there may be none in the leaf
-            return raw[match.end() : match.end() + 1] == b"\\" or bool(find_cookies(match))
+        if self._check is None:
+            return bool(FINDERS[self.rule.check](match, True))
         return self._check(self.rule, raw, match, True) is not None
 
     def _start(self, lead: Lead, data: bytes, offset: int) -> int | None:

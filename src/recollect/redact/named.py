@@ -7,6 +7,7 @@ from recollect.redact.patterns import (
     KEYWORD,
     KEYWORDS,
     LINE,
+    LINE_BREAK,
     LINE_BYTES,
     LINE_END,
     LITERAL,
@@ -24,28 +25,33 @@ from recollect.redact.patterns import (
 
 _JSON_FIELD = r"\\*\"[ ]?:[ ]?\\*\""  # a value follows for certain
 # As in `password: str = "…"`, `password string = "…"`, `password As String = "…"`.
-_TYPE = r"(?:\??:[ ]?[A-Za-z&\[\]|'<> ]{2,24}|(?<=[ ])(?:as[ ])?string[ ]?)="
-_SOME_TYPE = r"(?:\??:[ ]?[A-Za-z&\[\]|'<> ]{2,24}|[ ](?:as[ ])?string[ ]?)="
+_TYPE = r"(?:\??:[ ]?[A-Za-z0-9&?\[\]|'<> ]{2,24}|(?<=[ ])(?:as[ ])?string[ ]?)="
+_SOME_TYPE = r"(?:\??:[ ]?[A-Za-z0-9&?\[\]|'<> ]{2,24}|[ ](?:as[ ])?string[ ]?)="
 # Attributes of a tag: `<password type="plain">…`.
 _ATTRIBUTES = rf"(?:[ ][A-Za-z][A-Za-z0-9:_-]{{0,24}}={QUOTE}[^\x00-\x1f<>\"'`\\]{{0,40}}{QUOTE}){{1,3}}"
 _SOME_ATTRIBUTES = r"[ ][A-Za-z][A-Za-z0-9:_-]{0,24}=[^\x00-\x1f<>]{0,160}"
 # What wraps a value in Rust, Go, Java, Python (`Some("…")`), in YAML (`&anchor …`, `!!str …`) and in XML.
 _WRAPPED = (
-    r"(?:Some|String::from|(?:Secret|SecretString)::(?:new|from)|SecretStr|(?:aws|pulumi)\.String|Optional\.of)\("
+    r"(?:(?:Some|String::from|(?:Secret|SecretString)::(?:new|from)|SecretStr|(?:aws|pulumi)\.String|Optional\.of|\[\]byte"
+    r"|Buffer\.from|Field|[a-z]{1,8}\.string\(\)\.default)\((?:default=)?|\()"
 )
+_SOME_WRAPPED = r"[A-Za-z.:\[\]()]*\((?:default=)?"
 _MARKED = r"(?:&[A-Za-z0-9_-]{1,24}[ ]|!![a-z]{1,12}[ ])"
 _CDATA = r"<!\[CDATA\["
-_BRACKETED = r"(?:\[\[|qq?[({\[])"  # strings of Lua and Perl
+_BRACKETED = r"(?:\[\[|qq?[({\[]|%[qQ]?[({\[]|R\\{0,16}\"\()"  # strings of Lua, Perl, Ruby and C++
 # Before quotes, comparisons and defaults count too: `== "…"`, `|| "…"`, `or "…"`.
-_COMPARED = r"(?:[=!]==?|\|\||\?\?|\?:|or(?=[ ])|<-)"
+_COMPARED = r"(?:[=!]==?|\|\|=?|\?\?=?|\?:|or(?=[ ])|<-)"
 _SOME_COMPARED = r"(?:[=!]=|\|\||\?\?|\?:|or[ ]|<-)=?"
 # Browser tests type into a field that they find by its name: `page.locator("#password").fill("…")`.
-_TYPED = r"/?i?\)\.(?:fill|type|val|set_?value|send_?keys|press_?sequentially|input)\("
-_BARE_SIGN = rf"(?:=>|:=|:-|[?+]?=|:|(?:{_ATTRIBUTES})?>|,{SPACE}(?:default[ ]?=|with:)?|[({{]{SPACE})"
-_SIGN_OR_CODE = r"(?:=>|:=|[?+]?=|:|>|%3[adAD]|\\+u003[adAD])"
+_TYPED = r"/?i?\)\.(?:fill|type|val|set_?value|send_?keys|press_?sequentially|input|to_?(?:be|eq|(?:strict_?)?equal))\("
+# In prose: `**Password:** …`, `the password is …`, `密码：…`.
+_SAID = r"(?P<said>(?:is|was|ist|est)(?=[ ])|是|为|は)"
+_SOME_SAID = r"(?:(?:is|was|ist|est)[ ]|是|为|は)"
+_BARE_SIGN = rf"(?:=>|:=|:-|[?+]?=|(?:\*\*)?:(?:\*\*)?|：|＝|{_SAID}|(?:{_ATTRIBUTES})?>|,{SPACE}(?:default[ ]?=|with:)?|[({{]{SPACE})"
+_SIGN_OR_CODE = rf"(?:=>|:=|[?+]?=|(?:\*\*)?:(?:\*\*)?|：|＝|{_SOME_SAID}|>|%3[adAD]|\\+u003[adAD])"
 _BEFORE_QUOTE = rf"(?:{_SIGN_OR_CODE}|{_SOME_TYPE}|[({{])"
 # Formatters put a long value on the next line.
-_NEXT_LINE = r"(?:\r?\n|(?:\\{1,16}r)?\\{1,16}n)(?:[ \t+-]|\\{1,16}t){0,40}"
+_NEXT_LINE = LINE_BREAK + r"(?:[ \t+-]|\\{1,16}t){0,40}"
 _SOME_NEXT_LINE = r"(?:\r?\n|(?:\\+r)?\\+n)(?:[ \t+-]|\\+t)*"
 # A small letter after a keyword makes it another word (`tokenizer`), except for a plural `s`.
 _REST = r"(?-i:s?(?:[A-Z0-9_.-][A-Za-z0-9_.-]{0,31})?)"
@@ -54,9 +60,9 @@ _HTML_QUOTE = r"&(?:quot|#0?39|#x27);"  # may be a bare word too, so anything ma
 
 _NAMED_VALUE = (
     rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}})(?:{SPACE}:{SPACE}[|>][0-9+-]{{0,2}}{SPACE}{LINE}(?P<block>{PLAIN}{{6,512}})(?={LINE_END})"
-    rf"|(?:{QUOTE}?(?:\]{QUOTE}?)?|\[[0-9]{{0,5}}\])"
-    rf"(?:(?P<compared>\)?{SPACE}{_COMPARED}|{_TYPED})(?={SPACE}{LITERAL}?{QUOTE})|{SPACE}(?P<sign>{_TYPE}(?={SPACE}(?:{_NEXT_LINE})?{QUOTE})|{_BARE_SIGN}))"
-    rf"{SPACE}(?:{_NEXT_LINE}(?={QUOTE}))?(?:{_WRAPPED}(?={QUOTE})|(?P<marked>{_MARKED})|{_CDATA}|{_BRACKETED})?(?P<literal>{LITERAL}(?={QUOTE}))?(?:{QUOTE}{{2}}(?={QUOTE}))?(?P<quote>{QUOTE}?)"
+    rf"|(?:{QUOTE}?(?:[\]}}]{QUOTE}?)?|\[[0-9]{{0,5}}\])"
+    rf"(?:(?P<compared>\)?{SPACE}{_COMPARED}|{_TYPED})(?={SPACE}{LITERAL}?{QUOTE})|{SPACE}(?P<sign>{_TYPE}(?={SPACE}(?:{_NEXT_LINE})?(?:{_WRAPPED})?{LITERAL}?{QUOTE})|{_BARE_SIGN}))"
+    rf"{SPACE}(?:{_NEXT_LINE}(?={QUOTE}))?(?:{_WRAPPED}(?:{_NEXT_LINE})?(?={QUOTE})|(?P<marked>{_MARKED})|{_CDATA}|{_BRACKETED})?(?P<literal>{LITERAL}(?={QUOTE}))?(?:{QUOTE}{{2}}(?={QUOTE}))?(?P<quote>{QUOTE}?)"
     rf"(?P<s>(?:(?!&(?:[A-Za-z_][A-Za-z0-9_.-]*=|[a-z]{{2,4}};|#)){PLAIN}){{0,512}}))"
 )  # fmt: skip
 _ASSIGNMENT = Rule(
@@ -65,9 +71,9 @@ _ASSIGNMENT = Rule(
     "`access_key`, `auth_key`, `private_key`, `encryption_key`, `signing_key`, `master_key`: in code, JSON, YAML (also block scalars, behind anchors and types), XML (also `CDATA`), `.env` lines, "
     "connection strings, addresses, in calls (`define('DB_PASSWORD', '…')`, a variable's default), and wrapped (`Some(\"…\")`)",
     KEYWORD, tuple(KEYWORDS),
-    rf"{_REST}(?:{QUOTE_OR_CODE}?\]?{SPACE_OR_CODE}"
+    rf"{_REST}(?:{QUOTE_OR_CODE}?[\]}}]?{SPACE_OR_CODE}"
     rf"(?:{_SIGN_OR_CODE}{SPACE_OR_CODE}(?:{_MARKED}|{_CDATA})?{_BARE}|{_SOME_ATTRIBUTES}>(?:{_CDATA})?{_BARE}"
-    rf"|{_BEFORE_QUOTE}{SPACE_OR_CODE}(?:(?:{_WRAPPED}|{_MARKED}|{SOME_LITERAL}){QUOTE_OR_CODE}{IN_ANY}|{_HTML_QUOTE}))"
+    rf"|{_BEFORE_QUOTE}{SPACE_OR_CODE}(?:(?:{_SOME_WRAPPED}|{_MARKED}|{SOME_LITERAL}){QUOTE_OR_CODE}{IN_ANY}|{_HTML_QUOTE}))"
     rf"|{SOME_QUOTE}{SOME_SPACE},{SOME_SPACE}(?:default[ ]?=[ ]?)?{SOME_LITERAL}{SOME_QUOTE}{IN_ANY}"
     rf"|{_JSON_FIELD}{ANY}{{5}}|{SOME_SPACE}:{SOME_SPACE}[|>][0-9+-]{{0,2}}[ \t\r\n\\])",
     _NAMED_VALUE,
@@ -78,9 +84,9 @@ _OTHER_ASSIGNMENT = Rule(
     "Values that such a name is compared with (`password == \"…\"`), defaults to (`|| \"…\"`, `?? \"…\"`, `or \"…\"`), or that are typed "
     "into its field (`page.fill('#password', '…')`); on the next line, and in other literals (triple quotes, Rust, Lua, Perl)",
     KEYWORD, tuple(KEYWORDS),
-    rf"{_REST}(?:{SOME_QUOTE}?(?:\]{SOME_QUOTE}?)?(?:\)?{SOME_SPACE}{_SOME_COMPARED}|{_TYPED}){SOME_SPACE}{SOME_LITERAL}{SOME_QUOTE}"
+    rf"{_REST}(?:{SOME_QUOTE}?(?:[\]}}]{SOME_QUOTE}?)?(?:\)?{SOME_SPACE}{_SOME_COMPARED}|{_TYPED}){SOME_SPACE}{SOME_LITERAL}{SOME_QUOTE}"
     rf"|{SOME_QUOTE}(?:\]{SOME_QUOTE}{SOME_SPACE},|{SOME_SPACE},[ ]?with:){SOME_SPACE}{SOME_QUOTE}|\[[0-9]{{0,5}}\]{SOME_SPACE}={SOME_SPACE}{SOME_LITERAL}{SOME_QUOTE}"
-    rf"|{SOME_QUOTE}?\]?{SOME_SPACE}(?:[:=]|=>|{_SOME_TYPE}){SOME_SPACE}(?:{_SOME_NEXT_LINE}{SOME_QUOTE}|{SOME_LITERAL}(?:{SOME_QUOTE}){{3}}|{_BRACKETED})){IN_ANY}",
+    rf"|{SOME_QUOTE}?[\]}}]?{SOME_SPACE}(?:[:=]|=>|{_SOME_TYPE}){SOME_SPACE}(?:\(?{_SOME_NEXT_LINE}{SOME_QUOTE}|{SOME_LITERAL}(?:{SOME_QUOTE}){{3}}|{_BRACKETED})){IN_ANY}",
     _NAMED_VALUE,
     400, check="assignment", is_caseless=True,
 )  # fmt: skip
@@ -91,17 +97,16 @@ _DECLARATION = Rule(
     "assignment",
     "Values of `#define DB_PASSWORD \"…\"`, of `ENV DB_PASSWORD …` in a Dockerfile, of `setx`, `set -gx` and `aws configure set`, and of "
     "`name: DB_PASSWORD` followed by `value: …`, in JSON, YAML, XML and code",
-    KEYWORD, ("name", "define ", "env ", "setx ", "set -", "config set ", "configure set ", "add key", "key>"),
-    rf"(?:name[\"'`\\ ]{{0,40}}[:=][\"'`\\ ]{{0,40}}[A-Za-z0-9_.-]{{0,40}}{_KEYWORD_END}"
+    KEYWORD, ("name", 'key"', "key'", "key\\", "key>", "add key", "define ", "env ", "setx ", "set -", "config set ", "configure set ", "secrets set "),
+    rf"(?:(?:name|key[\"'\\]|add key)[\"'`\\ ]{{0,40}}[:=][\"'`\\ ]{{0,40}}[A-Za-z0-9_.-]{{0,40}}{_KEYWORD_END}"
     rf"|define [ ]{{0,2}}[A-Za-z0-9_]{{0,40}}{_KEYWORD_END}|env [A-Za-z0-9_]{{0,40}}{_KEYWORD_END}"
     rf"|setx (?:/m )?[A-Za-z0-9_]{{0,40}}{_KEYWORD_END}|set -[a-z]{{1,4}} [A-Za-z0-9_]{{0,40}}{_KEYWORD_END}"
-    rf"|config set [A-Za-z0-9_./:-]{{0,80}}{_KEYWORD_END}|configure set [A-Za-z0-9_./:-]{{0,80}}{_KEYWORD_END}"
-    rf"|add key[\"'`\\ ]{{0,40}}=[\"'`\\ ]{{0,40}}[A-Za-z0-9_.:-]{{0,40}}{_KEYWORD_END}"
+    rf"|(?:config|configure|secrets) set [A-Za-z0-9_./: \"'`\\-]{{0,80}}{_KEYWORD_END}"
     rf"|name>[A-Za-z0-9_.-]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}<|key>[A-Za-z0-9_.-]{{0,40}}{ANY_KEYWORD}[A-Za-z0-9_.-]{{0,32}}<)",
-    rf"(?:(?P<pair>(?<=name){QUOTE}?[ ]?[:=][ ]?{QUOTE}?|(?<=add key)[ ]?=[ ]?{QUOTE})|(?P<tag>(?<=name)>|(?<=key>))"
-    rf"|(?<=define )[ ]{{0,2}}|(?<=env )|(?<=setx )(?:/m[ ])?|(?<=set -)[a-z]{{1,4}}[ ]|(?<=g set |e set )(?:[A-Za-z0-9_.-]{{0,40}}[:/]){{0,6}})(?P<name>{_SOME_NAME})"
-    rf"(?(pair)(?:{QUOTE}?{SPACE},?{SPACE}(?:{LINE})?{QUOTE}?val(?:ue)?{QUOTE}?{SPACE}[:=]{SPACE}|{QUOTE}(?:{_ATTRIBUTES})?>)"
-    rf"|(?(tag)</(?:name|key)>(?:{LINE})?<(?:value|string)>|{WIDE_SPACE}))"
+    rf"(?:(?P<pair>(?:(?<=name){QUOTE}?|(?<=key[\"'])|(?<=key\\)\\{{0,15}}[\"']|(?<=add key))[ ]?[:=][ ]?{QUOTE}?)|(?P<tag>(?<=name)>|(?<=key>))|(?<=define )[ ]{{0,2}}|(?<=env )"
+    rf"|(?<=setx )(?:/m[ ])?|(?<=set -)[a-z]{{1,4}}[ ]|(?<=[ges] set )(?:--[a-z]{{1,16}}[ ])?{QUOTE}?(?:[A-Za-z0-9_.-]{{0,40}}[:/]){{0,6}})(?P<name>{_SOME_NAME})"
+    rf"(?(pair)(?:{QUOTE}?{SPACE},?{SPACE}(?:{LINE})?{QUOTE}?(?:val(?:ue)?|content){QUOTE}?{SPACE}[:=]{SPACE}|{QUOTE}(?:{_ATTRIBUTES})?>)"
+    rf"|(?(tag)</(?:name|key)>(?:{LINE})?<(?:value|string)>|{QUOTE}?{WIDE_SPACE}))"
     rf"(?:{_WRAPPED}(?={QUOTE})|{_CDATA})?(?P<literal>{LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE}?)(?P<s>{PLAIN}{{0,512}})",
     200, check="declaration", is_caseless=True, is_whole=True,
 )  # fmt: skip
@@ -115,11 +120,11 @@ _TERRAFORM = Rule(
 )  # fmt: skip
 _SQL = Rule(
     "sql-password",
-    "Passwords in SQL: `PASSWORD '…'`, `IDENTIFIED BY '…'`",
-    KEYWORD, ("password", "identified by"),
-    rf"[ ]{{1,64}}{SOME_QUOTE}{ANY}{{6}}",
-    rf"[ ]{{1,64}}(?P<quote>{QUOTE})(?P<s>{PLAIN}{{0,512}})",
-    120, check="flag", is_caseless=True,
+    "Passwords in SQL: `PASSWORD '…'`, `IDENTIFIED BY '…'`, `IDENTIFIED WITH … BY '…'`, `SET PASSWORD FOR … = '…'`",
+    KEYWORD, ("password", "identified by", "identified with", "password for"),
+    rf"[ ](?:[ ]{{0,63}}|[^\x00-\x20=]{{1,60}}[ ]?(?:by[ ]|=[ ]?)){SOME_QUOTE}{ANY}{{6}}",
+    rf"[ ](?:(?<=with[ ])[^\x00-\x20=]{{1,60}}[ ]by[ ]|(?<=for[ ])[^\x00-\x20=]{{1,60}}[ ]?=[ ]?|[ ]{{0,63}})(?P<quote>{QUOTE})(?P<s>{PLAIN}{{0,512}})",
+    220, check="flag", is_caseless=True,
 )  # fmt: skip
 _NETRC = Rule(
     "netrc",
@@ -129,6 +134,49 @@ _NETRC = Rule(
     rf"(?:[ \t]{{1,8}}|{LINE})[^\x00-\x20\\]{{1,80}}(?:[ \t]{{1,8}}|{LINE})password(?:[ \t]{{1,8}}|{LINE})"
     rf"(?P<quote>)(?P<s>{PLAIN}{{6,512}})",
     250, check="flag",
+)  # fmt: skip
+_CLEAR_KEYWORDS = tuple(keyword for keyword in KEYWORDS if keyword != "pass")  # `Pass` heads many a table
+_SPACED = Rule(
+    "assignment",
+    "Random values that only blanks, or the `|` of a table, part from such a name: on a line of their own in settings and in what "
+    "`vault` and `psql` print, or in quotes (`proxy_set_header X-Api-Key \"…\"`)",
+    KEYWORD, _CLEAR_KEYWORDS,
+    rf"{_REST}{SOME_QUOTE}?(?:[ \t|]|\\+t)+{SOME_QUOTE}?{PLAIN}{{0,40}}[0-9]",
+    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?(?P<sign>{WIDE_SPACE}(?:\|[ \t]{{1,64}})?)(?P<quote>{QUOTE}?)(?={PLAIN}{{0,40}}[0-9])(?P<s>{PLAIN}{{8,512}})",
+    200, check="spaced", is_caseless=True,
+)  # fmt: skip
+_TABLE = Rule(
+    "assignment",
+    "Random values in the columns of such a name: CSV and the like, Markdown, `psql`, and `INSERT` (`(…, password) VALUES (…)`)",
+    KEYWORD, _CLEAR_KEYWORDS,
+    rf"{_REST}{SOME_QUOTE}?[ ]{{0,40}}(?:[ ]*\|[A-Za-z0-9_. -]*|(?:[,;\t]|\\+t)[ ]?[A-Za-z0-9_.\"'`\\-]*)*(?:\r?\n|(?:\\+r)?\\+n|\)[^\x00(]{{0,40}}VALUES)",
+    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?[ ]{{0,40}}(?P<after>(?:[ ]*\|[A-Za-z0-9_. -]*|(?:[,;\t]|\\{{1,16}}t)[ ]?(?:[A-Za-z0-9_.\"'`-]|\\{{1,16}}(?=[\"'`]))*)*)"
+    rf"(?P<end>{LINE_BREAK}|\)(?:[ \r\n]|\\+[nr]){{0,40}}VALUES)",
+    160, check="table", is_caseless=True,
+)  # fmt: skip
+_ARGUMENT = Rule(
+    "assignment",
+    "The second argument of calls that sign or log in: `jwt.sign(payload, \"…\")`, `createHmac(\"sha256\", \"…\")`, `auth=(\"user\", \"…\")`",
+    KEYWORD, ("auth=(", "basicauth(", "jwt.sign(", "jwt.encode(", "jwt.verify(", "jwt.decode(", "hmac("),
+    rf"[^\x00-\x1f()]{{1,100}},{SOME_SPACE}{SOME_LITERAL}{SOME_QUOTE}{ANY}{{6}}",
+    rf"[^\x00-\x1f(),]{{1,80}},{SPACE}(?P<literal>{LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE})(?P<s>{PLAIN}{{0,512}})",
+    200, check="flag", is_caseless=True,
+)  # fmt: skip
+_PGPASS = Rule(
+    "netrc",
+    "Passwords in `.pgpass` files (`host:5432:database:user:…`)",
+    KEYWORD, (":5432:", ":5433:", ":6432:", ":*:"),
+    rf"[^\x00-\x20:\"'`]{{1,60}}:[^\x00-\x20:\"'`]{{1,60}}:{PLAIN}{{8}}",
+    rf"[^\x00-\x20:\"'`]{{1,60}}:[^\x00-\x20:\"'`]{{1,60}}:(?P<quote>)(?P<s>{PLAIN}{{8,128}})",
+    180, check="flag",
+)  # fmt: skip
+_SEED = Rule(
+    "seed-phrase",
+    "Seed phrases of wallets: 12 to 24 words given to `mnemonic`, `seed phrase` or `recovery phrase`",
+    KEYWORD, ("mnemonic", "seed phrase", "seed_phrase", "seedphrase", "recovery phrase", "recovery_phrase"),
+    rf"{SOME_QUOTE}?{SOME_SPACE}(?:[:=]|=>){SOME_SPACE}{SOME_QUOTE}?(?:[a-z]{{3,8}}[ ]){{11}}",
+    rf"{QUOTE}?{SPACE}(?:=>|[:=]){SPACE}{QUOTE}?(?P<s>[a-z]{{3,8}}(?:[ ][a-z]{{3,8}}){{11,23}})",
+    300, check="words", is_caseless=True,
 )  # fmt: skip
 _ENV_KEY = Rule(
     "environment-key",
@@ -159,4 +207,19 @@ _COOKIE = Rule(
     360, check="cookie", is_caseless=True,
 )  # fmt: skip
 
-NAMED_VALUES = (_ASSIGNMENT, _OTHER_ASSIGNMENT, _DECLARATION, _TERRAFORM, _SQL, _NETRC, _ENV_KEY, _REGISTRY, _COOKIE)
+NAMED_VALUES = (
+    _ASSIGNMENT,
+    _OTHER_ASSIGNMENT,
+    _DECLARATION,
+    _TERRAFORM,
+    _SQL,
+    _NETRC,
+    _PGPASS,
+    _SPACED,
+    _TABLE,
+    _ARGUMENT,
+    _SEED,
+    _ENV_KEY,
+    _REGISTRY,
+    _COOKIE,
+)

@@ -171,6 +171,8 @@ class Redactor:
         """The numbers of the items in which a rule may apply."""
         if self._finder.always_parses:
             return list(range(len(items)))
+        if len(items) == 1 and len(items[0]) < _LEAST_BYTES:
+            return []
         numbers: list[int] = []
         for start, end in _blocks(items):
             numbers += sorted(start + number for number in self._suspects_of_block(items[start:end], may_apply, clock))

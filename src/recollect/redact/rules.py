@@ -13,7 +13,7 @@ from recollect.redact.formats import TOKENS
 from recollect.redact.named import NAMED_VALUES
 from recollect.redact.patterns import ANY_KEYWORD, HIDDEN, QUOTE, QUOTE_OR_CODE, SPACE, SPACE_OR_CODE, STRUCTURE, Rule
 
-VERSION = 6  # of this list; a store records which one it was redacted with
+VERSION = 7  # of this list; a store records which one it was redacted with
 
 _WORD = "[A-Za-z0-9_-]"
 # The digits of a user id in base64 are easy to spot: each group of three has a narrow shape.
@@ -44,7 +44,7 @@ _STRUCTURES = (
         STRUCTURE, ("authorization", "bearer", "basic"),
         rf"(?:{QUOTE_OR_CODE}?{SPACE_OR_CODE}(?:[:=]|%3[adAD]){SPACE_OR_CODE}{QUOTE_OR_CODE}?"
         r"(?:(?:bearer|basic|token|apikey|key)(?:[ +]|%20){1,3})?|(?:[ +]|%20){1,3})[A-Za-z0-9._~+/%=-]{12}",
-        rf"(?:(?<=n){QUOTE}?{SPACE}[:=]{SPACE}{QUOTE}?(?:(?:bearer|basic|token|apikey|key)[ ]{{1,3}})?|[ ]{{1,3}})"
+        rf"(?:(?<=[nr]){QUOTE}?{SPACE}[:=]{SPACE}{QUOTE}?(?:(?:bearer|basic|token|apikey|key)[ ]{{1,3}})?|[ ]{{1,3}})"
         r"(?P<s>[A-Za-z0-9._~+/=-]{12,4000})",
         320, check="header", is_caseless=True,
     ),

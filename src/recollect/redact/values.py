@@ -15,7 +15,7 @@ from recollect.redact.patterns import ANY_KEYWORD
 
 LEAST_DISTINCT = 6
 # Searched in small letters, each branch with a first byte of its own: `re` then skips all others many times as fast.
-_STRONG = re.compile(rb"pass|pwd|secret|credential")
+_STRONG = re.compile(rb"pass|pwd|[_-]pw|secret|credential|kennwort|wachtwoord|senha|[\x80-\xff]")
 _STAND_INS = rb"example|placeholder|xxxxx|000000000000|12345678|abcdefgh|redacted"
 _PLACEHOLDER = re.compile(_STAND_INS + rb"|change[-_]?me|dummy|your[-_ ]|-here\b|_here\b|\.\.\.|\*\*\*")
 _STAND_IN = re.compile(_STAND_INS + rb"|your[-_]")
@@ -199,12 +199,20 @@ def is_distinctive(value: bytes) -> bool:
     return _kinds(value) >= 3 or (len(value) >= 12 and _kinds(value) >= 2)
 
 
+def is_drawn(name: bytes, value: bytes) -> bool:
+    """Whether a value that follows a name by chance, perhaps, is so random that it must be its secret."""
+    if len(value) < 8 or is_numbered(value) or _is_label(value):
+        return False
+    has_many = _kinds(value) >= 3 or (len(value) >= 16 and value.isalnum() and _DIGIT.search(value) is not None)
+    return has_many and is_secret(name, value, is_quoted=True)
+
+
 def _is_key(value: bytes) -> bool:
     if len(value) < 10 or b" " in value or _UUID.fullmatch(value) or entropy(value) < 2.9:
         return False
     has_both = _LOWER.search(value) and _UPPER.search(value)
     if _DIGIT.search(value):
-        return bool(has_both) or len(value) >= 16
+        return bool(has_both) or len(value) >= (12 if _SIGN.search(value) else 16)
     return bool(has_both) and (_SIGN.search(value) is not None or is_scrambled(value))
 
 

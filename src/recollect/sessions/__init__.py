@@ -25,4 +25,4 @@ class AccountRules:
 
 def is_settled(store: "Store", rules: AccountRules, domains: Mapping[str, str]) -> bool:
     """Whether every session's row shows all that is held of it, by these rules."""
-    return store.sessions.rules() == rules.text(domains) and not store.streams.dirty()
+    return store.rules.text() == rules.text(domains) and not store.streams.dirty()

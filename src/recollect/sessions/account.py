@@ -28,7 +28,7 @@ from recollect.sessions.pricing import Money, Payments, add_up
 from recollect.sessions.relations import Relations
 from recollect.sessions.tasks import Task, find_task, project_of
 from recollect.sessions.totals import Totals, content_hash, decode_totals, encode_totals
-from recollect.store import ACCOUNT, Base, Boundary, Request, SessionRow, Step, Store, StoredRow, StoredSession
+from recollect.store import ACCOUNT, Base, Boundary, Request, SessionRow, Step, Store, StoredSession
 from recollect.text import cut_short
 
 TITLE_CHARS = 80
@@ -36,11 +36,9 @@ _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE = 500, 5_000  # in memory, and in one transac
 
 
 class Accounted(NamedTuple):
-    """What became of the dirty sessions: those that hold nothing or go on from what nobody holds, and whether any is
-    new or worked elsewhere."""
+    """The dirty sessions that hold nothing, and those that go on from what nobody holds."""
 
     empty: list[SessionKey]
-    has_moved: bool
     torn: set[SessionKey]
 
 
@@ -59,8 +57,7 @@ def account_for(
     _mark_copies_of_evicted(store, relations, dirty)
     keys = _with_relatives(store, relations, dirty)
     keys.sort(key=lambda key: relations.origin(key).parent is None)
-    empty, guesses, has_moved, done = list[SessionKey](), dict[SessionKey, str](), False, 0
-    torn = set[SessionKey]()
+    empty, torn, guesses, done = list[SessionKey](), set[SessionKey](), dict[SessionKey, str](), 0
     with _garbage_left():
         for group in store.steps.groups(keys, _SESSIONS_AT_ONCE, _EVENTS_AT_ONCE):
             bases = {key: store.evictions.base(key) for key in store.evictions.among(group)}
@@ -72,8 +69,6 @@ def account_for(
             requests = store.lineage.requests(before_first) if before_first else {}
             torn |= before_first.keys() - requests.keys()
             accounts = _accounts(store, relations, rules, sums, requests)
-            before = store.sessions.stored(account.session.key for account in accounts)
-            has_moved = has_moved or any(_has_moved(account, before) for account in accounts)
             store.streams.set_marks([step for account in accounts for step in account.sum.changed])
             store.sessions.put([(account.row, account.session.sources) for account in accounts])
             store.kept.put(ACCOUNT, [one.kept for one in sums if one.kept is not None])
@@ -83,7 +78,7 @@ def account_for(
             done += len(read)
             advance(done, len(keys))
     _confirm_tasks(store, guesses)
-    return Accounted(empty, has_moved, torn)
+    return Accounted(empty, torn)
 
 
 def _confirm_tasks(store: Store, guesses: Mapping[SessionKey, str]) -> None:
@@ -101,12 +96,6 @@ def _before_first(relations: Relations, sums: Sequence["_Sum"]) -> dict[SessionK
     the answer into the next."""
     firsts = ((one.session.key, one.totals.first_parent) for one in sums)
     return {key: uid for key, uid in firsts if uid is not None and relations.origin(key).parent is None}
-
-
-def _has_moved(account: "_Account", before: Mapping[SessionKey, StoredRow]) -> bool:
-    """Whether a session is new, or worked elsewhere than its row said."""
-    row, old = account.row, before.get(account.session.key)
-    return old is None or old.place != (row.cwd, row.git_root, row.git_remote)
 
 
 @contextmanager

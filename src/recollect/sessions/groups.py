@@ -25,16 +25,16 @@ def homes_of(store_folder: Path, group: GroupRow) -> dict[str, Path]:
 
 def with_group_homes(store: Store, roots: Mapping[str, tuple[Path, ...]]) -> dict[str, tuple[Path, ...]]:
     """The agents' homes that a sweep reads, those of the groups included as far as they exist."""
-    found = dict(roots)
+    homes = dict(roots)
     groups = {group.name: group for group in store.groups.all()}
     if not groups and not (store.folder / GROUPS_FOLDER).exists():
-        return found  # most stores have none, and looking at every agent's home takes longer than a sweep without news
+        return homes  # most stores have none, and looking at every agent's home takes longer than a sweep without news
     main = GroupRow(MAIN_GROUP, "", "", None, 0)
     for group in ({MAIN_GROUP: main} | groups).values():
         for agent, home in homes_of(store.folder, group).items():
-            if agent in found and home not in found[agent] and home.is_dir():
-                found[agent] = (*found[agent], home)
-    return found
+            if agent in homes and home not in homes[agent] and home.is_dir():
+                homes[agent] = (*homes[agent], home)
+    return homes
 
 
 def assign_groups(store: Store) -> int:

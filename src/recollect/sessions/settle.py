@@ -25,7 +25,7 @@ def settle(
     `then` gets the sessions whose rows are stored, some at a time, so that nobody has to read their events again.
     Returns how many events were dropped because they only stood in for others that are held by now.
     """
-    if has_new_rules := store.sessions.rules() != rules.text(domains):
+    if has_new_rules := store.rules.text() != rules.text(domains):
         store.streams.set_all_dirty()
     if not store.streams.dirty():
         return 0
@@ -35,11 +35,10 @@ def settle(
     emptied = store.streams.emptied(accounted.empty)
     if is_all_read:
         store.sessions.drop(emptied)
-    if has_new_rules or accounted.has_moved or emptied:
+    if has_new_rules or store.rules.has_moved():
         name_repos(store, domains)
         assign_groups(store)
-    if has_new_rules:
-        store.sessions.set_rules(rules.text(domains))
+        store.rules.set(rules.text(domains))
     # A session without events, or without its beginning, stays dirty until all is read: another file may hold it.
     unread = set() if is_all_read else {*emptied, *accounted.torn}
     store.streams.set_dirty(set(store.streams.dirty()) - unread, False)

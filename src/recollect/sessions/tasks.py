@@ -17,7 +17,9 @@ _NO_PROJECTS = _words(
     utf ucs iso iec ieee ansi ascii koi windows cp ecma rfc pep jsr cve cwe ghsa sha md crc aes rsa ecdsa hmac tls ssl
     http ipv base utc gmt est pst cet avx sse mmx fma neon sve arm cortex amd intel ryzen epyc xeon core rtx gtx rx usb
     pcie ddr nvme hdmi mp dvd rs int uint float fp bf es ecmascript python py node go java jdk jre php ruby rust swift
-    net clang gcc llvm cuda gpt opus sonnet haiku gemini llama qwen mistral glm deepseek covid iphone
+    net clang gcc llvm cuda react vue angular next nuxt svelte django rails laravel spring tailwind vite electron
+    flutter android ios macos win ubuntu debian fedora alpine centos pg postgres mysql mariadb redis mongo kafka
+    gpt opus sonnet haiku gemini llama qwen mistral glm deepseek covid iphone
     abc xyz xxx foo bar baz key proj project jira ticket task todo example test demo
     """
 ) | frozenset(BUILT_IN)
@@ -97,5 +99,5 @@ def _upper(text: str) -> str | None:
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str | None:
-    found = pattern.search(text)
-    return found[0] if found else None
+    match = pattern.search(text)
+    return match[0] if match else None

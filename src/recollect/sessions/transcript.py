@@ -209,14 +209,14 @@ def find_event(store: Store, session_uid: str, at: str) -> EventPlace:
     """An event of a session by its seq, or of it or its sub-agents by the beginning or end of its event_uid."""
     header = store.session_headers.named({session_uid})[session_uid]
     streams = store.event_headers.streams(store.session_headers.households({session_uid}))
-    found = _events_at(store, streams.values(), streams.get(header.key), at)
-    if len(found) > 1:
-        raise Ambiguous(f"{len(found)} events of `{session_uid}` begin or end with `{at}`", "give more of the uid")
-    if not found and header.evicted_ms is not None:
+    events = _events_at(store, streams.values(), streams.get(header.key), at)
+    if len(events) > 1:
+        raise Ambiguous(f"{len(events)} events of `{session_uid}` begin or end with `{at}`", "give more of the uid")
+    if not events and header.evicted_ms is not None:
         raise NotFound(f"The raw detail of `{session_uid}` was dropped, and no event of it is held at `{at}`", _DROPPED)
-    if not found:
+    if not events:
         raise NotFound(f"No event of `{session_uid}` is numbered or named `{at}`", "`recollect show --json` lists them")
-    (event,) = found
+    (event,) = events
     keys = {stream: key for key, stream in streams.items()}
     owner = store.session_headers.of([keys[event.stream]])[keys[event.stream]]
     return EventPlace(owner.session_uid, event.event_uid.hex(), event.lane)

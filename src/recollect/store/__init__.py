@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import NotFound, NotInGroup, RecollectError, StoreDamaged, StoreUnusable, StoreUnwritable
+from recollect.lazy import lazy_names
 from recollect.store.sqlite import ballast, high_water
 from recollect.store.sqlite.access import is_full, unwritable
 from recollect.store.sqlite.database import Database
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from recollect.store.intake import Intake, Written, merge_infos, second_uid
     from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
     from recollect.store.payloads.frames import Description, Origin, describe, hash_source, make_frames, origin_of
-    from recollect.store.payloads.live_pack import LivePack, Moved
+    from recollect.store.payloads.live_pack import LivePack, Moved, source_of_host
     from recollect.store.payloads.packs import iter_frames, unpack_entry
     from recollect.store.payloads.rebuild import rebuild_cache
     from recollect.store.payloads.rewrite import RESCAN_UNFINISHED, Rewrites
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     from recollect.store.tables.named_values import NamedValues, by_root
     from recollect.store.tables.raw import HeldStream, RawCache
     from recollect.store.tables.redaction import Redaction
+    from recollect.store.tables.rules import Rules
     from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, SessionHeader
     from recollect.store.tables.sessions import SORTS, Place, SessionFilter, SessionRow, Sessions, StoredRow
     from recollect.store.tables.sizes import HeldSession, Sizes
@@ -116,70 +118,8 @@ CACHE_NAME = CACHE
 MEMORY_NAME = MEMORY
 DATABASES = (MEMORY_NAME, CACHE_NAME)
 
-# The records and functions that cross the door. They load on first use: a search needs hardly any of them.
-_HOMES = {
-    "batch": "Batch CostTotalRow EventRow Facts ProblemRow SourceRow StreamBatch UsageRow hash_payload",
-    "batch_codec": "pack_batch unpack_batch",
-    "batch_filter": "leave_out sessions_of without_text",
-    "flags": "HIDES_LEARNED IS_ABANDONED IS_ERROR IS_PROVISIONAL IS_RETRY TOLD_RETRY",
-    "intake": "Written merge_infos second_uid",
-    "ledger": "LEDGER_NAME Ledger LedgerRecord",
-    "payloads.frames": "Description Origin describe hash_source make_frames origin_of",
-    "payloads.live_pack": "Moved",
-    "payloads.packs": "iter_frames unpack_entry",
-    "payloads.rebuild": "rebuild_cache",
-    "payloads.rewrite": "RESCAN_UNFINISHED",
-    "push_state": "note_tokens push_lock read_tokens",
-    "replacement": "finish_replacing replace_store",
-    "sqlite.checksums": "iter_blank_pages iter_damaged_pages",
-    "sqlite.database": "NETWORK_FILE_SYSTEMS file_system_type",
-    "sqlite.durable": "sync",
-    "sqlite.high_water": "MARK_NAME forget_history has_marks read_mark",
-    "sqlite.leftovers": "abandoned drop_left_beside remove work_name",
-    "sqlite.locks": "has_live is_sweeping sweep_lock work_folder write_lock",
-    "sqlite.quarantine": "Quarantine files_of",
-    "sqlite.rolling_copy": "restore_copy",
-    "sqlite.snapshot": "copy_database frozen",
-    "sweep_state": "SweepState note_finished note_progress read_sweep_state",
-    "tables.activity": "ActivityRow BLOCK_HOURS HourRow Span StatRow UseRow",
-    "tables.archives": "ArchiveRow",
-    "tables.annotations": "Annotation",
-    "tables.copies": "COPY SET_ASIDE",
-    "tables.digests": "DigestRow Pending",
-    "tables.erase": "HeldContent",
-    "tables.event_headers": "EventHeader",
-    "tables.events": "PIECE_BYTES in_pieces",
-    "tables.evictions": "Base DATA_LOSS Evicted LAST_COPY_EVICTED PreparedEviction names_of",
-    "tables.exclusions": "Exclusion",
-    "tables.exchange_steps": "ExchangeRow StoredExchange",
-    "tables.facts": "FactRow StoredFact",
-    "tables.find_text": "UnreadLine",
-    "tables.groups": "BookmarkRow Change GroupRow MAIN_GROUP Pointer",
-    "tables.kept": "ACCOUNT Boundary DIGEST Kept",
-    "tables.lasting": "redact_rows",
-    "tables.lineage": "Candidate Request SharedResponse",
-    "tables.live": "MEDIA SUMMARY LiveRow LiveSessions MessageRow",
-    "tables.named_values": "by_root",
-    "tables.raw": "HeldStream RawCache",
-    "tables.session_headers": "ANY_SESSION SessionHeader HeaderFilter",
-    "tables.sessions": "SORTS Place SessionFilter SessionRow StoredRow",
-    "tables.sizes": "HeldSession",
-    "tables.sources": "KnownSource Sources path_key",
-    "tables.steps": "Response RunningTotal Step StoredSession",
-    "tables.streams": "Ancestry HALF_BYTES",
-    "tables.tombstones": "FORGOTTEN HIDDEN TOMBSTONE Tombstone Tombstones hidden_path without_forgotten",
-    "tables.verdicts": "NOTE Note PINNED PROMOTED REJECTED VERDICT",
-    "watch_state": "WatchState read_watch_state watch_lock",
-    "words.index": "Entry PendingEvent PendingStream",
-    "words.search": "Choice EventFilter OutOfTime Scored Term Wanted",
-}
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+# The records and functions that cross the door load on first use: a search needs hardly any of them.
+__getattr__ = lazy_names(__name__, __file__)
 
 
 def _part(home: str, *needs: str, in_groups: bool = False) -> Any:
@@ -227,6 +167,7 @@ class Store:
     lineage: "Lineage" = _part("tables.lineage:Lineage", "_cache", in_groups=True)
     steps: "Steps" = _part("tables.steps:Steps", "_cache", "events", in_groups=True)
     sessions: "Sessions" = _part("tables.sessions:Sessions", "_memory", in_groups=True)
+    rules: "Rules" = _part("tables.rules:Rules", "_memory")
     digests: "Digests" = _part("tables.digests:Digests", "_memory", in_groups=True)
     activity: "Activity" = _part("tables.activity:Activity", "_memory", in_groups=True)
     named_values: "NamedValues" = _part("tables.named_values:NamedValues", "_cache")
@@ -249,7 +190,9 @@ class Store:
     raw: "RawCache" = _part("tables.raw:RawCache", "_cache", "folder")
     sizes: "Sizes" = _part("tables.sizes:Sizes", "_cache", "_memory", "folder")
     live_pack: "LivePack" = _part("payloads.live_pack:LivePack", "_cache", "folder")
-    live: "LiveSessions" = _part("tables.live:LiveSessions", "_cache", "_memory", "intake", "fulltext", "live_pack")
+    live: "LiveSessions" = _part(
+        "tables.live:LiveSessions", "_cache", "_memory", "intake", "fulltext", "live_pack", "tombstones"
+    )
     check: "Check" = _part("check:Check", "_cache", "_memory", "folder")
     groups: "GroupTable" = _part("tables.groups:GroupTable", "_memory", "_writer", "group", in_groups=True)
 

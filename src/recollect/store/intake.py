@@ -57,6 +57,14 @@ class Written(NamedTuple):
     events_replaced: int
 
 
+class Taken(NamedTuple):
+    """What a transaction stored: how much, the words of new events that are left to index, and the new rows."""
+
+    written: Written
+    fresh: list[Fresh]
+    rows: list[tuple[Any, ...]]
+
+
 class Intake:
     """Takes what readers made into the store."""
 
@@ -71,22 +79,19 @@ class Intake:
         that opens a savepoint would make FTS5 write out what it has gathered.
         """
         with self._database.transaction() as connection:
-            written, fresh = self.put_into(connection, batches, save_source)
+            taken = self.put_into(connection, batches, save_source)
             if index:
-                index(connection, fresh)
-        return written
+                index(connection, taken.fresh)
+        return taken.written
 
-    def put_into(
-        self, connection: apsw.Connection, batches: Sequence[Batch], save_source: SaveSource
-    ) -> tuple[Written, list[Fresh]]:
-        """The same in a transaction that the caller began, and what is left to index."""
+    def put_into(self, connection: apsw.Connection, batches: Sequence[Batch], save_source: SaveSource) -> Taken:
+        """The same in a transaction that the caller began; the caller has the words indexed."""
         transaction = _Transaction(connection, self._folder)
         for batch in batches:
             source = save_source(connection, batch)
             for part in batch.streams:
                 transaction.put(batch, source, part)
-        transaction.finish()
-        return Written(transaction.events_new, transaction.events_replaced), transaction.fresh
+        return transaction.finish()
 
 
 class _Transaction:
@@ -98,8 +103,9 @@ class _Transaction:
         self._begun_ms = now_ms()
         self._streams: dict[tuple[str, str], Stream] = {}
         self._changed: dict[int, Stream] = {}
-        self.fresh: list[Fresh] = []
-        self.events_new = self.events_replaced = 0
+        self._fresh: list[Fresh] = []
+        self._rows: list[tuple[Any, ...]] = []
+        self._events_replaced = 0
 
     def put(self, batch: Batch, source: int, part: StreamBatch) -> None:
         has_news = _put_info(self._connection, batch, part, source)
@@ -135,28 +141,26 @@ class _Transaction:
         rows, frames = [*fresh, *replacing], part.frames
         if len(rows) < len(part.rows):
             rows, frames = take_rows(origin_of(batch, part.native_id), part, rows)
-        start = stream.stream_bytes
+        start, place = stream.stream_bytes, (stream.id, stream.next_seq, stream.stream_bytes)
         self._frames.add(stream, frames)
         if fresh:
-            insert = _INSERT_EVENTS.format(stream=stream.id, seq=stream.next_seq, start=start)
-            self._connection.executemany(insert, rows[: len(fresh)])
+            self._connection.executemany(_INSERT_EVENTS, [row + place for row in rows[: len(fresh)]])
             stream.next_seq += len(fresh)
             if part.texts and len(fresh) == len(part.rows) and stream.indexed_bytes == start:
                 self._add_fresh(stream, part)
         if replacing:
-            replace = _REPLACE_EVENT.format(start=start)
-            self._connection.executemany(replace, ((*row[2:], row[1]) for row in rows[len(fresh) :]))
-        self.events_new += len(fresh)
-        self.events_replaced += len(replacing)
+            self._connection.executemany(_REPLACE_EVENT, [row + place for row in rows[len(fresh) :]])
+        self._rows += fresh
+        self._events_replaced += len(replacing)
 
     def _add_fresh(self, stream: Stream, part: StreamBatch) -> None:
         """All events of a batch, which were just inserted one after another."""
         first = self._connection.last_insert_rowid() - len(part.rows) + 1
         stream.indexed_bytes = stream.stream_bytes
         seq = stream.next_seq - 1
-        self.fresh.append(Fresh(stream.id, stream.pack_generation, first, part.texts, stream.stream_bytes, seq))
+        self._fresh.append(Fresh(stream.id, stream.pack_generation, first, part.texts, stream.stream_bytes, seq))
 
-    def finish(self) -> None:
+    def finish(self) -> Taken:
         """Have all payloads on the disk, then say in the database where they are."""
         self._frames.finish()
         self._connection.executemany(
@@ -167,6 +171,7 @@ class _Transaction:
                 for stream in self._changed.values()
             ],
         )
+        return Taken(Written(len(self._rows), self._events_replaced), self._fresh, self._rows)
 
     def _find_stream(self, batch: Batch, part: StreamBatch) -> Stream | None:
         key = (batch.source.agent, part.native_id)
@@ -198,15 +203,16 @@ def _compare_rules(stream: Stream, batch: Batch) -> str:
     return OTHER if batch.is_adopted else compare_versions(stream.redacted_with or "0", batch.redacted_with)
 
 
-# What only the writer knows is part of the statement, so that it takes rows as a reader made them.
-_PLACES = {"seq": "? + {seq:d}", "payload_start": "? + {start:d}"}
+# What only the writer knows is bound behind each row as a reader made it: (stream, first seq, start of the payloads).
+_STREAM, _SEQ, _START = (len(EventRow._fields) + number for number in (1, 2, 3))
+_ADDED = {"seq": f" + ?{_SEQ}", "payload_start": f" + ?{_START}"}
+_VALUES = {name: f"?{number}{_ADDED.get(name, '')}" for number, name in enumerate(EventRow._fields, start=1)}
 _INSERT_EVENTS = (
-    f"INSERT INTO events (stream, {', '.join(EventRow._fields)})"
-    f" VALUES ({{stream:d}}, {', '.join(_PLACES.get(name, '?') for name in EventRow._fields)})"
+    f"INSERT INTO events (stream, {', '.join(EventRow._fields)}) VALUES (?{_STREAM}, {', '.join(_VALUES.values())})"
 )
 _REPLACE_EVENT = (
-    f"UPDATE events SET {', '.join(f'{name} = ' + _PLACES.get(name, '?') for name in EventRow._fields[2:])},"
-    " base_kind = NULL WHERE event_uid = ?"  # seq and event_uid stay: by them others know the event
+    f"UPDATE events SET {', '.join(f'{name} = {_VALUES[name]}' for name in EventRow._fields[2:])},"
+    f" base_kind = NULL WHERE event_uid = {_VALUES['event_uid']}"  # seq and event_uid stay: by them others know it
 )
 
 

@@ -51,7 +51,8 @@ def _carry_over(folder: Path, unpacked: Path) -> None:
     for record in Ledger(folder).records():
         if record.kind in OUTLIVES_RESTORE and (record.kind, str(record.data)) not in known:
             new.append(record.kind, record.data)
-    (unpacked / "write.lock").unlink(missing_ok=True)
+    for path in unpacked.glob("*.lock"):
+        path.unlink()
 
 
 def _finish(folder: Path) -> Path | None:

@@ -19,8 +19,8 @@ from recollect.kinds import KINDS, OUTCOMES
 from recollect.recall import BREAKDOWNS
 
 ROWS = 50
-_HITS, _MOST_NODES, _MOST_DECISIONS = 12, 60, 5
-_FIRST_ROWS, _MOST_ROWS = 12, 192  # of a file's history
+_HITS, _MOST_NODES, _MOST_DECISIONS = 10, 60, 5
+_FIRST_ROWS, _MOST_ROWS = 8, 128  # of a file's history
 _RUNNING = timedelta(minutes=2)
 _STALE = timedelta(days=2)
 _MOST_NAMES = 12
@@ -176,7 +176,7 @@ def repository(memory: Memory, params: Params) -> Records:
         "sessions": listed,
         "total": memory.count_sessions(filters, roots_only=True, is_idle=False),
         "open": memory.unfinished(filters._replace(since="90d"), limit=8),
-        "decisions": memory.knowledge.decisions(filters)[:_MOST_DECISIONS],
+        "decisions": memory.knowledge.decisions(filters, limit=_MOST_DECISIONS),
         "weeks": memory.breakdown("day", filters._replace(since="1y")),
         "commands": memory.breakdown("command", filters),
         "tools": memory.breakdown("tool", filters),
@@ -209,8 +209,10 @@ def fixes(memory: Memory, params: Params) -> Records:
 def decisions(memory: Memory, params: Params) -> Records:
     """What was decided and holds, or held on a day; with `history` what was superseded, too."""
     as_of, history = params.text("as_of"), params.text("history") == "1"
-    known = memory.knowledge.decisions(Filters(repo=params.text("repo") or None), as_of=as_of or None, history=history)
-    return {"decisions": known[:ROWS], "total": len(known), "as_of": as_of, "history": history}
+    rows, filters = max(params.number("rows", ROWS), 1), Filters(repo=params.text("repo") or None)
+    known = memory.knowledge.decisions(filters, as_of=as_of or None, history=history, limit=rows + 1)
+    more_rows = 4 * rows if len(known) > rows else None
+    return {"decisions": known[:rows], "more_rows": more_rows, "as_of": as_of, "history": history}
 
 
 def fact(memory: Memory, params: Params) -> Records:

@@ -9,7 +9,7 @@ _MOST_BYTES = 64 * 1024
 
 def live_sessions(home: Path) -> dict[str, tuple[int, str]]:
     """Process and state (`working`, `waiting`) by session id."""
-    found = {}
+    sessions = {}
     for path in (home / "sessions").glob("[0-9]*.json"):
         try:
             facts = json.loads(path.read_bytes()[:_MOST_BYTES])
@@ -18,5 +18,5 @@ def live_sessions(home: Path) -> dict[str, tuple[int, str]]:
         except (OSError, ValueError, KeyError, TypeError):
             continue  # it ended without taking its file along
         state = "working" if facts.get("status") == "busy" else "waiting"
-        found[str(facts.get("sessionId"))] = (pid, state)
-    return found
+        sessions[str(facts.get("sessionId"))] = (pid, state)
+    return sessions

@@ -32,7 +32,7 @@ SKIPPED_TYPES = frozenset(
     agent-color agent-name agent-setting api-request api-request-blob api-request-shape artifact-link atis-latch
     attribution-snapshot bridge-session content-replacement continued-in data-flow-incomplete data-flow-records
     derived-from dev-mods ended-by-model file-history-delta file-history-snapshot fork-context-ref frame-link
-    history-suppression isolation-latch last-prompt memory-mode mode observer-ref permission-mode pr-link progress
+    history-suppression isolation-latch last-prompt memory-mode mode observer-ref permission-mode progress
     relocated resume-head-vouch session-owner tag teleported-from tools-used worktree-state
     """.split()  # noqa: SIM905 - a list would take a page
 )
@@ -109,6 +109,8 @@ class TranscriptLog(Transcript):
             return self._cost(entry)
         if kind == QUEUE:
             return self._enqueue(entry, offset, raw, is_lossy)
+        if kind == "pr-link":
+            return prompts.pull_request_event(self._place(entry, offset, is_lossy), raw)
         return [prompts.other_event(self._place(entry, offset, is_lossy), raw, kind)]
 
     def _session(self, entry: Entry) -> str:

@@ -16,7 +16,17 @@ from recollect.agents.claude.edits import restore_tabs
 from recollect.agents.claude.entries import Attachment, Entry, ResultFacts, message_of, parse_whole, take_texts
 from recollect.agents.claude.events import INTERRUPTED, Outcome, Place, blocks_of, fields_of, result_event, sort_part
 from recollect.agents.claude.transcript import Transcript
-from recollect.kinds import HUMAN_INTERVENTION, LIFECYCLE, OTHER, QUEUE_ONLY, RETRY, TOOL_CALL, TOOL_RESULT, USER_MSG
+from recollect.kinds import (
+    HUMAN_INTERVENTION,
+    LIFECYCLE,
+    OPENED_PULL_REQUEST,
+    OTHER,
+    QUEUE_ONLY,
+    RETRY,
+    TOOL_CALL,
+    TOOL_RESULT,
+    USER_MSG,
+)
 
 USER_SHELL = "shell"
 TIME_CHARS = 40
@@ -325,6 +335,17 @@ def _hook_text(value: Any) -> str:
     if isinstance(value, list):
         return "\n".join(map(str, value))
     return str(as_mapping(value).get("blockingError") or value)
+
+
+def pull_request_event(place: Place, raw: bytes) -> list[EventRecord]:
+    """A pull request that the session opened, named by its address: the record comes again in copies of the log."""
+    fields = as_mapping(parse_whole(raw))
+    address = fields.get("prUrl")
+    if not isinstance(address, str):
+        return [other_event(place, raw, "pr-link")]
+    place.native_id = f"{place.session}:{address}"
+    payload = {"text": address, "native": fields}
+    return [place.event(0, LIFECYCLE, payload, summarise(f"{OPENED_PULL_REQUEST}{address}"), role="system")]
 
 
 def other_event(place: Place, raw: bytes, name: Any) -> EventRecord:

@@ -116,10 +116,10 @@ def iter_frames(pack: Path) -> Iterator[FoundFrame]:
     data = pack.read_bytes()
     offset = data.find(_MAGIC)
     while offset >= 0:
-        found = _frame_at(data, offset)
-        if found is not None:
-            yield found
-        offset = data.find(_MAGIC, offset + (len(found.entry) if found else 1))
+        frame = _frame_at(data, offset)
+        if frame is not None:
+            yield frame
+        offset = data.find(_MAGIC, offset + (len(frame.entry) if frame else 1))
 
 
 def _frame_at(data: bytes, offset: int) -> FoundFrame | None:
@@ -159,10 +159,10 @@ def own_name(path: Path) -> tuple[str, int]:
 def drop_own_packs(folder: Path, agent: str, native_id: str, but_for: int = 0) -> None:
     """Delete a session's own packs of every generation but one, for good."""
     path = own_pack(folder, agent, native_id, 0)
-    found = [pack for pack in path.parent.glob(f"{own_name(path)[0]}.*.pack") if own_name(pack)[1] != but_for]
-    for pack in found:
+    old_packs = [pack for pack in path.parent.glob(f"{own_name(path)[0]}.*.pack") if own_name(pack)[1] != but_for]
+    for pack in old_packs:
         pack.unlink()
-    if found:
+    if old_packs:
         sync(path.parent)
 
 
@@ -172,7 +172,7 @@ def append(path: Path, known_bytes: int, entries: Sequence[bytes]) -> None:
         folder.mkdir(mode=0o700, exist_ok=True)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        _cut_to(fd, path, known_bytes)
+        cut_to(fd, path, known_bytes)
         write_all(fd, b"".join(entries))
         failpoints.hit("after-pack-append")
     finally:
@@ -187,7 +187,8 @@ def has_bytes(path: Path, known_bytes: int) -> bool:
         return known_bytes == 0
 
 
-def _cut_to(fd: int, path: Path, known_bytes: int) -> None:
+def cut_to(fd: int, path: Path, known_bytes: int) -> None:
+    """Drop what is behind the known end, and go on there."""
     size = os.fstat(fd).st_size
     if size < known_bytes:
         raise StoreDamaged(f"Pack is truncated: {path}", ADVICE)

@@ -1,6 +1,5 @@
 """Reading a session's payloads out of its packs."""
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -25,13 +24,12 @@ class FrameRow(NamedTuple):
 class StreamReader:
     """Random access to one session's payloads, remembering the frame read last."""
 
-    def __init__(
-        self, database: Database, folder: Path, stream: int, agent: str, native_id: str, generation: int
-    ) -> None:
-        columns = ", ".join(FrameRow._fields)
-        sql = f"SELECT {columns} FROM frames WHERE stream = ? ORDER BY start, bytes, pack, pack_offset"
-        self._rows = [FrameRow(*row) for row in database.rows(sql, (stream,))]
-        self._ends = [row.start + row.bytes for row in self._rows]
+    def __init__(self, database: Database, folder: Path, agent: str, native_id: str) -> None:
+        sql = "SELECT id, pack_generation FROM streams WHERE agent = ? AND native_id = ?"
+        rows = database.rows(sql, (agent, native_id))
+        self.is_held = bool(rows)
+        self._stream, generation = rows[0] if rows else (0, 0)
+        self._database = database
         self._folder = folder
         self._session = agent, native_id, generation
         self._packs = PackReader()
@@ -39,14 +37,19 @@ class StreamReader:
 
     def read(self, start: int, length: int) -> bytes:
         """The payload at a place; raises StoreDamaged if it cannot be had."""
-        index = bisect_right(self._ends, start)
-        row = self._rows[index] if index < len(self._rows) else None
-        if row is None or not row.start <= start <= start + length <= row.start + row.bytes:
+        row = self._last[0]
+        if row is None or not _holds(row, start, length):
+            row = next(iter(self._select("start <= ? AND bytes > 0 ORDER BY start DESC LIMIT 1", start)), None)
+        if row is None or not _holds(row, start, length):
             raise StoreDamaged(f"A payload is in no pack: {':'.join(self._session[:2])}", packs.ADVICE)
         return bytes(self.content(row).payloads[start - row.start : start - row.start + length])
 
     def __iter__(self) -> Iterator[FrameRow]:
-        return iter(self._rows)
+        return iter(self._select("true ORDER BY start, bytes, pack, pack_offset"))
+
+    def _select(self, condition: str, *bindings: int) -> list[FrameRow]:
+        sql = f"SELECT {', '.join(FrameRow._fields)} FROM frames WHERE stream = ? AND {condition}"
+        return [FrameRow(*row) for row in self._database.rows(sql, (self._stream, *bindings))]
 
     def content(self, row: FrameRow) -> Content:
         """What a frame holds; raises StoreDamaged if it is not what was stored."""
@@ -67,3 +70,7 @@ class StreamReader:
 
     def close(self) -> None:
         self._packs.close()
+
+
+def _holds(row: FrameRow, start: int, length: int) -> bool:
+    return row.start <= start <= start + length <= row.start + row.bytes

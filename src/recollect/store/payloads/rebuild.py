@@ -47,21 +47,21 @@ def rebuild_cache(folder: Path, set_aside: Callable[[Path], None], advance: Call
 def _index_packs(store: Store, advance: Callable[[int, int], None]) -> int:
     """Put all that packs hold and that may be held into a new cache.db. Frames stay where they are."""
     database = store.databases[0]
-    intake, events, found = Intake(database, store.folder), 0, packs.all_packs(store.folder)
+    intake, events, pack_paths = Intake(database, store.folder), 0, packs.all_packs(store.folder)
     tombstones, evicted = Tombstones(store.tombstones, store.sources), Evicted(store.evictions)
-    newest = _newest_generations(found)
-    _note_shared(database, found)
+    newest = _newest_generations(pack_paths)
+    _note_shared(database, pack_paths)
 
     @cache
     def files_of(agent: str, native_id: str) -> Sequence[SessionSource]:
         session = store.sessions.find_named(agent, native_id)
         return session.sources if session else ()
 
-    for number, path in enumerate(found, start=1):
+    for number, path in enumerate(pack_paths, start=1):
         for batches in _in_groups(_batches(path, newest, files_of)):
             admitted = [evicted.without(without_forgotten(batch, tombstones)) for batch in batches]
             events += intake.put(admitted, _save_source).events_new
-        advance(number, len(found))
+        advance(number, len(pack_paths))
     database.checkpoint()
     return events
 

@@ -98,11 +98,11 @@ def _origins(connection: apsw.Connection, stream: HeldStream) -> dict[int, Origi
         " UNION SELECT source FROM infos WHERE agent = ?2 AND native_id = ?3) ORDER BY s.kind, s.host, s.path"
     )
     key = stream.agent, stream.native_id, stream.redacted_with or ""
-    found = {
+    origins = {
         source: Origin(*key, host, kind, hash_source(host, path))
         for source, host, kind, path in connection.execute(sql, stream[:3])
     }
-    return found or {0: Origin(*key, "", "", b"")}
+    return origins or {0: Origin(*key, "", "", b"")}
 
 
 def _facts(connection: apsw.Connection, stream: HeldStream) -> list[tuple[Facts, int]]:

@@ -41,7 +41,7 @@ class FrameWriter:
         self._own: dict[Path, tuple[int, list[bytes]]] = {}  # known bytes, entries
         self._shared: dict[int, tuple[int, list[bytes]]] = {}
         self._live: dict[int, int] = {}  # how long live packs are with frames that are on the disk already
-        self._number, self._bytes = self._last_shared()
+        self._number = self._bytes = 0
 
     def _last_shared(self) -> tuple[int, int]:
         """The shared pack to go on with, and its length; a new one if the last is not whole, or is being left."""
@@ -77,6 +77,8 @@ class FrameWriter:
         self._moved.append((number, offset, *key))
 
     def _add_shared(self, entry: bytes) -> tuple[int, int]:
+        if not self._number:
+            self._number, self._bytes = self._last_shared()
         if self._bytes >= SHARED_PACK_BYTES:
             self._number, self._bytes = self._number + 1, 0
         self._shared.setdefault(self._number, (self._bytes, []))[1].append(entry)
@@ -114,7 +116,7 @@ def tidy_shared(database: Database, folder: Path) -> None:
     for number, size, blank_bytes, used in database.rows(sql):
         if used and not packs.has_bytes(packs.shared_pack(folder, number), size):
             continue  # damaged: a repair takes out what is left of it
-        if used < size * _LEAST_USED and not is_in_use(folder, number):
+        if used < size * _LEAST_USED and not is_in_use(folder, number, size):
             _drop_shared(database, folder, number)
         elif size - used > blank_bytes:
             _blank_unused(database, folder, number, size)

@@ -21,14 +21,14 @@ _BLOCK_BYTES = 64 * 1024
 def ensure(folder: Path, store_bytes: int, *, room_bytes: int = ROOM_BYTES) -> bool:
     """Make the ballast, unless the disk is short of space; returns whether it exists."""
     path = folder / BALLAST_NAME
-    wanted = min(MOST_BYTES, -(-store_bytes // _BLOCK_BYTES) * _BLOCK_BYTES)
+    size = min(MOST_BYTES, -(-store_bytes // _BLOCK_BYTES) * _BLOCK_BYTES)
     held = path.stat().st_size if path.exists() else 0
-    if held >= wanted // 2 and held:
+    if held >= size // 2 and held:
         return True
     if _free_bytes(folder) < room_bytes:
         return False
     try:
-        _make(path, wanted)
+        _make(path, size)
     except OSError:
         return False  # nothing depends on it
     return True

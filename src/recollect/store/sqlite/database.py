@@ -19,7 +19,7 @@ from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnu
 from recollect.store.sqlite import checksums, high_water
 from recollect.store.sqlite.access import has_no_room, is_full, unwritable
 from recollect.store.sqlite.durable import sync
-from recollect.store.sqlite.locks import write_lock
+from recollect.store.sqlite.locks import turn_to_write, write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"
 OLDEST_SQLITE = (3, 51, 3)  # 3.7.0 to 3.51.2 have a WAL race that corrupts
@@ -56,7 +56,7 @@ class Database:
         self._migrations = migrations
         self.read_only = read_only
         self.is_new = False
-        self._log_pages = 0
+        self._log_pages, self._long_pages = 0, _LOG_PAGES
         self.connection = connect(path, read_only=read_only)
         self._inode = path.stat().st_ino
         self._refuse_truncated()
@@ -153,7 +153,10 @@ class Database:
         with translated(self.path):
             if self.connection.pragma("application_id") != APPLICATION_ID:
                 raise StoreDamaged(f"Not a Recollect database: {self.path}", "move it elsewhere, then sweep again")
-            version = self._version()
+            self._refuse_newer()
+
+    def _refuse_newer(self) -> None:
+        version = self._version()
         if version > len(self._migrations):
             raise StoreTooNew(
                 f"Store was written by a newer version: schema {version}, this one reads {len(self._migrations)}",
@@ -165,11 +168,11 @@ class Database:
         """Wait for the turn to write, then begin; raises StoreTooNew if another process upgraded the store."""
         if self.read_only:
             raise unwritable(self.path.parent, "it was opened read-only")
-        with translated(self.path), write_lock(self.path.parent):
+        with translated(self.path), turn_to_write(self.path):
             self._check_file()
             self.connection.execute("BEGIN IMMEDIATE")
             try:
-                self._check_version()
+                self._refuse_newer()
                 before = self.connection.total_changes()
                 yield self.connection
                 commit = high_water.count_commit(self.connection) if self.connection.total_changes() != before else None
@@ -202,11 +205,13 @@ class Database:
         return None
 
     def leave_log(self) -> None:
-        """Have commits move nothing from the log into the database: `make_durable` does, while nobody waits for it."""
+        """Have commits move nothing from the log into the database: `shorten_log` does, while nobody waits for it."""
         self.connection.set_wal_hook(self._note_log)
 
     def _note_log(self, connection: apsw.Connection, name: str, pages: int) -> int:
         self._log_pages = pages
+        if pages < _LOG_PAGES:
+            self._long_pages = _LOG_PAGES
         return int(apsw.SQLITE_OK)
 
     def make_durable(self) -> None:
@@ -216,9 +221,18 @@ class Database:
         """
         with suppress(FileNotFoundError):  # nothing was committed since it was emptied
             sync(self.path.with_name(f"{self.path.name}-wal"))
-        if self._log_pages >= _LOG_PAGES:
-            self._log_pages = 0
-            with suppress(apsw.BusyError):  # another process is at it
+
+    def shorten_log(self) -> None:
+        """Move a long log into the database: most of it while others write, then the rest, so that it begins anew.
+
+        It does not while somebody reads. Then it is left alone until it has grown again.
+        """
+        if self._log_pages < self._long_pages:
+            return
+        self._long_pages = self._log_pages + _LOG_PAGES // 8
+        with suppress(apsw.BusyError):  # another process is at it
+            self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            with turn_to_write(self.path):
                 self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def checkpoint(self) -> None:

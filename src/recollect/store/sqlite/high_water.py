@@ -63,7 +63,7 @@ def last_commit(connection: apsw.Connection) -> Commit:
 
 
 def _last_path(database: Path) -> Path:
-    return database.with_name(database.name + LAST_SUFFIX)
+    return Path(f"{database}{LAST_SUFFIX}")
 
 
 @cache

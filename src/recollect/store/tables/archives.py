@@ -60,14 +60,14 @@ class ArchiveTable:
 
     def of(self, keys: Iterable[SessionKey]) -> list[ArchiveRow]:
         """The documents of these sessions, oldest first."""
-        found = (
+        rows = (
             ArchiveRow(key, *row)
             for key in keys
             for row in self._database.rows(
                 "SELECT path, format, made_ms FROM archives WHERE agent = ? AND native_session_id = ?", key
             )
         )
-        return sorted(found, key=lambda row: (row.made_ms, row.path))
+        return sorted(rows, key=lambda row: (row.made_ms, row.path))
 
     def named(self, name: str) -> list[SessionKey]:
         """The sessions of documents with this path, or with this file name."""

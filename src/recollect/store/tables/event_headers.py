@@ -85,18 +85,17 @@ class EventHeaders:
         )
         return before[::-1], after
 
-    def ends(self, stream: int) -> tuple[EventHeader | None, EventHeader | None]:
-        """The first request of a session, and the last event that says how it ended."""
+    def ends(self, streams: Collection[int]) -> dict[int, tuple[EventHeader | None, EventHeader | None]]:
+        """The first request of each session, and the last event that says how it ended."""
         first, last = (
-            self._chosen(
-                f"stream = ? AND lane NOT IN ('{FILES_LANE}', '{HISTORY_LANE}')"
-                " AND kind IN (SELECT value FROM json_each(?))"
-                f" ORDER BY lane {order}, position {order}, event_uid {order} LIMIT 1",
-                (stream, orjson.dumps(kinds).decode()),
-            )
+            f"(SELECT id FROM events WHERE stream = k.value AND lane NOT IN ('{FILES_LANE}', '{HISTORY_LANE}')"
+            f" AND kind IN ({', '.join(map(repr, kinds))})"
+            f" ORDER BY lane {order}, position {order}, event_uid {order} LIMIT 1)"
             for kinds, order in (((USER_MSG,), "ASC"), (_ENDINGS, "DESC"))
         )
-        return first[0] if first else None, last[0] if last else None
+        rows = self._database.rows(f"SELECT value, {first}, {last} FROM json_each(?) k", (_json(streams),))
+        headers = self.of({event for _, *ends in rows for event in ends if event is not None})
+        return {stream: (headers.get(first), headers.get(last)) for stream, first, last in rows}
 
     def last_request(self, stream: int) -> EventHeader | None:
         rows = self._database.rows(

@@ -1,7 +1,7 @@
 """Tier 1 as it is read: events, and the payloads behind them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -123,24 +123,11 @@ class Events:
 
     def iter_payloads(self, agent: str, native_id: str, places: Sequence[tuple[int, int]]) -> Iterator[bytes]:
         """Yield the payloads at (start, bytes) of a session; each frame is unpacked once if they ascend."""
-        with self._reader(agent, native_id) as reader:
-            if reader is not None:
+        with closing(StreamReader(self._database, self._folder, agent, native_id)) as reader:
+            if reader.is_held:
                 yield from (reader.read(start, length) for start, length in places)
 
     def iter_content(self, agent: str, native_id: str) -> Iterator[bytes]:
         """Yield all that is stored in a session's frames, whether or not an event still has it."""
-        with self._reader(agent, native_id) as reader:
-            if reader is not None:
-                yield from (bytes(reader.content(row).payloads) for row in reader)
-
-    @contextmanager
-    def _reader(self, agent: str, native_id: str) -> Iterator[StreamReader | None]:
-        stream = self._database.rows(
-            "SELECT id, pack_generation FROM streams WHERE agent = ? AND native_id = ?", (agent, native_id)
-        )
-        if not stream:
-            yield None
-            return
-        number, generation = stream[0]
-        with closing(StreamReader(self._database, self._folder, number, agent, native_id, generation)) as reader:
-            yield reader
+        with closing(StreamReader(self._database, self._folder, agent, native_id)) as reader:
+            yield from (bytes(reader.content(row).payloads) for row in reader)

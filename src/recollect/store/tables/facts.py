@@ -1,9 +1,12 @@
 """Tier 2: what sessions teach, each fact with its evidence."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any
 
 import apsw
+import orjson
 
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
@@ -61,8 +64,9 @@ ERROR_LINES = Table(
 )
 
 
-class FactRow(NamedTuple):
-    """A fact of a session, ready to be stored; `details` and `evidence` are JSON."""
+@dataclass(frozen=True, slots=True)
+class FactRow:
+    """A fact of a session, ready to be stored."""
 
     fact_uid: str
     rule: str
@@ -74,25 +78,14 @@ class FactRow(NamedTuple):
     text: str
     confidence: float
     since_ms: int | None
-    details: str
-    evidence: str
+    details: dict[str, Any]
+    evidence: list[dict[str, str]]
 
 
-class StoredFact(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StoredFact(FactRow):
     """A fact with the session it was learned in, and what the user said of it."""
 
-    fact_uid: str
-    rule: str
-    predicate: str
-    subject_kind: str
-    subject: str
-    object_kind: str
-    object: str
-    text: str
-    confidence: float
-    since_ms: int | None
-    details: str
-    evidence: str
     recorded_ms: int
     session_uid: str
     agent: str
@@ -102,7 +95,9 @@ class StoredFact(NamedTuple):
     verdict: str | None
 
 
-_COLUMNS = ", ".join(f"f.{name}" for name in FactRow._fields)
+_PLAIN = [field.name for field in fields(FactRow)][:-2]  # all but the documents, which are last
+_COLUMNS = ", ".join(f"f.{name}" for name in (*_PLAIN, "details", "evidence"))
+_plain_of = attrgetter(*_PLAIN)
 _SELECT = (
     f'SELECT {_COLUMNS}, f.recorded_ms, s.session_uid, s.agent, s.repo, s.cwd, s."group", v.verdict FROM {{source}}'
     " CROSS JOIN digests d ON d.id = f.digest"
@@ -164,6 +159,23 @@ class FactTable:
             bindings.append(words)
         return self._facts("facts f", f" WHERE {' AND '.join(tests or ['1'])}{_ORDER}", bindings)
 
+    def moment_of(self, place: int, predicates: Sequence[str], sessions: HeaderFilter) -> int | None:
+        """When the fact at this place of such facts began, the newest first; None if they are fewer.
+
+        The `before_ms` of `sessions` is that of the facts.
+        """
+        of_sessions, bindings = header_conditions(sessions._replace(since_ms=None, before_ms=None))
+        of_digests = (
+            f" AND digest IN (SELECT d.id FROM sessions JOIN digests d USING (agent, native_session_id)"
+            f" WHERE {of_sessions})"
+        )
+        moment = self._database.value(
+            f"SELECT since_ms FROM facts WHERE predicate IN ({', '.join('?' * len(predicates))})"
+            f" AND coalesce(since_ms < ?, 1){of_digests if bindings else ''} ORDER BY since_ms DESC LIMIT 1 OFFSET ?",
+            (*predicates, sessions.before_ms, *bindings, place),
+        )
+        return None if moment is None else int(moment)
+
     def find(self, uid: str) -> list[StoredFact]:
         """Facts whose id begins so, rejected ones too."""
         return self._facts("facts f", " WHERE f.fact_uid >= ? AND f.fact_uid < ? || 'g'" + _ORDER, (uid, uid))
@@ -190,16 +202,27 @@ class FactTable:
 
     def _facts(self, source: str, rest: str, bindings: Sequence[Any]) -> list[StoredFact]:
         rows = self._database.rows(_SELECT.format(source=source) + rest, bindings)
-        return [StoredFact(*row) for row in rows]
+        return [_stored(row) for row in rows]
+
+
+def _stored(row: Sequence[Any]) -> StoredFact:
+    values = list(row)
+    for place in (len(_PLAIN), len(_PLAIN) + 1):
+        values[place] = orjson.loads(values[place])
+    return StoredFact(*values)
 
 
 def put_facts(connection: apsw.Connection, facts: Iterable[tuple[int, Sequence[FactRow]]], at_ms: int) -> None:
     """Write the facts of sessions' held events, by their digests. Their words come last: see `put_fact_words`."""
-    names = ", ".join(FactRow._fields)
-    marks = ", ".join("?" * len(FactRow._fields))
+    marks = ", ".join("?" * (len(_PLAIN) + 2))
     connection.executemany(
-        f"INSERT INTO facts (digest, is_sealed, recorded_ms, {names}) VALUES (?, 0, ?, {marks})",
-        [(digest, at_ms, *row) for digest, rows in facts for row in rows],
+        f"INSERT INTO facts (digest, is_sealed, recorded_ms, {', '.join(_PLAIN)}, details, evidence)"
+        f" VALUES (?, 0, ?, {marks})",
+        [
+            (digest, at_ms, *_plain_of(row), orjson.dumps(row.details).decode(), orjson.dumps(row.evidence).decode())
+            for digest, rows in facts
+            for row in rows
+        ],
     )
 
 

@@ -109,8 +109,8 @@ class Lineage:
         requests = {
             copy_key: Request(SessionKey(agent, native_id), *rest) for copy_key, agent, native_id, *rest in rows
         }
-        found = {key: requests[copy_key] for key, copy_key in copy_keys.items() if copy_key in requests}
-        return {key: request for key, request in found.items() if request.key != key}
+        originals = {key: requests[copy_key] for key, copy_key in copy_keys.items() if copy_key in requests}
+        return {key: request for key, request in originals.items() if request.key != key}
 
     def set_copies(self, copies: Sequence[tuple[bytes | None, bytes]]) -> None:
         """Point events (second) at their originals (first), or at none; their sessions become dirty."""

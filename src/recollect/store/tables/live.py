@@ -8,20 +8,23 @@ import os
 import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
 from recollect.errors import Busy
-from recollect.kinds import ASSISTANT_MSG, KIND_FAMILY, TOOL_CALL, USER_MSG
+from recollect.kinds import ASSISTANT_MSG, KIND_FAMILY, TOOL_CALL, USER_MSG, SessionKey
 from recollect.store.batch import Batch, EventRow, UsageRow
-from recollect.store.intake import Intake, Written, find_stored
+from recollect.store.intake import Intake, Written
 from recollect.store.payloads.live_pack import LivePack, Moved
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.sqlite.locks import announce_live
 from recollect.store.tables import column
 from recollect.store.tables.sources import Sources
 from recollect.store.tables.table import BY_NATIVE_ID, CACHE, Table
+from recollect.store.tables.tombstones import TombstoneTable
 from recollect.store.words.index import Fulltext
 
 LIVE = Table(
@@ -90,7 +93,7 @@ class MessageRow(NamedTuple):
 _ATTEMPTS = 8
 _FIRST_WAIT_S = 0.005
 _COLUMNS = ", ".join(f'"{name}"' for name in LiveRow._fields)
-_KIND, _POSITION, _UID = map(EventRow._fields.index, ("kind", "position", "event_uid"))
+_KIND, _POSITION = map(EventRow._fields.index, ("kind", "position"))
 _TOKENS = tuple(
     map(UsageRow._fields.index, ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens"))
 )
@@ -103,16 +106,39 @@ _T = TypeVar("_T")
 class LiveSessions:
     """The live sessions of a store."""
 
-    def __init__(self, cache: Database, memory: Database, intake: Intake, fulltext: Fulltext, pack: LivePack) -> None:
+    def __init__(
+        self,
+        cache: Database,
+        memory: Database,
+        intake: Intake,
+        fulltext: Fulltext,
+        pack: LivePack,
+        tombstones: TombstoneTable,
+    ) -> None:
         self._cache = cache
         self._memory = memory
         self._intake = intake
         self._fulltext = fulltext
         self._pack = pack
+        self._tombstones = tombstones
         self._announced = -1
-        if not cache.read_only:
-            self._announced = announce_live(cache.path.parent)
-            cache.leave_log()
+
+    def announce(self) -> None:
+        """Have sweeps hold the turn to write for shorter, and no commit wait for the log, until this is closed."""
+        if self._announced < 0:
+            self._announced = announce_live(self._cache.path.parent)
+            self._cache.leave_log()
+
+    def recover(self) -> None:
+        """Store what hosts appended and a power cut took out of the database, from the packs."""
+        forgotten: set[SessionKey] | None = None
+        for batch in self._pack.iter_lost():
+            forgotten = self._tombstones.names() if forgotten is None else forgotten
+            key = SessionKey(batch.source.agent, batch.streams[0].native_id)
+            if forgotten.isdisjoint((key, key.root)):
+                put = partial(self._append, row=self.find_session(*key), batch=batch, changes={})
+                with suppress(Moved):  # it was archived: then nobody was told that the message is stored
+                    self._write(put)
 
     def find(self, agent: str, key: str) -> LiveRow | None:
         """The session that a key stands for now."""
@@ -166,21 +192,21 @@ class LiveSessions:
         """
         with translated(self._cache.path):
             self._pack.place([batch])
-        written = self._write(lambda connection: self._append(connection, row, batch, changes))
-        with translated(self._cache.path):
-            self._cache.make_durable()
+            written = self._write(lambda connection: self._append(connection, row, batch, changes))
+            if changes or written.events_new < batch.events:  # the rest is in the frame: `recover` makes it again
+                self._cache.make_durable()
+            self._cache.shorten_log()
         return written
 
-    def _append(self, connection: apsw.Connection, row: LiveRow, batch: Batch, changes: Mapping[str, Any]) -> Written:
-        parts = [part for part in batch.streams if part.native_id == row.native_id]
-        rows = [values for part in parts for values in part.rows]
-        known = find_stored(connection, [values[_UID] for values in rows])
-        usage = [values for part in parts for values in part.facts.usage]
-        new = [values for values in rows if values[_UID] not in known]
-        _count(connection, row, new, usage, changes)
-        written, fresh = self._intake.put_into(connection, [batch], _save_source)
-        self._fulltext.add(connection, fresh)
-        return written
+    def _append(
+        self, connection: apsw.Connection, row: LiveRow | None, batch: Batch, changes: Mapping[str, Any]
+    ) -> Written:
+        taken = self._intake.put_into(connection, [batch], _save_source)
+        if row is not None:
+            usage = [values for part in batch.streams for values in part.facts.usage]
+            _count(connection, row, taken.rows, usage, changes)
+        self._fulltext.add(connection, taken.fresh)
+        return taken.written
 
     def show(self, rows: Sequence[LiveRow]) -> list[LiveRow]:
         """Have lasting rows say when sessions were last active and how much was said; returns those without one."""

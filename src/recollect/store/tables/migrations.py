@@ -8,6 +8,8 @@ import apsw
 
 from recollect.store.tables import declared
 from recollect.store.tables.named_values import NAMED_VALUES
+from recollect.store.tables.rules import RULES
+from recollect.store.tables.sessions import SESSIONS_BY_NAMES
 from recollect.store.tables.table import CACHE as CACHE_NAME
 from recollect.store.tables.table import MEMORY as MEMORY_NAME
 from recollect.store.tables.views import VIEWS
@@ -31,6 +33,18 @@ def m002_named_values(connection: apsw.Connection) -> None:
         connection.execute(statement)
 
 
+def m003_moved(connection: apsw.Connection) -> None:
+    if "has_moved" not in {row[1] for row in connection.execute("PRAGMA table_info(rules)")}:
+        connection.execute("ALTER TABLE rules ADD COLUMN has_moved INTEGER")
+        for statement in RULES.extras:
+            connection.execute(statement)
+
+
+def m004_sessions_by_names(connection: apsw.Connection) -> None:
+    for statement in SESSIONS_BY_NAMES:
+        connection.execute(statement)
+
+
 def _create(connection: apsw.Connection, database: str) -> None:
     tables = declared(database)
     for table in tables:
@@ -40,4 +54,4 @@ def _create(connection: apsw.Connection, database: str) -> None:
 
 
 CACHE = (m001_cache, m002_named_values)
-MEMORY = (m001_memory, m002_views)
+MEMORY = (m001_memory, m002_views, m003_moved, m004_sessions_by_names)

@@ -83,8 +83,8 @@ class RawCache:
     def rules(self, agent: str, native_id: str) -> str | None:
         """The version of the rules a session was redacted with; None if there is no such session."""
         sql = "SELECT redacted_with FROM streams WHERE agent = ? AND native_id = ?"
-        found = self._database.value(sql, (agent, native_id))
-        return None if found is None else str(found)
+        version = self._database.value(sql, (agent, native_id))
+        return None if version is None else str(version)
 
     def rule_versions(self) -> dict[str, int]:
         """The versions of the rules that sessions were redacted with, and how many were with each."""
@@ -92,9 +92,7 @@ class RawCache:
         return dict(self._database.rows(sql))
 
     def reader(self, stream: HeldStream) -> StreamReader:
-        return StreamReader(
-            self._database, self._folder, stream.id, stream.agent, stream.native_id, stream.pack_generation
-        )
+        return StreamReader(self._database, self._folder, stream.agent, stream.native_id)
 
     def iter_events(self, stream: HeldStream) -> Iterator[HeldEvent]:
         """A session's events in the order of their payloads, each payload compared with its hash."""

@@ -1,6 +1,6 @@
 """Sessions as a search needs them: by many at once, a few columns, and no more work than that."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -87,16 +87,6 @@ class SessionHeaders:
         )
         return {SessionKey(row[0], row[1]): SessionHeader(*row) for row in rows}
 
-    def cwds(self, keys: Mapping[int, SessionKey]) -> dict[int, str | None]:
-        """The working folder of each session, by its number."""
-        rows = self._database.rows(
-            "SELECT agent, native_session_id, cwd FROM json_each(?) k CROSS JOIN sessions s"
-            " ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1",
-            (orjson.dumps(sorted(map(tuple, keys.values()))).decode(),),
-        )
-        cwds = {(agent, native_id): cwd for agent, native_id, cwd in rows}
-        return {stream: cwds.get(key) for stream, key in keys.items()}
-
     def named(self, uids: Collection[str]) -> dict[str, SessionHeader]:
         rows = self._database.rows(
             f"SELECT {_COLUMNS} FROM sessions WHERE session_uid IN (SELECT value FROM json_each(?))",
@@ -152,16 +142,16 @@ class SessionHeaders:
         digest = self._database.value(sql, key)
         return None if digest is None else str(digest)
 
-    def digest_words(self, session_uid: str) -> str:
-        """The text by which a session's digest is found; empty if there is none."""
+    def digest_words(self, uids: Collection[str]) -> dict[str, str]:
+        """The texts by which sessions' digests are found, of those that have one."""
         if not self._has("digest_text"):
-            return ""
-        found = self._database.value(
-            "SELECT t.text FROM sessions s JOIN digests d USING (agent, native_session_id)"
-            " JOIN digest_text t ON t.rowid = d.id WHERE s.session_uid = ?",
-            (session_uid,),
+            return {}
+        rows = self._database.rows(
+            "SELECT s.session_uid, t.text FROM sessions s JOIN digests d USING (agent, native_session_id)"
+            " JOIN digest_text t ON t.rowid = d.id WHERE s.session_uid IN (SELECT value FROM json_each(?))",
+            (orjson.dumps(sorted(uids)).decode(),),
         )
-        return str(found or "")
+        return dict(rows)
 
     def digest_count(self) -> int:
         return int(self._database.value("SELECT count(*) FROM digests")) if self._has("digests") else 0
@@ -185,7 +175,7 @@ class SessionHeaders:
         return self._database.value("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)) is not None
 
     def by_digest(
-        self, expression: str, criteria: HeaderFilter, *, is_evicted: bool = False
+        self, expression: str, criteria: HeaderFilter, *, is_evicted: bool = False, most: int = _BEST_DIGESTS
     ) -> list[tuple[SessionHeader, float]]:
         """Sessions whose digests match an expression of FTS5, and how well (BM25), best first.
 
@@ -197,7 +187,7 @@ class SessionHeaders:
         columns = ", ".join(f"s.{name}" for name in SessionHeader._fields)
         filtered = f" AND s.rowid IN (SELECT rowid FROM sessions WHERE {conditions})" if bindings else ""
         # Looking up a session takes as long as ranking ten; without a filter the best are enough.
-        most = -1 if bindings or is_evicted else _BEST_DIGESTS
+        most = -1 if bindings or is_evicted else most
         rows = self._database.rows(
             "WITH hit AS MATERIALIZED (SELECT rowid, bm25(digest_text) AS rank FROM digest_text"
             " WHERE digest_text MATCH ? ORDER BY 2 LIMIT ?)"

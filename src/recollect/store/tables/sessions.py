@@ -19,6 +19,11 @@ from recollect.store.tables.table import BY_SESSION, MEMORY, Table
 if TYPE_CHECKING:
     from recollect.schema import Session, SessionSource
 
+SESSIONS_BY_NAMES = (
+    "CREATE INDEX IF NOT EXISTS sessions_by_repo ON sessions (repo, ended_ms)",
+    "CREATE INDEX IF NOT EXISTS sessions_by_base ON sessions (base_session_uid) WHERE base_session_uid IS NOT NULL",
+)
+
 SESSIONS = Table(
     "sessions",
     MEMORY,
@@ -59,6 +64,7 @@ SESSIONS = Table(
         # Two sessions may be shown by one name: `top/sub`, and `sub` whose root is `top`.
         "CREATE INDEX sessions_by_uid ON sessions (session_uid)",
         "CREATE INDEX sessions_by_time ON sessions (ended_ms)",
+        *SESSIONS_BY_NAMES,
         "CREATE INDEX sessions_by_root ON sessions (root_session_uid)",
         'CREATE INDEX sessions_by_group ON sessions ("group") WHERE "group" <> \'main\'',
         "CREATE INDEX sessions_to_distil ON sessions (agent) WHERE analyzed_ms IS NULL AND evicted_ms IS NULL",
@@ -78,9 +84,6 @@ SESSION_SOURCES = Table(
     is_exported=True,
     is_derived=True,
 )
-
-# The user's rules that all rows were made with: one line, or none before the first sweep has ended.
-RULES = Table("rules", MEMORY, (*column.plain("text"),))
 
 
 class SessionRow(NamedTuple):
@@ -143,14 +146,6 @@ class StoredRow(NamedTuple):
     session_uid: str
     root_session_uid: str
     parent_session_uid: str | None
-    cwd: str | None
-    git_root: str | None
-    git_remote: str | None
-    usd: float | None
-
-    @property
-    def place(self) -> tuple[str | None, str | None, str | None]:
-        return self.cwd, self.git_root, self.git_remote
 
 
 class SourceOfSession(NamedTuple):
@@ -399,16 +394,6 @@ class Sessions:
                 connection.executemany(
                     f"UPDATE sessions SET evicted_ms = {at_ms:d} WHERE agent = ? AND native_session_id = ?", sessions
                 )
-
-    def rules(self) -> str | None:
-        """The rules that all rows were made with; None before the first sweep has ended."""
-        found = self._database.value("SELECT text FROM rules")
-        return None if found is None else str(found)
-
-    def set_rules(self, text: str) -> None:
-        with self._database.transaction() as connection:
-            connection.execute("DELETE FROM rules")
-            connection.execute("INSERT INTO rules VALUES (?)", (text,))
 
     def totals(self) -> list[dict[str, Any]]:
         """Per agent: sessions, events, messages, tokens, money and if any is estimated, first and last activity."""

@@ -94,9 +94,9 @@ class Sources:
 
     def known_elsewhere(self, host: str, agent: str) -> dict[str, KnownSource]:
         """Every file of an agent that exactly one other host has read, by path."""
-        found = self._known("host <> ? AND agent = ?", (host, agent))
-        times = Counter(source.row.path for source in found)
-        return {source.row.path: source for source in found if times[source.row.path] == 1}
+        sources = self._known("host <> ? AND agent = ?", (host, agent))
+        times = Counter(source.row.path for source in sources)
+        return {source.row.path: source for source in sources if times[source.row.path] == 1}
 
     def _known(self, condition: str, bindings: tuple[str, ...]) -> list[KnownSource]:
         rows = self._database.rows(
@@ -111,10 +111,8 @@ class Sources:
 
     def is_known(self, row: SourceRow) -> bool:
         """Whether a file at this place was read before."""
-        place = (row.host, row.agent, row.path)
-        return (
-            self._database.value("SELECT 1 FROM sources WHERE host = ? AND agent = ? AND path = ?", place) is not None
-        )
+        key = (row.host, row.agent, row.path)
+        return self._database.value("SELECT 1 FROM sources WHERE host = ? AND agent = ? AND path = ?", key) is not None
 
     def save(self, connection: apsw.Connection, batch: Batch) -> int:
         """Move a source's cursor, in the transaction that stores what was read up to it."""
@@ -133,23 +131,25 @@ class Sources:
 
         It has no cursor: if it is ever found here, it is read from its start.
         """
-        columns = (*SourceRow._fields, "read_ms", "gone_ms")
-        bare = row._replace(
-            mtime_ns=-1, ctime_ns=-1, inode=0, reader=READ_ELSEWHERE, offset=0, line=0, head="", tail="", state="{}"
-        )
-        connection.execute(
-            f"INSERT OR IGNORE INTO sources ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
-            (*bare, now_ms(), now_ms()),
-        )
         sql = "SELECT id FROM sources WHERE host = ? AND agent = ? AND path = ?"
-        source = int(connection.execute(sql, (row.host, row.agent, row.path)).get)
+        source = connection.execute(sql, (row.host, row.agent, row.path)).get
+        if source is None:
+            columns = (*SourceRow._fields, "read_ms", "gone_ms")
+            bare = row._replace(
+                mtime_ns=-1, ctime_ns=-1, inode=0, reader=READ_ELSEWHERE, offset=0, line=0, head="", tail="", state="{}"
+            )
+            connection.execute(
+                f"INSERT INTO sources ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
+                (*bare, now_ms(), now_ms()),
+            )
+            source = connection.last_insert_rowid()
         for line, offset, *rest in problems:
             connection.execute(
                 "INSERT INTO problems (source, line, offset, reason, raw, found_ms) SELECT ?1, ?2, ?3, ?4, ?5, ?6"
                 " WHERE NOT EXISTS (SELECT 1 FROM problems WHERE source = ?1 AND line IS ?2 AND offset IS ?3)",
                 (source, line, offset, *rest),
             )
-        return source
+        return int(source)
 
     def read_again(self, stream: int) -> None:
         """Have the next sweep read all files of a session from their start."""
@@ -198,13 +198,13 @@ class Sources:
     @staticmethod
     def _upsert(connection: apsw.Connection, row: SourceRow, failure: str | None) -> int:
         updates = ", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS[3:], "failure", "read_ms", "gone_ms"))
-        found = connection.execute(
+        source_id = connection.execute(
             f"INSERT INTO sources ({', '.join(_COLUMNS)}, failure, read_ms, gone_ms)"
             f" VALUES ({', '.join('?' * len(_COLUMNS))}, ?, ?, NULL)"
             f" ON CONFLICT (host, agent, path) DO UPDATE SET {updates} RETURNING id",
             (*row, failure, now_ms()),
         ).get
-        return int(found)
+        return int(source_id)
 
     def problems(self) -> list[SkippedLine]:
         rows = self._database.rows(

@@ -6,8 +6,8 @@ new events and replaced ones are both behind that mark. `fulltext_gone` is fille
 deletes an event need not know of the index.
 """
 
+import time
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -149,7 +149,7 @@ class Fulltext:
 
 
 def _month() -> str:
-    return f"{datetime.fromtimestamp(now_ms() / 1000, UTC):%Y%m}"
+    return time.strftime("%Y%m", time.gmtime(now_ms() / 1000))
 
 
 def _move_marks(connection: apsw.Connection, marks: Sequence[tuple[int, int, int, int]]) -> None:

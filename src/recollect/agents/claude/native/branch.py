@@ -75,14 +75,14 @@ def _with_parallel_calls(path: list[Entry], by_uuid: Mapping[str, Entry]) -> lis
     for message, last in last_of.items():
         members = answers[message]
         calls = [call for entry in members for call in block_ids(entry, "tool_use", "id") if call not in answered]
-        found = {
+        unseen_results = {
             result["uuid"]: result
             for key in (*(entry["uuid"] for entry in members), *calls)
             for result in results[key]
             if result["uuid"] not in seen
         }
         missing = [entry for entry in members if entry["uuid"] not in seen]
-        added[last] = sorted(missing, key=_time) + sorted(found.values(), key=_time)
+        added[last] = sorted(missing, key=_time) + sorted(unseen_results.values(), key=_time)
         seen |= {entry["uuid"] for entry in added[last]}
     return [entry for step in path for entry in (step, *added.get(step["uuid"], ()))]
 

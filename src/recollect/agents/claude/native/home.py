@@ -60,8 +60,8 @@ class NativeHome:
         """The sessions of a working folder, or of all, the last changed first; sub-agents are left out."""
         folders = self.projects if cwd is None else [self.project(cwd)]
         named = None if cwd is None else real_path(cwd)
-        found = (read_summary(path, named) for folder in folders for path in _session_files(folder))
-        return sorted(filter(None, found), key=lambda summary: -summary.last_modified_ms)
+        summaries = (read_summary(path, named) for folder in folders for path in _session_files(folder))
+        return sorted(filter(None, summaries), key=lambda summary: -summary.last_modified_ms)
 
     def session(self, session_id: str, cwd: str | os.PathLike[str] | None = None) -> NativeSession:
         """A session by its id; raises KeyError if it has no file, or an empty one."""

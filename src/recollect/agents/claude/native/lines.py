@@ -21,10 +21,10 @@ def iter_entries(path: Path) -> Iterator[Entry]:
 
 def _parse(line: bytes) -> Iterator[Entry]:
     """The objects of a line: a record after a torn write may stand behind another one."""
-    text, place = line.decode("utf-8", "replace").strip(), 0
-    while place < len(text):
+    text, offset = line.decode("utf-8", "replace").strip(), 0
+    while offset < len(text):
         try:
-            value, place = _DECODER.raw_decode(text, place)
+            value, offset = _DECODER.raw_decode(text, offset)
         except (ValueError, RecursionError):
             return
         if isinstance(value, dict):

@@ -1,0 +1,192 @@
+"""What users demand in words: sentences of their own that say how things should be, not what to do next."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from recollect.distill.texts import one_line, sentences
+from recollect.knowledge.exchanges import Turn
+from recollect.knowledge.facts import PREFERS, Found, Material
+from recollect.knowledge.runs import Change
+from recollect.store import Step
+
+DEMAND = "demand"
+SENTENCE_CHARS = 240
+_DEMAND_CHARS = 400  # people write long sentences
+WISH_CHARS = 700  # of a message in which a plain wish is the user's own
+_MESSAGE_CHARS = 1500  # a longer one is mostly pasted
+_LEAST_WORDS = 4
+
+# Before a verb: not that of a step, which says nothing of how things should be.
+NO_STEP = (
+    r"(?!(?:re-?)?(?:check|look|see|review|run|explain|tell|figure|find|verify|confirm|commit|push|rebase|merge|help|read"
+    r"|summari[sz]e|test|double|generate|give|write|debug|investigate|fix(?! it (?:so |that |to ))|think|propose"
+    r"|suggest|open|close|continue|start|move (?:on|to #)|talk|discuss|brainstorm|pause|wait|get|pull|fetch|log|update"
+    r"|draft|say|reply|respond|post|search|analy[sz]e|compare|research|ensure|stop|address|work|plan|invoke|finish|proceed"
+    r"|resolve|switch to|know|try (?:again|it)|do (?:it|this|that)(?! (?:\w+ly )?(?:as|in|with|by|instead)\b)|be"
+    r"|understand|note|deal|cut|do (?:a|the|another|what|two|three|\d)|go(?! (?:with|for|back|json|\d|\w+ing))"
+    r"|keep (?:going|working|it up)|tackle|build|rename this branch|implement (?:it|this|that|options?|suggestions?)"
+    r"|have a (?:quick )?look|focus"
+    r"|sort (?:this|it)|make (?:a |the )?(?:pr|commit|copy)|create (?:an?|the|new|me) (?:\S+ )?(?:pr|pull|branch|commit"
+    r"|issue|ticket|plan|test)"
+    r"|add (?:an?|some|more|the|that|this|these|similar|at least)? ?(?:\w+ ){0,2}(?:tests?|comments?|tasks?|ones)|take"
+    r"|also|just|please|maybe|not|now|first)\b)"
+)
+_DEMAND = re.compile(
+    r"\b(?:always|never|from now on|in (?:the )?future|i(?:'d| would)? (?:rather|prefere?)|we (?:prefer|always|never"
+    rf"|don'?t (?:want|use|need)|(?:should(?:n't| not)?|must) (?:also |now |just )*{NO_STEP}|only)|instead of"
+    r"|rather than|no need (?:to|for)|stop (?:using|adding|doing|writing|creating)"
+    r"|(?:do not|don'?t|dont) (?:use|add|create|commit|push|touch|change|write|run|ever|stash|remove|delete|edit"
+    r"|make|put|do|mock|want|need|include|rely|call)|make sure (?:to|that|we|you|it)"
+    r"|let'?s (?:just |not )?(?:remove|keep (?!going)|use|drop|not|always|avoid|stick|go with|roll ?back|revert|switch)"
+    r"|(?:roll(?:ed)? ?back|revert(?:ed)?) .{3,80} because|we .{3,60} (?:on purpose|by design|intentionally))\b"
+    r"|以后|不要|必须|总是|してください|しないで|항상|\bsiempre\b|\bnunca\b|\bimmer\b|\bniemals\b|\btoujours\b|\bjamais\b"
+    r"|всегда|никогда",
+    re.IGNORECASE,
+)
+_LETS_CHANGE = (
+    rf"\blet'?s (?:just |also |only |first |not |now )*{NO_STEP}[a-z]{{2,}}\b"
+    r" (?!(?:this|that|it)(?: too| now)?\W*$).{3,}"
+)
+# Plain wishes, in a short message: how the user wants a thing to be. Tasks ("I want you to check") are none.
+_WISH = re.compile(
+    r"\bi (?:do )?(?:want|would replace|would go with)\b(?! to (?:know|see|understand|check|look|run|test|ask|discuss"
+    r"|do)\b| you to (?:check|look|run|review|find|tell|explain|read)\b)"
+    rf"|\bi(?:'d| would) (?:go with|rather|prefer|keep|like (?:it|this|that|us|the|\w+s|to {NO_STEP}\w+"
+    r"|to do an? [\w -]{2,30}approach))\b"
+    rf"|{_LETS_CHANGE}"
+    r"|\b(?:should(?:n't| not)? (?:still |also |now |just )?"
+    r"(?:be|have|use|only|always|never|check|show|print|return|set|run|contain|include)|needs? (?:to be|no)"
+    r"|must(?:n't| not)? be)\b"
+    rf"|\bwe (?:do |also )?(?:want|need) to {NO_STEP}\w+"
+    r"|\bideally\b|\bnot as (?:a|an|the) .{3,60}, but\b|\bi think we can (?:just )?(?:drop|remove|skip)\b"
+    r"|\b(?:better|good) idea to\b|\bthe idea is (?:to|that)\b|\bi would (?:even |then )?want\b"
+    r"|\bis too? (?:much|big|long|verbose|noisy)\b|\bdoes(?:n't| not) (?:work (?:since|because)|make sense to)\b"
+    r"|\bit'?s (?:fine|ok(?:ay)?|better) to\b",
+    re.IGNORECASE,
+)
+_BEFORE_ORDER = (
+    r"(?:(?:ok(?:ay)?|yes|yeah|yep|hm+|no|nah|sure|and|also|but|please|so|then|however|now|one last thing|-)[,.!]* )*"
+)
+_ORDER = re.compile(
+    _BEFORE_ORDER
+    + r"(?:(?:use|keep|skip|leave|avoid|prefer|limit|mark|rename|stick (?:to|with)|don'?t|do not|drop|replace|put"
+    r"|treat|ignore(?! this error)"
+    r"|you (?:just )?should (?:just )?(?:run|use)|do nothing)"
+    r"|make (?!sure|an?\b|the (?:pr|commit|change)))\b(?! (?:going|it up|on\b|me\b|worry))",
+    re.IGNORECASE,
+)
+# An order or a question that files were edited for.
+_CHANGE = re.compile(
+    rf"{_BEFORE_ORDER}(?:add(?! .*\b(?:tests?|comments?)\b)|change|remove|move|store|show|print|return|call|name|hide"
+    r"|split|support|allow|include|invert|revert|switch|extract)\b"
+    r"(?! (?:it|this|that|them|these|the (?:first|last)\b.{0,8})\W*$) .{12,}",
+    re.IGNORECASE,
+)
+_ASKED_CHANGE = re.compile(
+    rf"\b(?:(?:can|could) (?:we|you)|any chance we can|how about (?:we|instead)"
+    rf"|wonder(?:ing)? if (?:we|it|you) (?:can|could|should)) (?:please |just |also |maybe |not |rather |now )*"
+    rf"{NO_STEP}[a-z]{{2,}}\b (?!.*\bor (?:do|should|is|would)\b).{{8,}}",
+    re.IGNORECASE,
+)
+_CLAUSE_END = re.compile(r"(?:[,;]| -+) ")
+# A task for now, not how things should be.
+_TASK = re.compile(r"^.{0,40}\b(?:commit|push|rebase|merge|subagents?|check existing)\b.{0,24}$", re.IGNORECASE)
+_UNSURE = re.compile(
+    r"\b(?:maybe|perhaps|not sure|what if|should we|do we|(?<!, )(?:can|could) (?:we|you)|i guess|wondering"
+    r"|can you (?:check|look|take|see)"
+    r"|thinking aloud|don'?t know)\b",
+    re.I,
+)
+# Sentences that say how things are, with the same words.
+_DESCRIBES = re.compile(
+    r"\b(?:causes?|returns?|is|was|are|were|to|will|would|has|have|but|that|which|it|probably"
+    r"|_probably_) (?:\w+ )?(?:always|never)\b"
+    r"|\b(?:it|this|that|which|code|function|test|probably|but|_probably_) (?:do not|don'?t|doesn'?t)\b(?! make)"
+    r"|never (?:called|used|set|actually|mind)|:=|\bcan always\b|instead of \d|can work instead"
+    r"|\b(?:crashes|results?|failures|messages?|errors?) instead of\b|\binstead of (?!string)\w+ing\b(?!.*\b(?:should"
+    r"|use|want|let)\b)"
+    r"|\b(?:agent|user|code|we) never (?:\w+ed|had|was)\b|\b(?:it|this|that|they|which) should (?:have|be) (?:\w+ed"
+    r"|better|fine|ok(?:ay)?)\b|\bshould have been\b"
+    r"|^(?:this|that|consider|\[|\d+ [+-]|[+-] |seeing|since we|[\"“']|keep in mind|ideally just|sorry"
+    r"|use ['\"]|the fix requires|tell me|or would)"
+    r"|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything|superpower|skill)\b"
+    r"|\bshould be (?:better|fine|ok(?:ay)?|good|there|in|done|working)\b|\bi should\b|\bskip \d"
+    r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`|::|https?://",
+    re.IGNORECASE,
+)
+_LETS = re.compile(_LETS_CHANGE, re.IGNORECASE)
+_PASTED = re.compile(
+    r"severity|operation stopped by|⏺|⎿|^\s*\d+[ │|]\s*[+-]|^diff --git|Traceback \(|suggestion:",
+    re.IGNORECASE | re.MULTILINE,
+)
+_COMMAND = re.compile(r"^/[\w:-]+\s+")  # before what a user adds to it
+_INSTEAD = re.compile(
+    r"\b(?:use|prefer|want|go with|choose|take|try|have"
+    r"|keep)\s+(?P<choice>[\w`'\"./@ +-]{2,50}?)[,;]?\s+(?:instead of|rather than|over|not)\s+"
+    r"(?P<other>[\w`'\"./@+-]{2,40})",
+    re.IGNORECASE,
+)
+_REASON = re.compile(r"\b(?:because|since|as it|so that|due to|otherwise)\b\s*(?P<why>.{6,200})", re.IGNORECASE)
+
+
+def demands(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
+    """What a user wants to be done or left undone, in a sentence of the user's own."""
+    for turn in turns:
+        if turn.request is None:
+            continue
+        message = _COMMAND.sub("", material.text(turn.request))
+        if len(message) > _MESSAGE_CHARS or message.startswith(("/", "<", "[")) or _PASTED.search(message):
+            continue
+        has_changed = any(turn.start < change.place < turn.end for change in changes)
+        for sentence in sentences(message):
+            confidence = _demanded(sentence, is_short=len(message) <= WISH_CHARS, has_changed=has_changed)
+            if confidence:
+                yield _demand(turn.request, sentence, confidence)
+
+
+def asks_change(text: str) -> bool:
+    """Whether a question asks for a thing to be otherwise."""
+    return _ASKED_CHANGE.search(text) is not None
+
+
+def reason_in(text: str) -> str | None:
+    found = _REASON.search(text)
+    return one_line(found["why"]).rstrip(". ") if found else None
+
+
+def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
+    """How sure it is that a sentence is a demand: less of a plain wish, which has to be in a short message."""
+    if not 12 <= len(sentence) <= _DEMAND_CHARS or sentence.endswith((":", "{", ";")):
+        return 0.0
+    if _TASK.match(sentence):
+        return 0.0
+    if is_short and has_changed and asks_change(sentence):
+        return 0.6
+    if sentence.endswith("?"):  # only its last clause asks
+        sentence = sentence[: max((end.start() for end in _CLAUSE_END.finditer(sentence)), default=0)]
+    is_described = _DESCRIBES.search(sentence) is not None and not _LETS.search(sentence)
+    if _UNSURE.search(sentence) or is_described:
+        return 0.0
+    if _DEMAND.search(sentence):
+        return 0.7
+    is_wish = _WISH.search(sentence) or (len(sentence.split()) >= _LEAST_WORDS and _is_order(sentence, has_changed))
+    return 0.6 if is_short and is_wish else 0.0
+
+
+def _is_order(sentence: str, has_changed: bool) -> bool:
+    pattern = (_ORDER, _CHANGE) if has_changed else (_ORDER,)
+    return any(one.match(clause) for clause in _CLAUSE_END.split(sentence) for one in pattern)
+
+
+def _demand(request: Step, sentence: str, confidence: float) -> Found:
+    other = _INSTEAD.search(sentence)
+    choice = other["choice"].strip("`'\" ") if other else None
+    details = {
+        "by": "user",
+        "alternatives": [other["other"].strip("`'\" ")] if other else [],
+        "choice": choice,
+        "reason": reason_in(sentence),
+    }
+    about = ("preference", choice or sentence)
+    text = f"The user wants: {sentence}"
+    return Found(DEMAND, PREFERS, about, ("preference", sentence), text, confidence, [(request, sentence)], details)
