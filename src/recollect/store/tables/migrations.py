@@ -9,7 +9,6 @@ import apsw
 from recollect.store.tables import declared
 from recollect.store.tables.named_values import NAMED_VALUES
 from recollect.store.tables.rules import RULES
-from recollect.store.tables.sessions import SESSIONS_BY_NAMES
 from recollect.store.tables.table import CACHE as CACHE_NAME
 from recollect.store.tables.table import MEMORY as MEMORY_NAME
 from recollect.store.tables.views import VIEWS
@@ -41,6 +40,8 @@ def m003_moved(connection: apsw.Connection) -> None:
 
 
 def m004_sessions_by_names(connection: apsw.Connection) -> None:
+    from recollect.store.tables.sessions import SESSIONS_BY_NAMES  # loads much that a search does not need
+
     for statement in SESSIONS_BY_NAMES:
         connection.execute(statement)
 
