@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 import apsw
 import click
@@ -29,6 +29,7 @@ from recollect.cli.entry import load
 from recollect.config import load_settings
 from recollect.errors import RecollectError
 from recollect.knowledge.facts import PREDICATES
+from recollect.schema import Digest
 from recollect.store.tables import migrations
 from tests.conftest import REPOSITORY
 
@@ -158,6 +159,14 @@ def sample_store(tmp_path: Path) -> Path:
     with open_memory(tmp_path / "store", roots) as memory:
         memory.sweep()
     return tmp_path / "store"  # which RECOLLECT_HOME is in tests
+
+
+def test_what_a_digest_is_made_of_is_on_the_page_of_the_library() -> None:
+    names = {name for kind in get_type_hints(Digest).values() for name in re.findall(r"schema\.(\w+)", repr(kind))}
+
+    page = (DOCS / "library.md").read_text()
+    assert "Quote" in names
+    assert [name for name in sorted(names) if f"### {name}\n" not in page] == []
 
 
 def test_the_library_has_three_worked_examples_beside_the_first() -> None:
