@@ -148,7 +148,7 @@ def _count_transcript(path: Path, count: Count) -> None:
             count.places.add((session, key))
             count.types[session, key] = "user"
             count.add(session, USER, key, value["content"])
-        key = value.get("uuid") or f"{session}:{offset}"
+        key = value.get("uuid") or f"{session}:{value.get('prUrl') or offset}"
         lane = value.get("agentId") or agent[1] if agent else _inline_lane(value, key, chains)
         _count_claude_record(value, f"{session}/{lane}" if lane else session, key, count)
 
@@ -193,7 +193,7 @@ def _count_claude_record(value: dict[str, Any], session: str, key: str, count: C
     elif kind == "assistant":
         for block in _blocks(value):
             _count_answer(_object(block), session, key, count)
-    elif kind == "system":
+    elif kind in ("system", "pr-link"):
         count.add(session, NOTICE, key)
     elif attachment.get("type") == "queued_command":
         _count_user(_list(attachment.get("prompt")) or [attachment.get("prompt")], session, key, count)

@@ -79,7 +79,7 @@ def torn_last_line_taken(patch: pytest.MonkeyPatch) -> None:
 
 def torn_tail_of_a_pack_kept(patch: pytest.MonkeyPatch) -> None:
     """What a dead process appended stays, and later frames lie behind the place the database says."""
-    patch.setattr(packs, "_cut_to", lambda fd, path, known_bytes: os.lseek(fd, 0, os.SEEK_END))
+    patch.setattr(packs, "cut_to", lambda fd, path, known_bytes: os.lseek(fd, 0, os.SEEK_END))
 
 
 def payloads_not_synced(patch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ AT_RANDOM = ("torn_last_line_taken",)
 BY_POWER_LOSS = {
     "payloads_not_synced": "Pack is",
     "names_of_folders_not_synced": "Pack is missing",
-    "lasting_rows_not_synced": "acknowledged and missing: digest",
+    "lasting_rows_not_synced": "acknowledged and missing",
 }
 
 

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import time
 import os
 import subprocess
 import sys
@@ -71,7 +72,11 @@ class Desk:
         return path
 
     def sweep(self) -> None:
+        """Sweep, after the one that a hook may have started."""
+        until = time.monotonic() + 30
         with open_memory(with_key(self.store), [f"claude={self.home}"]) as memory:
+            while memory.is_sweeping() and time.monotonic() < until:
+                time.sleep(0.05)
             assert memory.sweep().failures == []
 
     def hook(self, event: str, session: str = SESSION, agent: str = "claude", **fields: Any) -> str:

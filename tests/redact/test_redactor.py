@@ -486,6 +486,9 @@ HOSTILE = {
     "cookies": "Cookie: sid=a; " * (80_000 // SHORTER),
     "variables": 'variable "password" { ' * (60_000 // SHORTER),
     "tags": 'password a="' * (100_000 // SHORTER),
+    "columns": "password" + ",a" * (200_000 // SHORTER) + "$",
+    "headings": "password," * (100_000 // SHORTER),
+    "cells": "password" + " | a" * (100_000 // SHORTER) + " $",
     "pipes": "echo aaaaaaaa | " * (80_000 // SHORTER) + "sudo -S",
 }
 

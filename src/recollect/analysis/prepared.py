@@ -26,7 +26,7 @@ from recollect.recall import renew_briefs, write_briefs, write_snapshot
 from recollect.recall.prepared import HOOK_DEFAULTS, fixes_path, requests_path, switches_path
 from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store
 
-LEAST_CONFIDENCE = 0.6  # of a fix that is told without being asked for
+LEAST_CONFIDENCE = 0.6  # of what is told without being asked for
 _MOST_STEPS = 4
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
 _MOST_SESSIONS = 5_000  # whose requests are read when nothing is prepared yet
@@ -67,14 +67,15 @@ def _decided(store: Store, repo: str) -> list[str]:
     sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
     facts = find_decisions(store, sessions, [repo], now_ms(), with_weak=False)
     facts.sort(key=lambda fact: fact.verdict != PINNED)
-    return [text for fact in facts if (text := _told_text(fact))]
+    return list(dict.fromkeys(text for fact in facts if (text := _told_text(fact))))
 
 
 def _told_text(fact: Fact) -> str | None:
     """What a brief may say of a decision: an agent that begins must not read what another agent made up."""
     if fact.verdict in (PINNED, PROMOTED):
         return fact.text
-    is_own = fact.by == "user" and (fact.session_uid is None or fact.predicate == PREFERS)
+    is_sure = fact.session_uid is None or (fact.predicate == PREFERS and fact.confidence >= LEAST_CONFIDENCE)
+    is_own = fact.by == "user" and is_sure
     return fact.object if is_own else None
 
 

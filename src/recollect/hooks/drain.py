@@ -22,7 +22,8 @@ _OLD_S = 86_400  # of a note that no sweep could take
 
 def drain() -> list["SweepReport"]:
     """Sweep what hooks noted, with little claim to the processor. Does nothing if another process is at it."""
-    os.nice(_NICE)
+    if os.getsid(0) == os.getpid():  # started for this alone
+        os.nice(_NICE)
     reports = []
     with open_memory() as memory:
         folder = Path(spool.spool_folder(str(memory.settings.folder)))

@@ -15,6 +15,7 @@ _DEMAND_CHARS = 400  # people write long sentences
 WISH_CHARS = 700  # of a message in which a plain wish is the user's own
 _MESSAGE_CHARS = 1500  # a longer one is mostly pasted
 _LEAST_WORDS = 4
+_CHANGE_SURE = 0.5  # an order may be a task only: agents that begin are not told of it
 
 # Before a verb: not that of a step, which says nothing of how things should be.
 NO_STEP = (
@@ -155,13 +156,14 @@ def reason_in(text: str) -> str | None:
 
 
 def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
-    """How sure it is that a sentence is a demand: less of a plain wish, which has to be in a short message."""
+    """How sure it is that a sentence is a demand: less of a plain wish, which has to be in a short message, and least
+    of what asks for one change."""
     if not 12 <= len(sentence) <= _DEMAND_CHARS or sentence.endswith((":", "{", ";")):
         return 0.0
     if _TASK.match(sentence):
         return 0.0
     if is_short and has_changed and asks_change(sentence):
-        return 0.6
+        return _CHANGE_SURE
     if sentence.endswith("?"):  # only its last clause asks
         sentence = sentence[: max((end.start() for end in _CLAUSE_END.finditer(sentence)), default=0)]
     is_described = _DESCRIBES.search(sentence) is not None and not _LETS.search(sentence)
@@ -169,13 +171,12 @@ def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
         return 0.0
     if _DEMAND.search(sentence):
         return 0.7
-    is_wish = _WISH.search(sentence) or (len(sentence.split()) >= _LEAST_WORDS and _is_order(sentence, has_changed))
-    return 0.6 if is_short and is_wish else 0.0
-
-
-def _is_order(sentence: str, has_changed: bool) -> bool:
-    pattern = (_ORDER, _CHANGE) if has_changed else (_ORDER,)
-    return any(one.match(clause) for clause in _CLAUSE_END.split(sentence) for one in pattern)
+    if not is_short:
+        return 0.0
+    clauses = _CLAUSE_END.split(sentence) if len(sentence.split()) >= _LEAST_WORDS else []
+    if _WISH.search(sentence) or any(map(_ORDER.match, clauses)):
+        return 0.6
+    return _CHANGE_SURE if has_changed and any(map(_CHANGE.match, clauses)) else 0.0
 
 
 def _demand(request: Step, sentence: str, confidence: float) -> Found:

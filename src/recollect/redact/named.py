@@ -149,8 +149,8 @@ _TABLE = Rule(
     "assignment",
     "Random values in the columns of such a name: CSV and the like, Markdown, `psql`, and `INSERT` (`(…, password) VALUES (…)`)",
     KEYWORD, _CLEAR_KEYWORDS,
-    rf"{_REST}{SOME_QUOTE}?[ ]{{0,40}}(?:[ ]*\|[A-Za-z0-9_. -]*|(?:[,;\t]|\\+t)[ ]?[A-Za-z0-9_.\"'`\\-]*)*(?:\r?\n|(?:\\+r)?\\+n|\)[^\x00(]{{0,40}}VALUES)",
-    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?[ ]{{0,40}}(?P<after>(?:[ ]*\|[A-Za-z0-9_. -]*|(?:[,;\t]|\\{{1,16}}t)[ ]?(?:[A-Za-z0-9_.\"'`-]|\\{{1,16}}(?=[\"'`]))*)*)"
+    rf"{_REST}{SOME_QUOTE}?[ ]{{0,40}}(?:\|[A-Za-z0-9_. -]*|(?:[,;\t]|\\+t)[ ]?(?:[A-Za-z0-9_.\"'`-]|\\+[\"'`])*)*(?:\r?\n|(?:\\+r)?\\+n|\)[^\x00(]{{0,40}}VALUES)",
+    rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?[ ]{{0,40}}(?P<after>(?:\|[A-Za-z0-9_. -]*|(?:[,;\t]|\\{{1,16}}t)[ ]?(?:[A-Za-z0-9_.\"'`-]|\\{{1,16}}(?=[\"'`]))*)*)"
     rf"(?P<end>{LINE_BREAK}|\)(?:[ \r\n]|\\+[nr]){{0,40}}VALUES)",
     160, check="table", is_caseless=True,
 )  # fmt: skip

@@ -153,7 +153,7 @@ class AhoCorasickScanner:
         from ahocorasick_rs import BytesAhoCorasick  # only where there is no Hyperscan
 
         self._patterns: list[tuple[int, Expression, re.Pattern[bytes]]] = []
-        openers: dict[bytes, list[tuple[int, re.Pattern[bytes]]]] = {}
+        openers: dict[bytes, list[tuple[int, re.Pattern[bytes], int]]] = {}
         self._once = [(number, expression.sign) for number, expression in enumerate(expressions) if expression.is_once]
         for number, expression in enumerate(expressions):
             if expression.is_once:
@@ -165,7 +165,7 @@ class AhoCorasickScanner:
                 continue
             whole = re.compile(expression.whole)
             for opener in expression.openers:
-                openers.setdefault(opener.lower(), []).append((number, whole))
+                openers.setdefault(opener.lower(), []).append((number, whole, expression.reach))
         self._wholes = list(openers.values())
         self._search = BytesAhoCorasick(list(openers)).find_matches_as_indexes
 
@@ -174,8 +174,8 @@ class AhoCorasickScanner:
         for count, (opener, start, _) in enumerate(self._search(data.lower(), overlapping=True)):
             if count % _HITS_PER_CHECK == 0:
                 clock.check()
-            for number, whole in self._wholes[opener]:
-                if whole.match(data, start):
+            for number, whole, reach in self._wholes[opener]:
+                if whole.match(data, start, start + reach):
                     hits[number, start] = None
             if len(hits) > MOST_HITS:
                 raise TooManyHits
