@@ -2,10 +2,10 @@
 
 import fcntl
 import json
-import time
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
