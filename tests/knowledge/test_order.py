@@ -1,5 +1,6 @@
 """Any order of reading, any interruption: the same facts, the same answers by date; and none of what is forgotten."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,13 +41,14 @@ def answers(memory: Memory) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def expected(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[object]]:
     from recollect.agents import adapters
     from tests.builders import ScriptedAdapter
 
     adapters()["scripted"] = ScriptedAdapter()
     with remembered(tmp_path_factory.mktemp("whole"), *SCRIPTS) as memory:
-        return answers(memory)
+        yield answers(memory)
+    del adapters()["scripted"]
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
