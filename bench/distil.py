@@ -23,7 +23,7 @@ ALONE = """
 import json, statistics, sys, time
 from pathlib import Path
 from recollect.analysis.distiller import distil_pending
-from recollect.sessions.price_list import price_of
+from recollect.sessions.pricing import price_of
 from recollect.store import Response
 from recollect.store import open_store
 

@@ -19,14 +19,14 @@ from recollect import agents, sweep
 from recollect.analysis import distiller
 from recollect.config import load_settings
 from recollect.ingest import builder, pool
+from recollect.ingest.pool import pack_batch, unpack_batch
 from recollect.progress import silent
 from recollect.redact.redactor import Redactor
 from recollect.sessions import settle
 from recollect.store import Store, open_store
 from recollect.store.batch import Batch
-from recollect.store.batch_codec import pack_batch, unpack_batch
 from recollect.store.intake import Intake
-from recollect.store.words.index import Fulltext
+from recollect.store.tables.fulltext import Fulltext
 
 
 class Stages:

@@ -23,7 +23,7 @@ from recollect.schema import (
 )
 from recollect.sessions import AccountRules
 from recollect.sessions.account import TITLE_CHARS, account_for
-from recollect.sessions.lineage import mark_copies
+from recollect.sessions.relations import mark_copies
 from recollect.store import open_store
 from recollect.store.sqlite.database import connect
 from recollect.text import begins_with

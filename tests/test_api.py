@@ -289,23 +289,30 @@ def test_reading_the_store_does_not_load_the_price_list() -> None:
     assert done.stdout == "False\n"
 
 
-def test_a_sweep_without_news_loads_nothing_it_does_not_need(tmp_path: Path) -> None:
-    CLAUDE.write(tmp_path / "home", CLAUDE.content(2))
+def _run_and_list_modules(store: Path, *words: str) -> tuple[str, set[str]]:
+    """What a command prints, and the modules that it loads."""
     program = """if True:
         import sys
         from recollect.__main__ import run
-        sys.argv = ["recollect", "sweep", "--root", sys.argv[1]]
+        sys.argv = ["recollect", *sys.argv[1:]]
         try: run()
         except SystemExit: pass
         print(*sorted(sys.modules), file=sys.stderr)
     """
-    command = [sys.executable, "-c", program, CLAUDE.root_flag(tmp_path / "home")]
-    environment = os.environ | {"RECOLLECT_HOME": str(tmp_path / "store")}
+    environment = os.environ | {"RECOLLECT_HOME": str(store)}
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout, set(done.stderr.split())
 
-    sweeps = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(2)]
 
-    loaded = set(sweeps[1].stderr.split())
-    assert "Nothing new" in sweeps[1].stdout
+def test_a_sweep_without_news_loads_nothing_it_does_not_need(tmp_path: Path) -> None:
+    CLAUDE.write(tmp_path / "home", CLAUDE.content(2))
+    words = ["sweep", "--root", CLAUDE.root_flag(tmp_path / "home")]
+    _run_and_list_modules(tmp_path / "store", *words)
+
+    printed, loaded = _run_and_list_modules(tmp_path / "store", *words)
+
+    assert "Nothing new" in printed
     assert {name.partition(".")[0] for name in loaded} & {
         "msgspec", "tomllib", "socket", "subprocess", "tempfile", "shutil", "hyperscan", "genai_prices",
     } == set()  # fmt: skip
@@ -313,6 +320,27 @@ def test_a_sweep_without_news_loads_nothing_it_does_not_need(tmp_path: Path) -> 
         "recollect.schema", "recollect.agentkit.protocol", "recollect.agents.claude.log", "recollect.ingest.builder",
         "recollect.redact.redactor", "recollect.sessions.account", "recollect.analysis.distiller",
     } == set()  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "needed"),
+    [
+        (["fix", "ConnectionRefusedError: [Errno 111]"], "recollect.knowledge.fixes"),
+        (["digest", "last"], "recollect.analysis.stored"),
+        (["show", "last"], "recollect.sessions.transcript"),
+        (["resume", "last"], "recollect.api.handover"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_reading_what_was_distilled_loads_no_rule_that_distils(tmp_path: Path, words: list[str], needed: str) -> None:
+    CLAUDE.write(tmp_path / "home", CLAUDE.content(2))
+    with open_memory(tmp_path / "store", [CLAUDE.root_flag(tmp_path / "home")]) as memory:
+        memory.sweep()
+
+    _, loaded = _run_and_list_modules(tmp_path / "store", *words)
+
+    assert needed in loaded
+    assert loaded & {"recollect.distill.words", "recollect.distill.digest", "recollect.analysis.distiller"} == set()
 
 
 @pytest.mark.parametrize("kind", KINDS)

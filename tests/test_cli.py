@@ -362,7 +362,7 @@ def test_settings_that_cannot_be_read_are_1(store: Path) -> None:
     "arguments",
     [
         ["nonsense"],
-        ["show"],
+        ["rehydrate"],
         ["show", FIRST, "--kind", "nonsense"],
         ["show", FIRST, "--tail", "0"],
         ["sessions", "--limit", "0"],
@@ -384,7 +384,7 @@ def test_wrong_usage_is_2(arguments: list[str]) -> None:
     [
         (["nonsense", "--json"], "nonsense"),
         (["--json"], "--json"),
-        (["show", "--json"], "SESSION"),
+        (["rehydrate", "--json"], "SESSION"),
         (["--json", "show", FIRST], "--json"),
         (["status", "--json", "--nonsense"], "--nonsense"),
         (["sessions", "--json", "--class", "nonsense"], "human"),
@@ -404,7 +404,7 @@ def test_wrong_usage_is_reported_to_programs_in_json(arguments: list[str], expec
 
 
 @pytest.mark.usefixtures("store")
-@pytest.mark.parametrize("arguments", [["show"], ["nonsense"], ["show", "--", "--json", "x"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["rehydrate"], ["nonsense"], ["show", "--", "--json", "x"]], ids=" ".join)
 def test_wrong_usage_is_reported_to_people_in_words(arguments: list[str]) -> None:
     result = invoke(*arguments)
 

@@ -28,7 +28,7 @@ from recollect.schema import (
     USER_MSG,
 )
 from recollect.sessions.marks import apply, derive
-from recollect.store.flags import IS_ABANDONED, IS_RETRY, TOLD_RETRY
+from recollect.store.tables.events import IS_ABANDONED, IS_RETRY, TOLD_RETRY
 from recollect.store.tables.steps import Step
 
 _NOTHING: dict[str, Any] = dict.fromkeys(Step._fields)

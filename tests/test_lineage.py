@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.agentkit.ids import short_hash
 from recollect.agentkit.protocol import EventRecord, Record, SessionInfo, Usage
+from recollect.agentkit.values import short_hash
 from recollect.agents import adapters
 from recollect.api import Memory, open_memory
 from recollect.errors import Ambiguous

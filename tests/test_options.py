@@ -276,3 +276,55 @@ def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
     for arguments, answer in ((["serch"], "Did you mean search?"), (["zzz"], "recollect search zzz")):
         result = invoke(*arguments)
         assert (result.exit_code, answer in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("list", "sessions"),
+        ("costs", "stats"),
+        ("delete", "forget"),
+        ("summary", "digest"),
+        ("todo", "open"),
+        ("prompts", "search --kind user_msg"),
+        ("version", "--version"),
+    ],
+)
+def test_a_command_by_the_name_that_other_programs_give_it_is_recognised(typed: str, meant: str) -> None:
+    assert f"Did you mean {meant}?" in invoke(typed).stderr
+    assert invoke(*meant.split(), "--help").exit_code == 0
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("command", ["show", "digest", "diff", "exchanges", "related"])
+def test_without_a_session_the_last_one_is_meant(command: str) -> None:
+    assert invoke(command).output == invoke(command, "last").output != ""
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("command", ["sessions", "recent"])
+def test_a_list_is_shortened_by_the_option_that_git_has_for_it(command: str) -> None:
+    assert "1 of 4 sessions" in invoke(command, "-n", "1").output
+
+
+@pytest.mark.usefixtures("store")
+def test_an_id_that_is_too_short_is_said_to_be() -> None:
+    assert "hint: give at least 6 characters of an id" in invoke("show", "sho1").stderr
+    assert "at least 6" not in invoke("show", "nothing-like-it").stderr
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_the_status_breaks_lines_between_words(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    whole = invoke("status").output
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    lines = invoke("status").output.splitlines()
+
+    assert " ".join(" ".join(lines).split()) == " ".join(whole.split())
+    assert all(len(line) <= columns for line in lines if not line.startswith("store "))
+
+
+@pytest.mark.usefixtures("store")
+def test_decisions_on_a_topic_are_another_command() -> None:
+    assert "recollect why walrus food" in invoke("decisions", "walrus", "food").stderr

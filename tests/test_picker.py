@@ -72,6 +72,15 @@ def test_a_filter_key_keeps_only_the_current_repository(picker: Picker) -> None:
     assert "this repository" in picker.lines(80, 24)[1].text
 
 
+def test_a_long_list_says_how_many_sessions_there_are(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recollect.cli.picker._SESSIONS", 1)
+    picker = Picker(memory)
+
+    picker.search()
+
+    assert "1 of 2 sessions" in picker.lines(80, 24)[1].text
+
+
 def test_what_a_search_has_to_say_is_on_the_last_line(picker: Picker) -> None:
     type_in(picker, "zebra qqqqqqqq")
 

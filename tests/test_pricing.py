@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from recollect.sessions.price_list import price_of
+from recollect.sessions.pricing import price_of
 from recollect.store import Response
 from tests.builders import BEGIN_MS, KNOWN_MODEL
 

@@ -28,13 +28,10 @@ if TYPE_CHECKING:
     from recollect.errors import Ambiguous, Busy, NeedsAnswer, NotFound, RecollectError, UsageError
     from recollect.forget.plan import ForgetPlan, ForgottenSession, UnreachableCopy
     from recollect.forget.rescan import RescanReport
-    from recollect.groups.active import ActiveSession
-    from recollect.groups.changes import Cleared, Resumed
-    from recollect.groups.group import Group
+    from recollect.groups.group import Group, Mount
     from recollect.groups.ipc import Answered
-    from recollect.groups.mounts import Mount
     from recollect.groups.runner import RunReport
-    from recollect.groups.sessions import Bookmark, GroupSessions
+    from recollect.groups.sessions import ActiveSession, Bookmark, Cleared, GroupSessions, Resumed
     from recollect.knowledge.records import Evidence, Fact, Fix, FixStep, Route, Workflow, Workflows
     from recollect.live import (
         Appended,

@@ -23,6 +23,11 @@ def as_datetime(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
+def as_ms(text: str) -> int:
+    """What `rfc3339` wrote, as milliseconds since 1970."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
 class AsDatetime:
     """A dataclass's time as a datetime, beside the field with its text: `started` of `started_at`, `at` of `ts`.
 
@@ -69,7 +74,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
             return _months_before(now, count * (12 if unit.startswith("y") else 1))
         return now - timedelta(**{_UNITS[unit[0]]: count})
     if day := _day(text, now):
-        return _midnight(day)
+        return datetime.combine(day, datetime.min.time()).astimezone()
     moment = datetime.fromisoformat(text.upper())
     return moment if moment.tzinfo else moment.astimezone()
 
@@ -125,10 +130,6 @@ def _advice(text: str) -> str:
 
     near = get_close_matches(text.lower(), (*_EXAMPLES, *WEEKDAYS), 1, 0.6)
     return f"did you mean `{near[0]}`? Or write {DATE_FORMS}" if near else f"write {DATE_FORMS}"
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, datetime.min.time()).astimezone()
 
 
 def _months_before(now: datetime, months: int) -> datetime:

@@ -73,12 +73,11 @@ def home_variable() -> str | None:
     return str(_expanded(named).absolute()) if named else None
 
 
-def current_sessions(environment: Mapping[str, str] | None = None) -> list[str]:
+def current_sessions() -> list[str]:
     """Native ids of the sessions this process runs in, as the agents' environment tells them."""
     from recollect.agents import session_variables
 
-    environment = os.environ if environment is None else environment
-    return [environment[name] for name in session_variables() if environment.get(name)]
+    return [os.environ[name] for name in session_variables() if os.environ.get(name)]
 
 
 def process_group(named: str | None = None) -> str | None:
@@ -102,10 +101,9 @@ def refuse_in_group() -> None:
         raise NotInGroup(f"Not available inside group `{group}`", "run it outside the group, without RECOLLECT_GROUP")
 
 
-def graphiti_secrets(environment: Mapping[str, str] | None = None) -> tuple[str | None, str | None]:
+def graphiti_secrets() -> tuple[str | None, str | None]:
     """The password of the graph database and the key of the model; no settings file has them."""
-    environment = os.environ if environment is None else environment
-    return environment.get("RECOLLECT_GRAPH_PASSWORD"), environment.get("OPENAI_API_KEY")
+    return os.environ.get("RECOLLECT_GRAPH_PASSWORD"), os.environ.get("OPENAI_API_KEY")
 
 
 def quiet_graphiti() -> None:

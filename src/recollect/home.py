@@ -32,9 +32,9 @@ def store_folder_path() -> str:
     return os.path.expanduser(store_path())  # noqa: PTH111 - pathlib takes too long to load
 
 
-def is_in_group(environment: "Mapping[str, str]" = os.environ) -> bool:
+def is_in_group() -> bool:
     """Whether this process works for a group, which may not see sums over all sessions."""
-    return environment.get(GROUP_VARIABLE, "main") not in ("", "main")
+    return os.environ.get(GROUP_VARIABLE, "main") not in ("", "main")
 
 
 def data_path(environment: "Mapping[str, str]") -> str:

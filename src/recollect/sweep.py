@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from recollect.analysis import distil_outdated, distil_sessions
 from recollect.clock import now_ms
-from recollect.forget.erase import drop_leftovers, finish_forgetting, scrub_if_due
-from recollect.forget.named import hide_named
+from recollect.forget.erase import drop_leftovers, finish_forgetting, hide_named, scrub_if_due
 from recollect.home import RESCUED_NAME
 from recollect.ingest.discover import Changes, Chosen, find_changes
 from recollect.kinds import SessionKey
@@ -50,7 +49,7 @@ def sweep(
         store.evictions.lift_awaited()
         work.settle(is_all_read=not work.report.failures)
         index_pending(store, partial(progress, "indexing"))
-        distil_outdated(store, partial(progress, "distilling"))
+        is_upgraded = distil_outdated(store, partial(progress, "distilling"))
         scrub_if_due(store)
         work.retain()
         store.rewrites.repack_idle((last.began_ns or 0) // 1_000_000 - IDLE_MS, work.at_ms - IDLE_MS)
@@ -58,11 +57,11 @@ def sweep(
         roots = store.known_files.roots(settings.host, settings.roots)
         if only is None:
             note_finished(store.folder, [root for paths in roots.values() for root in paths], began_ns)
-        if changes.tasks or work.changed:
+        if changes.tasks or work.changed or is_upgraded:
             from recollect.analysis.prepared import prepare, write_switches  # most sweeps need none
             from recollect.config import read_hooks
 
-            prepare(store, roots, work.changed)
+            prepare(store, roots, work.changed, is_all=is_upgraded)
             write_switches(store.folder, read_hooks(settings.config_path))  # they may have changed since it began
     if work.changed:
         settings.graphiti.push_after_sweep(settings.folder, settings.config_path)
@@ -110,13 +109,13 @@ class _Sweep:
         drop_leftovers(store := self._store)
         if not tasks:
             return
-        from recollect.ingest.gate import exclude_of
+        from recollect.ingest.gate import bytes_to_read, exclude_of, take_in
         from recollect.ingest.protection import Protection
-        from recollect.ingest.reading import bytes_to_read, take_in
 
         settled, total = time.monotonic(), bytes_to_read(tasks)
         exclude = exclude_of(store, self._settings.exclude, self._settings.allow)
         protection = Protection(store.folder, self._settings.redaction, store.named_values.all())
+        self._progress("reading", 0, total)  # the first files may take a while
         for group in take_in(store, tasks, exclude, protection, self.report.left_out):
             self.report.add(group)
             done = min(group.bytes_done, total)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.retention import BudgetReport
 
 if TYPE_CHECKING:  # loads all that reading takes: most sweeps read nothing
-    from recollect.ingest.reading import Group
+    from recollect.ingest.gate import Group
 
 
 @dataclass(slots=True)

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.archive.files import write_new
-from recollect.archive.names import slug
+from recollect.archive.files import slug, write_new
 from recollect.errors import UsageError
 
 

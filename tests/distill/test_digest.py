@@ -15,13 +15,10 @@ from recollect.distill.digest import (
     MOST_FILES,
     MOST_QUOTES,
     NOT_THE_END,
-    TOKENS,
     extend,
-    parse_digest,
-    searchable,
-    write_digest,
 )
 from recollect.distill.markdown import inert, render
+from recollect.distill.stored import TOKENS, parse_digest, searchable, write_digest
 from recollect.schema import Digest, to_json
 from tests.distill.sessions import Script, distilled
 

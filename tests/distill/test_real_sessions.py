@@ -8,8 +8,8 @@ import pytest
 
 from recollect import Memory, Session
 from recollect.analysis import VERSION
-from recollect.distill.digest import write_digest
 from recollect.distill.markdown import render
+from recollect.distill.stored import write_digest
 from recollect.errors import NotFound
 from recollect.schema import OUTCOMES, Digest
 from tests.conftest import SHARED, needs_shared, swept

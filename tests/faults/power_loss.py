@@ -20,7 +20,7 @@ from recollect.store.tables.sessions import SessionFilter, Sessions
 from tests.conftest import with_key
 from tests.faults.broken import BUGS
 from tests.faults.rig import Held, Struck, examine, sweep
-from tests.faults.tape import Tape, taped
+from tests.faults.tape import ACKNOWLEDGE, Tape, taped
 from tests.faults.work import Writers
 
 _ROUNDS = 4
@@ -89,10 +89,20 @@ def _digest_of(session_uid: str) -> str:
 
 
 def cut_power(recording: Recording, chance: random.Random, disks: int) -> Struck:
-    """Cut the power so often, and look at each disk."""
+    """Cut the power at so many random instants, and look at each disk."""
+    acts = len(recording.tape.acts)
+    return _cut_after(recording, [chance.randrange(1, acts + 1) for _ in range(disks)], chance)
+
+
+def cut_power_once_acknowledged(recording: Recording, chance: random.Random) -> Struck:
+    """Cut the power right after each acknowledgement: the next sync may be a few acts away, too few for chance."""
+    acts = enumerate(recording.tape.acts, 1)
+    return _cut_after(recording, [number for number, act in acts if act.kind == ACKNOWLEDGE], chance)
+
+
+def _cut_after(recording: Recording, cuts: list[int], chance: random.Random) -> Struck:
     struck = Struck(0, [])
-    for _ in range(disks):
-        cut = chance.randrange(1, len(recording.tape.acts) + 1)
+    for cut in cuts:
         with tempfile.TemporaryDirectory() as folder:
             recording.tape.make_disk(cut, chance, Path(folder))
             findings = _look(Path(folder), recording, cut)

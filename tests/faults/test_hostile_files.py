@@ -487,7 +487,7 @@ def _sweep_and(store: Path, log: AgentLog, home: Path, act: Callable[[], None]) 
     acts = [act]
 
     def progress(stage: str, done: int, total: int) -> None:
-        if stage.startswith("reading") and acts:
+        if stage.startswith("reading") and done and acts:
             acts.pop()()
 
     with pytest.MonkeyPatch.context() as patch, open_memory(store, [log.root_flag(home)]) as memory:

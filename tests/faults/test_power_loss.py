@@ -11,7 +11,7 @@ from recollect.live import Live
 from recollect.redact import RedactionRules
 from recollect.store.sqlite import database as sqlite
 from tests.conftest import with_key
-from tests.faults.power_loss import cut_power, record
+from tests.faults.power_loss import cut_power, cut_power_once_acknowledged, record
 from tests.faults.rig import IS_SOAK
 from tests.faults.tape import Tape, taped
 
@@ -23,10 +23,12 @@ def test_a_power_cut_loses_nothing_that_was_acknowledged_or_can_be_read_again(tm
     recording = record(tmp_path, seed)
 
     struck = cut_power(recording, random.Random(seed), DISKS)
+    once_acknowledged = cut_power_once_acknowledged(recording, random.Random(seed))
 
     print(f"{struck.faults} disks of {len(recording.tape.acts)} acts")
-    assert struck.findings == []
+    assert struck.findings == once_acknowledged.findings == []
     assert struck.faults == DISKS
+    assert once_acknowledged.faults > 0
 
 
 _CHATS, _MESSAGES = ("chat:1", "chat:2"), 40

@@ -13,7 +13,7 @@ from tests.faults.crashes import (
     strike_calls,
     strike_failpoints,
 )
-from tests.faults.power_loss import cut_power, record
+from tests.faults.power_loss import cut_power, cut_power_once_acknowledged, record
 from tests.faults.rig import Struck, needs_strace
 
 AT_FAILPOINTS = {
@@ -25,8 +25,8 @@ AT_RANDOM = ("torn_last_line_taken",)
 BY_POWER_LOSS = {
     "payloads_not_synced": "Pack is",
     "names_of_folders_not_synced": "Pack is missing",
-    "lasting_rows_not_synced": "acknowledged and missing",
 }
+ONCE_ACKNOWLEDGED = "lasting_rows_not_synced"
 
 
 def _assert_found(struck: Struck, word: str) -> None:
@@ -35,7 +35,7 @@ def _assert_found(struck: Struck, word: str) -> None:
 
 
 def test_every_seeded_bug_is_looked_for() -> None:
-    assert {*AT_FAILPOINTS, *AT_RANDOM, *BY_POWER_LOSS} == set(BUGS)
+    assert {*AT_FAILPOINTS, *AT_RANDOM, *BY_POWER_LOSS, ONCE_ACKNOWLEDGED} == set(BUGS)
 
 
 @pytest.mark.parametrize("bug", AT_FAILPOINTS)
@@ -73,3 +73,14 @@ def test_a_power_cut_finds(tmp_path: Path, bug: str) -> None:
             break
 
     _assert_found(struck, BY_POWER_LOSS[bug])
+
+
+def test_a_power_cut_right_after_an_acknowledgement_finds_sessions_and_digests_that_were_not_synced(
+    tmp_path: Path,
+) -> None:
+    recording = record(tmp_path, 1, ONCE_ACKNOWLEDGED)
+
+    struck = cut_power_once_acknowledged(recording, random.Random(1))
+
+    _assert_found(struck, "acknowledged and missing: digest")
+    _assert_found(struck, "acknowledged and missing: claude:")

@@ -317,7 +317,7 @@ def test_too_little_room_is_said_and_the_next_sweep_finishes(
 ) -> None:
     with open_memory(store, [home.flag]) as memory:
         with monkeypatch.context() as full:
-            full.setattr("recollect.store.sqlite.vacuum._ROOM", 1e12)
+            full.setattr("recollect.store.sqlite.snapshot._ROOM", 1e12)
             with pytest.raises(Exception, match="Not enough space"):
                 memory.forget(memory.plan_forgetting(match="pray"))
             memory.sweep()  # goes on without it

@@ -39,7 +39,7 @@ def nobodys(open_folder: Path, home: Home) -> Path:
 
 
 def _fill(patched: pytest.MonkeyPatch) -> None:
-    patched.setattr("recollect.store.sqlite.access.SHARED_INDEX_BYTES", 1 << 60)
+    patched.setattr("recollect.store.sqlite.files.SHARED_INDEX_BYTES", 1 << 60)
 
 
 def test_a_full_disk_is_called_so(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ def test_a_forget_that_could_not_end_says_that_it_was_begun_and_repair_finishes_
     store: Path, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as full, open_memory(store, [home.flag]) as memory:
-        full.setattr("recollect.store.sqlite.vacuum._ROOM", 1e12)
+        full.setattr("recollect.store.sqlite.snapshot._ROOM", 1e12)
         with pytest.raises(StoreUnwritable, match="started but could not finish") as told:
             memory.forget(memory.plan_forgetting("session-1"))
         assert "recollect sweep" in str(told.value.hint)

@@ -41,6 +41,8 @@ def test_an_agent_that_will_not_end_and_was_started_by_a_script_is_gone_within_t
 
         report = memory.groups.run("hello", "work", Prompting(wait_seconds=60), say=close)
 
+    pid = int((tmp_path / "pid").read_text())
+    while _is_running(pid) and time.monotonic() - asked[0] < 2:  # a killed process may take a moment to go
+        time.sleep(0.01)
     assert time.monotonic() - asked[0] < 2
     assert report.ended == "closed"
-    assert not _is_running(int((tmp_path / "pid").read_text()))

@@ -66,6 +66,9 @@ def test_what_the_user_demands_is_a_preference_with_its_reason(tmp_path: Path) -
         "Should we use Postgres instead of Redis?",
         "never mind",
         "The function is never called anywhere in the code.",
+        "but we only commit to the branch if files change, right?",
+        "` has 3 occurrences, you should make it a constant (goconst)",
+        "Plan: Fix: the review never triggers when a session is closed",
     ],
 )
 def test_a_description_or_a_question_is_no_preference(tmp_path: Path, words: str) -> None:
@@ -116,6 +119,28 @@ def test_a_yes_to_what_the_agent_offered_is_a_decision(tmp_path: Path) -> None:
     assert (fact.method, fact.by) == ("agreement", "user")
     assert "calling it cleanup" in fact.subject
     assert fact.object == "Both names work. Want me to rename it?"
+
+
+def test_an_agreement_says_what_was_offered(tmp_path: Path) -> None:
+    offer = "The prefix is wrong on Windows. Drop it. It is dead. Want me to make this change?"
+
+    (fact,) = remembered(tmp_path, agreed("yes, do it", offer=offer)).knowledge.decisions()
+
+    assert fact.object == offer
+
+
+def test_a_standing_demand_may_be_about_a_step(tmp_path: Path) -> None:
+    script = Script("said").user("Always run the linter before you commit").agent("I will.")
+
+    (fact,) = remembered(tmp_path, script).knowledge.decisions()
+
+    assert (fact.object, fact.confidence) == ("Always run the linter before you commit", 0.75)
+
+
+def test_what_would_happen_otherwise_is_a_reason_with_that_word(tmp_path: Path) -> None:
+    script = Script("said").user("Never push by force, otherwise the reviews are lost").agent("I see.")
+
+    assert remembered(tmp_path, script).knowledge.decisions()[0].reason == "otherwise the reviews are lost"
 
 
 @pytest.mark.parametrize(

@@ -329,3 +329,23 @@ def test_errors_never_seen_are_answered_with_nothing(tmp_path: Path) -> None:
         one, two, three = chance.sample(words, 3)
         text = shapes[number % len(shapes)].format(one.title(), two, f"{three}{number}x", chance.randrange(100, 999))
         assert memory.knowledge.fixes(text) == [], text
+
+
+def gist_of(folder: Path, old: str, new: str) -> str:
+    script = Script("gist", 0).user("the nightly job fails").run("python jobs/nightly.py", "pool.Timeout: none left", 1)
+    script.edit("/srv/shop/pool.py", old, new).run("python jobs/nightly.py", "done").agent("Done.")
+    return remembered(folder, script).knowledge.fixes("pool.Timeout: none left")[0].steps[0].gist
+
+
+def test_a_line_that_only_moved_is_no_change(tmp_path: Path) -> None:
+    gist = gist_of(tmp_path, "go()\nsize = 5", "if ready:\n    go()\n    size = 20")
+
+    assert gist == "`size = 5` became `size = 20`"
+
+
+def test_long_lines_are_shown_where_they_differ(tmp_path: Path) -> None:
+    line = 'pattern = re.compile(r"checkpoint: [0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]"{})'
+
+    gist = gist_of(tmp_path, line.format(""), line.format(", re.ASCII"))
+
+    assert gist.startswith("`…") and "re.ASCII" in gist

@@ -120,15 +120,15 @@ def test_a_request_to_forget_deletes_nothing_until_the_user_confirms(
     assert "No agent has asked" in CliRunner().invoke(main, ["forget", "--pending"]).output
     writer.call("forget_memory", session="walrus-0", reason="it names a customer")
     assert "Deleted 1 session" in CliRunner().invoke(main, ["forget", "--pending", "--yes"]).output
-    assert "not_found" in writer.call("get_session", session="walrus-0")
+    assert "No session here has this id" in writer.call("get_session", session="walrus-0")
     assert "No agent has asked" in CliRunner().invoke(main, ["forget", "--pending"]).output
 
 
 def test_a_session_behind_the_wall_cannot_be_named_for_forgetting(place: Path) -> None:
     with Agent(place, "--write-tools", "--repo", str(place / "checkout")) as walled:
-        assert "not_found" in walled.call("forget_memory", session="elsewhere", reason="x")
+        assert "No session here has this id" in walled.call("forget_memory", session="elsewhere", reason="x")
     with Agent(place, "--write-tools", "--group", "attic") as group:
-        assert "not_found" in group.call("forget_memory", session="walrus-1", reason="x")
+        assert "No session here has this id" in group.call("forget_memory", session="walrus-1", reason="x")
         assert "Not available inside group" in group.call("forget_memory", session="elsewhere", reason="x")
 
 

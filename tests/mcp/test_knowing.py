@@ -13,6 +13,7 @@ from tests.knowledge.sessions import Script, remembered
 from tests.mcp.conftest import Agent
 
 QUESTION = "Which store should keep the sessions?"
+LEAK = "redis.PoolError: no connection to postgres within 31 ms"
 DEMAND = "Use Postgres instead of Redis because functions cannot keep connections."
 
 
@@ -34,6 +35,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         script = Script(f"flag-{number}", 8, cwd=str(checkout)).user("add a command line flag for colour")
         script.look("Read", "read cli.py").edit("cli.py", "a", "b").run("pytest -q", "4 passed", is_test=True)
         scripts.append(script.agent("The flag is there, all tests pass."))
+    fixing = Script("fixing", 9, "github.com/acme/attic", "/srv/attic").user("import the orders")
+    fixing.run("python orders.py", LEAK, 1).edit("/srv/attic/pool.py", "size = 4", "size = 8")
+    scripts.append(fixing.run("python orders.py", "done").agent("Done: the pool is large enough."))
     with remembered(folder, *scripts) as memory:
         memory.knowledge.remember("We deploy on Fridays never", topic="deploys")
     yield folder
@@ -55,6 +59,17 @@ def test_a_topic_is_answered_with_its_reason(agent: Agent) -> None:
 
     assert "because: functions cannot keep connections" in answer
     assert "Nothing is known" in agent.call("recall_decisions", topic="kubernetes")
+
+
+def test_where_a_fact_has_every_word_those_with_half_of_them_are_left_out(agent: Agent) -> None:
+    assert "Memcached" in agent.call("recall_decisions", topic="store sessions")
+    assert "Memcached" not in agent.call("recall_decisions", topic="redis functions")
+
+
+def test_the_fix_of_a_failed_run_says_less_of_a_why_than_a_decision(agent: Agent) -> None:
+    answer = agent.call("recall_decisions", topic="postgres redis", everywhere=True)
+
+    assert answer.index("functions cannot keep") < answer.index("PoolError")
 
 
 def test_a_goal_is_answered_with_the_steps_that_reached_it(agent: Agent) -> None:
@@ -85,3 +100,13 @@ def test_what_the_user_rejects_or_pins_is_out_of_the_next_brief_or_in_it(agent: 
     brief = agent.call("session_brief")
 
     assert DEMAND not in brief and "Memcached" in brief
+
+
+def test_a_fix_names_the_error_and_the_change_once(agent: Agent) -> None:
+    asked = {"error": LEAK.replace("31", "977")}
+
+    answer = agent.call("recall_error", **asked)
+
+    assert "> fix: edit pool.py: `size = 4` became `size = 8`" in answer
+    assert answer.count("PoolError") == 1 and answer.count("pool.py") == 1
+    assert agent.call("recall_error", cursor="7", **asked) == "Nothing follows this cursor"

@@ -3,6 +3,7 @@
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,8 +97,8 @@ def test_behind_a_wall_nothing_of_elsewhere_is_found(place: Path) -> None:
     with Agent(place, "--repo", str(place / "checkout")) as agent:
         assert set(named(agent.call("session_search", query="walrus", limit=10))) == HERE
         assert "limited to one repository" in agent.call("session_search", query="walrus", everywhere=True)
-        assert "not_found" in agent.call("get_session", session="scripted:elsewhere")
-        assert "not_found" in agent.call("get_session", session="elsewhere", at="end")
+        assert "No session here has this id" in agent.call("get_session", session="scripted:elsewhere")
+        assert "No session here has this id" in agent.call("get_session", session="elsewhere", at="end")
 
 
 def test_a_group_finds_its_own_sessions_and_no_others(place: Path) -> None:
@@ -131,3 +132,31 @@ def test_without_a_usable_store_a_tool_says_so(tmp_path: Path, place: Path, stor
             answer = agent.ask("tools/call", name=tool.name, arguments=dict.fromkeys(tool.required, "walrus-1"))
             assert answer["result"]["isError"] or "Nothing is" in str(answer)
         assert agent.ask("resources/list")["result"] == {"resources": []}
+
+
+WRONG_CALLS = (
+    ("get_session", {"session": "no-such-session"}, "No session here has this id"),
+    ("get_session", {"session": "walrus-1", "at": "#9999"}, "This session has no such event"),
+    ("get_session", {"session": "walrus-1", "at": "banana"}, "This session has no such event"),
+    ("session_search", {"query": "walrus", "cursor": "next"}, "`cursor` must be the number"),
+    ("session_search", {"query": "walrus", "since": "someday"}, "`since` must be a date"),
+    ("list_sessions", {"before": "someday"}, "`before` must be a date"),
+    ("recall_error", {"error": 5}, "`error` must be of type string"),
+)
+
+
+@pytest.mark.parametrize(("tool", "arguments", "said"), WRONG_CALLS)
+def test_a_wrong_call_is_answered_with_one_sentence(
+    agent: Agent, tool: str, arguments: dict[str, Any], said: str
+) -> None:
+    answer = agent.ask("tools/call", name=tool, arguments=arguments)["result"]
+
+    text = answer["content"][0]["text"]
+    assert answer["isError"] and text.startswith(said) and "\n" not in text and "--" not in text
+
+
+def test_a_cursor_past_the_end_finds_nothing_more(agent: Agent) -> None:
+    given = {"session_search": {"query": "walrus"}, "recall_file": {"path": "src/walrus.py"}, "list_sessions": {}}
+
+    for tool, arguments in given.items():
+        assert agent.call(tool, cursor="5000", **arguments) == "Nothing follows this cursor"

@@ -14,7 +14,7 @@ from recollect.api import open_memory
 from recollect.recall.index import index_pending
 from recollect.schema import ASSISTANT_MSG, EDIT, ERROR, THINKING, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.store import Store, open_store
-from recollect.store.words.search import EventFilter, Term, Wanted
+from recollect.store.search import EventFilter, Term, Wanted
 from recollect.text import CJK_RUN, Columns, column_of, columns_of, evidence, payload_text
 from tests.builders import AGENT, Home, event, sweep
 from tests.faults.rig import IS_SOAK, scratch
@@ -199,10 +199,10 @@ def test_a_replaced_event_is_found_by_its_new_words_only(tmp_path: Path) -> None
 
 def test_a_replaced_event_leaves_the_month_it_was_indexed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_store(tmp_path, create=True) as store:
-        monkeypatch.setattr("recollect.store.words.index._month", lambda: "202609")
+        monkeypatch.setattr("recollect.store.tables.fulltext._month", lambda: "202609")
         put(store, batch({"a": "oldword grows"}, provisional=True))
         index_pending(store)
-        monkeypatch.setattr("recollect.store.words.index._month", lambda: "202610")
+        monkeypatch.setattr("recollect.store.tables.fulltext._month", lambda: "202610")
         put(store, batch({"a": "newword is final"}, offset=9))
         index_pending(store)
 

@@ -10,7 +10,7 @@ from recollect.api import Memory
 from recollect.errors import RecollectError
 from recollect.recall import literal
 from recollect.schema import TOOL_RESULT
-from recollect.store.words import search as fulltext_search
+from recollect.store import search as fulltext_search
 from tests.builders import Home, event, sweep
 
 

@@ -376,11 +376,11 @@ def test_months_of_different_size_are_compared_fairly(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_memory(tmp_path / "store", [home.flag]) as memory:
-        monkeypatch.setattr("recollect.store.words.index._month", lambda: "202609")
+        monkeypatch.setattr("recollect.store.tables.fulltext._month", lambda: "202609")
         home.write("old", *(event("old", n, ASSISTANT_MSG, f"walrus and {'filler ' * 9}") for n in range(1, 4)),
                    *(event("old", n, ASSISTANT_MSG, f"other {n}") for n in range(4, 200)))  # fmt: skip
         memory.sweep()
-        monkeypatch.setattr("recollect.store.words.index._month", lambda: "202610")
+        monkeypatch.setattr("recollect.store.tables.fulltext._month", lambda: "202610")
         home.write("new", event("new", 1, text="walrus"))
         memory.sweep()
 

@@ -75,6 +75,34 @@ def test_what_was_looked_for_is_bold_on_a_terminal(run: Run) -> None:
     assert "use a \x1b[1mwalrus\x1b[0m" in told
 
 
+_FAR_APART = f"fix the docs. {'filler words ' * 5}the race condition is gone. {'filler words ' * 5}"
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "shown"),
+    [
+        ("src/deep/walrus.py", f"/home/{'somebody/' * 6}src/deep/walrus.py content", "src/deep/walrus.py"),
+        ("fix race condition", _FAR_APART, "race condition"),
+        ("海馬", "海" * 70 + " 海馬 " + "海" * 70, "海馬"),
+    ],
+)
+@pytest.mark.parametrize("columns", [60, 80])
+def test_what_is_shown_of_a_match_has_what_was_searched_for(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, query: str, text: str, shown: str, columns: int
+) -> None:
+    home.write("c", event("long-1", 1, text="begin"), event("long-1", 2, ASSISTANT_MSG, text))
+    sweep(tmp_path / "store", home).close()
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    (line,) = [
+        line
+        for line in CliRunner().invoke(main, ["search", query]).output.splitlines()
+        if line.strip().startswith("#2 ")
+    ]
+
+    assert shown in line
+
+
 def test_a_title_that_is_the_first_request_is_told_once(run: Run) -> None:
     assert run("search", "--no-verify", "--context", "0").output.count("use a walrus") == 1
 
@@ -121,7 +149,7 @@ def test_blame_files_timeline_and_related_have_both_forms(run: Run) -> None:
     assert [edit["request"] for edit in printed(run, "blame", "src/a.py")] == ["use a walrus"]
     assert "1 edit" in run("files", "src/a.py").output
     assert [visit["edits"] for visit in printed(run, "files", "src/a.py")] == [1]
-    assert "2026-11-15" in run("timeline", "--day", "2026-11-15").output
+    assert "2026-11-15" in run("timeline", "2026-11-15").output
     assert len(printed(run, "timeline", "--since", "2026-11-01")) == 2
     assert "talks-1" in run("related", "edits-1").output
     assert [other["session_uid"] for other in printed(run, "related", "edits-1")] == ["scripted:talks-1"]
@@ -150,8 +178,8 @@ def test_a_list_of_edits_fits_the_screen_and_shows_the_names_of_files(
 def test_what_is_not_there_is_said_in_words(run: Run) -> None:
     assert "No edit" in run("blame", "nowhere.py").output
     assert "No session" in run("files", "nowhere.py").output
-    assert "No sessions" in run("timeline", "--day", "1999-01-01").output
-    assert run("timeline", "--day", "someday").exit_code == 2
+    assert "No sessions" in run("timeline", "1999-01-01").output
+    assert run("timeline", "someday").exit_code == 2
     assert run("related", "nobody").exit_code == 4
     assert run("show", "edits-1", "--at", "99").exit_code == 4
 

@@ -11,9 +11,10 @@ from recollect.agentkit.protocol import EventRecord
 from recollect.agents import adapters
 from recollect.api import open_memory
 from recollect.errors import RecollectError
+from recollect.ingest.pool import pack_batch, unpack_batch
 from recollect.kinds import SessionKey
 from recollect.redact import AHO_CORASICK, NamedValue, RedactionRules, Redactor
-from recollect.store import Batch, SourceRow, StreamBatch, pack_batch, unpack_batch
+from recollect.store import Batch, SourceRow, StreamBatch
 from recollect.store.payloads.rewrite import Rewrites
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
 from tests.forget.traces import left_in

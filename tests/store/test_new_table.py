@@ -13,7 +13,7 @@ from recollect.api import Memory, doctor, open_memory, restore
 from recollect.kinds import SessionKey
 from recollect.store import open_store
 from recollect.store.sqlite.database import Database
-from recollect.store.tables import column, words
+from recollect.store.tables import column, fulltext
 from recollect.store.tables.column import Column
 from recollect.store.tables.table import BY_DIGEST, BY_SESSION, BY_SOURCE, BY_STREAM, CACHE, MEMORY, Owner, Table
 from tests.builders import AGENT, Home, ScriptedAdapter, event, sweep
@@ -59,7 +59,7 @@ def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cas
         owner=case.owner,
         is_exported=case.database == MEMORY,
     )
-    monkeypatch.setattr(words, "NOTES", table, raising=False)
+    monkeypatch.setattr(fulltext, "NOTES", table, raising=False)
     return case
 
 

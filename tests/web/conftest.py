@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CHROMIUM = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium-headless-shell"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # its event loop counts as running until it is closed: others need one too
 def browser() -> "Iterator[Browser]":
     if not CHROMIUM.exists():
         pytest.skip(f"needs a browser: apt install chromium-headless-shell, or set CHROMIUM; none at {CHROMIUM}")

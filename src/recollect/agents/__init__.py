@@ -14,8 +14,7 @@ if TYPE_CHECKING:  # a search loads the profiles only
     from pathlib import Path
     from types import ModuleType
 
-    from recollect.agentkit.plugin import PluginHost
-    from recollect.agentkit.profile import AgentProfile
+    from recollect.agentkit.profile import AgentProfile, PluginHost
     from recollect.agentkit.protocol import Adapter
     from recollect.agentkit.writeback import Writeback
 
@@ -77,8 +76,8 @@ def find_writeback(agent: str) -> "Writeback | None":
 
 def find_plugin_host(agent: str) -> "PluginHost | None":
     """How Recollect is installed into an agent; None if it cannot be."""
-    module = _find_module(agent, "plugin")
-    return module.PLUGIN if module is not None else None
+    module = _find_module(agent, "profile")
+    return getattr(module, "PLUGIN", None)
 
 
 def runner_of(agent: str) -> "ModuleType":
@@ -92,8 +91,8 @@ def runner_of(agent: str) -> "ModuleType":
 
 def live_sessions(agent: str, home: "Path") -> dict[str, tuple[int, str]]:
     """Process and state of an agent's running sessions by native id, where the agent leaves a trace of them."""
-    module = _find_module(agent, "live")
-    found: dict[str, tuple[int, str]] = module.live_sessions(home) if module is not None else {}
+    find = getattr(_find_module(agent, "runner"), "live_sessions", None)
+    found: dict[str, tuple[int, str]] = {} if find is None else find(home)
     return found
 
 

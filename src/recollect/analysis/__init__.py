@@ -21,10 +21,12 @@ def distil_sessions(store: "Store", sessions: "Sequence[StoredSession]", at_ms: 
     distil_sessions(store, sessions, at_ms)
 
 
-def distil_outdated(store: "Store", advance: Callable[[int, int], None]) -> None:
-    """Distil again what another version distilled, and what an earlier sweep left undone."""
-    if store.digests.has_outdated(VERSION):
+def distil_outdated(store: "Store", advance: Callable[[int, int], None]) -> bool:
+    """Distil again what another version distilled, and what an earlier sweep left undone; whether there was any."""
+    is_outdated = store.digests.has_outdated(VERSION)
+    if is_outdated:
         distil_pending(store, advance)
+    return is_outdated
 
 
 def distil_pending(store: "Store", advance: Callable[[int, int], None]) -> None:

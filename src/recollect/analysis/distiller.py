@@ -7,19 +7,17 @@ from dataclasses import dataclass, replace
 from recollect import analysis, schema
 from recollect.analysis.closed import Closed, find_closed, pack_closed
 from recollect.clock import now_ms
-from recollect.distill import ExchangeRules
 from recollect.distill.activity import activity_of
-from recollect.distill.digest import Subject, extend, parse_digest, searchable, write_digest
-from recollect.distill.exchanges import Exchange, cut
+from recollect.distill.digest import Subject, extend
 from recollect.distill.part import LINE_CHARS, Around, closed, join, make_part
+from recollect.distill.stored import parse_digest, searchable, write_digest
 from recollect.distill.texts import shortened
 from recollect.distill.trace import Payloads, Trace, read_trace
-from recollect.errors import NotFound
 from recollect.kinds import SessionKey
 from recollect.knowledge.facts import Material
 from recollect.knowledge.rules import Lessons, derive
 from recollect.knowledge.runs import wanted as knowledge_wanted
-from recollect.schema import FILES_LANE, Covers, Digest, Outcome, Session, Signal
+from recollect.schema import FILES_LANE, Covers, Digest, Outcome, Signal
 from recollect.sessions.parts import Parts, boundary_of, cuts_ms, split, until
 from recollect.sessions.pricing import TOKENS, Used, add_up, usd_of
 from recollect.store import (
@@ -293,26 +291,3 @@ def _row(session: Pending, distilled: Distilled, lessons: Lessons, *, has_digest
         facts=lessons.facts,
         exchanges=lessons.exchanges,
     )
-
-
-def find_digest(store: Store, session: Session) -> Digest:
-    """The stored digest of a session; raises NotFound with what to do instead if it has none."""
-    raw = store.digests.find(session.agent, session.native_session_id)
-    if raw is not None:
-        return parse_digest(raw)
-    if session.analyzed_at is None:
-        advice = "`recollect sweep` makes it" if session.evicted_at is None else "`recollect rehydrate` reads it again"
-        raise NotFound(f"No digest yet: {session.session_uid}", advice)
-    raise NotFound(
-        f"Too small for a digest of its own: {session.session_uid}",
-        f"it is a line in that of {session.root_session_uid}",
-    )
-
-
-def find_exchanges(store: Store, session: Session, rules: ExchangeRules) -> list[Exchange]:
-    """The exchanges of a session whose events are held; those that were dropped before them count."""
-    key = SessionKey(session.agent, session.native_session_id)
-    steps = [step for stored in store.steps.read([key]) for step in stored.steps if step.lane != FILES_LANE]
-    payloads = store.steps.payloads(key, steps)
-    pairs = ((step, payloads[step.event_uid]) for step in steps)
-    return list(cut(session.session_uid, pairs, rules, store.digests.dropped_requests(*key)))

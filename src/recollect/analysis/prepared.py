@@ -5,6 +5,7 @@ Fixes of errors are in small files by the error's fingerprint, requests in one f
 """
 
 import json
+import shutil
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -18,8 +19,9 @@ from recollect.clock import as_datetime, now_ms
 from recollect.home import PREPARED_NAME
 from recollect.kinds import SessionKey
 from recollect.knowledge.asking import find_decisions
-from recollect.knowledge.facts import FIXED_BY, PREFERS
-from recollect.knowledge.fixes import fixes_of
+from recollect.knowledge.demands import is_standing
+from recollect.knowledge.fixes import fixes_of, told_lines
+from recollect.knowledge.predicates import FIXED_BY, PREFERS
 from recollect.knowledge.records import Fact, Fix
 from recollect.knowledge.signature import is_literal
 from recollect.recall import renew_briefs, write_briefs, write_snapshot
@@ -27,14 +29,20 @@ from recollect.recall.prepared import HOOK_DEFAULTS, fixes_path, requests_path, 
 from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store
 
 LEAST_CONFIDENCE = 0.6  # of what is told without being asked for
-_MOST_STEPS = 4
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
 _MOST_SESSIONS = 5_000  # whose requests are read when nothing is prepared yet
 
 
-def prepare(store: Store, roots: Mapping[str, Sequence[str]], changed: Collection[SessionKey]) -> None:
-    """Renew what depends on these sessions; everything if nothing is there. `roots` are the agents' homes."""
+def prepare(
+    store: Store, roots: Mapping[str, Sequence[str]], changed: Collection[SessionKey], *, is_all: bool = False
+) -> None:
+    """Renew what depends on these sessions; everything if nothing is there, or with `is_all`, as after an upgrade.
+
+    `roots` are the agents' homes.
+    """
     write_snapshot(store, roots)
+    if is_all:
+        shutil.rmtree(store.folder / PREPARED_NAME, ignore_errors=True)
     is_new = not (store.folder / PREPARED_NAME).exists()
     uids = frozenset(header.session_uid for header in store.session_headers.of(changed).values())
     criteria = ANY_SESSION if is_new else HeaderFilter(uids=uids)
@@ -63,10 +71,11 @@ def renew_brief(store: Store, repo: str) -> None:
 
 
 def _decided(store: Store, repo: str) -> list[str]:
-    """What holds in a repository, what the user pinned first: in the user's words, or promoted by the user."""
+    """What holds in a repository, in the user's words or promoted by the user: what the user pinned first, then what
+    the user had remembered, then standing wishes ("always …"), the newest first."""
     sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
     facts = find_decisions(store, sessions, [repo], now_ms(), with_weak=False)
-    facts.sort(key=lambda fact: fact.verdict != PINNED)
+    facts.sort(key=lambda fact: (fact.verdict != PINNED, fact.session_uid is not None, not is_standing(fact.object)))
     return list(dict.fromkeys(text for fact in facts if (text := _told_text(fact))))
 
 
@@ -134,14 +143,13 @@ def _write(path: Path, text: str) -> None:
 
 
 def _record(fix: Fix) -> dict[str, Any]:
-    steps = [f"{step.kind}: {step.name} {step.gist}".strip() for step in fix.steps[:_MOST_STEPS]]
     fixed = as_datetime(fix.fixed_at)
     return {
         "session": fix.session_uid,
         "sessions": len(fix.sessions),
         "returns": fix.returns,
         "confidence": fix.confidence,
-        "text": "\n".join([fix.text, *steps, *([f"why: {fix.why}"] if fix.why else [])]),
+        "text": "\n".join(told_lines(fix)),
         "at_ms": round(fixed.timestamp() * 1000) if fixed else None,
         "repo": fix.repo,
     }

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.analysis.distiller import find_digest
+from recollect.analysis.stored import find_digest
 from recollect.archive import Detail, digest_name, document_name, render, write_named, write_new
 from recollect.clock import AsDatetime, rfc3339
 from recollect.distill.markdown import render as render_digest

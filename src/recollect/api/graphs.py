@@ -92,7 +92,7 @@ class Graphs:
         return sorted({MAIN_GROUP, *(group.name for group in self._store.groups.all())})
 
     def _episodes(self, filters: Filters) -> list[Episode]:
-        from recollect.analysis.distiller import find_exchanges
+        from recollect.analysis.stored import find_exchanges
         from recollect.knowledge.graphiti.plan import RULES, iter_episodes
 
         now = datetime.now(UTC)

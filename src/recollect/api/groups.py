@@ -33,11 +33,10 @@ if TYPE_CHECKING:
 
     from recollect.agentkit.runner import HomeSettings
     from recollect.api import Memory
-    from recollect.groups.active import ActiveSession
-    from recollect.groups.changes import Cleared, Resumed
+    from recollect.groups.group import Mount
     from recollect.groups.ipc import Answered, Request
-    from recollect.groups.mounts import Mount
     from recollect.groups.runner import RunReport
+    from recollect.groups.sessions import ActiveSession, Cleared, Resumed
     from recollect.schema import Session
     from recollect.store import Store
 
@@ -130,13 +129,13 @@ class Groups:
 
     def mounts(self, name: str) -> list[Mount]:
         """Which folders and files of the host a sandbox of this group has, where, and whether it may write there."""
-        from recollect.groups.mounts import mounts_of
+        from recollect.groups.group import mounts_of
 
         return mounts_of(self._folder, self.get(name))
 
     def paragraph(self, name: str) -> tuple[Path, str]:
         """The file that tells the group's agent of its past conversations, and the text it would have."""
-        from recollect.groups.mounts import instructions_file, with_paragraph
+        from recollect.groups.group import instructions_file, with_paragraph
 
         group = self.get(name)
         path = instructions_file(group)
@@ -150,7 +149,7 @@ class Groups:
         return self._clear(name, group)
 
     def _clear(self, name: str, group: str | None, request: Request | None = None) -> Cleared:
-        from recollect.groups.changes import clear
+        from recollect.groups.sessions import clear
 
         self._catch_up()
         sessions = self.sessions(group)
@@ -167,7 +166,7 @@ class Groups:
         return self._resume(target, group, save_as)
 
     def _resume(self, target: str, group: str | None, save_as: str | None, request: Request | None = None) -> Resumed:
-        from recollect.groups.changes import resume
+        from recollect.groups.sessions import resume
 
         sessions = self.sessions(group)
         done = resume(self.get(sessions.group), sessions, target, save_as, _answer_of(request))
@@ -278,7 +277,7 @@ class Groups:
     def active(self) -> list[ActiveSession]:
         """The sessions that run now, over all agents: written in the last two minutes, or with a live process."""
         from recollect.agents import live_sessions
-        from recollect.groups.active import active_of
+        from recollect.groups.sessions import active_of
         from recollect.kinds import ASSISTANT_MSG, COMPLETION
         from recollect.recall import Filters
 

@@ -14,12 +14,10 @@ import orjson
 
 from recollect.agentkit.writeback import Draft, Item
 from recollect.agents import find_writeback, get_adapter, profile_of, resume_words
-from recollect.analysis.distiller import find_digest
+from recollect.analysis.stored import find_digest
 from recollect.archive import write_new
 from recollect.distill.markdown import brief
 from recollect.errors import NotFound, Unsupported
-from recollect.ingest.protection import Protection
-from recollect.ingest.written import pass_over
 from recollect.kinds import USER_MSG
 from recollect.redact import MARK
 from recollect.schema import Session
@@ -108,6 +106,9 @@ class Handover:
         A rebuilt file counts as read: the next sweep stores only what the agent adds to it. The main file comes last:
         as long as it is missing, the session is gone and can be written again.
         """
+        from recollect.ingest.protection import Protection  # `resume` mostly finds the file, and should start fast
+        from recollect.ingest.written import pass_over
+
         files = plan.draft.files if plan.draft else ()
         with sweep_lock(self._store.folder):
             if plan.is_rebuild:

@@ -134,7 +134,7 @@ class Knowledge:
 
     def workflows(self, filters: Filters = NO_FILTERS, *, least_support: int = 3) -> Workflows:
         """Orders of steps that exchanges take, with how often they work, and commands that fail often."""
-        from recollect.knowledge.facts import FIXED_BY
+        from recollect.knowledge.predicates import FIXED_BY
         from recollect.knowledge.records import Workflows
         from recollect.knowledge.workflows import failing_commands, find_workflows
         from recollect.store import Span

@@ -14,7 +14,7 @@ from recollect.store import SessionFilter, Store
 LAST = "last"
 _MOST_CHOICES = 12
 _A_FEW = 50
-_LEAST_OF_A_TITLE = 3
+_LEAST_OF_A_TITLE, _LEAST_OF_AN_ID = 3, 6
 
 
 def find_named(store: Store, name: str, *, is_strict: bool = False) -> Session:
@@ -35,7 +35,8 @@ def find_named(store: Store, name: str, *, is_strict: bool = False) -> Session:
     sessions = [session for uid in uids for session in store.sessions.find(uid)]
     sessions = sessions or ([] if is_strict else _archived(store, name) or _titled(store, name))
     if not sessions:
-        raise NotFound(f"No session has this id or title: {name}", "`recollect sessions` lists ids and titles")
+        least = "give at least 6 characters of an id; " if len(name) < _LEAST_OF_AN_ID else ""
+        raise NotFound(f"No session has this id or title: {name}", f"{least}`recollect sessions` lists ids and titles")
     if len(sessions) > 1:
         sessions.sort(key=lambda session: session.ended_at or "", reverse=True)
         choices = tuple(map(_choice, sessions[:_MOST_CHOICES]))

@@ -162,13 +162,13 @@ class Reading:
 
     def digest(self, session: Session) -> Digest:
         """The lasting account of a session. Raises NotFound until a sweep has made it, and for a tiny sub-agent."""
-        from recollect.analysis.distiller import find_digest
+        from recollect.analysis.stored import find_digest
 
         return find_digest(self._store, session)
 
     def exchanges(self, session: Session) -> list[Exchange]:
         """A session split into requests and what followed each, filtered by the settings in `[exchanges]`."""
-        from recollect.analysis.distiller import find_exchanges
+        from recollect.analysis.stored import find_exchanges
 
         return find_exchanges(self._store, session, self.settings.exchanges)
 

@@ -3,7 +3,7 @@
 from recollect.archive.documents import FORMATS as FORMATS
 from recollect.archive.documents import Detail as Detail
 from recollect.archive.documents import render as render
+from recollect.archive.files import digest_name as digest_name
+from recollect.archive.files import document_name as document_name
 from recollect.archive.files import write_named as write_named
 from recollect.archive.files import write_new as write_new
-from recollect.archive.names import digest_name as digest_name
-from recollect.archive.names import document_name as document_name

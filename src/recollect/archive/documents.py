@@ -1,20 +1,108 @@
-"""A session in each of the formats it can be archived in."""
+"""A session in each of the formats it can be archived in.
 
-from collections.abc import Callable, Mapping
+In Markdown, what was said is data: it cannot link, load, or pass for another turn.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date
 from typing import Any
 
 import orjson
 
-from recollect.analysis.distiller import find_digest
+from recollect.agents import profile_of
+from recollect.analysis.stored import find_digest
 from recollect.archive.html import render_session_html
-from recollect.archive.markdown import markdown_lines
+from recollect.distill.markdown import inert, inert_lines
+from recollect.distill.markdown import render as render_digest
 from recollect.errors import NotFound, UsageError
+from recollect.kinds import ASSISTANT_MSG, HUMAN_INTERVENTION, KIND_FAMILY, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.recall import session_diff
 from recollect.schema import Digest, Session, to_json
-from recollect.sessions.transcript import iter_transcript
+from recollect.sessions.transcript import TranscriptItem, iter_transcript
 from recollect.store import Store
+
+_USER = "User"
+_RESULTS = (*KIND_FAMILY[TOOL_RESULT], HUMAN_INTERVENTION)
+_TICKS = re.compile("`+")
+_TURN = re.compile(r"\s*\*\*[^*]+\*\*:")
+
+
+def markdown_lines(
+    session: Session,
+    items: Iterable[TranscriptItem],
+    today: date,
+    *,
+    chars: int,
+    digest: Digest | None = None,
+    tools: bool = False,
+    diffs: Mapping[str, str] | None = None,
+) -> Iterator[str]:
+    """The document line by line; messages are cut at `chars`.
+
+    `diffs` has what edits did, by the uid of their event; `digest` is what is left of an evicted session.
+    """
+    yield f"# {inert(session.title or session.session_uid)}"
+    yield f"\nArchived: {today:%Y-%m-%d}\n"
+    yield f"<!-- session_uid: {session.session_uid.replace('-->', '')} -->\n\n---"
+    speaker: str | None = None
+    within = session.session_uid
+    for item in items:
+        if tools and item.depth and item.session.session_uid != within:
+            yield f"\n- sub-agent `{item.session.session_uid}`: {inert(item.session.title or '–')}"
+        within = item.session.session_uid
+        if item.depth:
+            continue
+        name = _speaker(item)
+        if name:
+            yield "" if name == speaker else f"\n**{name}**:"
+            speaker = name
+            yield from _said(item, chars)
+        elif tools and (line := _tool_line(item)):
+            yield line
+        yield from _diff((diffs or {}).get(item.event.event_uid, ""))
+    if digest is not None:
+        yield "\n---\n\nThe raw detail was dropped to stay within the store's budget. Its digest:\n"
+        yield render_digest(digest, UTC, session)
+
+
+def _speaker(item: TranscriptItem) -> str | None:
+    """Whose turn an event is part of; None for what is no message."""
+    if item.event.kind == USER_MSG:
+        name = _USER
+    elif item.event.kind in KIND_FAMILY[ASSISTANT_MSG]:
+        name = profile_of(item.session.agent).display_name
+    else:
+        return None
+    return f"{name} (rewound)" if item.event.is_abandoned else name
+
+
+def _said(item: TranscriptItem, chars: int) -> Iterator[str]:
+    text = item.payload.get("text")
+    text = text.strip() if isinstance(text, str) else item.event.summary
+    for line in inert_lines(text[:chars]):
+        yield f"\\{line.lstrip()}" if _TURN.match(line) else line
+    if len(text) > chars:
+        yield f"\n*[… cut: {len(text):,} characters in all]*"
+    for media in item.payload.get("media") or ():
+        yield f"\n*[{inert(str(media.get('kind')))}, {media.get('bytes', 0):,} bytes, not kept]*"
+
+
+def _tool_line(item: TranscriptItem) -> str | None:
+    event = item.event
+    if event.kind in KIND_FAMILY[TOOL_CALL]:
+        return f"\n- {inert(event.tool or event.kind)}: {inert(event.summary)}"
+    if event.kind in _RESULTS:
+        mark = "error: " if event.is_error else ""
+        return f"  ↳ {mark}{inert(event.summary)}"
+    return None
+
+
+def _diff(text: str) -> Iterator[str]:
+    if text:
+        fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(text)), default=0))
+        yield f"\n{fence}diff\n{text.rstrip()}\n{fence}"
 
 
 @dataclass(frozen=True, slots=True)

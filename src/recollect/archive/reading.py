@@ -128,16 +128,14 @@ def read_exchanges(
         reader = readers.get(item.session.session_uid)
         if reader is None:
             reader = readers[item.session.session_uid] = _Reader(0)
-            _parent(readers, item.session, session).place(SubAgent(item.session, reader.exchanges))
+            readers.get(item.session.parent_session_uid or "", readers[session.session_uid]).place(
+                SubAgent(item.session, reader.exchanges)
+            )
         reader.add(item)
     own = readers[session.session_uid]
     for child in sub_agents:
         own.attach(SubAgent(child))
     return own.exchanges
-
-
-def _parent(readers: "dict[str, _Reader]", child: Session, root: Session) -> "_Reader":
-    return readers.get(child.parent_session_uid or "", readers[root.session_uid])
 
 
 class _Reader:

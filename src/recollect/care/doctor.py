@@ -13,7 +13,7 @@ import orjson
 from recollect.agentkit.files import resolve_root
 from recollect.agentkit.protocol import Adapter, SettingAdvice, Source
 from recollect.agents import adapters, find_plugin_host
-from recollect.care.installed import broken_pieces, installed_agents
+from recollect.care.install import broken_pieces, installed_agents
 from recollect.care.schedule import LOG_NAME
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings

@@ -1,36 +1,207 @@
 """Importing the sessions of an export, from this store or another.
 
 The export is compared with its manifest, and every session in it checked, before anything is stored. What this store
-holds already stays as it is, so importing twice adds nothing.
+holds already stays as it is, so importing twice adds nothing. Sessions are redacted by this store's rules.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import apsw
+import msgspec
 import orjson
 
+from recollect.agentkit.protocol import SessionInfo
 from recollect.care.bundle import read_bundle, read_folder
-from recollect.care.exported import INVALID, ExportedSession
-from recollect.care.exports import FORM, SESSIONS
-from recollect.clock import now_ms
+from recollect.care.exports import FORM, SESSIONS, is_part
 from recollect.config import Settings
+from recollect.distill.stored import parse_digest
 from recollect.errors import BadBackup, Busy, StoreUnwritable
 from recollect.ingest.gate import exclude_of
-from recollect.ingest.protection import Protection
+from recollect.ingest.protection import Protection, protected_json, protected_line, protected_names, without_secrets
 from recollect.kinds import SessionKey
 from recollect.progress import Progress
+from recollect.redact import Redactor
 from recollect.store import (
+    HIDES_LEARNED,
     Batch,
+    Description,
+    EventRow,
+    Facts,
+    ProblemRow,
     SessionFilter,
+    SourceRow,
     Sources,
     Store,
+    StreamBatch,
     Tombstones,
+    describe,
+    hash_payload,
+    hash_source,
+    iter_frames,
+    make_frames,
+    origin_of,
     redact_rows,
     without_forgotten,
     work_folder,
 )
 from recollect.sweep import sweep
+
+INVALID = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError, apsw.ConstraintError)
+
+_UID_BYTES = 16
+
+Place = tuple[str | None, str | None, str | None]  # where a session worked: folder, git root, remote
+
+
+class ExportedSession:
+    """One session of an export: its line, and its pack in the export's folder. Making one reads and checks both."""
+
+    def __init__(self, line: dict[str, Any], folder: Path) -> None:
+        session = line["session"]
+        self.key = SessionKey(session["agent"], session["native_session_id"])
+        self.uid: str = session["session_uid"]
+        self.content_hash: str | None = session["content_hash"]
+        self.above = {session["parent_session_uid"], session["root_session_uid"]}
+        self.lasting = [(str(table), dict(values)) for table, values in line["lasting"]]
+        self._pack = _find_pack(folder, line["pack"])
+        self._sources = {hash_source(source["host"], source["path"]): source for source in line["sources"]}
+        for source in line["sources"]:
+            _source_row(self.key, source)
+            _bad_lines(source)
+        self.events = 0
+        self.places: list[Place] = []
+        self._check()
+
+    def _check(self) -> None:
+        if not self.key.agent.isprintable() or not isinstance(self.key.native_id, str):
+            raise ValueError(self.key)
+        for table, values in self.lasting:
+            if table == "sessions":
+                self.places.append((values["cwd"], values["git_root"], values["git_remote"]))
+            elif table == "digests" and values["digest"] is not None:
+                parse_digest(values["digest"].encode())
+        for description, _ in self._frames():
+            self.events += len(description.rows)
+            if description.facts.info:
+                first, last = _parse_info(description.facts.info)
+                self.places.append((first.cwd, last.git_root, last.git_remote))
+
+    def _frames(self) -> Iterator[tuple[Description, list[bytes]]]:
+        """Every frame with its payloads. The frames must cover the pack: a damaged one is not left out."""
+        end = 0
+        for frame in iter_frames(self._pack) if self._pack else ():
+            description = describe(frame.content)
+            if frame.offset != end or description.origin[:2] != self.key:
+                raise ValueError(f"not a frame of {self.uid}, at byte {end}")
+            yield description, list(_payloads(description.rows, frame.content.payloads))
+            end += len(frame.entry)
+        if self._pack and end != self._pack.stat().st_size:
+            raise ValueError(f"damaged at byte {end}: {self._pack}")
+
+    def batches(self, redactor: Redactor) -> Iterator[Batch]:
+        """The events of the session and what was read with them, a batch for each frame and each other source."""
+        sources = dict(self._sources)
+        for description, payloads in self._frames():
+            source_hash = description.origin.source_hash
+            batch = self._batch(redactor, self._sources.get(source_hash))
+            if sources.pop(source_hash, None) is None:
+                batch.problems = []  # they came with an earlier frame
+            batch.streams.append(self._part(redactor, batch, description, payloads))
+            yield batch
+        for source in sources.values() if self._pack else ():
+            batch = self._batch(redactor, source)
+            batch.streams.append(StreamBatch(self.key.native_id, has_events=True))
+            yield batch
+
+    def _batch(self, redactor: Redactor, source: dict[str, Any] | None) -> Batch:
+        unknown = {"host": "unknown", "path": self.key.native_id, "kind": "unknown", "bytes": 0, "bad_lines": []}
+        row = _source_row(self.key, source or unknown)
+        host, path, kind = map(redactor.functional, (row.host, row.path, row.kind))
+        problems = [
+            line._replace(reason=redactor.text(line.reason), raw=protected_line(redactor, line.raw))
+            for line in _bad_lines(source or unknown)
+        ]
+        row = row._replace(host=host, path=path, kind=kind)
+        return Batch(row, problems=problems, redacted_with=redactor.version, is_adopted=True)
+
+    def _part(
+        self, redactor: Redactor, batch: Batch, description: Description, payloads: Sequence[bytes]
+    ) -> StreamBatch:
+        """What a frame holds, without secrets, whoever let them pass before."""
+        rows, payloads = _redact_events(redactor, description.rows, payloads)
+        info, usage, totals = description.facts
+        facts = Facts(
+            protected_json(redactor, [info.encode()])[0].decode() if info else None,
+            [protected_names(redactor, row) for row in usage],
+            [protected_names(redactor, row) for row in totals],
+        )
+        frames = make_frames(origin_of(batch, self.key.native_id), rows, payloads, facts)
+        return StreamBatch(self.key.native_id, list(rows), frames, facts=facts, has_events=True)
+
+
+def _find_pack(folder: Path, name: str | None) -> Path | None:
+    if name is not None and not (is_part(name) and (folder / name).is_file()):
+        raise ValueError(f"no such pack: {name}")
+    return folder / name if name else None
+
+
+def _source_row(key: SessionKey, source: dict[str, Any]) -> SourceRow:
+    host, path, kind = source["host"], source["path"], source["kind"]
+    if not all(isinstance(text, str) for text in (host, path, kind)):
+        raise TypeError(source)
+    return SourceRow(host, key.agent, path, kind, int(source["bytes"]), 0, 0, 0, 0, 0, 0, "", "", "{}")
+
+
+def _bad_lines(source: dict[str, Any]) -> list[ProblemRow]:
+    return [
+        msgspec.convert([line[name] for name in ProblemRow._fields], ProblemRow)  # bytes are base64 in JSON
+        for line in source["bad_lines"]
+    ]
+
+
+def _parse_info(info: str) -> tuple[SessionInfo, SessionInfo]:
+    """What a source said of the session first, and what it said last."""
+    parts = orjson.loads(info)
+    if not all(isinstance(text, str) for name, text in parts["last"].items() if name.startswith("title_")):
+        raise TypeError(info)
+    first, last = (msgspec.convert({"native_session_id": ""} | parts[name], SessionInfo) for name in ("first", "last"))
+    return first, last
+
+
+def _payloads(rows: Sequence[EventRow], content: memoryview) -> Iterator[bytes]:
+    for row in rows:
+        payload = bytes(content[row.payload_start : row.payload_start + row.payload_bytes])
+        if {len(row.event_uid), len(row.parent_uid or row.event_uid)} != {_UID_BYTES}:
+            raise ValueError(f"not the id of an event: {row.event_uid!r}")
+        if hash_payload(payload) != row.payload_hash or not isinstance(orjson.loads(payload), dict):
+            raise ValueError(f"not the content of the event: {row.event_uid.hex()}")
+        if row.metadata is not None and not isinstance(orjson.loads(row.metadata), dict):
+            raise ValueError(f"not the metadata of an event: {row.metadata}")
+        yield payload
+
+
+def _redact_events(
+    redactor: Redactor, events: Sequence[EventRow], contents: Sequence[bytes]
+) -> tuple[list[EventRow], list[bytes]]:
+    rows, payloads = list(events), list(contents)
+    for number, payload, secrets, is_learned in redactor.changes(contents):
+        payloads[number] = payload
+        row = EventRow._make(without_secrets(redactor, rows[number], secrets))
+        flags = row.flags | (HIDES_LEARNED if is_learned else 0)
+        rows[number] = row._replace(flags=flags, payload_bytes=len(payload), payload_hash=hash_payload(payload))
+    for number in redactor.suspects(["\n".join(text for text in row if isinstance(text, str)) for row in rows]):
+        row = rows[number]
+        metadata = protected_json(redactor, [row.metadata.encode()])[0].decode() if row.metadata else None
+        rows[number] = EventRow._make(protected_names(redactor, row))._replace(metadata=metadata)
+    start = 0
+    for number, row in enumerate(rows):
+        rows[number] = row._replace(seq=number, payload_start=start)
+        start += row.payload_bytes
+    return rows, payloads
+
 
 Sessions = dict[SessionKey, ExportedSession]
 
@@ -111,14 +282,10 @@ class _Importer:
             self.tombstones.inherit(key.agent, [info for batch in batches for info in batch.infos.items()])
             if key not in self.excluded and not self.tombstones.hold(*key):
                 kept = [without_forgotten(batch, self.tombstones) for batch in batches]
-                self.events_new += self._store.intake.put(kept, _save_source).events_new if kept else 0
+                self.events_new += self._store.intake.put(kept, Sources.save_unread).events_new if kept else 0
                 self._store.lasting.put(key, redact_rows(self._redactor, session.lasting))
             progress("importing", done, len(self._sessions))
         self._store.keep_copy(is_due=True)
-
-
-def _save_source(connection: apsw.Connection, batch: Batch) -> int:
-    return Sources.save_unread(connection, batch.source, [(*line, now_ms()) for line in batch.problems])
 
 
 def _excluded(store: Store, settings: Settings, sessions: Sessions) -> set[SessionKey]:

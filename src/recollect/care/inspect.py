@@ -35,7 +35,6 @@ from recollect.store import (
     DATABASES,
     LEDGER_NAME,
     MARK_NAME,
-    Database,
     Evicted,
     HeldStream,
     KnownSource,
@@ -161,8 +160,9 @@ def _look_at_store(store: Store, settings: Settings, run: "_Run") -> None:
     run.look("alarms", _alarms(store))
     run.look("ledger lines", _ledger(store.ledger))
     for database in store.databases:
-        run.look(f"structure of {database.path.name}", _structure(store, database, run))
-        run.look(f"rows of {database.path.name}", _contents(store, database, run))
+        name = database.path.name
+        run.look(f"structure of {name}", _database(name, store.check.iter_structure_faults(name, run.has_time)))
+        run.look(f"rows of {name}", _database(name, store.check.iter_content_faults(name, run.has_time)))
     if run.has_damaged_database:
         run.inspection.out_of_reach.append(_NEEDS_BOTH)
         return
@@ -311,16 +311,8 @@ def _key_faults(store: Store, path: Path) -> Iterator[Fault]:
             yield Fault(OTHER_KEY, KEY_FILE, message)
 
 
-def _structure(store: Store, database: Database, run: "_Run") -> Look:
-    name = database.path.name
-    faults = tuple(Fault(DATABASE, name, message) for message in store.check.iter_structure_faults(name, run.has_time))
-    yield Step(1, 1, faults)
-
-
-def _contents(store: Store, database: Database, run: "_Run") -> Look:
-    name = database.path.name
-    faults = tuple(Fault(DATABASE, name, message) for message in store.check.iter_content_faults(name, run.has_time))
-    yield Step(1, 1, faults)
+def _database(name: str, messages: Iterable[str]) -> Look:
+    yield Step(1, 1, tuple(Fault(DATABASE, name, message) for message in messages))
 
 
 def _streams(store: Store) -> Look:
@@ -352,12 +344,15 @@ def _rows(store: Store) -> Look:
         stream = streams.pop(name, None)
         yield Step(number, len(sessions), tuple(_row_faults(store, session, stream)))
     untold = [stream for stream in streams.values() if not stream.is_dirty and _content_hash(store, stream)]
-    faults = tuple(Fault(SESSION, (stream.agent, stream.native_id), _no_row(stream)) for stream in untold)
+    faults = tuple(
+        Fault(
+            SESSION,
+            (stream.agent, stream.native_id),
+            f"Session has events but no row: {stream.agent}:{stream.native_id}",
+        )
+        for stream in untold
+    )
     yield Step(len(sessions), len(sessions), faults)
-
-
-def _no_row(stream: HeldStream) -> str:
-    return f"Session has events but no row: {stream.agent}:{stream.native_id}"
 
 
 def _content_hash(store: Store, stream: HeldStream) -> str | None:

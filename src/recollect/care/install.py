@@ -2,6 +2,8 @@
 
 What an agent's settings were before is kept beside them until it is removed. If nobody changed them in between, they
 are put back byte for byte; else the agent's own command has removed what it added, and the backup stays.
+
+`broken_pieces` tries what was installed, by a round trip through each piece.
 """
 
 import json
@@ -15,9 +17,17 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from recollect.agentkit.plugin import Command, PluginHost
-from recollect.agents import adapters, find_plugin_host
-from recollect.care.plugin import PLUGIN, hooks_of_agent, server_command, write_plugin
+from recollect.agentkit.profile import Command, PluginHost
+from recollect.agents import adapters, find_plugin_host, get_adapter
+from recollect.care.plugin import (
+    PLUGIN,
+    hook_command,
+    hooks_of_agent,
+    server_command,
+    without_our_hooks,
+    write_plugin,
+)
+from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError
 from recollect.home import GROUP_VARIABLE
 from recollect.settings_file import with_value
@@ -30,7 +40,7 @@ _PATIENCE_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that installing or removing does: `run` a command, or `write`, `change` or `remove` a file."""
+    """One thing that installing or removing does: `run` a command, or `copy`, `write`, `change` or `remove` a file."""
 
     agent: str
     action: str
@@ -74,7 +84,10 @@ class Installer:
         plan = Installation([Step("", "write", str(self._marketplace))] if self.with_plugin else [])
         for agent in agents:
             host = _host(agent)
-            plan.steps.extend(Step(agent, "change", str(path)) for path in self._configs(agent))
+            for path in self._configs(agent):
+                copied = f"{path} to {_copy_of(path).name}"
+                plan.steps.extend([Step(agent, "copy", copied)] if path.exists() else [])
+                plan.steps.append(Step(agent, "change", str(path)))
             plan.steps.extend(Step(agent, "run", shlex.join(words)) for words in self._commands(agent))
             plan.steps.extend(Step(agent, "write", str(path)) for path in self._own_files(agent))
             plan.advice.extend([host.advice] if host.advice else [])
@@ -91,19 +104,22 @@ class Installer:
             write_plugin(self._marketplace, _hosts(), self.version, self.home, server, _variables())
         record = self._record()
         for agent in agents:
-            configs = self._configs(agent)
-            before = {str(path): _back_up(path) for path in configs}
+            files: dict[str, Any] = {str(path): {"had_file": _back_up(path)} for path in self._configs(agent)}
+            record[agent] = {"with_plugin": self.with_plugin, "files": files}
+            self._write_record(record)  # before anything is changed: if this is killed, `remove` knows what to put back
             try:
                 for words in self._commands(agent):
                     _run(words)
                 self._name_variables(agent)
                 self._add_hooks(agent)
             except RecollectError:
-                for path in configs:
-                    _put_back(path, had_file=before[str(path)])
+                for path, state in files.items():
+                    _put_back(Path(path), had_file=state["had_file"])
+                del record[agent]
+                self._write_record(record)
                 raise
-            files = {str(path): {"had_file": before[str(path)], "after": _hash(path)} for path in configs}
-            record[agent] = {"with_plugin": self.with_plugin, "files": files}
+            for path, state in files.items():
+                state["after"] = _hash(Path(path))
             self._write_record(record)
         return plan
 
@@ -125,6 +141,16 @@ class Installer:
             for event, entries in hooks["hooks"].items():
                 merged[event] = [*merged.get(event, []), *entries]
             _write(path, json.dumps(settings | {"hooks": merged}, indent=2, ensure_ascii=False) + "\n")
+
+    def _drop_hooks(self, agent: str, path: Path) -> None:
+        """Take our hooks out of settings that somebody changed: no command of the agent does."""
+        if self.with_plugin or path != self._root(agent) / (_host(agent).settings_hooks or ""):
+            return
+        with suppress(OSError, ValueError):  # gone, or no settings any more
+            settings = json.loads(path.read_text("utf-8"))
+            kept = without_our_hooks(settings.get("hooks") or {})
+            settings = {name: value for name, value in settings.items() if name != "hooks"}
+            _write(path, json.dumps(settings | ({"hooks": kept} if kept else {}), indent=2, ensure_ascii=False) + "\n")
 
     def plan_removal(self, agents: Sequence[str]) -> Installation:
         """What removing would do; of all agents that it was installed for if none is named."""
@@ -152,7 +178,10 @@ class Installer:
         record = self._record()
         for agent in list(agents or record):
             files = record[agent]["files"]
-            unchanged = {path for path, state in files.items() if _hash(Path(path)) == state["after"]}
+            # Without `after` the installation was killed: whatever changed since is its own doing.
+            unchanged = {
+                path for path, state in files.items() if "after" not in state or _hash(Path(path)) == state["after"]
+            }
             installer = self._as_recorded(record[agent])
             for words in installer._removal(agent):
                 with suppress(RecollectError):  # an agent that is gone, or was told to remove it by hand
@@ -163,7 +192,9 @@ class Installer:
                 if path in unchanged:
                     _put_back(Path(path), had_file=state["had_file"])
                 else:
-                    plan.advice.append(f"Changed since it was installed, so the agent's own command cleaned it: {path}")
+                    installer._drop_hooks(agent, Path(path))
+                    copy = f"; the copy of before is {_copy_of(Path(path)).name}" if state["had_file"] else ""
+                    plan.advice.append(f"Kept your changes since the installation in {path}{copy}")
             (self.folder / "answering" / agent).unlink(missing_ok=True)
             del record[agent]
             self._write_record(record)
@@ -248,17 +279,19 @@ def _run(words: Sequence[str]) -> None:
 
 
 def _back_up(path: Path) -> bool:
-    """Keep a copy beside a file, unless one is there from before; whether there was a file."""
-    backup = path.with_name(path.name + _BACKUP)
-    if path.exists() and not backup.exists():
-        shutil.copy2(path, backup)
-    return backup.exists()
+    """Keep a copy beside a file, in place of one from an earlier installation; whether there was a file."""
+    if path.exists():
+        shutil.copy2(path, _copy_of(path))
+    return path.exists()
+
+
+def _copy_of(path: Path) -> Path:
+    return path.with_name(path.name + _BACKUP)
 
 
 def _put_back(path: Path, *, had_file: bool) -> None:
-    backup = path.with_name(path.name + _BACKUP)
     if had_file:
-        backup.replace(path)
+        _copy_of(path).replace(path)
     else:
         path.unlink(missing_ok=True)
 
@@ -275,3 +308,42 @@ def _write(path: Path, text: str) -> None:
     if path.exists():
         unfinished.chmod(path.stat().st_mode & 0o777)
     unfinished.replace(path)
+
+
+_ANSWER_S = 30
+_ASKED = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}\n'
+_EVENT = json.dumps({"hook_event_name": "RecollectCheck", "session_id": "doctor"}).encode()
+
+
+def installed_agents(settings: Settings) -> Mapping[str, Any]:
+    """The agents that `recollect install` was run for."""
+    try:
+        record: Mapping[str, Any] = json.loads((settings.folder / RECORD_NAME).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return record
+
+
+def broken_pieces(settings: Settings) -> Iterator[tuple[str, str]]:
+    """(agent, what does not answer) of everything that was installed."""
+    agents = installed_agents(settings)
+    if not agents:
+        return
+    if b'"session_search"' not in _output(server_command(), _ASKED):
+        yield "", "the MCP server"
+    if b'"recollect"' not in _output(["/bin/sh", "-c", hook_command(str(settings.folder))], _EVENT):
+        yield "", "the hook"
+    for agent, record in agents.items():
+        host = find_plugin_host(agent)
+        if host is None:
+            continue
+        listing = host.listing if record["with_plugin"] else ("mcp", "list")
+        if b"recollect" not in _output([host.program, *listing], b""):
+            yield agent, f"{get_adapter(agent).profile.display_name} does not list it"
+
+
+def _output(command: Sequence[str], given: bytes) -> bytes:
+    try:
+        return subprocess.run(command, input=given, capture_output=True, timeout=_ANSWER_S).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return b""

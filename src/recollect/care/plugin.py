@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recollect.agentkit.plugin import Fields, PluginHost
+from recollect.agentkit.profile import Fields, PluginHost
 from recollect.home import HOOK_TOOL
 from recollect.recall.prompts import PROMPTS
 
@@ -49,6 +49,17 @@ def hooks_of_agent(agent: str, events: Mapping[str, Fields], server: str | None,
             hook = {"type": "command", "command": hook_command(home)}
         hooks[event] = [{"hooks": [hook | {"timeout": _TIMEOUTS_S.get(event, _TIMEOUT_S)}]}]
     return {"hooks": hooks}
+
+
+def without_our_hooks(hooks: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of hooks without those that an installation added, by whatever version."""
+    kept = {event: [entry for entry in entries if not _is_ours(entry)] for event, entries in hooks.items()}
+    return {event: entries for event, entries in kept.items() if entries}
+
+
+def _is_ours(entry: Any) -> bool:
+    words = json.dumps(entry)
+    return _RUN in words or f'"tool": "{HOOK_TOOL}"' in words
 
 
 def write_plugin(

@@ -75,7 +75,7 @@ def note(session: str, text: str, remove: bool, as_json: bool) -> None:
 @json_option
 @reports_errors
 def rename(session: str, name: str, as_json: bool) -> None:
-    """Give a session another title, here and not in its agent.
+    """Give a session another title here; its agent keeps the old one.
 
     \b
     recollect rename 3f2a91c4 "Pool timeouts"

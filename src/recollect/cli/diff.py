@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect.cli.filters import SESSION
+from recollect.cli.filters import session_argument
 from recollect.cli.fresh import open_fresh
 from recollect.cli.output import json_option, print_json, reports_errors
 from recollect.cli.pager import no_pager_option, print_lines
-from recollect.cli.terminal import grey, local_time, plural, printable, short_ids
+from recollect.cli.terminal import grey, local_time, one_line, plural, printable, short_ids
 from recollect.errors import NotFound
 from recollect.schema import Session
 
@@ -20,7 +20,7 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @click.command()
-@click.argument("session", type=SESSION)
+@session_argument
 @click.argument("file", required=False)
 @no_pager_option
 @json_option
@@ -28,8 +28,9 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 def diff(session: str, file: str | None, no_pager: bool, as_json: bool) -> None:
     """Show what a session changed, edit by edit, as a patch.
 
-    FILE shows only the edits of one file or folder. Sub-agents are included, edits that failed are not. The paths are
-    relative to the session's folder: what the log allows goes into `git apply` there.
+    SESSION is an id or title; the default is `last`. FILE shows only the edits of one file or folder. Sub-agents are
+    included, edits that failed are not. The paths are relative to the session's folder: what the log allows goes into
+    `git apply` there.
 
     \b
     recollect diff last
@@ -47,17 +48,19 @@ def diff(session: str, file: str | None, no_pager: bool, as_json: bool) -> None:
     if as_json:
         print_json(changed.to_json())
         return
-    print_lines(_session_lines(changed), no_pager=no_pager)
+    print_lines(_session_lines(changed, chosen.title), no_pager=no_pager)
     for note in _notes(changed, chosen):
         click.echo(f"note: {note}", err=True)
 
 
-def _session_lines(changed: "SessionDiff") -> Iterator[str]:
+def _session_lines(changed: "SessionDiff", title: str | None) -> Iterator[str]:
     """Each edit below a comment, which `git apply` passes over."""
     names = short_ids({edit.session_uid for edit in changed.edits} | {changed.session_uid})
     files = {edit.path for edit in changed.edits}
+    about = f"{names[changed.session_uid]} {one_line(title or '–')}"
     if changed.edits:
         counts = f"{plural(len(changed.edits), 'edit')} of {plural(len(files), 'file')}"
+        yield grey(f"# {about}")
         yield grey(f"# {counts} {_sum(changed.edits)}")
     for edit in changed.edits:
         where = "" if edit.session_uid == changed.session_uid else f" in sub-agent {names[edit.session_uid]}"
@@ -66,7 +69,7 @@ def _session_lines(changed: "SessionDiff") -> Iterator[str]:
         yield grey(f"# #{edit.seq}{where} {local_time(edit.ts)} {counted(edit)} {printable(edit.path)}{rewound}")
         yield from diff_lines(edit.diff)
     if not changed.edits:
-        yield "No edits"
+        yield f"No edits: {about}"
 
 
 def _sum(edits: "Iterable[EditDiff]") -> str:

@@ -11,6 +11,7 @@ from recollect import __version__
 from recollect.cli.output import usage_errors_as_json
 
 _AS_JSON = "recollect.as_json"
+_NEAR_MISS = 0.7  # how alike a command and what was typed must be to ask which was meant
 # The help's sections, and the module of each command in them.
 _SECTIONS = {
     "Read": dict.fromkeys(("sweep", "status", "problems", "demo"), "sweep") | {"watch": "watch"},
@@ -33,6 +34,29 @@ _SECTIONS = {
     | dict.fromkeys(("doctor", "backup", "restore", "export", "import"), "care"),
 }
 _MODULES = {name: module for names in _SECTIONS.values() for name, module in names.items()}
+# What people type, knowing other programs, for what is called otherwise here.
+_SYNONYMS = {
+    "sessions": "list ls",
+    "search": "find grep query ask",
+    "recent": "last latest log",
+    "show": "view cat read transcript",
+    "digest": "summary summarise summarize brief",
+    "resume": "continue",
+    "open": "todo todos unfinished",
+    "diff": "changes edits",
+    "stats": "cost costs usage spend tokens money",
+    "stats --by command": "commands failures",
+    "search --kind user_msg": "prompts requests",
+    "sweep": "index sync update scan refresh",
+    "install": "init setup",
+    "archive": "share document markdown",
+    "forget": "delete remove rm erase purge",
+    "exclude": "ignore",
+    "web": "serve ui browse gui",
+    "config": "settings",
+    "--version": "version",
+    "--help": "help",
+}
 
 
 class Commands(click.Group):
@@ -74,7 +98,8 @@ class Commands(click.Group):
 def _unknown(name: str) -> str:
     from difflib import get_close_matches  # only where a command was mistyped
 
-    near = get_close_matches(name.lower(), _MODULES, 2, 0.6)
+    near = [command for command, synonyms in _SYNONYMS.items() if name.lower() in synonyms.split()]
+    near = near or get_close_matches(name.lower(), _MODULES, 2, _NEAR_MISS)
     meant = f"Did you mean {' or '.join(near)}?" if near else f"To search for it: recollect search {name}"
     return f"No such command: {name}. {meant}"
 
@@ -92,7 +117,7 @@ def main(context: click.Context) -> None:
     """Everything your coding agents did, searchable, in one local store.
 
     \b
-    recollect                         search as you type, and carry on with a session
+    recollect                         search as you type, then resume
     recollect sweep                   read new sessions
     recollect search "pool timeout"   search words, paths, commands, errors
     recollect recent                  pick up where you left off

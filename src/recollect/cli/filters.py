@@ -44,6 +44,7 @@ def _session_names(memory: Memory) -> dict[str, str | None]:
 
 
 SESSION, REPO, AGENT, BRANCH = (_Name(name) for name in ("session", "repo", "agent", "branch"))
+session_argument = click.argument("session", type=SESSION, default="last")
 _WHEN = "2026-11-01, 7d, 3 days ago, monday, last week"
 _OPTIONS = (
     click.option("--agent", metavar="NAME", type=AGENT, help="Only sessions of this agent."),

@@ -1,6 +1,5 @@
 """Commands that search: search, history, recent, related, files, blame, timeline. They load little and start fast."""
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 import click
 
 from recollect import kinds
-from recollect.cli.filters import SESSION, filter_options
+from recollect.cli.filters import filter_options, session_argument
 from recollect.cli.fresh import open_fresh
 from recollect.cli.listing import (
     footer_lines,
@@ -22,6 +21,7 @@ from recollect.cli.listing import (
     total_line,
     visit_lines,
 )
+from recollect.cli.matches import highlighted, matched_part
 from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
 from recollect.cli.terminal import (
     fitted,
@@ -35,7 +35,7 @@ from recollect.cli.terminal import (
 )
 from recollect.clock import moment_ms
 from recollect.errors import UsageError
-from recollect.recall import Filters, folded
+from recollect.recall import Filters
 from recollect.text import begins_with
 
 if TYPE_CHECKING:
@@ -64,9 +64,10 @@ SPEAKERS = {
     "digest": ("digest", "bright_black"),
 }
 
-_ranked_limit = click.option(
-    "--limit", metavar="N", type=click.IntRange(1, 100), default=10, help="List at most N sessions (10)."
-)
+
+def _ranked_limit(*names: str) -> "Callable[[Callable[..., None]], Callable[..., None]]":
+    help_text = "List at most N sessions (10)."
+    return click.option("--limit", *names, metavar="N", type=click.IntRange(1, 100), default=10, help=help_text)
 
 
 class _SearchOptions(TypedDict):
@@ -129,7 +130,7 @@ def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> 
 @click.command(cls=QueryCommand)
 @click.argument("query", nargs=-1)
 @filter_options
-@_ranked_limit
+@_ranked_limit()  # without `-n`: a query may be a pasted `tail -n 50`
 @offset_option
 @click.option("--context", metavar="N", type=click.IntRange(0, 20), default=0, help="Show N events around a match (0).")
 @click.option(
@@ -186,12 +187,12 @@ history = QueryCommand(
 
 @click.command()
 @filter_options
-@_ranked_limit
+@_ranked_limit("-n")
 @offset_option
 @json_option
 @reports_errors
 def recent(filters: Filters, limit: int, offset: int, as_json: bool) -> None:
-    """List the sessions active last, each with its last request.
+    """List recently active sessions, each with its last request.
 
     \b
     recollect recent --here
@@ -202,8 +203,8 @@ def recent(filters: Filters, limit: int, offset: int, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("session", type=SESSION)
-@_ranked_limit
+@session_argument
+@_ranked_limit("-n")
 @json_option
 @reports_errors
 def related(session: str, limit: int, as_json: bool) -> None:
@@ -286,23 +287,23 @@ def _emit_page(
 
 
 @click.command()
-@click.option("--day", metavar="DATE", help="Only this day: 2026-11-01, today, yesterday, monday.")
+@click.argument("date", required=False)
 @filter_options
 @limit_option("sessions", _SHOWN_SESSIONS)
 @offset_option
 @json_option
 @reports_errors
-def timeline(day: str | None, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
+def timeline(date: str | None, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
     """List sessions of a day, a week or a repository, oldest first.
 
-    Lists the last 7 days unless told otherwise.
+    DATE is a day: 2026-11-01, today, yesterday, monday. The default is the last 7 days.
 
     \b
-    recollect timeline --day monday
+    recollect timeline monday
     recollect timeline --since "last week" --here
     """
-    if day is not None:
-        midnight = _midnight(day)
+    if date is not None:
+        midnight = _midnight(date)
         filters = filters._replace(since=midnight, before=midnight + timedelta(days=1))
     elif filters.since is None and filters.before is None and filters.repo is None:
         filters = filters._replace(since="7d")
@@ -312,8 +313,8 @@ def timeline(day: str | None, filters: Filters, limit: int | None, offset: int, 
     _emit_page(entries, page, "session", timeline_lines, as_json, is_newest_last=True)
 
 
-def _midnight(day: str) -> datetime:
-    moment = datetime.fromtimestamp((moment_ms("--day", day) or 0) / 1000).astimezone()
+def _midnight(date: str) -> datetime:
+    moment = datetime.fromtimestamp((moment_ms("DATE", date) or 0) / 1000).astimezone()
     return datetime.combine(moment.date(), datetime.min.time()).astimezone()
 
 
@@ -418,26 +419,8 @@ def _match_line(match: "Match", hit: "SessionHit", names: Mapping[str, str]) -> 
 
 def _line(label: str, colour: str, text: str, seq: str = "", words: "Sequence[str]" = (), within: str = "") -> str:
     room = max(_LEAST_COLUMNS, line_columns() - _MARGIN - len(within))
-    body = _highlighted(fitted(_from_match(one_line(text), words, room), room), words)
+    body = highlighted(matched_part(text, words, room), words)
     return f"  {grey(f'{seq:>6}')}  {click.style(f'{label:<8}', fg=colour)}  {within}{body}"
-
-
-def _from_match(text: str, words: "Sequence[str]", room: int) -> str:
-    """The text, from a little before the first word of the query if that would be cut off."""
-    places = [place for word in words if (place := folded(text).find(one_line(word))) >= 0]
-    begin = min(places, default=0) - room // 3
-    if width(text) <= room or min(places, default=0) < room * 2 // 3:
-        return text
-    return f"…{text[text.find(' ', begin) + 1 :].lstrip('…')}"
-
-
-def _highlighted(text: str, words: "Sequence[str]") -> str:
-    """The text with the words of the query in bold."""
-    pattern = "|".join(re.escape(one_line(word)) for word in sorted(words, key=len, reverse=True))
-    spans = [match.span() for match in re.finditer(pattern, folded(text))] if pattern else []
-    for start, end in reversed(spans):
-        text = f"{text[:start]}{click.style(text[start:end], bold=True)}{text[end:]}"
-    return text
 
 
 def _glimpse_line(item: "Glimpse | Match") -> str:

@@ -32,7 +32,7 @@ _SHOWN = 60
 @json_option
 @reports_errors
 def graph(around: str | None, format_: str, filters: Filters, limit: int | None, as_json: bool) -> None:
-    """Show how commands, errors, files and decisions hang together.
+    """Show how commands, errors, files and decisions relate.
 
     The HTML is one file with a picture in it; it needs no network and no other file.
 

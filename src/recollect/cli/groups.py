@@ -17,11 +17,9 @@ from recollect.cli.terminal import grey, local_time, one_line, padded, printable
 
 if TYPE_CHECKING:
     from recollect.api.groups import Forked
-    from recollect.groups.changes import Cleared
-    from recollect.groups.group import Group
+    from recollect.groups.group import Group, Mount
     from recollect.groups.ipc import Answered
-    from recollect.groups.mounts import Mount
-    from recollect.groups.sessions import Bookmark
+    from recollect.groups.sessions import Bookmark, Cleared
 
 _POLL_SECONDS = 0.2
 group_option = click.option("--group", metavar="NAME", help="The group; by default the one whose folder you are in.")
@@ -29,7 +27,7 @@ group_option = click.option("--group", metavar="NAME", help="The group; by defau
 
 @click.group("group")
 def group_() -> None:
-    """Make and list groups: workspaces that are kept apart.
+    """Create and list groups: separate workspaces.
 
     \b
     recollect group add family --path ~/family
@@ -127,7 +125,7 @@ def _docker_lines(mounts: "Sequence[Mount]") -> Iterator[str]:
 @json_option
 @reports_errors
 def clear(name: str, group: str | None, as_json: bool) -> None:
-    """Put a group's conversation aside under a name.
+    """Set a group's conversation aside under a name.
 
     The next prompt begins a new one. The transcript is archived in `conversations`, the session gets a bookmark, and a
     running agent is closed.
@@ -152,7 +150,7 @@ def _cleared_lines(cleared: "Cleared") -> Iterator[str]:
 @json_option
 @reports_errors
 def bookmarks(group: str | None, as_json: bool) -> None:
-    """List conversations that were put aside, newest first."""
+    """List conversations that were set aside, newest first."""
     with open_memory(create=False, read_only=True) as memory:
         listed = memory.groups.bookmarks(group)
     emit(listed, as_json, _bookmark_lines)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @json_option
 @reports_errors
 def handoff(session: str, agent: str, run: bool, yes: bool, as_json: bool) -> None:
-    """Let another agent go on with a session.
+    """Continue a session in another agent.
 
     Where that agent can be given a whole session, a session file of its own kind is written into its home: what the
     file will lack is listed first, and nothing is written unless you agree. Other agents get a brief as their first

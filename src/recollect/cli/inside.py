@@ -130,7 +130,8 @@ def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bo
     made = installer(with_plugin=not no_plugin, can_write=write_tools)
     names = made.agents(agents)
     _confirm_steps(made.plan(names), "Install?", "change your agents' settings", yes, as_json)
-    emit(made.install(names), as_json, lambda done: _done_lines(done, f"Installed for {', '.join(names)}"))
+    message = f"Installed for {', '.join(names)}: new sessions have it; `recollect doctor` tests each piece"
+    emit(made.install(names), as_json, lambda done: _done_lines(done, message))
 
 
 @click.command()
@@ -139,7 +140,7 @@ def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bo
 @json_option
 @reports_errors
 def uninstall(agents: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Take Recollect out of your agents again.
+    """Remove Recollect from your agents.
 
     \b
     recollect uninstall

@@ -125,7 +125,7 @@ def evidence_lines(
 @json_option
 @reports_errors
 def why(topic: tuple[str, ...], filters: Filters, limit: int | None, as_json: bool) -> None:
-    """Answer why something is as it is.
+    """Explain why something is the way it is.
 
     Reasons, causes, fixes and decisions on a topic, the best first, each with its evidence. For PATH:LINE, the session
     and the request that a line of a file was written for.
@@ -177,7 +177,7 @@ def _origin_lines(origin: "LineOrigin") -> Iterator[str]:
 @json_option
 @reports_errors
 def facts(entity: tuple[str, ...], as_json: bool) -> None:
-    """List all that is known about a file, command or error.
+    """List everything known about a file, command or error.
 
     Settings and topics have facts, too. The oldest is first.
 
@@ -198,7 +198,7 @@ def facts(entity: tuple[str, ...], as_json: bool) -> None:
 @json_option
 @reports_errors
 def how(goal: tuple[str, ...], filters: Filters, as_json: bool) -> None:
-    """Show how sessions reached a goal like this one.
+    """Show how earlier sessions reached a goal like this.
 
     The steps they took, and what it cost.
 
@@ -224,7 +224,18 @@ def _route_lines(routes: "Sequence[Route]") -> Iterator[str]:
         yield _source(f"{when}  {repo_name(route.repo)}  session {names[route.session_uid]}  {spent}")
 
 
-@click.group(invoke_without_command=True)
+class _Decisions(click.Group):
+    """Names the command that takes a topic: people give one here first."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.commands:
+            ctx.fail(f"Takes no topic. What was decided about one: recollect why {' '.join(args)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Decisions, invoke_without_command=True)
 @click.option("--as-of", metavar="WHEN", help="What held at this time: 2026-11-01, 7d, last week.")
 @click.option("--history", is_flag=True, help="Add what was superseded, with what took its place.")
 @click.option("--all", "is_all", is_flag=True, help="Add commits, and what agents say they decided by themselves.")
@@ -243,6 +254,8 @@ def decisions(
     as_json: bool,
 ) -> None:
     """List what was decided and still holds, newest first.
+
+    `recollect why TOPIC` answers what was decided about something.
 
     \b
     recollect decisions --here
@@ -298,7 +311,7 @@ def import_(file: str, repo: str | None, as_json: bool) -> None:
 @json_option
 @reports_errors
 def remember(text: tuple[str, ...], topic: str | None, repo: str | None, as_json: bool) -> None:
-    """Keep something that was decided or is preferred.
+    """Save a decision or a preference.
 
     \b
     recollect remember --topic "package manager" "We use pnpm, npm breaks the workspace links"
@@ -314,7 +327,7 @@ def remember(text: tuple[str, ...], topic: str | None, repo: str | None, as_json
 @json_option
 @reports_errors
 def workflows(filters: Filters, limit: int | None, as_json: bool) -> None:
-    """Show which orders of steps work, and what fails.
+    """Show which sequences of steps work, and what fails.
 
     `!` marks a step that failed. Lift is how many times more often the steps come in this order than by chance.
 

@@ -152,7 +152,7 @@ def confirm(question: str, action: str, yes: bool) -> None:
 def limit_option(things: str, shown: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """`--limit` of a list: programs get all of it unless they ask for less, people as much as they can read."""
     help_text = f"List at most N {things} ({shown}; with --json all)."
-    return click.option("--limit", metavar="N", type=click.IntRange(1), help=help_text)
+    return click.option("--limit", "-n", metavar="N", type=click.IntRange(1), help=help_text)
 
 
 offset_option = click.option(

@@ -13,10 +13,12 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from recollect.api import Memory
-from recollect.cli.terminal import fitted, local_time, one_line, padded, plural, printable, repo_name, width
+from recollect.cli.listing import total_line
+from recollect.cli.matches import matched_part
+from recollect.cli.terminal import fitted, local_time, one_line, padded, printable, repo_name, width
 from recollect.config import has_colour
 from recollect.errors import NotFound, RecollectError
-from recollect.recall import Filters, SearchAnswer, SessionHit
+from recollect.recall import Filters, Match, SearchAnswer, SessionHit
 
 RESUME, SHOW, DIFF, COPY, QUIT = "resume", "show", "diff", "copy", "quit"
 ACTIONS = {"enter": RESUME, "^o": SHOW, "^d": DIFF, "^y": COPY, "escape": QUIT, "^c": QUIT}
@@ -103,7 +105,7 @@ class Picker:
 
     def _filters(self) -> str:
         repo = "this repository" if self.is_here else "all repositories"
-        count = plural(len(self.answer.hits), "session")
+        count = total_line(len(self.answer.hits), 0, self.answer.total, "session")
         return " · ".join((self.agent or "all agents", repo, _PERIOD_NAMES[self.period], count))
 
     def _list(self, columns: int, rows: int) -> list[Line]:
@@ -120,7 +122,7 @@ class Picker:
         hit = self.selected
         if hit is None:
             return [Line("No matches", GREY)] + [Line("")] * (rows - 1)
-        matches = [Line(fitted(f"#{match.seq}  {one_line(match.snippet)}", columns), BOLD) for match in hit.matches]
+        matches = [Line(_match_line(match, columns), BOLD) for match in hit.matches]
         lines = matches + [Line(text) for text in self._digest(hit.session_uid, columns)]
         return (lines + [Line("")] * rows)[:rows]
 
@@ -142,6 +144,11 @@ class Picker:
     def forget_previews(self) -> None:
         """After the screen changed its width."""
         self._previews.clear()
+
+
+def _match_line(match: Match, columns: int) -> str:
+    seq = f"#{match.seq}  "
+    return seq + matched_part(match.snippet, match.words, columns - len(seq))
 
 
 _MOVES = {"up": -1, "^p": -1, "down": 1, "^n": 1, "page_up": -10, "page_down": 10}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect.cli.filters import SESSION, filter_options
+from recollect.cli.filters import SESSION, filter_options, session_argument
 from recollect.cli.fresh import open_fresh
 from recollect.cli.listing import footer_lines, more_hint, session_lines, signal_lines, total_line
 from recollect.cli.markdown import markdown_lines
@@ -34,7 +34,7 @@ from recollect.schema import to_json
 if TYPE_CHECKING:
     from recollect.api import Memory
     from recollect.distill.exchanges import Exchange
-    from recollect.groups.active import ActiveSession
+    from recollect.groups.sessions import ActiveSession
     from recollect.schema import Digest, Session
     from recollect.sessions.transcript import TranscriptItem
 
@@ -117,7 +117,7 @@ def _list_lines(
 
 
 @click.command()
-@click.argument("session", type=SESSION)
+@session_argument
 @click.option("--kind", metavar="KIND", help="Only events of this kind: user_msg, edit, error …")
 @click.option("--tail", metavar="N", type=click.IntRange(1), help="Only the last N events.")
 @click.option("--at", metavar="SEQ", help="Only events around this one: its number, or part of its uid.")
@@ -148,7 +148,7 @@ def show(
 ) -> None:
     """Show a session event by event, with its sub-agents.
 
-    SESSION is an id, the start or end of one (6 characters or more), a title or part of one, or `last`.
+    SESSION is an id, the start or end of one (6 characters or more), a title or part of one, or `last` (the default).
 
     \b
     recollect show last
@@ -219,7 +219,7 @@ def _evicted_lines(session: "Session", digest: "Digest | None") -> Iterator[str]
 
 
 @click.command()
-@click.argument("session", type=SESSION)
+@session_argument
 @click.option("--for-agent", is_flag=True, help="Print a brief to paste into a new session.")
 @click.option(
     "--budget",
@@ -234,8 +234,8 @@ def _evicted_lines(session: "Session", digest: "Digest | None") -> Iterator[str]
 def digest(session: str, for_agent: bool, budget: int, no_pager: bool, as_json: bool) -> None:
     """Summarise a session: what was asked, done, decided, left open.
 
-    SESSION is an id, the start or end of one (6 characters or more), a title or part of one, or `last`. In a pipe it
-    prints Markdown.
+    SESSION is an id, the start or end of one (6 characters or more), a title or part of one, or `last` (the
+    default). In a pipe it prints Markdown.
 
     \b
     recollect digest 3f2a91c4
@@ -263,7 +263,7 @@ def _digest_lines(digest: "Digest", session: "Session") -> Iterator[str]:
 
 
 @click.command()
-@click.argument("session", type=SESSION)
+@session_argument
 @json_option
 @reports_errors
 def exchanges(session: str, as_json: bool) -> None:

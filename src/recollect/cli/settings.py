@@ -108,9 +108,11 @@ def exclude(what: str | None, remove: bool, as_json: bool) -> None:
     if as_json:
         print_json({"exclude": patterns})
         return
-    click.echo("\n".join(map(one_line, patterns)) if patterns else "Nothing is excluded")
     if what is not None and not remove:
+        click.echo(f"Excluded: {one_line(patterns[-1])}")
         click.echo(grey("sessions stored before: `recollect forget --excluded` deletes them"))
+        return
+    click.echo("\n".join(map(one_line, patterns)) if patterns else "Nothing is excluded")
 
 
 def _without(patterns: list[str], what: str) -> list[str]:

@@ -1,8 +1,9 @@
 """Commands that read the agents' files, and what came of it: sweep, status, problems, demo."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from recollect.cli.terminal import (
     printable,
     short_ids,
     shown_progress,
+    wrapped,
 )
 from recollect.cli.terminal import size as size_of
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from recollect.sweep_report import SweepReport
 
 _SKIPPED_SOURCES = 3  # exit code: done, but some sources were skipped
+_INTERRUPTED = 1  # exit code
 _WHERE = "`recollect doctor` shows where Recollect looks for them"
 
 
@@ -52,7 +55,7 @@ def sweep(files: tuple[str, ...], roots: tuple[str, ...], verify: bool, as_json:
     from recollect.config import require_folders
 
     require_folders(roots)
-    with open_memory(roots=roots) as memory, shown_progress() as show:
+    with _says_what_is_kept(), open_memory(roots=roots) as memory, shown_progress() as show:
         report = memory.sweep(show, verify=verify, only=files or None)
         ignored = memory.ignored_rules() if report.bytes_read and not as_json else []
     emit(report, as_json, _sweep_lines)
@@ -62,6 +65,16 @@ def sweep(files: tuple[str, ...], roots: tuple[str, ...], verify: bool, as_json:
         click.echo(f"Ignore files have {plural(len(ignored), 'line')} without effect: `recollect doctor` lists them")
     if report.failures:
         sys.exit(_SKIPPED_SOURCES)
+
+
+@contextmanager
+def _says_what_is_kept() -> Iterator[None]:
+    """Answer Ctrl-C with what became of the work."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo("\nStopped: what was read is kept. `recollect sweep` continues", err=True)
+        sys.exit(_INTERRUPTED)
 
 
 def _sweep_lines(report: "SweepReport") -> Iterator[str]:
@@ -105,10 +118,9 @@ def status(as_json: bool) -> None:
 
 
 def _status_lines(status: "Status") -> Iterator[str]:
-    yield from map(_agent_line, status.agents)
+    yield from _wrapped(map(_agent_line, status.agents))
     if not status.agents:
-        has_begun = status.sources.source_bytes > 0
-        yield f"No sessions yet: {'the first sweep is not finished' if has_begun else _WHERE}"
+        yield f"No sessions yet: {_WHERE if status.swept_at else 'the first sweep is not finished'}"
     stored, read = size_of(status.size_bytes["total"]), size_of(status.sources.source_bytes)
     yield f"{'store':<8} {stored} for {read} of logs: {status.folder}"
     yield f"{'swept':<8} {local_time(status.swept_at)}"
@@ -116,7 +128,7 @@ def _status_lines(status: "Status") -> Iterator[str]:
         how = f"every {status.watch.every_minutes:g} minutes" if status.watch.every_minutes else "as agents write"
         yield f"{'watched':<8} {how}, since {local_time(status.watch.since_at)} by process {status.watch.pid}"
     if status.distilled.log_tokens and status.distilled.raw_tokens:
-        yield from _distilled_lines(status.distilled)
+        yield from _wrapped(_distilled_lines(status.distilled))
     if status.sources.sources_gone:
         yield f"{'kept':<8} {plural(status.sources.sources_gone, 'file')} that the agents have since deleted"
     if problems := status.sources.bad_lines + status.sources.sources_failed:
@@ -124,6 +136,10 @@ def _status_lines(status: "Status") -> Iterator[str]:
     yield from retention_status_lines(status.retention)
     for alarm in status.alarms:
         yield f"{click.style('alarm'.ljust(8), fg='red')} {one_line(alarm)}: `recollect doctor --repair`"
+
+
+def _wrapped(lines: Iterable[str]) -> Iterator[str]:
+    return chain.from_iterable(wrapped(line, after=" " * 9, rows=9) for line in lines)
 
 
 def _agent_line(agent: "AgentTotals") -> str:

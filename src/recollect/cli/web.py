@@ -16,7 +16,7 @@ from recollect.cli.terminal import grey
 @click.option("--read-only", is_flag=True, help="Show only: no stars, tags, notes, names or forgetting.")
 @reports_errors
 def web(port: int | None, no_open: bool, read_only: bool) -> None:
-    """Look at your sessions in a browser, on this machine only.
+    """Read your sessions in a browser, on this machine only.
 
     The page answers nobody but you: its address holds a code that works once. Ctrl-C stops it.
 

@@ -3,12 +3,8 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
-from functools import cache
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
-
-import msgspec
-import orjson
 
 from recollect import schema
 from recollect.clock import rfc3339
@@ -20,9 +16,7 @@ from recollect.distill.texts import excerpt, one_line, payload_text, sentences, 
 from recollect.distill.todos import Todo
 from recollect.distill.trace import MOST_COMMITS, NOTES, Payloads, SuiteRun, Trace, Use
 from recollect.schema import Asked, Covers, Digest, OpenEnds, Outcome, Quote, RanTests, Signal, Tally
-from recollect.sessions.pricing import TOKENS
 from recollect.store import Step
-from recollect.text import spaced
 
 FIRST_REQUEST_CHARS = 400
 REQUEST_CHARS = 200
@@ -40,8 +34,6 @@ _STEPS_OF_HEADING = 3
 
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _T = TypeVar("_T")
-_read = msgspec.json.Decoder(Digest).decode
-_PLAIN = (str, int, float, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,64 +414,3 @@ def _joined_ends(old: Digest, new: Digest) -> OpenEnds:
 
 def _uses_todos(digest: Digest) -> bool:
     return any("todo" in tally.name.lower() or "plan" in tally.name.lower() for tally in digest.tools)
-
-
-def searchable(digest: Digest) -> str:
-    """The words by which a digest is found."""
-    ends = digest.open
-    quotes: list[Quote | Asked | None] = [
-        *digest.requests,
-        digest.final_answer,
-        *digest.commits,
-        digest.tests.last_run,
-        *digest.errors,
-    ]
-    quotes += digest.pull_requests
-    quotes += [
-        *ends.todos,
-        *ends.questions,
-        *ends.next_steps,
-        *digest.interventions,
-        *digest.decisions,
-        *digest.snippets,
-    ]
-    names = [*(tally.name for tally in (*digest.files, *digest.commands)), *digest.deleted]
-    said = [part for quote in quotes if quote for part in (quote.text, getattr(quote, "note", None) or "")]
-    return spaced("\n".join(part for part in (digest.title or "", *said, *names, *digest.sub_agents) if part))
-
-
-def write_digest(digest: Digest) -> bytes:
-    """The bytes to store; fields that have their default are left out, and so are sorts of tokens not used."""
-    used = {name: count for name, count in digest.tokens.items() if count}
-    return orjson.dumps(_lean(digest) | {"tokens": used})
-
-
-def parse_digest(raw: bytes) -> Digest:
-    """The digest that was written, whether or not what is empty was left out."""
-    digest = _read(raw)
-    return replace(digest, tokens=dict.fromkeys(TOKENS, 0) | dict(digest.tokens))
-
-
-def _lean(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass that differ from their default, and of those within them."""
-    lean: dict[str, Any] = {}
-    for name, default in _defaults(value.__class__):
-        item = getattr(value, name)
-        if item != default:
-            lean[name] = item if item.__class__ in _PLAIN else _leaner(item)
-    return lean
-
-
-def _leaner(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_leaner(item) for item in value]
-    return _lean(value) if is_dataclass(value) else value
-
-
-@cache
-def _defaults(of: type) -> list[tuple[str, Any]]:
-    """Its fields, each with its default, which no value equals where there is none."""
-    return [
-        (field.name, field.default if field.default_factory is MISSING else field.default_factory())
-        for field in fields(of)
-    ]

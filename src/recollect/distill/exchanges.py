@@ -13,9 +13,10 @@ from recollect import schema
 from recollect.clock import AsDatetime, rfc3339
 from recollect.distill import ExchangeRules
 from recollect.distill.texts import as_text, clean, estimate_tokens, one_line, payload_text, shortened
-from recollect.distill.trace import CALLS
+from recollect.kinds import KIND_FAMILY
 from recollect.store import Step
 
+_CALLS = KIND_FAMILY[schema.TOOL_CALL]
 _SPOKEN = (schema.ASSISTANT_MSG, schema.COMPLETION)
 _RESULTS = (schema.TOOL_RESULT, schema.ERROR, schema.DECISION, schema.HUMAN_INTERVENTION)
 _TRACE_STARTS = ("Traceback (most recent call last)", "Stack trace", "stack backtrace", "goroutine ")
@@ -72,7 +73,7 @@ def cut(
             number += 1
             yield from _parts(session_uid, number, pieces, rules)
             pieces = []
-        if step.call_id and step.kind in CALLS:
+        if step.call_id and step.kind in _CALLS:
             called[step.call_id] = step
         pieces.append(_piece(step, payload, called, rules))
     if any(piece.text for piece in pieces):
@@ -93,7 +94,7 @@ def _words(step: Step, payload: Payload, called: Mapping[str, Step], rules: Exch
         return f"Agent: {payload_text(payload) or step.summary}"
     if step.kind == schema.THINKING:
         return f"Reasoning: {payload_text(payload)}" if rules.keep_reasoning and payload_text(payload) else ""
-    if step.kind in CALLS and step.role != "system":
+    if step.kind in _CALLS and step.role != "system":
         return _call(step, payload, rules) if rules.keep_tool_calls else ""
     if step.kind in _RESULTS or step.kind == schema.RETRY:
         is_of_call = step.call_id is not None and step.kind == schema.TOOL_RESULT

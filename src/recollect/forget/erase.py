@@ -1,15 +1,18 @@
 """Erasing forgotten sessions. Whatever stops it, the next forget or sweep finishes it."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recollect.errors import Busy, StoreUnwritable
 from recollect.home import PREPARED_NAME, SPENDING_NAME, TOLD_NAME
 from recollect.kinds import SessionKey, session_uid
-from recollect.store import TOMBSTONE, LedgerRecord, Store, Tombstone, remove
+from recollect.store import HIDES_LEARNED, TOMBSTONE, LedgerRecord, Store, Tombstone, by_root, remove
+
+if TYPE_CHECKING:
+    from recollect.redact import KnownValues, Redactor
 
 FINISHES_FORGETTING = "`recollect sweep` finishes it; it needs free space, and no other program reading the store"
 
@@ -105,3 +108,36 @@ def _texts(value: Any) -> list[str]:
         return [value]
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return [text for part in inner for text in _texts(part)]
+
+
+def hide_named(store: Store, redactor: "Callable[[], Redactor]") -> None:
+    """Hide what is due in each session and its sub-agents; a scrub is due then.
+
+    Values that were just read are at hand. What a stopped sweep left due is known by the digits of its mark only.
+    """
+    due = store.named_values.due()
+    if not due:
+        return
+    rules, hidden = redactor(), list[SessionKey]()
+    for root, marks in by_root(due).items():
+        values = rules.known_values(marks, store.named_values.at_hand.get(root, ()))
+        hidden += [key for key in (root, *store.erasure.named_after(root)) if _hide(store, key, values)]
+    if hidden:
+        store.rewrites.drop_old()
+        store.kept.drop(hidden)
+        drop_prepared(store)
+    store.named_values.settle(due)
+
+
+def _hide(store: Store, key: SessionKey, values: "KnownValues") -> bool:
+    """Write a session again without these values, if any of its events has one; whether any had."""
+    from recollect.forget.rescan import changed_payloads  # loads the rules of redaction, and most sweeps need none
+
+    is_held = False
+    # Again if a live host has appended meanwhile, for then nothing was replaced.
+    while (stream := store.raw.find(*key)) and (payloads := changed_payloads(store, stream, values)[0]):
+        is_held = True
+        store.erasure.owe_scrub()
+        store.redaction.hide_in_session(key, values)
+        store.rewrites.replace(stream, payloads, HIDES_LEARNED, stream.redacted_with)
+    return is_held

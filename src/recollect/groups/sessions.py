@@ -1,17 +1,61 @@
-"""The session a group is at, and the bookmarks of those it put aside."""
+"""The session a group is at, putting it aside and going back to it by its bookmark; and the sessions that run now."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.clock import AsDatetime, now_ms, rfc3339
+from recollect.clock import AsDatetime, as_ms, now_ms, rfc3339
 from recollect.errors import Ambiguous, NotFound, UsageError
 from recollect.kinds import SessionKey
+from recollect.schema import Session
 from recollect.store import BookmarkRow, Change, Pointer, Store
 
 if TYPE_CHECKING:
     from recollect.schema import Session
+from recollect.groups.folders import signal_close
+from recollect.groups.group import Group
+from recollect.schema import Session
+
+WORKING, WAITING = "working", "waiting"
+ACTIVE_SECONDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveSession:
+    """A session that runs: its log was written in the last two minutes, or its process lives."""
+
+    session: Session
+    state: str  # working, or waiting for its user
+    pid: int | None
+    written_s: int | None  # since its log was written
+
+
+def written_seconds(session: Session) -> float | None:
+    """How long ago any of a session's files was written; None if none is there."""
+    times = []
+    for source in session.sources:
+        try:
+            times.append(Path(source.path).stat().st_mtime)
+        except OSError:
+            continue
+    return time.time() - max(times) if times else None
+
+
+def active_of(
+    sessions: Iterable[Session], live: Mapping[str, tuple[int, str]], is_answered: Callable[[Session], bool]
+) -> list[ActiveSession]:
+    """Which of these run; `live` has process and state by native id, where the agent tells them."""
+    active = []
+    for session in sessions:
+        seconds, (pid, state) = written_seconds(session), live.get(session.native_session_id, (None, None))
+        if pid is not None or (seconds is not None and seconds <= ACTIVE_SECONDS):
+            state = state or (WAITING if is_answered(session) else WORKING)
+            active.append(ActiveSession(session, state, pid, None if seconds is None else int(seconds)))
+    return active
+
 
 _NAME_CHARS = 200
 
@@ -142,9 +186,9 @@ class GroupSessions:
     def _put_aside(self, name: str) -> tuple[Pointer, BookmarkRow]:
         name = self.clean(name)
         pointer = self._require_pointer()
-        session = self._session(pointer.session)
+        session = self._store.sessions.find_named(*pointer.session)
         began = session.started_at if session else None
-        created_ms = _ms(began) if began else pointer.updated_ms
+        created_ms = as_ms(began) if began else pointer.updated_ms
         return pointer, BookmarkRow(0, self.group, pointer.session, name, created_ms, now_ms())
 
     def _require_pointer(self) -> Pointer:
@@ -156,9 +200,6 @@ class GroupSessions:
     def _kept(self, bookmark: BookmarkRow) -> Bookmark:
         rows = self._store.groups.bookmarks(self.group)
         return _bookmark(next(row for row in rows if row.session == bookmark.session))
-
-    def _session(self, key: SessionKey) -> "Session | None":
-        return self._store.sessions.find_named(*key)
 
     def _key(self) -> SessionKey | None:
         pointer = self._store.groups.pointer(self.group)
@@ -173,12 +214,6 @@ def key_of(session_uid: str) -> SessionKey:
     return SessionKey(agent, native_id)
 
 
-def _ms(moment: str) -> int:
-    from datetime import datetime
-
-    return round(datetime.fromisoformat(moment).timestamp() * 1000)
-
-
 def _bookmark(row: BookmarkRow) -> Bookmark:
     return Bookmark(
         row.id,
@@ -188,3 +223,76 @@ def _bookmark(row: BookmarkRow) -> Bookmark:
         rfc3339(row.created_ms) or "",
         rfc3339(row.archived_ms) or "",
     )
+
+
+Answer = Callable[[dict[str, object]], tuple[str, str]]  # what a request is answered, to be stored with its change
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """A conversation that was put aside; `archive` is its document, if there is anything stored of it."""
+
+    bookmark: Bookmark
+    archive: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A conversation that is the active one again, and the bookmark of the one it took the place of, if it was kept."""
+
+    group: str
+    session_uid: str
+    name: str
+    saved_as: str | None
+
+
+def clear(
+    group: Group,
+    sessions: GroupSessions,
+    name: str,
+    find: Callable[[str], Session],
+    write: Callable[[Session, Path], Path],
+    answer: Answer | None = None,
+) -> Cleared:
+    """Archive the active session, bookmark it, and have none; a running agent is closed.
+
+    The agent is closed first: were all to end after that, it would go on with the same session at the next prompt.
+    """
+    active, name = sessions.require(), sessions.clean(name)
+    archive = _archived(active, Path(group.conversations), find, write)
+    signal_close(Path(group.ipc))
+    change: dict[str, object] = {"session_uid": active, "name": name, "archive": archive}
+    return Cleared(sessions.put_aside(name, answer(change) if answer else None), archive)
+
+
+def _archived(
+    session_uid: str, folder: Path, find: Callable[[str], Session], write: Callable[[Session, Path], Path]
+) -> str | None:
+    try:
+        session = find(session_uid)
+    except NotFound:
+        return None  # it was never stored: excluded, forgotten, or without a word in it
+    return str(write(session, folder))
+
+
+def resume(
+    group: Group, sessions: GroupSessions, target: str, save_as: str | None = None, answer: Answer | None = None
+) -> Resumed:
+    """Make a bookmarked session the active one, `save_as` keeping the one active now; a running agent is closed.
+
+    Raises NotFound with names like it, or Ambiguous with all of that name; then nothing changes.
+    """
+    bookmark = sessions.find(target)
+    if bookmark is None:
+        near = sessions.nearest(target)
+        hint = (
+            f"did you mean {' or '.join(f'`{name}`' for name in near)}?" if near else "`recollect bookmarks` lists them"
+        )
+        raise NotFound(f"No bookmark has this number or name: {target}", hint)
+    if save_as is not None:
+        sessions.require()
+        save_as = sessions.clean(save_as)
+    signal_close(Path(group.ipc))
+    change: dict[str, object] = {"session_uid": bookmark.session_uid, "name": bookmark.name, "saved_as": save_as}
+    sessions.restore(bookmark.id, save_as, answer(change) if answer else None)
+    return Resumed(group.name, bookmark.session_uid, bookmark.name, save_as)

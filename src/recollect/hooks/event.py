@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from recollect.agentkit.hooks import AgentHooks
+    from recollect.agentkit.adapter import AgentHooks
 
 CHECK = "RecollectCheck"  # asked by `recollect doctor`, to see that a hook answers
 _ALIASES = {"transcript_path": "transcriptPath", "tool_use_id": "toolUseId"}  # of an agent that leaves out the first

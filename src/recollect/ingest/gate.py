@@ -1,4 +1,6 @@
-"""Lets through what may be stored: nothing that was forgotten or evicted, nor what the user excludes.
+"""Files that changed -> the store: read, admitted and written, a group of batches at a time.
+
+The gate lets through what may be stored: nothing that was forgotten or evicted, nor what the user excludes.
 
 Nothing is stored first and deleted later. The folder of a session may be named in another file than its messages, so
 batches of a session whose folder is not known yet wait until everything has been read. If they take too much memory,
@@ -8,15 +10,16 @@ the largest files are dropped and read again at the end.
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from recollect.ingest.builder import Task
-from recollect.ingest.exclude import UNLISTED, Exclude
-from recollect.ingest.pool import Reading
-from recollect.ingest.rule_files import IGNORE_FILE, REPO_SETTINGS, RuleFiles, unusable_lines
+from recollect.ingest.exclude import IGNORE_FILE, REPO_SETTINGS, UNLISTED, Exclude, RuleFiles, unusable_lines
+from recollect.ingest.pool import Failure, Reading, grouped, read_tasks, stage_of
+from recollect.ingest.protection import Protection
 from recollect.schema import session_uid
 from recollect.sessions.repos import Checkouts
 from recollect.store import (
@@ -27,6 +30,7 @@ from recollect.store import (
     Place,
     Store,
     Tombstones,
+    has_live,
     leave_out,
     sessions_of,
     without_forgotten,
@@ -288,3 +292,44 @@ def _source_key(reading: Reading) -> SourceKey:
 
 def _bytes(readings: list[Reading]) -> int:
     return sum(reading.bytes for reading in readings if isinstance(reading, Batch))
+
+
+class Group(NamedTuple):
+    """Batches and ends of files that were written together, and how far reading has come with them."""
+
+    batches: list[Batch]
+    failures: list[Failure]
+    files_read: int
+    events_new: int
+    events_replaced: int
+    stage: str
+    bytes_done: int
+
+
+def take_in(
+    store: Store, tasks: list[Task], exclude: Exclude, protection: Protection, left_out: LeftOut
+) -> Iterator[Group]:
+    """Read and store what may be stored; what is left out is added to `left_out`, by the reason."""
+    read = partial(read_tasks, protection=protection)
+    stage, done = "reading", 0
+    for readings in grouped(admit(store, exclude, tasks, read, left_out), store.folder):
+        batches = [reading for reading in readings if isinstance(reading, Batch)]
+        failures = [reading for reading in readings if isinstance(reading, Failure)]
+        new = replaced = 0
+        if batches:
+            if has_live(store.folder):  # nobody who waits for the turn to write waits for a disk, too
+                store.live_pack.place(batches)
+                store.databases[0].leave_log()
+            written = store.intake.put(batches, store.sources.save, store.fulltext.add)
+            store.named_values.remember(batches)
+            store.databases[0].shorten_log()
+            new, replaced = written.events_new, written.events_replaced
+        for failure in failures:
+            store.sources.save_failure(failure.task.row, failure.reason)
+        stage = next(filter(None, map(stage_of, reversed(readings))), stage)
+        done += sum(batch.bytes for batch in batches)
+        yield Group(batches, failures, len(readings) - len(batches) - len(failures), new, replaced, stage, done)
+
+
+def bytes_to_read(tasks: list[Task]) -> int:
+    return sum(task.row.size - task.row.offset for task in tasks)

@@ -15,7 +15,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from recollect.agents import get_adapter
 from recollect.clock import rfc3339
@@ -23,8 +25,9 @@ from recollect.errors import RecollectError
 from recollect.ingest.builder import Task, read_batches, unsettled
 from recollect.ingest.protection import Protection
 from recollect.kinds import HISTORY_LANE
-from recollect.redact import Redactor
-from recollect.store import Batch, has_live, pack_batch, unpack_batch
+from recollect.redact import NamedValue, Redactor
+from recollect.store import Batch, Facts, Frame, ProblemRow, SourceRow, StreamBatch, has_live
+from recollect.text import Columns
 
 WORKER_BYTES = 8 * 1024 * 1024  # below this much to read, starting processes costs more than it gains
 BATCH_EVENTS, BATCH_BYTES = 4000, 16 * 1024 * 1024  # in one transaction: under a tenth of a second
@@ -33,6 +36,12 @@ _BESIDE_HOST = 10  # how nice readers are then to whoever is writing
 _WAITING_BATCHES = 32
 _SIZE_BYTES = 8  # of a message, before it
 _READER = "import sys; from recollect.ingest.pool import serve; serve(int(sys.argv[1]))"
+
+# A batch as it crosses from a reader to the writer: one flat buffer
+_Rows = list[tuple[Any, ...]]
+_Part = tuple[str, _Rows, list[Frame], list[Columns | None], tuple[str | None, _Rows, _Rows], list[NamedValue]]
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(tuple[SourceRow, list[_Part], list[ProblemRow], dict[str, int], int, int, str]).decode
 
 
 class Failure(NamedTuple):
@@ -233,3 +242,17 @@ def _receive_bytes(connection: socket.socket, size: int) -> bytearray:
             raise EOFError
         view = view[count:]
     return data
+
+
+def pack_batch(batch: Batch) -> bytes:
+    parts = [(part.native_id, part.rows, part.frames, part.texts, part.facts, part.named) for part in batch.streams]
+    return _encode((batch.source, parts, batch.problems, batch.skipped, batch.lines, batch.bytes, batch.redacted_with))
+
+
+def unpack_batch(data: bytes | bytearray) -> Batch:
+    source, parts, problems, skipped, lines, size, rules = _decode(data)
+    streams = [
+        StreamBatch(name, rows, frames, texts, Facts(*facts), named)
+        for name, rows, frames, texts, facts, named in parts
+    ]
+    return Batch(source, streams, problems, skipped, lines, size, rules)

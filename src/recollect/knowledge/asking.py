@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from recollect.clock import rfc3339
 from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
-from recollect.knowledge.facts import (
+from recollect.knowledge.predicates import (
     CAUSED_BY,
     CONFLICTS_WITH,
     DECIDED,
@@ -24,9 +24,11 @@ from recollect.text import evidence
 DECISIONS = (DECIDED, PREFERS, HAS_VALUE)
 _REASONS = (DECIDED, PREFERS, HAS_VALUE, CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH)
 WEAK = (COMMIT, CANDIDATE, CLAIM)  # what drowns the decisions that people made, and the word of agents
+_ASIDE = 0.6  # less than any decision
 _END_OF_TIME = "9999"
 _LEAST_SURE = 0.5
 _LEAST_RELEVANT = 0.5
+_NEAR_THE_BEST = 0.66  # where a fact has both words of a topic, one of them is too little
 _WORST = 10
 
 
@@ -76,14 +78,17 @@ def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequen
     known = [fact_of(one) for one in stored if one.rule != CLAIM]
     whole = timeline([*known, *notes_as_facts(store, repos)])
     scored = [(relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), fact) for fact in whole]
-    best = [(score, fact) for score, fact in scored if score >= _LEAST_RELEVANT]
+    least = max([_LEAST_RELEVANT, *(_NEAR_THE_BEST * score for score, _ in scored)])
+    best = [(score, fact) for score, fact in scored if score >= least]
     best.sort(key=lambda one: (-one[0], one[1].invalid_at is not None, -_weight(one[1]), one[1].fact_uid))
     return [fact for _, fact in best]
 
 
 def _weight(fact: Fact) -> float:
-    """How much a fact tells of a why: one with a reason most."""
-    return fact.confidence + (0.2 if fact.reason else 0.0) + (0.1 if fact.predicate in (CAUSED_BY, PREFERS) else 0.0)
+    """How much a fact tells of a why: one with a reason most, a commit or the fix of a failed run least."""
+    told = fact.confidence + (0.2 if fact.reason else 0.0) + (0.1 if fact.predicate in (CAUSED_BY, PREFERS) else 0.0)
+    is_of_run = fact.predicate == FIXED_BY and fact.subject_kind == "error"
+    return told - (_ASIDE if is_of_run or fact.method in WEAK else 0.0)
 
 
 def find_facts(store: Store, entity: str) -> list[Fact]:

@@ -16,7 +16,8 @@ from recollect.distill.signals import asks_back, refusal_reason
 from recollect.distill.texts import one_line, sentences, shortened
 from recollect.knowledge.demands import NO_STEP, SENTENCE_CHARS, WISH_CHARS, asks_change, demands, reason_in
 from recollect.knowledge.exchanges import PLAN_REQUEST, Turn
-from recollect.knowledge.facts import DECIDED, PREFERS, Found, Material
+from recollect.knowledge.facts import Found, Material
+from recollect.knowledge.predicates import DECIDED, PREFERS
 from recollect.knowledge.runs import Change, file_changes, inside
 from recollect.store import Step
 
@@ -26,6 +27,7 @@ _MOST_RULES = 3
 _MOST_CLAIMS = 8  # of one edit
 _LEAST_WORDS = 4
 _MOST_ENDING = 8  # sentences of an answer that may propose something
+_LEAST_OFFERED = 60  # characters before an offer
 _MOST_OPTIONS = 4  # not taken: a longer list is of findings
 
 _ANSWERED = re.compile(r'"(?P<question>[^"]{4,400})"\s*=\s*"(?P<answer>[^"]+)"')
@@ -283,11 +285,15 @@ def _replies(material: Material, turns: Sequence[Turn]) -> Iterator[tuple[Turn, 
 
 
 def _proposal(answer: str) -> str:
-    """What an answer proposes at its end: its last offer, or else its last sentence, with the one before it."""
+    """What an answer proposes at its end: its last offer, or else its last sentence, with what it refers to."""
     ended = [one.replace("**", "") for one in sentences(_CODE.sub("\n", answer))[-_MOST_ENDING:]]
     offers = [place for place, one in enumerate(ended) if _OFFERS.search(one)]
     last = offers[-1] if offers else len(ended) - 1
-    return shortened(" ".join(ended[max(0, last - 1) : last + 1]), SENTENCE_CHARS)
+    start = max(0, last - 1)
+    # "Want me to make this change?" says nothing without the sentences before it.
+    while start > 0 and len(" ".join(ended[start:last])) < _LEAST_OFFERED:
+        start -= 1
+    return shortened(" ".join(ended[start : last + 1]), SENTENCE_CHARS)
 
 
 def _plain(option: str) -> str:

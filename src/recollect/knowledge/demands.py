@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from recollect.distill.texts import one_line, sentences
 from recollect.knowledge.exchanges import Turn
-from recollect.knowledge.facts import PREFERS, Found, Material
+from recollect.knowledge.facts import Found, Material
+from recollect.knowledge.predicates import PREFERS
 from recollect.knowledge.runs import Change
 from recollect.store import Step
 
@@ -98,6 +99,7 @@ _UNSURE = re.compile(
     r"|thinking aloud|don'?t know)\b",
     re.I,
 )
+_ASKS_IF_SO = re.compile(r"[, ](?:right|correct|isn'?t it|does it|doesn'?t it|is it|no)\?$", re.IGNORECASE)
 # Sentences that say how things are, with the same words.
 _DESCRIBES = re.compile(
     r"\b(?:causes?|returns?|is|was|are|were|to|will|would|has|have|but|that|which|it|probably"
@@ -108,13 +110,23 @@ _DESCRIBES = re.compile(
     r"|use|want|let)\b)"
     r"|\b(?:agent|user|code|we) never (?:\w+ed|had|was)\b|\b(?:it|this|that|they|which) should (?:have|be) (?:\w+ed"
     r"|better|fine|ok(?:ay)?)\b|\bshould have been\b"
-    r"|^(?:this|that|consider|\[|\d+ [+-]|[+-] |seeing|since we|[\"“']|keep in mind|ideally just|sorry"
+    r"|^(?:plan:|(?:minor|major|critical)\b[^,.]{0,24}:|this|that|consider|\[|\d+ [+-]|[+-] |seeing|since we|[\"“']"
+    r"|keep in mind|ideally just|sorry"
     r"|use ['\"]|the fix requires|tell me|or would)"
     r"|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything|superpower|skill)\b"
     r"|\bshould be (?:better|fine|ok(?:ay)?|good|there|in|done|working)\b|\bi should\b|\bskip \d"
     r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`|::|https?://",
     re.IGNORECASE,
 )
+# Of demands, those that are meant for every later session, too.
+_STANDING = re.compile(
+    r"\b(?:always|never|from now on|in (?:the )?future|every ?time|whenever|by default|we (?:prefer|only|don'?t use)"
+    r"|i prefer|instead of|rather than|only (?:ever|use)|must(?:n't| not)?|stop (?:using|adding|doing|writing|creating)"
+    r"|no need (?:to|for)|(?:do not|don'?t|dont) (?:use|ever|mock|rely|touch))\b"
+    r"|以后|必须|总是|항상|\bsiempre\b|\bnunca\b|\bimmer\b|\bniemals\b|\btoujours\b|\bjamais\b|всегда|никогда",
+    re.IGNORECASE,
+)
+_PASSING = re.compile(r"\b(?:for now|this time|this once|right now|at the moment)\b|\?", re.IGNORECASE)
 _LETS = re.compile(_LETS_CHANGE, re.IGNORECASE)
 _PASTED = re.compile(
     r"severity|operation stopped by|⏺|⎿|^\s*\d+[ │|]\s*[+-]|^diff --git|Traceback \(|suggestion:",
@@ -127,7 +139,9 @@ _INSTEAD = re.compile(
     r"(?P<other>[\w`'\"./@+-]{2,40})",
     re.IGNORECASE,
 )
-_REASON = re.compile(r"\b(?:because|since|as it|so that|due to|otherwise)\b\s*(?P<why>.{6,200})", re.IGNORECASE)
+_REASON = re.compile(
+    r"\b(?:(?:because|since|as it|so that|due to)\b\s*(?P<why>.{6,200})|(?P<else>otherwise\b.{6,200}))", re.IGNORECASE
+)
 
 
 def demands(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
@@ -150,27 +164,39 @@ def asks_change(text: str) -> bool:
     return _ASKED_CHANGE.search(text) is not None
 
 
+def is_standing(text: str) -> bool:
+    """Whether a wish is meant for later sessions, too."""
+    return _STANDING.search(text) is not None and not _PASSING.search(text)
+
+
 def reason_in(text: str) -> str | None:
     found = _REASON.search(text)
-    return one_line(found["why"]).rstrip(". ") if found else None
+    return one_line(found["why"] or found["else"]).rstrip(". ") if found else None
 
 
 def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     """How sure it is that a sentence is a demand: less of a plain wish, which has to be in a short message, and least
     of what asks for one change."""
-    if not 12 <= len(sentence) <= _DEMAND_CHARS or sentence.endswith((":", "{", ";")):
-        return 0.0
-    if _TASK.match(sentence):
+    if not 12 <= len(sentence) <= _DEMAND_CHARS or sentence.endswith((":", "{", ";")) or sentence.count("`") % 2:
+        return 0.0  # or the rest of a quote
+    if _TASK.match(sentence) and not is_standing(sentence):
         return 0.0
     if is_short and has_changed and asks_change(sentence):
         return _CHANGE_SURE
+    if _ASKS_IF_SO.search(sentence):
+        return 0.0
     if sentence.endswith("?"):  # only its last clause asks
         sentence = sentence[: max((end.start() for end in _CLAUSE_END.finditer(sentence)), default=0)]
-    is_described = _DESCRIBES.search(sentence) is not None and not _LETS.search(sentence)
-    if _UNSURE.search(sentence) or is_described:
+    confidence = _wished(sentence, is_short=is_short, has_changed=has_changed)
+    if not confidence or _UNSURE.search(sentence):
         return 0.0
+    return 0.0 if _DESCRIBES.search(sentence) and not _LETS.search(sentence) else confidence
+
+
+def _wished(sentence: str, *, is_short: bool, has_changed: bool) -> float:
+    """The same by the words of a wish alone."""
     if _DEMAND.search(sentence):
-        return 0.7
+        return 0.75 if is_standing(sentence) else 0.7
     if not is_short:
         return 0.0
     clauses = _CLAUSE_END.split(sentence) if len(sentence.split()) >= _LEAST_WORDS else []

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import blake2b
 from itertools import accumulate
 from typing import Any
 
@@ -13,21 +12,14 @@ from recollect.distill.digest import Subject
 from recollect.distill.signals import weighed
 from recollect.distill.texts import payload_text, shortened
 from recollect.distill.trace import Payloads, Trace
-from recollect.store import PINNED, PROMOTED, FactRow, Response, Step
+from recollect.knowledge.predicates import DECIDED, FIXED_BY, HAS_VALUE, PREFERS, SURE, TOUCHES, fact_uid
+from recollect.store import FactRow, Response, Step
 from recollect.text import evidence
 
 QUOTE_CHARS = 200
 NAME_CHARS = 160
 TEXT_CHARS = 400
 MOST_EVIDENCE = 6
-
-# Predicates.
-CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH = "caused_by", "fixed_by", "requires", "conflicts_with"
-PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE = "prefers", "decided", "fails_with", "touches", "has_value"
-PREDICATES = (
-    CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH, PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE
-)  # fmt: skip
-SURE = 0.99
 
 
 @dataclass(frozen=True)
@@ -126,15 +118,6 @@ def distinct(rows: Iterable[FactRow]) -> tuple[FactRow, ...]:
         else:
             kept.setdefault(key, row)
     return tuple(kept.values())
-
-
-def fact_uid(*parts: str) -> str:
-    return blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
-
-
-def judged(confidence: float, verdict: str | None) -> float:
-    """How sure a fact is with what the user said of it."""
-    return SURE if verdict in (PROMOTED, PINNED) else confidence
 
 
 def _row(found: Found, uid: str, began_ms: int | None) -> FactRow:

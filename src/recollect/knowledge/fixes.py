@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from recollect.amounts import plural
 from recollect.clock import rfc3339
-from recollect.knowledge.facts import FAILS_WITH, FIXED_BY, SURE, judged
+from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, SURE, judged
 from recollect.knowledge.records import Evidence, Fix, FixStep
 from recollect.knowledge.signature import is_literal, signatures_in
 from recollect.knowledge.topics import fulltext_query, relevance, topic_words
@@ -22,6 +23,7 @@ _MOST_WORDS = 12
 _MOST_SHARING = 3  # errors in whose output a line was, for it to name them
 _LESS_SURE_BY_LINE = 0.1
 _MOST_EVIDENCE = 8
+_MOST_TOLD = 4  # changes, to an agent
 
 
 def find_fixes(store: Store, error_text: str, repo: str | None = None) -> list[Fix]:
@@ -75,6 +77,22 @@ def _together(same: Sequence[Fix]) -> Fix:
         fixed_count=len({fix.fact_uid for fix in same}),
         evidence=tuple(cited.values())[:_MOST_EVIDENCE],
     )
+
+
+def told_lines(fix: Fix) -> list[str]:
+    """A fix for an agent: the error, what was changed, why, and what did not help, each once."""
+    lines = [f"error: {fix.headline}", *(f"fix: {_told_step(step)}" for step in fix.steps[:_MOST_TOLD])]
+    left = fix.step_count - len(fix.steps[:_MOST_TOLD])
+    lines += [f"and {plural(left, 'more change')}"] if left > 0 else []
+    lines += [f"why: {fix.why}"] if fix.why else []
+    lines += [f"the user asked for it: {fix.quote}"] if fix.quote else []
+    return lines + [f"did not help: {tried}" for tried in fix.tried[:_MOST_TOLD]]
+
+
+def _told_step(step: FixStep) -> str:
+    if step.kind == "edit":
+        return f"edit {step.name}" + (f": {step.gist}" if step.gist else "")
+    return f"run `{step.name}`"
 
 
 def with_changed_files(fix: Fix, folder: str | None, seconds: float) -> Fix:

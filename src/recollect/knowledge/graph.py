@@ -7,7 +7,7 @@ from typing import NamedTuple
 from recollect.errors import NotFound
 from recollect.knowledge.asking import notes_as_facts
 from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
-from recollect.knowledge.facts import FIXED_BY, PREDICATES, TOUCHES, fact_uid
+from recollect.knowledge.predicates import FIXED_BY, PREDICATES, TOUCHES, fact_uid
 from recollect.knowledge.records import Fact, Graph, GraphEdge, GraphNode
 from recollect.knowledge.timeline import fact_of, timeline
 from recollect.store import HeaderFilter, Store, StoredFact

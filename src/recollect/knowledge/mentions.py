@@ -6,6 +6,7 @@ from functools import cached_property
 
 from recollect.distill.texts import shortened
 from recollect.knowledge.runs import Change
+from recollect.text import ELLIPSIS
 
 # Names of code, as messages write them: in quotes, after a dot, or with an underscore or a capital inside; rules of
 # linters, by which they are switched off.
@@ -17,6 +18,7 @@ _NAMES_A_KIND = re.compile(r"\w*(?:Error|Exception|Warning|Failure)")
 _BEFORE_CODE = " \t>|E"  # marks before a line of code in an output
 _LEAST_SHOWN_CHARS = 8
 _GIST_CHARS = 120
+_SHARED_CHARS = 20  # shown of what two lines share, before where they differ
 _WORD = re.compile(r"\w{2,}")
 _COMMENT = ("//", "# ", "/*", "*", "--", "<!--", "{/*")
 
@@ -55,10 +57,11 @@ class Mentions:
 
     def gist(self, change: Change) -> str:
         """What a change did, in a line: the lines that went and came for the error, or the first ones."""
-        removed = max(change.removed, key=lambda line: (self._weight_of(line), _does(line)), default="")
+        gone, come = change.removed, change.added  # lines in both moved, or were indented
+        removed = max(_without(gone, come), key=lambda line: (self._weight_of(line), _does(line)), default="")
         words = set(_WORD.findall(removed))
         added = max(
-            change.added,
+            _without(come, gone),
             key=lambda line: (self._has_symbol(line), _does(line), len(words & set(_WORD.findall(line)))),
             default="",
         )
@@ -68,6 +71,8 @@ class Mentions:
             return f"removed `{shortened(removed, _GIST_CHARS)}`"
         if (appended := added.removeprefix(removed).strip()) not in ("", added):
             return f"added `{shortened(appended, _GIST_CHARS // 2)}` after `{shortened(removed, _GIST_CHARS // 2)}`"
+        start = _start_of_difference(removed, added)
+        removed, added = (f"{ELLIPSIS}{line[start:]}" if start else line for line in (removed, added))
         return f"`{shortened(removed, _GIST_CHARS // 2)}` became `{shortened(added, _GIST_CHARS // 2)}`"
 
     def _weight(self, change: Change) -> int:
@@ -83,6 +88,20 @@ class Mentions:
 
 
 NOTHING = Mentions()
+
+
+def _without(lines: list[str], others: list[str]) -> list[str]:
+    """Lines that are not among others; all of them if each is."""
+    known = set(others)
+    return [line for line in lines if line not in known] or lines
+
+
+def _start_of_difference(one: str, two: str) -> int:
+    """From where to show two lines so that a reader sees how they differ: 0 unless it is far from their beginning."""
+    shared = next(
+        (place for place, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two))
+    )
+    return shared - _SHARED_CHARS if shared > _GIST_CHARS // 2 - _SHARED_CHARS else 0
 
 
 def _does(line: str) -> bool:

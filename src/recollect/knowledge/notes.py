@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from recollect.clock import now_ms
-from recollect.knowledge.facts import fact_uid
+from recollect.knowledge.predicates import fact_uid
 from recollect.store import Note
 
 _HEADING = re.compile(r"^#{1,6}\s+(?P<title>.+)$")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from recollect.clock import rfc3339
 from recollect.knowledge.decisions import ANSWER
-from recollect.knowledge.facts import DECIDED, FAILS_WITH, FIXED_BY, judged
+from recollect.knowledge.predicates import DECIDED, FAILS_WITH, FIXED_BY, judged
 from recollect.knowledge.records import Evidence, Rehearsal, Repeat
 from recollect.store import HeaderFilter, Store, StoredFact
 

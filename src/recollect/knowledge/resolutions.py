@@ -13,8 +13,9 @@ from recollect import schema
 from recollect.distill import shell, words
 from recollect.distill.texts import one_line, sentences, shortened
 from recollect.knowledge.exchanges import PLAN_REQUEST, Turn
-from recollect.knowledge.facts import CAUSED_BY, FAILS_WITH, FIXED_BY, Found, Material
+from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.mentions import NOTHING, Mentions
+from recollect.knowledge.predicates import CAUSED_BY, FAILS_WITH, FIXED_BY
 from recollect.knowledge.runs import Change, Run
 from recollect.knowledge.signature import error_in, fingerprint, telling_lines
 from recollect.store import Step
@@ -52,6 +53,7 @@ _PROBLEM = re.compile(
     r"|ошибк|не работает|エラー|错误|오류|fehler",
     re.IGNORECASE,
 )
+_MASKED, _WORD = re.compile(r"<\w+>"), re.compile(r"[A-Za-z]{2,}")  # in a signature
 _UNDOES = re.compile(r"\bgit (?:-C \S+ )?(?:checkout|restore|reset|stash|(?:rebase|merge|cherry-pick) --abort)\b")
 _MISTYPED = re.compile(
     r"\bpars(?:e|ing)\b|\bsyntax\b", re.IGNORECASE
@@ -102,7 +104,10 @@ def resolutions(
 def _still_says(material: Material, run: Run, signature: str) -> bool:
     if run.signature == signature:
         return True
-    return any(fingerprint(line) == signature for line in material.text(run.result).splitlines() if len(line) < 400)
+    # Masks take the most time: only a line with the longest word of a signature can have it.
+    word = max(_WORD.findall(_MASKED.sub(" ", signature)), key=len, default="")
+    lines = material.text(run.result).splitlines()
+    return any(fingerprint(line) == signature for line in lines if len(line) < 400 and word in line)
 
 
 def _between(changes: Iterable[Change], start: int, end: int) -> list[Change]:

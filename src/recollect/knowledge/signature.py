@@ -29,9 +29,8 @@ _SAYS_ERROR = re.compile(
     r"\b(?:error|errors|exception|fatal|panic|failed|failure|cannot|can't|could not|couldn't|unable to|no such"
     r"|not found|not recognized|denied|refused|timed? ?out|undefined|unexpected|unknown|invalid|missing|conflict"
     r"|must not|must be|is not|not allowed|unresolved|deadlock|locked|unsupported|no module|expected|mismatch"
-    r"|want|got|should|overflow)\b",
-    re.IGNORECASE,
-)
+    r"|want|got|should|overflow)\b"
+)  # of a line in small letters, which takes a fifth of the time of ignoring case
 _BEGINS_AS_ERROR = re.compile(r"(?:error|fatal|panic)\b", re.IGNORECASE)
 _TEST_FAILED = re.compile(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ )")
 _TEST_NAME = re.compile(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ (?:- )?)(?P<name>\S+)(?: - (?P<why>.+))?")
@@ -222,13 +221,13 @@ def _best(lines: list[str]) -> str:
 def _weight(line: str) -> int:
     if len(line) < 6:
         return 0
-    place, is_test, says_error = _PLACE.match(line), _TEST_FAILED.match(line), _SAYS_ERROR.search(line[:200])
+    place, is_test, says_error = _PLACE.match(line), _TEST_FAILED.match(line), _SAYS_ERROR.search(line[:200].lower())
     if not (place or is_test or says_error):
         return 0
     message = line[place.end() :] if place else line
     if _SAYS_NOTHING.fullmatch(message):
         return 0
-    if place and (_SAYS_ERROR.search(message) or _CODE.search(message)):
+    if place and (_SAYS_ERROR.search(message.lower()) or _CODE.search(message)):
         return 5
     if is_test:
         return 3

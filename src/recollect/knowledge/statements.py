@@ -7,7 +7,8 @@ from recollect import schema
 from recollect.distill import words
 from recollect.distill.texts import one_line, sentences
 from recollect.knowledge.exchanges import Turn
-from recollect.knowledge.facts import CONFLICTS_WITH, HAS_VALUE, REQUIRES, Found, Material
+from recollect.knowledge.facts import Found, Material
+from recollect.knowledge.predicates import CONFLICTS_WITH, HAS_VALUE, REQUIRES
 from recollect.knowledge.runs import Change
 from recollect.store import Step
 

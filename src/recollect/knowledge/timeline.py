@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from recollect.clock import rfc3339
-from recollect.knowledge.facts import DECIDED, HAS_VALUE, PREFERS, SURE, judged
+from recollect.knowledge.predicates import DECIDED, HAS_VALUE, PREFERS, SURE, judged
 from recollect.knowledge.records import Evidence, Fact
 from recollect.store import Note, StoredFact
 

@@ -13,7 +13,8 @@ from recollect.agentkit.edits import line_hash
 from recollect.distill import words
 from recollect.distill.texts import shortened
 from recollect.knowledge.exchanges import Turn
-from recollect.knowledge.facts import REQUIRES, TOUCHES, Found, Material
+from recollect.knowledge.facts import Found, Material
+from recollect.knowledge.predicates import REQUIRES, TOUCHES
 from recollect.knowledge.runs import Change, Run
 from recollect.store import Step
 

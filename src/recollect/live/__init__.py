@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 from recollect.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from recollect.live.backfill import Backfill, FileStatus, ImportReport
+    from recollect.live.backfill import Backfill
     from recollect.live.commands import Reply, route
     from recollect.live.host import Live
     from recollect.live.in_threads import AsyncLive
     from recollect.live.manager import ManagedSession, SessionManager
     from recollect.live.recall import SearchResult
-    from recollect.live.records import Appended, LiveSession, Media, Message
+    from recollect.live.records import Appended, FileStatus, ImportReport, LiveSession, Media, Message
     from recollect.live.session_store import RecollectSessionStore
 
 __all__ = [

@@ -1,42 +1,15 @@
 """Sessions that a host has as JSON lines, taken into the store: explicitly, once, and with a report."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from recollect.errors import NotFound
 from recollect.live.host import Live
 from recollect.live.jsonl import SUFFIX, SessionFile, read_file
+from recollect.live.records import FileStatus, ImportReport
 
 IN_STEP, FILE_BEHIND, STORE_BEHIND, NOT_IMPORTED = "in step", "file behind", "store behind", "not imported"
 _SHOWN_AT_ONCE = 500
-
-
-@dataclass(frozen=True, slots=True)
-class FileStatus:
-    """A file beside its session: how many messages each has, and how many only one of them has."""
-
-    path: str
-    key: str
-    state: str
-    in_file: int
-    in_store: int
-    only_in_file: int
-    only_in_store: int
-    bad_lines: int
-
-
-@dataclass(slots=True)
-class ImportReport:
-    """What an import stored, or would store."""
-
-    is_dry_run: bool
-    files: int = 0
-    sessions_new: int = 0
-    messages_new: int = 0
-    messages_known: int = 0
-    bad_lines: int = 0
-    failures: list[tuple[str, str]] = field(default_factory=list)
 
 
 class Backfill:

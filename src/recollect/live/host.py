@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from recollect.agentkit.content import summarise
-from recollect.agentkit.ids import call_key
 from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
 from recollect.agentkit.shell import shell_kind
-from recollect.agentkit.values import as_text
+from recollect.agentkit.values import as_text, call_key
 from recollect.api import Filters, Memory
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import UsageError
 from recollect.kinds import ASSISTANT_MSG, ERROR, LIFECYCLE, OTHER, TOOL_CALL, TOOL_RESULT, USER_MSG, SessionKey
 from recollect.live.appender import LIVE, Appender, session_info
-from recollect.live.content import said, without_bytes
-from recollect.live.media import find_states, reference
+from recollect.live.content import find_states, reference, said, without_bytes
 from recollect.live.records import Appended, LiveSession, Media, Message
 from recollect.schema import session_uid
 from recollect.store import MAIN_GROUP, MEDIA, SUMMARY, LiveRow, MessageRow, Moved
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from recollect.live.in_threads import AsyncLive
     from recollect.live.jsonl import Line
     from recollect.live.recall import SessionSearch
-    from recollect.live.status import LiveStatus
+    from recollect.live.records import LiveStatus
     from recollect.recall import SearchAnswer
 
 _KINDS = {"user": USER_MSG, "assistant": ASSISTANT_MSG, "system": LIFECYCLE, "tool": TOOL_RESULT}
@@ -302,7 +300,7 @@ class Live:
     def status(self, folder: Path | None = None) -> "LiveStatus":
         """What live sessions hold, by channel; with a folder, also how far each JSONL file in it is behind."""
         from recollect.live.backfill import Backfill  # for the host's owner, now and then
-        from recollect.live.status import make_status
+        from recollect.live.records import make_status
 
         files = tuple(Backfill(self).status(folder)) if folder is not None else ()
         return make_status(self._store.live.all(LIVE), files)

@@ -16,8 +16,7 @@ from urllib.parse import quote, unquote
 
 import orjson
 
-from recollect.agentkit.ids import as_id, short_hash
-from recollect.agentkit.values import parse_time_ms
+from recollect.agentkit.values import as_id, parse_time_ms, short_hash
 from recollect.live.records import LiveSession, Message
 
 SUFFIX = ".jsonl"

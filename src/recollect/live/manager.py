@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from recollect.clock import now_ms, rfc3339
-from recollect.live.backfill import Backfill, FileStatus, ImportReport
+from recollect.live.backfill import Backfill
 from recollect.live.host import Live
 from recollect.live.jsonl import appending, header, line_of, path_of, read_file, write_file
-from recollect.live.records import LiveSession, Message
+from recollect.live.records import FileStatus, ImportReport, LiveSession, Message
 
 
 @dataclass(slots=True)

@@ -1,10 +1,12 @@
-"""What a host gets back: sessions, messages, references to media."""
+"""What a host gets back: sessions, messages, references to media, and how it stands with all of them."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recollect.clock import AsDatetime
+from recollect.clock import AsDatetime, rfc3339
+from recollect.store import LiveRow
 
 PRESENT, MOVED, CHANGED, MISSING = "present", "moved", "changed", "missing"  # what became of an attached file
 
@@ -77,3 +79,71 @@ class Media:
     bytes: int
     state: str = PRESENT
     found_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """A file beside its session: how many messages each has, and how many only one of them has."""
+
+    path: str
+    key: str
+    state: str
+    in_file: int
+    in_store: int
+    only_in_file: int
+    only_in_store: int
+    bad_lines: int
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What an import stored, or would store."""
+
+    is_dry_run: bool
+    files: int = 0
+    sessions_new: int = 0
+    messages_new: int = 0
+    messages_known: int = 0
+    bad_lines: int = 0
+    failures: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatus:
+    channel: str | None
+    sessions: int
+    messages: int
+    updated_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LiveStatus:
+    """Live sessions by channel, and the JSONL files that were looked at."""
+
+    sessions: int
+    archived: int
+    messages: int
+    channels: tuple[ChannelStatus, ...]
+    files: tuple[FileStatus, ...] = ()
+
+
+def make_status(rows: list[LiveRow], files: tuple[FileStatus, ...]) -> LiveStatus:
+    by_channel: dict[str | None, list[LiveRow]] = defaultdict(list)
+    for row in rows:
+        by_channel[row.channel].append(row)
+    channels = [
+        ChannelStatus(
+            channel,
+            len(found),
+            sum(row.messages for row in found),
+            rfc3339(max(row.updated_ms for row in found)),
+        )
+        for channel, found in by_channel.items()
+    ]
+    return LiveStatus(
+        sessions=sum(row.archived_ms is None for row in rows),
+        archived=sum(row.archived_ms is not None for row in rows),
+        messages=sum(row.messages for row in rows),
+        channels=tuple(sorted(channels, key=lambda channel: -channel.messages)),
+        files=files,
+    )

@@ -212,7 +212,7 @@ def shown(page: Page) -> str:
     from recollect.recall.fence import fenced
 
     if not page.records:
-        return page.lead
+        return "Nothing follows this cursor" if page.offset else page.lead
     text, count = fenced(page.records, MOST_BYTES - 400)
     end = page.offset + count
     total = page.offset + len(page.records) if page.total is None else page.total

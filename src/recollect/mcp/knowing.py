@@ -28,7 +28,10 @@ def recall_decisions(
         return Page("Nothing is known to be decided. `session_search` looks for the words themselves.", [])
     order = "the best answer first" if topic else "newest first"
     return Page(
-        f"{len(facts)} decisions and reasons, {order}.", [_fact(fact) for fact in facts[offset:]], offset, len(facts)
+        f"Decisions and reasons: {len(facts)}, {order}; `get_session` reads an event with `at`.",
+        [_fact(fact) for fact in facts[offset:]],
+        offset,
+        len(facts),
     )
 
 
@@ -43,7 +46,8 @@ def _fact(fact: "Fact") -> Recalled:
     lines = [cut_short(fact.text, _TEXT_CHARS)]
     lines += [f"because: {cut_short(fact.reason, _TEXT_CHARS)}"] if fact.reason else []
     lines += [f"not: {cut_short(', '.join(fact.alternatives), _TEXT_CHARS)}"] if fact.alternatives else []
-    lines += [f"evidence: event {one.event_uid}" for one in fact.evidence[:_MOST_CITED] if fact.session_uid]
+    cited = [one.event_uid for one in fact.evidence[:_MOST_CITED] if fact.session_uid]
+    lines += [f"evidence: event {', '.join(cited)}"] if cited else []
     origin = f"{USER}, {AGENT}" if fact.by == "user" else AGENT
     return Recalled(origin, " · ".join(filter(None, facts)), "\n".join(lines), ms_of(fact.valid_at), fact.repo)
 

@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from recollect.mcp.door import Call, Page
+from recollect.amounts import plural
+from recollect.errors import NotFound
+from recollect.mcp.door import BadArguments, Call, Page
 from recollect.mcp.scope import WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
 from recollect.recall.fence import AGENT, TOOL, USER, Recalled
 from recollect.recall.prepared import read_brief
@@ -49,7 +51,7 @@ def session_search(
     )
     if not answer.hits:
         wider = "" if everywhere or call.scope.has_wall else f" {WIDER}"
-        return Page(f"No earlier session matches.{wider}", [])
+        return Page(f"No earlier session matches.{wider}", [], offset)
     total = answer.total if answer.total is not None else offset + len(answer.hits) + answer.is_cut
     return Page(
         f"{total} earlier {'session matches' if total == 1 else 'sessions match'}. `get_session` reads one, or the"
@@ -97,9 +99,16 @@ def get_session(call: Call, session: str, at: str | None = None, context: int = 
     if at == "end":
         items = list(call.memory.transcript(found, last=2 * context + 1))
     else:
-        items = call.memory.window(found, at.removeprefix("#"), context)
+        items = _window(call, found, at, context)
     records = _whole(items[0]) if len(items) == 1 else [_event(item) for item in items]
-    return Page(f"{len(items)} of its events, in reading order.", records[offset:], offset)
+    return Page(f"{plural(len(items), 'event')} of the session, in reading order.", records[offset:], offset)
+
+
+def _window(call: Call, session: "Session", at: str, context: int) -> "list[TranscriptItem]":
+    try:
+        return list(call.memory.window(session, at.removeprefix("#"), context))
+    except NotFound:
+        raise BadArguments("This session has no such event: `at` takes a number like #12, an id, or `end`") from None
 
 
 def _event(item: "TranscriptItem") -> Recalled:
@@ -140,7 +149,7 @@ def recall_file(call: Call, path: str, everywhere: bool = False, cursor: str = "
     edits = [_edit(edit) for edit in call.memory.blame(path, narrowed)]
     if not visits and not edits:
         return Page("No earlier session touched or discussed this path.", [])
-    lead = f"{len(visits)} sessions met this path, {len(edits)} edits wrote it; newest first."
+    lead = f"Sessions that met this path: {len(visits)}, edits that wrote it: {len(edits)}; newest first."
     return Page(lead, [*visits, *edits][offset:], offset)
 
 
@@ -170,7 +179,7 @@ def list_sessions(call: Call, limit: int = 20, cursor: str = "0", everywhere: bo
     total = call.memory.count_sessions(narrowed, roots_only=True, is_idle=False)
     records += [_listed(session, session.native_session_id in call.running) for session in found]
     if not records:
-        return Page("No earlier sessions.", [])
+        return Page("No earlier sessions.", [], offset)
     bookmarked = " `resume_session` continues a bookmark, by its number or name." if len(marks) > 1 else ""
     return Page(f"{total} sessions, newest first.{bookmarked}", records, offset, len(marks) + total)
 
@@ -204,15 +213,15 @@ def recall_error(call: Call, error: str, cursor: str = "0") -> Page:
 
 
 def _fixed(fix: "Fix") -> Recalled:
-    alike = "" if fix.is_same_error else " (an error that reads alike)"
-    heading = f"fixed in session {fix.session_uid}{alike} · confidence {fix.confidence} · met in {len(fix.sessions)}"
-    lines = [f"error: {fix.headline}", fix.text]
-    lines += [f"{step.kind}: {step.name} {step.gist}" for step in fix.steps]
-    lines += [f"why: {fix.why}"] if fix.why else []
-    lines += [f"did not help: {tried}" for tried in fix.tried]
+    from recollect.knowledge.fixes import told_lines  # only here
+
+    alike = "" if fix.is_same_error else " (not this error, one that reads alike)"
+    met = f"met in {len(fix.sessions)} sessions" if len(fix.sessions) > 1 else "met in no other session"
+    heading = f"fixed in session {fix.session_uid}{alike} · confidence {fix.confidence} · {met}"
+    lines = told_lines(fix)
     lines += [f"helped {fix.fixed_count} times"] if fix.fixed_count > 1 else []
     lines += [f"changed since: {', '.join(fix.changed_files)}"] if fix.changed_files else []
-    lines += [f"came back in {fix.returns} later sessions"] if fix.returns else []
+    lines += [f"met again in {plural(fix.returns, 'later session')}"] if fix.returns else []
     return Recalled(f"{AGENT}, {TOOL}", heading, "\n".join(lines), ms_of(fix.fixed_at), fix.repo)
 
 

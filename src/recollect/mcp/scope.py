@@ -4,29 +4,39 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from recollect.clock import moment_ms
 from recollect.errors import NotFound, UsageError
-from recollect.mcp.door import Call, Page
+from recollect.mcp.door import BadArguments, Call, Page
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
     from recollect.schema import Session
 
+_NO_SESSION = "No session here has this id; `list_sessions` and `session_search` show ids"
 _NOTHING_HERE = "Nothing is remembered of this repository yet."
 WIDER = 'Pass "everywhere": true to look in all repositories.'
 
 
 def session_of(call: Call, name: str) -> "Session":
-    """The session of an id; raises NotFound for one behind the wall."""
-    found = call.memory.session(name)
+    """The session of an id; raises BadArguments if there is none, or none on this side of the wall."""
+    try:
+        found = call.memory.session(name)
+    except NotFound:
+        raise BadArguments(_NO_SESSION) from None
     if call.scope.has_wall and call.scope.group is None and found.repo not in repos_of(call):
-        raise NotFound("No session has this id here")
+        raise BadArguments(_NO_SESSION)
     return found
 
 
 def filters_of(call: Call, everywhere: bool, filters: dict[str, Any]) -> Filters | None:
     """The filters of a call, within its scope; None if nothing is known of the repository that it is in."""
     if everywhere and call.scope.has_wall:
-        raise UsageError("This server is limited to one repository or group")
+        raise BadArguments("This server is limited to one repository or group: leave out `everywhere`")
+    for name in ("since", "before"):
+        try:
+            moment_ms(name, filters.get(name))
+        except UsageError:
+            raise BadArguments(f"`{name}` must be a date such as 2026-11-01, 7d, yesterday or last week") from None
     if everywhere or call.scope.group is not None:  # a memory of a group has nothing else
         return Filters(**filters)
     return Filters(repo=str(call.scope.folder), **filters) if repos_of(call) else None
@@ -45,7 +55,7 @@ def nothing_here(call: Call) -> Page:
 
 def offset_of(cursor: str) -> int:
     if not cursor.isascii() or not cursor.isdecimal() or len(cursor) > 9:
-        raise UsageError("A cursor is the number at the end of an earlier answer")
+        raise BadArguments("`cursor` must be the number at the end of an earlier answer")
     return int(cursor)
 
 

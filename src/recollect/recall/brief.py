@@ -12,10 +12,11 @@ from typing import Any
 
 import orjson
 
+from recollect.amounts import plural
 from recollect.clock import now_ms, rfc3339
 from recollect.home import PREPARED_NAME
 from recollect.kinds import SessionKey
-from recollect.recall.fence import USER
+from recollect.recall.fence import TOOL, USER
 from recollect.recall.prepared import brief_path
 from recollect.store import MAIN_GROUP, HeaderFilter, SessionHeader, Span, Store
 from recollect.text import cut_short
@@ -23,6 +24,7 @@ from recollect.text import cut_short
 _SESSIONS = 3
 _REQUEST_CHARS = 400
 _UNANSWERED_CHARS = 160
+_SAME_CHARS = 30  # letters that two requests begin with if they ask the same
 _MOST_DECISIONS, _DECISION_CHARS = 4, 120
 _MOST_WARNINGS = 3
 _LEAST_FAILURES, _LEAST_RATE = 4, 0.7  # of a command that is worth a warning
@@ -73,15 +75,18 @@ def make_brief(store: Store, repo: str, decided: Sequence[str]) -> list[dict[str
         return []
     digests = [orjson.loads(store.session_headers.digest(session.key) or "{}") for session in sessions]
     records = [_last(sessions[0], digests[0]), *_decisions(decided)]
-    records += (_open(session, digest) for session, digest in zip(sessions, digests, strict=True) if _left(digest))
+    said = {_key(records[0]["text"])}
+    for session, digest in zip(sessions[1:], digests[1:], strict=True):
+        records += _open(session, digest, said)
     return [*records, *_warnings(store, criteria)]
 
 
 def _last(session: SessionHeader, digest: dict[str, Any]) -> dict[str, Any]:
     requests = digest.get("requests") or []
-    tests = digest.get("tests", {}).get("last")
+    tests, left = digest.get("tests", {}).get("last"), _left(digest)
     facts = [f"outcome {session.outcome}", f"last test run {tests}" if tests else None]
-    heading = f"The last session here was {_named(session)}: {', '.join(fact for fact in facts if fact)}. Asked:"
+    facts += [f"left open: {' and '.join(left)}"] if left else []
+    heading = f"The last session here was {_named(session)}: {', '.join(fact for fact in facts if fact)}. Last asked:"
     asked = requests[-1]["text"] if requests else session.title or ""
     return _record(heading, asked[:_REQUEST_CHARS], session)
 
@@ -96,26 +101,42 @@ def _decisions(decided: Sequence[str]) -> Iterator[dict[str, Any]]:
 def _left(digest: dict[str, Any]) -> list[str]:
     """What a session left open, counted."""
     left = digest.get("open", {})
-    counts = [("to-dos", "todos"), ("questions to you", "questions"), ("next steps", "next_steps")]
-    found = [f"{len(left[key])} {name}" for name, key in counts if left.get(key)]
+    counts = [("to-do", "todos"), ("question to the user", "questions"), ("next step", "next_steps")]
+    found = [plural(len(left[key]), name) for name, key in counts if left.get(key)]
     found += ["failing tests"] if left.get("failing_tests") else []
     found += ["interrupted work"] if left.get("interruption") else []
-    return found + (["unanswered requests"] if left.get("unanswered") else [])
+    return found + ([plural(len(asked), "unanswered request")] if (asked := _unanswered(digest)) else [])
 
 
-def _open(session: SessionHeader, digest: dict[str, Any]) -> dict[str, Any]:
-    unanswered = digest.get("open", {}).get("unanswered") or []
-    text = "\n".join(quote["text"][:_UNANSWERED_CHARS] for quote in unanswered[:2])
-    return _record(f"Left open by {_named(session)}: {', '.join(_left(digest))}.", text, session)
+def _unanswered(digest: dict[str, Any]) -> list[str]:
+    """Requests that got no answer; a command by itself (`/init`) asks for none."""
+    quotes = digest.get("open", {}).get("unanswered") or []
+    return [quote["text"] for quote in quotes if " " in quote["text"].strip() or not quote["text"].startswith("/")]
+
+
+def _open(session: SessionHeader, digest: dict[str, Any], said: set[str]) -> Iterator[dict[str, Any]]:
+    """What an earlier session left open, unless a later one was asked the same."""
+    unanswered = [text[:_UNANSWERED_CHARS] for text in _unanswered(digest) if _key(text) not in said][:2]
+    said.update(map(_key, unanswered))
+    counted = [thing for thing in _left(digest) if unanswered or "unanswered" not in thing]
+    if counted:
+        yield _record(f"Left open by {_named(session)}: {' and '.join(counted)}.", "\n".join(unanswered), session)
+
+
+def _key(text: str) -> str:
+    """By what a request is known when it is made again, in other words at its end at most."""
+    return "".join(filter(str.isalnum, text.lower()))[:_SAME_CHARS]
 
 
 def _warnings(store: Store, criteria: HeaderFilter) -> Iterator[dict[str, Any]]:
     """Commands that mostly failed here of late, by their names."""
     rows = store.activity.stats("command", Span(criteria, now_ms() - _WARNING_MS, None, None))
     bad = [row for row in rows if (row.failures or 0) >= max(_LEAST_FAILURES, _LEAST_RATE * (row.uses or 0))]
-    for row in sorted(bad, key=lambda row: -(row.failures or 0))[:_MOST_WARNINGS]:
-        told = f"`{(row.name or '')[:40]}` failed {row.failures} of {row.uses} times here in the last 30 days."
-        yield {"origin": USER, "heading": told, "text": "", "at_ms": None, "repo": None}
+    worst = sorted(bad, key=lambda row: -(row.failures or 0))[:_MOST_WARNINGS]
+    told = ", ".join(f"`{(row.name or '')[:40]}` failed {row.failures} of {row.uses} times" for row in worst)
+    if told:
+        heading = f"Commands here in the last 30 days: {told}."
+        yield {"origin": TOOL, "heading": heading, "text": "", "at_ms": None, "repo": None}
 
 
 def _record(heading: str, text: str, session: SessionHeader) -> dict[str, Any]:

@@ -115,8 +115,7 @@ def last_name(repo: str) -> str:
 
 def _repos_in(store: Store, folder: Path) -> set[str]:
     """The repositories of a folder: by its checkout's remote, and by the sessions that worked in the checkout."""
-    from recollect.sessions.checkout import find_checkout, remote_of  # few lists need them
-    from recollect.sessions.repos import normal_remote
+    from recollect.sessions.repos import find_checkout, normal_remote, remote_of  # few lists need them
 
     root = find_checkout(folder) or folder
     remote = normal_remote(remote_of(folder))

@@ -14,7 +14,8 @@ BRIEF, FIXES, PROMPTS = "brief", "fixes", "prompts"  # what an agent may be told
 HOOK_DEFAULTS: "dict[str, bool | list[str]]" = {BRIEF: True, FIXES: True, PROMPTS: False}
 MOST_CHARS = 1_900  # of a brief: one agent cuts what a server says of itself at 2,048 characters
 _LEAD = (
-    "Recollect remembers earlier sessions in this repository; its tools `session_search` and `get_session` tell more."
+    "Recollect remembers earlier sessions in this repository. Before you redo work, search it with `session_search`;"
+    " `recall_error` knows what fixed an error, `recall_decisions` why something is the way it is."
 )
 
 

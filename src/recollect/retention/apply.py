@@ -1,7 +1,7 @@
 """Keeps the store within its budget: measure, plan, drop, measure again. Runs at the end of every sweep.
 
 Before anything is dropped, its digest is read back and the eviction is recorded on disk. So if this is interrupted, the
-next sweep finishes it.
+next sweep finishes it. What must not go unnoticed is passed to the command in `[notify] command`, if there is one.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,10 +9,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import orjson
+
 from recollect.analysis import distil_pending
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import Busy, StoreDamaged, StoreUnwritable
-from recollect.retention.notify import Notice, send
 from recollect.retention.plan import (
     LAST_COPY,
     UNANALYSED,
@@ -27,6 +28,33 @@ from recollect.retention.plan import (
 )
 from recollect.store import DATA_LOSS, LAST_COPY_EVICTED, PreparedEviction, Store, ballast, names_of
 from recollect.store import HeldSession as Held
+
+_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """`event` is data_loss, last_copy_evicted or distilled_over_cap; never a word of a session's content."""
+
+    event: str
+    at: str | None
+    session: str | None
+    bytes: int
+
+
+def send(command: Sequence[str], notices: Sequence[Notice]) -> bool:
+    """Give the command one JSON document on stdin; return whether it succeeded. A sweep never fails because of it."""
+    if not command or not notices:
+        return False
+    import subprocess  # slow to load, and most sweeps have nothing to report
+
+    document = orjson.dumps({"recollect": 1, "events": [asdict(notice) for notice in notices]}) + b"\n"
+    try:
+        process = subprocess.run(list(command), input=document, timeout=_SECONDS, capture_output=True, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return process.returncode == 0
+
 
 _AT_ONCE = 50  # other writers wait meanwhile
 _HOUR_MS = 3_600_000
@@ -97,9 +125,9 @@ def finish_evictions(store: Store) -> None:
         _leave_nothing(store, now_ms())
 
 
-def look_ahead(store: Store, limits: Limits, host: str, at_ms: int | None = None) -> Outlook:
+def look_ahead(store: Store, limits: Limits, host: str) -> Outlook:
     """What would be dropped now, and a forecast. Changes nothing."""
-    moment = now_ms() if at_ms is None else at_ms
+    moment = now_ms()
     held = store.sizes.held(host, moment)
     raw = store.sizes.raw_bytes()
     is_sane = moment >= trusted_from_ms(store.evictions.clock(), moment, limits)

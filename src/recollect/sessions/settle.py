@@ -6,7 +6,7 @@ from recollect.progress import Progress
 from recollect.sessions import AccountRules
 from recollect.sessions.account import account_for
 from recollect.sessions.groups import assign_groups
-from recollect.sessions.lineage import mark_copies
+from recollect.sessions.relations import mark_copies
 from recollect.sessions.repos import name_repos
 from recollect.store import Store, StoredSession
 

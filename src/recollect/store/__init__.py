@@ -7,22 +7,20 @@ can be read again from the agents' files. Code above the store imports from this
 import os
 from collections import Counter
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import NotFound, NotInGroup, RecollectError, StoreDamaged, StoreUnusable, StoreUnwritable
 from recollect.lazy import lazy_names
+from recollect.store.search import FulltextSearch
 from recollect.store.sqlite import ballast, high_water
-from recollect.store.sqlite.access import is_full, unwritable
 from recollect.store.sqlite.database import Database
+from recollect.store.sqlite.files import is_full, unwritable
 from recollect.store.tables import migrations
-from recollect.store.tables.event_headers import EventHeaders
-from recollect.store.tables.events import Events
+from recollect.store.tables.events import EventHeaders, Events
 from recollect.store.tables.session_headers import SessionHeaders
 from recollect.store.tables.table import CACHE, MEMORY
-from recollect.store.words.search import FulltextSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,38 +35,54 @@ if TYPE_CHECKING:
         StreamBatch,
         UsageRow,
         hash_payload,
+        leave_out,
+        sessions_of,
+        without_text,
     )
-    from recollect.store.batch_codec import pack_batch, unpack_batch
-    from recollect.store.batch_filter import leave_out, sessions_of, without_text
     from recollect.store.check import Check
-    from recollect.store.flags import HIDES_LEARNED, IS_ABANDONED, IS_ERROR, IS_PROVISIONAL, IS_RETRY, TOLD_RETRY
     from recollect.store.intake import Intake, Written, merge_infos, second_uid
     from recollect.store.ledger import LEDGER_NAME, Ledger, LedgerRecord
     from recollect.store.payloads.frames import Description, Origin, describe, hash_source, make_frames, origin_of
     from recollect.store.payloads.live_pack import LivePack, Moved, source_of_host
-    from recollect.store.payloads.packs import iter_frames, unpack_entry
+    from recollect.store.payloads.packs import Frame, iter_frames, unpack_entry
     from recollect.store.payloads.rebuild import rebuild_cache
     from recollect.store.payloads.rewrite import RESCAN_UNFINISHED, Rewrites
-    from recollect.store.push_state import note_tokens, push_lock, read_tokens
+    from recollect.store.process_state import (
+        SweepState,
+        WatchState,
+        note_finished,
+        note_progress,
+        note_tokens,
+        push_lock,
+        read_sweep_state,
+        read_tokens,
+        read_watch_state,
+        watch_lock,
+    )
     from recollect.store.replacement import finish_replacing, replace_store
+    from recollect.store.search import Choice, EventFilter, OutOfTime, Scored, Term, Wanted
     from recollect.store.sqlite.checksums import iter_blank_pages, iter_damaged_pages
     from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
-    from recollect.store.sqlite.durable import sync
+    from recollect.store.sqlite.files import abandoned, drop_left_beside, remove, sync, work_name
     from recollect.store.sqlite.high_water import MARK_NAME, forget_history, has_marks, read_mark
-    from recollect.store.sqlite.leftovers import abandoned, drop_left_beside, remove, work_name
     from recollect.store.sqlite.locks import has_live, is_sweeping, sweep_lock, work_folder, write_lock
-    from recollect.store.sqlite.quarantine import Quarantine, files_of
-    from recollect.store.sqlite.rolling_copy import restore_copy
-    from recollect.store.sqlite.snapshot import copy_database, frozen
-    from recollect.store.sweep_state import SweepState, note_finished, note_progress, read_sweep_state
+    from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
     from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, HourRow, Span, StatRow, UseRow
-    from recollect.store.tables.annotations import Annotation, AnnotationTable
-    from recollect.store.tables.archives import ArchiveRow, ArchiveTable
-    from recollect.store.tables.copies import COPY, SET_ASIDE, Copies
+    from recollect.store.tables.annotations import Annotation, AnnotationTable, ViewTable
+    from recollect.store.tables.copies import COPY, SET_ASIDE, ArchiveRow, ArchiveTable, Copies, Quarantine, files_of
     from recollect.store.tables.digests import DigestRow, Digests, Pending
     from recollect.store.tables.erase import Erasure, HeldContent
-    from recollect.store.tables.event_headers import EventHeader
-    from recollect.store.tables.events import PIECE_BYTES, in_pieces
+    from recollect.store.tables.events import (
+        HIDES_LEARNED,
+        IS_ABANDONED,
+        IS_ERROR,
+        IS_PROVISIONAL,
+        IS_RETRY,
+        PIECE_BYTES,
+        TOLD_RETRY,
+        EventHeader,
+        in_pieces,
+    )
     from recollect.store.tables.evictions import (
         DATA_LOSS,
         LAST_COPY_EVICTED,
@@ -79,9 +93,19 @@ if TYPE_CHECKING:
         names_of,
     )
     from recollect.store.tables.exchange_steps import ExchangeRow, ExchangeSteps, StoredExchange
-    from recollect.store.tables.exclusions import Exclusion, Exclusions
-    from recollect.store.tables.facts import FactRow, FactTable, StoredFact
-    from recollect.store.tables.find_text import Texts, UnreadLine
+    from recollect.store.tables.facts import (
+        NOTE,
+        PINNED,
+        PROMOTED,
+        REJECTED,
+        VERDICT,
+        FactRow,
+        FactTable,
+        Note,
+        StoredFact,
+        Verdicts,
+    )
+    from recollect.store.tables.fulltext import Entry, Fulltext, PendingEvent, PendingStream
     from recollect.store.tables.groups import MAIN_GROUP, BookmarkRow, Change, GroupRow, GroupTable, Pointer
     from recollect.store.tables.kept import ACCOUNT, DIGEST, Boundary, Kept, KeptStates
     from recollect.store.tables.known_files import KnownFiles
@@ -90,14 +114,14 @@ if TYPE_CHECKING:
     from recollect.store.tables.live import MEDIA, SUMMARY, LiveRow, LiveSessions, MessageRow
     from recollect.store.tables.named_values import NamedValues, by_root
     from recollect.store.tables.raw import HeldStream, RawCache
-    from recollect.store.tables.redaction import Redaction
-    from recollect.store.tables.rules import Rules
+    from recollect.store.tables.rules import Exclusion, Exclusions, Rules
     from recollect.store.tables.session_headers import ANY_SESSION, HeaderFilter, SessionHeader
     from recollect.store.tables.sessions import SORTS, Place, SessionFilter, SessionRow, Sessions, StoredRow
     from recollect.store.tables.sizes import HeldSession, Sizes
     from recollect.store.tables.sources import KnownSource, Sources, path_key
     from recollect.store.tables.steps import Response, RunningTotal, Step, Steps, StoredSession
     from recollect.store.tables.streams import HALF_BYTES, Ancestry, Streams
+    from recollect.store.tables.texts import Redaction, Texts, UnreadLine
     from recollect.store.tables.tombstones import (
         FORGOTTEN,
         HIDDEN,
@@ -108,11 +132,6 @@ if TYPE_CHECKING:
         hidden_path,
         without_forgotten,
     )
-    from recollect.store.tables.verdicts import NOTE, PINNED, PROMOTED, REJECTED, VERDICT, Note, Verdicts
-    from recollect.store.tables.views import ViewTable
-    from recollect.store.watch_state import WatchState, read_watch_state, watch_lock
-    from recollect.store.words.index import Entry, Fulltext, PendingEvent, PendingStream
-    from recollect.store.words.search import Choice, EventFilter, OutOfTime, Scored, Term, Wanted
 
 CACHE_NAME = CACHE
 MEMORY_NAME = MEMORY
@@ -122,14 +141,13 @@ DATABASES = (MEMORY_NAME, CACHE_NAME)
 __getattr__ = lazy_names(__name__, __file__)
 
 
-def _part(home: str, *needs: str, in_groups: bool = False) -> Any:
+def _part(name: str, *needs: str, in_groups: bool = False) -> Any:
     """A part of the store that is loaded when it is first asked for; a group's store has only some of them."""
-    module, _, name = home.partition(":")
 
     def make(store: "Store") -> Any:
         if not in_groups:
             store.refuse_in_group()
-        return getattr(import_module(f"{__name__}.{module}"), name)(*(getattr(store, need) for need in needs))
+        return __getattr__(name)(*(getattr(store, need) for need in needs))
 
     return cached_property(make)
 
@@ -159,42 +177,40 @@ class Store:
             self.restore_records()
 
     # A search needs none of these and should start at once.
-    intake: "Intake" = _part("intake:Intake", "_cache", "folder")
-    fulltext: "Fulltext" = _part("words.index:Fulltext", "_cache")
-    known_files: "KnownFiles" = _part("tables.known_files:KnownFiles", "_cache")
-    sources: "Sources" = _part("tables.sources:Sources", "_cache")
-    streams: "Streams" = _part("tables.streams:Streams", "_cache", in_groups=True)
-    lineage: "Lineage" = _part("tables.lineage:Lineage", "_cache", in_groups=True)
-    steps: "Steps" = _part("tables.steps:Steps", "_cache", "events", in_groups=True)
-    sessions: "Sessions" = _part("tables.sessions:Sessions", "_memory", in_groups=True)
-    rules: "Rules" = _part("tables.rules:Rules", "_memory")
-    digests: "Digests" = _part("tables.digests:Digests", "_memory", in_groups=True)
-    activity: "Activity" = _part("tables.activity:Activity", "_memory", in_groups=True)
-    named_values: "NamedValues" = _part("tables.named_values:NamedValues", "_cache")
-    kept: "KeptStates" = _part("tables.kept:KeptStates", "_cache")
-    tombstones: "TombstoneTable" = _part("tables.tombstones:TombstoneTable", "_memory", "ledger")
-    exclusions: "Exclusions" = _part("tables.exclusions:Exclusions", "_cache", "_memory")
-    evictions: "EvictionTable" = _part("tables.evictions:EvictionTable", "_cache", "_memory", "ledger")
-    exchange_steps: "ExchangeSteps" = _part("tables.exchange_steps:ExchangeSteps", "_memory", in_groups=True)
-    facts: "FactTable" = _part("tables.facts:FactTable", "_memory", in_groups=True)
-    verdicts: "Verdicts" = _part("tables.verdicts:Verdicts", "_memory", "_writer", in_groups=True)
-    archives: "ArchiveTable" = _part("tables.archives:ArchiveTable", "_memory", "_writer", in_groups=True)
-    annotations: "AnnotationTable" = _part("tables.annotations:AnnotationTable", "_memory", in_groups=True)
-    views: "ViewTable" = _part("tables.views:ViewTable", "_memory", in_groups=True)
-    copies: "Copies" = _part("tables.copies:Copies", "_memory", "ledger")
-    erasure: "Erasure" = _part("tables.erase:Erasure", "_cache", "_memory", "folder")
-    texts: "Texts" = _part("tables.find_text:Texts", "_cache", "_memory")
-    redaction: "Redaction" = _part("tables.redaction:Redaction", "_cache", "_memory")
-    lasting: "Lasting" = _part("tables.lasting:Lasting", "_memory")
-    rewrites: "Rewrites" = _part("payloads.rewrite:Rewrites", "_cache", "_memory", "folder")
-    raw: "RawCache" = _part("tables.raw:RawCache", "_cache", "folder")
-    sizes: "Sizes" = _part("tables.sizes:Sizes", "_cache", "_memory", "folder")
-    live_pack: "LivePack" = _part("payloads.live_pack:LivePack", "_cache", "folder")
-    live: "LiveSessions" = _part(
-        "tables.live:LiveSessions", "_cache", "_memory", "intake", "fulltext", "live_pack", "tombstones"
-    )
-    check: "Check" = _part("check:Check", "_cache", "_memory", "folder")
-    groups: "GroupTable" = _part("tables.groups:GroupTable", "_memory", "_writer", "group", in_groups=True)
+    intake: "Intake" = _part("Intake", "_cache", "folder")
+    fulltext: "Fulltext" = _part("Fulltext", "_cache")
+    known_files: "KnownFiles" = _part("KnownFiles", "_cache")
+    sources: "Sources" = _part("Sources", "_cache")
+    streams: "Streams" = _part("Streams", "_cache", in_groups=True)
+    lineage: "Lineage" = _part("Lineage", "_cache", in_groups=True)
+    steps: "Steps" = _part("Steps", "_cache", "events", in_groups=True)
+    sessions: "Sessions" = _part("Sessions", "_memory", in_groups=True)
+    rules: "Rules" = _part("Rules", "_memory")
+    digests: "Digests" = _part("Digests", "_memory", in_groups=True)
+    activity: "Activity" = _part("Activity", "_memory", in_groups=True)
+    named_values: "NamedValues" = _part("NamedValues", "_cache")
+    kept: "KeptStates" = _part("KeptStates", "_cache")
+    tombstones: "TombstoneTable" = _part("TombstoneTable", "_memory", "ledger")
+    exclusions: "Exclusions" = _part("Exclusions", "_cache", "_memory")
+    evictions: "EvictionTable" = _part("EvictionTable", "_cache", "_memory", "ledger")
+    exchange_steps: "ExchangeSteps" = _part("ExchangeSteps", "_memory", in_groups=True)
+    facts: "FactTable" = _part("FactTable", "_memory", in_groups=True)
+    verdicts: "Verdicts" = _part("Verdicts", "_memory", "_writer", in_groups=True)
+    archives: "ArchiveTable" = _part("ArchiveTable", "_memory", "_writer", in_groups=True)
+    annotations: "AnnotationTable" = _part("AnnotationTable", "_memory", in_groups=True)
+    views: "ViewTable" = _part("ViewTable", "_memory", in_groups=True)
+    copies: "Copies" = _part("Copies", "_memory", "ledger")
+    erasure: "Erasure" = _part("Erasure", "_cache", "_memory", "folder")
+    texts: "Texts" = _part("Texts", "_cache", "_memory")
+    redaction: "Redaction" = _part("Redaction", "_cache", "_memory")
+    lasting: "Lasting" = _part("Lasting", "_memory")
+    rewrites: "Rewrites" = _part("Rewrites", "_cache", "_memory", "folder")
+    raw: "RawCache" = _part("RawCache", "_cache", "folder")
+    sizes: "Sizes" = _part("Sizes", "_cache", "_memory", "folder")
+    live_pack: "LivePack" = _part("LivePack", "_cache", "folder")
+    live: "LiveSessions" = _part("LiveSessions", "_cache", "_memory", "intake", "fulltext", "live_pack", "tombstones")
+    check: "Check" = _part("Check", "_cache", "_memory", "folder")
+    groups: "GroupTable" = _part("GroupTable", "_memory", "_writer", "group", in_groups=True)
 
     @property
     def folder(self) -> Path:
@@ -275,7 +291,7 @@ class Store:
 
     def keep_copy(self, *, is_due: bool = False) -> None:
         """Have a recent copy of memory.db beside it; one that `is_due` is made whatever the age of the last."""
-        from recollect.store.sqlite.rolling_copy import keep_copy  # only needed to write
+        from recollect.store.sqlite.snapshot import keep_copy  # only needed to write
 
         keep_copy(self._memory, is_due=is_due)
 
@@ -313,7 +329,6 @@ class Store:
 
 def open_store(folder: Path, *, create: bool = False) -> Store:
     """Open the store in `folder`, read-only where it cannot be written; raises NotFound if there is none."""
-    from recollect.store.push_state import note_tokens, push_lock, read_tokens
     from recollect.store.replacement import finish_replacing  # not needed to look something up
 
     _refuse_writable_by_others(folder)

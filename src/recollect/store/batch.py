@@ -4,8 +4,8 @@ Readers run in processes of their own and do all the costly work; the writer add
 the stream's number, the next seq, and where in the stream the payloads begin.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -166,3 +166,33 @@ class Batch:
 def hash_payload(payload: bytes) -> bytes:
     """What a payload is known by, as `payload_hash` of its event."""
     return sha256(payload).digest()[:16]  # most processors have instructions for it
+
+
+def sessions_of(batch: Batch) -> set[str]:
+    """Every session a batch has anything of, by native id."""
+    return {stream.native_id for stream in batch.streams}
+
+
+def leave_out(batch: Batch, sessions: Collection[str], reason: str) -> Batch:
+    """The batch without these sessions; their events are counted as skipped for that reason.
+
+    Its source is settled, so that an unchanged file is not opened again, but keeps no cursor: a state may hold
+    words, and a reader without one must see a file's beginning to know whose it is.
+    """
+    if not sessions:
+        return batch
+    streams = [stream for stream in batch.streams if stream.native_id not in sessions]
+    left_out = batch.events - sum(len(stream.rows) for stream in streams)
+    counted = {reason: batch.skipped.get(reason, 0) + left_out} if left_out else {}
+    return replace(
+        batch,
+        source=batch.source._replace(offset=0, line=0, head="", tail="", state="{}"),
+        streams=streams,
+        problems=without_text(batch.problems),
+        skipped=batch.skipped | counted,
+    )
+
+
+def without_text(problems: list[ProblemRow]) -> list[ProblemRow]:
+    """Lines that could not be read, as place and reason only: nobody can say whose words they hold."""
+    return [problem._replace(raw=b"") for problem in problems]

@@ -6,7 +6,12 @@ from pathlib import Path
 
 from recollect.store.sqlite import high_water
 from recollect.store.sqlite.database import Database, translated
-from recollect.store.tables.check import iter_faults
+from recollect.store.tables import declared
+from recollect.store.tables.column import Column, Role
+from recollect.store.tables.table import Table, hash_of
+
+_TYPES = {"INTEGER": "('integer')", "REAL": "('integer', 'real')", "TEXT": "('text')", "BLOB": "('blob')"}
+
 
 KeepGoing = Callable[[], bool]
 
@@ -38,7 +43,7 @@ class Check:
     def iter_content_faults(self, name: str, keep_going: KeepGoing) -> Iterator[str]:
         """Rows that can be read, but that this project never writes; stops like a check of the structure."""
         with self._stoppable(name, keep_going) as database:
-            for message in iter_faults(database):
+            for message in _row_faults(database):
                 yield f"{name}: {message}"
 
     @contextmanager
@@ -103,3 +108,32 @@ class Check:
     def forget_marks(self) -> None:
         """Take the store as it is for whole: the alarms were answered."""
         high_water.forget_history(self._folder, [database.path.name for database in self._databases])
+
+
+def _row_faults(database: Database) -> Iterator[str]:
+    """Describe tables with rows of the wrong type, broken JSON or a content that does not match its hash.
+
+    SQLite checks how a file is built, not what its rows say.
+    """
+    for table in declared(database.path.name):
+        tests = " AND ".join(test for column in table.columns for test in _tests(column))
+        if count := database.value(f"SELECT count(*) FROM {table.name} WHERE NOT ({tests})"):
+            yield f"{count:,} rows of {table.name} are damaged"
+        for column in table.columns:
+            if count := _count_mismatches(database, table, column):
+                yield f"{count:,} {table.name} are damaged"
+
+
+def _tests(column: Column) -> Iterator[str]:
+    yield f'(typeof("{column.name}") IN {_TYPES[column.type]} OR {int(column.is_optional)} AND "{column.name}" IS NULL)'
+    if column.role is Role.DOCUMENT:
+        yield f"ifnull(json_valid({column.name}), 1)"
+    if column.check:
+        yield column.check
+
+
+def _count_mismatches(database: Database, table: Table, column: Column) -> int:
+    if column.hash_of is None:
+        return 0
+    sql = f"SELECT {column.hash_of}, {column.name} FROM {table.name} WHERE {column.hash_of} IS NOT NULL"
+    return sum(hash_of(content.encode()) != known for content, known in database.iter_rows(sql))

@@ -11,10 +11,10 @@ import orjson
 from recollect.clock import now_ms
 from recollect.redact import OLDER, OTHER, SAME, compare_versions
 from recollect.store.batch import Batch, EventRow, Fresh, StreamBatch, UsageRow
-from recollect.store.flags import HIDES_LEARNED, IS_PROVISIONAL
 from recollect.store.payloads.frames import origin_of, take_rows
 from recollect.store.payloads.writer import FrameWriter
 from recollect.store.sqlite.database import Database
+from recollect.store.tables.events import HIDES_LEARNED, IS_PROVISIONAL
 from recollect.store.tables.named_values import note_named
 from recollect.store.tables.streams import FIGURES
 

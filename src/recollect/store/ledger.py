@@ -7,17 +7,15 @@ can be made anew from it. docs/forgetting.md describes the format.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
-from recollect.clock import now_ms, rfc3339
-from recollect.store.sqlite.access import unwritable
+from recollect.clock import as_ms, now_ms, rfc3339
 from recollect.store.sqlite.database import translated
-from recollect.store.sqlite.durable import replace_file, sync
+from recollect.store.sqlite.files import replace_file, sync, unwritable
 from recollect.store.sqlite.locks import write_lock
 
 LEDGER_NAME = "ledger.jsonl"
@@ -122,7 +120,7 @@ def _parse(line: bytes) -> LedgerRecord | None:
     if checksum != _checksum(body + b"}") + b'"}\n':
         return None
     record = orjson.loads(body + b"}")
-    at_ms = round(datetime.fromisoformat(record["at"]).timestamp() * 1000)
+    at_ms = as_ms(record["at"])
     return LedgerRecord(record["kind"], at_ms, record["data"])
 
 

@@ -11,7 +11,7 @@ import orjson
 
 from recollect.store.ledger import LEDGER_NAME, Ledger
 from recollect.store.sqlite import high_water
-from recollect.store.sqlite.durable import replace_file, sync
+from recollect.store.sqlite.files import replace_file, sync
 from recollect.store.sqlite.locks import sweep_lock, write_lock
 
 READY_NAME = "replacement"

@@ -5,16 +5,18 @@ package need not know of groups. An authorizer refuses whatever is read beside t
 query that names its table in full, a word list, any write. What a table's rows belong to is in its declaration.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import orjson
 
 from recollect.errors import NotInGroup
+from recollect.store.search import table_of, terms_of
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared, migrations
 from recollect.store.tables.sessions import SESSIONS
@@ -30,9 +32,55 @@ from recollect.store.tables.table import (
     Owner,
     Table,
 )
-from recollect.store.words.own_ranking import rank_by_own_rows
-from recollect.store.words.search import table_of, terms_of
 from recollect.text import Columns
+
+_K1, _B = 1.2, 0.75  # as FTS5 has them
+_USUAL_TOKENS = 100  # of a row; the average is one over all groups
+
+
+class _Query(NamedTuple):
+    """What one query needs for every row."""
+
+    rarities: Sequence[float]
+    weights: Sequence[float]
+
+
+def rank_by_own_rows(connection: apsw.Connection, rows: str, size: Callable[[], int]) -> None:
+    """Have `bm25()` and `rank` of this connection know only the rows whose number is an `id` of the view `rows`.
+
+    `size` is how many rows the group has.
+    """
+    own = f"SELECT count(*) FROM json_each(?) k CROSS JOIN {rows} r ON r.id = k.value"
+
+    def count(api: apsw.FTS5ExtensionApi, phrase: int) -> int:
+        found: list[int] = []
+        api.query_phrase(phrase, lambda row, _: found.append(row.rowid), None)
+        return int(connection.execute(own, (orjson.dumps(found).decode(),)).get)
+
+    def bm25(api: apsw.FTS5ExtensionApi, *weights: Any) -> float:
+        query: _Query | None = api.aux_data
+        if query is None:
+            total = size()
+            rarities = [_rarity(count(api, phrase), total) for phrase in range(api.phrase_count)]
+            query = api.aux_data = _Query(rarities, [*weights, *[1.0] * (api.column_count - len(weights))])
+        return -_score(api, query)
+
+    connection.register_fts5_function("bm25", bm25)
+
+
+def _score(api: apsw.FTS5ExtensionApi, query: _Query) -> float:
+    length = _K1 * (1 - _B + _B * api.column_size(-1) / _USUAL_TOKENS)
+    score = 0.0
+    for phrase, rarity in enumerate(query.rarities):
+        places = api.phrase_locations(phrase)
+        times = sum(weight * len(found) for weight, found in zip(query.weights, places, strict=True))
+        score += rarity * times * (_K1 + 1) / (times + length)
+    return score
+
+
+def _rarity(having: int, total: int) -> float:
+    return max(math.log((max(total - having, 0) + 0.5) / (having + 0.5)), 1e-6)
+
 
 _IN_SCOPE = "IN (SELECT id FROM temp.scope_streams)"
 _OF_GROUP = "FROM main.sessions s WHERE s.\"group\" = '{group}' AND s.agent = {0}.agent"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from recollect.agentkit.files import iter_files, open_beneath, unreadable_folders
-from recollect.agentkit.ids import as_id
 from recollect.agentkit.source import Source
+from recollect.agentkit.values import as_id
 from recollect.errors import SourceUnreadable
 
 CLAUDE = "claude"

@@ -12,10 +12,9 @@ import msgspec
 
 from recollect import kinds
 from recollect.agentkit.content import media_reference, summarise
-from recollect.agentkit.ids import as_id, call_key, short_hash
 from recollect.agentkit.protocol import EventRecord
 from recollect.agentkit.shell import shell_kind
-from recollect.agentkit.values import as_mapping, as_text, positive_int, storable
+from recollect.agentkit.values import as_id, as_mapping, as_text, call_key, positive_int, short_hash, storable
 from recollect.agents.claude import summaries as words
 from recollect.agents.claude.entries import Entry, Message, ResultFacts, message_of, parse_usage
 from recollect.agents.claude.transcript import Transcript

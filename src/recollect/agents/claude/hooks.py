@@ -1,8 +1,8 @@
 """Claude Code's hooks: failed calls have an event of their own, and everything that hooks add reaches the model."""
 
-from recollect.agentkit.hooks import AgentHooks
+from recollect.agentkit.adapter import AgentHooks
 
-TYPE_CHECKING = False  # see recollect.agentkit.hooks
+TYPE_CHECKING = False  # see recollect.agentkit.adapter
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from recollect.agentkit.ids import as_id, short_hash
 from recollect.agentkit.lines import LineReader
 from recollect.agentkit.log import NOTHING, Unreadable, read_log, read_rewritten
 from recollect.agentkit.protocol import CostTotal, Cursor, EventRecord, Record, SessionInfo, Source, Usage
-from recollect.agentkit.values import as_list, as_mapping, as_text, parse_time_ms, positive_int
+from recollect.agentkit.values import as_id, as_list, as_mapping, as_text, parse_time_ms, positive_int, short_hash
 from recollect.agents.claude import discover, prompts, side_files
 from recollect.agents.claude.entries import (
     Attachment,
@@ -22,8 +21,7 @@ from recollect.agents.claude.entries import (
     parse_whole,
 )
 from recollect.agents.claude.events import SYNTHETIC, Place, assistant_events
-from recollect.agents.claude.queue import Queue
-from recollect.agents.claude.transcript import Transcript
+from recollect.agents.claude.transcript import Queue, Transcript
 from recollect.kinds import AUTOMATION, HUMAN, MAIN_LANE, SUB_AGENT, WARM_UP
 
 # Entries outside the lane: copies of what the lane holds, or state of the program.

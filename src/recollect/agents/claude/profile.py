@@ -1,4 +1,6 @@
-from recollect.agentkit.profile import AgentProfile, SettingAdvice
+"""What front ends know of Claude Code, and how Recollect is installed into it."""
+
+from recollect.agentkit.profile import AgentProfile, PluginHost, SettingAdvice
 
 PROFILE = AgentProfile(
     display_name="Claude Code",
@@ -18,4 +20,34 @@ PROFILE = AgentProfile(
             advice='transcripts are deleted after this many days; put "cleanupPeriodDays": 365 there',
         ),
     ),
+)
+
+
+PLUGIN = PluginHost(
+    program="claude",
+    manifests=".claude-plugin",
+    install=(
+        ("plugin", "marketplace", "add", "{marketplace}"),
+        ("plugin", "install", "recollect@recollect-local"),
+    ),
+    uninstall=(
+        ("plugin", "uninstall", "recollect@recollect-local"),
+        ("plugin", "marketplace", "remove", "recollect-local"),
+    ),
+    listing=("plugin", "list"),
+    config=("settings.json",),
+    # Its server is not there yet when a session starts, and not any more when it ends.
+    events={
+        "SessionStart": None,
+        "UserPromptSubmit": ("prompt", "prompt_id"),
+        "PostToolUseFailure": ("error", "is_interrupt", "tool_use_id"),
+        "PreCompact": None,
+        "Stop": ("prompt_id",),
+        "SessionEnd": None,
+    },
+    plugin_server="plugin:recollect:recollect",
+    add_server=("mcp", "add", "--scope", "user", "recollect", "--"),
+    remove_server=("mcp", "remove", "--scope", "user", "recollect"),
+    settings_hooks="settings.json",
+    leftovers=("plugins",),
 )

@@ -1,6 +1,7 @@
-"""Running Claude Code: one process per run, prompts and answers as lines of JSON."""
+"""Running Claude Code: one process per run, prompts and answers as lines of JSON; and which sessions run now."""
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -60,3 +61,21 @@ def prepare(home: Path, settings: HomeSettings) -> None:
     if settings.auto_memory is not None:
         content["autoMemoryEnabled"] = settings.auto_memory
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+_MOST_BYTES = 64 * 1024
+
+
+def live_sessions(home: Path) -> dict[str, tuple[int, str]]:
+    """Process and state (`working`, `waiting`) by session id; each process leaves a small file while it lives."""
+    sessions = {}
+    for path in (home / "sessions").glob("[0-9]*.json"):
+        try:
+            facts = json.loads(path.read_bytes()[:_MOST_BYTES])
+            pid = int(facts["pid"])
+            os.kill(pid, 0)
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # it ended without taking its file along
+        state = "working" if facts.get("status") == "busy" else "waiting"
+        sessions[str(facts.get("sessionId"))] = (pid, state)
+    return sessions

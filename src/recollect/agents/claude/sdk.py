@@ -12,10 +12,9 @@ from typing import Any
 
 import orjson
 
-from recollect.agentkit.ids import as_id
 from recollect.agentkit.log import MALFORMED
 from recollect.agentkit.protocol import EventRecord, Record, SessionInfo, Source
-from recollect.agentkit.values import as_mapping, parse_time_ms
+from recollect.agentkit.values import as_id, as_mapping, parse_time_ms
 from recollect.agents.claude import discover
 from recollect.agents.claude.log import TranscriptLog
 from recollect.kinds import FILES_LANE, LIFECYCLE, OTHER

@@ -14,10 +14,9 @@ import msgspec
 import orjson
 
 from recollect.agentkit.content import summarise
-from recollect.agentkit.ids import call_key, short_hash
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agentkit.shell import shell_kind
-from recollect.agentkit.values import as_list, as_mapping, as_text, remember, storable
+from recollect.agentkit.values import as_list, as_mapping, as_text, call_key, remember, short_hash, storable
 from recollect.agents.codex import text
 from recollect.agents.codex.rollout import (
     CUT,

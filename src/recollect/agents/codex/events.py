@@ -17,7 +17,7 @@ import msgspec
 from recollect.agentkit.content import summarise
 from recollect.agentkit.log import Unreadable
 from recollect.agentkit.values import storable
-from recollect.agents.codex import calls, items, messages, sessions, usage
+from recollect.agents.codex import calls, items, messages, sessions
 from recollect.agents.codex.rollout import Rollout
 from recollect.kinds import OTHER
 
@@ -217,7 +217,7 @@ _READERS: dict[str, tuple[Any, Add]] = {
     "session_meta": (sessions.Meta, sessions.add_meta),
     "turn_context": (sessions.Context, sessions.add_context),
     "world_state": (sessions.WorldState, sessions.add_world_state),
-    "token_usage_record": (usage.UsageRecord, usage.add_record),
+    "token_usage_record": (sessions.UsageRecord, sessions.add_record),
     "compacted": (messages.Notice, _notice("compacted")),
     **{f"event_msg/{name}": (messages.Notice, _notice(name)) for name in messages.NOTICES},
     **{f"response_item/{name}": (calls.CallItem, _call(name.removesuffix("_call"))) for name in _CALLS},
@@ -227,7 +227,7 @@ _READERS: dict[str, tuple[Any, Add]] = {
     "response_item/reasoning": (messages.Reasoning, messages.add_reasoning),
     "response_item/web_search_call": (items.Item, items.add_web_search),
     "event_msg/user_message": (messages.Notice, messages.add_user_event),
-    "event_msg/token_count": (usage.TokenCount, usage.add_totals),
+    "event_msg/token_count": (sessions.TokenCount, sessions.add_totals),
     "event_msg/thread_name_updated": (messages.Notice, messages.add_title),
     "event_msg/item_completed": (Completed, _item),
     "event_msg/exec_command_end": (items.Item, items.add_command),

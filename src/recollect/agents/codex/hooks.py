@@ -1,8 +1,8 @@
 """Codex's hooks: it tells what a command printed, not whether it failed. They run once the user has trusted them."""
 
-from recollect.agentkit.hooks import AgentHooks
+from recollect.agentkit.adapter import AgentHooks
 
-TYPE_CHECKING = False  # see recollect.agentkit.hooks
+TYPE_CHECKING = False  # see recollect.agentkit.adapter
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

@@ -10,10 +10,9 @@ from typing import Any
 
 import msgspec
 
-from recollect.agentkit.ids import short_hash
 from recollect.agentkit.log import Log
 from recollect.agentkit.protocol import EventRecord, Record, SessionInfo
-from recollect.agentkit.values import parse_time_ms, remember, storable
+from recollect.agentkit.values import parse_time_ms, remember, short_hash, storable
 from recollect.kinds import USER_MSG
 
 BLOCKS = 256  # room for the blocks of one record in a position

@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from recollect.agentkit.ids import short_hash
-from recollect.agentkit.values import remember
+from recollect.agentkit.values import remember, short_hash
 from recollect.agents.codex.rollout import State, is_own_id, state_key
 from recollect.agents.codex.text import parse_outcome, patched_paths
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from recollect.agentkit.files import iter_files, unreadable_folders
-from recollect.agentkit.ids import as_id
 from recollect.agentkit.lines import fingerprint
 from recollect.agentkit.source import Source
+from recollect.agentkit.values import as_id
 
 AGENT = "grok"
 ID_CHARS = 80  # longer ids are not Grok's; they would also break the bound on a cursor's state

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recollect.agentkit.apply_patch import find_patches, parse_patch
-from recollect.agentkit.edits import FileChange, Hunk, edited, named_path, replaced
+from recollect.agentkit.edits import FileChange, Hunk, edited, find_patches, named_path, parse_patch, replaced
 from recollect.agentkit.values import as_list, as_mapping
 
 _TEXTS = ("old_string", "new_string", "context_before", "line_prefix", "context_after")

@@ -1,8 +1,8 @@
 """Grok's hooks: outputs are lists of bytes, and what is added before the first tool call is thrown away."""
 
-from recollect.agentkit.hooks import AgentHooks
+from recollect.agentkit.adapter import AgentHooks
 
-TYPE_CHECKING = False  # see recollect.agentkit.hooks
+TYPE_CHECKING = False  # see recollect.agentkit.adapter
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any

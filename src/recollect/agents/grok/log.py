@@ -10,17 +10,26 @@ from typing import Any
 
 from recollect import kinds
 from recollect.agentkit.content import summarise
-from recollect.agentkit.ids import call_key
 from recollect.agentkit.lines import LineReader, salvage
 from recollect.agentkit.log import Log, read_log, read_rewritten
 from recollect.agentkit.protocol import BadLine, Cursor, EventRecord, Record, SessionInfo, Source
-from recollect.agentkit.values import as_mapping, as_text
+from recollect.agentkit.values import as_mapping, as_text, call_key
 from recollect.agents.grok import discover, events, side_files
 from recollect.agents.grok.chat import read_chat
-from recollect.agents.grok.events import CHUNKS, USER_CHUNK, OpenMessage, content_of, message_key, native_of, scalars
+from recollect.agents.grok.events import (
+    CHUNKS,
+    NUMBERS,
+    USER_CHUNK,
+    Call,
+    OpenMessage,
+    State,
+    content_of,
+    message_key,
+    native_of,
+    scalars,
+)
 from recollect.agents.grok.order import Order
 from recollect.agents.grok.records import Content, Output, Update, UpdateRecord, grok_id, loads, parse_line
-from recollect.agents.grok.state import NUMBERS, Call, State
 from recollect.agents.grok.tools import (
     call_kind,
     call_summary,

@@ -1,6 +1,6 @@
 """The order in which the events of a Grok session happened, found while its log is read.
 
-OpenMessages, calls and results wait in a queue of the agent before they are written; everything else (retries,
+Messages, calls and results wait in a queue of the agent before they are written; everything else (retries,
 compactions, sub-agents) bypasses that queue and so may come before what happened earlier. Those events are held until
 the queue has caught up. A message streamed in several lines is open until something ends it.
 
@@ -13,9 +13,8 @@ from typing import Any
 
 from recollect.agentkit.log import NOTHING
 from recollect.agentkit.protocol import EventRecord, Record
-from recollect.agents.grok.events import USER_CHUNK, OpenMessage, Piece
+from recollect.agents.grok.events import USER_CHUNK, OpenMessage, Piece, State
 from recollect.agents.grok.records import UpdateRecord
-from recollect.agents.grok.state import State
 
 # A message's last piece, or what a held event waits for, may be late; but not more lines than this.
 LATE_LINES = 200

@@ -1,4 +1,6 @@
-from recollect.agentkit.profile import AgentProfile
+"""What front ends know of Grok, and how Recollect is installed into it."""
+
+from recollect.agentkit.profile import AgentProfile, PluginHost
 
 PROFILE = AgentProfile(
     "Grok",
@@ -8,4 +10,18 @@ PROFILE = AgentProfile(
     resume_command=("grok", "--resume", "{id}"),
     fork_command=("grok", "--resume", "{id}", "--fork-session"),
     tone=2,
+)
+
+
+PLUGIN = PluginHost(
+    program="grok",
+    manifests=".claude-plugin",
+    install=(("plugin", "install", "{plugin}", "--trust"),),
+    uninstall=(("plugin", "uninstall", "recollect"),),
+    listing=("plugin", "list"),
+    config=("config.toml",),
+    events=dict.fromkeys(("PostToolUse", "PreCompact", "Stop", "SessionEnd")),
+    hooks_file="hooks/recollect.json",
+    settings_hooks="hooks/recollect.json",
+    leftovers=("installed-plugins",),
 )

@@ -12,9 +12,8 @@ from recollect.agentkit.log import NOTHING, Log, Unreadable, bad_document, parse
 from recollect.agentkit.protocol import EventRecord, Record, SessionInfo, Source
 from recollect.agentkit.values import as_list, as_mapping, parse_time_ms
 from recollect.agents.grok.discover import session_name
-from recollect.agents.grok.events import provider_of
+from recollect.agents.grok.events import NUMBERS, provider_of
 from recollect.agents.grok.records import grok_id
-from recollect.agents.grok.state import NUMBERS
 from recollect.kinds import (
     AUTOMATION,
     FILES_LANE,

@@ -106,3 +106,11 @@ def describe(content: Content) -> Description:
     if start != len(content.payloads) or any(row.payload_bytes < 0 for row in rows):
         raise ValueError("rows and payloads of a frame do not fit")
     return Description(origin, rows, Facts(info, usage, cost_totals))
+
+
+def leave_out_events(batch: Batch, part: StreamBatch, rows: list[tuple[Any, ...]]) -> StreamBatch:
+    """A session's part of a batch with these of its rows only, and only their payloads."""
+    if len(rows) == len(part.rows):
+        return part
+    kept, frames = take_rows(origin_of(batch, part.native_id), part, rows)
+    return StreamBatch(part.native_id, kept, frames, facts=part.facts, named=part.named, has_events=True)

@@ -31,7 +31,7 @@ from recollect.store.payloads.packs import (
     shared_pack,
 )
 from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.durable import sync, write_all
+from recollect.store.sqlite.files import sync, write_all
 from recollect.text import columns_of
 
 HOST = "live"  # the kind, and the path, of a source that is no file but a host

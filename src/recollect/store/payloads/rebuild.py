@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-import apsw
-
 from recollect.schema import SessionSource
 from recollect.store import CACHE_NAME, Store
 from recollect.store.batch import Batch, SourceRow, StreamBatch
@@ -15,7 +13,7 @@ from recollect.store.payloads.frames import Origin, describe, hash_source
 from recollect.store.payloads.packs import StoredFrame
 from recollect.store.payloads.writer import OWN, tidy_shared
 from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.durable import sync
+from recollect.store.sqlite.files import sync
 from recollect.store.sqlite.locks import work_folder, write_lock
 from recollect.store.tables.evictions import Evicted
 from recollect.store.tables.sources import Sources
@@ -60,7 +58,7 @@ def _index_packs(store: Store, advance: Callable[[int, int], None]) -> int:
     for number, path in enumerate(pack_paths, start=1):
         for batches in _in_groups(_batches(path, newest, files_of)):
             admitted = [evicted.without(without_forgotten(batch, tombstones)) for batch in batches]
-            events += intake.put(admitted, _save_source).events_new
+            events += intake.put(admitted, Sources.save_unread).events_new
         advance(number, len(pack_paths))
     database.checkpoint()
     return events
@@ -106,10 +104,6 @@ def _source(origin: Origin, files_of: FilesOf) -> SourceRow:
     known = (file for file in files if hash_source(file.host, file.path) == origin.source_hash)
     file = next(known, None) or SessionSource(f"unknown/{origin.source_hash.hex()}", 0, origin.host, None)
     return SourceRow(file.host, origin.agent, file.path, origin.source_kind, file.bytes, 0, 0, 0, 0, 0, 0, "", "", "{}")
-
-
-def _save_source(connection: apsw.Connection, batch: Batch) -> int:
-    return Sources.save_unread(connection, batch.source, ())
 
 
 def _in_groups(batches: Iterator[Batch]) -> Iterator[list[Batch]]:

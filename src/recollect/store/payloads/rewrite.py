@@ -21,7 +21,7 @@ from recollect.store.payloads.live_pack import FIRST_LIVE
 from recollect.store.payloads.packs import Frame
 from recollect.store.payloads.writer import FrameWriter, tidy_shared
 from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.rolling_copy import keep_copy
+from recollect.store.sqlite.snapshot import keep_copy
 from recollect.store.tables import declared
 from recollect.store.tables.events import in_pieces
 from recollect.store.tables.raw import EVENT_COLUMNS, HeldStream, RawCache, sound_payload

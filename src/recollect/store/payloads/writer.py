@@ -11,7 +11,7 @@ from recollect.store.payloads import packs
 from recollect.store.payloads.live_pack import FIRST_LIVE, Moved, is_in_use
 from recollect.store.payloads.packs import SHARED_BYTES, SHARED_PACK_BYTES, Frame, PackReader, StoredFrame
 from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.durable import sync
+from recollect.store.sqlite.files import sync
 
 OWN = 0  # the number of a session's own pack in `frames`
 _LEAST_USED = 0.5  # of a shared pack: below it, the rest moves elsewhere

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from recollect.store.sqlite.durable import written_beside
+from recollect.store.sqlite.files import written_beside
 
 BALLAST_NAME = "ballast"
 MOST_BYTES = 32 * 1024 * 1024
@@ -28,7 +28,8 @@ def ensure(folder: Path, store_bytes: int, *, room_bytes: int = ROOM_BYTES) -> b
     if _free_bytes(folder) < room_bytes:
         return False
     try:
-        _make(path, size)
+        with written_beside(path) as fd:
+            _allocate(fd, size)
     except OSError:
         return False  # nothing depends on it
     return True
@@ -59,13 +60,8 @@ def _free_bytes(folder: Path) -> int:
     return space.f_bavail * space.f_frsize
 
 
-def _make(path: Path, size: int) -> None:
-    """Allocate real blocks: a hole would give nothing back."""
-    with written_beside(path) as fd:
-        _allocate(fd, size)
-
-
 def _allocate(fd: int, size: int) -> None:
+    """Allocate real blocks: a hole would give nothing back."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(fd, 0, size)
         return

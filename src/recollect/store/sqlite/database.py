@@ -17,8 +17,7 @@ import orjson
 from recollect import failpoints
 from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, UsageError
 from recollect.store.sqlite import checksums, high_water
-from recollect.store.sqlite.access import has_no_room, is_full, unwritable
-from recollect.store.sqlite.durable import sync
+from recollect.store.sqlite.files import has_no_room, is_full, sync, unwritable
 from recollect.store.sqlite.locks import turn_to_write, write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"

@@ -19,7 +19,7 @@ import apsw
 import orjson
 
 from recollect.clock import now_ms, rfc3339
-from recollect.store.sqlite.durable import replace_file
+from recollect.store.sqlite.files import replace_file
 
 MARK_NAME = "high-water.json"
 LAST_SUFFIX = "-last"

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from recollect.errors import Busy, StoreUnwritable
-from recollect.store.sqlite.access import has_no_room, unwritable
-from recollect.store.sqlite.leftovers import abandoned, drop_abandoned, remove, work_name
-from recollect.store.sweep_state import LOCK_NAME
+from recollect.store.sqlite.files import abandoned, drop_abandoned, has_no_room, remove, unwritable, work_name
+
+SWEEP_LOCK = "sweep.lock"
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def sweep_lock(folder: Path) -> Iterator[None]:
 
     Leftovers of dead processes are removed first: they may hold whole sessions that somebody is about to forget.
     """
-    with try_lock(folder / LOCK_NAME):
+    with try_lock(folder / SWEEP_LOCK):
         if abandoned(folder):
             with write_lock(folder):
                 drop_abandoned(folder)
@@ -27,7 +27,7 @@ def sweep_lock(folder: Path) -> Iterator[None]:
 
 def is_sweeping(folder: Path) -> bool:
     """Whether a process holds the store's sweep lock."""
-    return is_held(folder / LOCK_NAME)
+    return is_held(folder / SWEEP_LOCK)
 
 
 def is_held(path: Path) -> bool:

@@ -299,27 +299,21 @@ def drop_activity(connection: apsw.Connection, digest: int) -> None:
         connection.execute(f"DELETE FROM {table} WHERE digest = ? AND NOT is_sealed", (digest,))
 
 
-def seal_activity(connection: apsw.Connection, digest: int) -> None:
-    """Make what was counted so far last beyond the events it was counted from, added to what already does."""
-    _move_activity(connection, digest, 0, 1)
+def seal_activity(connection: apsw.Connection, digest: int, *, is_sealed: bool) -> None:
+    """Make what was counted last beyond its events, added to what already does.
 
-
-def unseal_activity(connection: apsw.Connection, digest: int) -> None:
-    """Have what was counted replaced by the next count: all events are held again."""
-    _move_activity(connection, digest, 1, 0)
-
-
-def _move_activity(connection: apsw.Connection, digest: int, is_sealed: int, becomes: int) -> None:
+    Or have the next count replace it, when all events are held again.
+    """
     for table in (ACTIVITY, TOOL_USE, COMMAND_USE):
         added = ", ".join(map(_added, table.sums))
         columns = ", ".join(column.name for column in table.columns if column.name not in ("digest", "is_sealed"))
         connection.execute(
             f"INSERT INTO {table.name} (digest, is_sealed, {columns})"
-            f" SELECT digest, {becomes:d}, {columns} FROM {table.name} WHERE digest = ? AND is_sealed = ?"
+            f" SELECT digest, ?2, {columns} FROM {table.name} WHERE digest = ?1 AND is_sealed <> ?2"
             f" ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {added}",
             (digest, is_sealed),
         )
-        connection.execute(f"DELETE FROM {table.name} WHERE digest = ? AND is_sealed = ?", (digest, is_sealed))
+        connection.execute(f"DELETE FROM {table.name} WHERE digest = ? AND is_sealed <> ?", (digest, is_sealed))
 
 
 def _added(name: str) -> str:

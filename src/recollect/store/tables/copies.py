@@ -1,22 +1,32 @@
-"""Copies of stored text outside the databases: backups, exports, damaged files that were set aside.
+"""Copies of stored text outside the databases: backups, exports, documents, damaged files that were set aside.
 
-Recollect cannot reach into them, so it remembers where they were made, and lists them to whoever forgets a session.
+Recollect cannot reach into them, so it remembers where they were made: it lists them to whoever forgets a session, and
+a session leads to its documents and back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 
 from recollect.clock import now_ms
-from recollect.errors import RecollectError
+from recollect.errors import NotFound, RecollectError
+from recollect.kinds import SessionKey
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
 from recollect.store.tables.sources import path_key
-from recollect.store.tables.table import MEMORY, Table
+from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+
+if TYPE_CHECKING:
+    from recollect.store.ledger import Ledger
+import os
+from datetime import UTC, datetime
+
+from recollect.store.ledger import Ledger
+from recollect.store.sqlite.files import sync
 
 COPIES = Table(
     "copies",
@@ -102,3 +112,123 @@ def note_ahead(ledger: Ledger, kind: str, path: Path) -> Copy:
 def restore_copy_record(connection: apsw.Connection, record: LedgerRecord) -> None:
     copy = Copy(**record.data)
     connection.execute("INSERT OR IGNORE INTO copies (kind, path, made_ms) VALUES (?, ?, ?)", copy)
+
+
+ARCHIVES = Table(
+    "archives",
+    MEMORY,
+    (
+        *column.labels("agent"),
+        *column.identifiers("native_session_id"),
+        *column.paths("path"),
+        *column.plain("format"),
+        *column.numbers("made_ms"),
+    ),
+    owner=BY_SESSION,
+    key=("path",),
+    extras=("CREATE INDEX archives_of_session ON archives (agent, native_session_id)",),
+)
+
+
+class ArchiveRow(NamedTuple):
+    """A document of one session."""
+
+    key: SessionKey
+    path: str
+    format: str
+    made_ms: int
+
+
+class ArchiveTable:
+    """The documents of all sessions. Some may have been moved or deleted since."""
+
+    def __init__(self, database: Database, writer: "Callable[[], tuple[Database, Ledger]]") -> None:
+        self._database = database
+        self._writer = writer
+
+    def put(self, key: SessionKey, path: str, format: str) -> ArchiveRow:
+        """Remember a document; the same path again is the same document."""
+        row = ArchiveRow(key, path, format, now_ms())
+        if not self._database.value("SELECT 1 FROM sessions WHERE agent = ? AND native_session_id = ?", key):
+            raise NotFound(f"No session has this id: {':'.join(key)}")
+        with self._writer()[0].transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO archives (agent, native_session_id, path, format, made_ms)"
+                " VALUES (?, ?, ?, ?, ?)",
+                (*key, path, format, row.made_ms),
+            )
+        return row
+
+    def of(self, keys: Iterable[SessionKey]) -> list[ArchiveRow]:
+        """The documents of these sessions, oldest first."""
+        rows = (
+            ArchiveRow(key, *row)
+            for key in keys
+            for row in self._database.rows(
+                "SELECT path, format, made_ms FROM archives WHERE agent = ? AND native_session_id = ?", key
+            )
+        )
+        return sorted(rows, key=lambda row: (row.made_ms, row.path))
+
+    def named(self, name: str) -> list[SessionKey]:
+        """The sessions of documents with this path, or with this file name."""
+        rows = self._database.rows(
+            "SELECT DISTINCT agent, native_session_id FROM archives WHERE path = ?1"
+            " OR substr(path, -length(?1) - 1) = '/' || ?1",
+            (name,),
+        )
+        return [SessionKey(*row) for row in rows]
+
+
+def files_of(database: Path) -> list[Path]:
+    """A database with its log."""
+    return [database.with_name(database.name + suffix) for suffix in ("-wal", "-shm", "")]
+
+
+class Quarantine:
+    """The folder that damaged files are moved into; made when the first one comes."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self.folder = store / f"damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+        self.copy: Copy | None = None
+
+    def note(self) -> None:
+        """Have the ledger know the folder before there is one: whatever stops this, a later `forget` knows of it."""
+        if self.copy is None:
+            self.copy = note_ahead(Ledger(self._store), SET_ASIDE, self.folder)
+            self.folder.mkdir(mode=0o700)
+            sync(self._store)
+
+    def take(self, path: Path) -> None:
+        """Move a file of the store here, under the same name; if the write lock is held, `note` first."""
+        if path.exists():
+            self.note()
+            target = self._target(path)
+            path.rename(target)
+            sync(target.parent)
+            sync(path.parent)
+
+    def take_database(self, path: Path) -> None:
+        """Move a database here with its log, which goes first: alone it would be taken for that of the next one."""
+        for file in files_of(path):
+            self.take(file)
+
+    def keep_copy(self, path: Path, content: bytes) -> None:
+        with open(os.open(self._target(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def keep_file(self, path: Path) -> None:
+        """Keep a copy of a file that stays in use, once."""
+        self.note()
+        if not self._target(path).exists():
+            self.keep_copy(path, path.read_bytes())
+
+    def _target(self, path: Path) -> Path:
+        target = self.folder / path.relative_to(self._store)
+        for folder in reversed(target.parents):
+            if folder.is_relative_to(self.folder):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        return target

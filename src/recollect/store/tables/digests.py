@@ -1,14 +1,13 @@
 """Tier 2: digests with their full text, and signals. Durable, small, never dropped by itself."""
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 import orjson
 
-from recollect.clock import rfc3339
+from recollect.clock import as_ms, rfc3339
 from recollect.errors import StoreDamaged
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
@@ -19,7 +18,6 @@ from recollect.store.tables.activity import (
     drop_activity,
     put_activity,
     seal_activity,
-    unseal_activity,
 )
 from recollect.store.tables.exchange_steps import ExchangeRow, put_exchanges
 from recollect.store.tables.facts import (
@@ -381,24 +379,18 @@ def drop_digests(connection: apsw.Connection, sessions: Sequence[tuple[str, str]
     drop_rows(connection, [*parts, DIGESTS], [SessionKey(*session) for session in sessions])
 
 
-def seal_digest(connection: apsw.Connection, session: tuple[str, str]) -> bool:
-    """Make a digest last beyond its events; False if there is none."""
+def seal_digest(connection: apsw.Connection, session: tuple[str, str], *, is_sealed: bool = True) -> bool:
+    """Make a digest last beyond its events; or not, when they are read again. False if there is none.
+
+    One that is no longer sealed stays as it is until it is made anew.
+    """
     for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", session)):
-        connection.execute("UPDATE digests SET sealed = digest WHERE id = ?", (number,))
-        connection.execute("UPDATE signals SET is_sealed = 1 WHERE digest = ?", (number,))
-        seal_facts(connection, number, is_sealed=True)
-        seal_activity(connection, number)
+        connection.execute("UPDATE digests SET sealed = iif(?, digest, NULL) WHERE id = ?", (is_sealed, number))
+        connection.execute("UPDATE signals SET is_sealed = ? WHERE digest = ?", (is_sealed, number))
+        seal_facts(connection, number, is_sealed=is_sealed)
+        seal_activity(connection, number, is_sealed=is_sealed)
         return True
     return False
-
-
-def unseal_digest(connection: apsw.Connection, session: tuple[str, str]) -> None:
-    """Have a digest made anew from events that are read again; until then it stays as it is."""
-    for (number,) in list(connection.execute(f"SELECT id FROM digests WHERE {_KEY}", session)):
-        connection.execute("UPDATE digests SET sealed = NULL WHERE id = ?", (number,))
-        connection.execute("UPDATE signals SET is_sealed = 0 WHERE digest = ?", (number,))
-        seal_facts(connection, number, is_sealed=False)
-        unseal_activity(connection, number)
 
 
 def restore_digest(connection: apsw.Connection, session: tuple[str, str], record: dict[str, Any]) -> None:
@@ -500,5 +492,5 @@ def _values(row: DigestRow, at_ms: int) -> tuple[Any, ...]:
 
 
 def _signal_values(signal: "Signal") -> tuple[Any, ...]:
-    ts_ms = None if signal.ts is None else round(datetime.fromisoformat(signal.ts).timestamp() * 1000)
+    ts_ms = None if signal.ts is None else as_ms(signal.ts)
     return signal.signal, ts_ms, signal.detail, signal.count, orjson.dumps(signal.evidence).decode()

@@ -6,25 +6,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import apsw
-import orjson
 
 from recollect.home import RESCUED_NAME, SPOOL_NAME
 from recollect.kinds import SessionKey
 from recollect.store.payloads import packs
 from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.durable import replace_file
-from recollect.store.sqlite.leftovers import left_beside
-from recollect.store.sqlite.rolling_copy import keep_copy
-from recollect.store.sqlite.vacuum import rewrite
+from recollect.store.sqlite.files import left_beside, replace_file
+from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import declared
 from recollect.store.tables.copies import SET_ASIDE, UNFINISHED, Copy
 from recollect.store.tables.events import CONTENT
-from recollect.store.tables.hashes import pack, unpack
+from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.sources import path_key
-from recollect.store.tables.table import BY_SOURCE, CACHE, MEMORY, drop_rows
-from recollect.store.tables.tombstones import HIDDEN, event_key, hidden_path, is_line, line_name
-from recollect.store.words.index import Fulltext
+from recollect.store.tables.table import BY_SOURCE, CACHE, MEMORY, drop_rows, json_list
+from recollect.store.tables.tombstones import HIDDEN, event_key, hidden_path, is_line, line_name, pack, unpack
 from recollect.uids import name_half
 
 # Folders of files that name sessions, in whatever words their writers chose.
@@ -80,7 +76,7 @@ class Erasure:
     def existing(self, keys: Collection[SessionKey]) -> set[SessionKey]:
         """Those of the sessions that something is still held of."""
         condition = "(agent, {native_id}) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
-        return self._select(condition, (_json(map(list, keys)),))
+        return self._select(condition, (json_list(map(list, keys)),))
 
     def named_after(self, key: SessionKey) -> set[SessionKey]:
         """Sub-agents that have their session's id in their own."""
@@ -105,7 +101,7 @@ class Erasure:
             " ON i.agent = g.agent AND i.parent_native_id = g.native_id UNION"
             " SELECT i.agent, i.native_id FROM gone g JOIN infos i"
             " ON i.agent = g.agent AND i.root_native_id = g.native_id",
-            (_json(map(list, forgotten)),),
+            (json_list(map(list, forgotten)),),
         )
         return {SessionKey(*row) for row in rows} - set(forgotten)
 
@@ -138,7 +134,7 @@ class Erasure:
             " JOIN streams s ON s.id = o.stream"
             " WHERE e.copy_key IS NOT NULL AND e.stream IN (SELECT value FROM json_each(?1))"
             " AND o.stream NOT IN (SELECT value FROM json_each(?1)) GROUP BY s.id ORDER BY 1, 2",
-            (_json(streams),),
+            (json_list(streams),),
         )
         return {SessionKey(agent, native_id): count for agent, native_id, count in rows}
 
@@ -257,7 +253,7 @@ def _blank_lines(connection: apsw.Connection, keys: set[SessionKey]) -> None:
 
 
 def _sources_of(connection: apsw.Connection, streams: list[int], keys: Sequence[SessionKey]) -> list[int]:
-    linked = connection.execute(f"SELECT source FROM stream_sources WHERE stream {_CHOSEN}", (_json(streams),))
+    linked = connection.execute(f"SELECT source FROM stream_sources WHERE stream {_CHOSEN}", (json_list(streams),))
     sources = {source for (source,) in linked}
     for key in keys:
         rows = connection.execute("SELECT source FROM infos WHERE agent = ? AND native_id = ?", key)
@@ -268,7 +264,7 @@ def _sources_of(connection: apsw.Connection, streams: list[int], keys: Sequence[
 def _release_copies(connection: apsw.Connection, streams: list[int], keys: Sequence[SessionKey]) -> None:
     """Copies of what goes become originals, or somebody else's copies: their sessions are judged anew."""
     halves = [(name_half(*key),) for key in keys]  # an evicted session has no events to compare with
-    chosen = [(_json(streams),)]
+    chosen = [(json_list(streams),)]
     copied = f"copy_of IS NOT NULL AND copy_of IN (SELECT event_uid FROM events WHERE stream {_CHOSEN})"
     for condition, bindings in ((_COPIED, halves), (copied, chosen)):
         touched = f"UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM events WHERE {condition})"
@@ -296,7 +292,7 @@ def _touch_relatives(connection: apsw.Connection, keys: Sequence[SessionKey]) ->
 
 def _scrub_sources(connection: apsw.Connection, sources: list[int]) -> None:
     """Files stay known as read, but nothing of their content; one that held no other session loses its path too."""
-    chosen = (_json(sources),)
+    chosen = (json_list(sources),)
     tables = [table for table in declared(CACHE) if table.owner is BY_SOURCE]
     for table in tables:
         blank = ", ".join(f"{column.name} = {column.blank}" for column in table.columns if column.blank is not None)
@@ -319,7 +315,3 @@ def _scrub_sources(connection: apsw.Connection, sources: list[int]) -> None:
     connection.executemany(
         "UPDATE OR REPLACE sources SET path = ? WHERE id = ?", [(hidden_path(path), source) for source, path in alone]
     )
-
-
-def _json(values: Iterable[Any]) -> str:
-    return orjson.dumps(sorted(values)).decode()

@@ -13,9 +13,9 @@ from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
 from recollect.store.tables.column import Role
 from recollect.store.tables.digests import restore_digest
-from recollect.store.tables.redaction import redacted
 from recollect.store.tables.sessions import SessionRow
 from recollect.store.tables.table import BY_DIGEST, MEMORY, Table
+from recollect.store.tables.texts import redacted
 
 if TYPE_CHECKING:
     from recollect.redact import Redactor

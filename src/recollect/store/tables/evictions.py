@@ -18,26 +18,23 @@ import orjson
 from recollect.clock import now_ms
 from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey
 from recollect.store.batch import Batch, EventRow, StreamBatch
-from recollect.store.batch_filter import leave_out_events
-from recollect.store.flags import IS_PROVISIONAL
 from recollect.store.intake import second_uid
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.payloads import packs
+from recollect.store.payloads.frames import leave_out_events
 from recollect.store.payloads.rewrite import keep_facts
 from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database, translated
-from recollect.store.sqlite.rolling_copy import keep_copy
-from recollect.store.sqlite.vacuum import rewrite
+from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import column, declared
-from recollect.store.tables.digests import Digests, seal_digest, unseal_digest
-from recollect.store.tables.events import CONTENT
+from recollect.store.tables.digests import Digests, seal_digest
+from recollect.store.tables.events import CONTENT, IS_PROVISIONAL
 from recollect.store.tables.eviction_records import KIND, Counts, key_of, note_loss, read_counts, redact_data
-from recollect.store.tables.hashes import HASH_BYTES, PackedHashes, pack, unpack
+from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.sessions import SessionRow
 from recollect.store.tables.streams import KEYS, keys_json
 from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, MEMORY, Table, drop_rows
-from recollect.store.tables.tombstones import event_key
-from recollect.store.words.index import Fulltext
+from recollect.store.tables.tombstones import HASH_BYTES, PackedHashes, event_key, pack, unpack
 from recollect.uids import name_half
 
 if TYPE_CHECKING:
@@ -359,7 +356,7 @@ class EvictionTable:
         with self._cache.transaction() as connection:
             connection.execute("UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?", session)
         with self._memory.transaction() as connection:
-            unseal_digest(connection, session)
+            seal_digest(connection, session, is_sealed=False)
             connection.execute(f"DELETE FROM evictions WHERE {_KEY}", session)
             connection.execute(f"UPDATE sessions SET evicted_ms = NULL, analyzed_ms = NULL WHERE {_KEY}", session)
         # Last: with an eviction but without this row, what the session used would be counted twice.

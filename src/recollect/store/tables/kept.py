@@ -66,9 +66,7 @@ KEPT = Table(
         _on_usage("kept_usage_changed", "AFTER UPDATE", "OLD"),
         _on_usage("kept_usage_gone", "AFTER DELETE", "OLD"),
         # Before: an INSERT OR REPLACE shows the row it replaces to no trigger of its own.
-        _on_info(
-            "kept_info_changed", "BEFORE INSERT", "NEW", f"NOT EXISTS (SELECT 1 FROM infos o WHERE {_SAME_LINKS})"
-        ),
+        _on_info("kept_info_changed", "BEFORE INSERT", "NEW", _HAS_CHANGED),
         _on_info("kept_info_gone", "AFTER DELETE", "OLD", "1"),
     ),
 )

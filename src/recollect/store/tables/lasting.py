@@ -13,9 +13,9 @@ from recollect.store.payloads.packs import ADVICE
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import declared
 from recollect.store.tables.column import PRIMARY_KEY, Column, Role
-from recollect.store.tables.redaction import hashes_of, redacted
 from recollect.store.tables.sessions import SESSIONS
 from recollect.store.tables.table import BY_DIGEST, BY_DIGEST_ROWID, BY_NATIVE_ID, BY_SESSION, MEMORY, Owner, Table
+from recollect.store.tables.texts import hashes_of, redacted
 
 if TYPE_CHECKING:
     from recollect.redact import Redactor

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.events import CONTENT
-from recollect.store.tables.streams import FIGURES, HALF_BYTES, KEYS, keys_json, numbers_json
+from recollect.store.tables.streams import FIGURES, HALF_BYTES, KEYS, keys_json
+from recollect.store.tables.table import json_list
 
 
 class Candidate(NamedTuple):
@@ -104,7 +105,7 @@ class Lineage:
         rows = self._database.rows(
             "SELECT copy_key, s.agent, s.native_id, summary, coalesce(base_kind, kind) FROM json_each(?) k"
             " CROSS JOIN events e ON e.copy_key = k.value AND e.copy_of IS NULL JOIN streams s ON s.id = e.stream",
-            (numbers_json(copy_keys.values()),),
+            (json_list(copy_keys.values()),),
         )
         requests = {
             copy_key: Request(SessionKey(agent, native_id), *rest) for copy_key, agent, native_id, *rest in rows

@@ -22,10 +22,10 @@ from recollect.store.payloads.live_pack import LivePack, Moved
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.sqlite.locks import announce_live
 from recollect.store.tables import column
+from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.sources import Sources
 from recollect.store.tables.table import BY_NATIVE_ID, CACHE, Table
 from recollect.store.tables.tombstones import TombstoneTable
-from recollect.store.words.index import Fulltext
 
 LIVE = Table(
     "live",
@@ -201,7 +201,7 @@ class LiveSessions:
     def _append(
         self, connection: apsw.Connection, row: LiveRow | None, batch: Batch, changes: Mapping[str, Any]
     ) -> Written:
-        taken = self._intake.put_into(connection, [batch], _save_source)
+        taken = self._intake.put_into(connection, [batch], Sources.save_unread)
         if row is not None:
             usage = [values for part in batch.streams for values in part.facts.usage]
             _count(connection, row, taken.rows, usage, changes)
@@ -355,8 +355,3 @@ def _count(
     )
     if not connection.changes():
         raise Moved
-
-
-def _save_source(connection: apsw.Connection, batch: Batch) -> int:
-    """There is no file to read again: what the store holds is the last copy."""
-    return Sources.save_unread(connection, batch.source, ())

@@ -6,9 +6,32 @@ its change made already in a new store. Each imports the table it is about: whoe
 
 import apsw
 
-from recollect.store.tables import declared
+from recollect.store.tables import column, declared
+from recollect.store.tables.table import BOTH, Table
 from recollect.store.tables.table import CACHE as CACHE_NAME
 from recollect.store.tables.table import MEMORY as MEMORY_NAME
+
+# One row: how many transactions there were, a name for the last, and whether every page has a checksum.
+HISTORY = Table(
+    "history",
+    BOTH,
+    (
+        *column.numbers("commits"),
+        *column.plain("token", "checksums"),
+    ),
+    extras=("INSERT INTO history VALUES (0, '', 'none')",),
+)
+
+# Tokens that a high-water mark has named: a database without the newest is an older one.
+MARKS = Table(
+    "marks",
+    BOTH,
+    (
+        *column.plain("token"),
+        *column.numbers("commits"),
+    ),
+    key=("token",),
+)
 
 
 def m001_cache(connection: apsw.Connection) -> None:
@@ -20,7 +43,7 @@ def m001_memory(connection: apsw.Connection) -> None:
 
 
 def m002_views(connection: apsw.Connection) -> None:
-    from recollect.store.tables.views import VIEWS
+    from recollect.store.tables.annotations import VIEWS
 
     connection.execute(VIEWS.create.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
 

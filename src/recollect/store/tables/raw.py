@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from recollect.errors import StoreDamaged
 from recollect.store.batch import EventRow, SourceRow, hash_payload
-from recollect.store.flags import IS_ABANDONED, IS_RETRY, TOLD_RETRY
 from recollect.store.intake import Stored, find_stored
 from recollect.store.payloads import packs
-from recollect.store.payloads.reader import StreamReader
+from recollect.store.payloads.packs import StreamReader
 from recollect.store.sqlite.database import Database, translated
+from recollect.store.tables.events import IS_ABANDONED, IS_RETRY, TOLD_RETRY
 
 # An event as its adapter read it: what the whole session made of it is derived again from the others.
 _AS_READ = {

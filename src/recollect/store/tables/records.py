@@ -13,9 +13,9 @@ from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.tables.copies import COPY, restore_copy_record
 from recollect.store.tables.eviction_records import KIND as EVICTION
 from recollect.store.tables.eviction_records import restore_eviction
+from recollect.store.tables.facts import NOTE, VERDICT, restore_note, restore_verdict
 from recollect.store.tables.groups import BOOKMARK, GROUP, restore_bookmark, restore_group
 from recollect.store.tables.tombstones import TOMBSTONE, restore_tombstone
-from recollect.store.tables.verdicts import NOTE, VERDICT, restore_note, restore_verdict
 
 Restorer = Callable[[apsw.Connection, LedgerRecord], None]
 

@@ -1,8 +1,15 @@
-"""What all rows of sessions were made with, and whether their repositories and groups are to be named again."""
+"""The user's rules: which ones all rows of sessions were made with, and the sessions that they leave out.
+
+What comes later of a left-out session is left out too. So are folders, by hash, that one of them shows to be a checkout
+of an excluded repository: others have only the folder.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
 
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
-from recollect.store.tables.table import MEMORY, Table
+from recollect.store.tables.table import BY_SESSION, MEMORY, Table
 
 # What repositories and groups are named by
 _PLACE = ("root_session_uid", "base_session_uid", "cwd", "git_root", "git_remote")
@@ -44,3 +51,72 @@ class Rules:
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM rules")
             connection.execute("INSERT INTO rules VALUES (?, NULL)", (text,))
+
+
+EXCLUSIONS = Table(
+    "exclusions",
+    MEMORY,
+    (
+        *column.plain("agent", "native_session_id", "host"),
+        *column.paths("path"),
+        *column.plain("rule"),
+    ),
+    owner=BY_SESSION,
+    key=("agent", "native_session_id", "host", "path"),
+)
+
+_FOLDER = "folder:"  # begins what stands for a folder in place of a session's id
+_IS_SESSION = "agent <> ''"
+
+
+class Exclusion(NamedTuple):
+    """A session that a rule of the user leaves out, and the file it was met in."""
+
+    agent: str
+    native_id: str
+    host: str
+    path: str
+    rule: str
+
+
+class Exclusions:
+    """The left-out sessions of a store."""
+
+    def __init__(self, cache: Database, memory: Database) -> None:
+        self._cache = cache
+        self._memory = memory
+
+    def all(self) -> list[Exclusion]:
+        return [
+            Exclusion(*row)
+            for row in self._memory.rows(
+                f"SELECT agent, native_session_id, host, path, rule FROM exclusions WHERE {_IS_SESSION}"
+            )
+        ]
+
+    def folders(self) -> dict[str, str]:
+        """Hashes of the folders that are checkouts of excluded repositories, with the rules."""
+        rows = self._memory.rows(f"SELECT native_session_id, rule FROM exclusions WHERE NOT {_IS_SESSION}")
+        return {name.removeprefix(_FOLDER): rule for name, rule in rows}
+
+    def add_folder(self, key: str, rule: str) -> None:
+        """Remember a folder by its hash: the session that showed it is not stored."""
+        self.add([Exclusion("", _FOLDER + key, "", "", rule)])
+
+    def add(self, exclusions: Collection[Exclusion]) -> None:
+        with self._memory.transaction() as connection:
+            connection.executemany("INSERT OR REPLACE INTO exclusions VALUES (?, ?, ?, ?, ?)", exclusions)
+
+    def lift(self, exclusions: Collection[Exclusion]) -> None:
+        """Let sessions in again; their files will be read from the start."""
+        with self._cache.transaction() as connection:
+            connection.executemany(
+                "UPDATE sources SET mtime_ns = -1, offset = 0, line = 0, head = '', tail = '', state = '{}'"
+                " WHERE host = ? AND agent = ? AND path = ?",
+                [(exclusion.host, exclusion.agent, exclusion.path) for exclusion in exclusions],
+            )
+        with self._memory.transaction() as connection:
+            connection.executemany(
+                "DELETE FROM exclusions WHERE agent = ? AND native_session_id = ? AND host = ? AND path = ?",
+                [exclusion[:4] for exclusion in exclusions],
+            )

@@ -1,13 +1,14 @@
 """Sessions as a search needs them: by many at once, a few columns, and no more work than that."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import orjson
 
 from recollect.kinds import SessionKey
+from recollect.store.search import ensure_terms
 from recollect.store.sqlite.database import Database, escaped
-from recollect.store.words.search import ensure_terms
+from recollect.store.tables.table import json_list
 
 
 class SessionHeader(NamedTuple):
@@ -276,7 +277,7 @@ def _recent(criteria: HeaderFilter) -> tuple[str, list[Any]]:
     if criteria.uids is None:
         return f"parent_session_uid IS NULL AND NOT {IS_IDLE} AND {conditions}", bindings
     is_shown = "(parent_session_uid IS NULL OR root_session_uid NOT IN (SELECT value FROM json_each(?)))"
-    return f"{is_shown} AND session_class <> 'warm-up' AND {conditions}", [_json(criteria.uids), *bindings]
+    return f"{is_shown} AND session_class <> 'warm-up' AND {conditions}", [json_list(criteria.uids), *bindings]
 
 
 def header_conditions(criteria: HeaderFilter) -> tuple[str, list[Any]]:
@@ -287,23 +288,15 @@ def header_conditions(criteria: HeaderFilter) -> tuple[str, list[Any]]:
         for name, values in columns:
             tests = " OR ".join([_TESTS[name]] * len(values))
             clauses.append(f"({tests})" if is_chosen else f"NOT coalesce({tests}, 0)")
-            bindings += _compared(name, values)
+            bindings += map(escaped, values) if name == "model" else values
     if criteria.uids is not None:
         clauses.append("session_uid IN (SELECT value FROM json_each(?))")
-        bindings.append(_json(criteria.uids))
+        bindings.append(json_list(criteria.uids))
     if criteria.excluded_uids:
         clauses.append("session_uid NOT IN (SELECT value FROM json_each(?))")
-        bindings.append(_json(criteria.excluded_uids))
+        bindings.append(json_list(criteria.excluded_uids))
     for test, moment_ms in (("ended_ms >= ?", criteria.since_ms), ("started_ms < ?", criteria.before_ms)):
         if moment_ms is not None:
             clauses.append(test)
             bindings.append(moment_ms)
     return " AND ".join(clauses) or "1", bindings
-
-
-def _json(uids: Iterable[str]) -> str:
-    return orjson.dumps(sorted(uids)).decode()
-
-
-def _compared(name: str, values: Sequence[str]) -> Iterable[str]:
-    return map(escaped, values) if name == "model" else values

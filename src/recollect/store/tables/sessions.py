@@ -276,15 +276,15 @@ class Sessions:
                 [(ref, *key) for key, ref in refs.items()],
             )
 
-    def find(self, wanted: SessionFilter) -> "list[Session]":
+    def find(self, criteria: SessionFilter) -> "list[Session]":
         """Sessions that match, newest first unless sorted by something else."""
-        conditions, bindings = _conditions(wanted)
-        limit = -1 if wanted.limit is None else wanted.limit
-        return self._select(conditions, bindings, wanted.sort, f" LIMIT {limit:d} OFFSET {wanted.offset:d}")
+        conditions, bindings = _conditions(criteria)
+        limit = -1 if criteria.limit is None else criteria.limit
+        return self._select(conditions, bindings, criteria.sort, f" LIMIT {limit:d} OFFSET {criteria.offset:d}")
 
-    def count(self, wanted: SessionFilter | None = None) -> int:
+    def count(self, criteria: SessionFilter | None = None) -> int:
         """How many sessions match, whatever the limit."""
-        conditions, bindings = _conditions(wanted or SessionFilter())
+        conditions, bindings = _conditions(criteria or SessionFilter())
         return int(self._database.value(f"SELECT count(*) FROM sessions{conditions}", bindings))
 
     def find_named(self, agent: str, native_id: str) -> "Session | None":
@@ -412,18 +412,18 @@ class Sessions:
         ]
 
 
-def _conditions(wanted: SessionFilter) -> tuple[str, list[Any]]:
-    clause, bindings = header_conditions(wanted.headers)
+def _conditions(criteria: SessionFilter) -> tuple[str, list[Any]]:
+    clause, bindings = header_conditions(criteria.headers)
     tests: list[tuple[str, Any]] = [
-        ("session_uid = ?", wanted.uid),
-        ("('/' || repo) LIKE '%/' || ? ESCAPE '\\'", _like(wanted.repo)),
-        ("title LIKE '%' || ? || '%' ESCAPE '\\'", _like(wanted.text)),
-        ("root_session_uid = ?", wanted.root),
+        ("session_uid = ?", criteria.uid),
+        ("('/' || repo) LIKE '%/' || ? ESCAPE '\\'", _like(criteria.repo)),
+        ("title LIKE '%' || ? || '%' ESCAPE '\\'", _like(criteria.text)),
+        ("root_session_uid = ?", criteria.root),
     ]
     used = [(test, value) for test, value in tests if value is not None]
-    clauses = [clause, *(test for test, _ in used), *(["parent_session_uid IS NULL"] if wanted.roots_only else [])]
-    if wanted.is_idle is not None:
-        clauses.append(IS_IDLE if wanted.is_idle else f"NOT {IS_IDLE}")
+    clauses = [clause, *(test for test, _ in used), *(["parent_session_uid IS NULL"] if criteria.roots_only else [])]
+    if criteria.is_idle is not None:
+        clauses.append(IS_IDLE if criteria.is_idle else f"NOT {IS_IDLE}")
     return f" WHERE {' AND '.join(clauses)}", [*bindings, *(value for _, value in used)]
 
 

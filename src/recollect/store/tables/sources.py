@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -126,11 +126,12 @@ class Sources:
         return source
 
     @staticmethod
-    def save_unread(connection: apsw.Connection, row: SourceRow, problems: Iterable[Sequence[Any]]) -> int:
+    def save_unread(connection: apsw.Connection, batch: Batch) -> int:
         """Know a file that another store read, or that only packs tell of; one that is known keeps its cursor.
 
         It has no cursor: if it is ever found here, it is read from its start.
         """
+        row = batch.source
         sql = "SELECT id FROM sources WHERE host = ? AND agent = ? AND path = ?"
         source = connection.execute(sql, (row.host, row.agent, row.path)).get
         if source is None:
@@ -143,11 +144,11 @@ class Sources:
                 (*bare, now_ms(), now_ms()),
             )
             source = connection.last_insert_rowid()
-        for line, offset, *rest in problems:
+        for problem in batch.problems:
             connection.execute(
                 "INSERT INTO problems (source, line, offset, reason, raw, found_ms) SELECT ?1, ?2, ?3, ?4, ?5, ?6"
                 " WHERE NOT EXISTS (SELECT 1 FROM problems WHERE source = ?1 AND line IS ?2 AND offset IS ?3)",
-                (source, line, offset, *rest),
+                (source, *problem, now_ms()),
             )
         return int(source)
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 import orjson
 
 from recollect.kinds import USER_MSG, SessionKey
-from recollect.store.flags import IS_ABANDONED, IS_ERROR, IS_RETRY
 from recollect.store.sqlite.database import Database
-from recollect.store.tables.events import IS_REQUEST, Events
+from recollect.store.tables.events import IS_ABANDONED, IS_ERROR, IS_REQUEST, IS_RETRY, Events
 from recollect.store.tables.kept import Boundary, Kept
 from recollect.store.tables.sessions import SourceOfSession
 from recollect.store.tables.streams import KEYS, Streams, keys_json

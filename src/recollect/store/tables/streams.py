@@ -15,13 +15,12 @@ from recollect.kinds import (
     SessionKey,
     may_tell_queued,
 )
-from recollect.store.flags import IS_ABANDONED, IS_RETRY
 from recollect.store.payloads import packs
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables import column
-from recollect.store.tables.events import IS_TYPED, STANDS_IN
+from recollect.store.tables.events import IS_ABANDONED, IS_RETRY, IS_TYPED, STANDS_IN
 from recollect.store.tables.sources import READ_ELSEWHERE
-from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, Table
+from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, Table, json_list
 from recollect.uids import name_half
 
 # A row for each session whose events are held; `is_dirty` until its row in memory.db is up to date. `redacted_with` is
@@ -253,7 +252,7 @@ class Streams:
 
     def _names(self, streams: Iterable[int]) -> dict[int, SessionKey]:
         sql = "SELECT id, agent, native_id FROM streams WHERE id IN (SELECT value FROM json_each(?))"
-        return {stream: SessionKey(*name) for stream, *name in self._database.rows(sql, (numbers_json(streams),))}
+        return {stream: SessionKey(*name) for stream, *name in self._database.rows(sql, (json_list(streams),))}
 
     def _owners(self, halves: Collection[bytes]) -> dict[bytes, SessionKey]:
         """The sessions of these hashes, as far as their events or what they used are held."""
@@ -332,7 +331,7 @@ class Streams:
         delivered = self._database.rows(
             "SELECT stream, hex(retry_key), ts_ms FROM json_each(?) s CROSS JOIN json_each(?) k CROSS JOIN events"
             f" ON stream = s.value AND retry_key = unhex(k.value) AND {IS_TYPED} WHERE status IS NOT ?",
-            (numbers_json(streams), orjson.dumps(sorted(keys)).decode(), QUEUE_ONLY),
+            (json_list(streams), json_list(keys), QUEUE_ONLY),
         )
         times: dict[tuple[int, str], list[int | None]] = {}
         for stream, key, ts_ms in delivered:
@@ -354,13 +353,13 @@ class Streams:
         with self._database.transaction() as connection:
             for table in ("infos", "problems"):
                 connection.execute(
-                    f"DELETE FROM {table} WHERE source IN (SELECT value FROM json_each(?))", (numbers_json(sources),)
+                    f"DELETE FROM {table} WHERE source IN (SELECT value FROM json_each(?))", (json_list(sources),)
                 )
         outdated = self._database.rows(
             "SELECT id, agent, native_id, pack_generation FROM streams WHERE id IN"
             " (SELECT stream FROM stream_sources GROUP BY stream"
             " HAVING min(source IN (SELECT value FROM json_each(?))))",
-            (numbers_json(sources),),
+            (json_list(sources),),
         )
         for start in range(0, len(outdated), _STREAMS_AT_ONCE):
             some = outdated[start : start + _STREAMS_AT_ONCE]
@@ -384,10 +383,6 @@ class Streams:
 def keys_json(keys: Iterable[tuple[str, str]]) -> str:
     """Sessions as a statement with `KEYS` takes them."""
     return orjson.dumps(list(map(list, keys))).decode()
-
-
-def numbers_json(numbers: Iterable[int]) -> str:
-    return orjson.dumps(sorted(numbers)).decode()
 
 
 def _empty(connection: apsw.Connection, streams: list[int]) -> None:

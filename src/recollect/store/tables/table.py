@@ -5,9 +5,10 @@ and measuring loop over the declarations (`recollect.store.tables.declared`) and
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
+import orjson
 
 from recollect.kinds import SessionKey
 from recollect.store.tables.column import Column, Role
@@ -107,3 +108,8 @@ def hash_of(content: bytes) -> bytes:
     from hashlib import blake2b  # takes milliseconds to load, and a search needs none
 
     return blake2b(content, digest_size=16).digest()
+
+
+def json_list(values: Iterable[Any]) -> str:
+    """Values for `json_each`, sorted."""
+    return orjson.dumps(sorted(values)).decode()

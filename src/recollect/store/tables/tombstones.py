@@ -5,10 +5,13 @@ recognise the copies that an agent makes when somebody resumes or forks what is 
 in memory.db and in the ledger, so that losing either of them brings nothing back.
 """
 
+from array import array
 from base64 import b64decode, b64encode
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from hashlib import blake2b
+from sys import byteorder
 from typing import Any, NamedTuple
 
 import apsw
@@ -16,14 +19,50 @@ import orjson
 
 from recollect.clock import now_ms
 from recollect.kinds import SessionKey
-from recollect.store.batch import Batch, EventRow, ProblemRow, SourceRow, StreamBatch
-from recollect.store.batch_filter import leave_out, leave_out_events, sessions_of, without_text
+from recollect.store.batch import (
+    Batch,
+    EventRow,
+    ProblemRow,
+    SourceRow,
+    StreamBatch,
+    leave_out,
+    sessions_of,
+    without_text,
+)
 from recollect.store.ledger import Ledger, LedgerRecord
+from recollect.store.payloads.frames import leave_out_events
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
-from recollect.store.tables.hashes import HASH_BYTES, PackedHashes
 from recollect.store.tables.sources import Sources
 from recollect.store.tables.table import MEMORY, Table
+
+HASH_BYTES = 8
+
+
+class PackedHashes:
+    """The hashes in packed texts, each of which is sorted."""
+
+    def __init__(self, packed: Iterable[bytes]) -> None:
+        texts = list(packed)
+        self._values = array("Q", b"".join(texts))
+        if byteorder == "little":
+            self._values.byteswap()  # they are sorted as bytes
+        if len(texts) > 1:
+            self._values = array("Q", sorted(self._values))
+
+    def __contains__(self, hashed: bytes) -> bool:
+        value = int.from_bytes(hashed, "big")
+        index = bisect_left(self._values, value)
+        return index < len(self._values) and self._values[index] == value
+
+
+def pack(hashes: Iterable[bytes]) -> bytes:
+    return b"".join(sorted(hashes))
+
+
+def unpack(packed: bytes) -> set[bytes]:
+    return {packed[start : start + HASH_BYTES] for start in range(0, len(packed), HASH_BYTES)}
+
 
 # Rows outlive their sessions, which must not come back. `finished_ms` is set once nothing of one is left.
 TOMBSTONES = Table(

@@ -3,12 +3,9 @@
 Nothing is written but below the home that is given, and only by the methods that say so.
 """
 
-from recollect.agents.claude.native.asynchronous import InThreads
-from recollect.agents.claude.native.branch import live_branch
-from recollect.agents.claude.native.home import FileVersion, NativeHome
+from recollect.agents.claude.native.conversation import Message, live_branch, to_entries, to_messages
+from recollect.agents.claude.native.home import FileVersion, InThreads, NativeHome, decode_path, encode_path
 from recollect.agents.claude.native.lines import Entry, iter_entries
-from recollect.agents.claude.native.messages import Message, to_entries, to_messages
-from recollect.agents.claude.native.paths import decode_path, encode_path
 from recollect.agents.claude.native.session import NativeSession, Statistics
 from recollect.agents.claude.native.summary import SessionSummary
 

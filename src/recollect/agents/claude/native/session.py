@@ -2,18 +2,83 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from recollect.agentkit.values import parse_time_ms
-from recollect.agents.claude.native import branch, messages
-from recollect.agents.claude.native.fork import fork_entries
+from recollect.agents.claude.native import conversation
+from recollect.agents.claude.native.conversation import Message, linked
 from recollect.agents.claude.native.lines import Entry, append_entries, dump, iter_entries, replace, write_new
-from recollect.agents.claude.native.messages import Message
 from recollect.agents.claude.native.summary import read_summary
+
+_OF_THE_SOURCE = ("teamName", "agentName", "slug", "sourceToolAssistantUUID")
+_REPLACEMENTS = "content-replacement"
+
+
+def fork_entries(entries: Iterable[Entry], session_id: str, new_id: str, up_to: str | None, now: str) -> list[Entry]:
+    """Copies of a session's entries under new ids, each naming its original; those up to one of them, if given.
+
+    Sub-agents, progress notices and copies of files are left out. Raises KeyError if there is no entry `up_to`, and
+    ValueError if there is nothing to copy.
+    """
+    entries = list(entries)
+    tree = [entry for entry in linked(entries) if not entry.get("isSidechain")]
+    if up_to is not None:
+        uuids = [entry["uuid"] for entry in tree]
+        if up_to not in uuids:
+            raise KeyError(up_to)
+        tree = tree[: uuids.index(up_to) + 1]
+    by_uuid = {entry["uuid"]: entry for entry in tree}
+    names = {old: str(uuid.uuid4()) for old in by_uuid}
+    kept = [entry for entry in tree if entry["type"] != "progress"]
+    if not kept:
+        raise ValueError(f"Nothing to fork in session {session_id}")
+    copies = [_copy(entry, by_uuid, names, session_id, new_id, now) for entry in kept]
+    copies[-1]["timestamp"] = now  # the newest leaf is the one a session goes on from
+    return copies + _replacements(entries, session_id, new_id, now)
+
+
+def _copy(
+    entry: Entry, by_uuid: Mapping[str, Entry], names: Mapping[str, str], session_id: str, new_id: str, now: str
+) -> Entry:
+    parent = by_uuid.get(entry.get("parentUuid") or "")
+    while parent is not None and parent["type"] == "progress":
+        parent = by_uuid.get(parent.get("parentUuid") or "")
+    logical = entry.get("logicalParentUuid")
+    copy = {
+        **entry,
+        "uuid": names[entry["uuid"]],
+        "parentUuid": names[parent["uuid"]] if parent else None,
+        "logicalParentUuid": names.get(logical) if logical else logical,
+        "sessionId": new_id,
+        "timestamp": entry.get("timestamp", now),
+        "isSidechain": False,
+        "forkedFrom": {"sessionId": session_id, "messageUuid": entry["uuid"]},
+    }
+    return {key: value for key, value in copy.items() if key not in _OF_THE_SOURCE}
+
+
+def _replacements(entries: Iterable[Entry], session_id: str, new_id: str, now: str) -> list[Entry]:
+    """What Claude Code put in the place of large outputs."""
+    replaced: list[Any] = []
+    for entry in entries:
+        if entry.get("type") == _REPLACEMENTS and entry.get("sessionId") == session_id:
+            replaced += entry["replacements"] if isinstance(entry.get("replacements"), list) else []
+    if not replaced:
+        return []
+    return [
+        {
+            "type": _REPLACEMENTS,
+            "sessionId": new_id,
+            "replacements": replaced,
+            "uuid": str(uuid.uuid4()),
+            "timestamp": now,
+        }
+    ]
+
 
 _INHERITED = ("cwd", "gitBranch", "version", "entrypoint", "userType")
 _USAGE = {
@@ -70,20 +135,20 @@ class NativeSession:
             for entry in iter_entries(self.path)
             if (not types or entry.get("type") in types)
             and ((since is None and before is None) or _is_within(entry, since, before))
-            and (with_tools or not messages.is_tool(entry))
+            and (with_tools or not conversation.is_tool(entry))
         ]
 
     def get(self, uuid: str) -> Entry:
         """The entry with this uuid; raises KeyError. Where there are several, the last one counts."""
-        return {entry["uuid"]: entry for entry in branch.linked(iter_entries(self.path))}[uuid]
+        return {entry["uuid"]: entry for entry in conversation.linked(iter_entries(self.path))}[uuid]
 
     def ancestry(self, uuid: str) -> list[Entry]:
         """An entry and all that it follows from, the root first. Raises KeyError."""
-        return branch.ancestry(iter_entries(self.path), uuid)
+        return conversation.ancestry(iter_entries(self.path), uuid)
 
     def live_branch(self) -> list[Entry]:
-        """The entries that the session would go on from: see `recollect.agents.claude.native.branch`."""
-        return branch.live_branch(iter_entries(self.path))
+        """The entries that the session would go on from: see `recollect.agents.claude.native.conversation`."""
+        return conversation.live_branch(iter_entries(self.path))
 
     def visible(self) -> list[Entry]:
         """The messages of the live branch that the program shows; of a sub-agent's file, its own."""
@@ -91,12 +156,12 @@ class NativeSession:
         return [
             entry
             for entry in self.live_branch()
-            if entry["type"] in branch.MESSAGES and not any(entry.get(mark) for mark in hidden)
+            if entry["type"] in conversation.MESSAGES and not any(entry.get(mark) for mark in hidden)
         ]
 
     def messages(self) -> list[Message]:
         """The live branch as a model's service takes it: roles in turn, blocks joined."""
-        return messages.to_messages(self.visible())
+        return conversation.to_messages(self.visible())
 
     def message_count(self) -> int:
         """How many messages the live branch shows; an answer counts once, whatever its blocks."""
@@ -105,13 +170,13 @@ class NativeSession:
     def statistics(self) -> Statistics:
         """What the whole file adds up to, rewound branches included."""
         entries = self.entries()
-        blocks = Counter(block.get("type") for entry in entries for block in branch.blocks(entry))
-        usage = list(messages.usage_of(entries))
+        blocks = Counter(block.get("type") for entry in entries for block in conversation.blocks(entry))
+        usage = list(conversation.usage_of(entries))
         times = [entry["timestamp"] for entry in entries if isinstance(entry.get("timestamp"), str)]
         tokens = {ours: sum(_count(used.get(theirs)) for _, used in usage) for ours, theirs in _USAGE.items()}
         return Statistics(
             entries=len(entries),
-            user_messages=sum(entry.get("type") == "user" and not messages.is_tool(entry) for entry in entries),
+            user_messages=sum(entry.get("type") == "user" and not conversation.is_tool(entry) for entry in entries),
             assistant_messages=len(usage),
             tool_calls=blocks["tool_use"],
             tool_results=blocks["tool_result"],
@@ -139,7 +204,7 @@ class NativeSession:
 
     def append_message(self, message: Mapping[str, Any], **fields: Any) -> list[Entry]:
         """Add a message as a model's service has it, calls and results included; `fields` go into each entry."""
-        return self.append(*({**entry, **fields} for entry in messages.to_entries(message)))
+        return self.append(*({**entry, **fields} for entry in conversation.to_entries(message)))
 
     def compact(self, summary: str, *, trigger: str = "manual", tokens_before: int = 0) -> list[Entry]:
         """Let the session go on from a summary: nothing is removed, but the live branch begins here."""
@@ -192,7 +257,7 @@ class NativeSession:
         return NativeSession(path, self.session_id, agent_id=path.stem.removeprefix("agent-"))
 
     def _last(self) -> str | None:
-        tree = branch.linked(iter_entries(self.path))
+        tree = conversation.linked(iter_entries(self.path))
         if self.agent_id is None:
             tree = [entry for entry in tree if not entry.get("isSidechain")]
         return tree[-1]["uuid"] if tree else None

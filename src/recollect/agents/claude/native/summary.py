@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from recollect.agents.claude.native.branch import blocks
+from recollect.agents.claude.native.conversation import blocks
 
 _WINDOW_BYTES = 64 * 1024
 _PROMPT_CHARS = 200

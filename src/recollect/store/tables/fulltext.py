@@ -15,9 +15,48 @@ import apsw
 
 from recollect.clock import now_ms
 from recollect.store.batch import Fresh
+from recollect.store.search import TOKENIZER, table_of
 from recollect.store.sqlite.database import Database
-from recollect.store.words.search import TOKENIZER, table_of
+from recollect.store.tables import column
+from recollect.store.tables.table import BY_STREAM, CACHE, Table
 from recollect.text import Columns
+
+# Up to where a session's stream of payloads is indexed, and the highest seq among them.
+FULLTEXT_MARKS = Table(
+    "fulltext_marks",
+    CACHE,
+    (
+        column.row_number("stream"),
+        *column.numbers("generation", "bytes", "seq"),
+    ),
+    owner=BY_STREAM,
+    is_raw=True,
+)
+
+# A row for each table `fts_<month>`, which is made when its month has its first event.
+FULLTEXT_MONTHS = Table(
+    "fulltext_months",
+    CACHE,
+    (
+        *column.plain("month"),
+        *column.numbers("events", "text_bytes"),
+    ),
+    key=("month",),
+    is_raw=True,
+)
+
+# Events that were deleted and may still be in the index: their numbers are used again.
+FULLTEXT_GONE = Table(
+    "fulltext_gone",
+    CACHE,
+    (column.row_number("id"),),
+    is_raw=True,
+    extras=(
+        "CREATE TRIGGER events_leave_the_index AFTER DELETE ON events BEGIN"
+        " INSERT OR IGNORE INTO fulltext_gone VALUES (OLD.id); END",
+    ),
+)
+
 
 _HASH_BYTES = 24 * 1024 * 1024  # words of one transaction held in memory: 10 % quicker than FTS5's 1 MiB
 _SEGMENTS_TO_MERGE = 8  # twice the default: merging less often saves 10 % of a first import

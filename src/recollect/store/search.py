@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import apsw
 
 from recollect.kinds import HUMAN_INTERVENTION
-from recollect.store.flags import IS_ERROR
 from recollect.store.sqlite.database import Database
+from recollect.store.tables.events import IS_ERROR
 from recollect.text import CJK_RUN, bigrams, identifier_words
 
 TOKENIZER = ("unicode61", "remove_diacritics", "2")

@@ -1,0 +1,21 @@
+"""What facts say, their ids, and how sure they are: all that asking for facts needs of how they are found."""
+
+from hashlib import blake2b
+
+from recollect.store import PINNED, PROMOTED
+
+CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH = "caused_by", "fixed_by", "requires", "conflicts_with"
+PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE = "prefers", "decided", "fails_with", "touches", "has_value"
+PREDICATES = (
+    CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH, PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE
+)  # fmt: skip
+SURE = 0.99
+
+
+def fact_uid(*parts: str) -> str:
+    return blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def judged(confidence: float, verdict: str | None) -> float:
+    """How sure a fact is with what the user said of it."""
+    return SURE if verdict in (PROMOTED, PINNED) else confidence

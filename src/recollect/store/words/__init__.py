@@ -1,1 +1,0 @@
-"""The full-text index: written while events are stored, read by searches."""

@@ -1,0 +1,86 @@
+"""What a session that begins is told of the last ones: each thing once, what counts for longest first."""
+
+from pathlib import Path
+
+import pytest
+
+from recollect import analysis
+from recollect.agents import adapters
+from recollect.clock import now_ms
+from recollect.recall.prepared import MOST_CHARS, read_brief
+from tests.builders import AGENT, BEGIN_MS, ScriptedAdapter
+from tests.knowledge.sessions import DAY_MS, Script, remembered
+
+TODAY = (now_ms() - BEGIN_MS) // DAY_MS + 30  # a script's day
+
+
+@pytest.fixture(autouse=True)
+def _scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(adapters(), AGENT, ScriptedAdapter())
+
+
+def brief_of(folder: Path, *scripts: Script) -> str:
+    remembered(folder, *scripts).close()
+    brief = read_brief(str(folder / "store"), "/srv/shop")
+    assert len(brief) <= MOST_CHARS
+    return brief
+
+
+def test_a_request_without_an_answer_is_told_once(tmp_path: Path) -> None:
+    asked = "please move the orders to the new queue"
+
+    brief = brief_of(
+        tmp_path,
+        Script("earlier").user(f"{asked} today"),
+        Script("command", 1).user("/init"),
+        Script("last", 2).user(asked),
+    )
+
+    assert brief.count("orders to the new queue") == 1 and "left open: 1 unanswered request" in brief
+    assert "/init" not in brief
+
+
+def test_standing_wishes_come_before_those_of_the_day(tmp_path: Path) -> None:
+    lasting = Script("lasting").user("Always run the linter before you commit anything.").agent("I will.")
+    passing = Script("passing", 1).user("Never mind the linter for now, don't use it this time.").agent("Done.")
+    for number in range(5):
+        passing.user(f"I want the heading of page {number} to be blue and large").agent("Done.")
+
+    lines = [line for line in brief_of(tmp_path, lasting, passing).splitlines() if line.startswith("> - ")]
+
+    assert lines[0] == "> - Always run the linter before you commit anything." and len(lines) == 4
+
+
+def test_what_the_user_had_remembered_comes_first(tmp_path: Path) -> None:
+    lasting = Script("lasting").user("Always run the linter before you commit anything.").user("thanks")
+    with remembered(tmp_path, lasting) as memory:
+        memory.knowledge.remember("Releases are made on Tuesdays", repo="shop")
+
+    brief = read_brief(str(tmp_path / "store"), "/srv/shop")
+
+    assert brief.index("Tuesdays") < brief.index("linter")
+
+
+def test_commands_that_mostly_fail_are_told_in_one_line(tmp_path: Path) -> None:
+    script = Script("failing", TODAY - 1).user("build it")
+    for number in range(5):
+        script.run("npm run build", "error: out of memory" if number else "done", 1 if number else 0)
+        script.run("cargo build", "error: no such package", 1)
+
+    lines = [line for line in brief_of(tmp_path, script.agent("It fails.")).splitlines() if " times" in line]
+
+    assert len(lines) == 1 and "`npm run build` failed 4 of 5 times" in lines[0]
+    assert "`cargo build` failed 5 of 5 times" in lines[0]
+
+
+def test_after_an_upgrade_of_the_rules_everything_is_prepared_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = remembered(tmp_path, Script("lasting").user("Always run the linter before you commit anything."))
+    for path in (tmp_path / "store" / "prepared" / "briefs").iterdir():
+        path.write_text('{"folder": "/srv/shop", "records": []}')
+    monkeypatch.setattr(analysis, "VERSION", analysis.VERSION + 1)
+
+    memory.sweep()
+
+    assert "linter" in read_brief(str(tmp_path / "store"), "/srv/shop")
