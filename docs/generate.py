@@ -95,7 +95,7 @@ def formats() -> str:
 
 
 def _formats() -> Iterator[str]:
-    titles = {"prefix": "By their own look", "structure": "By what surrounds them", "keyword": "By their name"}
+    titles = {"prefix": "By their format", "structure": "By their context", "keyword": "By their name"}
     for kind, title in (titles | {"hidden": "Hidden"}).items():
         yield f"### {title}\n"
         yield from (f"- `{rule.name}`: {rule.finds}" for rule in RULES if rule.kind == kind)

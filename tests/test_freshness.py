@@ -121,7 +121,7 @@ def test_ctrl_c_in_a_first_sweep_is_answered_with_what_is_kept(home: Home, monke
         stopped = run("sweep")
 
     assert shown == [("reading", 0)]
-    assert (stopped.exit_code, "what was read is kept. `recollect sweep` continues" in stopped.stderr) == (1, True)
+    assert (stopped.exit_code, "What was read is kept; `recollect sweep` continues" in stopped.stderr) == (1, True)
 
 
 def test_a_session_of_an_unfinished_sweep_is_shown_by_its_request_and_the_time_of_its_match(

@@ -34,7 +34,7 @@ def test_the_fix_comes_once_for_a_session_with_its_evidence(desk: Desk) -> None:
 
     told = desk.added("PostToolUseFailure", error=ERROR, tool_use_id="1")
 
-    assert "edited walrus.py" in told and EARLIER in told and "met in 3 sessions" in told
+    assert "edited walrus.py" in told and EARLIER in told and "seen in 3 sessions" in told
     assert desk.hook("PostToolUseFailure", error=ERROR, tool_use_id="2") == ""
     assert desk.added("PostToolUseFailure", error=ERROR, session="another")
 

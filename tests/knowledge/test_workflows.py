@@ -1,4 +1,4 @@
-"""Orders of steps that several sessions took."""
+"""Sequences of steps that several sessions took."""
 
 from pathlib import Path
 

@@ -19,7 +19,7 @@ def find_digest(store: Store, session: Session) -> Digest:
         raise NotFound(f"No digest yet: {session.session_uid}", advice)
     raise NotFound(
         f"Too small for a digest of its own: {session.session_uid}",
-        f"it is a line in that of {session.root_session_uid}",
+        f"it is a line in the digest of {session.root_session_uid}",
     )
 
 

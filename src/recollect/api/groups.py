@@ -95,7 +95,7 @@ class Groups:
         agent: str | None = None,
         home: str | PathLike[str] | None = None,
     ) -> Group:
-        """Make a group of a folder. Sessions of that folder, or found in the group's agent home, belong to it."""
+        """Create a group for a folder. Sessions of that folder, or found in the group's agent home, belong to it."""
         row = new_group(name, Path(path).absolute(), agent, Path(home).absolute() if home else None)
         group = add_group(self._store, self._folder, row)
         for folder in (group.conversations, group.home):  # so that a sandbox can mount them
@@ -308,7 +308,7 @@ class Groups:
             raise NotFound(f"The agent has deleted the log of {session.session_uid}", "leave out `--at`")
         try:
             if (writeback := find_writeback(session.agent)) is None:
-                raise Unsupported(f"Only read, not written: {session.agent}")
+                raise Unsupported(f"Recollect cannot write sessions of this agent: {session.agent}")
             new_id = writeback.fork(source, event.native_id)
         except Unsupported as error:
             brief = f"`recollect digest {session.native_session_id} --for-agent`"

@@ -83,7 +83,7 @@ class Handover:
         profile, writeback = get_adapter(to).profile, find_writeback(to)
         try:
             if writeback is None:
-                raise Unsupported(f"Only read, not written: {to}")
+                raise Unsupported(f"Recollect cannot write sessions of this agent: {to}")
             items, left_out = _recent(self._items(session))
             draft = writeback.compose(session, items, self._home(to), self._introduction(session, left_out))
         except Unsupported:
@@ -93,10 +93,10 @@ class Handover:
                 session,
                 to,
                 words,
-                ("everything but a brief, because this agent cannot be given a whole session",),
+                ("everything except a brief, because this agent cannot take over a whole session",),
                 brief=text,
             )
-        losses = [f"the first {left_out:,} events, which a brief stands for"] if left_out else []
+        losses = [f"the first {left_out:,} events, replaced by a brief"] if left_out else []
         words = resume_words(to, draft.native_session_id)
         return _plan(session, to, words, (*losses, *self._losses(session, items), *draft.losses), draft)
 
@@ -118,7 +118,7 @@ class Handover:
                 written = write_new(path.parent, path.name, content)
                 if written != path:
                     written.unlink()
-                    raise NotFound(f"There is such a file again: {path}", "run the command again")
+                    raise NotFound(f"File exists again: {path}", "run the command again")
         return [path for path, _ in files]
 
     def _sources(self, session: Session) -> list[Path]:
@@ -141,11 +141,11 @@ class Handover:
         media = sum(len(payload.get("media") or ()) for _, payload in items)
         spawned = len(find_spawned(self._store, session)[session.session_uid])
         if marks:
-            yield f"{marks:,} secrets, which are marks now"
+            yield f"{marks:,} secrets, which are now marks"
         if media:
-            yield f"{media:,} pictures or documents, which are not kept"
+            yield f"{media:,} pictures or documents, which are not stored"
         if spawned:
-            yield f"the transcripts of {spawned:,} sub-agents; what they answered is there"
+            yield f"the transcripts of {spawned:,} sub-agents; their answers are included"
 
     def _introduction(self, session: Session, left_out: int) -> str:
         name = profile_of(session.agent).display_name

@@ -133,7 +133,7 @@ class Knowledge:
         return find_routes(goal, self._store.exchange_steps.select(self._sessions(filters)))
 
     def workflows(self, filters: Filters = NO_FILTERS, *, least_support: int = 3) -> Workflows:
-        """Orders of steps that exchanges take, with how often they work, and commands that fail often."""
+        """Sequences of steps that exchanges take, with how often they work, and commands that fail often."""
         from recollect.knowledge.predicates import FIXED_BY
         from recollect.knowledge.records import Workflows
         from recollect.knowledge.workflows import failing_commands, find_workflows
@@ -227,7 +227,7 @@ class Knowledge:
         if not found:
             raise NotFound(f"No fact has this id: {uid}", "`recollect decisions`, `why` and `fix --json` show ids")
         if len(found) > 1:
-            raise Ambiguous(f"Several facts begin with this id: {uid}", "give more of it")
+            raise Ambiguous(f"Several facts begin with this id: {uid}", "give more of the id")
         return found[0]
 
     def _renew_brief(self, repo: str | None) -> None:

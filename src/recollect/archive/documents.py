@@ -63,7 +63,7 @@ def markdown_lines(
             yield line
         yield from _diff((diffs or {}).get(item.event.event_uid, ""))
     if digest is not None:
-        yield "\n---\n\nThe raw detail was dropped to stay within the store's budget. Its digest:\n"
+        yield "\n---\n\nThe raw detail was evicted to stay within the store's budget. Its digest:\n"
         yield render_digest(digest, UTC, session)
 
 

@@ -25,7 +25,7 @@ _SHOWN = 20
 )
 @click.option("--tools", is_flag=True, help="In Markdown: add a line for each tool call and its result.")
 @click.option("--diffs", is_flag=True, help="In Markdown: add what each edit changed.")
-@click.option("--all", "is_all", is_flag=True, help="Archive every session but sub-agents and those without work.")
+@click.option("--all", "is_all", is_flag=True, help="Archive every session except sub-agents and those without work.")
 @click.option(
     "--to", "folder", metavar="DIR", type=click.Path(), default="conversations", help="Write into DIR (conversations)."
 )
@@ -37,7 +37,8 @@ def archive(
     """Write a session as a document to read, keep or share.
 
     The file is named after the day and the title: conversations/2026-11-15-fix-the-failing-test.md. It never replaces
-    another one. Commands then take its name for the session: `recollect show 2026-11-15-fix-the-failing-test.md`.
+    an existing file. Commands then accept its name for the session:
+    `recollect show 2026-11-15-fix-the-failing-test.md`.
 
     \b
     recollect archive last

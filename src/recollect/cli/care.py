@@ -40,7 +40,7 @@ def doctor(
 ) -> None:
     """Check homes, permissions, settings and the store.
 
-    Reads all stored content once, and says what to do about each problem. --deep finds even a single flipped bit, a
+    Reads all stored content once, and shows what to do about each problem. --deep finds even a single flipped bit, a
     lost write-ahead log, and source files edited after they were read.
 
     \b
@@ -100,7 +100,7 @@ def _repair_lines(report: "RepairReport") -> Iterator[str]:
 def backup(file: str, as_json: bool) -> None:
     """Write the whole store to a new FILE.
 
-    A sweep may run meanwhile. The file holds everything stored, and the redaction key: keep it private.
+    A sweep may run at the same time. The file holds everything stored, and the redaction key: keep it private.
 
     \b
     recollect backup ~/backups/recollect-2026-11-15.tar.zst
@@ -211,8 +211,7 @@ def _digest_lines(pages: "DigestPages") -> Iterator[str]:
 def import_(path: str, folder: str | None, dry_run: bool, as_json: bool) -> None:
     """Add the sessions of an export, or of JSONL files.
 
-    `jsonl FOLDER` takes the files of an agent host. What is already stored does not change, so importing twice adds
-    nothing.
+    `jsonl FOLDER` imports the files of an agent host. Stored sessions do not change, so importing twice adds nothing.
 
     \b
     recollect import ~/sessions

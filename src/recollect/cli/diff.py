@@ -29,8 +29,7 @@ def diff(session: str, file: str | None, no_pager: bool, as_json: bool) -> None:
     """Show what a session changed, edit by edit, as a patch.
 
     SESSION is an id or title; the default is `last`. FILE shows only the edits of one file or folder. Sub-agents are
-    included, edits that failed are not. The paths are relative to the session's folder: what the log allows goes into
-    `git apply` there.
+    included; failed edits are not. Paths are relative to the session's folder, where you can use `git apply`.
 
     \b
     recollect diff last

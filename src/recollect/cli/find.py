@@ -138,7 +138,7 @@ def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> 
     "budget_tokens",
     metavar="TOKENS",
     type=click.IntRange(1),
-    help="Show only the best matches that fit into so many tokens.",
+    help="Show only the best matches that fit into this many tokens.",
 )
 @click.option("--exclude", metavar="SESSION", multiple=True, help="Leave out this session (default: the current one).")
 @click.option("--substring", is_flag=True, help="Search for the exact text, even inside words.")
@@ -161,7 +161,7 @@ def search(
     recollect search jwt expiry --repo shop-api --since "last week"
     recollect search '"connection refused" is:error'
     recollect search src/auth/login.ts --here
-    recollect search -- --limit            a text that is an option here
+    recollect search -- --limit            search for a text that is also an option
 
     Filters: agent: repo: branch: file: tool: kind: model: outcome: class: role: session: group: channel: user:
     domain: task: tag: since: before: is:error is:decision is:open is:starred has:edit. Without a query, lists recent
@@ -181,7 +181,7 @@ def search(
 
 
 history = QueryCommand(
-    "history", None, search.callback, search.params, help="Same as `search`, by the name that chat agents use."
+    "history", None, search.callback, search.params, help="Same as `search`, under the name that chat agents use."
 )
 
 
@@ -251,7 +251,7 @@ def blame(path: str, filters: Filters, limit: int | None, offset: int, as_json: 
     _emit_page(edits, _Page(limit, offset, _on_a_screen(_SHOWN_EDITS)), "edit", _edit_lines, as_json)
     if evicted:
         sessions = "1 more session" if evicted == 1 else f"{evicted} more sessions"
-        click.echo(f"note: {sessions} edited it, kept only as digests: `recollect files` lists them", err=True)
+        click.echo(f"note: {sessions} edited it but are kept as digests only: `recollect files` lists them", err=True)
 
 
 def _on_a_screen(most: int) -> int:

@@ -19,7 +19,7 @@ _SHOWN = 60
 
 
 @click.command()
-@click.option("--around", metavar="ENTITY", help="Only what is near this file, command, error or setting.")
+@click.option("--around", metavar="ENTITY", help="Only facts near this file, command, error or setting.")
 @click.option(
     "--format",
     "format_",

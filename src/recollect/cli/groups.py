@@ -45,7 +45,7 @@ def group_() -> None:
 @json_option
 @reports_errors
 def add_group(name: str, path: str, agent: str | None, home: str | None, write: bool, yes: bool, as_json: bool) -> None:
-    """Make a group of a folder.
+    """Create a group for a folder.
 
     Sessions of that folder belong to it, including those read before. Prints a paragraph about past conversations for
     the group's agent; `--write` puts it into the file of the folder that the agent reads at its start.
@@ -103,7 +103,7 @@ def remove_group(name: str, yes: bool, as_json: bool) -> None:
 @json_option
 @reports_errors
 def mounts(name: str, form: str, as_json: bool) -> None:
-    """Print what a sandbox of the group has to mount, and where.
+    """Print the mounts that a sandbox of the group needs.
 
     \b
     docker run $(recollect group mounts family --format docker) my-agent
@@ -146,7 +146,7 @@ def _cleared_lines(cleared: "Cleared") -> Iterator[str]:
 
 
 @click.command()
-@click.option("--group", metavar="NAME", help="Only this group's.")
+@click.option("--group", metavar="NAME", help="Only this group's bookmarks.")
 @json_option
 @reports_errors
 def bookmarks(group: str | None, as_json: bool) -> None:
@@ -168,7 +168,7 @@ def _bookmark_lines(bookmarks: "Sequence[Bookmark]") -> Iterator[str]:
 @click.argument("prompt")
 @click.argument("arguments", nargs=-1)
 @group_option
-@click.option("--agent", metavar="NAME", help="Another agent than the group's.")
+@click.option("--agent", metavar="NAME", help="Use this agent instead of the group's.")
 @click.option(
     "--wait",
     "wait_seconds",
@@ -199,8 +199,8 @@ def run(
 ) -> None:
     """Send a prompt to a group's agent.
 
-    It goes on with the active session; without one it begins a session, which becomes the active one. Follow-ups are
-    files in the `input` folder of the group's IPC folder; `_close` there ends it. ARGUMENTS after `--` go to the agent.
+    Continues the active session, or begins one that becomes active. Follow-ups are files in the `input` folder of the
+    group's IPC folder; a file `_close` there ends the agent. ARGUMENTS after `--` are passed to the agent.
 
     \b
     recollect run --group family "What did we plan for Saturday?"
@@ -233,8 +233,8 @@ def _say(text: str) -> None:
 def fork(session: str, at: str | None, yes: bool, as_json: bool) -> None:
     """Print the command that continues a copy of a session.
 
-    The session itself stays as it is. `--at` ends the copy at an event, where the agent's sessions can be cut; others
-    are forked as a whole.
+    The session itself does not change. `--at` ends the copy at an event, if the agent's sessions can be cut; other
+    agents fork whole sessions.
 
     \b
     recollect fork 3f2a91c4
@@ -259,7 +259,7 @@ def ipc() -> None:
 
 @ipc.command()
 @click.option("--group", metavar="NAME", help="Only this group's requests.")
-@click.option("--once", is_flag=True, help="Answer what is there, then stop.")
+@click.option("--once", is_flag=True, help="Answer waiting requests, then stop.")
 @json_option
 @reports_errors
 def serve(group: str | None, once: bool, as_json: bool) -> None:

@@ -23,16 +23,19 @@ _WRITE_TOOLS = "Offer tools to record decisions, and to ask you to forget."
 @click.option("--group", metavar="NAME", help="Never answer from outside this group.")
 @click.option("--write-tools", is_flag=True, help=_WRITE_TOOLS)
 @click.option(
-    "--ipc", metavar="DIR", type=click.Path(file_okay=False), help="In a sandbox: ask the host by files there."
+    "--ipc",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="In a sandbox: send requests to the host as files there.",
 )
-@click.option("--http", is_flag=True, help="Serve over HTTP instead, on this machine only, for who has the token.")
+@click.option("--http", is_flag=True, help="Serve over HTTP instead, on this machine only, with a token.")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="With --http: this port (7392, or any).")
 @reports_errors
 def mcp(repo: str | None, group: str | None, write_tools: bool, ipc: str | None, http: bool, port: int | None) -> None:
     """Serve an agent over MCP, on standard input and output.
 
-    Agents start it themselves. It searches the repository of the current folder, and others when asked; with --repo or
-    --group it never does.
+    Agents start it themselves. It searches the repository of the current folder, and others if the agent asks. With
+    --repo or --group, it never searches anything else.
 
     \b
     YOUR-AGENT mcp add recollect -- recollect mcp
@@ -77,10 +80,9 @@ def hooks() -> None:
 @json_option
 @reports_errors
 def log(limit: int | None, as_json: bool) -> None:
-    """List what hooks added to your agents' sessions, and what came of it.
+    """List what hooks added to your agents' sessions, and its effect.
 
-    The newest is first. After the fix of an error: whether the session had that error again; after a brief: how the
-    session ended.
+    Newest first. For a fix, shows whether the session had that error again; for a brief, how the session ended.
 
     \b
     recollect hooks log --limit 5
@@ -103,7 +105,7 @@ def _told_lines(told: "list[Told]") -> Iterator[str]:
 @json_option
 @reports_errors
 def sweep(as_json: bool) -> None:
-    """Read what hooks noted; they start it themselves."""
+    """Read what hooks recorded; hooks start this themselves."""
     from recollect.hooks.drain import drain
 
     reports = drain()
@@ -120,7 +122,7 @@ def sweep(as_json: bool) -> None:
 def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bool, as_json: bool) -> None:
     """Give your agents this memory: tools, briefs and fixes.
 
-    Without AGENTS, into every agent that is found. Lists every command and file first, and asks. The settings
+    Without AGENTS, installs into every agent it finds. Lists every command and file first, and asks. The settings
     `hooks.brief`, `hooks.fixes` and `hooks.prompts` choose what agents get without asking, and in which projects.
 
     \b
@@ -130,7 +132,7 @@ def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bo
     made = installer(with_plugin=not no_plugin, can_write=write_tools)
     names = made.agents(agents)
     _confirm_steps(made.plan(names), "Install?", "change your agents' settings", yes, as_json)
-    message = f"Installed for {', '.join(names)}: new sessions have it; `recollect doctor` tests each piece"
+    message = f"Installed for {', '.join(names)}: new sessions use it; `recollect doctor` tests each part"
     emit(made.install(names), as_json, lambda done: _done_lines(done, message))
 
 
@@ -148,7 +150,7 @@ def uninstall(agents: tuple[str, ...], yes: bool, as_json: bool) -> None:
     made = installer()
     plan = made.plan_removal(agents)
     if not plan.steps:
-        raise NotFound("Not installed for any agent", "`recollect install` does that")
+        raise NotFound("Not installed for any agent", "`recollect install` installs it")
     _confirm_steps(plan, "Remove?", "change your agents' settings", yes, as_json)
     names = dict.fromkeys(step.agent for step in plan.steps if step.agent)
     emit(made.remove(agents), as_json, lambda done: _done_lines(done, f"Removed from {', '.join(names)}"))
@@ -167,14 +169,14 @@ def _done_lines(done: "Installation", message: str) -> Iterator[str]:
 
 @click.command()
 @click.option("--start", is_flag=True, help="Withhold briefs and fixes from one in five sessions, for comparison.")
-@click.option("--stop", is_flag=True, help="Stop withholding; what was measured stays.")
+@click.option("--stop", is_flag=True, help="Stop withholding; the results are kept.")
 @json_option
 @reports_errors
 def prove(start: bool, stop: bool, as_json: bool) -> None:
     """Measure what briefs and fixes change in sessions.
 
-    Off until you start it: a coin then leaves one in five sessions without briefs and fixes, and what they would have
-    got is logged. Compares repeated errors, retries, turns, tokens and active time, with 95 % intervals.
+    Off until you start it. Then one in five sessions, chosen by chance, gets no briefs or fixes; the log keeps what it
+    would have received. Compares repeated errors, retries, turns, tokens and active time, with 95 % intervals.
 
     \b
     recollect prove --start

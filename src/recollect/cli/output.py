@@ -159,7 +159,7 @@ offset_option = click.option(
     "--offset", metavar="N", type=click.IntRange(0), default=0, help="Skip the first N of the list."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-repo_option = click.option("--repo", metavar="NAME", help="Only this repository: its name, the end or a part of it.")
+repo_option = click.option("--repo", metavar="NAME", help="Only this repository: its name or part of it.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 root_option = click.option(
     "--root",

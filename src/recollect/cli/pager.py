@@ -9,7 +9,7 @@ import click
 
 from recollect.config import has_colour, pager_command, pager_environment
 
-no_pager_option = click.option("--no-pager", is_flag=True, help="Print at once, not through $PAGER.")
+no_pager_option = click.option("--no-pager", is_flag=True, help="Print directly, without $PAGER.")
 
 
 def print_lines(lines: Iterable[str], *, no_pager: bool = False) -> None:

@@ -153,8 +153,8 @@ def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
 def schedule(is_watch: bool, is_removal: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Run sweeps automatically: daily, weekly, or as agents write.
 
-    Installs a systemd unit, a launchd agent or a crontab line: a sweep as often as `retention.cadence` says, or with
-    --watch the watcher, started with your login. Shows it first; --remove uninstalls it.
+    Installs a systemd unit, a launchd agent or a crontab line. It sweeps daily or weekly (`retention.cadence`) or, with
+    --watch, watches from your login on. Shows what it will install, and asks; --remove uninstalls it.
     """
     from recollect.care.schedule import install, remove  # `sweep` uses this module too, and needs neither
 

@@ -48,8 +48,8 @@ _SORTS = ("recent", "cost", "duration", "tokens")
 @click.option("--model", metavar="TEXT", help="Only models whose name contains TEXT.")
 @click.option("--class", "session_class", type=click.Choice(SESSION_CLASSES), help="Only sessions of this class.")
 @click.option("--all", "is_all", is_flag=True, help="Include sub-agents and sessions without work; --json always does.")
-@click.option("--sort", type=click.Choice(_SORTS), default="recent", help="List those with the most of this first.")
-@click.option("--active", "is_active", is_flag=True, help="Only sessions that run now, and whether they wait for you.")
+@click.option("--sort", type=click.Choice(_SORTS), default="recent", help="Sort by this, highest first.")
+@click.option("--active", "is_active", is_flag=True, help="Only running sessions, and whether they wait for you.")
 @limit_option("sessions", _SHOWN_SESSIONS)
 @offset_option
 @click.argument("text", required=False)
@@ -128,7 +128,7 @@ def _list_lines(
     default=10,
     help="With --at: show N events on each side (10).",
 )
-@click.option("--full", is_flag=True, help="Cut nothing: whole messages, commands and outputs.")
+@click.option("--full", is_flag=True, help="Show messages, commands and outputs in full.")
 @click.option("--diff", "with_diffs", is_flag=True, help="Show what each edit changed.")
 @click.option("--raw", is_flag=True, help="Print the full content of every event, one JSON object per line.")
 @no_pager_option
@@ -267,7 +267,7 @@ def _digest_lines(digest: "Digest", session: "Session") -> Iterator[str]:
 @json_option
 @reports_errors
 def exchanges(session: str, as_json: bool) -> None:
-    """Print a session request by request, without the bulk.
+    """Print a session by request, without bulky output.
 
     Messages are printed in full, tool calls as their name and arguments with one line of output.
     """

@@ -91,8 +91,8 @@ def _text(name: str, value: Any) -> str:
 def exclude(what: str | None, remove: bool, as_json: bool) -> None:
     """Keep a repository or folder out of the store.
 
-    Without one, lists what is kept out. WHAT is a repository's name, a folder, or a pattern (see forgetting.md). What
-    is stored already stays until you delete it.
+    Without WHAT, lists exclusions. WHAT is a repository's name, a folder, or a pattern (see forgetting.md). Sessions
+    that are already stored stay until you delete them.
 
     \b
     recollect exclude shop-api
@@ -101,7 +101,7 @@ def exclude(what: str | None, remove: bool, as_json: bool) -> None:
     """
     patterns = list(load_settings().given.get("capture", {}).get("exclude", []))
     if what is None and remove:
-        raise UsageError("Give what to store again", "`recollect exclude` lists what is excluded")
+        raise UsageError("Name what to store again", "`recollect exclude` lists what is excluded")
     if what is not None:
         patterns = _without(patterns, what) if remove else list(dict.fromkeys([*patterns, _pattern(what)]))
         change_setting("capture.exclude", patterns)
@@ -110,7 +110,7 @@ def exclude(what: str | None, remove: bool, as_json: bool) -> None:
         return
     if what is not None and not remove:
         click.echo(f"Excluded: {one_line(patterns[-1])}")
-        click.echo(grey("sessions stored before: `recollect forget --excluded` deletes them"))
+        click.echo(grey("To delete sessions stored before: `recollect forget --excluded`"))
         return
     click.echo("\n".join(map(one_line, patterns)) if patterns else "Nothing is excluded")
 
@@ -118,7 +118,7 @@ def exclude(what: str | None, remove: bool, as_json: bool) -> None:
 def _without(patterns: list[str], what: str) -> list[str]:
     left = [pattern for pattern in patterns if pattern not in (what, _pattern(what))]
     if len(left) == len(patterns):
-        raise NotFound(f"Not excluded: {what}", f"excluded are: {', '.join(patterns) or 'none'}")
+        raise NotFound(f"Not excluded: {what}", f"excluded: {', '.join(patterns) or 'none'}")
     return left
 
 
@@ -145,9 +145,9 @@ def _pattern(what: str) -> str:
 def track(action: str, project: str | None, logs: str | None, as_json: bool) -> None:
     """Choose which projects are remembered.
 
-    ACTION is allow, deny or list; PROJECT is a repository's name or a folder. All projects are remembered, unless you
-    deny one. With `recollect config capture.default ask`, only those you allow are: the sessions of others are counted
-    and not stored.
+    ACTION is allow, deny or list; PROJECT is a repository's name or a folder. By default, every project is remembered
+    unless you deny it. With `recollect config capture.default ask`, only projects you allow are; sessions of others are
+    counted but not stored.
 
     \b
     recollect track
@@ -156,7 +156,7 @@ def track(action: str, project: str | None, logs: str | None, as_json: bool) -> 
     recollect track allow --logs /mnt/old-laptop/agent-home
     """
     if action != "list" and not (project or logs):
-        raise UsageError(f"Give what to {action}", f"recollect track {action} PROJECT, or --logs DIR")
+        raise UsageError(f"Name what to {action}", f"recollect track {action} PROJECT, or --logs DIR")
     with open_memory() as memory:
         projects = memory.projects
         if project and action != "list":

@@ -73,7 +73,7 @@ def _says_what_is_kept() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("\nStopped: what was read is kept. `recollect sweep` continues", err=True)
+        click.echo("\nStopped. What was read is kept; `recollect sweep` continues", err=True)
         sys.exit(_INTERRUPTED)
 
 
@@ -239,7 +239,7 @@ def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]"
     for command, lines in outputs.items():
         click.echo(click.style(f"$ recollect {command}", bold=True))
         click.echo("\n".join(lines) + "\n")
-    click.echo(click.style("Now yours: recollect sweep", bold=True))
+    click.echo(click.style("Now try your own: recollect sweep", bold=True))
 
 
 COMMANDS = (sweep, status, problems, demo)

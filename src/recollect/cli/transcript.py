@@ -100,7 +100,7 @@ def transcript_lines(
         yield empty
     elif is_cut and not is_full:
         yield ""
-        yield grey(f"… marks what is left out: {_HOW_TO_SEE_ALL}, --at N --context 0 --full all of one event")
+        yield grey(f"… marks a cut: {_HOW_TO_SEE_ALL}, --at N --context 0 --full one whole event")
 
 
 def _session_change(item: TranscriptItem) -> Iterator[str]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "every_minutes",
     type=click.FloatRange(min=0, min_open=True),
     metavar="MINUTES",
-    help="Sweep every so many minutes, instead of whenever files change.",
+    help="Sweep every N minutes instead of whenever files change.",
 )
 @click.option("--once", is_flag=True, help="Sweep once and stop.")
 @json_option
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 def watch(roots: tuple[str, ...], every_minutes: float | None, once: bool, as_json: bool) -> None:
     """Read sessions as your agents write them.
 
-    A new line can be found about a second later. Ctrl-C stops it. `recollect schedule --watch` starts it with your
-    login.
+    Search finds a new line about a second later. Ctrl-C stops watching. `recollect schedule --watch` starts it when you
+    log in.
 
     \b
     recollect watch

@@ -41,7 +41,7 @@ def _sections(digest: Digest) -> Iterator[tuple[str, Iterable[str]]]:
     is_end = digest.final_answer is None or digest.final_answer.note is None
     yield "How it ended" if is_end else "The agent's last words", _block(digest.final_answer)
     yield "Open", _open(digest.open)
-    yield "Stopped or set right by the user", map(_quoted, digest.interventions)
+    yield "Stopped or corrected by the user", map(_quoted, digest.interventions)
     yield "Decided", map(_quoted, digest.decisions)
     yield "Found out", map(_quoted, digest.snippets)
     count = f" ({digest.error_count})" if digest.error_count > len(digest.errors) else ""

@@ -139,9 +139,9 @@ def parse_request(request_id: str, group: str, content: bytes) -> Request:
     if not isinstance(action, str) or action not in _FIELDS:
         raise UsageError("Unknown action", f"known: {', '.join(_FIELDS)}")
     if fields.pop("id", request_id) != request_id:
-        raise UsageError("The id is not the name of the file", "leave it out, or name the file after it")
+        raise UsageError("The id does not match the file's name", "leave it out, or name the file after it")
     if fields.pop("group", group) != group:
-        raise NotInGroup("A request is about its own group only", "leave `group` out")
+        raise NotInGroup("A request may concern only its own group", "leave `group` out")
     _require_fields(action, fields)
     return Request(request_id, action, fields)
 
@@ -156,6 +156,6 @@ def _require_fields(action: str, fields: Mapping[str, Any]) -> None:
             continue
         if name == "limit":
             if type(value) is not int or not 1 <= value <= _MOST_HITS:
-                raise UsageError(f"`limit` is a number from 1 to {_MOST_HITS}")
+                raise UsageError(f"`limit` must be a number from 1 to {_MOST_HITS}")
         elif not isinstance(value, str) or not value.strip() or len(value) > _TEXT_CHARS:
-            raise UsageError(f"`{name}` is a text of 1 to {_TEXT_CHARS:,} characters")
+            raise UsageError(f"`{name}` must be a text of 1 to {_TEXT_CHARS:,} characters")

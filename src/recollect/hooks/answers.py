@@ -19,7 +19,7 @@ NEWS = ("Stop", "SessionEnd", "PreCompact")
 _FAILURE = re.compile(r"(?i)error|fail|fatal|panic|exception|cannot|can't|no such|not |denied|refused|time.?out|unable")
 _BEGINNINGS = ("startup", "new", "clear", "")
 _COMPACTED = (
-    "Everything said before this compaction is kept in Recollect: its tool `get_session` reads session {} from any"
+    "Recollect keeps everything from before this compaction: its tool `get_session` reads session {} from any"
     " event on, `session_search` finds the place."
 )
 

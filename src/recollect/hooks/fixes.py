@@ -7,7 +7,7 @@ from recollect.knowledge.signature import signature_of
 from recollect.recall.prepared import fixes_path
 
 _MOST_BYTES = 3_000
-_LEAD = "Recollect: this error was met before."
+_LEAD = "Recollect: this error has occurred before."
 
 
 def find_fix(store_folder: str, error_text: str, session: str) -> tuple[str, str]:
@@ -24,7 +24,7 @@ def find_fix(store_folder: str, error_text: str, session: str) -> tuple[str, str
         return "", ""  # a session knows what it did itself
     from recollect.recall.fence import AGENT, Recalled, fenced  # its patterns take a while, and most errors are new
 
-    times = f"met in {fix['sessions']} sessions" if fix["sessions"] > 1 else "met once"
+    times = f"seen in {fix['sessions']} sessions" if fix["sessions"] > 1 else "seen once"
     again = f", came back {fix['returns']} times" if fix["returns"] else ""
     heading = f"{times}{again}; fixed in session {fix['session']} (confidence {fix['confidence']}) by:"
     text, _ = fenced([Recalled(AGENT, heading, fix["text"], fix["at_ms"], fix["repo"])], _MOST_BYTES)

@@ -23,7 +23,7 @@ class Effect:
     """One measure of sessions that were told something, beside silent ones.
 
     Means of turns, tokens and active time are geometric: those of a typical session. `change` is by how much it is
-    larger (0.1: a tenth more), `low` to `high` its 95 % interval; None if there are too few sessions to say.
+    larger (0.1: a tenth more), `low` to `high` its 95 % interval; None if there are too few sessions to compare.
     """
 
     kind: str
@@ -141,7 +141,7 @@ def effect_lines(proof: Proof) -> Iterator[str]:
     for effect in proof.effects:
         counts = f"{effect.told_sessions} with, {effect.silent_sessions} without"
         if effect.change is None:
-            result = "too few sessions to say"
+            result = "too few sessions to compare"
         else:
             result = f"{effect.change:+.0%} (95 %: {effect.low:+.0%} to {effect.high:+.0%})"
         means = f"{effect.told_mean:.3g} : {effect.silent_mean:.3g}"

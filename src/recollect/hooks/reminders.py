@@ -16,7 +16,7 @@ _MOST_BYTES = 3_000
 _READ_CHARS = 4_000
 _LEAST_WORDS = 5  # of both requests
 _LEAST_SHARED = 0.75  # of the words of both
-_LEAD = "Recollect: an earlier session here was asked nearly the same; `get_session` reads it."
+_LEAD = "Recollect: an earlier session here had nearly the same request; `get_session` reads it."
 _WORD = re.compile(r"[^\W_]{3,}")
 
 

@@ -93,7 +93,7 @@ def _has_succeeded(turn: Turn, after: Turn | None, runs: Sequence[Run]) -> int |
 
 
 def find_workflows(exchanges: Sequence[StoredExchange], least_support: int = _LEAST_SUPPORT) -> list[Workflow]:
-    """Orders of steps that several sessions took and that hang together, those that say most first.
+    """Sequences of steps that several sessions took and that hang together, those that say most first.
 
     Two steps that follow each other say little unless one of them failed. Of orders that mostly the same exchanges
     took, the one that says most stands for all.

@@ -61,7 +61,7 @@ class Appender:
     def get(self, key: str) -> LiveRow:
         row = self.find(key)
         if row is None:
-            raise NotFound(f"No session with this key: {key}", "`list_sessions()` returns the keys there are")
+            raise NotFound(f"No session with this key: {key}", "`list_sessions()` returns all keys")
         return row
 
     def open(self, key: str, facts: Mapping[str, Any] | None = None, native_id: str | None = None) -> LiveRow:

@@ -55,7 +55,7 @@ def _compact(live: "Live", key: str, words: str) -> str:
     after = len(live.get_history(key, None))
     if after >= before:
         return f"The history is short: {after} messages"
-    return f"The history has {after} messages instead of {before}; all of them are still found by /history"
+    return f"The history has {after} messages instead of {before}; /history still finds all of them"
 
 
 _ANSWERS = {"history": _history, "sessions": _sessions, "new": _new, "compact": _compact}

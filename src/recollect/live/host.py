@@ -377,7 +377,7 @@ class Live:
                 continue
             uid = event_uid(row.agent, row.native_id, event.native_id).hex()
             return Appended(session_uid(row.agent, row.native_id), event.native_id, uid, bool(written.events_new))
-        raise UsageError(f"Session is archived again and again: {key}", "append from fewer places at once")
+        raise UsageError(f"Session keeps being archived: {key}", "append from fewer places at once")
 
 
 def _said(
@@ -414,7 +414,7 @@ def _counts(tokens: Any) -> Iterable[tuple[str, int]]:
 def _usage(tokens: Mapping[str, int], usd: float | None, event: EventRecord) -> list[Usage]:
     unknown = set(tokens) - set(_TOKENS)
     if unknown:
-        raise UsageError(f"Unknown sort of tokens: {', '.join(sorted(unknown))}", f"known: {', '.join(_TOKENS)}")
+        raise UsageError(f"Unknown token type: {', '.join(sorted(unknown))}", f"known: {', '.join(_TOKENS)}")
     if not tokens and usd is None:
         return []
     event.input_tokens, event.output_tokens = tokens.get("input"), tokens.get("output")

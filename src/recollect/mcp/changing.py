@@ -35,9 +35,9 @@ def remember(call: Call, text: str, topic: str | None = None) -> Page:
 def _recorded(call: Call, text: str, topic: str | None, why: str | None) -> Page:
     repos = repos_of(call)
     if not repos:
-        raise UsageError("Nothing is remembered of this repository yet", "it can be recorded once a session has ended")
+        raise UsageError("Nothing about this repository is stored yet", "it can be recorded once a session has ended")
     fact = call.memory.knowledge.record(text, topic=topic, repo=repos[0], why=why)
-    lead = "Recorded as an agent's word; `recall_decisions` returns it. The user can promote or reject it."
+    lead = "Recorded and marked as the agent's; `recall_decisions` returns it. The user can promote or reject it."
     return Page(lead, [Recalled(AGENT, f"fact {fact.fact_uid}", fact.text, repo=fact.repo)])
 
 

@@ -110,7 +110,7 @@ class Door:
         except RecollectError as error:
             return told(error), True
         except OSError as error:
-            return f"The store cannot be read ({error.strerror}); `recollect doctor` says more", True
+            return f"The store cannot be read ({error.strerror}); `recollect doctor` shows why", True
 
     def hook(self, payload: "Mapping[str, Any]") -> str:
         """What a hook that calls this server is answered, as JSON. Not listed as a tool, because no model may call it.

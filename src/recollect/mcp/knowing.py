@@ -25,7 +25,7 @@ def recall_decisions(
     knowledge = call.memory.knowledge
     facts = knowledge.why(topic, narrowed, limit=None) if topic else knowledge.decisions(narrowed, history=history)
     if not facts:
-        return Page("Nothing is known to be decided. `session_search` looks for the words themselves.", [])
+        return Page("No decision found. `session_search` searches for the words.", [])
     order = "the best answer first" if topic else "newest first"
     return Page(
         f"Decisions and reasons: {len(facts)}, {order}; `get_session` reads an event with `at`.",
@@ -60,15 +60,13 @@ def recall_workflows(call: Call, goal: str = "", everywhere: bool = False, curso
         return nothing_here(call)
     if goal:
         records = [_route(route) for route in call.memory.knowledge.how(goal, narrowed)]
-        lead = "How earlier sessions reached such a goal, the best first."
+        lead = "How earlier sessions reached a similar goal, the best first."
     else:
         known = call.memory.knowledge.workflows(narrowed)
         records = [*map(_workflow, known.workflows), *map(_failing, known.failing)]
-        lead = f"Of {known.exchanges} exchanges: orders of steps (`!` failed), then commands that fail."
+        lead = f"Of {known.exchanges} exchanges: sequences of steps (`!` failed), then commands that fail."
     if not records:
-        return Page(
-            "No earlier session did anything like it." if goal else "No order of steps was taken often yet.", []
-        )
+        return Page("No earlier session reached a similar goal." if goal else "No sequence of steps is common yet.", [])
     return Page(lead, records[offset:], offset, len(records))
 
 

@@ -149,7 +149,7 @@ def recall_file(call: Call, path: str, everywhere: bool = False, cursor: str = "
     edits = [_edit(edit) for edit in call.memory.blame(path, narrowed)]
     if not visits and not edits:
         return Page("No earlier session touched or discussed this path.", [])
-    lead = f"Sessions that met this path: {len(visits)}, edits that wrote it: {len(edits)}; newest first."
+    lead = f"Sessions that used this path: {len(visits)}, edits of it: {len(edits)}; newest first."
     return Page(lead, [*visits, *edits][offset:], offset)
 
 
@@ -208,20 +208,20 @@ def recall_error(call: Call, error: str, cursor: str = "0") -> Page:
     is_free = not call.scope.has_wall or call.scope.group is not None
     inside = [fix for fix in fixes if is_free or fix.repo in repos]
     if not inside:
-        return Page("No earlier session fixed this error, or one that reads alike.", [])
-    return Page("Fixes of this error, the surest first.", [_fixed(fix) for fix in inside][offset:], offset)
+        return Page("No earlier session fixed this error or a similar one.", [])
+    return Page("Fixes of this error, most certain first.", [_fixed(fix) for fix in inside][offset:], offset)
 
 
 def _fixed(fix: "Fix") -> Recalled:
     from recollect.knowledge.fixes import told_lines  # only here
 
-    alike = "" if fix.is_same_error else " (not this error, one that reads alike)"
-    met = f"met in {len(fix.sessions)} sessions" if len(fix.sessions) > 1 else "met in no other session"
+    alike = "" if fix.is_same_error else " (not this error, but a similar one)"
+    met = f"seen in {len(fix.sessions)} sessions" if len(fix.sessions) > 1 else "seen in no other session"
     heading = f"fixed in session {fix.session_uid}{alike} · confidence {fix.confidence} · {met}"
     lines = told_lines(fix)
     lines += [f"helped {fix.fixed_count} times"] if fix.fixed_count > 1 else []
     lines += [f"changed since: {', '.join(fix.changed_files)}"] if fix.changed_files else []
-    lines += [f"met again in {plural(fix.returns, 'later session')}"] if fix.returns else []
+    lines += [f"came back in {plural(fix.returns, 'later session')}"] if fix.returns else []
     return Recalled(f"{AGENT}, {TOOL}", heading, "\n".join(lines), ms_of(fix.fixed_at), fix.repo)
 
 

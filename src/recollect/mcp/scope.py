@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from recollect.schema import Session
 
 _NO_SESSION = "No session here has this id; `list_sessions` and `session_search` show ids"
-_NOTHING_HERE = "Nothing is remembered of this repository yet."
-WIDER = 'Pass "everywhere": true to look in all repositories.'
+_NOTHING_HERE = "Nothing about this repository is stored yet."
+WIDER = 'Pass "everywhere": true to search all repositories.'
 
 
 def session_of(call: Call, name: str) -> "Session":

@@ -62,7 +62,7 @@ def read_literal(text: str, is_regex: bool, notes: list[str]) -> Literal:
         try:
             return Literal(re.compile(text), True)
         except (re.error, OverflowError, RecursionError) as error:
-            notes.append(f"Invalid regular expression ({error}): searched for as a piece of text")
+            notes.append(f"Invalid regular expression ({error}): searched for as plain text")
     return Literal(re.compile(re.escape(text), re.IGNORECASE), False)
 
 
@@ -96,7 +96,7 @@ class Scan:
                     self._notes.append("The index cannot narrow this down: reading the sessions, newest first")
                     self._look_through(self._all_events(chosen), find, total)
             except TooSlow:
-                self._notes.append("The expression takes too long and was stopped: nested `*` and `+` do that")
+                self._notes.append("The expression took too long and was stopped: avoid nested `*` and `+`")
         return self._found
 
     def _is_done(self) -> bool:
@@ -199,7 +199,7 @@ class _PatternProcess:
         except OSError as error:
             raise RecollectError(
                 f"Cannot start the process that matches expressions ({error.strerror}): {sys.executable}",
-                "`--substring` needs none",
+                "use `--substring` instead",
             ) from error
         self._input, self._output = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
         self._send(pattern)

@@ -91,7 +91,7 @@ def parse_query(text: str, now: datetime) -> Query:
     items = list(_items(text, now, notes))
     if any(isinstance(item, Phrase) and is_excluded for item, is_excluded in items) and re.search(_COMMAND, text):
         items = [(_as_typed(item), False) if is_excluded else (item, False) for item, is_excluded in items]
-        notes.append("Read as a command: options such as `-name` exclude nothing")
+        notes.append("Treated as a command: options such as `-name` exclude nothing")
     needs: list[tuple[Phrase, ...]] = []
     excluded: list[Phrase] = []
     is_choice = False

@@ -16,7 +16,7 @@ from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, EventHeader, Sessi
 _LEAST_OF_A_UID = 6
 _READ_AT_ONCE = 200
 _MOST_OF_A_SEQ = 11  # digits; digests cite events by twelve of their uid
-_DROPPED = "`recollect digest` tells what is left, `recollect rehydrate` reads it again if its agent still has it"
+_DROPPED = "`recollect digest` shows what is left, `recollect rehydrate` reads it again if its agent still has it"
 
 _EVENT_COLUMNS = (
     "event_uid",
@@ -213,7 +213,7 @@ def find_event(store: Store, session_uid: str, at: str) -> EventPlace:
     if len(events) > 1:
         raise Ambiguous(f"{len(events)} events of `{session_uid}` begin or end with `{at}`", "give more of the uid")
     if not events and header.evicted_ms is not None:
-        raise NotFound(f"The raw detail of `{session_uid}` was dropped, and no event of it is held at `{at}`", _DROPPED)
+        raise NotFound(f"The raw detail of `{session_uid}` was evicted, and it has no event at `{at}`", _DROPPED)
     if not events:
         raise NotFound(f"No event of `{session_uid}` is numbered or named `{at}`", "`recollect show --json` lists them")
     (event,) = events

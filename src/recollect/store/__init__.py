@@ -342,7 +342,7 @@ def open_store(folder: Path, *, create: bool = False) -> Store:
         return Store(folder)
     if _has_lost_cache(folder):
         raise StoreDamaged(
-            f"{CACHE_NAME} is missing beside its packs: {folder}", "`recollect sweep` makes it again from them"
+            f"{CACHE_NAME} is missing beside its packs: {folder}", "`recollect sweep` rebuilds it from them"
         )
     return Store(folder, read_only=not os.access(folder, os.W_OK) or is_full(folder))
 
@@ -409,7 +409,7 @@ def open_for_reading(folder: Path, group: str | None = None) -> Store:
         store = Store(folder, read_only=True, group=group)
     if group is not None and not store.groups.all():
         store.close()
-        raise NotFound(f"No group has this name: {group}", "`recollect group list` shows the groups there are")
+        raise NotFound(f"No group has this name: {group}", "`recollect group list` lists groups")
     return store
 
 

@@ -230,7 +230,7 @@ def graph(memory: Memory, params: Params) -> Records:
 
 
 def workflows(memory: Memory, params: Params) -> Records:
-    """Orders of steps that work, and commands that fail."""
+    """Sequences of steps that work, and commands that fail."""
     filters = Filters(repo=params.text("repo") or None)
     read = partial(memory.knowledge.workflows, filters)
     return {"workflows": _UNCHANGED.get(memory, f"workflows {filters.repo}", read)}

@@ -36,7 +36,7 @@ class Outline:
         """The event with this end of a uid, or this seq; of a result its call, which shows it. Raises NotFound."""
         known = next((event for event in self.events if event.event_uid.endswith(name) or str(event.seq) == name), None)
         if known is None:
-            raise NotFound(f"No event of this session: {name}", "its raw detail may have been dropped")
+            raise NotFound(f"No event of this session: {name}", "its raw detail may have been evicted")
         if known.call_id is None or known.role == "assistant":
             return known
         return next(event for event in self.events if event.call_id == known.call_id)
