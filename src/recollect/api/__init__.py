@@ -101,7 +101,7 @@ class Memory(Upkeep):
         return Graphs(self)
 
     def close(self) -> None:
-        """Close the store; leaving the `with` block does."""
+        """Close the store; leaving the `with` block closes it too."""
         self._store.close()
 
     def __enter__(self) -> Memory:
@@ -121,11 +121,11 @@ def open_memory(
     read_only: bool = False,
     group: str | None = None,
 ) -> Memory:
-    """Open the store (`RECOLLECT_HOME`, or the user's data folder), creating it if there is none.
+    """Open the store (`RECOLLECT_HOME`, or the user's data folder), creating it if it does not exist.
 
     `roots` are `AGENT=PATH`, as on the command line. Raises NotFound if there is no store and `create` is off.
-    With `read_only` it opens fastest and never waits for a writer; nothing can be changed through it. Opened for a
-    `group` (or with `RECOLLECT_GROUP`), it has that group's sessions only; `main` has all.
+    With `read_only` it opens fastest, never waits for a writer, and cannot change anything. Opened for a
+    `group` (or with `RECOLLECT_GROUP`), it sees only that group's sessions; `main` sees all.
     """
     group = process_group(group)
     if read_only or group is not None:

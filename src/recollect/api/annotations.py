@@ -33,7 +33,7 @@ class UserNote:
 
 @dataclass(frozen=True, slots=True)
 class SessionAnnotations:
-    """All that a user said about a session; `name` replaces its title."""
+    """What the user added to a session; `name` replaces its title."""
 
     session_uid: str
     is_starred: bool
@@ -87,11 +87,11 @@ class Annotations:
         )
 
     def tags(self) -> list[str]:
-        """The tags there are, the most frequent first."""
+        """All tags, the most frequent first."""
         return self._table.tags()
 
     def star(self, session: Session, is_starred: bool = True) -> SessionAnnotations:
-        """Star a session, or take its star away."""
+        """Star a session, or remove its star."""
         if is_starred:
             self._table.put(_key(session), "star", "")
         else:
@@ -119,7 +119,7 @@ class Annotations:
         return self.of(session)
 
     def rename(self, session: Session, name: str) -> SessionAnnotations:
-        """Have a session go by another title, which no sweep changes."""
+        """Give a session another title, which no sweep changes."""
         self._table.put(_key(session), "name", self._checked("name", name))
         return self.of(session)
 
@@ -152,7 +152,7 @@ class Annotations:
         self._table.put(_key(session), FORGET, self._checked(FORGET, reason))
 
     def forget_requests(self) -> list[ForgetRequest]:
-        """What agents asked to have forgotten and nobody confirmed yet, the oldest first."""
+        """Agents' requests to forget a session that nobody has confirmed yet, the oldest first."""
         rows = self._table.of_kind(FORGET)
         return [ForgetRequest(":".join(row[:2]), row.text, rfc3339(row.made_ms)) for row in rows]
 

@@ -42,7 +42,7 @@ class Graphs:
         self._password, self._api_key = graphiti_secrets()
 
     def push_facts(self, filters: Filters = NO_FILTERS) -> FactsPushed:
-        """Push facts as nodes and edges, of all sessions or of those that match; no model is asked.
+        """Push facts as nodes and edges, of all sessions or of those that match, without a model.
 
         Facts that were rejected, replaced or forgotten since the last push are removed from the graph.
         """
@@ -109,8 +109,8 @@ class Graphs:
     ) -> EpisodesPushed:
         """Push the exchanges of a plan, the oldest first, with the user's model.
 
-        It never takes more than `budget` tokens, or than today's pushes left of `graphiti.tokens_per_day`.
-        Interrupted at any moment, the next push carries on where this one stopped. Episodes of forgotten sessions are
+        It never uses more than `budget` tokens, or what today's pushes have left of `graphiti.tokens_per_day`.
+        If it is interrupted, the next push continues where it stopped. Episodes of forgotten sessions are
         removed from the graph.
         """
         from recollect.knowledge.graphiti.budget import TokenMeter

@@ -61,7 +61,7 @@ class Prompting:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """How a copy of a session is continued; `new_id` if the copy was written already."""
+    """How to continue a copy of a session; `new_id` if the copy is already written."""
 
     session_uid: str
     new_id: str | None
@@ -80,7 +80,7 @@ class Groups:
         return self._memory.settings.folder
 
     def all(self) -> list[Group]:
-        """The groups there are, `main` first."""
+        """All groups, `main` first."""
         return all_groups(self._store, self._folder)
 
     def get(self, name: str) -> Group:
@@ -128,13 +128,13 @@ class Groups:
         return sorted((mark for name in names for mark in self.sessions(name).history()), key=lambda mark: -mark.id)
 
     def mounts(self, name: str) -> list[Mount]:
-        """Which folders and files of the host a sandbox of this group has, where, and whether it may write there."""
+        """The host's folders and files that a sandbox of this group mounts, where, and whether it may write there."""
         from recollect.groups.group import mounts_of
 
         return mounts_of(self._folder, self.get(name))
 
     def paragraph(self, name: str) -> tuple[Path, str]:
-        """The file that tells the group's agent of its past conversations, and the text it would have."""
+        """The file that informs the group's agent about its past conversations, and its new text."""
         from recollect.groups.group import instructions_file, with_paragraph
 
         group = self.get(name)
@@ -229,7 +229,7 @@ class Groups:
         *,
         say: Callable[[str], None] = lambda text: None,
     ) -> RunReport:
-        """Run a group's agent: it goes on with the active session, or begins one, which becomes the active one.
+        """Run a group's agent: it continues the active session, or begins one that becomes active.
 
         Raises Busy if it is running, and RecollectError if it fails.
         """
@@ -292,7 +292,7 @@ class Groups:
         return active_of(sessions, live, is_answered)
 
     def fork(self, session: Session, at: str | None = None) -> Forked:
-        """The command that continues a copy of a session, which stays as it is.
+        """The command that continues a copy of a session; the session itself does not change.
 
         With `at` (an event's number, or part of its uid) the copy ends there: it is written beside the session, where
         the agent keeps such files. Raises UsageError for an agent that forks whole sessions only.

@@ -79,7 +79,7 @@ class Handover:
         return _plan(session, session.agent, words, (*self._losses(session, items), *draft.losses), draft)
 
     def plan_handoff(self, session: Session, to: str) -> HandoverPlan:
-        """How another agent would go on with a session: by a file of its own kind, or by a brief to start from."""
+        """How another agent would continue a session: with a session file in its own format, or with a brief."""
         profile, writeback = get_adapter(to).profile, find_writeback(to)
         try:
             if writeback is None:
@@ -101,7 +101,7 @@ class Handover:
         return _plan(session, to, words, (*losses, *self._losses(session, items), *draft.losses), draft)
 
     def write(self, plan: HandoverPlan) -> list[Path]:
-        """Write the files of a plan. Raises NotFound if such a file has appeared meanwhile, Busy during a sweep.
+        """Write the files of a plan. Raises NotFound if such a file exists by now, Busy during a sweep.
 
         A rebuilt file counts as read: the next sweep stores only what the agent adds to it. The main file comes last:
         as long as it is missing, the session is gone and can be written again.

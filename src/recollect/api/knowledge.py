@@ -34,10 +34,10 @@ class Knowledge:
         self._store = memory._store
 
     def fixes(self, error_text: str, limit: int | None = 3, *, repo: str | None = None) -> list[Fix]:
-        """How an error was fixed before, the surest first; none if nobody fixed it or one that reads alike.
+        """How an error was fixed before, most certain first; empty if no session fixed it or a similar one.
 
         `repo` prefers fixes of that repository. `error_text` may also describe the error in a few words. The first few
-        say which of their files changed since, as far as git can tell within a second.
+        show which of their files changed since, if git answers within a second.
         """
         from time import monotonic
 
@@ -60,10 +60,9 @@ class Knowledge:
         everything: bool = False,
         limit: int | None = None,
     ) -> list[Fact]:
-        """What was decided and preferred and still holds, newest first; or held at `as_of`.
+        """Decisions and preferences that are still valid, newest first; or those valid at `as_of`.
 
-        `history` adds what was superseded, with its end; `everything` adds commits, and what agents say they decided
-        by themselves.
+        `history` adds superseded ones, with their end; `everything` adds commits and the agents' own decisions.
         """
         from recollect.clock import moment_ms, now_ms
         from recollect.knowledge.asking import find_decisions
@@ -127,7 +126,7 @@ class Knowledge:
         return DOCUMENTS[format](graph)
 
     def how(self, goal: str, filters: Filters = NO_FILTERS) -> list[Route]:
-        """How exchanges that reached a goal like this one went, the best first."""
+        """How earlier exchanges reached a similar goal, the best first."""
         from recollect.knowledge.workflows import find_routes
 
         return find_routes(goal, self._store.exchange_steps.select(self._sessions(filters)))
@@ -151,19 +150,19 @@ class Knowledge:
         )
 
     def rehearse(self, filters: Filters = NO_FILTERS) -> Rehearsal:
-        """What this memory would have saved: what sessions met although an earlier one had dealt with it."""
+        """What this memory would have saved: problems of sessions that an earlier one had already solved."""
         from recollect.knowledge.rehearse import rehearse
 
         return rehearse(self._store, self._sessions(filters))
 
     def remember(self, text: str, *, topic: str | None = None, repo: str | None = None) -> Fact:
-        """Keep something that was decided elsewhere. With a `topic` it takes the place of the last note on it."""
+        """Save a decision made elsewhere. With a `topic`, it replaces the last note on it."""
         from recollect.knowledge.timeline import REMEMBERED
 
         return self._keep(text, topic, repo, REMEMBERED)
 
     def record(self, text: str, *, topic: str | None = None, repo: str | None = None, why: str | None = None) -> Fact:
-        """Keep something that an agent says was decided. It never takes the place of what a user said."""
+        """Save a decision that an agent reports. It never replaces the user's own words."""
         from recollect.knowledge.timeline import RECORDED
 
         return self._keep(text, topic, repo, RECORDED, why)
@@ -203,7 +202,7 @@ class Knowledge:
         return self._store.verdicts.add_notes(notes)
 
     def audit(self) -> Audit:
-        """How sound what is known is: duplicates, contradictions, facts without support, echoes, secrets; the worst."""
+        """How reliable the facts are: duplicates, contradictions, missing evidence, echoes, secrets; the worst."""
         from recollect.knowledge.asking import audit
 
         return audit(self._store, self._redact)
@@ -222,7 +221,7 @@ class Knowledge:
         return replace(fact, verdict=verdict)
 
     def fact(self, uid: str) -> Fact:
-        """The one fact with this id or the beginning of it, whatever was said of it."""
+        """The one fact with this id or the beginning of it, whatever its verdict."""
         found = self._named(uid)
         if not found:
             raise NotFound(f"No fact has this id: {uid}", "`recollect decisions`, `why` and `fix --json` show ids")

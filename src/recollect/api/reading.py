@@ -72,7 +72,7 @@ class Reading:
         limit: int | None = None,
         offset: int = 0,
     ) -> list[Session]:
-        """Sessions that match every filter given, newest first, or with the most of `sort`: cost, duration, tokens.
+        """Sessions that match every filter, newest first, or highest first by `sort`: cost, duration, tokens.
 
         `text` is a part of the title. A session matches `since` if it was active at or after it, and `before` if it
         began before. `roots_only` leaves out sub-agents; `is_idle` False leaves out sessions without any work, and
@@ -149,7 +149,7 @@ class Reading:
     def transcript(
         self, session: Session, kind: str | None = None, *, last: int | None = None
     ) -> Iterator[TranscriptItem]:
-        """A session in reading order, each sub-agent where it was called; with `last`, only so many from the end."""
+        """A session in reading order, each sub-agent where it was called; with `last`, only that many from the end."""
         from recollect.sessions.transcript import iter_transcript
 
         return iter_transcript(self._store, session, kind, last=last)
@@ -161,7 +161,7 @@ class Reading:
         return read_window(self._store, session, at, count)
 
     def digest(self, session: Session) -> Digest:
-        """The lasting account of a session. Raises NotFound until a sweep has made it, and for a tiny sub-agent."""
+        """The digest of a session. Raises NotFound until a sweep has made it, and for a tiny sub-agent."""
         from recollect.analysis.stored import find_digest
 
         return find_digest(self._store, session)
@@ -232,10 +232,10 @@ class Reading:
         scan_seconds: float = 20.0,
         progress: Progress = silent,
     ) -> SearchAnswer:
-        """What `search` finds, with everything there is to report: how many match, a corrected spelling, notes.
+        """What `search` finds, with the number of matches, a corrected spelling and notes.
 
         `budget_tokens` cuts the answer to what an agent can afford. A search for a substring or regular expression
-        gives up after `scan_seconds`, and its notes say so.
+        stops after `scan_seconds`, with a note.
         """
         from recollect.recall import Options, search
 
@@ -248,7 +248,7 @@ class Reading:
         return self.answer("", filters=filters, limit=limit, offset=offset, matches=1, context=0)
 
     def files(self, path: str, filters: Filters = NO_FILTERS, *, limit: int | None = None) -> list[FileVisit]:
-        """Sessions that touched or discussed a path, newest first; with `limit`, only so many that met it last."""
+        """Sessions that touched or discussed a path, newest first; with `limit`, only that many, the latest."""
         from recollect.recall import files
 
         return files(self._store, _resolved(path), filters, limit)
@@ -290,7 +290,7 @@ class Reading:
         return list(dict.fromkeys(map(last_name, listed))) if of == "repo" else listed
 
     def repos_named(self, name: str) -> list[str]:
-        """The repositories that a name, the end or a part of one, or a folder stands for."""
+        """The repositories that match a name, part of one, or a folder."""
         from recollect.recall.filters import repos_for
 
         return repos_for(self._store, name)
@@ -320,7 +320,7 @@ class Reading:
     def breakdown(
         self, by: str = "month", filters: Filters = NO_FILTERS, *, session: Session | None = None
     ) -> list[StatLine]:
-        """The lines of `stats` without what they add up to, which takes half the time."""
+        """The lines of `stats` without their totals, which takes half the time."""
         from recollect.recall import make_breakdown
 
         return make_breakdown(self._store, by, self._span(filters, session))
@@ -333,7 +333,7 @@ class Reading:
         return Span(headers._replace(since_ms=None, before_ms=None), headers.since_ms, headers.before_ms, root)
 
     def spending(self, filters: Filters = NO_FILTERS) -> Spending:
-        """Money today, this month against the last with a forecast, and in the blocks of five hours that run now."""
+        """Costs today, this month compared with the last, with a forecast, and in the current five-hour blocks."""
         from datetime import datetime
 
         from recollect.recall import make_spending, sessions_of

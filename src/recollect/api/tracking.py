@@ -46,14 +46,14 @@ class Projects:
         return Tracking(settings.is_capturing, default, self._patterns("allow"), self._patterns("exclude"), undecided)
 
     def allow(self, project: str) -> None:
-        """Remember a project, by folder or repository; the next sweep reads what was left out of it so far."""
+        """Remember a project, by folder or repository; the next sweep reads its sessions that were left out so far."""
         from recollect.ingest.gate import lift_unlisted
 
         self._move(project, to="allow", out_of="exclude")
         lift_unlisted(self._store)
 
     def deny(self, project: str) -> None:
-        """Keep a project out. What is stored of it stays until it is forgotten."""
+        """Keep a project out. Stored sessions stay until you forget them."""
         self._move(project, to="exclude", out_of="allow")
 
     def _patterns(self, name: str) -> list[str]:
@@ -66,14 +66,14 @@ class Projects:
         change_setting(f"capture.{to}", list(dict.fromkeys([*self._patterns(to), project])), path)
 
     def add_logs(self, folder: str | PathLike[str]) -> str:
-        """Read the logs in this folder, too; returns whose they are. Raises NotFound if they are no agent's."""
+        """Read the logs in this folder too; returns their agent. Raises NotFound if no agent wrote them."""
         path = Path(folder).expanduser().absolute()
         agent = _agent_of(path)
         self._change_roots(agent, [*self._load().roots[agent], path])
         return agent
 
     def remove_logs(self, folder: str | PathLike[str]) -> str:
-        """Do not read the logs in this folder any more; returns whose they are. What was read from it stays."""
+        """Stop reading the logs in this folder; returns their agent. Stored sessions stay."""
         path = Path(folder).expanduser().absolute()
         for agent, roots in self._load().roots.items():
             if path in roots:

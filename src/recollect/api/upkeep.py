@@ -42,7 +42,7 @@ class Upkeep(Reading):
         return make_status(self._store, self.settings)
 
     def overview(self) -> Overview:
-        """What a glance at the store shows: how much it holds, what was lost, when it was last swept."""
+        """A quick overview of the store: how much it holds, what was lost, when it was last swept."""
         from recollect.care.status import make_overview
 
         return make_overview(self._store)
@@ -68,7 +68,7 @@ class Upkeep(Reading):
     def sweep(
         self, progress: Progress = silent, *, verify: bool = False, only: Iterable[str | PathLike[str]] | None = None
     ) -> SweepReport:
-        """Read what is new in the agents' files, or in `only` these; anything else among them is left alone.
+        """Read what is new in the agents' files, or `only` in these; files of no agent are ignored.
 
         `verify` opens every file, even if it looks unchanged.
         """
@@ -81,7 +81,7 @@ class Upkeep(Reading):
         return sweep(self._store, settings, progress, verify=verify, only=sources)
 
     def freshness(self) -> Freshness:
-        """What agents wrote since the last sweep, by a quick look that opens no file."""
+        """What agents wrote since the last sweep; a quick check that opens no file."""
         from recollect.ingest.freshness import find_freshness
 
         return find_freshness(self._store)
@@ -93,7 +93,7 @@ class Upkeep(Reading):
         return is_sweeping(self._store.folder)
 
     def commits(self) -> tuple[int, ...]:
-        """How often something was stored: equal numbers mean that nothing was in between."""
+        """How often something was stored; equal numbers mean that nothing was stored in between."""
         return self._store.commits()
 
     def ignored_rules(self) -> list[tuple[Path, str]]:
@@ -147,7 +147,7 @@ class Upkeep(Reading):
         with_forks: bool = False,
         progress: Progress = silent,
     ) -> ForgetPlan:
-        """What forgetting these sessions, or all that meet every condition, would remove. Changes nothing.
+        """What forgetting these sessions, or all that meet every condition, would delete. Changes nothing.
 
         `before` takes sessions that ended before it; `excluded` those stored before a rule excluded them.
         """
@@ -165,7 +165,7 @@ class Upkeep(Reading):
         return plan(self._store, selection, progress, with_forks=with_forks)
 
     def forget(self, planned: ForgetPlan, *, keep_forks: bool = False, also_new: bool = False) -> ForgetPlan:
-        """Remove the sessions of a plan for good: no byte of them is left, and no sweep brings them back.
+        """Delete the sessions of a plan for good: no byte of them is left, and no sweep brings them back.
 
         `keep_forks` leaves sessions that share their text untouched; without it such a plan raises NeedsAnswer.
         `also_new` includes matches stored since the plan was made; without it they raise Busy, as a running sweep does.
@@ -176,7 +176,7 @@ class Upkeep(Reading):
         return apply(self._store, rules, domains, planned, keep_forks=keep_forks, also_new=also_new)
 
     def finish_forgetting(self) -> int:
-        """Finish what an interrupted `forget` began, and return how many sessions and lines that was about.
+        """Finish an interrupted `forget`, and return how many sessions and lines it deleted.
 
         Raises Busy while a sweep is running, which finishes it too, and StoreUnwritable if there is no room for it.
         """
@@ -199,7 +199,7 @@ class Upkeep(Reading):
             yield
 
     def backup(self, path: str | PathLike[str], progress: Progress = silent) -> BackupReport:
-        """Write the whole store to one new file and verify it. A sweep may run meanwhile."""
+        """Write the whole store to one new file and verify it. A sweep may run at the same time."""
         from recollect.care.backup import make_backup
 
         return make_backup(self._store, self.settings, Path(path).absolute(), progress)
@@ -219,7 +219,7 @@ class Upkeep(Reading):
         return export_sessions(self._store, Path(path).absolute(), chosen, progress)
 
     def with_sub_agents(self, names: Sequence[str]) -> list[Session]:
-        """The sessions of these names, each with all that it spawned."""
+        """The sessions with these names, each with all its sub-agents."""
         chosen: dict[str, Session] = {}
         waiting = [self.session(name) for name in names]
         while waiting:

@@ -34,7 +34,7 @@ class AgentTotals:
 
 @dataclass(frozen=True, slots=True)
 class SourceTotals:
-    """The agents' files that were read; `sources_gone` of them the agents have deleted since."""
+    """The agents' files that were read; the agents have deleted `sources_gone` of them since."""
 
     sources: int
     sources_failed: int
@@ -60,7 +60,7 @@ class DistilledTotals:
 
 @dataclass(frozen=True, slots=True)
 class RetentionStatus:
-    """How the budget stands. `losses` counts what cannot be had again; `last_copies_go_at` is a forecast."""
+    """The state of the budget. `losses` counts what cannot be restored; `last_copies_go_at` is a forecast."""
 
     raw_bytes: int
     raw_hard_cap: int
@@ -86,7 +86,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the store holds. `alarms` say, in words, which of its databases has less than it had."""
+    """What the store holds. `alarms` describe which of its databases has lost data."""
 
     folder: str
     swept_at: str | None  # when the last complete sweep began

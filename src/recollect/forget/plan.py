@@ -99,7 +99,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ForgottenSession:
-    """A session that goes, or a fork that shares `shared_events` records with one that goes."""
+    """A session to delete, or a fork that shares `shared_events` records with one."""
 
     session_uid: str
     agent: str
@@ -123,7 +123,7 @@ class ForgottenLine:
 
 @dataclass(frozen=True, slots=True)
 class UnreachableCopy:
-    """A backup or export that may hold what is forgotten here: only its owner can change it."""
+    """A backup or export that may hold forgotten text; only its owner can change it."""
 
     kind: str
     path: str
@@ -143,7 +143,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """What goes, and what stays although it holds the same text.
+    """What would be deleted, and what stays although it holds the same text.
 
     `files` are the agents' own logs, which are never changed. `lines` could not be read, and their files hold several
     sessions or none.

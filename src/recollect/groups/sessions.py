@@ -25,7 +25,7 @@ ACTIVE_SECONDS = 120
 
 @dataclass(frozen=True, slots=True)
 class ActiveSession:
-    """A session that runs: its log was written in the last two minutes, or its process lives."""
+    """A running session: its log was written in the last two minutes, or its process is alive."""
 
     session: Session
     state: str  # working, or waiting for its user
@@ -238,7 +238,7 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A conversation that is the active one again, and the bookmark of the one it took the place of, if it was kept."""
+    """A conversation that is active again, and the bookmark of the one it replaced, if there is one."""
 
     group: str
     session_uid: str

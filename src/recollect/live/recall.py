@@ -58,7 +58,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What `session_search` found. `before` and `after` are anchors to scroll on with."""
+    """What `session_search` found. `before` and `after` are anchors for scrolling."""
 
     mode: str
     query: str

@@ -23,7 +23,7 @@ _VALUES = {"outcome": OUTCOMES, "kind": KINDS, "session_class": SESSION_CLASSES}
 
 
 class Filters(NamedTuple):
-    """What a list is narrowed to; sessions must meet all of it. Dates as `recollect.clock.parse_moment` reads them."""
+    """Conditions for a list; sessions must meet all of them. Dates as `recollect.clock.parse_moment` reads them."""
 
     agent: str | None = None
     repo: str | None = None  # a name, its end or a part of it, or a folder of its checkout: `.` is the current one
@@ -79,7 +79,7 @@ def names_for(store: Store, name: str, value: str) -> list[str]:
 
 
 def repos_for(store: Store, value: str) -> list[str]:
-    """The repositories that a name, the end or a part of one, or a folder stands for."""
+    """The repositories that match a name, part of one, or a folder."""
     known = store.session_headers.names("repo")
     if not known:
         return [value]

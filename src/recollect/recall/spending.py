@@ -18,7 +18,7 @@ _LEAST_BLOCK_MS = 30 * 60_000  # before this a block's rate says nothing
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The five hours that run now for an agent, and what they would cost if they went on as they began."""
+    """An agent's current five-hour block, and what it would cost at the same rate."""
 
     agent: str
     started_at: str
@@ -34,7 +34,7 @@ class Block:
 class Spending:
     """Money by the calendar, in the user's time zone. `last_month_by_now_usd` is up to the same day and hour.
 
-    The forecast for the whole month is what was spent so far, and the mean of the last thirty days for the rest.
+    The forecast for the month is what was spent so far plus the daily mean of the last thirty days for the rest.
     """
 
     month: str

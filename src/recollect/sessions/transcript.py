@@ -47,7 +47,7 @@ _EVENT_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class TranscriptItem:
-    """An event with its content, in reading order; `depth` counts the sub-agents it is inside of.
+    """An event with its content, in reading order; `depth` counts the sub-agents around it.
 
     `is_asked_for` marks the one that others were read around.
     """
