@@ -58,7 +58,7 @@ def test_a_topic_is_answered_with_its_reason(agent: Agent) -> None:
     answer = agent.call("recall_decisions", topic="postgres redis")
 
     assert "because: functions cannot keep connections" in answer
-    assert "Nothing is known" in agent.call("recall_decisions", topic="kubernetes")
+    assert "No decision found" in agent.call("recall_decisions", topic="kubernetes")
 
 
 def test_where_a_fact_has_every_word_those_with_half_of_them_are_left_out(agent: Agent) -> None:
