@@ -132,11 +132,13 @@ class _Sweep:
         finish_forgetting(store)  # a log may show only late that it is a sub-agent of what was forgotten
         if is_settled(store, settings.rules, settings.domains):
             return
-        from recollect.sessions.settle import settle
+        from recollect.sessions.settle import settle_sessions
 
         self.changed |= set(store.streams.dirty())
         distil = partial(distil_sessions, store, at_ms=self.at_ms)
-        dropped = settle(store, settings.rules, settings.domains, self._progress, distil, is_all_read=is_all_read)
+        dropped = settle_sessions(
+            store, settings.rules, settings.domains, self._progress, distil, is_all_read=is_all_read
+        )
         self.report.events_new = max(0, self.report.events_new - dropped)
 
     def retain(self) -> None:

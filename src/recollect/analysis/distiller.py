@@ -16,7 +16,7 @@ from recollect.distill.trace import Payloads, Trace, read_trace
 from recollect.kinds import SessionKey
 from recollect.knowledge.facts import Material
 from recollect.knowledge.rules import Lessons, derive
-from recollect.knowledge.runs import wanted as knowledge_wanted
+from recollect.knowledge.runs import steps_to_read
 from recollect.schema import FILES_LANE, Covers, Digest, Outcome, Signal
 from recollect.sessions.parts import Parts, boundary_of, cuts_ms, split, until
 from recollect.sessions.pricing import TOKENS, Used, add_up, usd_of
@@ -121,7 +121,7 @@ class _Batch:
         return _row(session, distilled, before.lessons + lessons if before else lessons, has_digest=not is_tiny)
 
     def _payloads(self, key: SessionKey, trace: Trace) -> Payloads:
-        wanted = {step.event_uid: step for step in (*trace.wanted(), *knowledge_wanted(trace))}
+        wanted = {step.event_uid: step for step in (*trace.wanted(), *steps_to_read(trace))}
         return self._store.steps.payloads(key, wanted.values())
 
     def _close(

@@ -20,7 +20,7 @@ from recollect.home import PREPARED_NAME
 from recollect.kinds import SessionKey
 from recollect.knowledge.asking import find_decisions
 from recollect.knowledge.demands import is_standing
-from recollect.knowledge.fixes import fixes_of, told_lines
+from recollect.knowledge.fixes import fix_lines, fixes_of
 from recollect.knowledge.predicates import FIXED_BY, PREFERS
 from recollect.knowledge.records import Fact, Fix
 from recollect.knowledge.signature import is_literal
@@ -149,7 +149,7 @@ def _record(fix: Fix) -> dict[str, Any]:
         "sessions": len(fix.sessions),
         "returns": fix.returns,
         "confidence": fix.confidence,
-        "text": "\n".join(told_lines(fix)),
+        "text": "\n".join(fix_lines(fix)),
         "at_ms": round(fixed.timestamp() * 1000) if fixed else None,
         "repo": fix.repo,
     }

@@ -147,10 +147,10 @@ def doctor(
         return [Finding(PROBLEM, "settings", error.message, error.hint)]
     findings = examine(settings)
     if deep:
-        from recollect.care.inspect import inspect
+        from recollect.care.inspect import inspect_store
 
         with suppress(StoreTooNew):  # which `examine` has reported
-            findings += inspect(settings, progress, max_seconds).findings()
+            findings += inspect_store(settings, progress, max_seconds).findings()
     return findings
 
 
@@ -165,17 +165,17 @@ def repair(
 
     `confirm` gets the steps before anything changes, and raises to stop.
     """
-    from recollect.care.inspect import inspect
-    from recollect.care.repair import RepairReport, apply, plan
+    from recollect.care.inspect import inspect_store
+    from recollect.care.repair import RepairReport, apply_repair, plan_repair
 
     refuse_in_group()
     settings = load_settings(folder, roots)
-    planned = plan(inspect(settings, progress).faults)
+    planned = plan_repair(inspect_store(settings, progress).faults)
     if not planned.steps:
         return RepairReport(notes=_finish_forgetting(settings.folder))
     if confirm:
         confirm(planned.steps)
-    return apply(settings, planned, progress)
+    return apply_repair(settings, planned, progress)
 
 
 def _finish_forgetting(folder: Path) -> list[str]:

@@ -149,12 +149,12 @@ class Groups:
         return self._clear(name, group)
 
     def _clear(self, name: str, group: str | None, request: Request | None = None) -> Cleared:
-        from recollect.groups.sessions import clear
+        from recollect.groups.sessions import clear_session
 
         self._catch_up()
         sessions = self.sessions(group)
         find, write = self._memory.session, self._memory.archives.write
-        done = clear(self.get(sessions.group), sessions, name, find, write, _answer_of(request))
+        done = clear_session(self.get(sessions.group), sessions, name, find, write, _answer_of(request))
         self.write_snapshots(sessions.group)
         return done
 
@@ -166,10 +166,10 @@ class Groups:
         return self._resume(target, group, save_as)
 
     def _resume(self, target: str, group: str | None, save_as: str | None, request: Request | None = None) -> Resumed:
-        from recollect.groups.sessions import resume
+        from recollect.groups.sessions import resume_session
 
         sessions = self.sessions(group)
-        done = resume(self.get(sessions.group), sessions, target, save_as, _answer_of(request))
+        done = resume_session(self.get(sessions.group), sessions, target, save_as, _answer_of(request))
         self.write_snapshots(sessions.group)
         return done
 
@@ -202,7 +202,7 @@ class Groups:
             return answer_requests(group, lambda request: known(name, request), memory.groups._execute)
 
     def _execute(self, request: Request) -> Mapping[str, Any]:
-        from recollect.groups.ipc import history
+        from recollect.groups.ipc import bookmark_history
 
         fields, name = request.fields, self.current()
         if request.action == "clear":
@@ -216,7 +216,7 @@ class Groups:
             resumed = self._resume(fields["target"], name, fields.get("save_as"), request)
             return {"session_uid": resumed.session_uid, "name": resumed.name, "saved_as": resumed.saved_as}
         if request.action == "list":
-            return history(self.get(name), self.sessions(name).history())
+            return bookmark_history(self.get(name), self.sessions(name).history())
         limit = fields.get("limit") or 5
         answer = self._memory.answer(fields["query"], limit=limit, exclude=(), budget_tokens=_SEARCH_TOKENS)
         return {"answer": answer.to_json()}

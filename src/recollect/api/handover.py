@@ -16,7 +16,7 @@ from recollect.agentkit.writeback import Draft, Item
 from recollect.agents import find_writeback, get_adapter, profile_of, resume_words
 from recollect.analysis.stored import find_digest
 from recollect.archive import write_new
-from recollect.distill.markdown import brief
+from recollect.distill.markdown import brief_digest
 from recollect.errors import NotFound, Unsupported
 from recollect.kinds import USER_MSG
 from recollect.redact import MARK
@@ -87,7 +87,7 @@ class Handover:
             items, left_out = _recent(self._items(session))
             draft = writeback.compose(session, items, self._home(to), self._introduction(session, left_out))
         except Unsupported:
-            text = brief(find_digest(self._store, session), session, _BRIEF_TOKENS)
+            text = brief_digest(find_digest(self._store, session), session, _BRIEF_TOKENS)
             words = [word.replace("{prompt}", text) for word in profile.start_command]
             return _plan(
                 session,
@@ -155,7 +155,7 @@ class Handover:
         )
         if not left_out:
             return text
-        earlier = brief(find_digest(self._store, session), session, _BRIEF_TOKENS)
+        earlier = brief_digest(find_digest(self._store, session), session, _BRIEF_TOKENS)
         return f"{text} Its first {left_out:,} events are left out; this is a summary of all of it:\n\n{earlier}"
 
 

@@ -152,9 +152,9 @@ class Knowledge:
 
     def rehearse(self, filters: Filters = NO_FILTERS) -> Rehearsal:
         """What this memory would have saved: what sessions met although an earlier one had dealt with it."""
-        from recollect.knowledge.rehearse import rehearse
+        from recollect.knowledge.rehearse import make_rehearsal
 
-        return rehearse(self._store, self._sessions(filters))
+        return make_rehearsal(self._store, self._sessions(filters))
 
     def remember(self, text: str, *, topic: str | None = None, repo: str | None = None) -> Fact:
         """Keep something that was decided elsewhere. With a `topic` it takes the place of the last note on it."""

@@ -122,20 +122,20 @@ class Upkeep(Reading):
 
     def rehydrate(self, session: Session, progress: Progress = silent) -> SweepReport:
         """Bring back the raw detail of an evicted session from its source; raises NotFound if that is gone."""
-        from recollect.care.rehydrate import rehydrate
+        from recollect.care.rehydrate import rehydrate_session
 
-        return rehydrate(self._store, self.settings, session, progress)
+        return rehydrate_session(self._store, self.settings, session, progress)
 
     def rescan(self, progress: Progress = silent, *, dry_run: bool = False) -> RescanReport:
         """Apply the redaction rules to sessions stored under older ones. Raises Busy during a sweep."""
-        from recollect.forget.rescan import rescan
+        from recollect.forget.rescan import rescan_store
         from recollect.ingest.protection import Protection
         from recollect.store import sweep_lock
 
         with sweep_lock(self._store.folder):
             redactor = Protection(self.settings.folder, self.settings.redaction).redactor()
             advance = partial(progress, "redacting")
-            return rescan(self._store, redactor, self.settings.rules, advance, dry_run=dry_run)
+            return rescan_store(self._store, redactor, self.settings.rules, advance, dry_run=dry_run)
 
     def plan_forgetting(
         self,
@@ -153,7 +153,7 @@ class Upkeep(Reading):
         """
         from recollect.api.naming import find_named
         from recollect.clock import moment_ms
-        from recollect.forget.plan import Selection, plan
+        from recollect.forget.plan import Selection, plan_forgetting
 
         before_ms = moment_ms("--before", before)
         patterns = self.settings.exclude if excluded else None
@@ -162,7 +162,7 @@ class Upkeep(Reading):
         selection = Selection(
             [find_named(self._store, name, is_strict=True) for name in names], repo, before_ms, match, patterns
         )
-        return plan(self._store, selection, progress, with_forks=with_forks)
+        return plan_forgetting(self._store, selection, progress, with_forks=with_forks)
 
     def forget(self, planned: ForgetPlan, *, keep_forks: bool = False, also_new: bool = False) -> ForgetPlan:
         """Remove the sessions of a plan for good: no byte of them is left, and no sweep brings them back.
@@ -170,19 +170,19 @@ class Upkeep(Reading):
         `keep_forks` leaves sessions that share their text untouched; without it such a plan raises NeedsAnswer.
         `also_new` includes matches stored since the plan was made; without it they raise Busy, as a running sweep does.
         """
-        from recollect.forget.plan import apply
+        from recollect.forget.plan import apply_plan
 
         rules, domains = self.settings.rules, self.settings.domains
-        return apply(self._store, rules, domains, planned, keep_forks=keep_forks, also_new=also_new)
+        return apply_plan(self._store, rules, domains, planned, keep_forks=keep_forks, also_new=also_new)
 
     def finish_forgetting(self) -> int:
         """Finish what an interrupted `forget` began, and return how many sessions and lines that was about.
 
         Raises Busy while a sweep is running, which finishes it too, and StoreUnwritable if there is no room for it.
         """
-        from recollect.forget.plan import finish
+        from recollect.forget.plan import finish_interrupted
 
-        return finish(self._store)
+        return finish_interrupted(self._store)
 
     def is_forgotten(self, name: str) -> bool:
         """Whether a session with this id, or with this end or beginning of it, was forgotten."""
@@ -193,9 +193,9 @@ class Upkeep(Reading):
     @contextmanager
     def without_sweeps(self) -> Iterator[None]:
         """Nothing is stored inside this block; raises Busy if a sweep is running."""
-        from recollect.forget.plan import alone
+        from recollect.forget.plan import without_sweeps
 
-        with alone(self._store):
+        with without_sweeps(self._store):
             yield
 
     def backup(self, path: str | PathLike[str], progress: Progress = silent) -> BackupReport:

@@ -14,8 +14,7 @@ import orjson
 from recollect.agents import profile_of
 from recollect.analysis.stored import find_digest
 from recollect.archive.html import render_session_html
-from recollect.distill.markdown import inert, inert_lines
-from recollect.distill.markdown import render as render_digest
+from recollect.distill.markdown import inert, inert_lines, render_digest
 from recollect.errors import NotFound, UsageError
 from recollect.kinds import ASSISTANT_MSG, HUMAN_INTERVENTION, KIND_FAMILY, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.recall import session_diff

@@ -126,7 +126,7 @@ class Inspection:
             yield Finding(level, "deep", f"and {len(faults) - _SHOWN_OF_A_KIND:,} more of this kind", advice)
 
 
-def inspect(settings: Settings, progress: Progress, max_seconds: float | None = None) -> Inspection:
+def inspect_store(settings: Settings, progress: Progress, max_seconds: float | None = None) -> Inspection:
     """Look at the whole store, as far as the time goes. A store that is not there has no faults.
 
     Raises StoreTooNew for the store of a newer version.

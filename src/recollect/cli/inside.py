@@ -104,9 +104,9 @@ def _told_lines(told: "list[Told]") -> Iterator[str]:
 @reports_errors
 def sweep(as_json: bool) -> None:
     """Read what hooks noted; they start it themselves."""
-    from recollect.hooks.drain import drain
+    from recollect.hooks.drain import drain_spool
 
-    reports = drain()
+    reports = drain_spool()
     emit(reports, as_json, lambda reports: [f"{sum(report.events_new for report in reports)} new events"])
 
 

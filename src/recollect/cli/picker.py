@@ -132,10 +132,10 @@ class Picker:
         return self._previews[session_uid]
 
     def _read_digest(self, session_uid: str, columns: int) -> list[str]:
-        from recollect.distill.markdown import render
+        from recollect.distill.markdown import render_digest
 
         try:
-            text = render(self._memory.digest(self._memory.session(session_uid)), None)
+            text = render_digest(self._memory.digest(self._memory.session(session_uid)), None)
         except NotFound:
             return ["No digest yet"]
         paragraphs = [printable(line) for line in text.splitlines() if line]

@@ -156,17 +156,18 @@ def schedule(is_watch: bool, is_removal: bool, dry_run: bool, yes: bool, as_json
     Installs a systemd unit, a launchd agent or a crontab line: a sweep as often as `retention.cadence` says, or with
     --watch the watcher, started with your login. Shows it first; --remove uninstalls it.
     """
-    from recollect.care.schedule import install, remove  # `sweep` uses this module too, and needs neither
+    # `sweep` uses this module too, and needs neither.
+    from recollect.care.schedule import install_schedule, remove_schedule
 
     planned = plan_schedule(is_removal=is_removal, watch=is_watch)
     if not as_json and not is_removal:
         click.echo("\n".join(_schedule_lines(planned)))
     is_done = False
     if is_removal:
-        is_done = remove(planned)
+        is_done = remove_schedule(planned)
     elif not dry_run:
         confirm("Install this?", "install the schedule", yes)
-        install(planned)
+        install_schedule(planned)
         is_done = True
     if as_json:
         print_json(planned.to_json() | {"is_done": is_done})

@@ -247,18 +247,18 @@ def digest(session: str, for_agent: bool, budget: int, no_pager: bool, as_json: 
     if as_json:
         print_json(to_json(of_session))
     elif for_agent:
-        from recollect.distill.markdown import brief  # only where it is printed
+        from recollect.distill.markdown import brief_digest  # only where it is printed
 
-        click.echo(printable(brief(of_session, chosen, budget)), nl=False)
+        click.echo(printable(brief_digest(of_session, chosen, budget)), nl=False)
     else:
         print_lines(_digest_lines(of_session, chosen), no_pager=no_pager)
 
 
 def _digest_lines(digest: "Digest", session: "Session") -> Iterator[str]:
     """A digest as Markdown, or in colour and wrapped on a terminal."""
-    from recollect.distill.markdown import render  # only where a digest is printed for people
+    from recollect.distill.markdown import render_digest  # only where a digest is printed for people
 
-    page = printable(render(digest, None, session)).removesuffix("\n").split("\n")
+    page = printable(render_digest(digest, None, session)).removesuffix("\n").split("\n")
     return markdown_lines(page) if sys.stdout.isatty() else iter(page)
 
 

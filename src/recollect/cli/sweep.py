@@ -223,7 +223,7 @@ def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]"
     from recollect.cli.knowledge import rehearsal_lines
     from recollect.cli.listing import session_lines
     from recollect.cli.transcript import transcript_lines
-    from recollect.distill.markdown import render
+    from recollect.distill.markdown import render_digest
 
     parent = max(sessions, key=lambda session: len(memory.sub_agents(session)))
     longest = max(sessions, key=lambda session: session.event_count)
@@ -234,7 +234,7 @@ def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]"
         "search AssertionError": answer_lines(memory.answer("AssertionError", limit=2, context=0)),
         "rehearse": rehearsal_lines(memory.knowledge.rehearse(), 1),
         f"show {names[parent.session_uid]}": transcript_lines(parent, memory.transcript(parent)),
-        f"digest {names[longest.session_uid]}": [printable(render(memory.digest(longest), None))],
+        f"digest {names[longest.session_uid]}": [printable(render_digest(memory.digest(longest), None))],
     }
     for command, lines in outputs.items():
         click.echo(click.style(f"$ recollect {command}", bold=True))

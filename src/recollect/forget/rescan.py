@@ -29,7 +29,7 @@ class RescanReport:
     replaced: dict[str, int] = field(default_factory=dict)
 
 
-def rescan(
+def rescan_store(
     store: Store, redactor: Redactor, rules: AccountRules, advance: Advance, *, dry_run: bool = False
 ) -> RescanReport:
     """Apply the rules to every session that went through older rules, or none. The sweep's lock must be held."""

@@ -79,7 +79,7 @@ def _together(same: Sequence[Fix]) -> Fix:
     )
 
 
-def told_lines(fix: Fix) -> list[str]:
+def fix_lines(fix: Fix) -> list[str]:
     """A fix for an agent: the error, what was changed, why, and what did not help, each once."""
     lines = [f"error: {fix.headline}", *(f"fix: {_told_step(step)}" for step in fix.steps[:_MOST_TOLD])]
     left = fix.step_count - len(fix.steps[:_MOST_TOLD])

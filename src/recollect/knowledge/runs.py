@@ -95,7 +95,7 @@ class Change:
         return f"{what} ({self.gist})" if self.gist else what
 
 
-def wanted(trace: Trace) -> list[Step]:
+def steps_to_read(trace: Trace) -> list[Step]:
     """Events whose full content the rules read: what people and agents said, edits, questions, and failures."""
     failed = {step.event_uid for step in trace.errors}
     spoken = (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION)

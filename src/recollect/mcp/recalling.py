@@ -90,9 +90,9 @@ def get_session(call: Call, session: str, at: str | None = None, context: int = 
     found = session_of(call, session)
     offset = offset_of(cursor)
     if at is None:
-        from recollect.distill.markdown import render  # only here
+        from recollect.distill.markdown import render_digest  # only here
 
-        text = render(call.memory.digest(found), session=found)
+        text = render_digest(call.memory.digest(found), session=found)
         heading = f"session {found.session_uid} · {found.outcome}"
         pages = [Recalled(_EVERYONE, heading, piece, ms_of(found.ended_at), found.repo) for piece in _pieces(text)]
         return Page('The digest of a session; "at" reads its events.', pages[offset:], offset)
@@ -213,12 +213,12 @@ def recall_error(call: Call, error: str, cursor: str = "0") -> Page:
 
 
 def _fixed(fix: "Fix") -> Recalled:
-    from recollect.knowledge.fixes import told_lines  # only here
+    from recollect.knowledge.fixes import fix_lines  # only here
 
     alike = "" if fix.is_same_error else " (not this error, one that reads alike)"
     met = f"met in {len(fix.sessions)} sessions" if len(fix.sessions) > 1 else "met in no other session"
     heading = f"fixed in session {fix.session_uid}{alike} · confidence {fix.confidence} · {met}"
-    lines = told_lines(fix)
+    lines = fix_lines(fix)
     lines += [f"helped {fix.fixed_count} times"] if fix.fixed_count > 1 else []
     lines += [f"changed since: {', '.join(fix.changed_files)}"] if fix.changed_files else []
     lines += [f"met again in {plural(fix.returns, 'later session')}"] if fix.returns else []
