@@ -18,14 +18,26 @@ import orjson
 from recollect.clock import as_datetime, now_ms
 from recollect.home import PREPARED_NAME
 from recollect.kinds import SessionKey
-from recollect.knowledge.asking import find_decisions
-from recollect.knowledge.demands import is_standing
-from recollect.knowledge.fixes import fix_lines, fixes_of
-from recollect.knowledge.predicates import FIXED_BY, PREFERS
-from recollect.knowledge.records import Fact, Fix
-from recollect.knowledge.signature import is_literal
-from recollect.recall import renew_briefs, write_briefs, write_snapshot
-from recollect.recall.prepared import HOOK_DEFAULTS, fixes_path, requests_path, switches_path
+from recollect.knowledge import (
+    FIXED_BY,
+    PREFERS,
+    Fact,
+    Fix,
+    find_decisions,
+    fix_lines,
+    fixes_of,
+    is_literal,
+    is_standing,
+)
+from recollect.recall import (
+    HOOK_DEFAULTS,
+    fixes_path,
+    renew_briefs,
+    requests_path,
+    switches_path,
+    write_briefs,
+    write_snapshot,
+)
 from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store
 
 LEAST_CONFIDENCE = 0.6  # of what is told without being asked for

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
+from recollect import ingest
 from recollect.clock import AsDatetime, rfc3339
 from recollect.errors import UsageError
 from recollect.kinds import SessionKey
-from recollect.recall.filters import Filters
+from recollect.recall import Filters
+from recollect.store import MAIN_GROUP
 
 if TYPE_CHECKING:
     from recollect.api import Memory
@@ -142,8 +144,6 @@ class Annotations:
 
     @property
     def _group(self) -> str:
-        from recollect.store import MAIN_GROUP
-
         return self._memory._store.group or MAIN_GROUP
 
     def ask_to_forget(self, session: Session, reason: str) -> None:
@@ -173,10 +173,8 @@ class Annotations:
         return self._redacted(text)
 
     def _redacted(self, text: str) -> str:
-        from recollect.ingest.protection import Protection
-
         settings = self._memory.settings
-        return Protection(settings.folder, settings.redaction).redactor().text(text)
+        return ingest.Protection(settings.folder, settings.redaction).redactor().text(text)
 
 
 def _key(session: Session) -> SessionKey:

@@ -7,10 +7,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.analysis.stored import find_digest
+from recollect.analysis import find_digest
 from recollect.archive import Detail, digest_name, document_name, render, write_named, write_new
 from recollect.clock import AsDatetime, rfc3339
-from recollect.distill.markdown import render_digest
+from recollect.distill import render_digest
 from recollect.errors import NotFound
 from recollect.kinds import SessionKey
 from recollect.progress import Progress, silent

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from recollect import ingest
 from recollect.agentkit.writeback import Draft, Item
 from recollect.agents import find_writeback, get_adapter, profile_of, resume_words
-from recollect.analysis.stored import find_digest
+from recollect.analysis import find_digest
 from recollect.archive import write_new
-from recollect.distill.markdown import brief_digest
+from recollect.distill import brief_digest
 from recollect.errors import NotFound, Unsupported
 from recollect.kinds import USER_MSG
 from recollect.redact import MARK
 from recollect.schema import Session
-from recollect.sessions.transcript import find_spawned, iter_payloads, read_events
+from recollect.sessions import find_spawned, iter_payloads, read_events
 from recollect.store import Store, sweep_lock
 
 if TYPE_CHECKING:
@@ -106,14 +107,11 @@ class Handover:
         A rebuilt file counts as read: the next sweep stores only what the agent adds to it. The main file comes last:
         as long as it is missing, the session is gone and can be written again.
         """
-        from recollect.ingest.protection import Protection  # `resume` mostly finds the file, and should start fast
-        from recollect.ingest.written import pass_over
-
         files = plan.draft.files if plan.draft else ()
         with sweep_lock(self._store.folder):
             if plan.is_rebuild:
-                protection = Protection(self._settings.folder, self._settings.redaction)
-                pass_over(self._store, self._settings.host, plan.agent, self._settings.roots, protection, files)
+                protection = ingest.Protection(self._settings.folder, self._settings.redaction)
+                ingest.pass_over(self._store, self._settings.host, plan.agent, self._settings.roots, protection, files)
             for path, content in reversed(files):
                 written = write_new(path.parent, path.name, content)
                 if written != path:

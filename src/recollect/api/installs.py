@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recollect import __version__
+from recollect import __version__, care
 from recollect.config import home_variable, load_settings
 
 if TYPE_CHECKING:
-    from recollect.care.install import Installer
+    from recollect.care import Installer
 
 
 def installer(*, with_plugin: bool = True, can_write: bool = False) -> Installer:
@@ -16,7 +16,5 @@ def installer(*, with_plugin: bool = True, can_write: bool = False) -> Installer
 
     With `can_write` agents may record things.
     """
-    from recollect.care.install import Installer
-
     settings = load_settings()
-    return Installer(settings.folder, settings.roots, __version__, home_variable(), with_plugin, can_write)
+    return care.Installer(settings.folder, settings.roots, __version__, home_variable(), with_plugin, can_write)

@@ -6,14 +6,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from recollect import analysis
 from recollect.config import CAPTURE_DEFAULTS, check_settings, freshness_mode, load_settings, refuse_in_group
 from recollect.errors import BadConfig
+from recollect.settings_file import read_value, values_of, with_value, write_settings
 
 
 def settings_in_force() -> dict[str, dict[str, Any]]:
     """Every setting by its name in the settings file: its value, and whether that is the default."""
-    from recollect.settings_file import values_of
-
     refuse_in_group()
     settings = load_settings()
     rules = {f"redact.rules.{name}": pattern for name, pattern in settings.redaction.rules.items()}
@@ -45,8 +45,6 @@ def change_setting(key: str, value: Any, path: Path | None = None) -> Path:
     A text is taken for what it would be in the file: a number, true or false, a list, else a text. Raises BadConfig,
     and changes nothing, if the value is invalid.
     """
-    from recollect.settings_file import read_value, with_value, write_settings
-
     refuse_in_group()
     path = path or load_settings().config_path
     text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -60,7 +58,5 @@ def change_setting(key: str, value: Any, path: Path | None = None) -> Path:
         raise BadConfig(f"Invalid setting: {key} = {value}", error.hint) from None
     write_settings(path, changed)
     if key.startswith("hooks.") and (folder := load_settings().folder).is_dir():
-        from recollect.analysis.prepared import write_switches
-
-        write_switches(folder, load_settings().hooks)
+        analysis.write_switches(folder, load_settings().hooks)
     return path

@@ -11,18 +11,15 @@ from urllib.parse import unquote
 
 import orjson
 
-from recollect.analysis import distil_pending
+from recollect import analysis
 from recollect.clock import AsDatetime, rfc3339
 from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
 from recollect.forget.erase import FINISHES_FORGETTING, drop, finish_forgetting
-from recollect.ingest.gate import held_although_excluded
+from recollect.ingest import held_although_excluded
 from recollect.kinds import SessionKey, session_uid
 from recollect.progress import Progress, silent
 from recollect.schema import Session
-from recollect.sessions import AccountRules
-from recollect.sessions.relations import all_reached
-from recollect.sessions.repos import name_repos
-from recollect.sessions.settle import settle_sessions
+from recollect.sessions import AccountRules, all_reached, name_repos, settle_sessions
 from recollect.store import HeldContent, SessionFilter, Store, Tombstone, UnreadLine, sweep_lock
 
 _SHORTEST_ID = 8  # a shorter text is part of some id in every large store by chance
@@ -253,7 +250,7 @@ def _remove(store: Store, rules: AccountRules, domains: Mapping[str, str], keys:
     drop(store, keys)
     settle_sessions(store, rules, domains, silent)
     name_repos(store, domains)
-    distil_pending(store, lambda done, total: None)  # a root's digest has a line for each of its sub-agents
+    analysis.distil_pending(store, lambda done, total: None)  # a root's digest has a line for each of its sub-agents
     store.erasure.scrub()
     store.tombstones.finish(keys)
     store.checkpoint()

@@ -3,8 +3,8 @@
 import json
 
 from recollect.home import is_in_group
-from recollect.knowledge.signature import signature_of
-from recollect.recall.prepared import fixes_path
+from recollect.knowledge import signature_of
+from recollect.recall import fixes_path
 
 _MOST_BYTES = 3_000
 _LEAD = "Recollect: this error was met before."
@@ -22,7 +22,7 @@ def find_fix(store_folder: str, error_text: str, session: str) -> tuple[str, str
         return "", ""
     if not isinstance(fix, dict) or fix["session"].endswith(session):
         return "", ""  # a session knows what it did itself
-    from recollect.recall.fence import AGENT, Recalled, fenced  # its patterns take a while, and most errors are new
+    from recollect.recall import AGENT, Recalled, fenced  # its patterns take a while, and most errors are new
 
     times = f"met in {fix['sessions']} sessions" if fix["sessions"] > 1 else "met once"
     again = f", came back {fix['returns']} times" if fix["returns"] else ""

@@ -11,7 +11,7 @@ from recollect.clock import rfc3339
 from recollect.config import store_folder
 from recollect.errors import Ambiguous, NotFound
 from recollect.home import TOLD_NAME, is_in_group
-from recollect.knowledge.signature import signature_of
+from recollect.knowledge import signature_of
 from recollect.text import payload_text
 
 if TYPE_CHECKING:

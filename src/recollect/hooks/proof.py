@@ -45,7 +45,7 @@ class Proof:
     effects: tuple[Effect, ...]
 
 
-def switch(*, is_on: bool) -> None:
+def switch_proof(*, is_on: bool) -> None:
     """Begin or end to leave one in five sessions without briefs and fixes."""
     refuse_in_group()
     path = Path(proving_path(str(store_folder())))

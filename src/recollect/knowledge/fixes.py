@@ -11,7 +11,7 @@ from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, SURE, judged
 from recollect.knowledge.records import Evidence, Fix, FixStep
 from recollect.knowledge.signature import is_literal, signatures_in
 from recollect.knowledge.topics import fulltext_query, relevance, topic_words
-from recollect.sessions.git import changed_since
+from recollect.sessions import changed_since
 from recollect.store import Store, StoredFact
 
 LEAST_CONFIDENCE = 0.5

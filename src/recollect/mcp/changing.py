@@ -3,7 +3,7 @@
 from recollect.errors import UsageError
 from recollect.mcp.door import Call, Page
 from recollect.mcp.scope import repos_of, session_of
-from recollect.recall.fence import AGENT, TOOL, USER, Recalled
+from recollect.recall import AGENT, TOOL, USER, Recalled
 
 
 def clear_session(call: Call, name: str) -> Page:

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from recollect.mcp.door import Call, Page
 from recollect.mcp.scope import filters_of, ms_of, nothing_here, offset_of
-from recollect.recall.fence import AGENT, TOOL, USER, Recalled
+from recollect.recall import AGENT, TOOL, USER, Recalled
 from recollect.text import cut_short
 
 if TYPE_CHECKING:
-    from recollect.knowledge.records import Fact, FailingCommand, Route, Workflow
+    from recollect.knowledge import Fact, FailingCommand, Route, Workflow
 
 _TEXT_CHARS = 600
 _MOST_CITED = 3

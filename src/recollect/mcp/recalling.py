@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from recollect import distill, knowledge
 from recollect.amounts import plural
 from recollect.errors import NotFound
 from recollect.mcp.door import BadArguments, Call, Page
 from recollect.mcp.scope import WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
-from recollect.recall.fence import AGENT, TOOL, USER, Recalled
-from recollect.recall.prepared import read_brief
+from recollect.recall import AGENT, TOOL, USER, Recalled, read_brief
 from recollect.text import column_of, cut_short, payload_text
 
 if TYPE_CHECKING:
-    from recollect.knowledge.records import Fix
+    from recollect.knowledge import Fix
     from recollect.recall import FileEdit, FileVisit, Glimpse, Match, SessionHit
     from recollect.schema import Session
-    from recollect.sessions.transcript import TranscriptItem
+    from recollect.sessions import TranscriptItem
 
 _ORIGINS = {"asked": USER, "said": AGENT, "did": AGENT, "got": TOOL}
 _EVERYONE = f"{USER}, {AGENT}, {TOOL}"
@@ -90,9 +90,7 @@ def get_session(call: Call, session: str, at: str | None = None, context: int = 
     found = session_of(call, session)
     offset = offset_of(cursor)
     if at is None:
-        from recollect.distill.markdown import render_digest  # only here
-
-        text = render_digest(call.memory.digest(found), session=found)
+        text = distill.render_digest(call.memory.digest(found), session=found)
         heading = f"session {found.session_uid} · {found.outcome}"
         pages = [Recalled(_EVERYONE, heading, piece, ms_of(found.ended_at), found.repo) for piece in _pieces(text)]
         return Page('The digest of a session; "at" reads its events.', pages[offset:], offset)
@@ -213,12 +211,10 @@ def recall_error(call: Call, error: str, cursor: str = "0") -> Page:
 
 
 def _fixed(fix: "Fix") -> Recalled:
-    from recollect.knowledge.fixes import fix_lines  # only here
-
     alike = "" if fix.is_same_error else " (not this error, one that reads alike)"
     met = f"met in {len(fix.sessions)} sessions" if len(fix.sessions) > 1 else "met in no other session"
     heading = f"fixed in session {fix.session_uid}{alike} · confidence {fix.confidence} · {met}"
-    lines = fix_lines(fix)
+    lines = knowledge.fix_lines(fix)
     lines += [f"helped {fix.fixed_count} times"] if fix.fixed_count > 1 else []
     lines += [f"changed since: {', '.join(fix.changed_files)}"] if fix.changed_files else []
     lines += [f"met again in {plural(fix.returns, 'later session')}"] if fix.returns else []

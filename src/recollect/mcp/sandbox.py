@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import NotFound, RecollectError
-from recollect.groups.folders import ANSWERS, TASKS, open_shared
+from recollect.groups import ANSWERS, TASKS, open_shared
 from recollect.mcp.door import INSTRUCTIONS, BadArguments, Door, Page, Scope, check, shown, told
 from recollect.mcp.tools import GROUP_TOOLS, TOOLS, Tool
-from recollect.recall.fence import AGENT, TOOL, USER, Recalled
+from recollect.recall import AGENT, TOOL, USER, Recalled
 from recollect.text import cut_short
 
 _HISTORY_NAME = "session_history.json"
