@@ -1,4 +1,4 @@
-"""Sessions as documents: writing them, and finding the way from one to the other."""
+"""Sessions as documents: writing them, and finding the documents of a session."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class DigestPages:
-    """What `write_digests` did. `foreign` are files of others, which were left alone."""
+    """What `write_digests` did. `foreign` are files that Recollect did not write; they were left alone."""
 
     path: str
     written: int

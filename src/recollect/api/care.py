@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class CheckedText(NamedTuple):
     """A text as it would be stored; `replaced` counts by rule.
 
-    `is_placeholder`: it holds what stands in for a secret (`your-key-here`, `AKIA…EXAMPLE`), which is no secret.
+    `is_placeholder`: it holds a placeholder for a secret (`your-key-here`, `AKIA…EXAMPLE`).
     """
 
     text: str
@@ -39,7 +39,7 @@ class CheckedText(NamedTuple):
 
 
 def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedText:
-    """What the redaction rules make of a text. Without a store, the marks are not the ones it will use."""
+    """A text after redaction. Without a store, the marks differ from those it will use later."""
     settings = load_settings(folder)
     if (settings.folder / MEMORY_NAME).exists():
         redactor = ingest.Protection(settings.folder, settings.redaction).redactor()
@@ -57,10 +57,10 @@ def make_room(folder: str | PathLike[str] | None = None) -> None:
 
 
 def rescue(path: str | PathLike[str], folder: str | PathLike[str] | None = None, roots: Sequence[str] = ()) -> None:
-    """Copy what is new in a log to the store's side, for the case that its agent drops it before a sweep.
+    """Copy what is new in a log beside the store, in case its agent drops it before the next sweep.
 
-    Nothing of it is in the store before the next sweep, and nothing is shown: a group's process may ask for it too. A
-    path that is no agent's is left alone.
+    The copy enters the store with the next sweep. Nothing is shown, so a group's process may call this too. A path that
+    belongs to no agent is ignored.
     """
     settings, log = load_settings(folder, roots), resolve_root(Path(path))
     with open_for_reading(settings.folder) as store:
@@ -73,7 +73,7 @@ def rescue(path: str | PathLike[str], folder: str | PathLike[str] | None = None,
 
 
 def plan_schedule(*, is_removal: bool = False, watch: bool = False) -> Schedule:
-    """The scheduled sweep for this machine, or the watcher as a service; for a removal, whatever the cadence is now."""
+    """The scheduled sweep for this machine, or the watcher as a service; for a removal, whatever the cadence."""
     from platformdirs import user_config_path
 
     refuse_in_group()
@@ -154,7 +154,7 @@ def repair(
 
 
 def _finish_forgetting(folder: Path) -> list[str]:
-    """Finish an interrupted forget; returns what to report."""
+    """Finish an interrupted forget; returns lines for the report."""
     if not (folder / MEMORY_NAME).exists():
         return []
     with open_store(folder) as store:

@@ -1,4 +1,4 @@
-"""What leaves the store for a graph database and a model, because somebody configured them and asked for it."""
+"""Pushing facts and exchanges to a graph database and a model, once the user has configured them and asks for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class EpisodePlan(NamedTuple):
-    """Exchanges that are not in the graph yet, and what they will take."""
+    """Exchanges that are not in the graph yet, and what pushing them will cost."""
 
     episodes: list[Episode]
     forecast: Forecast
@@ -44,14 +44,14 @@ class Graphs:
         self._password, self._api_key = graphiti_secrets()
 
     def push_facts(self, filters: Filters = NO_FILTERS) -> FactsPushed:
-        """Push facts as nodes and edges, of all sessions or of those that match; no model is asked.
+        """Push facts as nodes and edges, of all sessions or of those that match; uses no model.
 
         Facts that were rejected, replaced or forgotten since the last push are removed from the graph.
         """
         own = {session.session_uid for session in self._memory.sessions()}
         own |= {session_uid(*key) for key in self._store.tombstones.names()}
         own |= {note.note_uid for note, _ in self._store.verdicts.notes()}
-        chosen = None if filters == NO_FILTERS else {one.session_uid for one in self._memory.sessions(filters)}
+        chosen = None if filters == NO_FILTERS else {session.session_uid for session in self._memory.sessions(filters)}
         report = graphiti.FactsPushed()
 
         async def push() -> None:
@@ -65,16 +65,17 @@ class Graphs:
         return report
 
     def plan(self, filters: Filters = NO_FILTERS) -> EpisodePlan:
-        """The exchanges of sessions that match and are not in the graph yet. Asks no model."""
+        """The exchanges of sessions that match and are not in the graph yet. Uses no model."""
         known = self._episodes(filters)
 
         async def waiting() -> list[Episode]:
-            found = []
+            missing: list[Episode] = []
             for group in self._groups():
                 async with graphiti.open_graph(self._settings, self._settings.group_id(group), self._password) as graph:
                     sagas = await graphiti.pushed_names(graph)
-                found += [one for one in known if one.group == group and one.name not in sagas.get(one.saga, {})]
-            return found
+                in_group = [episode for episode in known if episode.group == group]
+                missing += [episode for episode in in_group if episode.name not in sagas.get(episode.saga, {})]
+            return missing
 
         episodes = asyncio.run(waiting())
         return EpisodePlan(episodes, graphiti.make_forecast(episodes, known))

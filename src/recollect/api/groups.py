@@ -83,7 +83,7 @@ class Groups:
         return self._memory.settings.folder
 
     def all(self) -> list[Group]:
-        """The groups there are, `main` first."""
+        """All groups, `main` first."""
         return all_groups(self._store, self._folder)
 
     def get(self, name: str) -> Group:
@@ -107,7 +107,7 @@ class Groups:
         return group
 
     def remove(self, name: str) -> Group:
-        """Drop a group with its pointer and bookmarks. Its sessions belong to `main` then; no file is deleted."""
+        """Drop a group with its pointer and bookmarks. Its sessions move to `main`; no file is deleted."""
         return remove_group(self._store, self._folder, name)
 
     def current(self, folder: str | PathLike[str] | None = None) -> str:
@@ -127,7 +127,7 @@ class Groups:
 
     def bookmarks(self, group: str | None = None) -> list[Bookmark]:
         """The bookmarks of a group, or of all that this memory sees, newest first."""
-        names = [group] if group else [one.name for one in self.all()]
+        names = [group] if group else [known.name for known in self.all()]
         return sorted((mark for name in names for mark in self.sessions(name).history()), key=lambda mark: -mark.id)
 
     def mounts(self, name: str) -> list[Mount]:
@@ -135,13 +135,13 @@ class Groups:
         return groups.mounts_of(self._folder, self.get(name))
 
     def paragraph(self, name: str) -> tuple[Path, str]:
-        """The file that tells the group's agent of its past conversations, and the text it would have."""
+        """The instructions file of the group's agent, and its text with the paragraph on past conversations."""
         group = self.get(name)
         path = groups.instructions_file(group)
         return path, groups.with_paragraph(path.read_text(encoding="utf-8") if path.exists() else "", group)
 
     def clear(self, name: str, group: str | None = None) -> Cleared:
-        """Archive a group's active session, bookmark it under a name, and have none; a running agent is closed.
+        """Archive a group's active session, bookmark it and leave the group without one; closes a running agent.
 
         Raises NotFound if there is no active session.
         """
@@ -218,7 +218,7 @@ class Groups:
         *,
         say: Callable[[str], None] = lambda text: None,
     ) -> RunReport:
-        """Run a group's agent: it goes on with the active session, or begins one, which becomes the active one.
+        """Run a group's agent: it continues the active session, or starts one, which becomes the active one.
 
         Raises Busy if it is running, and RecollectError if it fails.
         """
@@ -245,7 +245,7 @@ class Groups:
         return groups.run_agent(run, sessions, partial(self._was_received, chosen.name), say)
 
     def _was_received(self, group: str, prompt: str, since_ms: int) -> bool:
-        """Whether an agent of the group has written down a prompt since then."""
+        """Whether an agent of the group has logged a prompt since then."""
         self._memory.sweep()
         since, text = rfc3339(since_ms) or "", self._redacted(prompt).strip()
         for session in self._memory.sessions(roots_only=True):
@@ -257,7 +257,7 @@ class Groups:
         return False
 
     def active(self) -> list[ActiveSession]:
-        """The sessions that run now, over all agents: written in the last two minutes, or with a live process."""
+        """The running sessions of all agents: written in the last two minutes, or with a live process."""
         sessions = self._memory.sessions(recall.Filters(since="1 day ago"), roots_only=True)
         homes = {(session.agent, _home_of(self._memory, session)) for session in sessions}
         live = {name: facts for agent, home in homes if home for name, facts in live_sessions(agent, home).items()}
@@ -291,7 +291,7 @@ class Groups:
         return Forked(session.session_uid, new_id, shlex.join(resume_words(session.agent, new_id)))
 
     def _catch_up(self) -> None:
-        """Read what the agent wrote last, if this process may: the archive should have all of it."""
+        """Read the agent's latest output, if this process may: the archive should be complete."""
         if self._store.group is None:
             with suppress(Busy):
                 self._memory.sweep()

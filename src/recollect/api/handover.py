@@ -59,14 +59,14 @@ class Handover:
         self._settings = settings
 
     def is_gone(self, session: Session) -> bool:
-        """Whether the agent has no file of a session any more, as far as this machine can tell."""
+        """Whether the agent has deleted a session's files, as far as this machine can tell."""
         writeback, here = find_writeback(session.agent), self._sources(session)
         if writeback is None:
             return bool(session.sources) and not any(map(os.path.lexists, here))
         return not os.path.lexists(writeback.locate(session, self._home(session.agent), here))
 
     def plan_rebuild(self, session: Session) -> HandoverPlan:
-        """How a session's file, which the agent deleted, would be written again.
+        """How to rewrite a session's file that the agent deleted.
 
         Raises NotFound if nothing is left to write, or if Recollect cannot write this agent's format.
         """
@@ -80,7 +80,7 @@ class Handover:
         return _plan(session, session.agent, words, (*self._losses(session, items), *draft.losses), draft)
 
     def plan_handoff(self, session: Session, to: str) -> HandoverPlan:
-        """How another agent would go on with a session: by a file of its own kind, or by a brief to start from."""
+        """How another agent can continue a session: from a file in its own format, or from a brief."""
         profile, writeback = get_adapter(to).profile, find_writeback(to)
         try:
             if writeback is None:
@@ -132,7 +132,7 @@ class Handover:
         return list(zip(events, iter_payloads(self._store, session, events), strict=True))
 
     def _losses(self, session: Session, items: Sequence[Item]) -> Iterator[str]:
-        """What the store does not have of a session."""
+        """What the store lacks of a session."""
         if session.evicted_at:
             yield f"everything before {session.evicted_at}, which was evicted"
         marks = sum(len(MARK.findall(orjson.dumps(payload))) for _, payload in items)
@@ -185,7 +185,7 @@ def _plan(
 
 
 def _shell_line(session: Session, words: Sequence[str], brief: str | None) -> str:
-    """The command for a shell; a brief is made when it is run, for it is too long to be typed."""
+    """The command for a shell; a brief is inserted when it runs, because it is too long to type."""
     inserted = f'"$(recollect digest {shlex.quote(session.native_session_id)} --for-agent)"'
     return " ".join(inserted if word == brief else shlex.quote(word) for word in words)
 

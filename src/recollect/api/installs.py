@@ -1,4 +1,4 @@
-"""Installing into the agents, as every interface does it."""
+"""Installing Recollect into agents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def installer(*, with_plugin: bool = True, can_write: bool = False) -> Installer:
-    """What adds Recollect to agents and takes it out again; without the plugin, by the agents' settings.
+    """Installs Recollect into agents and uninstalls it; without the plugin, through the agents' settings.
 
     With `can_write` agents may record things.
     """

@@ -36,7 +36,7 @@ class Knowledge:
         self._store = memory._store
 
     def fixes(self, error_text: str, limit: int | None = 3, *, repo: str | None = None) -> list[Fix]:
-        """How an error was fixed before, the surest first; none if nobody fixed it or one that reads alike.
+        """How an error, or one that reads alike, was fixed before, the surest fix first.
 
         `repo` prefers fixes of that repository. `error_text` may also describe the error in a few words. The first few
         say which of their files changed since, as far as git can tell within a second.
@@ -104,7 +104,7 @@ class Knowledge:
         return knowledge.find_graph(self._store, self._sessions(filters), self._repos(filters), around, limit)
 
     def graph_svg(self, graph: Graph, link: Link | None = None) -> str:
-        """A graph laid out as SVG; `link` gives the address that a node leads to, or None."""
+        """A graph laid out as SVG; `link` returns the address a node links to, or None."""
         return knowledge.draw(graph, link)
 
     def graph_document(self, graph: Graph, format: str) -> str:
@@ -114,7 +114,7 @@ class Knowledge:
         return knowledge.DOCUMENTS[format](graph)
 
     def how(self, goal: str, filters: Filters = NO_FILTERS) -> list[Route]:
-        """How exchanges that reached a goal like this one went, the best first."""
+        """How exchanges reached a goal like this one, the best first."""
         return knowledge.find_routes(goal, self._store.exchange_steps.select(self._sessions(filters)))
 
     def workflows(self, filters: Filters = NO_FILTERS, *, least_support: int = 3) -> Workflows:
@@ -131,15 +131,15 @@ class Knowledge:
         )
 
     def rehearse(self, filters: Filters = NO_FILTERS) -> Rehearsal:
-        """What this memory would have saved: what sessions met although an earlier one had dealt with it."""
+        """What this memory would have saved: problems that an earlier session had already solved."""
         return knowledge.make_rehearsal(self._store, self._sessions(filters))
 
     def remember(self, text: str, *, topic: str | None = None, repo: str | None = None) -> Fact:
-        """Keep something that was decided elsewhere. With a `topic` it takes the place of the last note on it."""
+        """Keep a decision made elsewhere. With a `topic` it replaces the last note on that topic."""
         return self._keep(text, topic, repo, knowledge.REMEMBERED)
 
     def record(self, text: str, *, topic: str | None = None, repo: str | None = None, why: str | None = None) -> Fact:
-        """Keep something that an agent says was decided. It never takes the place of what a user said."""
+        """Keep a decision that an agent reports. It never replaces what a user said."""
         return self._keep(text, topic, repo, knowledge.RECORDED, why)
 
     def _keep(self, text: str, topic: str | None, repo: str | None, origin: str, why: str | None = None) -> Fact:
@@ -158,7 +158,7 @@ class Knowledge:
         return knowledge.fact_of_note(note, None)
 
     def import_decisions(self, path: str | PathLike[str], *, repo: str | None = None) -> int:
-        """Take the decisions of a Markdown or JSON file; those known already stay as they are. Returns the new ones."""
+        """Import decisions from a Markdown or JSON file; known ones stay unchanged. Returns the new ones."""
         file = Path(path)
         try:
             text = file.read_text("utf-8")
@@ -172,11 +172,11 @@ class Knowledge:
         return self._store.verdicts.add_notes(notes)
 
     def audit(self) -> Audit:
-        """How sound what is known is: duplicates, contradictions, facts without support, echoes, secrets; the worst."""
+        """A check of what is known: duplicates, contradictions, facts without support, echoes, secrets; the worst."""
         return knowledge.audit(self._store, self._redact)
 
     def judge(self, uid: str, verdict: str) -> Fact:
-        """Promote, pin or reject a fact by its id or the beginning of it; a rejected one stays rejected."""
+        """Promote, pin or reject a fact by its id or the start of it; a rejected fact stays rejected."""
         from dataclasses import replace
 
         if verdict not in ("promoted", "pinned", "rejected"):
@@ -187,13 +187,13 @@ class Knowledge:
         return replace(fact, verdict=verdict)
 
     def fact(self, uid: str) -> Fact:
-        """The one fact with this id or the beginning of it, whatever was said of it."""
-        found = self._named(uid)
-        if not found:
+        """The fact with this id, or whose id begins with it, whatever the verdict on it."""
+        facts = self._named(uid)
+        if not facts:
             raise NotFound(f"No fact has this id: {uid}", "`recollect decisions`, `why` and `fix --json` show ids")
-        if len(found) > 1:
+        if len(facts) > 1:
             raise Ambiguous(f"Several facts begin with this id: {uid}", "give more of it")
-        return found[0]
+        return facts[0]
 
     def _renew_brief(self, repo: str | None) -> None:
         if repo and self._store.group is None:
@@ -203,8 +203,8 @@ class Knowledge:
         if len(uid) < _LEAST_UID_CHARS:
             return []
         notes = [knowledge.fact_of_note(note, verdict) for note, verdict in self._store.verdicts.notes()]
-        found = [knowledge.fact_of(stored) for stored in self._store.facts.find(uid)]
-        return [*found, *(note for note in notes if note.fact_uid.startswith(uid))]
+        facts = [knowledge.fact_of(stored) for stored in self._store.facts.find(uid)]
+        return [*facts, *(note for note in notes if note.fact_uid.startswith(uid))]
 
     def _sessions(self, filters: Filters) -> HeaderFilter:
         return recall.sessions_of(self._store, filters)

@@ -34,7 +34,7 @@ class Memory(Upkeep):
 
     @cached_property
     def annotations(self) -> Annotations:
-        """What the user says about sessions: stars, tags, notes, names."""
+        """What the user notes about sessions: stars, tags, notes, names."""
         return api.Annotations(self)
 
     @cached_property
@@ -44,7 +44,7 @@ class Memory(Upkeep):
 
     @cached_property
     def handover(self) -> Handover:
-        """Sessions put back into their agents' own storage, or handed to another agent."""
+        """Restores sessions to their agents' own storage, or hands them to another agent."""
         return api.Handover(self._store, self.settings)
 
     @cached_property

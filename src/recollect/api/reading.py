@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class _Conditions(TypedDict):
-    """What else a list of sessions may be narrowed by."""
+    """Further conditions on a list of sessions."""
 
     text: str | None
     roots_only: bool
@@ -48,7 +48,7 @@ class _Conditions(TypedDict):
 
 
 class Reading:
-    """An open store, as far as it is read."""
+    """The reading half of an open store."""
 
     def __init__(self, store: Store, load: Callable[[], Settings]) -> None:
         self._store = store
@@ -78,8 +78,8 @@ class Reading:
         """
         if sort not in store.SORTS:
             raise UsageError(f"Unknown order: {sort}", f"known: {', '.join(store.SORTS)}")
-        wanted = self._wanted(filters, text=text, roots_only=roots_only, is_idle=is_idle)
-        matches = self._store.sessions.find(replace(wanted, sort=sort, limit=limit, offset=offset))
+        chosen = self._chosen(filters, text=text, roots_only=roots_only, is_idle=is_idle)
+        matches = self._store.sessions.find(replace(chosen, sort=sort, limit=limit, offset=offset))
         return list(map(api.resumable, matches))
 
     def count_sessions(
@@ -91,9 +91,9 @@ class Reading:
         is_idle: bool | None = None,
     ) -> int:
         """How many sessions `sessions` lists without a limit."""
-        return self._store.sessions.count(self._wanted(filters, text=text, roots_only=roots_only, is_idle=is_idle))
+        return self._store.sessions.count(self._chosen(filters, text=text, roots_only=roots_only, is_idle=is_idle))
 
-    def _wanted(self, filters: Filters, **conditions: Unpack[_Conditions]) -> SessionFilter:
+    def _chosen(self, filters: Filters, **conditions: Unpack[_Conditions]) -> SessionFilter:
         return store.SessionFilter(recall.sessions_of(self._store, filters), **conditions)
 
     def session(self, name: str) -> Session:
@@ -201,7 +201,7 @@ class Reading:
         scan_seconds: float = 20.0,
         progress: Progress = silent,
     ) -> SearchAnswer:
-        """What `search` finds, with everything there is to report: how many match, a corrected spelling, notes.
+        """What `search` finds, with how many sessions match, a corrected spelling, and notes.
 
         `budget_tokens` cuts the answer to what an agent can afford. A search for a substring or regular expression
         gives up after `scan_seconds`, and its notes say so.
@@ -245,7 +245,7 @@ class Reading:
         return list(dict.fromkeys(map(recall.last_name, listed))) if of == "repo" else listed
 
     def repos_named(self, name: str) -> list[str]:
-        """The repositories that a name, the end or a part of one, or a folder stands for."""
+        """The repositories that match a folder, a name, or the end or a part of a name."""
         return recall.repos_for(self._store, name)
 
     def unfinished(self, filters: Filters = NO_FILTERS, *, limit: int | None = None) -> list[Unfinished]:
@@ -267,7 +267,7 @@ class Reading:
     def breakdown(
         self, by: str = "month", filters: Filters = NO_FILTERS, *, session: Session | None = None
     ) -> list[StatLine]:
-        """The lines of `stats` without what they add up to, which takes half the time."""
+        """The lines of `stats` without their totals, in half the time."""
         return recall.make_breakdown(self._store, by, self._span(filters, session))
 
     def _span(self, filters: Filters, session: Session | None) -> Span:

@@ -1,4 +1,4 @@
-"""The settings: what is in force, and changing one."""
+"""The settings in force, and changing one."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def settings_in_force() -> dict[str, dict[str, Any]]:
 def change_setting(key: str, value: Any, path: Path | None = None) -> Path:
     """Set one value in the settings file, the user's or the one at `path`, and return its path.
 
-    A text is taken for what it would be in the file: a number, true or false, a list, else a text. Raises BadConfig,
+    A string is read as it would be in the file: a number, true or false, a list, else a string. Raises BadConfig,
     and changes nothing, if the value is invalid.
     """
     refuse_in_group()

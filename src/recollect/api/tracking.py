@@ -1,4 +1,4 @@
-"""Which projects are remembered: what the user allowed, what they denied, and what nobody has decided yet."""
+"""Which projects are remembered: what the user allowed and denied, and what is undecided."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Projects:
         self._load = load  # again each time: every change is in the file at once
 
     def tracking(self) -> Tracking:
-        """What is remembered now, and what waits for an answer."""
+        """What is remembered now, and what is undecided."""
         settings = self._load()
         default = CAPTURE_DEFAULTS[settings.allow is not None]
         undecided = dict(ingest.unlisted(self._store).most_common())
         return Tracking(settings.is_capturing, default, self._patterns("allow"), self._patterns("exclude"), undecided)
 
     def allow(self, project: str) -> None:
-        """Remember a project, by folder or repository; the next sweep reads what was left out of it so far."""
+        """Remember a project, by folder or repository; the next sweep reads what it left out so far."""
         self._move(project, to="allow", out_of="exclude")
         ingest.lift_unlisted(self._store)
 
@@ -64,14 +64,14 @@ class Projects:
         change_setting(f"capture.{to}", list(dict.fromkeys([*self._patterns(to), project])), path)
 
     def add_logs(self, folder: str | PathLike[str]) -> str:
-        """Read the logs in this folder, too; returns whose they are. Raises NotFound if they are no agent's."""
+        """Read the logs in this folder, too; returns the agent they belong to. Raises NotFound if none."""
         path = Path(folder).expanduser().absolute()
         agent = _agent_of(path)
         self._change_roots(agent, [*self._load().roots[agent], path])
         return agent
 
     def remove_logs(self, folder: str | PathLike[str]) -> str:
-        """Do not read the logs in this folder any more; returns whose they are. What was read from it stays."""
+        """Stop reading the logs in this folder; returns their agent. What was read from it stays."""
         path = Path(folder).expanduser().absolute()
         for agent, roots in self._load().roots.items():
             if path in roots:

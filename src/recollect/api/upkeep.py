@@ -64,7 +64,7 @@ class Upkeep(Reading):
         return store.is_sweeping(self._store.folder)
 
     def commits(self) -> tuple[int, ...]:
-        """How often something was stored: equal numbers mean that nothing was in between."""
+        """How many times something was stored: if the number is unchanged, so is the store."""
         return self._store.commits()
 
     def ignored_rules(self) -> list[tuple[Path, str]]:
@@ -129,19 +129,19 @@ class Upkeep(Reading):
         return forget.apply_plan(self._store, rules, domains, planned, keep_forks=keep_forks, also_new=also_new)
 
     def finish_forgetting(self) -> int:
-        """Finish what an interrupted `forget` began, and return how many sessions and lines that was about.
+        """Finish what an interrupted `forget` began, and return how many sessions and lines it covered.
 
         Raises Busy while a sweep is running, which finishes it too, and StoreUnwritable if there is no room for it.
         """
         return forget.finish_interrupted(self._store)
 
     def is_forgotten(self, name: str) -> bool:
-        """Whether a session with this id, or with this end or beginning of it, was forgotten."""
+        """Whether a session with this id, or one that begins or ends with it, was forgotten."""
         return forget.is_forgotten(self._store, name)
 
     @contextmanager
     def without_sweeps(self) -> Iterator[None]:
-        """Nothing is stored inside this block; raises Busy if a sweep is running."""
+        """Block sweeps inside this context; raises Busy if one is running."""
         with forget.without_sweeps(self._store):
             yield
 
@@ -162,7 +162,7 @@ class Upkeep(Reading):
         return care.export_sessions(self._store, Path(path).absolute(), chosen, progress)
 
     def with_sub_agents(self, names: Sequence[str]) -> list[Session]:
-        """The sessions of these names, each with all that it spawned."""
+        """The named sessions, each with its sub-agents."""
         chosen: dict[str, Session] = {}
         waiting = [self.session(name) for name in names]
         while waiting:

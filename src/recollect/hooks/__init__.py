@@ -1,4 +1,4 @@
-"""What agents' hooks are told, and what they leave behind for the next sweep.
+"""What hooks add to agents' sessions, and what they leave for the next sweep.
 
 An agent waits for its hooks, so the modules here load next to nothing: no store, no settings file, no adapter.
 """

@@ -104,7 +104,7 @@ class Door:
         except BadArguments as error:
             return str(error), True
         except RecollectError as error:
-            return told(error), True
+            return error_text(error), True
         except OSError as error:
             return f"The store cannot be read ({error.strerror}); `recollect doctor` says more", True
 
@@ -132,7 +132,7 @@ class Door:
 
         try:
             with self._memory() as memory:
-                found = latest_sessions(Call(memory, self._scope, _running({})), _MOST_RESOURCES)
+                latest = latest_sessions(Call(memory, self._scope, _running({})), _MOST_RESOURCES)
         except (RecollectError, OSError):
             return []
         return [
@@ -142,7 +142,7 @@ class Door:
                 "description": f"Digest of a session ({when})",
                 "mimeType": "text/plain",
             }
-            for uid, when in found
+            for uid, when in latest
         ]
 
     def resource_templates(self) -> list[dict[str, Any]]:
@@ -209,7 +209,7 @@ def shown(page: Page) -> str:
     return f"{page.lead}\n{text}{more}"
 
 
-def told(error: RecollectError) -> str:
-    """An error for a model. Its words may quote names from sessions, so they are fenced like all else."""
-    said = "\n".join(line for line in (error.message, error.hint) if line)
-    return f"Recollect: {error.code}\n{recall.fenced([recall.Recalled(recall.TOOL, '', said)], MOST_BYTES)[0]}"
+def error_text(error: RecollectError) -> str:
+    """An error for a model. It may quote names from sessions, so it is fenced like all else."""
+    text = "\n".join(line for line in (error.message, error.hint) if line)
+    return f"Recollect: {error.code}\n{recall.fenced([recall.Recalled(recall.TOOL, '', text)], MOST_BYTES)[0]}"
