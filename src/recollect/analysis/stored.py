@@ -1,8 +1,6 @@
 """What was distilled from a session, read back. Loads none of the rules that distil."""
 
-from recollect.distill import ExchangeRules
-from recollect.distill.exchanges import Exchange, cut
-from recollect.distill.stored import parse_digest
+from recollect.distill import Exchange, ExchangeRules, cut, parse_digest
 from recollect.errors import NotFound
 from recollect.kinds import SessionKey
 from recollect.schema import FILES_LANE, Digest, Session

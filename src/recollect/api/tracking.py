@@ -1,4 +1,4 @@
-"""Which projects are remembered: what the user allowed, what they denied, and what nobody has decided yet."""
+"""Which projects are remembered: what the user allowed and denied, and what is undecided."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recollect import ingest
+from recollect.agents import adapters
 from recollect.api.settings import change_setting
 from recollect.config import CAPTURE_DEFAULTS
 from recollect.errors import NotFound
@@ -37,20 +39,16 @@ class Projects:
         self._load = load  # again each time: every change is in the file at once
 
     def tracking(self) -> Tracking:
-        """What is remembered now, and what waits for an answer."""
-        from recollect.ingest.gate import unlisted
-
+        """What is remembered now, and what is undecided."""
         settings = self._load()
         default = CAPTURE_DEFAULTS[settings.allow is not None]
-        undecided = dict(unlisted(self._store).most_common())
+        undecided = dict(ingest.unlisted(self._store).most_common())
         return Tracking(settings.is_capturing, default, self._patterns("allow"), self._patterns("exclude"), undecided)
 
     def allow(self, project: str) -> None:
         """Remember a project, by folder or repository; the next sweep reads its sessions that were left out so far."""
-        from recollect.ingest.gate import lift_unlisted
-
         self._move(project, to="allow", out_of="exclude")
-        lift_unlisted(self._store)
+        ingest.lift_unlisted(self._store)
 
     def deny(self, project: str) -> None:
         """Keep a project out. Stored sessions stay until you forget them."""
@@ -86,8 +84,6 @@ class Projects:
 
 
 def _agent_of(folder: Path) -> str:
-    from recollect.agents import adapters
-
     for agent, adapter in adapters().items():
         if folder.is_dir() and next(iter(adapter.discover(folder)), None) is not None:
             return agent

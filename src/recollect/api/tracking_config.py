@@ -1,4 +1,4 @@
-"""Settings of another tracker, as JSON: what each becomes here."""
+"""Importing the settings of another tracker, given as JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _COMMENT = re.compile(r'^((?:[^"\n]|"(?:[^"\\\n]|\\.)*")*?)//.*$', re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """What a key became: a setting with its value, or only words, because it needs none or has no like here."""
+    """What a key became: a setting with its value, or only a note if it needs none or has no equivalent."""
 
     key: str
     note: str
@@ -47,7 +47,7 @@ class Translated:
 
 
 def import_tracking_config(path: Path) -> list[Translated]:
-    """Take over the settings of a tracking configuration; returns what each of its keys became. Raises BadConfig."""
+    """Import the settings of a tracking configuration; returns what each key became. Raises BadConfig."""
     translated = list(translate(_read(path)))
     for item in translated:
         if item.setting is not None:

@@ -12,7 +12,7 @@ from recollect.agents import profile_of
 from recollect.amounts import duration, money, number, plural, size
 from recollect.archive.markup import clean
 from recollect.schema import KIND_FAMILY, TOOL_CALL, Event, Session
-from recollect.sessions.transcript import TranscriptItem
+from recollect.sessions import TranscriptItem
 from recollect.text import payload_text
 
 TONES = 8

@@ -18,8 +18,8 @@ from recollect.care.schedule import LOG_NAME
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
-from recollect.forget.erase import FINISHES_FORGETTING
-from recollect.ingest.gate import held_although_excluded, unusable_rules
+from recollect.forget import FINISHES_FORGETTING
+from recollect.ingest import held_although_excluded, unusable_rules
 from recollect.retention import look_ahead
 from recollect.store import (
     CACHE_NAME,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from recollect.clock import AsDatetime, rfc3339
 from recollect.config import Settings
 from recollect.retention import look_ahead
+from recollect.schema import Problem
 from recollect.store import Store, read_sweep_state, read_watch_state
 
 _BYTES_OF_TOKEN = 4
@@ -183,3 +184,19 @@ def _retention(store: Store, settings: Settings) -> RetentionStatus:
         losses=outlook.losses,
         last_copies_go_at=outlook.last_copies_go_at,
     )
+
+
+def list_problems(store: Store) -> list[Problem]:
+    """Lines and files that could not be read, and why."""
+    return [
+        Problem(
+            agent=line.agent,
+            path=line.path,
+            line=line.line,
+            offset=line.offset,
+            reason=line.reason,
+            excerpt=line.raw[:200].decode("utf-8", "replace"),
+            found_at=rfc3339(line.found_ms) or "",
+        )
+        for line in store.sources.problems()
+    ]

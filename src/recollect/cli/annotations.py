@@ -11,7 +11,7 @@ from recollect.cli.output import emit, json_option, reports_errors
 from recollect.cli.terminal import local_time, one_line
 
 if TYPE_CHECKING:
-    from recollect.api.annotations import Annotations, SessionAnnotations
+    from recollect.api import Annotations, SessionAnnotations
     from recollect.schema import Session
 
 

@@ -13,7 +13,7 @@ from recollect.cli.terminal import one_line, plural, shown_progress
 from recollect.errors import UsageError
 
 if TYPE_CHECKING:
-    from recollect.api.archives import Archive
+    from recollect.api import Archive
 
 _SHOWN = 20
 

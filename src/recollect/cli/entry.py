@@ -9,6 +9,7 @@ import click
 
 from recollect import __version__
 from recollect.cli.output import usage_errors_as_json
+from recollect.config import has_colour
 
 _AS_JSON = "recollect.as_json"
 _NEAR_MISS = 0.7  # how alike a command and what was typed must be to ask which was meant
@@ -126,8 +127,6 @@ def main(context: click.Context) -> None:
 
     Your agents' files are never changed. RECOLLECT_HOME sets the store's folder.
     """
-    from recollect.config import has_colour
-
     if not has_colour():
         context.color = False
     for stream in (sys.stdout, sys.stderr):
@@ -142,6 +141,6 @@ def _without_command(context: click.Context) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         click.echo(context.get_help())
         return
-    from recollect.cli.pick import pick_session
+    from recollect.cli.pick import pick_session  # only where no command is given
 
     pick_session(lambda *words: main.main(list(words), prog_name="recollect", standalone_mode=False))

@@ -13,7 +13,7 @@ from recollect.cli.terminal import fitted, grey, line_columns, one_line, plural
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
-    from recollect.knowledge.records import Graph
+    from recollect.knowledge import Graph
 
 _SHOWN = 60
 

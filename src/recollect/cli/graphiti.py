@@ -10,13 +10,11 @@ from recollect.cli.filters import filter_options
 from recollect.cli.output import emit, json_option, reports_errors
 from recollect.cli.terminal import number, plural, shown_progress
 from recollect.errors import UsageError
-from recollect.knowledge.graphiti.settings import EPISODES, FACTS, MODES
+from recollect.knowledge.graphiti import EPISODES, FACTS, MODES
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
-    from recollect.knowledge.graphiti.episodes import EpisodesPushed
-    from recollect.knowledge.graphiti.facts import FactsPushed
-    from recollect.knowledge.graphiti.plan import Forecast
+    from recollect.knowledge.graphiti import EpisodesPushed, FactsPushed, Forecast
 
 
 @click.group()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import recollect
 from recollect.api import open_memory
 from recollect.cli.filters import SESSION
 from recollect.cli.fresh import open_fresh
@@ -16,10 +17,8 @@ from recollect.cli.output import confirm, emit, json_option, print_json, reports
 from recollect.cli.terminal import grey, local_time, one_line, padded, printable, width
 
 if TYPE_CHECKING:
-    from recollect.api.groups import Forked
-    from recollect.groups.group import Group, Mount
-    from recollect.groups.ipc import Answered
-    from recollect.groups.sessions import Bookmark, Cleared
+    from recollect.api import Forked
+    from recollect.groups import Answered, Bookmark, Cleared, Group, Mount
 
 _POLL_SECONDS = 0.2
 group_option = click.option("--group", metavar="NAME", help="The group; by default the one whose folder you are in.")
@@ -206,11 +205,8 @@ def run(
     recollect run --group family "What did we plan for Saturday?"
     recollect run "Fix the test" -- --permission-mode acceptEdits
     """
-    from recollect.agentkit.runner import HomeSettings  # only where an agent is run
-    from recollect.api.groups import Prompting
-
-    settings = HomeSettings(agent_teams, tuple(map(str, directories)), auto_memory)
-    how = Prompting(agent, arguments, wait_seconds, after_uuid, drops, settings)
+    settings = recollect.HomeSettings(agent_teams, tuple(map(str, directories)), auto_memory)
+    how = recollect.Prompting(agent, arguments, wait_seconds, after_uuid, drops, settings)
     with open_memory() as memory:
         name = group or memory.groups.current(Path.cwd())
         say = (lambda text: None) if as_json else _say
@@ -283,9 +279,7 @@ def serve(group: str | None, once: bool, as_json: bool) -> None:
 
 def _tell(answered: "Answered", as_json: bool) -> None:
     if as_json:
-        from recollect.schema import to_json  # takes time to load
-
-        print_json(to_json(answered), is_line=True)
+        print_json(recollect.to_json(answered), is_line=True)
     else:
         outcome = f"refused ({answered.error})" if answered.error else "done"
         click.echo(f"{answered.group}  {one_line(answered.request)}  {answered.action or '?'}  {outcome}")

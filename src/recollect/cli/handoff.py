@@ -19,7 +19,7 @@ from recollect.errors import NotFound, UsageError
 from recollect.schema import to_json
 
 if TYPE_CHECKING:
-    from recollect.api.handover import HandoverPlan
+    from recollect.api import HandoverPlan
 
 
 @click.command()

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect.api.installs import installer
+from recollect import hooks
+from recollect.api import installer
 from recollect.cli.output import confirm, emit, json_option, limit_option, reports_errors, yes_option
 from recollect.cli.terminal import fitted_time, grey, one_line
 from recollect.errors import NotFound, RecollectError, UsageError
 
 if TYPE_CHECKING:
-    from recollect.care.install import Installation
-    from recollect.hooks.history import Told
+    from recollect.care import Installation
+    from recollect.hooks import Told
 
 _SHOWN = 20
 _WRITE_TOOLS = "Offer tools to record decisions, and to ask you to forget."
@@ -70,12 +71,12 @@ def _tell_address(address: str, token: str) -> None:
     click.echo(grey("Ctrl-C stops the server"), err=True)
 
 
-@click.group()
-def hooks() -> None:
+@click.group("hooks")
+def hook_commands() -> None:
     """Show what hooks added to your agents' sessions."""
 
 
-@hooks.command("log")
+@hook_commands.command("log")
 @limit_option("answers", _SHOWN)
 @json_option
 @reports_errors
@@ -87,9 +88,7 @@ def log(limit: int | None, as_json: bool) -> None:
     \b
     recollect hooks log --limit 5
     """
-    from recollect.hooks.history import read_told
-
-    emit(read_told(limit or (None if as_json else _SHOWN)), as_json, _told_lines)
+    emit(hooks.read_told(limit or (None if as_json else _SHOWN)), as_json, _told_lines)
 
 
 def _told_lines(told: "list[Told]") -> Iterator[str]:
@@ -101,14 +100,12 @@ def _told_lines(told: "list[Told]") -> Iterator[str]:
         yield "Hooks have added nothing yet; `recollect doctor` shows whether they are installed"
 
 
-@hooks.command("sweep", hidden=True)
+@hook_commands.command("sweep", hidden=True)
 @json_option
 @reports_errors
 def sweep(as_json: bool) -> None:
     """Read what hooks recorded; hooks start this themselves."""
-    from recollect.hooks.drain import drain
-
-    reports = drain()
+    reports = hooks.drain_spool()
     emit(reports, as_json, lambda reports: [f"{sum(report.events_new for report in reports)} new events"])
 
 
@@ -182,13 +179,11 @@ def prove(start: bool, stop: bool, as_json: bool) -> None:
     recollect prove --start
     recollect prove
     """
-    from recollect.hooks import proof
-
     if start and stop:
         raise UsageError("Cannot use `--start` and `--stop` together")
     if start or stop:
-        proof.switch(is_on=start)
-    emit(proof.prove(), as_json, proof.effect_lines)
+        hooks.switch_proof(is_on=start)
+    emit(hooks.prove(), as_json, hooks.effect_lines)
 
 
-COMMANDS = (install, uninstall, mcp, hooks, prove)
+COMMANDS = (install, uninstall, mcp, hook_commands, prove)

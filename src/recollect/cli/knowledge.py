@@ -31,7 +31,7 @@ from recollect.errors import NotFound
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
-    from recollect.knowledge.records import Audit, Evidence, Fact, Fix, Rehearsal, Route, Workflows
+    from recollect.knowledge import Audit, Evidence, Fact, Fix, Rehearsal, Route, Workflows
     from recollect.recall import LineOrigin
 
 _UID_CHARS = 10

@@ -12,7 +12,7 @@ from recollect.cli.terminal import one_line, plural
 from recollect.live import Live
 
 if TYPE_CHECKING:
-    from recollect.live.records import LiveStatus
+    from recollect.live import LiveStatus
 
 _MOST_FILES = 20
 

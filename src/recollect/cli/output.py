@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import click
 import orjson
 
+import recollect
 from recollect.cli.terminal import (
     as_utf8,
     fitted,
@@ -48,9 +49,7 @@ def print_json(value: Any, *, is_line: bool = False) -> None:
 def emit(record: Any, as_json: bool, lines: Callable[[Any], Iterable[str]]) -> None:
     """Print what a command found: as JSON for programs, as `lines` for people."""
     if as_json:
-        from recollect.schema import to_json  # takes time to load, which a search does not have
-
-        print_json(to_json(record))
+        print_json(recollect.to_json(record))
         return
     for line in lines(record):
         click.echo(line)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from recollect import distill
 from recollect.api import Memory
 from recollect.cli.listing import total_line
 from recollect.cli.matches import matched_part
@@ -132,10 +133,8 @@ class Picker:
         return self._previews[session_uid]
 
     def _read_digest(self, session_uid: str, columns: int) -> list[str]:
-        from recollect.distill.markdown import render
-
         try:
-            text = render(self._memory.digest(self._memory.session(session_uid)), None)
+            text = distill.render_digest(self._memory.digest(self._memory.session(session_uid)), None)
         except NotFound:
             return ["No digest yet"]
         paragraphs = [printable(line) for line in text.splitlines() if line]

@@ -15,8 +15,7 @@ from recollect.errors import NeedsAnswer, NotFound, UsageError
 
 if TYPE_CHECKING:
     from recollect.api import Memory
-    from recollect.forget.plan import ForgetPlan, ForgottenSession
-    from recollect.forget.rescan import RescanReport
+    from recollect.forget import ForgetPlan, ForgottenSession, RescanReport
     from recollect.schema import Session
 
 _SHOWN = 20

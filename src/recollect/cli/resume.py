@@ -26,7 +26,7 @@ from recollect.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from recollect.api import Memory
-    from recollect.groups.sessions import Resumed
+    from recollect.groups import Resumed
     from recollect.recall import Filters, Unfinished
     from recollect.schema import Session
 

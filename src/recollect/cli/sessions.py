@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recollect import distill
 from recollect.cli.filters import SESSION, filter_options, session_argument
 from recollect.cli.fresh import open_fresh
 from recollect.cli.listing import footer_lines, more_hint, session_lines, signal_lines, total_line
@@ -33,10 +34,10 @@ from recollect.schema import to_json
 
 if TYPE_CHECKING:
     from recollect.api import Memory
-    from recollect.distill.exchanges import Exchange
-    from recollect.groups.sessions import ActiveSession
+    from recollect.distill import Exchange
+    from recollect.groups import ActiveSession
     from recollect.schema import Digest, Session
-    from recollect.sessions.transcript import TranscriptItem
+    from recollect.sessions import TranscriptItem
 
 _SHOWN_SESSIONS = 20
 _SHOWN_SIGNALS = 20
@@ -247,18 +248,14 @@ def digest(session: str, for_agent: bool, budget: int, no_pager: bool, as_json: 
     if as_json:
         print_json(to_json(of_session))
     elif for_agent:
-        from recollect.distill.markdown import brief  # only where it is printed
-
-        click.echo(printable(brief(of_session, chosen, budget)), nl=False)
+        click.echo(printable(distill.brief_digest(of_session, chosen, budget)), nl=False)
     else:
         print_lines(_digest_lines(of_session, chosen), no_pager=no_pager)
 
 
 def _digest_lines(digest: "Digest", session: "Session") -> Iterator[str]:
     """A digest as Markdown, or in colour and wrapped on a terminal."""
-    from recollect.distill.markdown import render  # only where a digest is printed for people
-
-    page = printable(render(digest, None, session)).removesuffix("\n").split("\n")
+    page = printable(distill.render_digest(digest, None, session)).removesuffix("\n").split("\n")
     return markdown_lines(page) if sys.stdout.isatty() else iter(page)
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import recollect
+from recollect import api
 from recollect.api import change_setting, open_memory, settings_in_force
 from recollect.cli.filters import REPO
 from recollect.cli.output import emit, json_option, print_json, reports_errors
@@ -14,7 +16,7 @@ from recollect.config import load_settings
 from recollect.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from recollect.api.tracking import Tracking
+    from recollect.api import Tracking
 
 _PROGRAM = "recollect"
 _SHELLS = ("bash", "zsh", "fish")
@@ -55,14 +57,11 @@ def config(key: str | None, value: str | None, as_json: bool) -> None:
 
 
 def _import(path: str | None, as_json: bool) -> None:
-    from recollect.api.tracking_config import import_tracking_config  # only here
-    from recollect.schema import to_json
-
     if path is None:
         raise UsageError("Give the file to import", "recollect config import tracking-config.json")
-    translated = import_tracking_config(Path(path))
+    translated = api.import_tracking_config(Path(path))
     if as_json:
-        print_json(to_json(translated))
+        print_json(recollect.to_json(translated))
         return
     for item in translated:
         click.echo(f"{one_line(item.key)}: {one_line(item.note)}")

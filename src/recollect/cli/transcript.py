@@ -26,7 +26,7 @@ from recollect.cli.terminal import (
 )
 from recollect.config import terminal_columns
 from recollect.schema import Event, Session
-from recollect.sessions.transcript import TranscriptItem
+from recollect.sessions import TranscriptItem
 from recollect.text import ELLIPSIS
 
 RESULT_LINES = 8

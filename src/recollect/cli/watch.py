@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import recollect
 from recollect.api import watch as watch_homes
 from recollect.cli.output import json_option, print_json, reports_errors, root_option
 from recollect.cli.terminal import local_time, one_line, plural
@@ -70,10 +71,8 @@ def _set_by_signals(stop: Event) -> Iterator[None]:
 
 
 def _attempt_json(attempt: "Attempt") -> dict[str, object]:
-    from recollect.schema import to_json  # takes time to load
-
     error = attempt.error and {"code": attempt.error.code, "message": attempt.error.message}
-    return {"files": attempt.files, "sweep": to_json(attempt.report), "error": error}
+    return {"files": attempt.files, "sweep": recollect.to_json(attempt.report), "error": error}
 
 
 def _attempt_line(attempt: "Attempt") -> str | None:

@@ -4,6 +4,7 @@ import webbrowser
 
 import click
 
+from recollect import archive
 from recollect.cli.output import reports_errors
 from recollect.cli.terminal import grey
 
@@ -24,9 +25,7 @@ def web(port: int | None, no_open: bool, read_only: bool) -> None:
     recollect web
     recollect web --no-open --port 8080
     """
-    from recollect.archive.html import require_web_parts
-
-    require_web_parts()
+    archive.require_web_parts()  # else the rest cannot be imported
     from recollect.loopback import bind
     from recollect.web.server import USUAL_PORT, serve  # needs the extra
 

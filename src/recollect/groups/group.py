@@ -7,7 +7,7 @@ from pathlib import Path
 from recollect.agents import BUILT_IN, get_adapter
 from recollect.clock import AsDatetime, now_ms, rfc3339
 from recollect.errors import NotFound, UsageError
-from recollect.sessions.groups import GROUPS_FOLDER, assign_groups, group_folder, homes_of
+from recollect.sessions import GROUPS_FOLDER, assign_groups, group_folder, homes_of
 from recollect.store import MAIN_GROUP, GroupRow, Store
 
 CONVERSATIONS = "conversations"

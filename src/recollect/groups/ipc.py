@@ -58,7 +58,7 @@ def write_snapshots(snapshot: Snapshot) -> None:
     """Write what the agent reads, each file whole; its folders for requests, answers and follow-ups are made too."""
     about = {"version": VERSION, "group": snapshot.group.name, "written_at": rfc3339(now_ms())}
     files = {
-        HISTORY_NAME: about | history(snapshot.group, snapshot.bookmarks),
+        HISTORY_NAME: about | bookmark_history(snapshot.group, snapshot.bookmarks),
         GROUPS_NAME: about | {"groups": [{"name": group.name, "agent": group.agent} for group in snapshot.groups]},
         TASKS_NAME: about
         | {
@@ -75,7 +75,7 @@ def write_snapshots(snapshot: Snapshot) -> None:
             folder.write(name, orjson.dumps(content, option=orjson.OPT_INDENT_2))
 
 
-def history(group: Group, bookmarks: Sequence[Bookmark]) -> dict[str, Any]:
+def bookmark_history(group: Group, bookmarks: Sequence[Bookmark]) -> dict[str, Any]:
     """A group's active session and its bookmarks."""
     return {"active": group.session_uid, "bookmarks": to_json(list(bookmarks))}
 

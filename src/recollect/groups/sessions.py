@@ -246,7 +246,7 @@ class Resumed:
     saved_as: str | None
 
 
-def clear(
+def clear_session(
     group: Group,
     sessions: GroupSessions,
     name: str,
@@ -275,7 +275,7 @@ def _archived(
     return str(write(session, folder))
 
 
-def resume(
+def resume_session(
     group: Group, sessions: GroupSessions, target: str, save_as: str | None = None, answer: Answer | None = None
 ) -> Resumed:
     """Make a bookmarked session the active one, `save_as` keeping the one active now; a running agent is closed.

@@ -6,7 +6,7 @@ import re
 from recollect import __version__
 from recollect.hooks import claims, coin, spool, told
 from recollect.hooks.event import CHECK, HookEvent
-from recollect.recall.prepared import BRIEF, FIXES, PROMPTS, is_on, read_brief
+from recollect.recall import BRIEF, FIXES, PROMPTS, is_on, read_brief
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ import re
 from recollect.home import is_in_group
 from recollect.hooks.event import HookEvent
 from recollect.hooks.fixes import find_fix
-from recollect.knowledge.signature import error_in
-from recollect.recall.fence import USER, Recalled, fenced
-from recollect.recall.prepared import read_requests
+from recollect.knowledge import error_in
+from recollect.recall import USER, Recalled, fenced, read_requests
 
 _MOST_BYTES = 3_000
 _READ_CHARS = 4_000

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from recollect.distill.texts import one_line, sentences
+from recollect.distill import one_line, sentences
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.predicates import PREFERS

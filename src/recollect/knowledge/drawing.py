@@ -6,7 +6,7 @@ Columns leave room for names, which a layout by forces does not.
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from recollect.distill.texts import shortened
+from recollect.distill import shortened
 from recollect.knowledge.records import Graph, GraphEdge, GraphNode
 
 Link = Callable[[GraphNode], str | None]

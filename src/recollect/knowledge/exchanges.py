@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from recollect import schema
-from recollect.distill.trace import Trace
+from recollect.distill import Trace
 from recollect.store import Step
 
 PLAN_REQUEST = re.compile(r"^implement (?:the following|this) plan\b", re.IGNORECASE)  # an approved plan as a request

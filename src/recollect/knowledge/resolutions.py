@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recollect import schema
-from recollect.distill import shell, words
-from recollect.distill.texts import one_line, sentences, shortened
+from recollect.distill import one_line, sentences, shell, shortened, words
 from recollect.knowledge.exchanges import PLAN_REQUEST, Turn
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.mentions import NOTHING, Mentions

@@ -10,8 +10,7 @@ from typing import Any
 
 from recollect import schema
 from recollect.agentkit.edits import line_hash
-from recollect.distill import words
-from recollect.distill.texts import shortened
+from recollect.distill import shortened, words
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.predicates import REQUIRES, TOUCHES

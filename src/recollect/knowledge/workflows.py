@@ -6,9 +6,7 @@ from itertools import groupby, pairwise
 
 from recollect import schema
 from recollect.clock import rfc3339
-from recollect.distill import shell, words
-from recollect.distill.texts import shortened
-from recollect.distill.trace import CALLS, PAUSE_MS
+from recollect.distill import CALLS, PAUSE_MS, shell, shortened, words
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import Material
 from recollect.knowledge.records import FailingCommand, Route, Workflow

@@ -12,8 +12,7 @@ from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
 from recollect.api import Memory
 from recollect.clock import now_ms
 from recollect.errors import NotFound
-from recollect.ingest.builder import batch_of
-from recollect.ingest.protection import Protection
+from recollect.ingest import Protection, batch_of
 from recollect.kinds import HUMAN, UNKNOWN
 from recollect.redact import Redactor
 from recollect.schema import SCHEMA_VERSION, session_uid

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.clock import as_datetime
 from recollect.errors import NotFound
-from recollect.recall.fence import AGENT, TOOL, USER, Recalled, fenced, one_line
+from recollect.recall import AGENT, TOOL, USER, Recalled, fenced, one_line
 from recollect.text import cut_short
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 from recollect.mcp.door import Call, Page
 from recollect.mcp.scope import filters_of, ms_of, nothing_here, offset_of
-from recollect.recall.fence import AGENT, TOOL, USER, Recalled
+from recollect.recall import AGENT, TOOL, USER, Recalled
 from recollect.text import cut_short
 
 if TYPE_CHECKING:
-    from recollect.knowledge.records import Fact, FailingCommand, Route, Workflow
+    from recollect.knowledge import Fact, FailingCommand, Route, Workflow
 
 _TEXT_CHARS = 600
 _MOST_CITED = 3
@@ -46,7 +46,7 @@ def _fact(fact: "Fact") -> Recalled:
     lines = [cut_short(fact.text, _TEXT_CHARS)]
     lines += [f"because: {cut_short(fact.reason, _TEXT_CHARS)}"] if fact.reason else []
     lines += [f"not: {cut_short(', '.join(fact.alternatives), _TEXT_CHARS)}"] if fact.alternatives else []
-    cited = [one.event_uid for one in fact.evidence[:_MOST_CITED] if fact.session_uid]
+    cited = [event.event_uid for event in fact.evidence[:_MOST_CITED] if fact.session_uid]
     lines += [f"evidence: event {', '.join(cited)}"] if cited else []
     origin = f"{USER}, {AGENT}" if fact.by == "user" else AGENT
     return Recalled(origin, " · ".join(filter(None, facts)), "\n".join(lines), ms_of(fact.valid_at), fact.repo)

@@ -3,19 +3,19 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from recollect import distill, knowledge
 from recollect.amounts import plural
 from recollect.errors import NotFound
 from recollect.mcp.door import BadArguments, Call, Page
 from recollect.mcp.scope import WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
-from recollect.recall.fence import AGENT, TOOL, USER, Recalled
-from recollect.recall.prepared import read_brief
+from recollect.recall import AGENT, TOOL, USER, Recalled, read_brief
 from recollect.text import column_of, cut_short, payload_text
 
 if TYPE_CHECKING:
-    from recollect.knowledge.records import Fix
+    from recollect.knowledge import Fix
     from recollect.recall import FileEdit, FileVisit, Glimpse, Match, SessionHit
     from recollect.schema import Session
-    from recollect.sessions.transcript import TranscriptItem
+    from recollect.sessions import TranscriptItem
 
 _ORIGINS = {"asked": USER, "said": AGENT, "did": AGENT, "got": TOOL}
 _EVERYONE = f"{USER}, {AGENT}, {TOOL}"
@@ -87,19 +87,17 @@ def _glimpse(item: "Glimpse | Match") -> str:
 
 def get_session(call: Call, session: str, at: str | None = None, context: int = 5, cursor: str = "0") -> Page:
     """A session's digest, or the events around one; what is long comes in several records."""
-    found = session_of(call, session)
+    chosen = session_of(call, session)
     offset = offset_of(cursor)
     if at is None:
-        from recollect.distill.markdown import render  # only here
-
-        text = render(call.memory.digest(found), session=found)
-        heading = f"session {found.session_uid} · {found.outcome}"
-        pages = [Recalled(_EVERYONE, heading, piece, ms_of(found.ended_at), found.repo) for piece in _pieces(text)]
+        text = distill.render_digest(call.memory.digest(chosen), session=chosen)
+        heading = f"session {chosen.session_uid} · {chosen.outcome}"
+        pages = [Recalled(_EVERYONE, heading, piece, ms_of(chosen.ended_at), chosen.repo) for piece in _pieces(text)]
         return Page('The digest of a session; "at" reads its events.', pages[offset:], offset)
     if at == "end":
-        items = list(call.memory.transcript(found, last=2 * context + 1))
+        items = list(call.memory.transcript(chosen, last=2 * context + 1))
     else:
-        items = _window(call, found, at, context)
+        items = _window(call, chosen, at, context)
     records = _whole(items[0]) if len(items) == 1 else [_event(item) for item in items]
     return Page(f"{plural(len(items), 'event')} of the session, in reading order.", records[offset:], offset)
 
@@ -155,9 +153,9 @@ def recall_file(call: Call, path: str, everywhere: bool = False, cursor: str = "
 
 def _visit(visit: "FileVisit") -> Recalled:
     counts = {"edits": visit.edits, "calls": visit.calls, "mentions": visit.mentions}
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    contacts = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     text = f"title: {cut_short(visit.title, 200)}" if visit.title else ""
-    return Recalled(USER, f"session {visit.session_uid} · {told}", text, ms_of(visit.last_at), visit.repo)
+    return Recalled(USER, f"session {visit.session_uid} · {contacts}", text, ms_of(visit.last_at), visit.repo)
 
 
 def _edit(edit: "FileEdit") -> Recalled:
@@ -175,9 +173,9 @@ def list_sessions(call: Call, limit: int = 20, cursor: str = "0", everywhere: bo
     marks = list(_marks(call)) if call.scope.group else []
     records = marks[offset : offset + limit]
     begin, most = max(0, offset - len(marks)), limit - len(records)
-    found = call.memory.sessions(narrowed, roots_only=True, is_idle=False, limit=most, offset=begin) if most else []
+    sessions = call.memory.sessions(narrowed, roots_only=True, is_idle=False, limit=most, offset=begin) if most else []
     total = call.memory.count_sessions(narrowed, roots_only=True, is_idle=False)
-    records += [_listed(session, session.native_session_id in call.running) for session in found]
+    records += [_listed(session, session.native_session_id in call.running) for session in sessions]
     if not records:
         return Page("No earlier sessions.", [], offset)
     bookmarked = " `resume_session` continues a bookmark, by its number or name." if len(marks) > 1 else ""
@@ -213,12 +211,10 @@ def recall_error(call: Call, error: str, cursor: str = "0") -> Page:
 
 
 def _fixed(fix: "Fix") -> Recalled:
-    from recollect.knowledge.fixes import told_lines  # only here
-
     alike = "" if fix.is_same_error else " (not this error, but a similar one)"
     met = f"seen in {len(fix.sessions)} sessions" if len(fix.sessions) > 1 else "seen in no other session"
     heading = f"fixed in session {fix.session_uid}{alike} · confidence {fix.confidence} · {met}"
-    lines = told_lines(fix)
+    lines = knowledge.fix_lines(fix)
     lines += [f"helped {fix.fixed_count} times"] if fix.fixed_count > 1 else []
     lines += [f"changed since: {', '.join(fix.changed_files)}"] if fix.changed_files else []
     lines += [f"came back in {plural(fix.returns, 'later session')}"] if fix.returns else []
@@ -226,7 +222,7 @@ def _fixed(fix: "Fix") -> Recalled:
 
 
 def session_brief(call: Call) -> Page:
-    """What a session that begins here is told."""
+    """The brief that a session starting here gets."""
     is_open = call.scope.group is None  # briefs are made of everybody's sessions
     brief = read_brief(str(call.memory.settings.folder), str(call.scope.folder)) if is_open else ""
     return Page(brief or "Nothing is open here, and no session has ended here yet.", [])

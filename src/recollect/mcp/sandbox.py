@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import NotFound, RecollectError
-from recollect.groups.folders import ANSWERS, TASKS, open_shared
-from recollect.mcp.door import INSTRUCTIONS, BadArguments, Door, Page, Scope, check, shown, told
+from recollect.groups import ANSWERS, TASKS, open_shared
+from recollect.mcp.door import INSTRUCTIONS, BadArguments, Door, Page, Scope, check, error_text, shown
 from recollect.mcp.tools import GROUP_TOOLS, TOOLS, Tool
-from recollect.recall.fence import AGENT, TOOL, USER, Recalled
+from recollect.recall import AGENT, TOOL, USER, Recalled
 from recollect.text import cut_short
 
 _HISTORY_NAME = "session_history.json"
@@ -54,7 +54,7 @@ class SandboxDoor(Door):
         except BadArguments as error:
             return str(error), True
         except RecollectError as error:
-            return told(error), True
+            return error_text(error), True
         except (OSError, LookupError, TypeError, ValueError):
             return "The shared folder is unusable or has unexpected content", True
 

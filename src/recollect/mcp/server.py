@@ -189,8 +189,8 @@ def _modern(method: str, result: Object) -> Object:
 
 
 def _id(frame: Any) -> Any:
-    found = frame.get("id") if isinstance(frame, dict) else None
-    return found if isinstance(found, str | int) and not isinstance(found, bool) else None
+    frame_id = frame.get("id") if isinstance(frame, dict) else None
+    return frame_id if isinstance(frame_id, str | int) and not isinstance(frame_id, bool) else None
 
 
 def _failure(request: Any, error: Object) -> Object:

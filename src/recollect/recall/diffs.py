@@ -9,7 +9,7 @@ from recollect.clock import AsDatetime
 from recollect.kinds import EDIT
 from recollect.recall.edits import absolute, changes, is_below, slashed, whole
 from recollect.schema import Event, Session
-from recollect.sessions.transcript import find_spawned, iter_payloads, read_events
+from recollect.sessions import find_spawned, iter_payloads, read_events
 from recollect.store import Store
 
 _NOWHERE = "/dev/null"

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from recollect import sessions
 from recollect.clock import moment_ms
 from recollect.errors import Ambiguous, NotFound, UsageError
 from recollect.kinds import KINDS, OUTCOMES, SESSION_CLASSES
@@ -115,10 +116,8 @@ def last_name(repo: str) -> str:
 
 def _repos_in(store: Store, folder: Path) -> set[str]:
     """The repositories of a folder: by its checkout's remote, and by the sessions that worked in the checkout."""
-    from recollect.sessions.repos import find_checkout, normal_remote, remote_of  # few lists need them
-
-    root = find_checkout(folder) or folder
-    remote = normal_remote(remote_of(folder))
+    root = sessions.find_checkout(folder) or folder
+    remote = sessions.normal_remote(sessions.remote_of(folder))
     by_remote = {repo for repo in store.session_headers.names("repo") if repo == remote}
     return by_remote | {repo for path, repo in store.session_headers.folders() if Path(path).is_relative_to(root)}
 

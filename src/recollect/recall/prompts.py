@@ -50,4 +50,4 @@ _ALL = (
         " ask me what to continue with.",
     ),
 )
-PROMPTS = {prompt.name: prompt for prompt in _ALL}
+AGENT_PROMPTS = {prompt.name: prompt for prompt in _ALL}

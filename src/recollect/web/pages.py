@@ -10,11 +10,10 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from recollect import api
-from recollect.api import Filters, Memory
-from recollect.api.annotations import VIEW_FIELDS
-from recollect.care.status import Overview
+from recollect.api import VIEW_FIELDS, Filters, Memory
+from recollect.care import Overview
 from recollect.errors import NotFound
-from recollect.hooks.history import read_told
+from recollect.hooks import read_told
 from recollect.kinds import KINDS, OUTCOMES
 from recollect.recall import BREAKDOWNS
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from recollect import kinds
 from recollect.api import Memory
-from recollect.archive.reading import Exchange, Step, SubAgent, read_exchanges
+from recollect.archive import Exchange, Step, SubAgent, read_exchanges
 from recollect.errors import NotFound
 from recollect.schema import Event, Session
-from recollect.sessions.transcript import TranscriptItem
+from recollect.sessions import TranscriptItem
 from recollect.text import payload_text
 
 _EXCHANGES = 50
