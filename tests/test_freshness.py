@@ -115,7 +115,7 @@ def test_ctrl_c_in_a_first_sweep_is_answered_with_what_is_kept(home: Home, monke
     home.append("project/one", event("s1", 2, text="zebra crossing"))
     shown: list[tuple[str, int]] = []
     with monkeypatch.context() as patch:
-        patch.setattr("recollect.ingest.reading.take_in", lambda *_all: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("recollect.ingest.gate.take_in", lambda *_all: (_ for _ in ()).throw(KeyboardInterrupt))
         with open_memory() as memory, pytest.raises(KeyboardInterrupt):
             memory.sweep(lambda stage, done, total: shown.append((stage, done)))
         stopped = run("sweep")

@@ -116,6 +116,8 @@ class _Sweep:
         exclude = exclude_of(store, self._settings.exclude, self._settings.allow)
         protection = Protection(store.folder, self._settings.redaction, store.named_values.all())
         self._progress("reading", 0, total)  # the first files may take a while
+        if is_whole:
+            note_progress(store.folder, 0, total)
         for group in take_in(store, tasks, exclude, protection, self.report.left_out):
             self.report.add(group)
             done = min(group.bytes_done, total)
