@@ -109,6 +109,8 @@ class _Sweep:
         exclude = ingest.exclude_of(store, self._settings.exclude, self._settings.allow)
         protection = ingest.Protection(store.folder, self._settings.redaction, store.named_values.all())
         self._progress("reading", 0, total)  # the first files may take a while
+        if is_whole:
+            note_progress(store.folder, 0, total)
         for group in ingest.take_in(store, tasks, exclude, protection, self.report.left_out):
             self.report.add(group)
             done = min(group.bytes_done, total)

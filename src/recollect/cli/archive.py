@@ -1,6 +1,7 @@
 """The command that writes sessions as documents: archive."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -48,6 +49,10 @@ def archive(
     """
     if is_all == bool(session):
         raise UsageError("Give either a session or `--all`", "`recollect sessions` lists ids and titles")
+    if Path(folder).suffix.lstrip(".") in FORMATS and not Path(folder).is_dir():
+        raise UsageError(
+            f"`--to` takes a folder, not a file: {folder}", "the file is named after the day and the title"
+        )
     with open_fresh(read_only=False) as memory, shown_progress() as show:
         chosen = [memory.session(session)] if session else memory.sessions(roots_only=True, is_idle=False)
         written = memory.archives.write_all(chosen, folder, format_, tools=tools, diffs=diffs, progress=show)

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
@@ -33,7 +32,7 @@ from recollect.cli.terminal import (
     shown_progress,
     width,
 )
-from recollect.clock import moment_ms
+from recollect.clock import period
 from recollect.errors import UsageError
 from recollect.recall import Filters
 from recollect.text import begins_with
@@ -105,6 +104,8 @@ def _split_query(
             break
         if name not in known or not name.startswith("-"):
             _refuse_near_miss(ctx, name, known)
+            if name.startswith("--") and name.isascii() and " " not in name:
+                click.echo(f"note: Searching for the text {name}: `{ctx.info_name}` has no such option", err=True)
             words.append(argument)
             continue
         options.append(argument)
@@ -133,6 +134,7 @@ def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> 
 @_ranked_limit()  # without `-n`: a query may be a pasted `tail -n 50`
 @offset_option
 @click.option("--context", metavar="N", type=click.IntRange(0, 20), default=0, help="Show N events around a match (0).")
+@click.option("--matches", metavar="N", type=click.IntRange(1), help="Show at most N matches of a session (3).")
 @click.option(
     "--budget",
     "budget_tokens",
@@ -149,6 +151,7 @@ def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> 
 def search(
     query: tuple[str, ...],
     exclude: tuple[str, ...],
+    matches: int | None,
     substring: bool,
     regex: bool,
     explain: bool,
@@ -171,11 +174,13 @@ def search(
         raise UsageError("Cannot use `--substring` and `--regex` together", "choose one")
     mode = "regex" if regex else "substring" if substring else "words"
     with open_fresh() as memory, shown_progress() as progress:
-        answer = memory.answer(" ".join(query), mode=mode, exclude=exclude or None, progress=progress, **options)
+        answer = memory.answer(
+            " ".join(query), mode=mode, matches=matches or 3, exclude=exclude or None, progress=progress, **options
+        )
     if as_json:
         print_json(answer.to_json(explain=explain), is_line=options["budget_tokens"] is not None)
     else:
-        is_detailed = explain or options["context"] > 0
+        is_detailed = explain or matches is not None or options["context"] > 0
         lines = answer_lines(answer, options["offset"], is_detailed=is_detailed, explain=explain)
         click.echo("\n".join(lines))
 
@@ -287,35 +292,32 @@ def _emit_page(
 
 
 @click.command()
-@click.argument("date", required=False)
+@click.argument("date", nargs=-1)
 @filter_options
 @limit_option("sessions", _SHOWN_SESSIONS)
 @offset_option
 @json_option
 @reports_errors
-def timeline(date: str | None, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
+def timeline(date: tuple[str, ...], filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
     """List sessions of a day, a week or a repository, oldest first.
 
-    DATE is a day: 2026-11-01, today, yesterday, monday. The default is the last 7 days.
+    DATE is a day, a week, a month or a year: 2026-11-01, yesterday, monday, last week, november, 2026-11. The default
+    is the last 7 days.
 
     \b
     recollect timeline monday
+    recollect timeline last week
     recollect timeline --since "last week" --here
     """
-    if date is not None:
-        midnight = _midnight(date)
-        filters = filters._replace(since=midnight, before=midnight + timedelta(days=1))
+    if date:
+        since, before = period("DATE", " ".join(date))
+        filters = filters._replace(since=since, before=before)
     elif filters.since is None and filters.before is None and filters.repo is None:
         filters = filters._replace(since="7d")
     with open_fresh() as memory:
         entries = memory.timeline(filters)
     page = _Page(limit, offset, _SHOWN_SESSIONS)
     _emit_page(entries, page, "session", timeline_lines, as_json, is_newest_last=True)
-
-
-def _midnight(date: str) -> datetime:
-    moment = datetime.fromtimestamp((moment_ms("DATE", date) or 0) / 1000).astimezone()
-    return datetime.combine(moment.date(), datetime.min.time()).astimezone()
 
 
 def answer_lines(

@@ -153,7 +153,7 @@ def _plan(
         with shown_progress() as show:
             planned = memory.plan_forgetting(*sessions, **conditions, with_forks=with_forks, progress=show)
         if not planned.keys:
-            raise NotFound("No sessions match, nothing to forget", "`recollect sessions` lists sessions")
+            raise NotFound("No sessions match, nothing to forget", _nearest(memory, conditions.get("repo")))
         return planned
 
     try:
@@ -166,6 +166,16 @@ def _plan(
     if not as_json:
         click.echo("\n".join(_plan_lines(planned)))
     return planned
+
+
+def _nearest(memory: "Memory", repo: str | None) -> str:
+    """What to try instead. Part of a repository's name is enough to find sessions, not to delete them."""
+    if repo is None:
+        return "`recollect sessions` lists sessions"
+    try:
+        return f"did you mean `--repo {one_line(memory.repos_named(repo)[0])}`?"
+    except NotFound as error:
+        return error.hint or "`recollect stats --by repo` lists repositories"
 
 
 def _may_keep_forks(planned: "ForgetPlan", *, can_ask: bool) -> bool:

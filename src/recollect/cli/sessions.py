@@ -157,7 +157,7 @@ def show(
     recollect show 3f2a91c4 --at 120 --context 5
     recollect show 3f2a91c4 --diff
     """
-    from recollect.cli.transcript import transcript_lines  # nothing else here needs it
+    from recollect.cli.transcript import MARK, transcript_lines  # nothing else here needs it
 
     if at is not None and kind is not None:
         raise UsageError("Cannot use `--at` and `--kind` together", "`--at` shows events of every kind")
@@ -179,7 +179,8 @@ def show(
             diffs = _diffs(memory, chosen) if with_diffs else None
             documents = [document.path for document in memory.archives.of(chosen)]
             lines = transcript_lines(chosen, items, empty, is_full=full, diffs=diffs, documents=documents)
-            print_lines(chain(lines, _evicted_lines(chosen, digest)), no_pager=no_pager)
+            mark = None if at is None else MARK
+            print_lines(chain(lines, _evicted_lines(chosen, digest)), no_pager=no_pager, mark=mark)
 
 
 def _diffs(memory: "Memory", session: "Session") -> dict[str, str]:

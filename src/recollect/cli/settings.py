@@ -109,6 +109,8 @@ def exclude(what: str | None, remove: bool, as_json: bool) -> None:
         return
     if what is not None and not remove:
         click.echo(f"Excluded: {one_line(patterns[-1])}")
+        if not _is_known(patterns[-1]):
+            click.echo(grey("note: no stored session belongs to a repository of this name"))
         click.echo(grey("To delete sessions stored before: `recollect forget --excluded`"))
         return
     click.echo("\n".join(map(one_line, patterns)) if patterns else "Nothing is excluded")
@@ -119,6 +121,17 @@ def _without(patterns: list[str], what: str) -> list[str]:
     if len(left) == len(patterns):
         raise NotFound(f"Not excluded: {what}", f"excluded: {', '.join(patterns) or 'none'}")
     return left
+
+
+def _is_known(pattern: str) -> bool:
+    """Whether a repository has this name; paths and patterns are taken as they are."""
+    if any(char in pattern for char in "*?[{/"):
+        return True
+    try:
+        with open_memory(create=False, read_only=True) as memory:
+            return bool(memory.repos_named(pattern))
+    except NotFound:
+        return False
 
 
 def _pattern(what: str) -> str:

@@ -32,6 +32,7 @@ from recollect.text import ELLIPSIS
 RESULT_LINES = 8
 MESSAGE_LINES = 400
 MESSAGE_CHARS = 40_000
+MARK = "▶"  # before the event that was asked for
 _MARGIN = 28
 _LEAST_COLUMNS = 24
 _DIFF_INDENT = 4
@@ -122,7 +123,7 @@ def _item_lines(item: TranscriptItem, *, is_full: bool) -> Iterator[str]:
     marks = _marks(item.event)
     room = max(_LEAST_COLUMNS, _width(item.depth) - len(click.unstyle(marks)))
     lines = list(_body(item.event, item.payload, room, is_full=is_full)) or [""]
-    number = f"{'▶' if item.is_asked_for else ''}#{item.event.seq}"
+    number = f"{MARK if item.is_asked_for else ''}#{item.event.seq}"
     shown = click.style(f"{number:>6}", fg="yellow", bold=True) if item.is_asked_for else grey(f"{number:>6}")
     first = f"{shown} {grey(f'{when:>8}')}  {click.style(f'{label:<9}', fg=colour)}  "
     yield f"{bar}{first}{lines[0]}{marks}"

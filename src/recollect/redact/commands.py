@@ -93,8 +93,8 @@ _OPENSSL = Rule(
 )  # fmt: skip
 _DIRECTIVE = Rule(
     "command-line-flag",
-    "Passwords after `requirepass` and `masterauth` of Redis, and after `ConvertTo-SecureString`",
-    KEYWORD, ("requirepass", "masterauth", "ConvertTo-SecureString"),
+    "Passwords after `requirepass` and `masterauth` of Redis, `bindpw` of LDAP, and after `ConvertTo-SecureString`",
+    KEYWORD, ("requirepass", "masterauth", "bindpw", "ConvertTo-SecureString"),
     rf"[ ]{{1,3}}(?:-String[ ]{{1,3}})?{_SOME_VALUE}",
     rf"[ ]{{1,3}}(?:-String[ ]{{1,3}})?{_VALUE}",
     60, check="program", is_caseless=True,

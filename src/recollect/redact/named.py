@@ -30,12 +30,16 @@ _SOME_TYPE = r"(?:\??:[ ]?[A-Za-z0-9&?\[\]|'<> ]{2,24}|[ ](?:as[ ])?string[ ]?)=
 # Attributes of a tag: `<password type="plain">…`.
 _ATTRIBUTES = rf"(?:[ ][A-Za-z][A-Za-z0-9:_-]{{0,24}}={QUOTE}[^\x00-\x1f<>\"'`\\]{{0,40}}{QUOTE}){{1,3}}"
 _SOME_ATTRIBUTES = r"[ ][A-Za-z][A-Za-z0-9:_-]{0,24}=[^\x00-\x1f<>]{0,160}"
-# What wraps a value in Rust, Go, Java, Python (`Some("…")`), in YAML (`&anchor …`, `!!str …`) and in XML.
+# What wraps a value in Rust, Go, Java, Python (`Some("…")`), in JSON (`{"value": "…"}`), in YAML (`&anchor …`, `!!str …`)
+# and in XML.
 _WRAPPED = (
     r"(?:(?:Some|String::from|(?:Secret|SecretString)::(?:new|from)|SecretStr|(?:aws|pulumi)\.String|Optional\.of|\[\]byte"
-    r"|Buffer\.from|Field|[a-z]{1,8}\.string\(\)\.default)\((?:default=)?|\()"
+    r"|Buffer\.from|Field|[a-z]{1,8}\.string\(\)\.default)\((?:default=)?|\("
+    rf"|\{{(?:[ \t]|{LINE_BREAK}|\\{{1,16}}t){{0,40}}{QUOTE}value{QUOTE}[ ]?:[ ]?)"  # parameters of Azure
 )
-_SOME_WRAPPED = r"[A-Za-z.:\[\]()]*\((?:default=)?"
+_SOME_WRAPPED = (
+    rf"(?:[A-Za-z.:\[\]()]*\((?:default=)?|\{{(?:[ \t\r\n]|\\+[nrt])*{SOME_QUOTE}value{SOME_QUOTE}[ ]?:[ ]?)"
+)
 _MARKED = r"(?:&[A-Za-z0-9_-]{1,24}[ ]|!![a-z]{1,12}[ ])"
 _CDATA = r"<!\[CDATA\["
 _BRACKETED = r"(?:\[\[|qq?[({\[]|%[qQ]?[({\[]|R\\{0,16}\"\()"  # strings of Lua, Perl, Ruby and C++
@@ -156,8 +160,9 @@ _TABLE = Rule(
 )  # fmt: skip
 _ARGUMENT = Rule(
     "assignment",
-    "The second argument of calls that sign or log in: `jwt.sign(payload, \"…\")`, `createHmac(\"sha256\", \"…\")`, `auth=(\"user\", \"…\")`",
-    KEYWORD, ("auth=(", "basicauth(", "jwt.sign(", "jwt.encode(", "jwt.verify(", "jwt.decode(", "hmac("),
+    "The second argument of calls that sign or log in: `jwt.sign(payload, \"…\")`, `createHmac(\"sha256\", \"…\")`, `auth=(\"user\", \"…\")`, "
+    "`new NetworkCredential(\"user\", \"…\")`",
+    KEYWORD, ("auth=(", "basicauth(", "networkcredential(", "jwt.sign(", "jwt.encode(", "jwt.verify(", "jwt.decode(", "hmac("),
     rf"[^\x00-\x1f()]{{1,100}},{SOME_SPACE}{SOME_LITERAL}{SOME_QUOTE}{ANY}{{6}}",
     rf"[^\x00-\x1f(),]{{1,80}},{SPACE}(?P<literal>{LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE})(?P<s>{PLAIN}{{0,512}})",
     200, check="flag", is_caseless=True,

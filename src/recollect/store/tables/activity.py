@@ -218,6 +218,14 @@ class Activity:
         )
         return [HourRow(*row) for row in rows]
 
+    def first_hour(self, sessions: HeaderFilter = ANY_SESSION) -> int | None:
+        """The first hour of any activity of these sessions."""
+        where, bindings = _where(Span(sessions), "a.hour", _HOUR_MS)
+        rows = self._database.rows(
+            f"SELECT a.hour FROM activity a{where} AND a.hour >= 0 ORDER BY a.hour LIMIT 1", bindings
+        )
+        return rows[0][0] if rows else None
+
     def money_of_active(self, since_ms: int) -> dict[str, float]:
         """What sessions active since then have cost with their sub-agents, by native id of the root."""
         rows = self._database.rows(
