@@ -33,6 +33,7 @@ NO_STEP = (
     r"|add (?:an?|some|more|the|that|this|these|similar|at least)? ?(?:\w+ ){0,2}(?:tests?|comments?|tasks?|ones)|take"
     r"|also|just|please|maybe|not|now|first)\b)"
 )
+# This pattern and those below that have no flag are for lower-case text.
 _DEMAND = re.compile(
     r"\b(?:always|never|from now on|in (?:the )?future|i(?:'d| would)? (?:rather|prefere?)|we (?:prefer|always|never"
     rf"|don'?t (?:want|use|need)|(?:should(?:n't| not)?|must) (?:also |now |just )*{NO_STEP}|only)|instead of"
@@ -43,7 +44,6 @@ _DEMAND = re.compile(
     r"|(?:roll(?:ed)? ?back|revert(?:ed)?) .{3,80} because|we .{3,60} (?:on purpose|by design|intentionally))\b"
     r"|以后|不要|必须|总是|してください|しないで|항상|\bsiempre\b|\bnunca\b|\bimmer\b|\bniemals\b|\btoujours\b|\bjamais\b"
     r"|всегда|никогда",
-    re.IGNORECASE,
 )
 _LETS_CHANGE = (
     rf"\blet'?s (?:just |also |only |first |not |now )*{NO_STEP}[a-z]{{2,}}\b"
@@ -64,7 +64,6 @@ _WISH = re.compile(
     r"|\b(?:better|good) idea to\b|\bthe idea is (?:to|that)\b|\bi would (?:even |then )?want\b"
     r"|\bis too? (?:much|big|long|verbose|noisy)\b|\bdoes(?:n't| not) (?:work (?:since|because)|make sense to)\b"
     r"|\bit'?s (?:fine|ok(?:ay)?|better) to\b",
-    re.IGNORECASE,
 )
 _BEFORE_ORDER = (
     r"(?:(?:ok(?:ay)?|yes|yeah|yep|hm+|no|nah|sure|and|also|but|please|so|then|however|now|one last thing|-)[,.!]* )*"
@@ -75,14 +74,12 @@ _ORDER = re.compile(
     r"|treat|ignore(?! this error)"
     r"|you (?:just )?should (?:just )?(?:run|use)|do nothing)"
     r"|make (?!sure|an?\b|the (?:pr|commit|change)))\b(?! (?:going|it up|on\b|me\b|worry))",
-    re.IGNORECASE,
 )
 # An order or a question that files were edited for.
 _CHANGE = re.compile(
     rf"{_BEFORE_ORDER}(?:add(?! .*\b(?:tests?|comments?)\b)|change|remove|move|store|show|print|return|call|name|hide"
     r"|split|support|allow|include|invert|revert|switch|extract)\b"
     r"(?! (?:it|this|that|them|these|the (?:first|last)\b.{0,8})\W*$) .{12,}",
-    re.IGNORECASE,
 )
 _ASKED_CHANGE = re.compile(
     rf"\b(?:(?:can|could) (?:we|you)|any chance we can|how about (?:we|instead)"
@@ -92,14 +89,13 @@ _ASKED_CHANGE = re.compile(
 )
 _CLAUSE_END = re.compile(r"(?:[,;]| -+) ")
 # A task for now, not how things should be.
-_TASK = re.compile(r"^.{0,40}\b(?:commit|push|rebase|merge|subagents?|check existing)\b.{0,24}$", re.IGNORECASE)
+_TASK = re.compile(r"^.{0,40}\b(?:commit|push|rebase|merge|subagents?|check existing)\b.{0,24}$")
 _UNSURE = re.compile(
     r"\b(?:maybe|perhaps|not sure|what if|should we|do we|(?<!, )(?:can|could) (?:we|you)|i guess|wondering"
     r"|can you (?:check|look|take|see)"
     r"|thinking aloud|don'?t know)\b",
-    re.I,
 )
-_ASKS_IF_SO = re.compile(r"[, ](?:right|correct|isn'?t it|does it|doesn'?t it|is it|no)\?$", re.IGNORECASE)
+_ASKS_IF_SO = re.compile(r"[, ](?:right|correct|isn'?t it|does it|doesn'?t it|is it|no)\?$")
 # Sentences that say how things are, with the same words.
 _DESCRIBES = re.compile(
     r"\b(?:causes?|returns?|is|was|are|were|to|will|would|has|have|but|that|which|it|probably"
@@ -116,7 +112,6 @@ _DESCRIBES = re.compile(
     r"|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything|superpower|skill)\b"
     r"|\bshould be (?:better|fine|ok(?:ay)?|good|there|in|done|working)\b|\bi should\b|\bskip \d"
     r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`|::|https?://",
-    re.IGNORECASE,
 )
 # Of demands, those that are meant for every later session, too.
 _STANDING = re.compile(
@@ -127,7 +122,7 @@ _STANDING = re.compile(
     re.IGNORECASE,
 )
 _PASSING = re.compile(r"\b(?:for now|this time|this once|right now|at the moment)\b|\?", re.IGNORECASE)
-_LETS = re.compile(_LETS_CHANGE, re.IGNORECASE)
+_LETS = re.compile(_LETS_CHANGE)
 _PASTED = re.compile(
     r"severity|operation stopped by|⏺|⎿|^\s*\d+[ │|]\s*[+-]|^diff --git|Traceback \(|suggestion:",
     re.IGNORECASE | re.MULTILINE,
@@ -179,6 +174,7 @@ def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     of what asks for one change."""
     if not 12 <= len(sentence) <= _DEMAND_CHARS or sentence.endswith((":", "{", ";")) or sentence.count("`") % 2:
         return 0.0  # or the rest of a quote
+    sentence = sentence.lower()  # ignoring case takes several times as long
     if _TASK.match(sentence) and not is_standing(sentence):
         return 0.0
     if is_short and has_changed and asks_change(sentence):

@@ -288,6 +288,8 @@ _PUT_USAGE = (
 
 def _put_usage(connection: apsw.Connection, stream: int, part: StreamBatch) -> bool:
     """Whether any of it is new."""
+    if not part.facts.usage and not part.facts.cost_totals:
+        return False
     before = connection.total_changes()
     connection.executemany(_PUT_USAGE, ((stream, *row) for row in part.facts.usage))
     connection.executemany(
