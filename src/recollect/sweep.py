@@ -12,7 +12,7 @@ from recollect import analysis, ingest, sessions
 from recollect.clock import now_ms
 from recollect.config import Settings, read_hooks
 from recollect.forget import drop_leftovers, finish_forgetting, hide_named, scrub_if_due
-from recollect.home import RESCUED_NAME
+from recollect.home import PREPARED_NAME, RESCUED_NAME
 from recollect.ingest import Changes, Chosen, find_changes
 from recollect.kinds import SessionKey
 from recollect.progress import Progress
@@ -59,7 +59,8 @@ def sweep(
         roots = store.known_files.roots(settings.host, settings.roots)
         if only is None:
             note_finished(store.folder, [root for paths in roots.values() for root in paths], began_ns)
-        if changes.tasks or work.changed or is_upgraded:
+        is_prepared = (store.folder / PREPARED_NAME).exists()  # `forget` takes it away
+        if changes.tasks or work.changed or is_upgraded or not is_prepared:
             analysis.prepare(store, roots, work.changed, is_all=is_upgraded)
             # They may have changed since it began.
             analysis.write_switches(store.folder, read_hooks(settings.config_path))

@@ -26,6 +26,7 @@ from recollect.knowledge import (
     find_decisions,
     fix_lines,
     fixes_of,
+    is_clear,
     is_literal,
     is_standing,
 )
@@ -97,7 +98,8 @@ def _told_text(fact: Fact) -> str | None:
         return fact.text
     is_sure = fact.session_uid is None or (fact.predicate == PREFERS and fact.confidence >= LEAST_CONFIDENCE)
     is_own = fact.by == "user" and is_sure
-    return fact.object if is_own else None
+    is_told = is_own and (fact.session_uid is None or is_clear(fact.object))
+    return fact.object if is_told else None
 
 
 def _write_fixes(store: Store, signatures: Collection[str]) -> None:

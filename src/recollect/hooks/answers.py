@@ -16,7 +16,10 @@ MOST_CHARS = 9_500  # agents cut what is added at 10,000, or put a short preview
 SWEEP_LOG = "hooks.log"
 NEWS = ("Stop", "SessionEnd", "PreCompact")
 # Whether it is worth looking: most of what commands print has no word of failure in it.
-_FAILURE = re.compile(r"(?i)error|fail|fatal|panic|exception|cannot|can't|no such|not |denied|refused|time.?out|unable")
+_FAILURE = re.compile(
+    r"(?i)error|fail|fatal|panic|exception|cannot|can't|no such|not |denied|refused|time.?out|unable|undefined"
+    r"|undeclared|unresolved|expected|unknown|invalid|missing|mismatch|conflict|unsupported|deadlock|overflow"
+)
 _BEGINNINGS = ("startup", "new", "clear", "")
 _COMPACTED = (
     "Recollect keeps everything from before this compaction: its tool `get_session` reads session {} from any"

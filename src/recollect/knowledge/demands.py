@@ -122,6 +122,13 @@ _STANDING = re.compile(
     re.IGNORECASE,
 )
 _PASSING = re.compile(r"\b(?:for now|this time|this once|right now|at the moment)\b|\?", re.IGNORECASE)
+# What stands for a thing that was named earlier, if at all; and what names one.
+_POINTS = re.compile(
+    r"\b(?:it|they|them)\b|\b(?:this|that|these|those)\b(?=\s*(?:[.,;!?]|$)|\s+(?:is|are|was|should|must|will|would|can"
+    r"|needs?|has|have|does|doesn|in|to|for|as|too|instead|entirely)\b)",
+    re.IGNORECASE,
+)
+_NAMES = re.compile(r"`|\w[./]\w|\w_\w|[a-z][A-Z]|--\w|\b[A-Z]{2,}")
 _LETS = re.compile(_LETS_CHANGE)
 _PASTED = re.compile(
     r"severity|operation stopped by|⏺|⎿|^\s*\d+[ │|]\s*[+-]|^diff --git|Traceback \(|suggestion:",
@@ -162,6 +169,11 @@ def asks_change(text: str) -> bool:
 def is_standing(text: str) -> bool:
     """Whether a wish is meant for later sessions, too."""
     return _STANDING.search(text) is not None and not _PASSING.search(text)
+
+
+def is_clear(text: str) -> bool:
+    """Whether a wish can be understood by itself: it names a thing, or points at none that was named before it."""
+    return _POINTS.search(text) is None or _NAMES.search(text) is not None
 
 
 def reason_in(text: str) -> str | None:

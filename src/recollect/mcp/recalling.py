@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from recollect import distill, knowledge
+from recollect import distill, knowledge, recall
 from recollect.amounts import plural
 from recollect.errors import NotFound
+from recollect.kinds import EDIT
 from recollect.mcp.door import BadArguments, Call, Page
 from recollect.mcp.scope import WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
 from recollect.recall import AGENT, TOOL, USER, Recalled, read_brief
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _ORIGINS = {"asked": USER, "said": AGENT, "did": AGENT, "got": TOOL}
 _EVERYONE = f"{USER}, {AGENT}, {TOOL}"
+_NOT_THIS = "No earlier session fixed this error. Fixes of similar errors"
 _SNIPPET_CHARS = 400
 _EVENT_CHARS = 3000  # of an event among others
 _PIECE_BYTES = 8_000  # of a long text
@@ -53,9 +55,10 @@ def session_search(
         wider = "" if everywhere or call.scope.has_wall else f" {WIDER}"
         return Page(f"No earlier session matches.{wider}", [], offset)
     total = answer.total if answer.total is not None else offset + len(answer.hits) + answer.is_cut
+    told = "session matches" if total == 1 else "sessions match"
+    lead = f"{total} earlier {told}, the best first." if query else f"{plural(total, 'earlier session')}, newest first."
     return Page(
-        f"{total} earlier {'session matches' if total == 1 else 'sessions match'}. `get_session` reads one, or the"
-        " events around a number like #12.",
+        f"{lead} `get_session` reads one, and with `at` the events around a number like #12.",
         [_hit(hit) for hit in answer.hits],
         offset,
         total,
@@ -74,8 +77,8 @@ def _hit(hit: "SessionHit") -> Recalled:
     if hit.ending:
         lines.append(f"end: {_glimpse(hit.ending)}")
     lines += [f"left open: {text}" for text in hit.open_ends]
-    resume = f" · resume: {hit.resume_command}" if hit.resume_command else ""
-    heading = f"session {hit.session_uid}{resume}"
+    facts = [f"session {hit.session_uid}", hit.outcome, f"resume: {hit.resume_command}" if hit.resume_command else None]
+    heading = " · ".join(filter(None, facts))
     return Recalled(_EVERYONE, heading, "\n".join(lines), ms_of(hit.ended_at or hit.started_at), hit.repo)
 
 
@@ -109,8 +112,14 @@ def _window(call: Call, session: "Session", at: str, context: int) -> "list[Tran
         raise BadArguments("This session has no such event: `at` takes a number like #12, an id, or `end`") from None
 
 
+def _text(item: "TranscriptItem") -> str:
+    """What an event says: of an edit what it changed, of any other its content."""
+    patch = recall.patch_of(item.session, item.payload) if item.event.kind == EDIT else ""
+    return patch or payload_text(item.event.kind, item.payload) or item.event.summary
+
+
 def _event(item: "TranscriptItem") -> Recalled:
-    text = payload_text(item.event.kind, item.payload) or item.event.summary
+    text = _text(item)
     if len(text) > _EVENT_CHARS:
         left = len(text) - _EVENT_CHARS
         text = f'{text[:_EVENT_CHARS]}… ({left} more characters: "context": 0 reads it all)'
@@ -119,7 +128,7 @@ def _event(item: "TranscriptItem") -> Recalled:
 
 def _whole(item: "TranscriptItem") -> list[Recalled]:
     """One event in full."""
-    text = payload_text(item.event.kind, item.payload) or item.event.summary
+    text = _text(item)
     origin, heading = _origin(item.event.kind), _heading(item)
     return [Recalled(origin, heading, piece, ms_of(item.event.ts), item.session.repo) for piece in _pieces(text)]
 
@@ -137,7 +146,7 @@ def _heading(item: "TranscriptItem") -> str:
     return " · ".join(fact for fact in facts if fact)
 
 
-def recall_file(call: Call, path: str, everywhere: bool = False, cursor: str = "0") -> Page:
+def recall_file(call: Call, path: str, limit: int = 20, everywhere: bool = False, cursor: str = "0") -> Page:
     """Who touched a file, and the edits that wrote it."""
     offset = offset_of(cursor)
     narrowed = filters_of(call, everywhere, {})
@@ -148,12 +157,13 @@ def recall_file(call: Call, path: str, everywhere: bool = False, cursor: str = "
     if not visits and not edits:
         return Page("No earlier session touched or discussed this path.", [])
     lead = f"Sessions that used this path: {len(visits)}, edits of it: {len(edits)}; newest first."
-    return Page(lead, [*visits, *edits][offset:], offset)
+    records = sorted([*visits, *edits], key=lambda record: -(record.at_ms or 0))
+    return Page(lead, records[offset : offset + limit], offset, len(records))
 
 
 def _visit(visit: "FileVisit") -> Recalled:
-    counts = {"edits": visit.edits, "calls": visit.calls, "mentions": visit.mentions}
-    contacts = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    counts = {"edit": visit.edits, "call": visit.calls, "mention": visit.mentions}
+    contacts = ", ".join(plural(count, name) for name, count in counts.items() if count)
     text = f"title: {cut_short(visit.title, 200)}" if visit.title else ""
     return Recalled(USER, f"session {visit.session_uid} · {contacts}", text, ms_of(visit.last_at), visit.repo)
 
@@ -207,12 +217,13 @@ def recall_error(call: Call, error: str, cursor: str = "0") -> Page:
     inside = [fix for fix in fixes if is_free or fix.repo in repos]
     if not inside:
         return Page("No earlier session fixed this error or a similar one.", [])
-    return Page("Fixes of this error, most certain first.", [_fixed(fix) for fix in inside][offset:], offset)
+    what = "Fixes of this error" if any(fix.is_same_error for fix in inside) else _NOT_THIS
+    return Page(f"{what}, most certain first.", [_fixed(fix) for fix in inside][offset:], offset)
 
 
 def _fixed(fix: "Fix") -> Recalled:
     alike = "" if fix.is_same_error else " (not this error, but a similar one)"
-    met = f"seen in {len(fix.sessions)} sessions" if len(fix.sessions) > 1 else "seen in no other session"
+    met = f"seen in {len(fix.sessions)} sessions" if len(fix.sessions) > 1 else "seen in that session only"
     heading = f"fixed in session {fix.session_uid}{alike} · confidence {fix.confidence} · {met}"
     lines = knowledge.fix_lines(fix)
     lines += [f"helped {fix.fixed_count} times"] if fix.fixed_count > 1 else []

@@ -10,7 +10,7 @@ TYPE_CHECKING = False  # `typing` takes as long to load as all that a hook needs
 if TYPE_CHECKING:
     from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
     from recollect.recall.brief import renew_briefs, write_briefs
-    from recollect.recall.diffs import EditDiff, SessionDiff, session_diff
+    from recollect.recall.diffs import EditDiff, SessionDiff, patch_of, session_diff
     from recollect.recall.edits import absolute
     from recollect.recall.fence import AGENT, TOOL, USER, Recalled, fenced, one_line
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files

@@ -130,6 +130,11 @@ def _relative(path: str, cwd: str | None) -> str:
     return " ".join(below.lstrip("/").splitlines())
 
 
+def patch_of(session: Session, payload: dict[str, Any]) -> str:
+    """What the edit with this payload was to change, as a patch; empty if the log has no text of it."""
+    return "".join(unified(change, session.cwd) for change in changes(session.agent, payload))
+
+
 def unified(change: FileChange, cwd: str | None) -> str:
     """A change as a patch that `git apply` takes in the session's folder; empty if the log has no text of it."""
     new = _relative(change.path, cwd)
