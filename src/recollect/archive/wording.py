@@ -5,8 +5,11 @@ import re
 import shlex
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import dropwhile
 from typing import Any
 from zlib import crc32
+
+from markupsafe import Markup, escape
 
 from recollect.agents import profile_of
 from recollect.amounts import duration, money, number, plural, size
@@ -179,13 +182,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
 
 
-def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
-    """The lines of a patch below its header, each with its class."""
-    is_header = True
-    for line in clean(diff).splitlines():
-        is_header = is_header and not line.startswith("@@")
-        if not is_header:
-            yield _LINE_CLASSES.get(line[:1], "same"), line
+def diff_lines(diff: str) -> Markup:
+    """The lines of a patch below its header, each in a span of its class; nothing if there are none."""
+    lines = str(escape(clean(diff))).splitlines()  # at once: a line at a time takes twenty times as long
+    body = dropwhile(lambda line: not line.startswith("@@"), lines)
+    spans = (f'<span class="{_LINE_CLASSES.get(line[:1], "same")}">{line}</span>\n' for line in body)
+    return Markup("".join(spans))
 
 
 def took(seconds: float | None) -> str:
