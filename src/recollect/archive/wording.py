@@ -26,6 +26,16 @@ _PLAN = re.compile(
 )
 _COMMAND_KEYS = ("command", "cmd", "script")
 _CALLS = KIND_FAMILY[TOOL_CALL]
+_WORDS = {
+    "success": "done",
+    "fail": "failed",
+    "user_msg": "you",
+    "assistant_msg": "agent",
+    "completion": "agent",
+    "tool_call": "tool",
+    "tool_result": "output",
+    "test_run": "test",
+}
 _SPEAKERS = {
     "user_msg": "You",
     "thinking": "Thinking",
@@ -146,11 +156,16 @@ def is_call(event: Event) -> bool:
     return event.kind in _CALLS
 
 
+def worded(name: str) -> str:
+    """A kind of event or an outcome in a word that people use."""
+    return _WORDS.get(name) or name.replace("_", " ")
+
+
 def label(event: Event) -> str:
     """What kind of step it is, in a word."""
     if event.kind in _CALLS:
         return {"edit": "edit", "test_run": "test", "retry": "retry"}.get(event.kind, "tool")
-    return {"thinking": "think", "error": "error", "lifecycle": "note"}.get(event.kind, "note")
+    return {"thinking": "thinking", "error": "error", "lifecycle": "note"}.get(event.kind, "note")
 
 
 def tool_name(event: Event) -> str:
@@ -223,5 +238,6 @@ FILTERS = {
     "session_title": title,
     "tone": tone,
     "took": took,
+    "worded": worded,
     "tool_name": tool_name,
 }

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -21,6 +22,7 @@ ROWS = 50
 _HITS, _MOST_NODES, _MOST_DECISIONS = 10, 60, 5
 _LATEST_FACTS, _LATEST_EXCHANGES = 2_000, 1_000  # that a picture is drawn of, and that workflows are found in
 _FIRST_ROWS, _MOST_ROWS = 8, 128  # of a file's history
+_RECENT_SESSIONS, _FILES_OF_SESSION, _RECENT_FILES = 20, 5, 20
 _RUNNING = timedelta(minutes=2)
 _STALE = timedelta(days=2)
 _MOST_NAMES = 12
@@ -186,7 +188,7 @@ def repository(memory: Memory, params: Params) -> Records:
 
 
 def file(memory: Memory, params: Params) -> Records:
-    """A file: the sessions that touched or discussed it last, and the edits that wrote it."""
+    """A file: the sessions that touched or discussed it, and the edits to it; without one, the files edited last."""
     path, rows = params.text("path"), min(params.number("rows", _FIRST_ROWS), _MOST_ROWS)
     visits = memory.files(path, limit=rows + 1) if path else []
     edits = memory.blame(path, limit=rows + 1) if path else []
@@ -196,7 +198,18 @@ def file(memory: Memory, params: Params) -> Records:
         "edits": edits[:rows],
         "more_rows": 4 * rows if max(len(visits), len(edits)) > rows and rows < _MOST_ROWS else None,
         "evicted_edits": memory.evicted_edits(path) if path else 0,
+        "recent": [] if path else _UNCHANGED.get(memory, "recent files", partial(_recent_files, memory)),
     }
+
+
+def _recent_files(memory: Memory) -> list[dict[str, Any]]:
+    """The files that the last sessions edited, each with the last of these sessions."""
+    files: dict[str, dict[str, Any]] = {}
+    for session in memory.sessions(roots_only=True, is_idle=False, limit=_RECENT_SESSIONS):
+        with suppress(NotFound):
+            for file in memory.digest(session).files[:_FILES_OF_SESSION]:
+                files.setdefault(file.name, {"path": file.name, "session": session})
+    return list(files.values())[:_RECENT_FILES]
 
 
 def fixes(memory: Memory, params: Params) -> Records:
