@@ -94,13 +94,20 @@ class Knowledge:
         """Everything known about a file, command, package, setting or error, oldest first."""
         return knowledge.find_facts(self._store, entity)
 
-    def graph(self, filters: Filters = NO_FILTERS, *, around: str | None = None, limit: int | None = 60) -> Graph:
+    def graph(
+        self,
+        filters: Filters = NO_FILTERS,
+        *,
+        around: str | None = None,
+        limit: int | None = 60,
+        latest: int | None = None,
+    ) -> Graph:
         """What is known as a graph of at most `limit` nodes, the edges with most facts first.
 
         With `around`, what is two steps or fewer from a file, command, error or other entity; raises NotFound if no
-        fact names it. `graph_svg` draws it.
+        fact names it. `latest` limits it to the newest facts, unless there is an `around`. `graph_svg` draws it.
         """
-        return knowledge.find_graph(self._store, self._sessions(filters), self._repos(filters), around, limit)
+        return knowledge.find_graph(self._store, self._sessions(filters), self._repos(filters), around, limit, latest)
 
     def graph_svg(self, graph: Graph, link: Link | None = None) -> str:
         """A graph laid out as SVG; `link` returns the address a node links to, or None."""
@@ -116,13 +123,17 @@ class Knowledge:
         """How earlier exchanges reached a similar goal, the best first."""
         return knowledge.find_routes(goal, self._store.exchange_steps.select(self._sessions(filters)))
 
-    def workflows(self, filters: Filters = NO_FILTERS, *, least_support: int = 3) -> Workflows:
-        """Orders of steps that exchanges take, with how often they work, and commands that fail often."""
+    def workflows(
+        self, filters: Filters = NO_FILTERS, *, least_support: int = 3, latest: int | None = None
+    ) -> Workflows:
+        """Orders of steps that exchanges take, with how often they work, and commands that fail often.
+
+        `latest` limits it to the most recent exchanges: all those of a large store take seconds.
+        """
         sessions = self._sessions(filters)
-        exchanges = self._store.exchange_steps.select(sessions)
+        exchanges = self._store.exchange_steps.select(sessions, latest)
         timeless = sessions._replace(since_ms=None, before_ms=None)
-        rows = self._store.activity.stats("command", Span(timeless, sessions.since_ms, sessions.before_ms))
-        uses = [(row.name or "", row.uses or 0, row.failures or 0, row.sample or "") for row in rows]
+        uses = self._store.activity.failures(Span(timeless, sessions.since_ms, sessions.before_ms))
         return knowledge.Workflows(
             exchanges=len(exchanges),
             workflows=tuple(knowledge.find_workflows(exchanges, least_support)),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         find_spawned,
         iter_payloads,
         iter_transcript,
+        read_calls,
         read_events,
         read_window,
     )

@@ -70,6 +70,12 @@ def read_events(store: Store, session: Session, kind: str | None = None, *, last
     return [event for event in events if event.kind in kinds]
 
 
+def read_calls(store: Store, session: Session, kind: str) -> list[Event]:
+    """A session's calls of one kind and their results, in reading order."""
+    rows = store.events.rows(session.agent, session.native_session_id, _EVENT_COLUMNS, calls=kind)
+    return [_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows]
+
+
 def _family(kind: str | None) -> tuple[str, ...]:
     """A kind with its more specific ones; all kinds if none is asked for."""
     if kind is not None and kind not in KINDS:

@@ -307,12 +307,14 @@ def _grams(text: str) -> str:
     """CJK in pairs, as indexed, but for the last letter of a run at the end: there the text may go on."""
     if text.isascii():
         return text
-    runs = list(re.finditer(CJK_RUN, text))
-    for run in reversed(runs):
+    end = len(text.rstrip())
+
+    def paired(run: re.Match[str]) -> str:
         pairs = bigrams(run[0])
-        is_open = run.end() == len(text.rstrip()) and len(pairs) > 1
-        text = f"{text[: run.start()]} {' '.join(pairs[:-1] if is_open else pairs)} {text[run.end() :]}"
-    return text
+        is_open = run.end() == end and len(pairs) > 1
+        return f" {' '.join(pairs[:-1] if is_open else pairs)} "
+
+    return re.sub(CJK_RUN, paired, text)
 
 
 def _ends_with_single(text: str) -> bool:

@@ -134,14 +134,24 @@ class Events:
         self._folder = folder
 
     def rows(
-        self, agent: str, native_id: str, columns: Sequence[str], *, last: int | None = None
+        self,
+        agent: str,
+        native_id: str,
+        columns: Sequence[str],
+        *,
+        last: int | None = None,
+        calls: str | None = None,
     ) -> list[tuple[Any, ...]]:
-        """A session's events in reading order, with the columns asked for; with `last`, only so many from the end."""
+        """A session's events in reading order, with the columns asked for.
+
+        With `last`, only so many from the end; with `calls`, only calls of this kind and their results.
+        """
+        stream = "stream = (SELECT id FROM streams WHERE agent = ?1 AND native_id = ?2)"
+        of_calls = f"(kind = ?4 OR call_id IN (SELECT call_id FROM events WHERE {stream} AND kind = ?4))"
         rows = self._database.rows(
-            f"SELECT {', '.join(columns)} FROM events"
-            " WHERE stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
-            " ORDER BY lane DESC, position DESC, event_uid DESC LIMIT ?",
-            (agent, native_id, -1 if last is None else last),
+            f"SELECT {', '.join(columns)} FROM events WHERE {stream}{f' AND {of_calls}' if calls else ''}"
+            " ORDER BY lane DESC, position DESC, event_uid DESC LIMIT ?3",
+            (agent, native_id, -1 if last is None else last, *([calls] if calls else ())),
         )
         return rows[::-1]
 
