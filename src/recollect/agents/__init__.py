@@ -147,7 +147,9 @@ def resume_words(agent: str, native_session_id: str) -> list[str]:
 
 def resume_command(agent: str, native_session_id: str) -> str | None:
     """The same as a line for a shell."""
-    import shlex  # only lists need it
-
     words = resume_words(agent, native_session_id)
-    return shlex.join(words) or None
+    if all(word.isascii() and word.replace("-", "").isalnum() for word in words):
+        return " ".join(words) or None
+    import shlex  # hardly any id needs quotes
+
+    return shlex.join(words)

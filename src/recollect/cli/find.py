@@ -31,6 +31,7 @@ from recollect.cli.terminal import (
     short_ids,
     shown_progress,
     width,
+    wrapped,
 )
 from recollect.clock import period
 from recollect.errors import UsageError
@@ -327,13 +328,14 @@ def answer_lines(
 
     On a terminal all of it fits on one screen, unless details are asked for.
     """
-    yield from (grey(f"note: {one_line(note)}") for note in answer.notes)
+    notes = [line for note in answer.notes for line in wrapped(one_line(note), "note: ", after=" " * len("note: "))]
+    yield from map(grey, notes)
     if not answer.hits:
         yield "Nothing fits into the budget" if answer.is_cut else "No matches"
     of_matches = [match.session_uid for hit in answer.hits for match in hit.matches]
     names = short_ids([*(hit.session_uid for hit in answer.hits), *of_matches])
     table = hit_table(answer.hits, list(map(_title, answer.hits)), list(map(_mark, answer.hits)), names)
-    lines_of_hit = (line_count() - _LINES_AROUND - len(answer.notes)) // max(1, len(answer.hits)) - 1
+    lines_of_hit = (line_count() - _LINES_AROUND - len(notes)) // max(1, len(answer.hits)) - 1
     if answer.hits:
         yield table.heading
     for place, (hit, head) in enumerate(zip(answer.hits, table.lines, strict=True)):

@@ -331,11 +331,13 @@ def file_system_type(folder: Path) -> str | None:
     except OSError:
         return None
     best, kind = "", None
-    folder = folder.resolve()
+    path = f"{os.path.realpath(folder)}/"
     for line in mounts.splitlines():
         fields, _, rest = line.partition(" - ")
-        point = fields.split(" ")[4].encode().decode("unicode_escape", "replace")
-        if len(point) >= len(best) and folder.is_relative_to(point):
+        point = fields.split(" ")[4]
+        if "\\" in point:  # a space in it
+            point = point.encode().decode("unicode_escape", "replace")
+        if len(point) >= len(best) and path.startswith(f"{point.rstrip('/')}/"):
             best, kind = point, rest.split(" ")[0]
     return kind
 

@@ -41,6 +41,10 @@ STANDS_IN = f"lane IN ('{HISTORY_LANE}', '{STAND_IN_LANE}') OR status = '{QUEUE_
 IS_REQUEST = f"kind = '{USER_MSG}' AND parent_uid IS NOT NULL"
 IS_TYPED = f"kind IN ('{USER_MSG}', '{LIFECYCLE}') AND retry_key IS NOT NULL"
 
+# Which session an event is of, and whether it is a copy: a twentieth of the pages that the rows themselves take. SQLite
+# goes by it only where a query says so (INDEXED BY), for it takes the row's own number for quicker.
+EVENTS_BY_NUMBER = "CREATE INDEX IF NOT EXISTS events_by_number ON events (id, stream, copy_of)"
+
 EVENTS = Table(
     "events",
     CACHE,
@@ -83,6 +87,7 @@ EVENTS = Table(
         f"CREATE INDEX events_standing_in ON events (stream) WHERE {STANDS_IN}",
         f"CREATE INDEX events_of_requests ON events (parent_uid) WHERE {IS_REQUEST}",
         f"CREATE INDEX events_as_typed ON events (stream, retry_key) WHERE {IS_TYPED}",
+        EVENTS_BY_NUMBER,
     ),
 )
 
