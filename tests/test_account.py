@@ -86,6 +86,44 @@ def test_a_request_that_fits_is_not_cut(tmp_path: Path, home: Home) -> None:
     assert account(tmp_path, home, event("s", 1, USER_MSG, "x" * TITLE_CHARS)).title == "x" * TITLE_CHARS
 
 
+@pytest.mark.parametrize(
+    "requests",
+    [
+        ("hi", "fix the login"),
+        ("Hello there!", "1", "fix the login"),
+        ("yes and yes", "fix the login"),
+        ("/systematic-debugging", "fix the login"),
+        ("do you have access to linear?", "fix the login"),
+        ("好的", "fix the login"),
+    ],
+)
+def test_a_request_without_a_subject_names_no_session(tmp_path: Path, home: Home, requests: tuple[str, ...]) -> None:
+    asked = [event("s", number, USER_MSG, text) for number, text in enumerate(requests, 1)]
+
+    assert account(tmp_path, home, *asked).title == "fix the login"
+
+
+@pytest.mark.parametrize("request_text", ["/review 167", "ok, now fix the login", "test:ci fails", "fix it"])
+def test_a_short_request_with_a_subject_names_its_session(tmp_path: Path, home: Home, request_text: str) -> None:
+    asked = [event("s", 1, USER_MSG, request_text), event("s", 2, USER_MSG, "something else")]
+
+    assert account(tmp_path, home, *asked).title == request_text
+
+
+def test_where_no_request_has_a_subject_the_first_one_names_the_session(tmp_path: Path, home: Home) -> None:
+    asked = [event("s", 1, USER_MSG, "/review"), event("s", 2, USER_MSG, "yes")]
+
+    assert account(tmp_path, home, *asked).title == "/review"
+
+
+def test_a_greeting_names_no_session_however_its_log_was_read(tmp_path: Path, home: Home) -> None:
+    home.write("s", event("s", 1, USER_MSG, "hi"))
+    before = accounts(tmp_path, home)["s"]
+    home.write("s", event("s", 1, USER_MSG, "hi"), event("s", 2, USER_MSG, "fix the login"))
+
+    assert (before.title, accounts(tmp_path, home)["s"].title) == ("hi", "fix the login")
+
+
 def test_a_fork_is_called_by_the_request_it_copied(tmp_path: Path, home: Home) -> None:
     home.write("base", event("base", 1, text="what it is about", native_id="n"))
     home.write(

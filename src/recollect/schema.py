@@ -221,7 +221,7 @@ class OpenEnds:
     next_steps: tuple[Quote, ...] = ()
     failing_tests: Quote | None = None
     interruption: Quote | None = None
-    unanswered: tuple[Quote, ...] = ()  # requests the agent never acted on
+    unanswered: tuple[Quote, ...] = ()  # without an answer; or `failed`, `not finished`, `interrupted` by their notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

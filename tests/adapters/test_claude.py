@@ -318,6 +318,7 @@ class TestWhatPeopleSay:
             "Unknown skill: deploy",
             "Unknown slash command: deploy",
             "Args from unknown skill: to staging",
+            "Operation stopped by hook: Another session is active",
         ],
     )
     def test_what_the_program_answers_or_queues_itself_is_no_prompt(self, tmp_path: Path, words: str) -> None:

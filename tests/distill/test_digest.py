@@ -7,6 +7,7 @@ import orjson
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
 from recollect import schema
 from recollect.distill.digest import (
@@ -17,7 +18,7 @@ from recollect.distill.digest import (
     NOT_THE_END,
     extend,
 )
-from recollect.distill.markdown import inert, render_digest
+from recollect.distill.markdown import inert, inert_lines, render_digest
 from recollect.distill.stored import TOKENS, parse_digest, searchable, write_digest
 from recollect.schema import Digest, to_json
 from tests.distill.sessions import Script, distilled
@@ -520,7 +521,7 @@ def test_a_final_answer_keeps_its_indentation_and_code_fences_and_stays_a_quote(
     block = [line for line in render_digest(digest(script)).splitlines() if line.startswith(">")]
 
     fence = ["> ```py", "> if x < y:", ">     a[0](<b>)", "> ```"]
-    assert block == ["> # Big", "> - item", ">   - deeper", *fence, "> ````> deep ![x](y)````"]
+    assert block == ["> # Big", "> - item", ">   - deeper", *fence, "> > deep ````![x](y)````"]
 
 
 @pytest.mark.parametrize(
@@ -606,3 +607,157 @@ def test_an_offer_of_help_is_no_open_question(words: str) -> None:
     script.answer(words)
 
     assert digest(script).open.questions == ()
+
+
+@pytest.mark.parametrize(
+    ("answer", "line"),
+    [
+        ("Good point. The current READMEs name details that may change.", None),
+        ("Yes, there are compilation errors in the package of the store.", None),
+        ('"Yes" is now the default option, and tests and lint pass with it.', None),
+        ("This is wrong in two places. The first is the name of the branch.", None),
+        ("Done! The parser now reads an empty line as the end.", "The parser now reads an empty line as the end."),
+        ("Great. **Commit:** the parser reads an empty line.", "**Commit:** the parser reads an empty line."),
+    ],
+)
+def test_the_line_of_an_answer_begins_with_a_whole_sentence(answer: str, line: str | None) -> None:
+    script = Script()
+    script.user("look at it")
+    script.answer(answer)
+    script.user("and the docs")
+    script.answer("Done.")
+
+    quote = digest(script).requests[0].answer
+
+    assert quote is not None and quote.text == (line or answer)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Now let me revert the lenient check in the e2e test since the bug is fixed.",
+        "Let me check whether the issue is the order of the calls in this file.",
+        "I'll investigate it step by step, starting with the Root Cause Investigation of the hooks.",
+        "All existing tests pass too, so the fix is backward-compatible with older stores.",
+    ],
+)
+def test_what_is_planned_or_done_is_no_finding(words: str) -> None:
+    script = Script()
+    script.user("why is it slow?")
+    script.say(words)
+    script.answer("Done.")
+
+    assert digest(script).snippets == ()
+
+
+def test_a_finding_behind_a_plan_is_quoted_without_it() -> None:
+    script = Script()
+    script.user("why is it slow?")
+    script.say("Let me explain: the issue is the index, which is read for every call.")
+    script.answer("Done.")
+
+    assert [quote.text for quote in digest(script).snippets] == [
+        "the issue is the index, which is read for every call."
+    ]
+
+
+def test_output_pasted_without_a_word_is_no_correction_on_the_page() -> None:
+    script = Script()
+    script.user("do it")
+    script.answer("Done.")
+    script.user("--- FAIL: TestShadow (3.40s) hooks.go:209: wrong state")
+    script.answer("Done.")
+    script.user("lint fail again")
+    script.answer("Done.")
+    script.user("no, not like this")
+
+    assert [quote.note for quote in digest(script).interventions] == ["output pasted", "correction", "correction"]
+
+
+def test_a_request_that_was_interrupted_is_open_once() -> None:
+    script = Script()
+    script.user("write the docs")
+    script.run("make lint", "ok")
+    script.stop()
+
+    page = render_digest(digest(script))
+
+    assert "- Interrupted: write the docs" in page and page.count("- Interrupted:") == 1
+
+
+def test_a_request_the_agent_went_to_work_on_later_is_no_longer_without_an_answer() -> None:
+    asked, worked = Script(), Script()
+    asked.user("write the docs")
+    worked.run("make lint", "ok")
+
+    open_ends = extend(digest(asked), digest(worked)).open
+
+    assert [(quote.text, quote.note) for quote in open_ends.unanswered] == [("write the docs", "not finished")]
+
+
+def test_signals_are_in_plain_words_on_the_page() -> None:
+    script = Script()
+    script.user("do it")
+    script.test("exit 1: 1 failed", has_failed=True)
+    script.test("1 passed")
+    script.answer("Done.")
+    script.user("no, not like this")
+
+    assert "- tests pass again (1×), human correction (1×)" in render_digest(digest(script))
+
+
+def _cut_answer(before: int, code: int, after: int) -> list[str]:
+    """The page's quote of an answer with a code block in the middle."""
+    script = Script()
+    code_lines = ["steps:", *(f"  - uses: step{number}" for number in range(code))]
+    script.answer("\n".join(["Prose."] * before + ["```yaml", *code_lines, "```"] + ["After it."] * after))
+    return [line for line in render_digest(digest(script)).splitlines() if line.startswith(">")]
+
+
+@pytest.mark.parametrize(("before", "code", "after"), [(2, 90, 2), (80, 60, 3), (2, 60, 80), (40, 12, 40), (95, 1, 95)])
+def test_a_cut_answer_keeps_code_and_prose_apart(before: int, code: int, after: int) -> None:
+    is_code = False
+    for line in _cut_answer(before, code, after):
+        if line.startswith("> ```"):
+            is_code = not is_code
+        elif "uses" in line:
+            assert is_code and line.startswith(">   - uses")
+        else:
+            assert is_code == (line == "> steps:")
+
+    assert not is_code
+
+
+def test_a_cut_answer_keeps_the_indentation_of_its_end() -> None:
+    script = Script()
+    script.answer("\n".join(["A list:", *(f"   - item {number} of the list" for number in range(90))]))
+
+    block = [line for line in render_digest(digest(script)).splitlines() if line.startswith(">")]
+
+    assert block[block.index("> …") + 1].startswith(">    - item")
+
+
+def test_only_the_link_of_a_line_is_in_a_code_span() -> None:
+    assert inert("posted to [ENT-53](https://x.example/53), see `a[0](b)`") == (
+        "posted to ``[ENT-53](https://x.example/53)``, see `a[0](b)`"
+    )
+    assert inert("by Jo <jo@x.example> today") == "by Jo `<jo@x.example>` today"
+
+
+def test_code_that_is_cut_off_is_closed() -> None:
+    assert inert("clobbered by `git fetch…") == "clobbered by `git fetch…`"
+
+
+_CODE = ("`", "``", "```", "~~~", "\\", "\n", " ", "…", "x", "**", "'", ":", "- ", "1. ", "# ", "> ")
+_LINKS = ("[", "]", "(", ")", "](", "][", "!", "[a](b)", "![p](q)", "[a]: b", "<", ">", "<a>", "<b", "<https://e.x>")
+_PIECES = st.sampled_from(_CODE + _LINKS)
+
+
+@given(st.lists(_PIECES, max_size=14).map("".join))
+def test_no_quoted_text_makes_a_link_a_picture_or_a_tag(text: str) -> None:
+    block = "\n".join(f"> {line}" for line in inert_lines(text))
+    tokens = MarkdownIt("commonmark").parse(f"- {inert(text)} `mark`\n- [a] `mark`\n\n{block}\n\n[a] `mark`\n")
+
+    inline = [child for token in tokens for child in token.children or ()]
+    assert {token.type for token in (*tokens, *inline)}.isdisjoint({"link_open", "image", "html_inline", "html_block"})
+    assert [token.content for token in inline if token.type == "code_inline"].count("mark") == 3

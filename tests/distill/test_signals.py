@@ -355,6 +355,7 @@ def test_words_that_set_the_agent_right_are_a_correction(text: str) -> None:
         "make sure that nothing is written before the check",
         "look into the job that is failing since May",
         "print the traceback (most recent call last) in red",
+        "Subagent tests can panic on agent errors\n\nLow Severity\n\nThe result is still wrong when it is nil",
     ],
 )
 def test_words_that_only_go_on_are_no_correction(text: str) -> None:
@@ -809,3 +810,13 @@ def test_errors_of_other_files_are_no_churn() -> None:
         script.edit("main.py")
 
     assert found(script, schema.EDIT_CHURN) == []
+
+
+def test_a_pasted_review_is_no_correction_though_the_agent_agrees_with_it() -> None:
+    script = Script()
+    script.user("do it")
+    script.answer("Done.")
+    script.user("Any suggestions for: Short files lose detection Medium Severity two matching lines are required")
+    script.answer("Good catch - the test would not notice.")
+
+    assert found(script, schema.HUMAN_CORRECTION) == []

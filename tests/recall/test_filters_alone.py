@@ -202,3 +202,31 @@ def test_agents_and_filters_that_are_not_there_are_noted(memory: Memory) -> None
         assert memory.answer("foo:bar begin").notes[0] == "No such filter, searched for as words: `foo:`"
         for words in ("https://example.org", "localhost:8080", "std::vector", "TypeError:x", "error:/x"):
             assert not any("No such filter" in note for note in memory.answer(words).notes), words
+
+
+@pytest.mark.parametrize(
+    ("last", "end"),
+    [
+        ((), "no answer: run the script"),
+        ((event("s", 2, ASSISTANT_MSG, "Let me run it:"),), "not finished: run the script"),
+        ((event("s", 2, ASSISTANT_MSG, "I could not run it."),), "failed: run the script"),
+        (
+            (
+                event("s", 2, ASSISTANT_MSG, "On it."),
+                event("s", 3, HUMAN_INTERVENTION, "interrupted the agent", status="interrupted", role="user"),
+            ),
+            "interrupted: run the script",
+        ),
+    ],
+)
+def test_an_open_request_is_called_by_what_became_of_it(
+    tmp_path: Path, home: Home, last: tuple[EventRecord, ...], end: str
+) -> None:
+    home.write("s", event("s", 1, text="run the script"), *last)
+
+    with sweep(tmp_path / "store", home) as memory:
+        (hit,) = memory.search("")
+        (unfinished,) = memory.unfinished()
+
+    assert hit.open_ends == (end,)
+    assert tuple(unfinished.open_ends) == (end,)

@@ -249,7 +249,7 @@ class Reading:
         return recall.repos_for(self._store, name)
 
     def unfinished(self, filters: Filters = NO_FILTERS, *, limit: int | None = None) -> list[Unfinished]:
-        """Sessions that left to-dos, questions, failing tests or unanswered requests, newest first."""
+        """Sessions that left to-dos, questions, failing tests, or requests unanswered or unfinished, newest first."""
         return recall.unfinished(self._store, filters, limit)
 
     def related(self, session: Session, limit: int = 10) -> list[Related]:

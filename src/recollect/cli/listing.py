@@ -25,7 +25,7 @@ from recollect.cli.terminal import (
     short_ids,
     width,
 )
-from recollect.kinds import ABANDONED, FAIL, SUCCESS
+from recollect.kinds import ABANDONED, FAIL, SUCCESS, signal_words
 
 if TYPE_CHECKING:
     from recollect.recall import FileEdit, FileVisit, Related, SessionHit, TimelineEntry
@@ -218,7 +218,7 @@ def signal_lines(signals: "Sequence[Signal]", *, with_session: bool) -> Iterator
     columns = [Column("when", [fitted_time(signal.ts) for signal in signals], ["bright_black"] * len(signals))]
     if with_session:
         columns.append(Column("id", [names[signal.session_uid] for signal in signals], ["yellow"] * len(signals)))
-    columns.append(Column("signal", [signal.signal.replace("_", " ") for signal in signals]))
+    columns.append(Column("signal", [signal_words(signal.signal) for signal in signals]))
     columns.append(Column("times", [number(signal.count) for signal in signals], is_number=True))
     yield from _table_lines(make_table(columns, "what", [one_line(signal.detail) for signal in signals]))
     if not signals:

@@ -1,13 +1,15 @@
 """Markdown on a terminal: headings and code in colour, text wrapped to the width."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 
 import click
 
 from recollect.cli.terminal import grey, width, wrapped_rows
 from recollect.config import terminal_columns
 
+Style = Callable[[str], str] | None
 _MOST_COLUMNS = 100
 _LEAST_COLUMNS = 20
 _MARK = re.compile(r"(?<![\w`])`([0-9a-f]{12})`(?!`)")
@@ -32,7 +34,7 @@ def markdown_lines(page: Iterable[str]) -> Iterator[str]:
         elif text.startswith("#"):
             yield bar + click.style(text.lstrip("#").strip(), bold=True, fg=None if bar else "green")
         else:
-            yield from (bar + _styled(row) for row in _wrapped(text, columns - 2 * bool(bar)))
+            yield from (bar + row for row in _wrapped(text, columns - 2 * bool(bar)))
 
 
 def plain_rows(page: Iterable[str], columns: int) -> Iterator[tuple[str, bool]]:
@@ -45,18 +47,50 @@ def plain_rows(page: Iterable[str], columns: int) -> Iterator[tuple[str, bool]]:
 
 
 def _wrapped(line: str, columns: int) -> Iterator[str]:
-    """A line in rows; those after the first begin below the text of its bullet."""
-    bullet = _BULLET.match(line)
-    indent = width(bullet[0]) if bullet else len(line) - len(line.lstrip())
+    """A line in styled rows; those after the first begin below the text of its bullet."""
+    text, styles = _styled(line)
+    bullet = _BULLET.match(text)
+    indent = width(bullet[0]) if bullet else len(text) - len(text.lstrip())
     first = True
-    for start, end, _ in wrapped_rows(line[indent:], max(_LEAST_COLUMNS, columns - indent)):
-        yield (line[:indent] if first else " " * indent) + line[indent:][start:end]
+    for start, end, _ in wrapped_rows(text[indent:], max(_LEAST_COLUMNS, columns - indent)):
+        yield (text[:indent] if first else " " * indent) + _row(text, styles, indent + start, indent + end)
         first = False
     if first:
         yield ""
 
 
-def _styled(row: str) -> str:
-    row = _MARK.sub(lambda match: grey(match[1]), row)
-    row = _CODE.sub(lambda match: click.style(match[2], fg="cyan"), row)
-    return _BOLD.sub(lambda match: click.style(match[1], bold=True), row)
+def _styled(line: str) -> tuple[str, list[Style]]:
+    """A line without the marks of code and bold, and the style of each of its characters: a row may end amid them."""
+    text, styles, end = "", list[Style](), 0
+    for code in _CODE.finditer(line):
+        style = grey if _MARK.match(line, code.start()) else _code
+        content = code[2]
+        if content.startswith(" ") and content.endswith(" ") and content.strip():
+            content = content[1:-1]  # they keep backticks apart
+        text += line[end : code.start()] + content
+        styles += [None] * (code.start() - end) + [style] * len(content)
+        end = code.end()
+    text, styles = text + line[end:], styles + [None] * (len(line) - end)
+    for bold in reversed(list(_BOLD.finditer(text))):
+        start, stop = bold.span()
+        if styles[start] is None and styles[stop - 1] is None:
+            inner = [style or _bold for style in styles[start + 2 : stop - 2]]
+            text, styles[start:stop] = text[:start] + bold[1] + text[stop:], inner
+    return text, styles
+
+
+def _row(text: str, styles: Sequence[Style], start: int, end: int) -> str:
+    runs = groupby(range(start, end), key=styles.__getitem__)
+    return "".join(_run(style, "".join(text[place] for place in places)) for style, places in runs)
+
+
+def _run(style: Style, text: str) -> str:
+    return text if style is None else style(text)
+
+
+def _code(text: str) -> str:
+    return click.style(text, fg="cyan")
+
+
+def _bold(text: str) -> str:
+    return click.style(text, bold=True)

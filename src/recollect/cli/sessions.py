@@ -28,7 +28,7 @@ from recollect.cli.terminal import (
     short_ids,
 )
 from recollect.errors import NotFound, UsageError
-from recollect.kinds import SESSION_CLASSES, SIGNALS
+from recollect.kinds import SESSION_CLASSES, SIGNALS, signal_words
 from recollect.recall import Filters
 from recollect.schema import to_json
 
@@ -291,11 +291,16 @@ def _exchange_lines(of_session: "list[Exchange]", *, is_evicted: bool) -> Iterat
         yield "No exchanges: the session has no messages"
 
 
+_BY_WORDS = {signal_words(name).replace(" ", "-"): name for name in SIGNALS}
+
+
 class _SignalName(click.Choice[str]):
-    """The name of a signal, whether its words are joined by `-`, as here, or by `_`, as in JSON."""
+    """The name of a signal: the words that lists show, joined by `-`, or its name in JSON."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return super().convert(value.replace("_", "-").replace(" ", "-"), param, ctx).replace("-", "_")
+        given = value.replace("_", "-").replace(" ", "-")
+        name = given.replace("-", "_")
+        return name if name in SIGNALS else _BY_WORDS[super().convert(given, param, ctx)]
 
 
 @click.command()
@@ -303,7 +308,7 @@ class _SignalName(click.Choice[str]):
 @click.option(
     "--signal",
     metavar="NAME",
-    type=_SignalName([name.replace("_", "-") for name in SIGNALS]),
+    type=_SignalName(list(_BY_WORDS)),
     help="Only this type of signal; a wrong name lists all types.",
 )
 @filter_options

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from recollect import schema
 from recollect.clock import rfc3339
 from recollect.distill import words
-from recollect.distill.outcome import SPOKEN, Ending
+from recollect.distill.outcome import SPOKEN, Ending, is_interruption
 from recollect.distill.shell import command_given, commit_message
 from recollect.distill.signals import asks_back, counted, error_key
 from recollect.distill.texts import excerpt, one_line, payload_text, sentences, shortened
@@ -30,6 +30,8 @@ MOST_TOOLS = 12
 MOST_QUOTES = 6
 MOST_SUB_AGENTS = 12
 NOT_THE_END = "the session went on without words of the agent"
+FAILED, NOT_FINISHED, INTERRUPTED = "failed", "not finished", "interrupted"  # requests that the agent acted on
+CORRECTION, PASTED_FAILURE = "correction", "output pasted"
 _STEPS_OF_HEADING = 3
 
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
@@ -240,20 +242,31 @@ def _open_ends(trace: Trace, findings: Findings) -> OpenEnds:
 def _unanswered_requests(trace: Trace, findings: Findings) -> tuple[Quote, ...]:
     """Requests at the end after which the agent did nothing, and the last one if it failed or was left amid the work.
 
-    Thanks want no answer.
+    Thanks want no answer. A note says what became of a request that the agent did act on.
     """
     asked = {step.event_uid for step in trace.requests}
     waiting: list[Step] = []
     for step in reversed(trace.steps):
         if step.event_uid in asked:
             waiting.append(step)
-        elif step.kind not in NOTES:
+        elif step.kind not in NOTES and step.role != "user":
             break
     open_ends = [_quote(step) for step in reversed(waiting) if not words.says_thanks(step.summary)]
     last = findings.ending.request
-    if not waiting and last is not None and findings.outcome.outcome in (schema.FAIL, schema.ABANDONED):
-        open_ends.append(_quote(last, note="failed" if findings.outcome.outcome == schema.FAIL else "not finished"))
+    if open_ends and is_interruption(findings.ending.last):
+        open_ends[-1] = replace(open_ends[-1], note=INTERRUPTED)
+    elif not waiting and last is not None and (note := _left_as(findings)):
+        open_ends.append(_quote(last, note=note))
     return tuple(open_ends[-MOST_QUOTES:])
+
+
+def _left_as(findings: Findings) -> str | None:
+    """What became of the last request, which the agent acted on; None if it was answered."""
+    if findings.outcome.outcome == schema.FAIL:
+        return FAILED
+    if findings.outcome.outcome != schema.ABANDONED:
+        return None
+    return INTERRUPTED if is_interruption(findings.ending.last) else NOT_FINISHED
 
 
 def _questions(trace: Trace, said: Sequence[str]) -> tuple[Quote, ...]:
@@ -297,7 +310,7 @@ def _errors(errors: Iterable[Step]) -> tuple[Quote, ...]:
 
 def _interventions(trace: Trace, corrected: Sequence[tuple[Step, str]]) -> tuple[Quote, ...]:
     """What the user stopped, refused or set right, in order. Where not all of it fits, a mere stop tells least."""
-    quotes = {step.event_uid: _quote(step, text, "correction") for step, text in corrected}
+    quotes = {step.event_uid: _quote(step, text, _set_right_by(text)) for step, text in corrected}
     notes = {"denied": "refused", "interrupted": "interrupted"}
     for step in trace.interventions:
         call = trace.calls.get(step.call_id or "")
@@ -308,8 +321,12 @@ def _interventions(trace: Trace, corrected: Sequence[tuple[Step, str]]) -> tuple
         quotes.setdefault(step.event_uid, _quote(step, call.summary if call else None, note))
     ordered = [quotes[reply.step.event_uid] for reply in trace.replies if reply.step.event_uid in quotes]
     if len(ordered) > MOST_QUOTES:
-        ordered = [quote for quote in ordered if quote.note in ("correction", "refused")] or ordered
+        ordered = [quote for quote in ordered if quote.note in (CORRECTION, PASTED_FAILURE, "refused")] or ordered
     return _ends(ordered, MOST_QUOTES // 2, MOST_QUOTES // 2)
+
+
+def _set_right_by(text: str) -> str:
+    return PASTED_FAILURE if words.is_pasted_output(text) else CORRECTION
 
 
 def extend(old: Digest, new: Digest, width: int = 1) -> Digest:
@@ -408,8 +425,15 @@ def _joined_ends(old: Digest, new: Digest) -> OpenEnds:
         next_steps=new.open.next_steps if has_gone_on else old.open.next_steps,
         failing_tests=new.open.failing_tests if new.tests.last else old.open.failing_tests,
         interruption=new.open.interruption if has_gone_on else old.open.interruption,
-        unanswered=new.open.unanswered if has_gone_on else old.open.unanswered,
+        unanswered=new.open.unanswered if has_gone_on else _acted_on(old.open.unanswered, new),
     )
+
+
+def _acted_on(unanswered: tuple[Quote, ...], new: Digest) -> tuple[Quote, ...]:
+    """Requests that were open; the last one is no longer without an answer if the agent went to work since."""
+    if not unanswered or not new.tools or unanswered[-1].note:
+        return unanswered
+    return (*unanswered[:-1], replace(unanswered[-1], note=NOT_FINISHED))
 
 
 def _uses_todos(digest: Digest) -> bool:

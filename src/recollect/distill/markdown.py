@@ -1,6 +1,6 @@
 """A digest as a page of Markdown to read, or to paste. What is quoted stands there as it was written, and is data.
 
-A line that would link, load or open a tag becomes a code span, which needs no escapes: what is copied is what was said.
+What would link, load or open a tag becomes a code span, which needs no escapes: what is copied is what was said.
 """
 
 import re
@@ -9,10 +9,19 @@ from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 
 from recollect.distill.texts import clean, estimate_tokens, one_line
+from recollect.kinds import signal_words
 from recollect.schema import Asked, Digest, OpenEnds, Quote, RanTests, Session, Tally
+from recollect.text import ELLIPSIS
 
-_ACTIVE = re.compile(r"\]\(|\]\[|<[A-Za-z/!?]|^\s*\[[^\]]+\]:")
+_ACTIVE = re.compile(r"\]\(|\]\[|<[A-Za-z/!?]|^[\s>*+\d.)-]*\[[^\]]+\]:|^\s*~{3}")
 _TICKS = re.compile("`+")
+_CODE = re.compile(r"(?<!`)(?P<ticks>`+)(?!`).*?[^`](?P=ticks)(?!`)")
+_ESCAPED = re.compile(r"\\[`\[!<]")
+# Code, which is inert already; or a link, a picture or a tag, whole or cut off.
+_LINK_OR_CODE = re.compile(
+    rf"(?P<code>{_CODE.pattern})|!?\[(?:[^\[\]`]|`[^`]+`)*\](?:\([^()`]*\)?|\[[^\[\]`]*\]?)"
+    r"|<[A-Za-z/!?](?:[^<>`]*>|[^\s<>`]*)"
+)
 # Only at the start of a line: there a fence is inside nothing that could end before the fence does.
 _FENCE = re.compile(r"(?P<fence>`{3,})[^`]*$|(?P<tildes>~{3,})")
 _SIGNALS = "Signals"
@@ -99,9 +108,36 @@ def _where(session: Session) -> Iterator[str]:
 
 
 def inert(text: str) -> str:
-    """Text on one line, as it was written; in a code span if it holds a link, a picture or a tag."""
+    """Text on one line, as it was written, but links, pictures and tags in code spans.
+
+    Code that is cut off is closed: whatever stands beside the text is not drawn into it.
+    """
     line = one_line(text)
-    return _span(line) if _ACTIVE.search(line) else line
+    if "`" in line and "`" in _TICKS.sub(_single, _CODE.sub("", line)):
+        if not line.endswith(ELLIPSIS):
+            return _span(line)
+        line += "`"
+    return _without_links(line, line)
+
+
+def _single(ticks: re.Match[str]) -> str:
+    return "`" if len(ticks[0]) == 1 else ""
+
+
+def _without_links(line: str, among: str) -> str:
+    """A line with its links, pictures and tags in code spans; the whole line in one if that is not enough."""
+    if _ACTIVE.search(line) is None:
+        return line
+    if "`" in _CODE.sub("", line) or _ESCAPED.search(line):  # what looks like code may be none
+        return _whole(line, among)
+    inactive = _LINK_OR_CODE.sub(lambda found: found["code"] or _span(found[0], among), line)
+    is_enough = _ACTIVE.search(_CODE.sub("`", inactive)) is None
+    return inactive if is_enough else _whole(line, among)
+
+
+def _whole(line: str, among: str) -> str:
+    """A line in a code span, but for its indentation."""
+    return line[: len(line) - len(line.lstrip())] + _span(line.strip(), among)
 
 
 def _span(line: str, among: str = "") -> str:
@@ -116,14 +152,19 @@ def inert_lines(text: str) -> Iterator[str]:
     A code block that is left open is closed: nothing after the text is drawn into it.
     """
     text, fence = clean(text), ""
+    is_even = True  # backticks of the paragraph so far: an odd one may end in a later line, amid a code span
     for line in text.splitlines():
         mark = _FENCE.match(line)
         if fence:
             fence = "" if _is_end(line, fence) else fence
         elif mark:
             fence = mark["fence"] or mark["tildes"]
-        elif _ACTIVE.search(line):
-            line = line[: len(line) - len(line.lstrip())] + _span(line.strip(), text)
+        elif not _ACTIVE.search(line):
+            is_even = not line.strip() or (is_even and "`" not in _CODE.sub("", line))
+        elif is_even:
+            line = _without_links(line, text)
+        else:
+            line = _whole(line.replace("`", "'"), text)
         yield line
     if fence:
         yield fence
@@ -247,10 +288,10 @@ def _open(ends: OpenEnds) -> Iterator[str]:
         yield from (f"- {name}: {_quoted(quote)[2:]}" for quote in quotes)
     if ends.failing_tests:
         yield f"- Failing tests: {_quoted(ends.failing_tests)[2:]}"
-    if ends.interruption:
+    if ends.interruption and not any(quote.note == "interrupted" for quote in ends.unanswered):
         yield f"- Interrupted: {_quoted(ends.interruption)[2:]}"
 
 
 def _signals(digest: Digest) -> Iterator[str]:
     if digest.signals:
-        yield "- " + ", ".join(f"{name} {count}" for name, count in digest.signals.items())
+        yield "- " + ", ".join(f"{signal_words(name)} ({count}×)" for name, count in digest.signals.items())

@@ -101,14 +101,20 @@ def _without_an_answer(trace: Trace, ending: Ending) -> Outcome:
     return Outcome(ABANDONED, 0.6, ("the request was never answered",))
 
 
+def is_interruption(step: Step | None) -> bool:
+    """Whether the user stopped the agent with it; to refuse a call is another thing."""
+    if step is None or step.kind != schema.HUMAN_INTERVENTION:
+        return False
+    return step.status != "denied" or words.was_cut_off(step.summary)
+
+
 def _by_last_event(ending: Ending) -> Outcome | None:
     """The outcome where the session broke off; None if it ended with words of the agent."""
     last = ending.last
     if last is None or last.kind in SPOKEN:
         return None
     if last.kind == schema.HUMAN_INTERVENTION:
-        is_refusal = last.status == "denied" and not words.was_cut_off(last.summary)
-        how = "refused a call" if is_refusal else "interrupted the agent"
+        how = "interrupted the agent" if is_interruption(last) else "refused a call"
         return Outcome(ABANDONED, 0.8, (f"the user {how} and did not go on",))
     if last.kind == schema.ERROR and last.call_id is None:
         return Outcome(FAIL, 0.9, (f"the model service failed: {cut_short(last.summary, _REASON_CHARS)}",))

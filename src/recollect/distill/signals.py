@@ -204,6 +204,8 @@ def corrections(trace: Trace) -> Iterator[tuple[Step, str]]:
 
 def _corrects(trace: Trace, step: Step, *, is_after_stop: bool) -> bool:
     text = step.summary
+    if words.is_pasted_review(text):
+        return False
     if words.corrects(text) or words.says_broken(text) or (is_after_stop and words.redirects(text)):
         return True
     reaction = trace.reactions.get(step.event_uid)

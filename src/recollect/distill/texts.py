@@ -20,6 +20,9 @@ _UNCLEAN = re.compile(
 _LINE_ENDS = str.maketrans(dict.fromkeys("\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029", "\n"))
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
 
+# A line that opens or closes a code block, in a list too; what follows the backticks has none.
+_FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<run>`{3,}(?=[^`\n]*$)|~{3,})(?P<info>[^\n]*)$", re.MULTILINE)
+
 # Tokenizers cut English and code into pieces of about four characters. Scripts without spaces take nearly a token a
 # character, other alphabets one for about two and a half. Within a quarter of the truth: enough to size things by.
 ASCII_CHARS = 4.0
@@ -59,15 +62,54 @@ def excerpt(text: str, chars: int) -> str:
         return text
     head = _to_edge(text[: chars * 2 // 3])
     tail = _to_edge(text[: -(chars - len(head) - 4) : -1])[::-1]
-    return f"{head}\n{ELLIPSIS}\n{tail}"
+    return f"{_closed(head)}\n{ELLIPSIS}\n{_reopened(text[: len(text) - len(tail)], tail)}"
 
 
 def _to_edge(text: str) -> str:
-    """A cut text without the piece of a line, or else of a word, that it ends in."""
+    """A cut text without the piece of a line, or else of a word, that it ends in; the line's indentation stays."""
     for edge in ("\n", " "):
         if (place := text.rfind(edge, len(text) * 2 // 3)) > 0:
-            return text[:place].strip()
+            return text[:place].strip("\n") if edge == "\n" else text[:place].strip()
     return text.strip()
+
+
+def _closed(head: str) -> str:
+    """A beginning whose code block, if it is cut off in one, ends with it."""
+    opened = _open_fence(head)
+    if not opened:
+        return head
+    return head.removesuffix(opened).rstrip() if head.endswith(opened) else f"{head}\n{_closing(opened)}"
+
+
+def _reopened(before: str, tail: str) -> str:
+    """An end that begins in a code block, with the line that opens it."""
+    opened = _open_fence(before)
+    if not opened:
+        return tail
+    first, _, rest = tail.partition("\n")
+    return rest.lstrip("\n") if first.strip() == _closing(opened).strip() else f"{opened}\n{tail}"
+
+
+def _open_fence(text: str) -> str:
+    """The line that opens the code block in which a text ends; empty if it ends in none."""
+    opened, fence = "", None
+    for mark in _FENCE.finditer(text):
+        if fence is None:
+            opened, fence = mark[0], mark
+        elif _closes(mark, fence):
+            opened, fence = "", None
+    return opened
+
+
+def _closes(mark: re.Match[str], fence: re.Match[str]) -> bool:
+    is_as_long = mark["run"].startswith(fence["run"])
+    return is_as_long and not mark["info"].strip() and len(mark["indent"]) < len(fence["indent"]) + 4
+
+
+def _closing(opened: str) -> str:
+    """The line that closes what a line opened."""
+    fence = _FENCE.match(opened)
+    return fence["indent"] + fence["run"] if fence else ""
 
 
 def sentences(text: str) -> list[str]:

@@ -54,6 +54,13 @@ OFFER = _any(
     r"(?:有)?什么(?:可以|能)(?:帮|为)|需要我帮|お手伝い(?:できる|しましょう|する)|무엇을 도와|tôi có thể giúp",
 )
 
+# As programs print it: by the case of its letters `FAIL` is told from “fail”.
+_OUTPUT = re.compile(
+    r"Traceback \(most recent call last\)|--- FAIL:|FAIL\s|fatal: |[Ee]rror: |error\[|panic: |npm (?:ERR!|error)"
+    r"|remote: |(?:Uncaught |Unhandled )?[A-Z]\w*(?:Error|Exception): "
+)
+_REVIEW = _any(r"\b(?:low|medium|high|critical) severity\b", r"\bseverity: (?:low|medium|high|critical)\b")
+
 BROKEN = _any(
     r"\bstill (?:not |does ?n[o']?t |is ?n[o']?t |fail|broken|wrong|seeing |getting |the same|leak|show)",
     r"\b(?:i|we|it|this|you)(?: can)? still (?:see|get)s? ",
@@ -214,8 +221,11 @@ _BARE_HEADING = re.compile(
 )
 
 INSIGHT = _any(
-    r"\b(?:root cause|the (?:real |actual |underlying )?(?:issue|problem|bug|cause|culprit) (?:is|was))\b",
-    r"\bturns out\b|\bthe fix (?:is|was) (?!complete|working|in\b|done|now|ready|correct|applied|already|verified)",
+    r"\broot cause\b(?! (?:investigation|analysis|documented|fix))",
+    r"\bthe (?:real |actual |underlying )?(?:issue|problem|bug|cause|culprit) (?:is|was)\b"
+    r"(?! (?:now |already |also |fully )*(?:fixed|resolved|solved|gone|addressed|confirmed))",
+    r"\bturns out\b|\bthe fix (?:is|was) (?!complete|working|in\b|done|now|ready|correct|applied|already|verified"
+    r"|backward)",
     r"\b(?:found (?:it|the (?:issue|problem|bug|cause))|that'?s why|this (?:fails|failed|happens|happened) because)\b",
     r"причина|проблема в|原因は|原因是|问题(?:是|在于)|문제는",
 )
@@ -224,15 +234,23 @@ INSIGHT = _any(
 _TAKES_BACK = re.compile(
     r"(?:ah,? |oh,? )?(?:you(?:'re|’re| are) (?:\w+ )?right|good (?:catch|point)|wait|actually|hmm+)\b"
 )
+# A sentence that begins so says what is to be looked for or done, not what was found.
+_PLANS = re.compile(
+    r"(?:(?:ok(?:ay)?|now|next|first|great|good|so|then|phase \d+)\b[,.!:]? )*(?:let me|let['’]s|i['’]ll|i will"
+    r"|i(?:['’]m| am) going to|i (?:need|want) to)\b"
+)
 _FINDING_WORDS = 6  # that a finding has at least, from the words on that announce it
 
+# Whole sentences that say nothing of their own. A word of praise is one only with the mark that ends it: `Good point`
+# is none, nor is `Yes`, which may be all that was asked for.
 _PREAMBLE = re.compile(
-    r"^(?:(?:(?:perfect|excellent|great|good|done|ok(?:ay)?|sure|yes|all (?:set|done))\W+(?=[A-Z#*`])"
+    r"^(?:(?:perfect|excellent|great|good|done|ok(?:ay)?|sure|all (?:set|done))(?:[.!:…]|\s?[—–-])+\s+(?=\S)"
     r"|(?:(?:all|the) )?(?:\w+ )?(?:tests?|checks?)(?: all)? pass(?:es|ing)?[^.:!]{0,60}[.:!]\s+"
-    r"|(?:now )?i (?:now )?(?:have|see)\b[^.:!]{0,60}[.:!]\s+|let me (?:share|summari[sz]e|walk|create|give"
-    r"|address)[^.:!]{0,80}[.:!]\s+"
-    r"|(?:here(?:['’]s| is| are)|this is)\b[^.:!]{0,80}[.:!]\s+|(?:---|\*\*\*)\s+|#+ (?:[^\w#]{0,3})(?:summary"
-    r"|overview|changes made|the fix)\b[:\s]*))+",
+    r"|(?:now )?i (?:now )?(?:have (?:a|all|enough|everything|the (?:full|whole))\b|see\b(?! that\b))"
+    r"[^.:!]{0,60}[.:!]\s+"
+    r"|let me (?:share|summari[sz]e|walk|create|give|address)[^.:!]{0,80}[.:!]\s+"
+    r"|here(?:['’]s| is| are)\b[^.:!]{0,80}[.:!]\s+|this is\b[^.:!]{0,80}:\s+|(?:---|\*\*\*)\s+"
+    r"|#+ (?:[^\w#]{0,3})(?:summary|overview|changes made|the fix)\b[:\s]*)+",
     re.IGNORECASE,
 )
 _LEAST_GIST_CHARS = 40  # or the whole is told
@@ -305,6 +323,17 @@ def corrects(text: str) -> bool:
     return CORRECTION_BEGINS.match(head.lower()) is not None or _finds(CORRECTION, _CORRECTION_HINTS, head)
 
 
+def is_pasted_output(text: str) -> bool:
+    """Whether a text begins with what a program printed: it shows a failure, without a word about it."""
+    return _OUTPUT.match(text) is not None
+
+
+def is_pasted_review(text: str) -> bool:
+    """Whether a text is, or quotes, a finding of a review program: it is about code, whoever wrote that."""
+    head = text[:HEAD_CHARS].lower()
+    return _REVIEW.search(head) is not None and CORRECTION_BEGINS.match(head) is None
+
+
 def redirects(text: str) -> bool:
     """Whether words after a stop turn the agent to something else: they name what not to do, or what first."""
     lower = text[:_REDIRECTION_CHARS].lower().strip()
@@ -322,9 +351,20 @@ def insight(text: str) -> str | None:
     """What a message has found out, from the sentence on that announces it; None if it tells no finding."""
     if not _finds(INSIGHT, _INSIGHT_HINTS, text) or _TAKES_BACK.match(text.lower()):
         return None
-    announcing = next((one for one in sentences(text) if INSIGHT.search(one.lower())), text)
+    announcing = next(filter(_announces_finding, map(_past_plan, sentences(text))), None)
+    if announcing is None:
+        return None
     finding = text[max(0, text.find(announcing)) :]
     return finding if len(finding.split()) >= _FINDING_WORDS or _FOREIGN.search(finding) else None
+
+
+def _past_plan(sentence: str) -> str:
+    """A sentence without what the agent says it is about to do: “Let me explain: the issue is …”."""
+    return sentence.partition(": ")[2] if _PLANS.match(sentence.lower()) else sentence
+
+
+def _announces_finding(sentence: str) -> bool:
+    return INSIGHT.search(sentence.lower()) is not None
 
 
 def gist(answer: str) -> str:

@@ -5,7 +5,7 @@ of what agents and tools wrote it has numbers and names only, because it is read
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from recollect.text import cut_short
 _SESSIONS = 3
 _REQUEST_CHARS = 400
 _UNANSWERED_CHARS = 160
+# By the note of an open request; "interrupted work" says it of the last one already.
+_LEFT_AS = {None: "unanswered", "failed": "failed", "not finished": "unfinished", "interrupted": ""}
 _SAME_CHARS = 30  # letters that two requests begin with if they ask the same
 _MOST_DECISIONS, _DECISION_CHARS = 4, 180
 _MOST_WARNINGS = 3
@@ -107,22 +109,24 @@ def _left(digest: dict[str, Any]) -> list[str]:
     found = [plural(len(left[key]), name) for name, key in counts if left.get(key)]
     found += ["failing tests"] if left.get("failing_tests") else []
     found += ["interrupted work"] if left.get("interruption") else []
-    return found + ([plural(len(asked), "unanswered request")] if (asked := _unanswered(digest)) else [])
+    requests = Counter(_LEFT_AS[quote.get("note")] for quote in _open_requests(digest))
+    return found + [plural(count, f"{how} request") for how, count in requests.items() if how]
 
 
-def _unanswered(digest: dict[str, Any]) -> list[str]:
-    """Requests that got no answer; a command by itself (`/init`) asks for none."""
+def _open_requests(digest: dict[str, Any]) -> list[dict[str, Any]]:
+    """Requests without an answer, or not done; a command by itself (`/init`) asks for nothing."""
     quotes = digest.get("open", {}).get("unanswered") or []
-    return [quote["text"] for quote in quotes if " " in quote["text"].strip() or not quote["text"].startswith("/")]
+    return [quote for quote in quotes if " " in quote["text"].strip() or not quote["text"].startswith("/")]
 
 
 def _open(session: SessionHeader, digest: dict[str, Any], said: set[str]) -> Iterator[dict[str, Any]]:
     """What an earlier session left open, unless a later one was asked the same."""
-    unanswered = [text[:_UNANSWERED_CHARS] for text in _unanswered(digest) if _key(text) not in said][:2]
-    said.update(map(_key, unanswered))
-    counted = [thing for thing in _left(digest) if unanswered or "unanswered" not in thing]
+    requests = [quote["text"][:_UNANSWERED_CHARS] for quote in _open_requests(digest)]
+    requests = [text for text in requests if _key(text) not in said][:2]
+    said.update(map(_key, requests))
+    counted = [thing for thing in _left(digest) if requests or " request" not in thing]
     if counted:
-        yield _record(f"Left open by {_named(session)}: {' and '.join(counted)}.", "\n".join(unanswered), session)
+        yield _record(f"Left open by {_named(session)}: {' and '.join(counted)}.", "\n".join(requests), session)
 
 
 def _key(text: str) -> str:

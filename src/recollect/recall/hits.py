@@ -21,8 +21,8 @@ _MOST_VERIFIED = 200  # events whose texts are read to see whether they have a p
 _MOST_WORDS = 8
 _MOST_PLACES = 50  # of a text, where each of them is looked for
 _MOST_OPEN_ENDS = 3
-_OPEN_LISTS = (("unanswered", "no answer"), ("todos", "to do"), ("questions", "asked"), ("next_steps", "next"))
-_OPEN_QUOTES = (("failing_tests", "tests fail"), ("interruption", "interrupted"))
+_OPEN_LISTS = (("todos", "to do"), ("questions", "asked"), ("next_steps", "next"))
+_INTERRUPTED = "interrupted"
 
 
 class Hits:
@@ -217,8 +217,12 @@ class Hits:
 def open_ends(store: Store, header: SessionHeader) -> list[str]:
     """What a session left to do by its digest, in a line each."""
     left = orjson.loads(store.session_headers.digest(header.key) or "{}").get("open", {})
-    ends = [f"{label}: {quote['text']}" for name, label in _OPEN_LISTS for quote in left.get(name, ())]
-    return ends + [f"{label}: {left[name]['text']}" for name, label in _OPEN_QUOTES if left.get(name)]
+    ends = [(quote.get("note") or "no answer", quote) for quote in left.get("unanswered", ())]
+    is_told = any(label == _INTERRUPTED for label, _ in ends)
+    ends += [(label, quote) for name, label in _OPEN_LISTS for quote in left.get(name, ())]
+    ends += [("tests fail", quote) for quote in (left.get("failing_tests"),) if quote]
+    ends += [(_INTERRUPTED, quote) for quote in (left.get("interruption"),) if quote and not is_told]
+    return [f"{label}: {quote['text']}" for label, quote in ends]
 
 
 def quotes(value: Any) -> Iterator[dict[str, Any]]:

@@ -292,7 +292,7 @@ def _session_row(relations: Relations, held: _Sum, facts: _Facts, money: Money, 
     first, last = facts.first, facts.last
     started, ended = totals.span.started_ms, totals.span.ended_ms
     parent, base = relations.origin(key).parent, relations.base(key, totals.originals)
-    prompt = totals.first_prompt
+    prompt = totals.title
     if base is None and request is not None:
         base = request.key
     if prompt is None and request is not None and request.base_kind == USER_MSG:

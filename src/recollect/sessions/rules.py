@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from recollect.store import Store
 
 
+_TITLES = 2  # how requests are chosen as titles: rows of another way are made again
+
+
 @dataclass(frozen=True, slots=True)
 class AccountRules:
     """The settings that shape a session's row."""
@@ -20,7 +23,7 @@ class AccountRules:
     def text(self, domains: Mapping[str, str]) -> str:
         """All that rows depend on, to be compared with what they were made with."""
         patterns = [pattern.pattern for pattern in self.task_patterns]
-        return orjson.dumps({"tasks": patterns, "domains": sorted(domains.items())}).decode()
+        return orjson.dumps({"tasks": patterns, "domains": sorted(domains.items()), "titles": _TITLES}).decode()
 
 
 def is_settled(store: "Store", rules: AccountRules, domains: Mapping[str, str]) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 from recollect.kinds import ASSISTANT_MSG, LIFECYCLE, MAIN_LANE, USER_MSG
 from recollect.sessions.marks import Marks, rewind_of
 from recollect.sessions.pricing import Used
+from recollect.sessions.titles import has_subject
 from recollect.store import HALF_BYTES, Step
 
 _MESSAGES = (USER_MSG, ASSISTANT_MSG)  # a completion is an assistant_msg at base
@@ -49,6 +50,7 @@ class Totals:
     first_parent: bytes | None = None  # the event that the first one follows
     asked: list[str] = field(default_factory=list)  # lanes with a request
     request: str | None = None
+    subject: str | None = None  # the first request that says what the session is about
     command: str | None = None
     commits: list[str] = field(default_factory=list)
     originals: list[bytes] = field(default_factory=list)  # halves of uids: whose events were copied, the last one first
@@ -63,6 +65,11 @@ class Totals:
     def first_prompt(self) -> str | None:
         """What the session was asked first; where nothing was, the command it was begun with."""
         return self.request or self.command
+
+    @property
+    def title(self) -> str | None:
+        """The request that names the session, unless its agent did."""
+        return self.subject or self.first_prompt
 
     def add(self, steps: list[Step], marks: Marks) -> None:
         if not steps:
@@ -85,9 +92,11 @@ class Totals:
 
     def _add_texts(self, steps: list[Step]) -> None:
         self.asked = sorted({*self.asked, *(step.lane for step in steps if step.base_kind == USER_MSG)})
-        if self.request is None:
-            requests = (step.summary for step in steps if step.base_kind == USER_MSG and step.summary)
-            self.request = next(requests, None)
+        if self.subject is None:
+            requests = [self.request] if self.request else []
+            requests += [step.summary for step in steps if step.base_kind == USER_MSG and step.summary]
+            self.request = next(iter(requests), None)
+            self.subject = next(filter(has_subject, requests), None)
         if self.command is None:
             commands = (step.summary for step in steps if step.base_kind == LIFECYCLE and step.summary.startswith("/"))
             self.command = next(commands, None)

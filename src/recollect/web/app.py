@@ -20,6 +20,7 @@ from starlette.routing import Route
 from recollect.api import Memory
 from recollect.archive import html
 from recollect.errors import Ambiguous, Busy, NotFound, RecollectError, UsageError
+from recollect.kinds import signal_words
 from recollect.schema import to_json
 from recollect.web import charts, pages, session
 from recollect.web.actions import ACTIONS, Action
@@ -192,7 +193,7 @@ def templates() -> Environment:
     environment.globals.update(
         charts=charts, link=link, session_link=session_link, PERIODS=pages.PERIODS, ROWS=pages.ROWS
     )
-    environment.filters.update(marked=marked, from_home=from_home)
+    environment.filters.update(marked=marked, from_home=from_home, signal_words=signal_words)
     return environment
 
 

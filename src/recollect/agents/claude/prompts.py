@@ -63,6 +63,7 @@ _NOTICE = re.compile(
     r'\{\s*"(?:task|agent|shell)_id"\s*:'
     r"|(?:Unknown (?:skill|slash command|command)|Args from unknown skill): \S[^\n]*\Z"
     r"|This (?:skill|slash command) can only be invoked by Claude, not directly by users\b"
+    r"|Operation stopped by hook: "
 )
 # An approved plan that Claude Code carries into a fresh conversation; its heading says what the work is.
 _PLAN = re.compile(
