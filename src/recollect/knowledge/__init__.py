@@ -4,4 +4,4 @@ All of it is derived by pure functions from what a session's events show, stored
 sessions when it is asked for, so that the order in which sessions were read makes no difference.
 """
 
-VERSION = 6  # of the rules: what another one derived is derived again
+VERSION = 7  # of the rules: what another one derived is derived again

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from recollect import schema
 from recollect.agentkit.edits import FileChange
 from recollect.distill import shell, words
 from recollect.distill.signals import asks_back, refusal_reason
 from recollect.distill.texts import one_line, sentences, shortened
 from recollect.knowledge.demands import NO_STEP, SENTENCE_CHARS, WISH_CHARS, asks_change, demands, reason_in
-from recollect.knowledge.exchanges import PLAN_REQUEST, Turn
+from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.predicates import DECIDED, PREFERS
 from recollect.knowledge.runs import Change, file_changes, inside
@@ -176,16 +177,17 @@ def _plans(material: Material) -> Iterator[Found]:
     approved = [step for step in material.trace.decisions if step.summary.startswith("approved the plan")]
     proposals = [(step, material.trace.calls.get(step.call_id or "")) for step in approved]
     found = [(step, _plan_of(material, call)) for step, call in proposals if call is not None]
-    asked = [step for step in material.trace.requests if PLAN_REQUEST.match(step.summary)]
-    for step, plan in [*found, *((step, material.text(step)) for step in asked)]:
+    asked = [(step, material.text(step)) for step in material.trace.requests if is_plan(material, step)]
+    for step, plan in [*found, *asked]:
         heading = _HEADING.search(plan)
         if heading is None or heading["title"] in titles:
             continue
         title = one_line(heading["title"]).strip("*# ")
         titles.add(heading["title"])
         reason = _first_sentence(plan[heading.end() :])
-        text = f"Plan approved: {title}" + (f" ({reason})" if reason else "")
-        yield _decided(PLAN, title, title, text, 0.95, [(step, f"approved: {title}")], reason=reason)
+        how = "approved" if step.kind == schema.DECISION else "to implement"
+        text = f"Plan {how}: {title}" + (f" ({reason})" if reason else "")
+        yield _decided(PLAN, title, title, text, 0.95, [(step, f"{how}: {title}")], reason=reason)
 
 
 def _plan_of(material: Material, call: Step) -> str:

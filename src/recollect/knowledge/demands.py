@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from recollect.distill.texts import one_line, sentences
-from recollect.knowledge.exchanges import Turn
+from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.predicates import PREFERS
 from recollect.knowledge.runs import Change
@@ -147,7 +147,7 @@ _REASON = re.compile(
 def demands(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
     """What a user wants to be done or left undone, in a sentence of the user's own."""
     for turn in turns:
-        if turn.request is None:
+        if turn.request is None or is_plan(material, turn.request):
             continue
         message = _COMMAND.sub("", material.text(turn.request))
         if len(message) > _MESSAGE_CHARS or message.startswith(("/", "<", "[")) or _PASTED.search(message):
