@@ -31,7 +31,9 @@ NO_STEP = (
     r"|sort (?:this|it)|make (?:a |the )?(?:pr|commit|copy)|create (?:an?|the|new|me) (?:\S+ )?(?:pr|pull|branch|commit"
     r"|issue|ticket|plan|test)"
     r"|add (?:an?|some|more|the|that|this|these|similar|at least)? ?(?:\w+ ){0,2}(?:tests?|comments?|tasks?|ones)|take"
-    r"|also|just|please|maybe|not|now|first)\b)"
+    r"|also|just|please|maybe|not|now|first|try and|step through|follow (?:through|up)|abandon|bump it|mark the pr"
+    r"|implement (?:an? fix|please|both)|adjust (?:the )?\S+(?: file)?\W*$|make (?:some|more|a few)\b"
+    r"|(?:create|add|open|file) .{0,40}\b(?:issue|ticket|follow-?up))\b)"
 )
 _DEMAND = re.compile(
     r"\b(?:always|never|from now on|in (?:the )?future|i(?:'d| would)? (?:rather|prefere?)|we (?:prefer|always|never"
@@ -96,7 +98,8 @@ _TASK = re.compile(r"^.{0,40}\b(?:commit|push|rebase|merge|subagents?|check exis
 _UNSURE = re.compile(
     r"\b(?:maybe|perhaps|not sure|what if|should we|do we|(?<!, )(?:can|could) (?:we|you)|i guess|wondering"
     r"|can you (?:check|look|take|see)"
-    r"|thinking aloud|don'?t know)\b",
+    r"|thinking aloud|don'?t know|considering|somehow|(?:if|whether) we (?:want|should|need)|i might be wrong|to be sure"
+    r"|for example|alternatively|consider (?:\w+ing|an?|the)|wonder)\b",
     re.I,
 )
 _ASKS_IF_SO = re.compile(r"[, ](?:right|correct|isn'?t it|does it|doesn'?t it|is it|no)\?$", re.IGNORECASE)
@@ -106,6 +109,7 @@ _DESCRIBES = re.compile(
     r"|_probably_) (?:\w+ )?(?:always|never)\b"
     r"|\b(?:it|this|that|which|code|function|test|probably|but|_probably_) (?:do not|don'?t|doesn'?t)\b(?! make)"
     r"|never (?:called|used|set|actually|mind)|:=|\bcan always\b|instead of \d|can work instead"
+    r"|\b(?:problem|issue|bug|trouble) (?:is|was)\b|\bis intended to\b|\bshould be updated\b|^replace lines\b"
     r"|\b(?:crashes|results?|failures|messages?|errors?) instead of\b|\binstead of (?!string)\w+ing\b(?!.*\b(?:should"
     r"|use|want|let)\b)"
     r"|\b(?:agent|user|code|we) never (?:\w+ed|had|was)\b|\b(?:it|this|that|they|which) should (?:have|be) (?:\w+ed"
@@ -132,6 +136,14 @@ _PASTED = re.compile(
     r"severity|operation stopped by|⏺|⎿|^\s*\d+[ │|]\s*[+-]|^diff --git|Traceback \(|suggestion:",
     re.IGNORECASE | re.MULTILINE,
 )
+# How users drop what they proposed before.
+_DROPS = re.compile(
+    r"\b(?:leave (?:it|that|this|things)\b|never ?mind|forget (?:it|that|about)|as it (?:is|was) then|don'?t bother"
+    r"|(?:keep|stay with|stick with) (?:it|what we have|the (?:current|old)|things)|drop (?:it|that|the idea)|let'?s not)\b",
+    re.IGNORECASE,
+)
+_DROP_CHARS, _BARE_DROP_CHARS = 120, 30
+_PROPOSES = re.compile(r"(?:instead of|rather than)\b", re.IGNORECASE)
 _COMMAND = re.compile(r"^/[\w:-]+\s+")  # before what a user adds to it
 _INSTEAD = re.compile(
     r"\b(?:use|prefer|want|go with|choose|take|try|have"
@@ -140,23 +152,31 @@ _INSTEAD = re.compile(
     re.IGNORECASE,
 )
 _REASON = re.compile(
-    r"\b(?:(?:because|since|as it|so that|due to)\b\s*(?P<why>.{6,200})|(?P<else>otherwise\b.{6,200}))", re.IGNORECASE
+    r"\b(?:(?:because|since|so that|due to)\b\s*(?P<why>.{6,200})|(?P<else>otherwise\b.{6,200}))", re.IGNORECASE
 )
 
 
 def demands(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
     """What a user wants to be done or left undone, in a sentence of the user's own."""
-    for turn in turns:
+    for turn, following in zip(turns, [*turns[1:], None], strict=True):
         if turn.request is None or is_plan(material, turn.request):
             continue
         message = _COMMAND.sub("", material.text(turn.request))
         if len(message) > _MESSAGE_CHARS or message.startswith(("/", "<", "[")) or _PASTED.search(message):
             continue
         has_changed = any(turn.start < change.place < turn.end for change in changes)
+        if not has_changed and following is not None and _is_dropped(material, following):
+            continue
         for sentence in sentences(message):
             confidence = _demanded(sentence, is_short=len(message) <= WISH_CHARS, has_changed=has_changed)
             if confidence:
                 yield _demand(turn.request, sentence, confidence)
+
+
+def _is_dropped(material: Material, following: Turn) -> bool:
+    """Whether the user's next words take back what nothing was changed for."""
+    said = material.text(following.request) if following.request is not None else ""
+    return len(said) <= _DROP_CHARS and _DROPS.search(said) is not None
 
 
 def asks_change(text: str) -> bool:
@@ -179,6 +199,8 @@ def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     of what asks for one change."""
     if not 12 <= len(sentence) <= _DEMAND_CHARS or sentence.endswith((":", "{", ";")) or sentence.count("`") % 2:
         return 0.0  # or the rest of a quote
+    if len(sentence) <= _BARE_DROP_CHARS and _DROPS.search(sentence):
+        return 0.0  # of what, only the words before tell
     if _TASK.match(sentence) and not is_standing(sentence):
         return 0.0
     if is_short and has_changed and asks_change(sentence):
@@ -186,6 +208,8 @@ def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     if _ASKS_IF_SO.search(sentence):
         return 0.0
     if sentence.endswith("?"):  # only its last clause asks
+        if _PROPOSES.match(sentence):
+            return 0.0
         sentence = sentence[: max((end.start() for end in _CLAUSE_END.finditer(sentence)), default=0)]
     confidence = _wished(sentence, is_short=is_short, has_changed=has_changed)
     if not confidence or _UNSURE.search(sentence):
@@ -197,7 +221,7 @@ def _wished(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     """The same by the words of a wish alone."""
     if _DEMAND.search(sentence):
         return 0.75 if is_standing(sentence) else 0.7
-    if not is_short:
+    if not is_short or len(sentence.split()) < _LEAST_WORDS:
         return 0.0
     clauses = _CLAUSE_END.split(sentence) if len(sentence.split()) >= _LEAST_WORDS else []
     if _WISH.search(sentence) or any(map(_ORDER.match, clauses)):
@@ -210,7 +234,7 @@ def _demand(request: Step, sentence: str, confidence: float) -> Found:
     choice = other["choice"].strip("`'\" ") if other else None
     details = {
         "by": "user",
-        "alternatives": [other["other"].strip("`'\" ")] if other else [],
+        "alternatives": [other["other"].strip("`'\" .,")] if other else [],
         "choice": choice,
         "reason": reason_in(sentence),
     }

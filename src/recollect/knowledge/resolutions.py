@@ -12,6 +12,7 @@ from typing import Any
 from recollect import schema
 from recollect.distill import shell, words
 from recollect.distill.texts import one_line, sentences, shortened
+from recollect.knowledge.demands import asks_change
 from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.mentions import NOTHING, Mentions
@@ -47,7 +48,24 @@ _ANNOUNCES = re.compile(
     r"|here(?:'s| is)",
     re.IGNORECASE,
 )
-_NO_CAUSE = re.compile(r"\b(?:let me|the fix is|is fixed|likely not|your question|here's the)\b", re.IGNORECASE)
+# What an agent is about to do says nothing of why, unless it says so.
+_PLANS = re.compile(
+    r"\b(?:let me|let's|i(?:'ll| will|'m going to| need to| should| have to| want to| can see the)|now i|now fix|also fix"
+    r"|need to (?:update|fix|check|find|see|look|handle))\b|^(?:found it|wait)\b|^(?:update|fix|change|add) ",
+    re.IGNORECASE,
+)
+_GIVES_REASON = re.compile(r"\b(?:because|since|so that|due to|as it)\b", re.IGNORECASE)
+_NO_CAUSE = re.compile(
+    r"\b(?:let me|the fix is|is fixed|likely not|your question|here's (?:the|what)|i'll|i will|i've completed|in how"
+    r"|look at|issues?:$)\b|```|:$",
+    re.IGNORECASE,
+)
+# Words of a user that ask for nothing in particular.
+_GOES_ON = re.compile(
+    r"(?:(?:ok(?:ay)?|yes|yeah|yep|sure|done|continue|go on|go ahead|please|try again|proceed|thanks|great|good|now|then"
+    r"|fix (?:it|them|this)(?: up)?|commit|push|and)\b[\s,.!]*)+"
+)
+_ASKED_CHARS = 400
 _PROBLEM = re.compile(
     r"\b(?:issue|bug|errors?|wrong|broken|crash\w*|fail\w*|not (?:work|see|show|updat)\w*|does(?:n't| not)"
     r"|is(?:n't| not)|missing|problem|weird|unexpected|stuck|hangs?|slow|timeout|why (?:is|does|do|are))\b"
@@ -147,7 +165,7 @@ def _closed(
 def _fixed(material: Material, turns: Sequence[Turn], error: _Open, success: Run, made: Sequence[Change]) -> Found:
     """What was changed before the next run without the error, which passed, or failed for another reason."""
     why = explanation(material, error.last.place, success.place)
-    chooser = _asked_between(turns, error.last.place, made[-1].place)
+    chooser = _asked_between(material, turns, error.last.place, made[-1].place)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
     mentions = Mentions(error.last.headline, material.text(error.last.result))
     steps = told(made, mentions)
@@ -392,12 +410,22 @@ def explanation(material: Material, start: int, end: int) -> tuple[Step, str] | 
     messages = [step for step in material.trace.steps[start:end] if step.kind in spoken][:_MESSAGES_READ]
     for step in messages:
         for sentence in sentences(material.text(step)):
-            if 20 <= len(sentence) <= 400 and _EXPLAINS.search(sentence) and not _ANNOUNCES.match(sentence):
+            if 20 <= len(sentence) <= 400 and _says_why(sentence):
                 return step, shortened(one_line(sentence), _EXPLANATION_CHARS)
     return None
 
 
-def _asked_between(turns: Sequence[Turn], start: int, end: int) -> Step | None:
-    """The user's words after a failure and before the change that ended it."""
+def _says_why(sentence: str) -> bool:
+    if sentence.endswith(":") or _ANNOUNCES.match(sentence) or not _EXPLAINS.search(sentence):
+        return False
+    return _PLANS.search(sentence) is None or _GIVES_REASON.search(sentence) is not None
+
+
+def _asked_between(material: Material, turns: Sequence[Turn], start: int, end: int) -> Step | None:
+    """The user's words after a failure and before the change that ended it, if they ask for a change."""
     asked = [turn.request for turn in turns if turn.request is not None and start < turn.start < end]
-    return asked[-1] if asked else None
+    said = material.text(asked[-1]).strip().lower() if asked else ""
+    if not 0 < len(said) <= _ASKED_CHARS or said.startswith(("/", "<", "[")) or _GOES_ON.fullmatch(said):
+        return None
+    is_question = "?" in said and not asks_change(said)
+    return None if is_question or "\n--- fail" in f"\n{said}" or error_in(said) else asked[-1]

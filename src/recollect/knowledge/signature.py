@@ -75,6 +75,7 @@ _NAMES_FILE = re.compile(
 _SHOWN = re.compile(
     r"\b(?:error|fails? with|failed with|getting|seeing|returns|says|throws|prints|message)\b", re.IGNORECASE
 )
+_PROSE = re.compile(r"(?:i|we|you|can|could|let'?s|please|uncomment|but|so|and)\b", re.IGNORECASE)
 _QUOTED = re.compile(r"[\"“`](?P<text>[^\"“”`\n]{12,200})[\"”`]")
 _PROSE_CHARS = 200
 _LEAST_QUOTED_WORDS = 3
@@ -154,16 +155,21 @@ def error_in(message: str) -> str | None:
     lines = _lines(message)
     if headline := _of_traceback(lines):
         return headline
-    best = max(lines, key=_weight, default="")
+    best = max((line for line in lines if not _PROSE.match(line)), key=_weight, default="")
     if _weight(best) >= _SHOWS_ERROR:
         return best
     if not (shown := _SHOWN.search(message)):
         return None
     quoted = _QUOTED.search(message, shown.start())
-    if quoted and len(quoted["text"].split()) >= _LEAST_QUOTED_WORDS:
+    if quoted and len(quoted["text"].split()) >= _LEAST_QUOTED_WORDS and _is_error(quoted["text"]):
         return quoted["text"]
-    after = [line for line in _lines(message[shown.end() :])[1:] if _weight(line) and len(line) < _PROSE_CHARS]
+    after = [line for line in _lines(message[shown.end() :])[1:] if _is_error(line) and len(line) < _PROSE_CHARS]
     return after[0] if after else None
+
+
+def _is_error(text: str) -> bool:
+    """Whether a text that is shown as an error reads like one: not a part of a sentence, nor a success."""
+    return text[:1].isalnum() and not _PROSE.match(text) and _weight(text) > 0
 
 
 def mask(line: str) -> str:
