@@ -70,14 +70,16 @@ _OFFERS = re.compile(
 )
 # An offer that says nothing by itself, and a sentence before it that says what is offered.
 _BARE_OFFER = re.compile(
-    r"\b(?:me to|should i|shall i|should we|shall we) (?:go ahead(?: and)?|proceed\b.*|\w+ (?:(?:this|that|it|these|those"
+    r"\b(?:me to|should i|shall i|should we|shall we) (?:go ahead(?: and)?|proceed\b.*|\w+ (?:(?:this|that|it"
+    r"|these|those"
     r"|them|the (?:change|fix|refactor(?:ing)?|cleanup|implementation))\b(?: \w+)?))\W*(?:\?|$)"
     r"|\bme to (?:go ahead and )?\w+ (?:this|that|it|the (?:fix|change))\b[\w ]{0,24}\?",
     re.IGNORECASE,
 )
 _PROPOSING = re.compile(
     r"^(?:add|remove|replace|use|move|rename|make|keep|change|update|delete|drop|extract|merge|split|consolidate|switch"
-    r"|simplest|the (?:fix|simplest|cleanest|best)\b)|\b(?:could|can|should|would|i'd|i would|just need to|needs? to)\b",
+    r"|simplest|the (?:fix|simplest|cleanest|best)\b)|\b(?:could|can|should|would|i'd|i would|just need to"
+    r"|needs? to)\b",
     re.IGNORECASE,
 )
 # Offers of a step, or of several things to choose from: a yes to it decides nothing.
@@ -93,7 +95,8 @@ _CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 # How people say in a refusal what they want instead: at the beginning of a clause, or anywhere in a sentence.
 _DIRECTS = re.compile(
     r"(?:(?:no|ok(?:ay)?|ah|oh|hmm?|yeah|and|also|but|so|then|actually|maybe|please|just|even)[,. ]+)*"
-    r"(?:don'?t|do not|never|always|use|keep(?! going)|make|only|instead|rather|you should|should(?! we| i| all)|let'?s not|it should|both"
+    r"(?:don'?t|do not|never|always|use|keep(?! going)|make|only|instead|rather|you should|should(?! we| i"
+    r"| all)|let'?s not|it should|both"
     r"|we (?:should|need|must|don'?t|want)|i (?:do )?(?:want|prefer|don'?t want|would like|did not|didn'?t)"
     r"|i(?:'d| would) (?:\w+ )?(?:prefer|rather|like|want|have thought)|why not \w+ing|please"
     r"|add|put|remove|merge|call|name|stop|leave|rename|move|read|first|prefer|avoid|skip|the \w+ should|break|split"
@@ -326,7 +329,8 @@ def _replies(material: Material, turns: Sequence[Turn]) -> Iterator[tuple[Turn, 
 def _proposal(answer: str) -> tuple[str, float]:
     """What an answer offers last, and how sure it is what that means; nothing if it only explains.
 
-    "Want me to make this change?" says nothing without the sentence before it that proposes one; less sure if none does.
+    "Want me to make this change?" says nothing without the sentence before it that proposes one. If none does, it is a
+    guess.
     """
     ended = [one.replace("**", "") for one in sentences(_CODE.sub("\n", answer))[-_MOST_ENDING:]]
     last = max((place for place, one in enumerate(ended) if _OFFERS.search(one)), default=None)

@@ -20,10 +20,12 @@ _CHANGE_SURE = 0.5  # an order may be a task only: agents that begin are not tol
 
 # Before a verb: not that of a step, which says nothing of how things should be.
 NO_STEP = (
-    r"(?!(?:re-?)?(?:check|look|see|review|run|explain|tell|figure|find|verify|confirm|commit|push|rebase|merge|help|read"
+    r"(?!(?:re-?)?(?:check|look|see|review|run|explain|tell|figure|find|verify|confirm|commit|push|rebase|merge"
+    r"|help|read"
     r"|summari[sz]e|test|double|generate|give|write|debug|investigate|fix(?! it (?:so |that |to ))|think|propose"
     r"|suggest|open|close|continue|start|move (?:on|to #)|talk|discuss|brainstorm|pause|wait|get|pull|fetch|log|update"
-    r"|draft|say|reply|respond|post|search|analy[sz]e|compare|research|ensure|stop|address|work|plan|invoke|finish|proceed"
+    r"|draft|say|reply|respond|post|search|analy[sz]e|compare|research|ensure|stop|address|work|plan|invoke"
+    r"|finish|proceed"
     r"|resolve|switch to|know|try (?:again|it)|do (?:it|this|that)(?! (?:\w+ly )?(?:as|in|with|by|instead)\b)|be"
     r"|understand|note|deal|cut|do (?:a|the|another|what|two|three|\d)|go(?! (?:with|for|back|json|\d|\w+ing))"
     r"|keep (?:going|working|it up)|tackle|build|rename this branch|implement (?:it|this|that|options?|suggestions?)"
@@ -98,7 +100,8 @@ _TASK = re.compile(r"^.{0,40}\b(?:commit|push|rebase|merge|subagents?|check exis
 _UNSURE = re.compile(
     r"\b(?:maybe|perhaps|not sure|what if|should we|do we|(?<!, )(?:can|could) (?:we|you)|i guess|wondering"
     r"|can you (?:check|look|take|see)"
-    r"|thinking aloud|don'?t know|considering|somehow|(?:if|whether) we (?:want|should|need)|i might be wrong|to be sure"
+    r"|thinking aloud|don'?t know|considering|somehow|(?:if|whether) we (?:want|should|need)|i might be wrong"
+    r"|to be sure"
     r"|for example|alternatively|consider (?:\w+ing|an?|the)|wonder)\b",
     re.I,
 )
@@ -119,7 +122,8 @@ _DESCRIBES = re.compile(
     r"|use ['\"]|the fix requires|tell me|or would)"
     r"|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything|superpower|skill)\b"
     r"|\bshould be (?:better|fine|ok(?:ay)?|good|there|in|done|working)\b|\bi should\b|\bskip \d"
-    r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`|::|https?://",
+    r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`"
+    r"|::|https?://",
     re.IGNORECASE,
 )
 # Of demands, those that are meant for every later session, too.
@@ -139,7 +143,8 @@ _PASTED = re.compile(
 # How users drop what they proposed before.
 _DROPS = re.compile(
     r"\b(?:leave (?:it|that|this|things)\b|never ?mind|forget (?:it|that|about)|as it (?:is|was) then|don'?t bother"
-    r"|(?:keep|stay with|stick with) (?:it|what we have|the (?:current|old)|things)|drop (?:it|that|the idea)|let'?s not)\b",
+    r"|(?:keep|stay with|stick with) (?:it|what we have|the (?:current|old)|things)|drop (?:it|that|the idea)"
+    r"|let'?s not)\b",
     re.IGNORECASE,
 )
 _DROP_CHARS, _BARE_DROP_CHARS = 120, 30

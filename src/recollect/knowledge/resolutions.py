@@ -50,7 +50,8 @@ _ANNOUNCES = re.compile(
 )
 # What an agent is about to do says nothing of why, unless it says so.
 _PLANS = re.compile(
-    r"\b(?:let me|let's|i(?:'ll| will|'m going to| need to| should| have to| want to| can see the)|now i|now fix|also fix"
+    r"\b(?:let me|let's|i(?:'ll| will|'m going to| need to| should| have to| want to| can see the)|now i"
+    r"|now fix|also fix"
     r"|need to (?:update|fix|check|find|see|look|handle))\b|^(?:found it|wait)\b|^(?:update|fix|change|add) ",
     re.IGNORECASE,
 )
@@ -62,7 +63,8 @@ _NO_CAUSE = re.compile(
 )
 # Words of a user that ask for nothing in particular.
 _GOES_ON = re.compile(
-    r"(?:(?:ok(?:ay)?|yes|yeah|yep|sure|done|continue|go on|go ahead|please|try again|proceed|thanks|great|good|now|then"
+    r"(?:(?:ok(?:ay)?|yes|yeah|yep|sure|done|continue|go on|go ahead|please|try again|proceed|thanks|great|good"
+    r"|now|then"
     r"|fix (?:it|them|this)(?: up)?|commit|push|and)\b[\s,.!]*)+"
 )
 _ASKED_CHARS = 400
