@@ -52,6 +52,7 @@ def test_a_run_that_passed_is_cited_as_such(tmp_path: Path) -> None:
         ("make site", "make site | grep -c page"),
         ("make site", "make site || true"),
         ("make site", "make site; ls"),
+        ("make fmt && make lint", "make fmt && make test"),  # what failed was not run
     ],
 )
 def test_a_run_that_does_not_show_how_it_went_closes_nothing(tmp_path: Path, failing: str, later: str) -> None:

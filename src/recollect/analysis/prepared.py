@@ -21,14 +21,13 @@ from recollect.kinds import SessionKey
 from recollect.knowledge.asking import find_decisions
 from recollect.knowledge.demands import is_standing
 from recollect.knowledge.fixes import fixes_of, told_lines
-from recollect.knowledge.predicates import FIXED_BY, PREFERS
+from recollect.knowledge.predicates import FIXED_BY, LEAST_CONFIDENCE, PREFERS
 from recollect.knowledge.records import Fact, Fix
 from recollect.knowledge.signature import is_literal
 from recollect.recall import renew_briefs, write_briefs, write_snapshot
 from recollect.recall.prepared import HOOK_DEFAULTS, fixes_path, requests_path, switches_path
 from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store
 
-LEAST_CONFIDENCE = 0.6  # of what is told without being asked for
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
 _MOST_SESSIONS = 5_000  # whose requests are read when nothing is prepared yet
 

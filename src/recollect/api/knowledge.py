@@ -62,8 +62,8 @@ class Knowledge:
     ) -> list[Fact]:
         """What was decided and preferred and still holds, newest first; or held at `as_of`.
 
-        `history` adds what was superseded, with its end; `everything` adds commits, and what agents say they decided
-        by themselves.
+        `history` adds what was superseded, with its end; `everything` adds commits, what agents say they decided by
+        themselves, and what is less sure than 0.6.
         """
         from recollect.clock import moment_ms, now_ms
         from recollect.knowledge.asking import find_decisions

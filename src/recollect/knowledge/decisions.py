@@ -313,6 +313,8 @@ def _agreements(material: Material, turns: Sequence[Turn], changes: Sequence[Cha
         if not proposal or _OFFERS_STEP.search(proposal) or _PICKED.search(proposal):
             continue
         topic = shortened(words.gist(before.summary), 160)
+        if "?" in before.summary:  # the user had proposed it
+            confidence = max(confidence, 0.6)
         text = f"On “{topic}” the user agreed to: {proposal}"
         yield _decided(AGREEMENT, topic, proposal, text, confidence, [(request, said), (answer, proposal)])
 

@@ -34,7 +34,7 @@ NO_STEP = (
     r"|issue|ticket|plan|test)"
     r"|add (?:an?|some|more|the|that|this|these|similar|at least)? ?(?:\w+ ){0,2}(?:tests?|comments?|tasks?|ones)|take"
     r"|also|just|please|maybe|not|now|first|try and|step through|follow (?:through|up)|abandon|bump it|mark the pr"
-    r"|implement (?:an? fix|please|both)|adjust (?:the )?\S+(?: file)?\W*$|make (?:some|more|a few)\b"
+    r"|implement (?:an? fix|please|both)|adjust (?:the )?\S+(?: file)?(?=\W*$)|make (?:some|more|a few)\b"
     r"|(?:create|add|open|file) .{0,40}\b(?:issue|ticket|follow-?up))\b)"
 )
 _DEMAND = re.compile(
@@ -65,7 +65,7 @@ _WISH = re.compile(
     r"|must(?:n't| not)? be)\b"
     rf"|\bwe (?:do |also )?(?:want|need) to {NO_STEP}\w+"
     r"|\bideally\b|\bnot as (?:a|an|the) .{3,60}, but\b|\bi think we can (?:just )?(?:drop|remove|skip)\b"
-    r"|\b(?:better|good) idea to\b|\bthe idea is (?:to|that)\b|\bi would (?:even |then )?want\b"
+    r"|\b(?:better|good) idea to\b|\bi would (?:even |then )?want\b"
     r"|\bis too? (?:much|big|long|verbose|noisy)\b|\bdoes(?:n't| not) (?:work (?:since|because)|make sense to)\b"
     r"|\bit'?s (?:fine|ok(?:ay)?|better) to\b",
     re.IGNORECASE,
@@ -118,13 +118,17 @@ _DESCRIBES = re.compile(
     r"|\b(?:agent|user|code|we) never (?:\w+ed|had|was)\b|\b(?:it|this|that|they|which) should (?:have|be) (?:\w+ed"
     r"|better|fine|ok(?:ay)?)\b|\bshould have been\b"
     r"|^(?:plan:|(?:minor|major|critical)\b[^,.]{0,24}:|this|that|consider|\[|\d+ [+-]|[+-] |seeing|since we|[\"“']"
-    r"|keep in mind|ideally just|sorry"
+    r"|ideally just|sorry"
     r"|use ['\"]|the fix requires|tell me|or would)"
     r"|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything|superpower|skill)\b"
     r"|\bshould be (?:better|fine|ok(?:ay)?|good|there|in|done|working)\b|\bi should\b|\bskip \d"
     r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`"
     r"|::|https?://",
     re.IGNORECASE,
+)
+# Wishes whose words do not say what for.
+_SAYS_NO_WHAT = re.compile(
+    r"\b(?:keep|have) in mind\b|\bsomething else\b|\bsomething like\W*$|^let'?s go, |\b\d\.? ?\+ ?\d", re.IGNORECASE
 )
 # Of demands, those that are meant for every later session, too.
 _STANDING = re.compile(
@@ -219,7 +223,8 @@ def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     confidence = _wished(sentence, is_short=is_short, has_changed=has_changed)
     if not confidence or _UNSURE.search(sentence):
         return 0.0
-    return 0.0 if _DESCRIBES.search(sentence) and not _LETS.search(sentence) else confidence
+    is_described = _DESCRIBES.search(sentence) is not None and not _LETS.search(sentence)
+    return 0.0 if is_described or _SAYS_NO_WHAT.search(sentence) else confidence
 
 
 def _wished(sentence: str, *, is_short: bool, has_changed: bool) -> float:

@@ -5,6 +5,7 @@ that changed something for it, unless the user says afterwards that it is still 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,13 +17,14 @@ from recollect.knowledge.demands import asks_change
 from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.mentions import NOTHING, Mentions
-from recollect.knowledge.predicates import CAUSED_BY, FAILS_WITH, FIXED_BY
+from recollect.knowledge.predicates import CAUSED_BY, FAILS_WITH, FIXED_BY, PASSED
 from recollect.knowledge.runs import Change, Run
-from recollect.knowledge.signature import error_in, fingerprint, telling_lines
+from recollect.knowledge.signature import error_in, fingerprint, placed_lines, telling_lines
 from recollect.store import Step
 
 RULE, REPORTED, CAUSE = "resolution", "reported", "cause"
 GONE = "the error was gone in the next run, which failed otherwise"
+_LEAST_LISTED, _MOST_LISTED = 2, 6  # errors of one output that have fixes of their own
 MOST_STEPS = 6  # of a resolution that are told
 MOST_RUNS_TO_ALTERNATIVE = 3
 _LEAST_SHARED = 0.4  # words of a command that its alternative has too
@@ -156,6 +158,7 @@ def _closed(
     made = _between(changes, error.last.place, success.place)
     if made:
         yield _fixed(material, turns, error, success, made)
+        yield from _others_fixed(material, turns, error, success, made)
         yield _failed(material, error, None if success.has_failed else success)
     elif _is_alternative(success, error.last):
         yield _fixed_by_other_command(material, error, success)
@@ -164,16 +167,48 @@ def _closed(
         yield _failed(material, error, None)  # nobody knows what made it go
 
 
-def _fixed(material: Material, turns: Sequence[Turn], error: _Open, success: Run, made: Sequence[Change]) -> Found:
+def _others_fixed(
+    material: Material, turns: Sequence[Turn], error: _Open, success: Run, made: Sequence[Change]
+) -> Iterator[Found]:
+    """Of a list of errors, those beside the headline whose own file was changed, each with the changes of that file."""
+    listed_errors = placed_lines(material.text(error.last.result))
+    if len(listed_errors) < _LEAST_LISTED:
+        return
+    files = Counter(file for _, file in listed_errors)
+    left = (
+        {fingerprint(line) for line, _ in placed_lines(material.text(success.result))} if success.has_failed else set()
+    )
+    seen = left | {error.first.signature, error.last.signature}
+    for line, file in listed_errors:
+        signature, mentions = fingerprint(line), Mentions(line)
+        own = [change for change in made if change.kind == "edit" and change.name.endswith(file.removeprefix("./"))]
+        if files[file] > 1:  # which of them an edit was for, only what it names tells
+            own = [change for change in own if mentions.names(change)]
+        if signature in seen or not own or len(seen) - len(left) > _MOST_LISTED:
+            continue
+        seen.add(signature)
+        run = replace(error.last, headline=line, signature=signature)
+        yield _fixed(material, turns, _Open(run, run), success, own, is_listed=True)
+
+
+def _fixed(
+    material: Material,
+    turns: Sequence[Turn],
+    error: _Open,
+    success: Run,
+    made: Sequence[Change],
+    *,
+    is_listed: bool = False,
+) -> Found:
     """What was changed before the next run without the error, which passed, or failed for another reason."""
     why = explanation(material, error.last.place, success.place)
     chooser = _asked_between(material, turns, error.last.place, made[-1].place)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
-    mentions = Mentions(error.last.headline, material.text(error.last.result))
+    mentions = Mentions(error.last.headline, "" if is_listed else material.text(error.last.result))
     steps = told(made, mentions)
     confidence = _limited(_confidence(material, error, success, made, why), made, mentions)
     changed = listed(change.sentence for change in steps)
-    text, receipt = f"`{error.first.headline}` was fixed by {changed}", f"then passed: {success.command}"
+    text, receipt = f"`{error.first.headline}` was fixed by {changed}", f"{PASSED}{success.command}"
     if success.has_failed:
         text = f"`{error.first.headline}` was gone after {changed}; the next run failed otherwise"
         receipt = f"{GONE}: {success.headline}"
@@ -192,7 +227,7 @@ def _fixed(material: Material, turns: Sequence[Turn], error: _Open, success: Run
         "quote": quote,
         "tried": [change.sentence for change in told(error.tried)],
         "fixed_ms": success.result.ts_ms,
-        "lines": _lines_gone(material, error, success),
+        "lines": [] if is_listed else _lines_gone(material, error, success),
     }
     first = steps[0]
     return Found(
@@ -324,7 +359,8 @@ def reported_errors(material: Material, turns: Sequence[Turn], changes: Sequence
             continue
         why = _cause_sentence(material, cause) if cause is not None else None
         problem = ("error", fingerprint(headline)) if headline else ("problem", words.gist(turn.request.summary))
-        if why is not None and not _NO_CAUSE.search(why[1]):
+        why = why if why is not None and not _NO_CAUSE.search(why[1]) else None
+        if why is not None:
             yield _caused(turn.request, problem, headline, why)
         if made and not _is_refuted(material, turn, following):
             yield _reported_fix(material, turn, problem, headline, why, made)

@@ -22,6 +22,7 @@ _OUTPUT_CHARS = 60_000
 _CHECKS = re.compile(
     r"lint|build|check|vet|tsc|mypy|ruff|eslint|compile|clippy|typecheck|test|fmt|validate", re.IGNORECASE
 )
+_PREPARES = re.compile(r"\b(?:fmt|format|build|install)\b")  # parts of a chain before what it is for
 _PIPED = re.compile(r"\||;|\n|(?<![&>])&(?![&>])")
 _COMPLAINT = re.compile(
     r"^\S+\.\w{1,5}:\d+(?::\d+)?:? .+\(\w+\)$|^\S+\.\w{1,5}[:(]\d+[:,]\d+\)?: (?:error|undefined|cannot)\b"
@@ -62,10 +63,13 @@ class Run:
 
     def shows_again(self, earlier: "Run") -> bool:
         """Whether this shows how the thing that failed earlier goes now: the same program, given the same."""
-        if self.is_test and earlier.is_test:
-            return bool(self.seen & earlier.doings) and shell.covers_tests(self.command, earlier.command)
         failed = shell.exits(earlier.command) & earlier.doings or earlier.doings
-        return any(_covers(self.command, earlier.command, family) for family in self.seen & failed)
+        checked = frozenset(family for family in failed if not _PREPARES.search(family)) or failed
+        if not checked <= self.seen:  # any of them may have failed
+            return False
+        if self.is_test and earlier.is_test:
+            return shell.covers_tests(self.command, earlier.command)
+        return all(_covers(self.command, earlier.command, family) for family in checked)
 
 
 def _covers(command: str, other: str, family: str) -> bool:

@@ -33,6 +33,7 @@ _SAYS_ERROR = re.compile(
 )  # of a line in small letters, which takes a fifth of the time of ignoring case
 _BEGINS_AS_ERROR = re.compile(r"(?:error|fatal|panic)\b", re.IGNORECASE)
 _TEST_FAILED = re.compile(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ )")
+_NAMES_TEST = re.compile(r"(?P<name>(?:[\w./-]+::)*(?:Test[A-Z_]|test_)[\w/\[\]-]*)")  # alone
 _TEST_NAME = re.compile(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ (?:- )?)(?P<name>\S+)(?: - (?P<why>.+))?")
 # Lines that name nothing: a runner's last words, counts, echoes of what was run.
 _SAYS_NOTHING = re.compile(
@@ -80,6 +81,7 @@ _QUOTED = re.compile(r"[\"“`](?P<text>[^\"“”`\n]{12,200})[\"”`]")
 _PROSE_CHARS = 200
 _LEAST_QUOTED_WORDS = 3
 _SHOWS_ERROR = 4
+_AT_PLACE = 5
 _SPACES = re.compile(r"\s+")
 
 # Lines that say something about their error only together with their numbers.
@@ -102,6 +104,8 @@ def signatures_in(text: str) -> list[str]:
 
     Lines that are compared with their numbers count only where nothing else says what is wrong.
     """
+    if test := _NAMES_TEST.fullmatch(text.strip()):
+        return [_test_signature(test["name"])]
     headline, others = signature_of(text), telling_lines(text)
     if not headline:
         return others or [mask(text.strip().partition("\n")[0])]
@@ -124,6 +128,12 @@ def _tells(line: str) -> bool:
         or (exception and exception["why"] != "")
         or (place and _BARE_EXCEPTION.fullmatch(message))
     )
+
+
+def placed_lines(text: str) -> list[tuple[str, str]]:
+    """Every line that says what is wrong at a place, with its file: linters and compilers list many at a time."""
+    lines = dict.fromkeys(line for line in _lines(text) if _PLACE.match(line) and _weight(line) == _AT_PLACE)
+    return [(line, place["file"]) for line in lines if (place := _PLACE.match(line))]
 
 
 def fingerprint(line: str) -> str:
@@ -194,7 +204,11 @@ def _failed_test(line: str) -> str | None:
         return None
     if found["why"] and not found["why"].startswith("assert "):
         return mask(found["why"])
-    name = found["name"].rpartition("/")[2].rpartition("::")[2]
+    return _test_signature(found["name"])
+
+
+def _test_signature(name: str) -> str:
+    name = name.rpartition("/")[2].rpartition("::")[2]
     return f"test failed: {name}"[:MOST_CHARS].strip(" .:;,")
 
 
@@ -234,7 +248,7 @@ def _weight(line: str) -> int:
     if _SAYS_NOTHING.fullmatch(message):
         return 0
     if place and (_SAYS_ERROR.search(message.lower()) or _CODE.search(message)):
-        return 5
+        return _AT_PLACE
     if is_test:
         return 3
     if says_error:

@@ -46,7 +46,7 @@ def fact_of(stored: StoredFact) -> Fact:
         alternatives=tuple(details.get("alternatives") or ()),
         reason=details.get("reason") or details.get("why"),
         verdict=stored.verdict,
-        evidence=tuple(Evidence(**one) for one in stored.evidence),
+        evidence=tuple(Evidence(**one, session_uid=stored.session_uid) for one in stored.evidence),
     )
 
 
