@@ -98,6 +98,18 @@ def test_tests_whose_end_was_cut_off_close_nothing(tmp_path: Path) -> None:
     assert fixes_of(tmp_path, script, "--- FAIL: TestPool") == []
 
 
+def test_building_the_tests_does_not_show_that_they_pass(tmp_path: Path) -> None:
+    script = (
+        Script("built")
+        .user("make the tests pass")
+        .run("go test ./pool", "--- FAIL: TestPool\n1 failed", 1, is_test=True)
+        .edit("/srv/shop/pool.go", "n = 1", "n = 2")
+        .run("go test -c ./pool", "")
+    )
+
+    assert fixes_of(tmp_path, script, "--- FAIL: TestPool") == []
+
+
 def test_tests_that_no_longer_compile_do_not_show_that_one_passes(tmp_path: Path) -> None:
     script = (
         Script("compile")

@@ -65,7 +65,8 @@ class Run:
         """Whether this shows how the thing that failed earlier goes now: the same program, given the same."""
         failed = shell.exits(earlier.command) & earlier.doings or earlier.doings
         checked = frozenset(family for family in failed if not _PREPARES.search(family)) or failed
-        if not checked <= self.seen:  # any of them may have failed
+        is_other = earlier.is_test and not self.is_test  # `go test -c` only builds
+        if is_other or not checked <= self.seen:  # any of them may have failed
             return False
         if self.is_test and earlier.is_test:
             return shell.covers_tests(self.command, earlier.command)
