@@ -6,8 +6,6 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from importlib import import_module
-from pkgutil import iter_modules
 
 import apsw
 import click
@@ -95,7 +93,7 @@ def formats() -> str:
 
 
 def _formats() -> Iterator[str]:
-    titles = {"prefix": "By their own look", "structure": "By what surrounds them", "keyword": "By their name"}
+    titles = {"prefix": "By their format", "structure": "By their context", "keyword": "By their name"}
     for kind, title in (titles | {"hidden": "Hidden"}).items():
         yield f"### {title}\n"
         yield from (f"- `{rule.name}`: {rule.finds}" for rule in RULES if rule.kind == kind)
@@ -123,19 +121,15 @@ def _methods() -> Iterator[str]:
     for name, family in vars(recollect.Memory).items():
         if isinstance(family, cached_property):
             yield f"## memory.{name}\n\n{inspect.getdoc(family.func)}\n"
-            yield from _methods_of(f"memory.{name}", _family(inspect.signature(family.func).return_annotation))
+            yield from _methods_of(
+                f"memory.{name}", getattr(recollect.api, inspect.signature(family.func).return_annotation)
+            )
 
 
 def _methods_of(owner: str, kind: type) -> Iterator[str]:
     for name, method in vars(kind).items():
         if inspect.isfunction(method) and not name.startswith("_"):
             yield from _described(f"{owner}.{name}", method)
-
-
-def _family(name: str) -> type:
-    """The class of one of Memory's families, each in a module of its own."""
-    modules = (import_module(f"recollect.api.{module.name}") for module in iter_modules(recollect.api.__path__))
-    return next(vars(module)[name] for module in modules if vars(module).get(name, type).__module__ == module.__name__)
 
 
 def _described(name: str, function: Callable[..., object]) -> Iterator[str]:

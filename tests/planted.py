@@ -421,6 +421,10 @@ def plant(draw: Draw, kind: str) -> Planted:
 
 # Ways to give a value to a name, as formatters, languages and test tools write them; `{}` is the value.
 LAYOUTS = (
+    "bindpw {}",
+    'new NetworkCredential("bob", "{}")',
+    '"adminPassword": {"value": "{}"}',
+    '"adminPassword": {\n    "value": "{}"\n  }',
     'resource "x" "y" {\n  username            = "app"\n  password            = "{}"\n}',
     'db_password                              = "{}"',
     'config := Config{\n\tHost:     "db",\n\tPassword: "{}",\n}',

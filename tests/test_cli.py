@@ -332,6 +332,7 @@ def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch) -> None:
         ("ev\u202eil\u2066!", "evil!"),
         ("a\u061cb", "ab"),
         ("zero\u200bwidth\ufeff", "zerowidth"),
+        ("tagged\U000e0041 varied\U000e0100", "tagged varied"),
         ("grüße 漢字 😀", "grüße 漢字 😀"),
     ],
 )

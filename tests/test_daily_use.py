@@ -100,7 +100,7 @@ def test_a_command_prints_what_the_page_shows(command: str, shown: str, small: P
 def test_this_month_is_compared_with_the_last(small: Path, tmp_path: Path) -> None:
     done = _run("recollect stats --by month", small, tmp_path)
 
-    assert re.search(r"^\w+ so far: ~?\$.*\n\w+: ~?\$.* by this day, ~?\$.* in all$", done.stdout, re.MULTILINE)
+    assert re.search(r"^\w+ so far: ~?\$.*\n\w+: ~?\$.* by this day, ~?\$.* in total$", done.stdout, re.MULTILINE)
 
 
 @needs_shared

@@ -115,13 +115,13 @@ def test_ctrl_c_in_a_first_sweep_is_answered_with_what_is_kept(home: Home, monke
     home.append("project/one", event("s1", 2, text="zebra crossing"))
     shown: list[tuple[str, int]] = []
     with monkeypatch.context() as patch:
-        patch.setattr("recollect.ingest.reading.take_in", lambda *_all: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr("recollect.ingest.gate.take_in", lambda *_all: (_ for _ in ()).throw(KeyboardInterrupt))
         with open_memory() as memory, pytest.raises(KeyboardInterrupt):
             memory.sweep(lambda stage, done, total: shown.append((stage, done)))
         stopped = run("sweep")
 
     assert shown == [("reading", 0)]
-    assert (stopped.exit_code, "what was read is kept. `recollect sweep` continues" in stopped.stderr) == (1, True)
+    assert (stopped.exit_code, "What was read is kept; `recollect sweep` continues" in stopped.stderr) == (1, True)
 
 
 def test_a_session_of_an_unfinished_sweep_is_shown_by_its_request_and_the_time_of_its_match(

@@ -328,3 +328,58 @@ def test_the_status_breaks_lines_between_words(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.usefixtures("store")
 def test_decisions_on_a_topic_are_another_command() -> None:
     assert "recollect why walrus food" in invoke("decisions", "walrus", "food").stderr
+
+
+@pytest.mark.usefixtures("store")
+def test_an_option_that_search_lacks_is_said_to_be_searched_for_as_text() -> None:
+    result = invoke("search", "walrus", "--sort", "cost")
+
+    assert result.exit_code == 0
+    assert "Searching for the text --sort: `search` has no such option" in result.stderr
+    assert "Searching for the text" not in invoke("search", "--", "walrus", "--sort").stderr
+
+
+@pytest.mark.usefixtures("store")
+def test_a_search_shows_as_many_matches_of_a_session_as_asked_for() -> None:
+    def matches(*options: str) -> list[int]:
+        hits = json.loads(invoke("search", "walrus", *options, "--json").stdout)["hits"]
+        return [len(hit["matches"]) for hit in hits]
+
+    assert matches("--matches", "1") == [1, 1, 1, 1]
+    assert matches() == [2, 2, 2, 2]
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(
+    ("date", "count"),
+    [(("2026-11-15",), 1), (("2026-11",), 4), (("november", "2026"), 4), (("2026",), 4), (("2025-11",), 0)],
+)
+def test_a_timeline_covers_the_whole_period_that_a_date_names(date: tuple[str, ...], count: int) -> None:
+    assert len(json.loads(invoke("timeline", *date, "--json").stdout)) == count
+
+
+@pytest.mark.usefixtures("store")
+def test_part_of_a_name_deletes_nothing_and_is_answered_with_the_nearest() -> None:
+    result = invoke("forget", "--repo", "vault", "--dry-run")
+
+    assert result.exit_code == 4
+    assert "did you mean `--repo github.com/acme/vaultwarden`?" in result.stderr
+    assert "nearest: vaultwarden" in invoke("forget", "--repo", "vualtwarden", "--dry-run").stderr
+
+
+@pytest.mark.usefixtures("store")
+def test_a_diff_of_a_file_that_the_session_left_alone_names_those_it_edited() -> None:
+    result = invoke("diff", "shop-one", "src/seal.py")
+
+    assert result.exit_code == 4
+    assert "did not edit this file: src/seal.py" in result.stderr
+    assert "it edited src/walrus.py" in result.stderr
+
+
+@pytest.mark.usefixtures("store")
+def test_an_archive_goes_into_a_folder_and_no_folder_is_named_like_a_document(tmp_path: Path) -> None:
+    result = invoke("archive", "shop-one", "--to", str(tmp_path / "x.md"))
+
+    assert result.exit_code == 2
+    assert "takes a folder, not a file" in result.stderr
+    assert not (tmp_path / "x.md").exists()

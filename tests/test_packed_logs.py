@@ -98,7 +98,7 @@ def test_what_is_left_of_a_log_that_is_cut_off_is_held_and_the_cut_is_told(tmp_p
 
     ((path, told),) = report.failures
     assert path.endswith(".zst")
-    assert told == f"is cut off: {report.lines_read:,} lines of it could be read"
+    assert told == f"is cut off: {report.lines_read:,} lines could be read"
     assert held == max(0, report.lines_read - 1)
     assert (again.lines_read, again.failures) == (0, [])
 
@@ -110,7 +110,7 @@ def test_a_damaged_log_is_told_and_read_again_when_it_is_replaced(
 
     with open_memory(with_key(tmp_path / "store"), [flag]) as memory:
         report = memory.sweep()
-        assert [reason for _, reason in report.failures] == ["is damaged: 0 lines of it could be read"]
+        assert [reason for _, reason in report.failures] == ["is damaged: 0 lines could be read"]
 
         write_packed(tmp_path / "home", pack(CONTENT))
         assert memory.sweep().failures == []

@@ -81,10 +81,43 @@ def test_a_long_list_says_how_many_sessions_there_are(memory: Memory, monkeypatc
     assert "1 of 2 sessions" in picker.lines(80, 24)[1].text
 
 
-def test_what_a_search_has_to_say_is_on_the_last_line(picker: Picker) -> None:
+def test_notes_of_a_search_leave_the_keys_on_the_screen(picker: Picker) -> None:
     type_in(picker, "zebra qqqqqqqq")
 
-    assert "qqqqqqqq" in picker.lines(80, 24)[-1].text
+    screen = [line.text for line in picker.lines(80, 24)]
+    assert any("qqqqqqqq" in line for line in screen[2:-1])
+    assert "Enter resume" in screen[-1]
+
+
+def test_enter_acts_on_no_session_that_was_not_on_the_screen(picker: Picker) -> None:
+    for char in "zebra":
+        picker.press(char)
+
+    assert picker.press("enter") is None
+    assert titles(picker) == ["repair the zebra crossing"]
+    assert picker.press("enter") == RESUME
+
+
+def test_the_selection_stays_where_it_was_after_a_look_at_a_session(picker: Picker) -> None:
+    picker.press("down")
+    selected = picker.selected
+
+    assert picker.press("^o") == SHOW
+    assert not picker.is_due
+    assert picker.selected == selected
+
+
+def test_moving_past_the_end_of_the_list_brings_more(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recollect.cli.picker._SESSIONS", 1)
+    picker = Picker(memory)
+    picker.search()
+
+    picker.press("down")
+    assert picker.is_due
+    picker.search()
+    picker.press("down")
+
+    assert picker.selected == picker.answer.hits[1]
 
 
 def test_the_selection_stays_within_the_list(picker: Picker) -> None:
@@ -132,7 +165,8 @@ def test_the_preview_shows_the_digest_of_the_selected_session(picker: Picker) ->
 
     screen = "\n".join(line.text for line in picker.lines(80, 24))
 
-    assert "## Asked" in screen
+    assert "Asked" in screen
+    assert "##" not in screen
 
 
 def test_control_keys_have_names() -> None:
@@ -196,3 +230,14 @@ def test_it_ends_with_the_terminal(terminal: Terminal) -> None:
     os.kill(terminal.pid, signal.SIGTERM)
 
     assert terminal.wait() != 0
+
+
+def test_a_pasted_text_of_several_lines_is_a_query_and_resumes_nothing(terminal: Terminal) -> None:
+    terminal.read_until("Esc quit")
+
+    terminal.type("repair\n\nthe\nzebra\n")
+    screen = terminal.read_until("zebra▏")
+    terminal.type("\x1b")
+
+    assert "Cannot resume" not in screen
+    assert terminal.wait() == 0

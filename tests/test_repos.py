@@ -80,6 +80,23 @@ def test_a_worktree_counts_as_the_checkout_it_belongs_to(path: str | None, root:
     assert normal_root(path) == root
 
 
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "/home/x/shop/.worktrees/alex/ent-108-fix",
+        "/home/x/shop/.worktrees/alex/ent-108-fix/src/deep",
+        "/home/x/shop-worktrees/fix-1",
+        "/home/x/shop.worktrees/alex/fix-1",
+        "/home/x/.cursor/worktrees/shop/abc12/src",
+    ],
+)
+def test_a_worktree_with_any_name_belongs_to_its_repository(folder: str) -> None:
+    known = Checkouts([("/home/x/shop", "/home/x/shop", "git@github.com:acme/shop.git"), (folder, folder, None)])
+
+    assert known.repo(folder, None, None) == known.repo(folder, folder, None) == "github.com/acme/shop"
+    assert Checkouts([]).repo(folder, None, None) == "shop"
+
+
 def test_a_sessions_own_remote_is_its_repository() -> None:
     assert Checkouts([]).repo("/home/x/shop", None, "git@github.com:acme/shop.git") == "github.com/acme/shop"
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from recollect.agentkit.protocol import AgentProfile, SessionInfo
-from recollect.agents import BUILT_IN, adapters, get_adapter
+from recollect.agents import BUILT_IN, adapters, get_adapter, resume_command
 from recollect.cli import main
 from recollect.schema import ASSISTANT_MSG
 from tests.builders import AGENT, Home, ScriptedAdapter, at_ms, event, sweep
@@ -109,6 +109,14 @@ def test_a_session_whose_log_is_gone_is_not_resumed(folders: tuple[Path, Path], 
 
     assert result.exit_code == 4
     assert "digest docs-000001 --for-agent" in result.stderr
+
+
+@pytest.mark.usefixtures("folders")
+@pytest.mark.parametrize(
+    ("name", "quoted"), [("3f2a-91", "3f2a-91"), ("two words", "'two words'"), ("$HOME", "'$HOME'"), ("köln", "'köln'")]
+)
+def test_a_resume_command_is_safe_in_a_shell(name: str, quoted: str) -> None:
+    assert resume_command(AGENT, name) == f"scripted-agent --resume {quoted}"
 
 
 @pytest.mark.usefixtures("folders")

@@ -46,7 +46,7 @@ class _Work:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: Counter[str] = Counter()
-        make_rows = settle.settle
+        make_rows = settle.settle_sessions
 
         def traced(store: Store, *arguments: Any, **options: Any) -> int:
             for database in store.databases:
@@ -57,7 +57,7 @@ class _Work:
                 for database in store.databases:
                     database.connection.trace_v2(0)
 
-        monkeypatch.setattr(settle, "settle", traced)
+        monkeypatch.setattr(settle, "settle_sessions", traced)
 
     def _count(self, seen: dict[str, Any]) -> None:
         if "'main'" not in seen["sql"]:

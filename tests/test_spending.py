@@ -51,7 +51,16 @@ def test_the_forecast_goes_on_like_the_last_thirty_days(memory: Memory) -> None:
     spending = make_spending(memory._store, NOW)
 
     rest = (datetime(2026, 12, 1).astimezone() - NOW) / timedelta(days=1)
-    assert spending.forecast_usd == pytest.approx(10.0 + rest * 26.0 / 20, rel=0.01)
+    assert spending.forecast_usd == pytest.approx(10.0 + rest * 26.0 / 30, rel=0.01)
+
+
+def test_the_forecast_of_a_young_store_goes_on_as_since_its_first_day(tmp_path: Path, home: Home) -> None:
+    _spend(home, {NOW - timedelta(days=days): 5.0 for days in (1, 10)})
+    with sweep(tmp_path / "store", home) as memory:
+        spending = make_spending(memory._store, NOW)
+
+    rest = (datetime(2026, 12, 1).astimezone() - NOW) / timedelta(days=1)
+    assert spending.forecast_usd == pytest.approx(10.0 + rest * 10.0 / 10, rel=0.01)
 
 
 def test_the_running_block_has_its_end_and_its_forecast(memory: Memory) -> None:

@@ -17,22 +17,38 @@ __version__ = "0.1.0"
 TYPE_CHECKING = False  # `typing` takes long to load, and whoever presses Ctrl-C meanwhile would get a traceback
 if TYPE_CHECKING:
     from recollect.agentkit.runner import HomeSettings
-    from recollect.api import Filters, Memory, doctor, open_memory, repair, restore
-    from recollect.api.annotations import ForgetRequest, SessionAnnotations, UserNote
-    from recollect.api.archives import Archive, DigestPages
-    from recollect.api.groups import Forked, Prompting
-    from recollect.api.handover import HandoverPlan
-    from recollect.care.doctor import Finding
-    from recollect.care.status import AgentTotals, DistilledTotals, RetentionStatus, SourceTotals, Status
-    from recollect.distill.exchanges import Exchange
+    from recollect.api import (
+        Archive,
+        DigestPages,
+        Filters,
+        ForgetRequest,
+        Forked,
+        HandoverPlan,
+        Memory,
+        Prompting,
+        SessionAnnotations,
+        UserNote,
+        doctor,
+        open_memory,
+        repair,
+        restore,
+    )
+    from recollect.care import AgentTotals, DistilledTotals, Finding, RetentionStatus, SourceTotals, Status
+    from recollect.distill import Exchange
     from recollect.errors import Ambiguous, Busy, NeedsAnswer, NotFound, RecollectError, UsageError
-    from recollect.forget.plan import ForgetPlan, ForgottenSession, UnreachableCopy
-    from recollect.forget.rescan import RescanReport
-    from recollect.groups.group import Group, Mount
-    from recollect.groups.ipc import Answered
-    from recollect.groups.runner import RunReport
-    from recollect.groups.sessions import ActiveSession, Bookmark, Cleared, GroupSessions, Resumed
-    from recollect.knowledge.records import Evidence, Fact, Fix, FixStep, Route, Workflow, Workflows
+    from recollect.forget import ForgetPlan, ForgottenSession, RescanReport, UnreachableCopy
+    from recollect.groups import (
+        ActiveSession,
+        Answered,
+        Bookmark,
+        Cleared,
+        Group,
+        GroupSessions,
+        Mount,
+        Resumed,
+        RunReport,
+    )
+    from recollect.knowledge import Evidence, Fact, Fix, FixStep, Route, Workflow, Workflows
     from recollect.live import (
         Appended,
         AsyncLive,
@@ -78,8 +94,10 @@ if TYPE_CHECKING:
         Tally,
         to_json,
     )
-    from recollect.sessions.transcript import TranscriptItem
+    from recollect.sessions import TranscriptItem
     from recollect.sweep_report import SweepReport
+else:
+    __getattr__ = lazy_names(__name__, __file__)
 
 __all__ = [
     "ActiveSession",
@@ -173,9 +191,6 @@ __all__ = [
     "restore",
     "to_json",
 ]
-
-
-__getattr__ = lazy_names(__name__, __file__)
 
 
 def __dir__() -> list[str]:

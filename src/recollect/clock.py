@@ -44,10 +44,13 @@ class AsDatetime:
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTH_NAMES = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
 _FULL_MONTHS = "january february march april june july august september october november december".split()  # noqa: SIM905
+_MONTHS = (*_MONTH_NAMES, *_FULL_MONTHS, "sept")
 # Patterns are compiled when first used, and kept by `re`: a search rarely has a date.
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _UNIT = r"(minutes?|mins?|min|m|hours?|h|days?|d|weeks?|w|months?|mo|years?|y)"
-_AGO = rf"(?:(?:the )?(?:last|past) )?(\d+|an?)\s*{_UNIT}(?: ago)?"
+_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NUMBERS = {"a": 1, "an": 1} | {word: number for number, word in enumerate(_WORDS, start=1)}
+_AGO = rf"(?:(?:the )?(?:last|past) )?(\d+|{'|'.join(_NUMBERS)})\s*{_UNIT}(?: ago)?"
 _PERIOD = r"((?:19|20)\d\d)(?:-(0[1-9]|1[0-2]))?"
 _THIS_OR_LAST = r"(this|last) (week|month|year)"
 _WEEKDAY = r"(last )?(mon|tue|wed|thu|fri|sat|sun)[a-z]*"
@@ -69,7 +72,7 @@ def parse_moment(text: str, now: datetime) -> datetime:
     if (match := re.fullmatch(_AT, text)) and (day := _day(match[1], now)):
         return datetime.combine(day, datetime.min.time().replace(int(match[2]), int(match[3]))).astimezone()
     if match := re.fullmatch(_AGO, text):
-        count, unit = 1 if match[1].startswith("a") else int(match[1]), match[2]
+        count, unit = _NUMBERS.get(match[1]) or int(match[1]), match[2]
         if unit.startswith(("mo", "y")):
             return _months_before(now, count * (12 if unit.startswith("y") else 1))
         return now - timedelta(**{_UNITS[unit[0]]: count})
@@ -92,7 +95,7 @@ def _day(text: str, now: datetime) -> date | None:
         weekday = next(number for number, name in enumerate(WEEKDAYS) if name.startswith(match[2]))
         days = (today.weekday() - weekday) % 7
         return today - timedelta(days=days or 7 if match[1] else days)
-    if (match := re.fullmatch(_MONTH, text)) and _is_name(match[2], (*_MONTH_NAMES, *_FULL_MONTHS, "sept")):
+    if (match := re.fullmatch(_MONTH, text)) and _is_name(match[2], _MONTHS):
         month = _MONTH_NAMES.index(match[2][:3]) + 1
         day = date(int(match[4] or today.year), month, int(match[1] or match[3] or 1))
         return day if match[4] or day <= today else day.replace(year=day.year - 1)
@@ -123,6 +126,32 @@ def moment_ms(name: str, value: str | datetime | None) -> int | None:
         return round(moment.timestamp() * 1000)
     except (ValueError, OverflowError):
         raise UsageError(f"Invalid date for `{name}`: {value}", _advice(str(value))) from None
+
+
+def period(name: str, text: str) -> tuple[datetime, datetime]:
+    """When the day, week, month or year that `text` names begins and ends; raises UsageError as `moment_ms` does."""
+    begin = datetime.fromtimestamp((moment_ms(name, text) or 0) / 1000).date()
+    end = begin + timedelta(days=1)
+    words = re.sub(_DASH, " ", " ".join(text.lower().split()))
+    unit = _unit(words)
+    if unit == "week":
+        end = begin + timedelta(days=7)
+    elif unit == "year":
+        end = begin.replace(year=begin.year + 1)
+    elif unit == "month":
+        end = (begin + timedelta(days=31)).replace(day=1)
+    midnight = datetime.min.time()
+    return datetime.combine(begin, midnight).astimezone(), datetime.combine(end, midnight).astimezone()
+
+
+def _unit(text: str) -> str:
+    """What a date names: a week, a month, a year, else a day."""
+    if match := re.fullmatch(_THIS_OR_LAST, text):
+        return match[2]
+    if match := re.fullmatch(_PERIOD, text):
+        return "month" if match[2] else "year"
+    match = re.fullmatch(_MONTH, text)
+    return "month" if match and _is_name(match[2], _MONTHS) and not (match[1] or match[3]) else "day"
 
 
 def _advice(text: str) -> str:

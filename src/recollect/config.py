@@ -12,14 +12,16 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recollect import failpoints
+from recollect import distill, failpoints, redact, retention, sessions
+from recollect.agents import adapters, get_adapter, session_variables
 from recollect.errors import BadConfig, NotFound, NotInGroup, UsageError
 from recollect.home import data_path, store_path
-from recollect.recall.prepared import HOOK_DEFAULTS
+from recollect.knowledge import graphiti
+from recollect.recall import HOOK_DEFAULTS
 
 if TYPE_CHECKING:
     from recollect.distill import ExchangeRules
-    from recollect.knowledge.graphiti.settings import GraphitiSettings
+    from recollect.knowledge.graphiti import GraphitiSettings
     from recollect.redact import RedactionRules
     from recollect.retention import Limits
     from recollect.sessions import AccountRules
@@ -75,8 +77,6 @@ def home_variable() -> str | None:
 
 def current_sessions() -> list[str]:
     """Native ids of the sessions this process runs in, as the agents' environment tells them."""
-    from recollect.agents import session_variables
-
     return [os.environ[name] for name in session_variables() if os.environ.get(name)]
 
 
@@ -282,8 +282,6 @@ def _texts(value: Any, name: str, path: Path) -> list[str]:
 
 
 def _configured_roots(agents: Any, path: Path) -> dict[str, list[str]]:
-    from recollect.agents import adapters
-
     found: dict[str, list[str]] = {}
     if not agents:
         return found
@@ -295,8 +293,6 @@ def _configured_roots(agents: Any, path: Path) -> dict[str, list[str]]:
 
 
 def _roots(configured: Mapping[str, list[str]], environment: Mapping[str, str]) -> dict[str, tuple[Path, ...]]:
-    from recollect.agents import adapters
-
     found: dict[str, tuple[Path, ...]] = {}
     for agent, adapter in adapters().items():
         variable = environment.get(adapter.home_variable)
@@ -306,8 +302,6 @@ def _roots(configured: Mapping[str, list[str]], environment: Mapping[str, str]) 
 
 
 def _roots_of_flags(flags: Sequence[str]) -> dict[str, tuple[Path, ...]]:
-    from recollect.agents import adapters, get_adapter
-
     found: dict[str, tuple[Path, ...]] = {}
     for flag in flags:
         agent, equals, path = flag.partition("=")
@@ -369,60 +363,50 @@ def _patterns(section: Mapping[str, Any], name: str, path: Path) -> tuple[str, .
 
 
 def _rules(tasks: Any, path: Path) -> "AccountRules":
-    from recollect.sessions import AccountRules
-
     if "patterns" not in _only(tasks, ("patterns",), "tasks", path):
-        return AccountRules()
+        return sessions.AccountRules()
     patterns = _texts(tasks["patterns"], "tasks.patterns", path)
     try:
-        return AccountRules(task_patterns=tuple(re.compile(pattern) for pattern in patterns))
+        return sessions.AccountRules(task_patterns=tuple(re.compile(pattern) for pattern in patterns))
     except re.error as error:
         raise BadConfig(
             f"Invalid regular expression in tasks.patterns ({error}): {path}", f"the pattern: {error.pattern!r}"
         ) from error
 
 
-def _redaction(redact: Any, path: Path) -> "RedactionRules":
-    from recollect.redact import AllowList, RedactionRules, UserRule
-
-    section = _only(redact, ("rules", "allow"), "redact", path)
+def _redaction(given: Any, path: Path) -> "RedactionRules":
+    section = _only(given, ("rules", "allow"), "redact", path)
     rules = _section(section.get("rules", {}), "redact.rules", path)
     for name, pattern in rules.items():
         if not isinstance(pattern, str):
             raise BadConfig(f"Not a string in {path}: redact.rules.{name}", "write name = 'regular expression'")
-        UserRule(name, pattern)
+        redact.UserRule(name, pattern)
     allow = tuple(_texts(section.get("allow", []), "redact.allow", path))
-    AllowList(allow)
-    return RedactionRules(rules, allow)
+    redact.AllowList(allow)
+    return redact.RedactionRules(rules, allow)
 
 
 def _exchange_rules(exchanges: Any, path: Path) -> "ExchangeRules":
-    from recollect.distill import ExchangeRules
-
-    known = {item.name: item.default for item in fields(ExchangeRules)}
-    return ExchangeRules(**_of_kinds(_only(exchanges, known, "exchanges", path), known, "exchanges", path))
+    known = {item.name: item.default for item in fields(distill.ExchangeRules)}
+    return distill.ExchangeRules(**_of_kinds(_only(exchanges, known, "exchanges", path), known, "exchanges", path))
 
 
-def _graphiti(graphiti: Any, path: Path) -> "GraphitiSettings":
-    from recollect.knowledge.graphiti.settings import GraphitiSettings
-
-    known = {item.name: item.default for item in fields(GraphitiSettings)}
-    settings = GraphitiSettings(**_of_kinds(_only(graphiti, known, "graphiti", path), known, "graphiti", path))
+def _graphiti(given: Any, path: Path) -> "GraphitiSettings":
+    known = {item.name: item.default for item in fields(graphiti.GraphitiSettings)}
+    settings = graphiti.GraphitiSettings(**_of_kinds(_only(given, known, "graphiti", path), known, "graphiti", path))
     if problem := settings.problem():
         raise BadConfig(f"Invalid setting in {path}: {problem}", "see docs/graphiti.md")
     return settings
 
 
-def _limits(retention: Any, path: Path) -> "Limits":
-    from recollect.retention import CADENCES, Limits
-
-    known = {item.name: item.default for item in fields(Limits)}
-    section = dict(_only(retention, known, "retention", path))
+def _limits(given: Any, path: Path) -> "Limits":
+    known = {item.name: item.default for item in fields(retention.Limits)}
+    section = dict(_only(given, known, "retention", path))
     for name in [name for name in section if name.endswith("_cap")]:
         section[name] = _size(section[name], f"retention.{name}", path)
-    limits = Limits(**_of_kinds(section, known, "retention", path))
-    if limits.cadence not in CADENCES:
-        raise BadConfig(f"Unknown cadence in {path}: {limits.cadence}", f"known: {', '.join(CADENCES)}")
+    limits = retention.Limits(**_of_kinds(section, known, "retention", path))
+    if limits.cadence not in retention.CADENCES:
+        raise BadConfig(f"Unknown cadence in {path}: {limits.cadence}", f"known: {', '.join(retention.CADENCES)}")
     if limits.raw_soft_cap > limits.raw_hard_cap:
         raise BadConfig(
             f"retention.raw_soft_cap is above raw_hard_cap in {path}", "eviction starts at the soft cap: lower it"
@@ -443,12 +427,10 @@ def _of_kinds(section: Mapping[str, Any], known: Mapping[str, Any], name: str, p
 
 def _size(value: Any, name: str, path: Path) -> Any:
     """Bytes, given as a number or as a text with a unit."""
-    from recollect.retention import parse_size
-
     if not isinstance(value, str):
         return value
     try:
-        return parse_size(value)
+        return retention.parse_size(value)
     except ValueError:
         raise BadConfig(
             f"Invalid size in {path}: {name} = {value!r}", 'write "4GiB", "500MB" or a number of bytes'

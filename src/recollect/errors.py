@@ -9,9 +9,9 @@
         StoreTooNew       written by a newer version
         StoreDamaged      a file of the store is damaged
       StoreUnwritable     disk full or read-only                            exit 1
-      NotInGroup          a group may see and change its own only       exit 1
-      NeedsAnswer         confirmation needed, and no terminal to ask on    exit 1
-      Unsupported         the agent gives no means for it                   exit 1
+      NotInGroup          a group sees and changes only its own data        exit 1
+      NeedsAnswer         confirmation needed, but there is no terminal     exit 1
+      Unsupported         the agent does not support this                   exit 1
       BadConfig           a setting is invalid                              exit 1
       BadBackup           a backup or export is incomplete or damaged       exit 1
       SourceUnreadable    a source could not be read; the sweep records it and continues

@@ -1,7 +1,11 @@
 """Names that a package offers and loads on first use.
 
-The package lists them once, as imports under `if TYPE_CHECKING:`. What type checkers read there is what loads:
-no second list can differ from it.
+The package lists them once, as imports under `if TYPE_CHECKING:`. What type checkers read there is what loads: no
+second list can differ from it. `__getattr__` belongs into the `else:`, where type checkers do not see it: they would
+take any name for one that the package has.
+
+Code outside imports from the package only, and calls what it seldom needs through it (`from recollect import care`,
+then `care.make_backup(…)`): that costs nothing until it is called, and no import is hidden in a function.
 """
 
 from importlib import import_module
@@ -24,6 +28,8 @@ def lazy_names(package: str, file: str) -> "Callable[[str], Any]":
             modules.update(_listed_names(file))
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if modules[name] == package:  # a module of its own
+            return import_module(f"{package}.{name}")
         return getattr(import_module(modules[name]), name)
 
     return load

@@ -20,7 +20,7 @@ class Cost:
 
     `input_tokens` excludes what was read from or written to the prompt cache; `output_tokens`
     includes `reasoning_tokens`. `usd` is None if neither the agent nor the price list knows it. It
-    never includes sub-agents: where the agent's own figure does, their price is taken off it.
+    never includes sub-agents: where the agent's own figure does, their price is subtracted.
     """
 
     input_tokens: int = 0
@@ -214,7 +214,7 @@ class RanTests:
 
 @dataclass(frozen=True, slots=True)
 class OpenEnds:
-    """What a session left unfinished, as far as its log shows."""
+    """What a session left unfinished, according to its log."""
 
     todos: tuple[Quote, ...] = ()
     questions: tuple[Quote, ...] = ()
@@ -286,7 +286,7 @@ class Problem:
 
 
 def to_json(record: Any) -> Any:
-    """A record, or a list of them, as every interface prints it: the documented names, None for what is absent.
+    """A record, or a list of them, as every interface prints it: the documented names, None for missing values.
 
     A record whose JSON differs from its fields has a `to_json` of its own.
     """

@@ -1,18 +1,19 @@
 """discover -> ingest -> settle -> index -> distil -> retain. One page.
 
 Most sweeps find nothing new and must be quick: what only a changed file needs (readers, rules of redaction, prices,
-the distiller's patterns) is imported where it is used.
+the distiller's patterns) is called through its package, which loads it then.
 """
 
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from recollect.analysis import distil_outdated, distil_sessions
+from recollect import analysis, ingest, sessions
 from recollect.clock import now_ms
-from recollect.forget.erase import drop_leftovers, finish_forgetting, hide_named, scrub_if_due
-from recollect.home import RESCUED_NAME
-from recollect.ingest.discover import Changes, Chosen, find_changes
+from recollect.config import Settings, read_hooks
+from recollect.forget import drop_leftovers, finish_forgetting, hide_named, scrub_if_due
+from recollect.home import PREPARED_NAME, RESCUED_NAME
+from recollect.ingest import Changes, Chosen, find_changes
 from recollect.kinds import SessionKey
 from recollect.progress import Progress
 from recollect.recall import index_pending
@@ -22,8 +23,7 @@ from recollect.store import Store, note_finished, note_progress, read_sweep_stat
 from recollect.sweep_report import SweepReport
 
 if TYPE_CHECKING:
-    from recollect.config import Settings
-    from recollect.ingest.builder import Task
+    from recollect.ingest import Task
     from recollect.redact import Redactor
 
 SETTLE_SECONDS = 20  # how often what was read so far becomes complete and can be searched
@@ -31,7 +31,7 @@ IDLE_MS = 600_000  # after which a live session is likely to stay as it is
 
 
 def sweep(
-    store: Store, settings: "Settings", progress: Progress, *, verify: bool = False, only: Chosen = None
+    store: Store, settings: Settings, progress: Progress, *, verify: bool = False, only: Chosen = None
 ) -> SweepReport:
     """Bring the store up to date with the agents' files, or with `only` these. Raises Busy during another sweep."""
     begun, began_ns = time.monotonic(), time.time_ns()
@@ -49,7 +49,9 @@ def sweep(
         store.evictions.lift_awaited()
         work.settle(is_all_read=not work.report.failures)
         index_pending(store, partial(progress, "indexing"))
-        is_upgraded = distil_outdated(store, partial(progress, "distilling"))
+        is_upgraded = store.digests.has_outdated(analysis.VERSION)
+        if is_upgraded:
+            analysis.distil_pending(store, partial(progress, "distilling"))
         scrub_if_due(store)
         work.retain()
         store.rewrites.repack_idle((last.began_ns or 0) // 1_000_000 - IDLE_MS, work.at_ms - IDLE_MS)
@@ -57,12 +59,11 @@ def sweep(
         roots = store.known_files.roots(settings.host, settings.roots)
         if only is None:
             note_finished(store.folder, [root for paths in roots.values() for root in paths], began_ns)
-        if changes.tasks or work.changed or is_upgraded:
-            from recollect.analysis.prepared import prepare, write_switches  # most sweeps need none
-            from recollect.config import read_hooks
-
-            prepare(store, roots, work.changed, is_all=is_upgraded)
-            write_switches(store.folder, read_hooks(settings.config_path))  # they may have changed since it began
+        is_prepared = (store.folder / PREPARED_NAME).exists()  # `forget` takes it away
+        if changes.tasks or work.changed or is_upgraded or not is_prepared:
+            analysis.prepare(store, roots, work.changed, is_all=is_upgraded)
+            # They may have changed since it began.
+            analysis.write_switches(store.folder, read_hooks(settings.config_path))
     if work.changed:
         settings.graphiti.push_after_sweep(settings.folder, settings.config_path)
     work.report.seconds = round(time.monotonic() - begun, 3)
@@ -72,7 +73,7 @@ def sweep(
 class _Sweep:
     """One sweep on its way."""
 
-    def __init__(self, store: Store, settings: "Settings", progress: Progress) -> None:
+    def __init__(self, store: Store, settings: Settings, progress: Progress) -> None:
         self._store = store
         self._settings = settings
         self._progress = progress
@@ -82,19 +83,15 @@ class _Sweep:
         self.changed: set[SessionKey] = set()
 
     def redactor(self) -> "Redactor":
-        from recollect.ingest.protection import Protection
-
-        return Protection(self._store.folder, self._settings.redaction).redactor()
+        return ingest.Protection(self._store.folder, self._settings.redaction).redactor()
 
     def rescue(self) -> None:
         """Read what agents dropped from their logs when they compacted a conversation, from copies made before."""
         if not (self._store.folder / RESCUED_NAME).exists():
             return
-        from recollect.ingest.rescue import drop_copies, take_copies
-
-        tasks = take_copies(self._store, self._settings.host)
+        tasks = ingest.take_copies(self._store, self._settings.host)
         self.ingest(tasks, is_whole=False)
-        drop_copies(self._store, tasks)
+        ingest.drop_copies(self._store, tasks)
 
     def discover(self, *, verify: bool, only: Chosen) -> Changes:
         """Compare the agents' files with what was read, and note which are gone, back, or moved."""
@@ -109,14 +106,13 @@ class _Sweep:
         drop_leftovers(store := self._store)
         if not tasks:
             return
-        from recollect.ingest.gate import bytes_to_read, exclude_of, take_in
-        from recollect.ingest.protection import Protection
-
-        settled, total = time.monotonic(), bytes_to_read(tasks)
-        exclude = exclude_of(store, self._settings.exclude, self._settings.allow)
-        protection = Protection(store.folder, self._settings.redaction, store.named_values.all())
+        settled, total = time.monotonic(), ingest.bytes_to_read(tasks)
+        exclude = ingest.exclude_of(store, self._settings.exclude, self._settings.allow)
+        protection = ingest.Protection(store.folder, self._settings.redaction, store.named_values.all())
         self._progress("reading", 0, total)  # the first files may take a while
-        for group in take_in(store, tasks, exclude, protection, self.report.left_out):
+        if is_whole:
+            note_progress(store.folder, 0, total)
+        for group in ingest.take_in(store, tasks, exclude, protection, self.report.left_out):
             self.report.add(group)
             done = min(group.bytes_done, total)
             self._progress(group.stage, done, total)
@@ -132,11 +128,11 @@ class _Sweep:
         finish_forgetting(store)  # a log may show only late that it is a sub-agent of what was forgotten
         if is_settled(store, settings.rules, settings.domains):
             return
-        from recollect.sessions.settle import settle
-
         self.changed |= set(store.streams.dirty())
-        distil = partial(distil_sessions, store, at_ms=self.at_ms)
-        dropped = settle(store, settings.rules, settings.domains, self._progress, distil, is_all_read=is_all_read)
+        distil = partial(analysis.distil_sessions, store, at_ms=self.at_ms)
+        dropped = sessions.settle_sessions(
+            store, settings.rules, settings.domains, self._progress, distil, is_all_read=is_all_read
+        )
         self.report.events_new = max(0, self.report.events_new - dropped)
 
     def retain(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.retention import BudgetReport
 
 if TYPE_CHECKING:  # loads all that reading takes: most sweeps read nothing
-    from recollect.ingest.gate import Group
+    from recollect.ingest import Group
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from recollect.clock import now_ms
 from recollect.config import Settings
 from recollect.errors import RecollectError
 from recollect.progress import silent
-from recollect.sessions.groups import with_group_homes
+from recollect.sessions import with_group_homes
 from recollect.store import NETWORK_FILE_SYSTEMS, WatchState, file_system_type, open_store, watch_lock
 from recollect.sweep import sweep
 from recollect.sweep_report import SweepReport

@@ -1055,8 +1055,8 @@ def test_a_folder_of_loose_rollouts_is_a_root_too(tmp_path: Path) -> None:
         (b'{"timestamp":"2026-11-15T18:00:00Z","type":"response_item","payload":{"type":"mess', "not JSON"),
         (b"[1,2]", "not an object"),
         (b'"words"', "not an object"),
-        (b'{"nothing":1}', "no record of a rollout"),
-        (b'{"type":"event_msg","payload":7}', "payload is no object"),
+        (b'{"nothing":1}', "not a rollout record"),
+        (b'{"type":"event_msg","payload":7}', "payload is not an object"),
         (b"\x00" * 64, "block of NUL bytes"),
     ],
 )

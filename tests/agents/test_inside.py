@@ -24,7 +24,7 @@ from tests.agents.conftest import PATIENCE_S, SCRIPTS, mock_model, wait_for
 
 AGENTS = ("claude", "codex", "grok")
 FIX, LOOK, GREET = "Please fix the failing test", "Please look into the memory", "Please say hello"
-BRIEF, MET_BEFORE = "The last session here was", "this error was met before"
+BRIEF, MET_BEFORE = "The last session here was", "this error has occurred before"
 FENCE = re.compile(r"recollect-[0-9a-f]{16}: history")
 PROGRAMS = {
     "claude": "claude/node_modules/@anthropic-ai/claude-code-linux-x64/claude",
@@ -43,13 +43,13 @@ TOOL_CALLS: dict[str, tuple[dict[str, str], str]] = {
     "session_search": ({"query": "failing"}, "`get_session` reads one"),
     "get_session": ({"session": "{session}"}, "The digest of a session"),
     "recall_error": ({"error": "FAILED test_calc.py::test_add - assert -1 == 5"}, "Fixes of this error"),
-    "recall_file": ({"path": "calc.py"}, "Sessions that met this path"),
+    "recall_file": ({"path": "calc.py"}, "Sessions that used this path"),
     "list_sessions": ({}, "sessions, newest first"),
-    "record_decision": ({"decision": "Keep the signature", "why": "callers"}, "Recorded as an agent's word"),
+    "record_decision": ({"decision": "Keep the signature", "why": "callers"}, "Recorded and marked as the agent's"),
     "recall_decisions": ({}, "Decisions and reasons"),
-    "recall_workflows": ({"goal": "fix the failing test"}, "How earlier sessions reached such a goal"),
+    "recall_workflows": ({"goal": "fix the failing test"}, "How earlier sessions reached a similar goal"),
     "session_brief": ({}, BRIEF),
-    "remember": ({"text": "The tests are right"}, "Recorded as an agent's word"),
+    "remember": ({"text": "The tests are right"}, "Recorded and marked as the agent's"),
     "forget_memory": ({"session": "{session}", "reason": "a test"}, "Nothing is deleted yet"),
 }
 GROUP, ASIDE = "team", "Please put this aside and come back"
@@ -206,7 +206,7 @@ def test_install_shows_every_command_and_says_what_is_left_to_do(played: dict[st
         "/hooks",
     ):
         assert line in played["installed"]
-    assert "✓ Server and hook answer; installed for claude, codex, grok" in played["doctor"]
+    assert "✓ Server and hook respond; installed for claude, codex, grok" in played["doctor"]
 
 
 @pytest.mark.parametrize("agent", AGENTS)

@@ -126,7 +126,7 @@ def test_an_evicted_session_is_archived_by_its_digest(tmp_path: Path, home: Home
         evicting.keep_within_budget()
         page = _text(evicting)
 
-    assert "The raw detail was dropped" in page
+    assert "The raw detail was evicted" in page
     assert "## Outcome" in page
 
 

@@ -121,8 +121,8 @@ def test_what_cannot_come_back_is_said_before_anything_is_written(log: Path) -> 
     refused = _run("resume", SESSION)
 
     assert refused.exit_code == 1
-    assert "will be missing: 1 secrets, which are marks now" in refused.stderr
-    assert "will be missing: 1 pictures or documents, which are not kept" in refused.stderr
+    assert "will be missing: 1 secrets, which are now marks" in refused.stderr
+    assert "will be missing: 1 pictures or documents, which are not stored" in refused.stderr
     assert f"new file: {log}" in refused.stderr
     assert "Refusing to write" in refused.stderr
     assert not log.exists()
@@ -158,7 +158,7 @@ def test_a_file_that_has_come_back_meanwhile_is_not_replaced(log: Path, tmp_path
         plan = memory.handover.plan_rebuild(memory.session(SESSION))
         log.write_text("the agent's own\n")
 
-        with pytest.raises(NotFound, match="There is such a file again"):
+        with pytest.raises(NotFound, match="File exists again"):
             memory.handover.write(plan)
 
     assert [path.read_text() for path in log.parent.iterdir()] == ["the agent's own\n"]
@@ -180,7 +180,7 @@ def test_of_a_long_session_another_agent_gets_the_end_and_a_brief(home: Path, tm
 
     assert plan.draft is not None
     written = plan.draft.files[0][1]
-    assert plan.losses[0] == "the first 8 events, which a brief stands for"
+    assert plan.losses[0] == "the first 8 events, replaced by a brief"
     assert b"Question 4 " not in written.split(b"\n", 1)[1]
     assert b"Question 5 " in written
     assert b"Its first 8 events are left out" in written

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from recollect.api import doctor, open_memory, repair
-from recollect.care.inspect import inspect
+from recollect.care.inspect import inspect_store
 from recollect.config import load_settings
 from recollect.store import open_store
 from recollect.store.sqlite.checksums import iter_damaged_pages
@@ -212,7 +212,7 @@ def test_a_time_limit_says_what_was_not_looked_at(store: Path, home: Home) -> No
 def test_a_look_tells_how_far_it_is(store: Path, home: Home) -> None:
     told: list[tuple[str, int, int]] = []
 
-    inspect(load_settings(store, [home.flag]), lambda *step: told.append(step))
+    inspect_store(load_settings(store, [home.flag]), lambda *step: told.append(step))
 
     assert {"sessions", "session rows", "source files"} <= {name for name, _, _ in told}
     assert all(done <= total for _, done, total in told)

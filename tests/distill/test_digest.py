@@ -17,7 +17,7 @@ from recollect.distill.digest import (
     NOT_THE_END,
     extend,
 )
-from recollect.distill.markdown import inert, render
+from recollect.distill.markdown import inert, render_digest
 from recollect.distill.stored import TOKENS, parse_digest, searchable, write_digest
 from recollect.schema import Digest, to_json
 from tests.distill.sessions import Script, distilled
@@ -120,7 +120,7 @@ def test_requests_nobody_answered_are_open_and_the_last_words_are_not_the_end() 
     assert [quote.text for quote in found.open.unanswered] == ["it is still empty", "hello?"]
     assert found.final_answer is not None
     assert found.final_answer.note == NOT_THE_END
-    page = render(found)
+    page = render_digest(found)
     assert "The agent's last words" in page
     assert "- Not answered: hello?" in page
 
@@ -142,7 +142,7 @@ def test_a_run_of_tests_that_was_not_seen_to_end_is_told_apart() -> None:
     found = digest(script)
 
     assert (found.tests.runs, found.tests.failures, found.tests.unfinished) == (2, 0, 1)
-    assert "- Test runs: 2, 0 failed, 1 without a result; the last one with a result passed" in render(found)
+    assert "- Test runs: 2, 0 failed, 1 without a result; the last one with a result passed" in render_digest(found)
 
 
 def test_a_log_that_tells_only_when_it_began_has_no_end() -> None:
@@ -154,7 +154,7 @@ def test_a_log_that_tells_only_when_it_began_has_no_end() -> None:
     found = digest(script)
 
     assert (found.started_at is None, found.ended_at) == (False, None)
-    assert "end unknown" in render(found)
+    assert "end unknown" in render_digest(found)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_log_that_tells_only_when_it_began_has_no_end() -> None:
 def test_a_date_is_said_once_unless_the_session_ended_on_another_day(ended_at: str, span: str) -> None:
     found = replace(digest(_worked()), started_at="2026-11-15T18:22:10Z", ended_at=ended_at)
 
-    assert f" · {span}" in render(found)
+    assert f" · {span}" in render_digest(found)
 
 
 def test_a_file_told_by_two_paths_is_one() -> None:
@@ -311,8 +311,8 @@ def test_pull_requests_and_deleted_files_are_told() -> None:
     assert [(quote.text, quote.note) for quote in found.pull_requests] == [
         ("https://git.example/o/r/pull/17", "Clean up")
     ]
-    assert "- Files deleted: old.py" in render(found)
-    assert "- Pull request: https:" in render(found)
+    assert "- Files deleted: old.py" in render_digest(found)
+    assert "- Pull request: https:" in render_digest(found)
 
 
 def test_the_line_of_a_sub_agent_names_what_it_edited() -> None:
@@ -503,7 +503,7 @@ def test_quoted_text_is_inert_on_the_page_and_can_be_copied(text: str) -> None:
     script = Script()
     script.user(text)
     script.answer(text)
-    page = render(digest(script))
+    page = render_digest(digest(script))
 
     outside_code = re.sub(r"(`+)[^`].*?\1", "", page)
     assert re.search(r"\]\(|<\w|\n\[ref\]:", outside_code) is None
@@ -517,7 +517,7 @@ def test_a_final_answer_keeps_its_indentation_and_code_fences_and_stays_a_quote(
     script = Script()
     script.answer("# Big\n- item\n  - deeper\n```py\nif x < y:\n    a[0](<b>)\n```\n> deep ![x](y)")
 
-    block = [line for line in render(digest(script)).splitlines() if line.startswith(">")]
+    block = [line for line in render_digest(digest(script)).splitlines() if line.startswith(">")]
 
     fence = ["> ```py", "> if x < y:", ">     a[0](<b>)", "> ```"]
     assert block == ["> # Big", "> - item", ">   - deeper", *fence, "> ````> deep ![x](y)````"]

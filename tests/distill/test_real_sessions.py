@@ -8,7 +8,7 @@ import pytest
 
 from recollect import Memory, Session
 from recollect.analysis import VERSION
-from recollect.distill.markdown import render
+from recollect.distill.markdown import render_digest
 from recollect.distill.stored import write_digest
 from recollect.errors import NotFound
 from recollect.schema import OUTCOMES, Digest
@@ -48,7 +48,7 @@ def test_every_session_is_distilled(memory: Memory) -> None:
         assert digest.covers.event_count == session.event_count
         assert session.outcome in OUTCOMES
         assert session.outcome == digest.outcome.outcome
-        assert render(digest)
+        assert render_digest(digest)
 
 
 def test_digests_are_small(memory: Memory) -> None:
@@ -69,7 +69,7 @@ def test_every_event_a_digest_cites_exists_and_says_so(memory: Memory) -> None:
 def test_the_mark_behind_a_quote_on_the_page_is_that_of_one_event(memory: Memory) -> None:
     for session, digest in _digests(memory):
         uids = [event.event_uid for event in memory.events(session, with_copies=True)]
-        for mark in re.findall(r" `([0-9a-f]{12})`$", render(digest), re.MULTILINE):
+        for mark in re.findall(r" `([0-9a-f]{12})`$", render_digest(digest), re.MULTILINE):
             assert len([uid for uid in uids if uid.endswith(mark)]) == 1
 
 

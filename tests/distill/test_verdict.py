@@ -2,7 +2,9 @@
 
 import pytest
 
+from recollect.agentkit.shell import shell_kind
 from recollect.distill.verdict import verdict
+from recollect.kinds import TEST_RUN
 
 OK = "?   \tx/cmd\t[no test files]\nok  \tx/a\t0.1s\nok  \tx/b\t(cached)"
 FAILED = "--- FAIL: TestA (0.1s)\nFAIL\nFAIL\tx/a\t0.1s\nFAIL"
@@ -47,6 +49,7 @@ FAILED = "--- FAIL: TestA (0.1s)\nFAIL\nFAIL\tx/a\t0.1s\nFAIL"
         ("Invoke-Pester | Out-String", "Tests Passed: 5, Failed: 0, Skipped: 0", False, True),
         ("Invoke-Pester | Out-String", "Tests Passed: 4, Failed: 1, Skipped: 0", False, False),
         ("tox | tail", "  py311: OK (3.2 seconds)\n  congratulations :)", False, True),
+        ("tox | tail", "  py311: FAIL code 1 (3.2 seconds)\n  evaluation failed :(", False, False),
         ("Set-Location web; npm test", "it broke", True, False),
         (r".\\gradlew.bat test", "BUILD SUCCESSFUL in 2s", False, True),
         (r"C:\\py\\python.exe -m pytest -q", "3 passed in 0.1s", False, True),
@@ -58,3 +61,11 @@ def test_a_run_is_judged_by_its_own_words_and_by_an_exit_code_that_is_its_own(
     summary = "exit 1: " + output.rpartition("\n")[2] if has_failed else output[:80]
 
     assert verdict(command, summary, output, has_failed=has_failed) is expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["vendor/bin/phpunit | tail", "bundle exec rspec | tail", "cd app && phpunit", "Invoke-Pester -Output None"],
+)
+def test_a_runner_of_any_language_runs_tests(command: str) -> None:
+    assert shell_kind(command) == TEST_RUN

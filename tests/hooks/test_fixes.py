@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from recollect.api import open_memory
 from recollect.cli import main
 from recollect.hooks.fixes import find_fix
+from recollect.knowledge.signature import signature_of
 from recollect.recall.prepared import fixes_path
 from tests.hooks.conftest import SESSION, Desk
 from tests.mcp.test_red_team import POISON, require_harmless
@@ -20,13 +21,19 @@ ERROR = "Traceback (most recent call last):\n  File \"a.py\", line 3\nKeyError: 
 SIGNATURE = "KeyError: 'herring'"
 
 
-def _prepare(desk: Desk, text: str = "edited walrus.py", session: str = f"claude:{EARLIER}", **more: Any) -> None:
+def _prepare(
+    desk: Desk,
+    text: str = "edited walrus.py",
+    session: str = f"claude:{EARLIER}",
+    signature: str = SIGNATURE,
+    **more: Any,
+) -> None:
     """As a sweep leaves it."""
     desk.store.mkdir(mode=0o700, exist_ok=True)
-    path = Path(fixes_path(str(desk.store), SIGNATURE))
+    path = Path(fixes_path(str(desk.store), signature))
     path.parent.mkdir(parents=True, exist_ok=True)
     fix = {"session": session, "sessions": 3, "returns": 0, "confidence": 0.9, "text": text, "at_ms": 1, "repo": "zoo"}
-    path.write_text(json.dumps({SIGNATURE: fix | more}))
+    path.write_text(json.dumps({signature: fix | more}))
 
 
 def test_the_fix_comes_once_for_a_session_with_its_evidence(desk: Desk) -> None:
@@ -34,9 +41,23 @@ def test_the_fix_comes_once_for_a_session_with_its_evidence(desk: Desk) -> None:
 
     told = desk.added("PostToolUseFailure", error=ERROR, tool_use_id="1")
 
-    assert "edited walrus.py" in told and EARLIER in told and "met in 3 sessions" in told
+    assert "edited walrus.py" in told and EARLIER in told and "seen in 3 sessions" in told
     assert desk.hook("PostToolUseFailure", error=ERROR, tool_use_id="2") == ""
     assert desk.added("PostToolUseFailure", error=ERROR, session="another")
+
+
+@pytest.mark.parametrize(
+    ("error", "signature"),
+    [
+        ("Exit code 1\n# zoo/walrus\n./walrus.go:12:3: undefined: herring\n", "undefined: herring"),
+        ("Exit code 2\nsrc/zoo.rs:7:5: mismatched types\n", "mismatched types"),
+    ],
+)
+def test_compilers_that_call_nothing_an_error_are_understood(desk: Desk, error: str, signature: str) -> None:
+    assert signature_of(error) == signature
+    _prepare(desk, signature=signature)
+
+    assert "edited walrus.py" in desk.added("PostToolUseFailure", error=error)
 
 
 @pytest.mark.parametrize(

@@ -95,3 +95,10 @@ def test_json_is_the_same_by_either_option(memory: Memory, monkeypatch: pytest.M
 
     assert json.loads(one) == json.loads(other)
     assert json.loads(one)["hidden"] == 0
+
+
+def test_the_newest_facts_alone_can_be_asked_for(memory: Memory) -> None:
+    whole, newest = memory.knowledge.graph(), memory.knowledge.graph(latest=1)
+
+    assert said(newest) < said(whole)
+    assert {predicate for _, predicate, _ in said(newest)} == {"decided"}

@@ -1,9 +1,9 @@
-"""Orders of steps that several sessions took."""
+"""Sequences of steps that several sessions took."""
 
 from pathlib import Path
 
 from recollect.knowledge.workflows import find_workflows
-from recollect.store import StoredExchange
+from recollect.store import ANY_SESSION, StoredExchange
 from tests.knowledge.sessions import Script, remembered
 
 
@@ -48,3 +48,15 @@ def test_a_goal_of_two_words_is_reached_only_by_what_has_both(tmp_path: Path) ->
     memory = remembered(tmp_path, done("flag", "add a --json flag"), done("test", "add a test for it"))
 
     assert [route.goal for route in memory.knowledge.how("add a flag")] == ["add a --json flag"]
+
+
+def test_the_latest_exchanges_alone_can_be_asked_for(tmp_path: Path) -> None:
+    sessions = [Script(f"day-{day}", day).user("see to it").look("Read", "read it").agent("Done.") for day in (2, 1)]
+    memory = remembered(tmp_path, *sessions)
+    everything = memory._store.exchange_steps.select(ANY_SESSION)
+
+    latest = memory._store.exchange_steps.select(ANY_SESSION, 1)
+
+    assert len(everything) == memory.knowledge.workflows().exchanges == 2
+    assert latest == everything[-1:]
+    assert memory.knowledge.workflows(latest=1).exchanges == 1

@@ -285,7 +285,7 @@ def test_asyncio_hosts_have_the_same_methods(live: Live) -> None:
 
 
 def test_wrong_arguments_are_named(live: Live) -> None:
-    with pytest.raises(UsageError, match="Unknown sort of tokens: prompt"):
+    with pytest.raises(UsageError, match="Unknown token type: prompt"):
         live.append_message("cli:1", "user", "x", tokens={"prompt": 1})
     with pytest.raises(UsageError, match="key of a session is empty"):
         live.append_message(" ", "user", "x")

@@ -1,5 +1,6 @@
 """Decisions and workflows as an agent gets them: what holds, who decided it, and how it was done."""
 
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.mcp.conftest import Agent
 
 QUESTION = "Which store should keep the sessions?"
 LEAK = "redis.PoolError: no connection to postgres within 31 ms"
+VAGUE = "Never do it like that, always the other way round."
 DEMAND = "Use Postgres instead of Redis because functions cannot keep connections."
 
 
@@ -29,6 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         Script("old", 0, cwd=str(checkout)).user("plan it").ask(QUESTION, ["Redis", "Memcached"], "Redis"),
         Script("new", 5, cwd=str(checkout)).user("plan it again").ask(QUESTION, ["Redis", "Memcached"], "Memcached"),
         Script("demand", 6, cwd=str(checkout)).user(DEMAND),
+        Script("vague", 6, cwd=str(checkout)).user(VAGUE),
         Script("attic", 7, "github.com/acme/attic", "/srv/attic").user("Never use tabs, always use spaces."),
     ]
     for number in range(4):
@@ -54,11 +57,25 @@ def test_what_still_holds_is_recalled_with_who_decided_it(agent: Agent) -> None:
     assert "spaces" in agent.call("recall_decisions", everywhere=True)
 
 
+def test_decisions_come_in_pages_the_surer_ones_first(agent: Agent) -> None:
+    first = agent.call("recall_decisions", limit=1)
+    sure = [float(found) for found in re.findall(r"confidence ([\d.]+)", agent.call("recall_decisions"))]
+
+    assert 'cursor "1"' in first and len(re.findall("confidence", first)) == 1
+    assert [one < 0.7 for one in sure] == sorted(one < 0.7 for one in sure)
+
+
+def test_errors_that_only_read_alike_are_not_called_this_error(agent: Agent) -> None:
+    assert agent.call("recall_error", error=LEAK).startswith("Fixes of this error")
+    alike = agent.call("recall_error", error="redis.PoolError: no connection to postgres replica within 31 ms")
+    assert alike.startswith("No earlier session fixed this error")
+
+
 def test_a_topic_is_answered_with_its_reason(agent: Agent) -> None:
     answer = agent.call("recall_decisions", topic="postgres redis")
 
     assert "because: functions cannot keep connections" in answer
-    assert "Nothing is known" in agent.call("recall_decisions", topic="kubernetes")
+    assert "No decision found" in agent.call("recall_decisions", topic="kubernetes")
 
 
 def test_where_a_fact_has_every_word_those_with_half_of_them_are_left_out(agent: Agent) -> None:
@@ -88,6 +105,7 @@ def test_the_brief_has_decisions_in_the_users_words_only(agent: Agent) -> None:
     brief = agent.call("session_brief")
 
     assert f"> - {DEMAND}" in brief
+    assert VAGUE not in brief and VAGUE in agent.call("recall_decisions")  # nobody knows what it was about
     assert QUESTION not in brief and "Memcached" not in brief  # the agent worded these
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recollect.mcp.door import MOST_BYTES
+from recollect.mcp.door import MOST_BYTES, Door, Scope
 from recollect.mcp.tools import GROUP_TOOLS, TOOLS, WRITE_TOOLS
 from tests.mcp.conftest import Agent
 
@@ -49,8 +49,28 @@ def test_a_session_is_told_by_its_digest_and_its_events_in_full(agent: Agent) ->
     assert whole.count("fish ") >= 7995  # but for words at the edges of pages
 
 
+def test_an_edit_is_read_as_what_it_changed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_HOME", str(place / "store"))
+    door = Door(Scope(place / "checkout"))  # in this process, which knows the agent's edits
+
+    edit, _ = door.call("get_session", {"session": "walrus-3", "at": "#3", "context": 0}, {})
+
+    assert "\n> -a\n> +b\n" in edit
+
+
 def test_a_file_is_told_by_the_sessions_that_edited_it(agent: Agent) -> None:
-    assert set(named("".join(pages(agent, "recall_file", path="src/walrus.py")))) == HERE
+    assert set(named("".join(pages(agent, "recall_file", path="src/walrus.py", limit=3)))) == HERE
+
+
+def test_recent_sessions_are_not_called_matches_and_have_their_outcome(agent: Agent) -> None:
+    recent = agent.call("session_search", limit=1)
+
+    assert recent.startswith("6 earlier sessions, newest first.")
+    assert re.search(r"session scripted:walrus-5 · (success|fail|abandoned|unknown)", recent)
+
+
+def test_what_is_old_is_told_with_its_date(agent: Agent) -> None:
+    assert re.search(r"origin: user · 20\d\d-\d\d-\d\d, \d+ \w+ ago", agent.call("list_sessions"))
 
 
 def test_the_brief_names_the_last_session_and_what_it_was_asked(agent: Agent) -> None:

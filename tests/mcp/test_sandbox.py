@@ -67,4 +67,4 @@ def test_a_folder_with_nonsense_in_it_is_answered_in_words(place: Path, tmp_path
     (tmp_path / "session_history.json").write_text('{"active": 7}')
 
     with Agent(place, "--ipc", str(tmp_path)) as agent:
-        assert "cannot be used" in agent.call("list_sessions")
+        assert "unusable" in agent.call("list_sessions")

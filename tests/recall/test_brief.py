@@ -84,3 +84,22 @@ def test_after_an_upgrade_of_the_rules_everything_is_prepared_anew(
     memory.sweep()
 
     assert "linter" in read_brief(str(tmp_path / "store"), "/srv/shop")
+
+
+def test_after_forgetting_a_session_the_next_sweep_prepares_everything_again(tmp_path: Path) -> None:
+    lasting = Script("lasting").user("Always run the linter before you commit anything.")
+    memory = remembered(tmp_path, lasting, Script("other", 1).user("feed the walrus"))
+    memory.forget(memory.plan_forgetting("scripted:other"))
+    assert read_brief(str(tmp_path / "store"), "/srv/shop") == ""
+
+    memory.sweep()
+
+    assert "linter" in read_brief(str(tmp_path / "store"), "/srv/shop")
+
+
+def test_a_wish_that_points_at_something_unsaid_is_left_out(tmp_path: Path) -> None:
+    named = "Never call `flush` in a loop, they must share that."
+
+    brief = brief_of(tmp_path, Script("vague").user("Never do it like that again.").user(named).agent("I will not."))
+
+    assert named in brief and "like that again" not in brief

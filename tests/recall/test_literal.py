@@ -48,7 +48,7 @@ def test_an_expression_that_never_ends_is_stopped_and_said_so(
         answer = memory.answer("(a|aa)+$", mode="regex")
 
     assert answer.hits == []
-    assert any("takes too long" in note for note in answer.notes)
+    assert any("took too long" in note for note in answer.notes)
 
 
 def test_without_a_process_to_match_it_is_one_clear_error(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,6 +69,31 @@ def test_what_was_found_before_an_expression_was_stopped_is_shown(
         (hit,) = memory.answer("(a|aa)+$", mode="regex").hits
 
     assert [match.seq for match in hit.matches] == [2]
+
+
+def test_a_piece_that_ends_a_word_does_not_bring_longer_words(tmp_path: Path, home: Home) -> None:
+    longer = [event("s", number, TOOL_RESULT, f"entire entry {number}") for number in range(2, 30)]
+    home.write("log", event("s", 1, TOOL_RESULT, "closes ENT-53"), *longer)
+    totals: set[int] = set()
+
+    with sweep(tmp_path / "store", home) as memory:
+        (hit,) = memory.answer(r"ENT-\d", mode="regex", progress=lambda stage, done, total: totals.add(total)).hits
+
+    assert [match.seq for match in hit.matches] == [1]
+    assert max(totals) <= 2  # the one event, by the word and by words that end with it
+
+
+def test_a_search_that_ran_out_of_time_does_not_blame_the_expression(
+    tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.write("log", event("s", 1, TOOL_RESULT, "a" * 5000 + "!"))
+
+    with sweep(tmp_path / "store", home) as memory:
+        answer = memory.answer("(a|aa)+$", mode="regex", scan_seconds=0.5)
+
+    assert [note for note in answer.notes if "took too long" in note] == [
+        "The search took too long and was stopped: filters such as `since:` narrow it down"
+    ]
 
 
 def test_a_vocabulary_that_takes_too_long_is_not_needed(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:

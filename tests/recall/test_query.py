@@ -40,6 +40,7 @@ def needs(text: str) -> list[list[str]]:
         ("https://example.com/a?b=c", [["https://example.com/a?b=c"]]),
         ("error: no such file", [["error:"], ["no"], ["such"], ["file"]]),
         ("", []),
+        ("ｃｓｖ　ﾒｰﾙ", [["csv"], ["メール"]]),
     ],
 )
 def test_words_phrases_and_choices(text: str, expected: list[list[str]]) -> None:

@@ -104,7 +104,7 @@ def test_a_pasted_command_is_found_as_it_is(tmp_path: Path, home: Home) -> None:
         without = names(memory, "walrus -name")
 
     assert answer.hits[0].session_uid == "scripted:pasted"
-    assert any("Read as a command" in note for note in answer.notes)
+    assert any("Treated as a command" in note for note in answer.notes)
     assert without == []
 
 

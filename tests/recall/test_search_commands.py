@@ -175,6 +175,18 @@ def test_a_list_of_edits_fits_the_screen_and_shows_the_names_of_files(
     assert shown[-1] == "10 of 28 edits · more: --offset 10"
 
 
+def test_a_note_is_wrapped_to_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    path = f"/no/such/{'deep/' * 4}walrus.py"
+
+    lines = run("search", path).stdout.splitlines()
+
+    assert max(map(len, lines)) <= 60
+    assert " ".join(" ".join(lines[:3]).split()).startswith(
+        f"note: No exact match for `{path}`; showing matches for its words"
+    )
+
+
 def test_what_is_not_there_is_said_in_words(run: Run) -> None:
     assert "No edit" in run("blame", "nowhere.py").output
     assert "No session" in run("files", "nowhere.py").output

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from recollect.care.schedule import CRON, LAUNCHD, SYSTEMD, WATCH, Host, Schedule, install, plan_schedule, remove
+from recollect.care.schedule import (
+    CRON,
+    LAUNCHD,
+    SYSTEMD,
+    WATCH,
+    Host,
+    Schedule,
+    install_schedule,
+    plan_schedule,
+    remove_schedule,
+)
 from recollect.errors import StoreUnwritable, UsageError
 
 COMMAND = ("/opt/my tools/python", "-m", "recollect", "sweep")
@@ -68,8 +78,8 @@ def test_the_watcher_is_a_service_that_is_started_again(tmp_path: Path) -> None:
 
 
 def test_the_watcher_replaces_a_timer_that_was_installed(programs: Path) -> None:
-    install(planned(programs, systemd=True))
-    install(planned(programs, systemd=True, cadence=WATCH))
+    install_schedule(planned(programs, systemd=True))
+    install_schedule(planned(programs, systemd=True, cadence=WATCH))
 
     units = sorted(path.name for path in (programs / ".config/systemd/user").iterdir())
 
@@ -115,13 +125,13 @@ def test_our_line_of_the_crontab_comes_once_and_goes_alone(programs: Path) -> No
     (programs / "table").write_text("0 1 * * * backup\n")
     found = planned(programs)
 
-    install(found)
-    install(planned(programs, cadence="weekly"))
+    install_schedule(found)
+    install_schedule(planned(programs, cadence="weekly"))
     assert len((programs / "table").read_text().splitlines()) == 2
-    assert remove(found) is True
+    assert remove_schedule(found) is True
 
     assert (programs / "table").read_text() == "0 1 * * * backup\n"
-    assert remove(found) is False
+    assert remove_schedule(found) is False
 
 
 def test_a_crontab_that_cannot_be_read_is_not_written(programs: Path) -> None:
@@ -129,7 +139,7 @@ def test_a_crontab_that_cannot_be_read_is_not_written(programs: Path) -> None:
     crontab.write_text(f'#!/bin/sh\nif [ "$1" = -l ]; then echo busy >&2; exit 1; fi; cat > "{programs / "table"}"\n')
 
     with pytest.raises(StoreUnwritable, match="busy"):
-        install(planned(programs))
+        install_schedule(planned(programs))
 
     assert not (programs / "table").exists()
 
@@ -138,7 +148,7 @@ def test_a_crontab_that_is_not_accepted_is_one_clear_line(programs: Path) -> Non
     (programs / "bin" / "crontab").write_text('#!/bin/sh\n[ "$1" = -l ] && exit 0\necho not allowed >&2; exit 1\n')
 
     with pytest.raises(StoreUnwritable, match="not allowed"):
-        install(planned(programs))
+        install_schedule(planned(programs))
 
 
 def test_a_variable_of_a_unit_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -152,20 +162,20 @@ def test_a_variable_of_a_unit_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_units_are_written_switched_on_and_taken_away(programs: Path) -> None:
     found = planned(programs, systemd=True)
 
-    install(found)
+    install_schedule(found)
     assert all(path.read_text() == content for path, content in found.files.items())
     assert "enable --now recollect.timer" in (programs / "log").read_text()
-    assert remove(found) is True
+    assert remove_schedule(found) is True
 
     assert not any(path.exists() for path in found.files)
     assert "disable --now recollect.timer" in (programs / "log").read_text()
-    assert remove(found) is False
+    assert remove_schedule(found) is False
 
 
 def test_a_scheduler_that_is_not_there_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(StoreUnwritable, match="crontab"):
-        install(planned(tmp_path))
+        install_schedule(planned(tmp_path))
     with pytest.raises(StoreUnwritable, match="systemctl"):
-        install(planned(tmp_path, systemd=True))
+        install_schedule(planned(tmp_path, systemd=True))

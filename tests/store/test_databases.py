@@ -10,6 +10,7 @@ import pytest
 
 from recollect.errors import NotFound, StoreDamaged, StoreTooNew, StoreUnwritable
 from recollect.store import Store, open_store
+from recollect.store.sqlite.database import file_system_type
 from tests.store.rows import batch, held, new_store, noise, put
 
 DATABASES = ("cache.db", "memory.db")
@@ -165,3 +166,9 @@ def test_a_checkpoint_leaves_nothing_in_the_write_ahead_logs(tmp_path: Path) -> 
         store.checkpoint()
 
         assert (store.folder / "cache.db-wal").stat().st_size == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="the system does not say")
+def test_a_folder_is_on_the_file_system_that_is_mounted_nearest() -> None:
+    assert file_system_type(Path("/proc/self/fd")) == "proc"
+    assert file_system_type(Path("/processes")) == file_system_type(Path("/"))

@@ -123,7 +123,7 @@ def test_on_the_page_a_session_is_starred_tagged_and_forgotten_after_a_dry_run(p
     assert running.json(f"/session/{FIRST}/annotations")["annotations"]["tags"] == ["release"]
 
     opened.get_by_role("link", name="Forget…").click()
-    opened.wait_for_selector("text=What goes")
+    opened.wait_for_selector("text=What is deleted")
     assert len(running.json("/sessions?all=1")["sessions"]) == 2
     opened.get_by_role("button", name="Forget 1 session").click()
     opened.wait_for_selector("h1:text('Sessions')")

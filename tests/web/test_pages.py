@@ -30,6 +30,7 @@ PLAIN_PAGES = (
     "/stats",
     "/stats?by=command",
     "/care",
+    "/file",
 )
 LONG = session_id(777)
 

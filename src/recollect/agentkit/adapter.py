@@ -43,9 +43,10 @@ class FolderAdapter:
         records: Iterator[Record] = import_module(f"{self._package}.log").READERS[source.kind](source, cursor)
         return records
 
-    def changes(self, call: "Mapping[str, Any]", result: "Mapping[str, Any] | None") -> "list[FileChange]":
-        changed: list[FileChange] = import_module(f"{self._package}.edits").changes(call, result)
-        return changed
+    @cached_property
+    def changes(self) -> "Callable[[Mapping[str, Any], Mapping[str, Any] | None], list[FileChange]]":
+        changes: Callable[..., list[FileChange]] = import_module(f"{self._package}.edits").changes
+        return changes
 
 
 class AgentHooks:

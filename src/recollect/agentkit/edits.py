@@ -38,11 +38,11 @@ class Hunk(NamedTuple):
 
     @property
     def added(self) -> int:
-        return sum(line.startswith("+") for line in self.lines)
+        return [line[:1] for line in self.lines].count("+")
 
     @property
     def removed(self) -> int:
-        return sum(line.startswith("-") for line in self.lines)
+        return [line[:1] for line in self.lines].count("-")
 
 
 class FileChange(NamedTuple):
@@ -90,16 +90,18 @@ def _lines(text: str, *, is_whole: bool) -> list[str]:
     return lines
 
 
-def _compared(before: list[str], after: list[str]) -> Iterator[str]:
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
-    is_long = len(before) * len(after) > _MOST_COMPARED
-    steps = [("replace", 0, len(before), 0, len(after))] if is_long else matcher.get_opcodes()
-    for step, old_start, old_end, new_start, new_end in steps:
+def _compared(before: list[str], after: list[str]) -> list[str]:
+    # Most edits replace a line or two, with none in common: they need no matcher.
+    if len(before) * len(after) > _MOST_COMPARED or set(before).isdisjoint(after):
+        return [*(f"-{line}" for line in before), *(f"+{line}" for line in after)]
+    lines: list[str] = []
+    for step, old_start, old_end, new_start, new_end in SequenceMatcher(None, before, after, False).get_opcodes():
         if step == "equal":
-            yield from (f" {line}" for line in before[old_start:old_end])
+            lines += [f" {line}" for line in before[old_start:old_end]]
         else:
-            yield from (f"-{line}" for line in before[old_start:old_end])
-            yield from (f"+{line}" for line in after[new_start:new_end])
+            lines += [f"-{line}" for line in before[old_start:old_end]]
+            lines += [f"+{line}" for line in after[new_start:new_end]]
+    return lines
 
 
 def named_path(arguments: Mapping[str, Any]) -> str | None:

@@ -28,7 +28,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class HomeSettings:
-    """What a new home is set up with, as far as its agent knows of it."""
+    """Settings of a new home, if its agent supports them."""
 
     agent_teams: bool = False
     directories: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from recollect.kinds import TEST_RUN, TOOL_CALL
 
 # A runner counts as such only where a command may start: after a separator, `sudo`, an assignment, a launcher.
 _LAUNCHERS = (
-    r"(?:(?:sudo|time|env|npx|bunx|(?:uv|poetry|pdm|hatch|pipenv|rye) run|xvfb-run|timeout \S+"
+    r"(?:(?:sudo|time|env|npx|bunx|(?:uv|poetry|pdm|hatch|pipenv|rye) run|(?:bundle|composer) exec|xvfb-run|timeout \S+"
     r"|[A-Z_][A-Z0-9_]*=\S*)\s+)*"
 )
 _PYTHON = r"(?:\S*/)?python[0-9.]*\s+(?:-\S+\s+)*-m\s+"
@@ -15,15 +15,16 @@ _RUNNERS = (
     rf"{_PYTHON}(?:unittest|doctest)\b",
     r"(?:\S*/)?(?:jest|vitest|mocha|ava|karma|playwright test|cypress run|phpunit|rspec|bats|ctest|busted)\b",
     r"(?:npm|pnpm|yarn|bun|deno)\s+(?:run\s+)?(?:-\S+\s+)*(?:test|t|vitest|jest)(?=$|[\s:;&|])",
-    r"(?:go|cargo|dotnet|swift|mix|zig build|flutter|dart|sbt|lein|stack|cabal|dune|(?:bundle exec )?rake|rails)"
+    r"(?:go|cargo|dotnet|swift|mix|zig build|flutter|dart|sbt|lein|stack|cabal|dune|rake|rails)"
     r"\s+(?:test|spec|nextest)\b",
     r"(?:\S*/)?(?:mvnw?|gradlew?)\s+(?:\S+\s+)*(?:\S*:)?(?:test|verify|check)\b",
     r"make\s+(?:-\S+\s+)*(?:test|tests|check)(?=$|[\s;&|-])",
     r"node\s+(?:-\S+\s+)*--test\b",
     r"bazel\s+test\b",
+    r"Invoke-Pester\b",
 )
 # Most commands hold none of these words; looking for them first is far quicker than the whole pattern.
-_TEST_WORD = re.compile(r"test|spec|check|tox|nox|nose|mocha|ava|karma|cypress|bats|busted|verify| t\b")
+_TEST_WORD = re.compile(r"test|spec|check|tox|nox|nose|mocha|ava|karma|cypress|bats|busted|verify|unit|Pester| t\b")
 _TEST_COMMAND = re.compile(rf"(?:^|[;&|(\n]\s*|&&\s*){_LAUNCHERS}(?:{'|'.join(_RUNNERS)})")
 
 # Most lines with which a program reports a failure hold one of these.

@@ -4,6 +4,7 @@ Third parties add an agent by the entry point group `recollect.adapters`; see do
 """
 
 import os
+import sys
 from functools import cache
 from importlib import import_module
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:  # a search loads the profiles only
     from recollect.agentkit.protocol import Adapter
     from recollect.agentkit.writeback import Writeback
 
+_GROUP = "recollect.adapters"
 # Not by `pkgutil`, which loads `inspect`.
 BUILT_IN = tuple(
     sorted(name for name in os.listdir(__path__[0]) if os.path.exists(f"{__path__[0]}/{name}/__init__.py"))
@@ -27,13 +29,32 @@ BUILT_IN = tuple(
 @cache
 def adapters() -> "dict[str, Adapter]":
     """All installed adapters by agent, those of this package first."""
-    from importlib.metadata import entry_points  # slow to import, and needed only where all agents are
-
     known = {agent: get_adapter(agent) for agent in BUILT_IN}
-    for entry in entry_points(group="recollect.adapters"):
+    if not any(map(_names_adapters, sys.path)):
+        return known
+    from importlib.metadata import entry_points  # with what it loads it takes as long as half a sweep of nothing
+
+    for entry in entry_points(group=_GROUP):
         adapter: Adapter = entry.load()
         known.setdefault(adapter.agent, adapter)
     return known
+
+
+def _names_adapters(folder: str) -> bool:
+    """Whether a package that is installed in a folder may have an adapter of its own."""
+    try:
+        packages = [name for name in os.listdir(folder or ".") if name.endswith((".dist-info", ".egg-info"))]
+    except OSError:
+        return False
+    return any(_names_adapter(f"{folder or '.'}/{name}/entry_points.txt") for name in packages)
+
+
+def _names_adapter(entry_points_path: str) -> bool:
+    try:
+        with open(entry_points_path, "rb") as file:
+            return _GROUP.encode() in file.read()
+    except OSError:
+        return False
 
 
 def get_adapter(agent: str) -> "Adapter":
@@ -126,7 +147,9 @@ def resume_words(agent: str, native_session_id: str) -> list[str]:
 
 def resume_command(agent: str, native_session_id: str) -> str | None:
     """The same as a line for a shell."""
-    import shlex  # only lists need it
-
     words = resume_words(agent, native_session_id)
-    return shlex.join(words) or None
+    if all(word.isascii() and word.replace("-", "").isalnum() for word in words):
+        return " ".join(words) or None
+    import shlex  # hardly any id needs quotes
+
+    return shlex.join(words)

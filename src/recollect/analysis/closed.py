@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import msgspec
 
 from recollect.analysis import VERSION
-from recollect.distill.part import Part
-from recollect.knowledge.rules import Lessons
-from recollect.sessions.pricing import Used
-from recollect.sessions.totals import decode_totals
+from recollect.distill import Part
+from recollect.knowledge import Lessons
+from recollect.sessions import Used, decode_totals
 from recollect.store import ACCOUNT, DIGEST, Pending, StoredSession
 
 

@@ -7,19 +7,27 @@ from dataclasses import dataclass, replace
 from recollect import analysis, schema
 from recollect.analysis.closed import Closed, find_closed, pack_closed
 from recollect.clock import now_ms
-from recollect.distill.activity import activity_of
-from recollect.distill.digest import Subject, extend
-from recollect.distill.part import LINE_CHARS, Around, closed, join, make_part
-from recollect.distill.stored import parse_digest, searchable, write_digest
-from recollect.distill.texts import shortened
-from recollect.distill.trace import Payloads, Trace, read_trace
+from recollect.distill import (
+    LINE_CHARS,
+    Around,
+    Payloads,
+    Subject,
+    Trace,
+    activity_of,
+    closed,
+    extend,
+    join,
+    make_part,
+    parse_digest,
+    read_trace,
+    searchable,
+    shortened,
+    write_digest,
+)
 from recollect.kinds import SessionKey
-from recollect.knowledge.facts import Material
-from recollect.knowledge.rules import Lessons, derive
-from recollect.knowledge.runs import wanted as knowledge_wanted
+from recollect.knowledge import Lessons, Material, derive, steps_to_read
 from recollect.schema import FILES_LANE, Covers, Digest, Outcome, Signal
-from recollect.sessions.parts import Parts, boundary_of, cuts_ms, split, until
-from recollect.sessions.pricing import TOKENS, Used, add_up, usd_of
+from recollect.sessions import TOKENS, Parts, Used, add_up, boundary_of, cuts_ms, split, until, usd_of
 from recollect.store import (
     DIGEST,
     ActivityRow,
@@ -121,7 +129,7 @@ class _Batch:
         return _row(session, distilled, before.lessons + lessons if before else lessons, has_digest=not is_tiny)
 
     def _payloads(self, key: SessionKey, trace: Trace) -> Payloads:
-        wanted = {step.event_uid: step for step in (*trace.wanted(), *knowledge_wanted(trace))}
+        wanted = {step.event_uid: step for step in (*trace.wanted(), *steps_to_read(trace))}
         return self._store.steps.payloads(key, wanted.values())
 
     def _close(

@@ -18,14 +18,28 @@ import orjson
 from recollect.clock import as_datetime, now_ms
 from recollect.home import PREPARED_NAME
 from recollect.kinds import SessionKey
-from recollect.knowledge.asking import find_decisions
-from recollect.knowledge.demands import is_standing
-from recollect.knowledge.fixes import fixes_of, told_lines
-from recollect.knowledge.predicates import FIXED_BY, LEAST_CONFIDENCE, PREFERS
-from recollect.knowledge.records import Fact, Fix
-from recollect.knowledge.signature import is_literal
-from recollect.recall import renew_briefs, write_briefs, write_snapshot
-from recollect.recall.prepared import HOOK_DEFAULTS, fixes_path, requests_path, switches_path
+from recollect.knowledge import (
+    FIXED_BY,
+    LEAST_CONFIDENCE,
+    PREFERS,
+    Fact,
+    Fix,
+    find_decisions,
+    fix_lines,
+    fixes_of,
+    is_clear,
+    is_literal,
+    is_standing,
+)
+from recollect.recall import (
+    HOOK_DEFAULTS,
+    fixes_path,
+    renew_briefs,
+    requests_path,
+    switches_path,
+    write_briefs,
+    write_snapshot,
+)
 from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store
 
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
@@ -84,7 +98,8 @@ def _told_text(fact: Fact) -> str | None:
         return fact.text
     is_sure = fact.session_uid is None or (fact.predicate == PREFERS and fact.confidence >= LEAST_CONFIDENCE)
     is_own = fact.by == "user" and is_sure
-    return fact.object if is_own else None
+    is_told = is_own and (fact.session_uid is None or is_clear(fact.object))
+    return fact.object if is_told else None
 
 
 def _write_fixes(store: Store, signatures: Collection[str]) -> None:
@@ -148,7 +163,7 @@ def _record(fix: Fix) -> dict[str, Any]:
         "sessions": len(fix.sessions),
         "returns": fix.returns,
         "confidence": fix.confidence,
-        "text": "\n".join(told_lines(fix)),
+        "text": "\n".join(fix_lines(fix)),
         "at_ms": round(fixed.timestamp() * 1000) if fixed else None,
         "repo": fix.repo,
     }

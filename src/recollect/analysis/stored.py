@@ -1,8 +1,6 @@
 """What was distilled from a session, read back. Loads none of the rules that distil."""
 
-from recollect.distill import ExchangeRules
-from recollect.distill.exchanges import Exchange, cut
-from recollect.distill.stored import parse_digest
+from recollect.distill import Exchange, ExchangeRules, cut, parse_digest
 from recollect.errors import NotFound
 from recollect.kinds import SessionKey
 from recollect.schema import FILES_LANE, Digest, Session
@@ -19,7 +17,7 @@ def find_digest(store: Store, session: Session) -> Digest:
         raise NotFound(f"No digest yet: {session.session_uid}", advice)
     raise NotFound(
         f"Too small for a digest of its own: {session.session_uid}",
-        f"it is a line in that of {session.root_session_uid}",
+        f"it is a line in the digest of {session.root_session_uid}",
     )
 
 

@@ -1,140 +1,36 @@
 """The library behind every interface: the command line, and whatever else shows or changes a memory, calls this.
 
-Functions import what they need when they are called: a search must not wait for the code of a sweep, a repair or a
-restore. Only what every call needs is imported at the top.
+Names load on first use: a search must not wait for the code of a sweep, a repair or a restore. Modules of this package
+reach what few calls need the same way, through the doors of the packages below.
 """
 
-from __future__ import annotations
+from recollect.lazy import lazy_names
 
-from functools import cached_property, partial
-from typing import TYPE_CHECKING
-
-from recollect.api.care import CheckedText, check_text, doctor, make_room, plan_schedule, repair, rescue, restore, watch
-from recollect.api.settings import change_setting, settings_in_force
-from recollect.api.upkeep import Upkeep
-from recollect.config import load_settings, process_group, store_folder
-from recollect.errors import NotFound
-from recollect.recall.filters import Filters
-from recollect.store import open_for_reading, open_store
-
+TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from os import PathLike
-    from types import TracebackType
-
-    from recollect.api.annotations import Annotations
-    from recollect.api.archives import Archives
+    from recollect.api.annotations import VIEW_FIELDS, Annotations, ForgetRequest, SessionAnnotations, UserNote
+    from recollect.api.archives import Archive, Archives, DigestPages
+    from recollect.api.care import (
+        CheckedText,
+        check_text,
+        doctor,
+        make_room,
+        plan_schedule,
+        repair,
+        rescue,
+        restore,
+        watch,
+    )
     from recollect.api.graphs import Graphs
-    from recollect.api.groups import Groups
-    from recollect.api.handover import Handover
+    from recollect.api.groups import Forked, Groups, Prompting
+    from recollect.api.handover import Handover, HandoverPlan
+    from recollect.api.installs import installer
     from recollect.api.knowledge import Knowledge
-    from recollect.api.tracking import Projects
-
-__all__ = [
-    "CheckedText",
-    "Filters",
-    "Memory",
-    "change_setting",
-    "check_text",
-    "doctor",
-    "make_room",
-    "open_memory",
-    "plan_schedule",
-    "repair",
-    "rescue",
-    "restore",
-    "settings_in_force",
-    "watch",
-]
-
-
-class Memory(Upkeep):
-    """An open store. Reading never changes it; `sweep`, `rescan`, `forget` and `import_sessions` write to it."""
-
-    @cached_property
-    def projects(self) -> Projects:
-        """Which projects are remembered."""
-        from recollect.api.tracking import Projects
-
-        return Projects(self._store, self._load)
-
-    @cached_property
-    def knowledge(self) -> Knowledge:
-        """What the sessions teach: fixes of errors, decisions, workflows, facts."""
-        from recollect.api.knowledge import Knowledge
-
-        return Knowledge(self)
-
-    @cached_property
-    def annotations(self) -> Annotations:
-        """What the user says about sessions: stars, tags, notes, names."""
-        from recollect.api.annotations import Annotations
-
-        return Annotations(self)
-
-    @cached_property
-    def archives(self) -> Archives:
-        """Sessions as documents."""
-        from recollect.api.archives import Archives
-
-        return Archives(self._store, self.settings)
-
-    @cached_property
-    def handover(self) -> Handover:
-        """Sessions put back into their agents' own storage, or handed to another agent."""
-        from recollect.api.handover import Handover
-
-        return Handover(self._store, self.settings)
-
-    @cached_property
-    def groups(self) -> Groups:
-        """Workspaces kept apart, each with its active session and its bookmarks."""
-        from recollect.api.groups import Groups
-
-        return Groups(self._store, self)
-
-    @cached_property
-    def graphiti(self) -> Graphs:
-        """A Graphiti graph that facts and exchanges are pushed to; raises RecollectError unless it is set up."""
-        from recollect.api.graphs import Graphs
-
-        return Graphs(self)
-
-    def close(self) -> None:
-        """Close the store; leaving the `with` block does."""
-        self._store.close()
-
-    def __enter__(self) -> Memory:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def open_memory(
-    folder: str | PathLike[str] | None = None,
-    roots: Sequence[str] = (),
-    *,
-    create: bool = True,
-    read_only: bool = False,
-    group: str | None = None,
-) -> Memory:
-    """Open the store (`RECOLLECT_HOME`, or the user's data folder), creating it if there is none.
-
-    `roots` are `AGENT=PATH`, as on the command line. Raises NotFound if there is no store and `create` is off.
-    With `read_only` it opens fastest and never waits for a writer; nothing can be changed through it. Opened for a
-    `group` (or with `RECOLLECT_GROUP`), it has that group's sessions only; `main` has all.
-    """
-    group = process_group(group)
-    if read_only or group is not None:
-        path = store_folder({"RECOLLECT_HOME": str(folder)} if folder else None)
-        try:
-            store = open_for_reading(path, group)
-        except NotFound:
-            open_store(load_settings(folder).folder).close()  # finishes an interrupted restore, or says what is wrong
-            store = open_for_reading(path, group)
-        return Memory(store, partial(load_settings, folder, roots))
-    load = partial(load_settings, folder, roots)
-    return Memory(open_store(load().folder, create=create), load)
+    from recollect.api.memory import Memory, open_memory
+    from recollect.api.naming import find_last, find_named, resumable
+    from recollect.api.settings import change_setting, settings_in_force
+    from recollect.api.tracking import Projects, Tracking
+    from recollect.api.tracking_config import import_tracking_config
+    from recollect.recall import Filters
+else:
+    __getattr__ = lazy_names(__name__, __file__)

@@ -1,4 +1,4 @@
-"""What a user says about sessions: `memory.annotations`."""
+"""What users note about sessions: `memory.annotations`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
+from recollect import ingest
 from recollect.clock import AsDatetime, rfc3339
 from recollect.errors import UsageError
 from recollect.kinds import SessionKey
-from recollect.recall.filters import Filters
+from recollect.recall import Filters
+from recollect.store import MAIN_GROUP
 
 if TYPE_CHECKING:
     from recollect.api import Memory
@@ -33,7 +35,7 @@ class UserNote:
 
 @dataclass(frozen=True, slots=True)
 class SessionAnnotations:
-    """All that a user said about a session; `name` replaces its title."""
+    """What the user added to a session; `name` replaces its title."""
 
     session_uid: str
     is_starred: bool
@@ -55,7 +57,7 @@ class SavedView:
 
 @dataclass(frozen=True, slots=True)
 class ForgetRequest:
-    """A session that an agent asked to have forgotten, and why."""
+    """An agent's request to forget a session, and the reason."""
 
     session_uid: str
     reason: str
@@ -67,7 +69,7 @@ class ForgetRequest:
 class Annotations:
     """Stars, tags, notes and names of sessions, and saved lists of sessions.
 
-    What is said of a session outlives its raw detail, and goes when it is forgotten.
+    Annotations outlive a session's raw detail and are deleted when it is forgotten.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -75,7 +77,7 @@ class Annotations:
         self._table = memory._store.annotations
 
     def of(self, session: Session) -> SessionAnnotations:
-        """What the user said about a session."""
+        """What the user noted about a session."""
         rows = self._table.of(_key(session))
         texts = {kind: tuple(row.text for row in rows if row.kind == kind) for kind in ("star", "tag", "name")}
         return SessionAnnotations(
@@ -87,11 +89,11 @@ class Annotations:
         )
 
     def tags(self) -> list[str]:
-        """The tags there are, the most frequent first."""
+        """All tags, the most frequent first."""
         return self._table.tags()
 
     def star(self, session: Session, is_starred: bool = True) -> SessionAnnotations:
-        """Star a session, or take its star away."""
+        """Star a session, or remove its star."""
         if is_starred:
             self._table.put(_key(session), "star", "")
         else:
@@ -104,7 +106,7 @@ class Annotations:
         return self.of(session)
 
     def untag(self, session: Session, tag: str) -> SessionAnnotations:
-        """Remove a tag from a session, if it has it."""
+        """Remove a tag from a session, if present."""
         self._table.drop(_key(session), "tag", tag)
         return self.of(session)
 
@@ -119,7 +121,7 @@ class Annotations:
         return self.of(session)
 
     def rename(self, session: Session, name: str) -> SessionAnnotations:
-        """Have a session go by another title, which no sweep changes."""
+        """Give a session another title, which no sweep changes."""
         self._table.put(_key(session), "name", self._checked("name", name))
         return self.of(session)
 
@@ -129,7 +131,7 @@ class Annotations:
         return [SavedView(row.name, row.query, rfc3339(row.made_ms)) for row in rows]
 
     def save_view(self, name: str, query: str) -> None:
-        """Keep a list of sessions under a name, in place of an earlier one. Raises UsageError for a bad name."""
+        """Save a list of sessions under a name, replacing an earlier one. Raises UsageError for a bad name."""
         chosen = {field: values[-1] for field, values in parse_qs(query).items() if field in VIEW_FIELDS}
         if not chosen:
             raise UsageError("This list has no filter and no order to save", "choose a filter first")
@@ -137,22 +139,20 @@ class Annotations:
         self._memory._store.views.put(self._group, self._checked("view", name), urlencode(kept))
 
     def drop_view(self, name: str) -> None:
-        """Remove a saved list, if there is one of this name."""
+        """Remove the saved list of this name, if any."""
         self._memory._store.views.drop(self._group, name)
 
     @property
     def _group(self) -> str:
-        from recollect.store import MAIN_GROUP
-
         return self._memory._store.group or MAIN_GROUP
 
     def ask_to_forget(self, session: Session, reason: str) -> None:
-        """Queue an agent's request to forget a session, in place of an earlier one; only a user can confirm it."""
+        """Queue an agent's request to forget a session, replacing an earlier one; only a user can confirm it."""
         self._memory._store.refuse_in_group()
         self._table.put(_key(session), FORGET, self._checked(FORGET, reason))
 
     def forget_requests(self) -> list[ForgetRequest]:
-        """What agents asked to have forgotten and nobody confirmed yet, the oldest first."""
+        """Agents' requests to forget a session that nobody has confirmed yet, the oldest first."""
         rows = self._table.of_kind(FORGET)
         return [ForgetRequest(":".join(row[:2]), row.text, rfc3339(row.made_ms)) for row in rows]
 
@@ -173,10 +173,8 @@ class Annotations:
         return self._redacted(text)
 
     def _redacted(self, text: str) -> str:
-        from recollect.ingest.protection import Protection
-
         settings = self._memory.settings
-        return Protection(settings.folder, settings.redaction).redactor().text(text)
+        return ingest.Protection(settings.folder, settings.redaction).redactor().text(text)
 
 
 def _key(session: Session) -> SessionKey:

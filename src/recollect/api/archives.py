@@ -1,4 +1,4 @@
-"""Sessions as documents: writing them, and finding the way from one to the other."""
+"""Sessions as documents: writing them, and finding the documents of a session."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.analysis.stored import find_digest
+from recollect.analysis import find_digest
 from recollect.archive import Detail, digest_name, document_name, render, write_named, write_new
 from recollect.clock import AsDatetime, rfc3339
-from recollect.distill.markdown import render as render_digest
+from recollect.distill import render_digest
 from recollect.errors import NotFound
 from recollect.kinds import SessionKey
 from recollect.progress import Progress, silent
@@ -37,7 +37,7 @@ class Archive:
 
 @dataclass(frozen=True, slots=True)
 class DigestPages:
-    """What `write_digests` did. `foreign` are files of others, which were left alone."""
+    """What `write_digests` did. `foreign` are files that Recollect did not write; they were left alone."""
 
     path: str
     written: int

@@ -1,7 +1,4 @@
-"""Care of a store: what must work even if there is none, or if it cannot be opened.
-
-Functions import what they need when they are called, as in `recollect.api`.
-"""
+"""Care of a store: what must work even if there is none, or if it cannot be opened."""
 
 from __future__ import annotations
 
@@ -10,27 +7,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from recollect import care, forget, ingest, redact, sessions
+from recollect.agentkit.files import resolve_root
+from recollect.agentkit.source import Source
 from recollect.config import load_settings, refuse_in_group
 from recollect.errors import BadConfig, StoreTooNew, StoreUnwritable
 from recollect.progress import Progress, silent
-from recollect.store import MEMORY_NAME, open_store
+from recollect.store import MEMORY_NAME, ballast, is_full, open_for_reading, open_store, sweep_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from os import PathLike
     from threading import Event
 
-    from recollect.care.backup import RestoreReport
-    from recollect.care.doctor import Finding
-    from recollect.care.repair import RepairReport
-    from recollect.care.schedule import Schedule
+    from recollect.care import Finding, RepairReport, RestoreReport, Schedule
     from recollect.watch import Attempt
 
 
 class CheckedText(NamedTuple):
     """A text as it would be stored; `replaced` counts by rule.
 
-    `is_placeholder`: it holds what stands in for a secret (`your-key-here`, `AKIA…EXAMPLE`), which is no secret.
+    `is_placeholder`: it holds a placeholder for a secret (`your-key-here`, `AKIA…EXAMPLE`).
     """
 
     text: str
@@ -42,22 +39,17 @@ class CheckedText(NamedTuple):
 
 
 def check_text(text: str, folder: str | PathLike[str] | None = None) -> CheckedText:
-    """What the redaction rules make of a text. Without a store, the marks are not the ones it will use."""
-    from recollect.ingest.protection import Protection
-    from recollect.redact import KEY_BYTES, Redactor, has_placeholder
-
+    """A text after redaction. Without a store, the marks differ from those it will use later."""
     settings = load_settings(folder)
     if (settings.folder / MEMORY_NAME).exists():
-        redactor = Protection(settings.folder, settings.redaction).redactor()
+        redactor = ingest.Protection(settings.folder, settings.redaction).redactor()
     else:
-        redactor = Redactor(settings.redaction, bytes(KEY_BYTES))
-    return CheckedText(redactor.text(text), dict(sorted(redactor.replaced.items())), has_placeholder(text))
+        redactor = redact.Redactor(settings.redaction, bytes(redact.KEY_BYTES))
+    return CheckedText(redactor.text(text), dict(sorted(redactor.replaced.items())), redact.has_placeholder(text))
 
 
 def make_room(folder: str | PathLike[str] | None = None) -> None:
     """Drop the ballast of a store whose disk is full: without it, nothing could even be deleted."""
-    from recollect.store import ballast, is_full
-
     refuse_in_group()
     path = load_settings(folder).folder
     if path.exists() and is_full(path):
@@ -65,43 +57,34 @@ def make_room(folder: str | PathLike[str] | None = None) -> None:
 
 
 def rescue(path: str | PathLike[str], folder: str | PathLike[str] | None = None, roots: Sequence[str] = ()) -> None:
-    """Copy what is new in a log to the store's side, for the case that its agent drops it before a sweep.
+    """Copy what is new in a log beside the store, in case its agent drops it before the next sweep.
 
-    Nothing of it is in the store before the next sweep, and nothing is shown: a group's process may ask for it too. A
-    path that is no agent's is left alone.
+    The copy enters the store with the next sweep. Nothing is shown, so a group's process may call this too. A path that
+    belongs to no agent is ignored.
     """
-    from recollect.agentkit.files import resolve_root
-    from recollect.agentkit.source import Source
-    from recollect.ingest.protection import Protection
-    from recollect.ingest.rescue import save_copy
-    from recollect.sessions.groups import with_group_homes
-    from recollect.store import open_for_reading
-
     settings, log = load_settings(folder, roots), resolve_root(Path(path))
     with open_for_reading(settings.folder) as store:
-        for agent, homes in with_group_homes(store, settings.roots).items():
+        for agent, homes in sessions.with_group_homes(store, settings.roots).items():
             for home in map(resolve_root, homes):
                 if log.is_relative_to(home):
-                    redactor = Protection(settings.folder, settings.redaction).redactor()
-                    save_copy(store, settings.host, Source(agent, "", home, log), redactor)
+                    redactor = ingest.Protection(settings.folder, settings.redaction).redactor()
+                    ingest.save_copy(store, settings.host, Source(agent, "", home, log), redactor)
                     return
 
 
 def plan_schedule(*, is_removal: bool = False, watch: bool = False) -> Schedule:
-    """The scheduled sweep for this machine, or the watcher as a service; for a removal, whatever the cadence is now."""
+    """The scheduled sweep for this machine, or the watcher as a service; for a removal, whatever the cadence."""
     from platformdirs import user_config_path
-
-    from recollect.care.schedule import LOG_NAME, WATCH, Host, plan_schedule
 
     refuse_in_group()
     settings = load_settings()
-    has_systemd, log_path = Path("/run/systemd/system").exists(), settings.folder / LOG_NAME
-    host = Host(sys.platform, Path.home(), user_config_path(), has_systemd, log_path)
+    has_systemd, log_path = Path("/run/systemd/system").exists(), settings.folder / care.LOG_NAME
+    host = care.Host(sys.platform, Path.home(), user_config_path(), has_systemd, log_path)
     is_moved = settings.config_path.parent == settings.folder
     variables = {"RECOLLECT_HOME": str(settings.folder)} if is_moved else {}
-    cadence = WATCH if watch or is_removal else settings.limits.cadence
+    cadence = care.WATCH if watch or is_removal else settings.limits.cadence
     command = "watch" if watch else "sweep"
-    return plan_schedule(host, cadence, (sys.executable, "-m", "recollect", command), variables)
+    return care.plan_schedule(host, cadence, (sys.executable, "-m", "recollect", command), variables)
 
 
 def watch(
@@ -116,13 +99,12 @@ def watch(
 
     `tell` gets each sweep. Raises Busy if another process watches for this store.
     """
-    from recollect.sessions.groups import with_group_homes
-    from recollect.watch import watch
+    from recollect.watch import watch  # loads what a sweep needs
 
     refuse_in_group()
     settings = load_settings(folder, roots)
     with open_store(settings.folder, create=True) as store:
-        settings = settings._replace(roots=with_group_homes(store, settings.roots))
+        settings = settings._replace(roots=sessions.with_group_homes(store, settings.roots))
     watch(settings, stop, tell, every_minutes=every_minutes)
 
 
@@ -138,19 +120,15 @@ def doctor(
 
     `deep` checks every stored byte and compares it with the agents' files, for at most `max_seconds`.
     """
-    from recollect.care.doctor import PROBLEM, Finding, examine
-
     refuse_in_group()
     try:
         settings = load_settings(folder, roots)
     except BadConfig as error:
-        return [Finding(PROBLEM, "settings", error.message, error.hint)]
-    findings = examine(settings)
+        return [care.Finding(care.PROBLEM, "settings", error.message, error.hint)]
+    findings = care.examine(settings)
     if deep:
-        from recollect.care.inspect import inspect
-
         with suppress(StoreTooNew):  # which `examine` has reported
-            findings += inspect(settings, progress, max_seconds).findings()
+            findings += care.inspect_store(settings, progress, max_seconds).findings()
     return findings
 
 
@@ -165,24 +143,18 @@ def repair(
 
     `confirm` gets the steps before anything changes, and raises to stop.
     """
-    from recollect.care.inspect import inspect
-    from recollect.care.repair import RepairReport, apply, plan
-
     refuse_in_group()
     settings = load_settings(folder, roots)
-    planned = plan(inspect(settings, progress).faults)
+    planned = care.plan_repair(care.inspect_store(settings, progress).faults)
     if not planned.steps:
-        return RepairReport(notes=_finish_forgetting(settings.folder))
+        return care.RepairReport(notes=_finish_forgetting(settings.folder))
     if confirm:
         confirm(planned.steps)
-    return apply(settings, planned, progress)
+    return care.apply_repair(settings, planned, progress)
 
 
 def _finish_forgetting(folder: Path) -> list[str]:
-    """Finish an interrupted forget; returns what to report."""
-    from recollect.forget.erase import FINISHES_FORGETTING, finish_forgetting
-    from recollect.store import sweep_lock
-
+    """Finish an interrupted forget; returns lines for the report."""
     if not (folder / MEMORY_NAME).exists():
         return []
     with open_store(folder) as store:
@@ -190,10 +162,10 @@ def _finish_forgetting(folder: Path) -> list[str]:
         if not count:
             return []
         with sweep_lock(folder):
-            finish_forgetting(store)
+            forget.finish_forgetting(store)
             store.checkpoint()
         if store.tombstones.unfinished():
-            raise StoreUnwritable(f"Cannot finish an interrupted forget now: {folder}", FINISHES_FORGETTING)
+            raise StoreUnwritable(f"Cannot finish an interrupted forget now: {folder}", forget.FINISHES_FORGETTING)
     return [f"Finished an interrupted forget: {count:,} {'session' if count == 1 else 'sessions'}"]
 
 
@@ -208,10 +180,8 @@ def restore(
 
     `confirm` gets the folder of a store that would be replaced, and raises to stop.
     """
-    from recollect.care.backup import restore_backup
-
     refuse_in_group()
     settings = load_settings(folder)
     if confirm and (settings.folder / MEMORY_NAME).exists():
         confirm(settings.folder)
-    return restore_backup(settings, Path(path).absolute(), progress)
+    return care.restore_backup(settings, Path(path).absolute(), progress)

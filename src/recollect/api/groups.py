@@ -11,32 +11,35 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from recollect import api, groups, recall
+from recollect.agentkit.runner import HomeSettings, Task
+from recollect.agents import find_writeback, fork_words, get_adapter, live_sessions, resume_words
 from recollect.clock import rfc3339
+from recollect.config import agent_environment
 from recollect.errors import Busy, NotFound, Unsupported, UsageError
-from recollect.groups.group import (
+from recollect.groups import (
+    Bookmark,
     Group,
+    GroupSessions,
     add_group,
     all_groups,
     get_group,
     global_file,
     home_of,
+    key_of,
     new_group,
     remove_group,
 )
-from recollect.groups.sessions import Bookmark, GroupSessions, key_of
-from recollect.ingest.protection import Protection
+from recollect.ingest import Protection
+from recollect.kinds import ASSISTANT_MSG, COMPLETION, USER_MSG
 from recollect.store import MAIN_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from os import PathLike
 
-    from recollect.agentkit.runner import HomeSettings
     from recollect.api import Memory
-    from recollect.groups.group import Mount
-    from recollect.groups.ipc import Answered, Request
-    from recollect.groups.runner import RunReport
-    from recollect.groups.sessions import ActiveSession, Cleared, Resumed
+    from recollect.groups import ActiveSession, Answered, Cleared, Mount, Request, Resumed, RunReport
     from recollect.schema import Session
     from recollect.store import Store
 
@@ -61,7 +64,7 @@ class Prompting:
 
 @dataclass(frozen=True, slots=True)
 class Forked:
-    """How a copy of a session is continued; `new_id` if the copy was written already."""
+    """How to continue a copy of a session; `new_id` if the copy is already written."""
 
     session_uid: str
     new_id: str | None
@@ -80,7 +83,7 @@ class Groups:
         return self._memory.settings.folder
 
     def all(self) -> list[Group]:
-        """The groups there are, `main` first."""
+        """All groups, `main` first."""
         return all_groups(self._store, self._folder)
 
     def get(self, name: str) -> Group:
@@ -95,7 +98,7 @@ class Groups:
         agent: str | None = None,
         home: str | PathLike[str] | None = None,
     ) -> Group:
-        """Make a group of a folder. Sessions of that folder, or found in the group's agent home, belong to it."""
+        """Create a group for a folder. Sessions of that folder, or found in the group's agent home, belong to it."""
         row = new_group(name, Path(path).absolute(), agent, Path(home).absolute() if home else None)
         group = add_group(self._store, self._folder, row)
         for folder in (group.conversations, group.home):  # so that a sandbox can mount them
@@ -104,7 +107,7 @@ class Groups:
         return group
 
     def remove(self, name: str) -> Group:
-        """Drop a group with its pointer and bookmarks. Its sessions belong to `main` then; no file is deleted."""
+        """Drop a group with its pointer and bookmarks. Its sessions move to `main`; no file is deleted."""
         return remove_group(self._store, self._folder, name)
 
     def current(self, folder: str | PathLike[str] | None = None) -> str:
@@ -124,37 +127,31 @@ class Groups:
 
     def bookmarks(self, group: str | None = None) -> list[Bookmark]:
         """The bookmarks of a group, or of all that this memory sees, newest first."""
-        names = [group] if group else [one.name for one in self.all()]
+        names = [group] if group else [known.name for known in self.all()]
         return sorted((mark for name in names for mark in self.sessions(name).history()), key=lambda mark: -mark.id)
 
     def mounts(self, name: str) -> list[Mount]:
-        """Which folders and files of the host a sandbox of this group has, where, and whether it may write there."""
-        from recollect.groups.group import mounts_of
-
-        return mounts_of(self._folder, self.get(name))
+        """The host's folders and files that a sandbox of this group mounts, where, and whether it may write there."""
+        return groups.mounts_of(self._folder, self.get(name))
 
     def paragraph(self, name: str) -> tuple[Path, str]:
-        """The file that tells the group's agent of its past conversations, and the text it would have."""
-        from recollect.groups.group import instructions_file, with_paragraph
-
+        """The instructions file of the group's agent, and its text with the paragraph on past conversations."""
         group = self.get(name)
-        path = instructions_file(group)
-        return path, with_paragraph(path.read_text(encoding="utf-8") if path.exists() else "", group)
+        path = groups.instructions_file(group)
+        return path, groups.with_paragraph(path.read_text(encoding="utf-8") if path.exists() else "", group)
 
     def clear(self, name: str, group: str | None = None) -> Cleared:
-        """Archive a group's active session, bookmark it under a name, and have none; a running agent is closed.
+        """Archive a group's active session, bookmark it and leave the group without one; closes a running agent.
 
         Raises NotFound if there is no active session.
         """
         return self._clear(name, group)
 
     def _clear(self, name: str, group: str | None, request: Request | None = None) -> Cleared:
-        from recollect.groups.sessions import clear
-
         self._catch_up()
         sessions = self.sessions(group)
         find, write = self._memory.session, self._memory.archives.write
-        done = clear(self.get(sessions.group), sessions, name, find, write, _answer_of(request))
+        done = groups.clear_session(self.get(sessions.group), sessions, name, find, write, _answer_of(request))
         self.write_snapshots(sessions.group)
         return done
 
@@ -166,20 +163,16 @@ class Groups:
         return self._resume(target, group, save_as)
 
     def _resume(self, target: str, group: str | None, save_as: str | None, request: Request | None = None) -> Resumed:
-        from recollect.groups.sessions import resume
-
         sessions = self.sessions(group)
-        done = resume(self.get(sessions.group), sessions, target, save_as, _answer_of(request))
+        done = groups.resume_session(self.get(sessions.group), sessions, target, save_as, _answer_of(request))
         self.write_snapshots(sessions.group)
         return done
 
     def write_snapshots(self, name: str, tasks: Sequence[Any] = ()) -> None:
         """Write what the group's agent may know into its IPC folder; `tasks` is what the host adds."""
-        from recollect.groups.ipc import Snapshot, write_snapshots
-
         group = self.get(name)
         shown = self.all() if name == MAIN_GROUP else [group]
-        write_snapshots(Snapshot(group, shown, self.sessions(name).history(), self._todos(group), tasks))
+        groups.write_snapshots(groups.Snapshot(group, shown, self.sessions(name).history(), self._todos(group), tasks))
 
     def _todos(self, group: Group) -> list[str]:
         try:
@@ -190,20 +183,16 @@ class Groups:
 
     def serve(self, name: str) -> list[Answered]:
         """Answer the requests that wait in a group's IPC folder, each with the group's own rights."""
-        from recollect.api import open_memory
-        from recollect.groups.ipc import answer_requests, has_requests
 
         group = self.get(name)
-        if not has_requests(group):
+        if not groups.has_requests(group):
             return []
         self._catch_up()
-        with open_memory(self._folder, group=name) as memory:
+        with api.open_memory(self._folder, group=name) as memory:
             known = memory._store.groups.answer
-            return answer_requests(group, lambda request: known(name, request), memory.groups._execute)
+            return groups.answer_requests(group, lambda request: known(name, request), memory.groups._execute)
 
     def _execute(self, request: Request) -> Mapping[str, Any]:
-        from recollect.groups.ipc import history
-
         fields, name = request.fields, self.current()
         if request.action == "clear":
             cleared = self._clear(fields["name"], name, request)
@@ -216,7 +205,7 @@ class Groups:
             resumed = self._resume(fields["target"], name, fields.get("save_as"), request)
             return {"session_uid": resumed.session_uid, "name": resumed.name, "saved_as": resumed.saved_as}
         if request.action == "list":
-            return history(self.get(name), self.sessions(name).history())
+            return groups.bookmark_history(self.get(name), self.sessions(name).history())
         limit = fields.get("limit") or 5
         answer = self._memory.answer(fields["query"], limit=limit, exclude=(), budget_tokens=_SEARCH_TOKENS)
         return {"answer": answer.to_json()}
@@ -229,15 +218,10 @@ class Groups:
         *,
         say: Callable[[str], None] = lambda text: None,
     ) -> RunReport:
-        """Run a group's agent: it goes on with the active session, or begins one, which becomes the active one.
+        """Run a group's agent: it continues the active session, or begins one that becomes active.
 
         Raises Busy if it is running, and RecollectError if it fails.
         """
-        from recollect.agentkit.runner import HomeSettings, Task
-        from recollect.agents import get_adapter
-        from recollect.config import agent_environment
-        from recollect.groups.runner import Run, run_agent
-
         how = how or Prompting()
         sessions = self.sessions(group)
         chosen = self.get(sessions.group)
@@ -257,13 +241,11 @@ class Groups:
         self.write_snapshots(chosen.name)
         environment = agent_environment(adapter.home_variable, home, chosen.name, chosen.ipc)
         settings = how.settings or HomeSettings()
-        run = Run(chosen, adapter.agent, home, prompt, environment, task, how.wait_seconds, settings)
-        return run_agent(run, sessions, partial(self._was_received, chosen.name), say)
+        run = groups.Run(chosen, adapter.agent, home, prompt, environment, task, how.wait_seconds, settings)
+        return groups.run_agent(run, sessions, partial(self._was_received, chosen.name), say)
 
     def _was_received(self, group: str, prompt: str, since_ms: int) -> bool:
-        """Whether an agent of the group has written down a prompt since then."""
-        from recollect.kinds import USER_MSG
-
+        """Whether an agent of the group has logged a prompt since then."""
         self._memory.sweep()
         since, text = rfc3339(since_ms) or "", self._redacted(prompt).strip()
         for session in self._memory.sessions(roots_only=True):
@@ -275,13 +257,8 @@ class Groups:
         return False
 
     def active(self) -> list[ActiveSession]:
-        """The sessions that run now, over all agents: written in the last two minutes, or with a live process."""
-        from recollect.agents import live_sessions
-        from recollect.groups.sessions import active_of
-        from recollect.kinds import ASSISTANT_MSG, COMPLETION
-        from recollect.recall import Filters
-
-        sessions = self._memory.sessions(Filters(since="1 day ago"), roots_only=True)
+        """The running sessions of all agents: written in the last two minutes, or with a live process."""
+        sessions = self._memory.sessions(recall.Filters(since="1 day ago"), roots_only=True)
         homes = {(session.agent, _home_of(self._memory, session)) for session in sessions}
         live = {name: facts for agent, home in homes if home for name, facts in live_sessions(agent, home).items()}
 
@@ -289,16 +266,14 @@ class Groups:
             last = self._memory.transcript(session, last=1)
             return any(item.event.kind in (ASSISTANT_MSG, COMPLETION) for item in last)
 
-        return active_of(sessions, live, is_answered)
+        return groups.active_of(sessions, live, is_answered)
 
     def fork(self, session: Session, at: str | None = None) -> Forked:
-        """The command that continues a copy of a session, which stays as it is.
+        """The command that continues a copy of a session; the session itself does not change.
 
         With `at` (an event's number, or part of its uid) the copy ends there: it is written beside the session, where
         the agent keeps such files. Raises UsageError for an agent that forks whole sessions only.
         """
-        from recollect.agents import find_writeback, fork_words, resume_words
-
         if at is None:
             return Forked(session.session_uid, None, shlex.join(fork_words(session.agent, session.native_session_id)))
         self._store.refuse_in_group()
@@ -308,7 +283,7 @@ class Groups:
             raise NotFound(f"The agent has deleted the log of {session.session_uid}", "leave out `--at`")
         try:
             if (writeback := find_writeback(session.agent)) is None:
-                raise Unsupported(f"Only read, not written: {session.agent}")
+                raise Unsupported(f"Recollect cannot write sessions of this agent: {session.agent}")
             new_id = writeback.fork(source, event.native_id)
         except Unsupported as error:
             brief = f"`recollect digest {session.native_session_id} --for-agent`"
@@ -316,7 +291,7 @@ class Groups:
         return Forked(session.session_uid, new_id, shlex.join(resume_words(session.agent, new_id)))
 
     def _catch_up(self) -> None:
-        """Read what the agent wrote last, if this process may: the archive should have all of it."""
+        """Read the agent's latest output, if this process may: the archive should be complete."""
         if self._store.group is None:
             with suppress(Busy):
                 self._memory.sweep()

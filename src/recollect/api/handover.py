@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from recollect import ingest
 from recollect.agentkit.writeback import Draft, Item
 from recollect.agents import find_writeback, get_adapter, profile_of, resume_words
-from recollect.analysis.stored import find_digest
+from recollect.analysis import find_digest
 from recollect.archive import write_new
-from recollect.distill.markdown import brief
+from recollect.distill import brief_digest
 from recollect.errors import NotFound, Unsupported
 from recollect.kinds import USER_MSG
 from recollect.redact import MARK
 from recollect.schema import Session
-from recollect.sessions.transcript import find_spawned, iter_payloads, read_events
+from recollect.sessions import find_spawned, iter_payloads, read_events
 from recollect.store import Store, sweep_lock
 
 if TYPE_CHECKING:
@@ -58,14 +59,14 @@ class Handover:
         self._settings = settings
 
     def is_gone(self, session: Session) -> bool:
-        """Whether the agent has no file of a session any more, as far as this machine can tell."""
+        """Whether the agent has deleted a session's files, as far as this machine can tell."""
         writeback, here = find_writeback(session.agent), self._sources(session)
         if writeback is None:
             return bool(session.sources) and not any(map(os.path.lexists, here))
         return not os.path.lexists(writeback.locate(session, self._home(session.agent), here))
 
     def plan_rebuild(self, session: Session) -> HandoverPlan:
-        """How a session's file, which the agent deleted, would be written again.
+        """How to rewrite a session's file that the agent deleted.
 
         Raises NotFound if nothing is left to write, or if Recollect cannot write this agent's format.
         """
@@ -79,46 +80,43 @@ class Handover:
         return _plan(session, session.agent, words, (*self._losses(session, items), *draft.losses), draft)
 
     def plan_handoff(self, session: Session, to: str) -> HandoverPlan:
-        """How another agent would go on with a session: by a file of its own kind, or by a brief to start from."""
+        """How another agent would continue a session: with a session file in its own format, or with a brief."""
         profile, writeback = get_adapter(to).profile, find_writeback(to)
         try:
             if writeback is None:
-                raise Unsupported(f"Only read, not written: {to}")
+                raise Unsupported(f"Recollect cannot write sessions of this agent: {to}")
             items, left_out = _recent(self._items(session))
             draft = writeback.compose(session, items, self._home(to), self._introduction(session, left_out))
         except Unsupported:
-            text = brief(find_digest(self._store, session), session, _BRIEF_TOKENS)
+            text = brief_digest(find_digest(self._store, session), session, _BRIEF_TOKENS)
             words = [word.replace("{prompt}", text) for word in profile.start_command]
             return _plan(
                 session,
                 to,
                 words,
-                ("everything but a brief, because this agent cannot be given a whole session",),
+                ("everything except a brief, because this agent cannot take over a whole session",),
                 brief=text,
             )
-        losses = [f"the first {left_out:,} events, which a brief stands for"] if left_out else []
+        losses = [f"the first {left_out:,} events, replaced by a brief"] if left_out else []
         words = resume_words(to, draft.native_session_id)
         return _plan(session, to, words, (*losses, *self._losses(session, items), *draft.losses), draft)
 
     def write(self, plan: HandoverPlan) -> list[Path]:
-        """Write the files of a plan. Raises NotFound if such a file has appeared meanwhile, Busy during a sweep.
+        """Write the files of a plan. Raises NotFound if such a file exists by now, Busy during a sweep.
 
         A rebuilt file counts as read: the next sweep stores only what the agent adds to it. The main file comes last:
         as long as it is missing, the session is gone and can be written again.
         """
-        from recollect.ingest.protection import Protection  # `resume` mostly finds the file, and should start fast
-        from recollect.ingest.written import pass_over
-
         files = plan.draft.files if plan.draft else ()
         with sweep_lock(self._store.folder):
             if plan.is_rebuild:
-                protection = Protection(self._settings.folder, self._settings.redaction)
-                pass_over(self._store, self._settings.host, plan.agent, self._settings.roots, protection, files)
+                protection = ingest.Protection(self._settings.folder, self._settings.redaction)
+                ingest.pass_over(self._store, self._settings.host, plan.agent, self._settings.roots, protection, files)
             for path, content in reversed(files):
                 written = write_new(path.parent, path.name, content)
                 if written != path:
                     written.unlink()
-                    raise NotFound(f"There is such a file again: {path}", "run the command again")
+                    raise NotFound(f"File exists again: {path}", "run the command again")
         return [path for path, _ in files]
 
     def _sources(self, session: Session) -> list[Path]:
@@ -134,18 +132,18 @@ class Handover:
         return list(zip(events, iter_payloads(self._store, session, events), strict=True))
 
     def _losses(self, session: Session, items: Sequence[Item]) -> Iterator[str]:
-        """What the store does not have of a session."""
+        """What the store lacks of a session."""
         if session.evicted_at:
             yield f"everything before {session.evicted_at}, which was evicted"
         marks = sum(len(MARK.findall(orjson.dumps(payload))) for _, payload in items)
         media = sum(len(payload.get("media") or ()) for _, payload in items)
         spawned = len(find_spawned(self._store, session)[session.session_uid])
         if marks:
-            yield f"{marks:,} secrets, which are marks now"
+            yield f"{marks:,} secrets, which are now marks"
         if media:
-            yield f"{media:,} pictures or documents, which are not kept"
+            yield f"{media:,} pictures or documents, which are not stored"
         if spawned:
-            yield f"the transcripts of {spawned:,} sub-agents; what they answered is there"
+            yield f"the transcripts of {spawned:,} sub-agents; their answers are included"
 
     def _introduction(self, session: Session, left_out: int) -> str:
         name = profile_of(session.agent).display_name
@@ -155,7 +153,7 @@ class Handover:
         )
         if not left_out:
             return text
-        earlier = brief(find_digest(self._store, session), session, _BRIEF_TOKENS)
+        earlier = brief_digest(find_digest(self._store, session), session, _BRIEF_TOKENS)
         return f"{text} Its first {left_out:,} events are left out; this is a summary of all of it:\n\n{earlier}"
 
 
@@ -187,7 +185,7 @@ def _plan(
 
 
 def _shell_line(session: Session, words: Sequence[str], brief: str | None) -> str:
-    """The command for a shell; a brief is made when it is run, for it is too long to be typed."""
+    """The command for a shell; a brief is inserted when it runs, because it is too long to type."""
     inserted = f'"$(recollect digest {shlex.quote(session.native_session_id)} --for-agent)"'
     return " ".join(inserted if word == brief else shlex.quote(word) for word in words)
 

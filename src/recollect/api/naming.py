@@ -1,4 +1,4 @@
-"""Which session a name means, and how it is carried on with."""
+"""Which session a name means, and the command that continues it."""
 
 from dataclasses import replace
 from os import PathLike
@@ -18,7 +18,7 @@ _LEAST_OF_A_TITLE, _LEAST_OF_AN_ID = 3, 6
 
 
 def find_named(store: Store, name: str, *, is_strict: bool = False) -> Session:
-    """The one session of this name; raises NotFound, or Ambiguous with the sessions that may be meant.
+    """The one session of this name; raises NotFound, or Ambiguous with the candidates.
 
     Strictly, neither `last` nor a part of a title names one: what is deleted should be named as a whole.
     """

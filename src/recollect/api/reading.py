@@ -1,7 +1,4 @@
-"""What an open store answers: sessions, events, digests, searches, sums. Nothing here changes it.
-
-Functions import what they need when they are called, as in `recollect.api`.
-"""
+"""What an open store answers: sessions, events, digests, searches, sums. Nothing here changes it."""
 
 from __future__ import annotations
 
@@ -10,11 +7,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from recollect import analysis, api, recall, sessions, store
 from recollect.config import current_sessions
 from recollect.errors import UsageError
 from recollect.kinds import SessionKey
 from recollect.progress import Progress, silent
-from recollect.recall.filters import NO_FILTERS, Filters
+from recollect.recall import NO_FILTERS, Filters
 from recollect.store import Store
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from recollect.config import Settings
-    from recollect.distill.exchanges import Exchange
+    from recollect.distill import Exchange
     from recollect.recall import (
         FileEdit,
         FileVisit,
@@ -37,12 +35,12 @@ if TYPE_CHECKING:
         Unfinished,
     )
     from recollect.schema import Digest, Event, Session, Signal
-    from recollect.sessions.transcript import TranscriptItem
+    from recollect.sessions import TranscriptItem
     from recollect.store import SessionFilter, Span
 
 
 class _Conditions(TypedDict):
-    """What else a list of sessions may be narrowed by."""
+    """Further conditions on a list of sessions."""
 
     text: str | None
     roots_only: bool
@@ -50,7 +48,7 @@ class _Conditions(TypedDict):
 
 
 class Reading:
-    """An open store, as far as it is read."""
+    """The reading half of an open store."""
 
     def __init__(self, store: Store, load: Callable[[], Settings]) -> None:
         self._store = store
@@ -72,20 +70,17 @@ class Reading:
         limit: int | None = None,
         offset: int = 0,
     ) -> list[Session]:
-        """Sessions that match every filter given, newest first, or with the most of `sort`: cost, duration, tokens.
+        """Sessions that match every filter, newest first, or highest first by `sort`: cost, duration, tokens.
 
         `text` is a part of the title. A session matches `since` if it was active at or after it, and `before` if it
         began before. `roots_only` leaves out sub-agents; `is_idle` False leaves out sessions without any work, and
         True lists only those.
         """
-        from recollect.api.naming import resumable
-        from recollect.store import SORTS
-
-        if sort not in SORTS:
-            raise UsageError(f"Unknown order: {sort}", f"known: {', '.join(SORTS)}")
-        wanted = self._wanted(filters, text=text, roots_only=roots_only, is_idle=is_idle)
-        matches = self._store.sessions.find(replace(wanted, sort=sort, limit=limit, offset=offset))
-        return list(map(resumable, matches))
+        if sort not in store.SORTS:
+            raise UsageError(f"Unknown order: {sort}", f"known: {', '.join(store.SORTS)}")
+        chosen = self._chosen(filters, text=text, roots_only=roots_only, is_idle=is_idle)
+        matches = self._store.sessions.find(replace(chosen, sort=sort, limit=limit, offset=offset))
+        return list(map(api.resumable, matches))
 
     def count_sessions(
         self,
@@ -96,38 +91,28 @@ class Reading:
         is_idle: bool | None = None,
     ) -> int:
         """How many sessions `sessions` lists without a limit."""
-        return self._store.sessions.count(self._wanted(filters, text=text, roots_only=roots_only, is_idle=is_idle))
+        return self._store.sessions.count(self._chosen(filters, text=text, roots_only=roots_only, is_idle=is_idle))
 
-    def _wanted(self, filters: Filters, **conditions: Unpack[_Conditions]) -> SessionFilter:
-        from recollect.recall import sessions_of
-        from recollect.store import SessionFilter
-
-        return SessionFilter(sessions_of(self._store, filters), **conditions)
+    def _chosen(self, filters: Filters, **conditions: Unpack[_Conditions]) -> SessionFilter:
+        return store.SessionFilter(recall.sessions_of(self._store, filters), **conditions)
 
     def session(self, name: str) -> Session:
         """The one session with this id, prefix or suffix of an id (6 characters or more), title, or part of a title.
 
         `last` is the one active last, unless it is the one this process runs in.
         """
-        from recollect.api.naming import find_named
-
-        return find_named(self._store, name)
+        return api.find_named(self._store, name)
 
     def last_session(self, folder: str | PathLike[str] | None = None) -> Session:
         """The session active last, in this folder or below it; the one this process runs in is left out.
 
         Raises NotFound if there is none.
         """
-        from recollect.api.naming import find_last
-
-        return find_last(self._store, folder)
+        return api.find_last(self._store, folder)
 
     def sub_agents(self, session: Session) -> list[Session]:
         """The sessions this one spawned, in the order they began."""
-        from recollect.api.naming import resumable
-        from recollect.sessions.transcript import find_spawned
-
-        return list(map(resumable, find_spawned(self._store, session)[session.session_uid]))
+        return list(map(api.resumable, sessions.find_spawned(self._store, session)[session.session_uid]))
 
     def events(self, session: Session, kind: str | None = None, *, with_copies: bool = False) -> list[Event]:
         """A session's events in reading order; a kind includes its more specific kinds.
@@ -135,42 +120,30 @@ class Reading:
         What a fork or a resumed session copied from an earlier one is left out, unless `with_copies`: over all
         sessions every event comes once.
         """
-        from recollect.sessions.transcript import read_events
-
-        events = read_events(self._store, session, kind)
+        events = sessions.read_events(self._store, session, kind)
         return events if with_copies else [event for event in events if event.copy_of is None]
 
     def payloads(self, session: Session, events: Sequence[Event]) -> Iterator[dict[str, Any]]:
         """The full content of each event, in the order given."""
-        from recollect.sessions.transcript import iter_payloads
-
-        return iter_payloads(self._store, session, events)
+        return sessions.iter_payloads(self._store, session, events)
 
     def transcript(
         self, session: Session, kind: str | None = None, *, last: int | None = None
     ) -> Iterator[TranscriptItem]:
-        """A session in reading order, each sub-agent where it was called; with `last`, only so many from the end."""
-        from recollect.sessions.transcript import iter_transcript
-
-        return iter_transcript(self._store, session, kind, last=last)
+        """A session in reading order, each sub-agent where it was called; with `last`, only that many from the end."""
+        return sessions.iter_transcript(self._store, session, kind, last=last)
 
     def window(self, session: Session, at: str, count: int) -> list[TranscriptItem]:
         """The `count` events on each side of one; `at` is its seq, or a prefix or suffix of its event_uid."""
-        from recollect.sessions.transcript import read_window
-
-        return read_window(self._store, session, at, count)
+        return sessions.read_window(self._store, session, at, count)
 
     def digest(self, session: Session) -> Digest:
-        """The lasting account of a session. Raises NotFound until a sweep has made it, and for a tiny sub-agent."""
-        from recollect.analysis.stored import find_digest
-
-        return find_digest(self._store, session)
+        """The digest of a session. Raises NotFound until a sweep has made it, and for a tiny sub-agent."""
+        return analysis.find_digest(self._store, session)
 
     def exchanges(self, session: Session) -> list[Exchange]:
         """A session split into requests and what followed each, filtered by the settings in `[exchanges]`."""
-        from recollect.analysis.stored import find_exchanges
-
-        return find_exchanges(self._store, session, self.settings.exchanges)
+        return analysis.find_exchanges(self._store, session, self.settings.exchanges)
 
     def signals(
         self,
@@ -182,19 +155,15 @@ class Reading:
         offset: int = 0,
     ) -> list[Signal]:
         """What is worth noticing in one session or in all that match, newest first."""
-        from recollect.recall import sessions_of
-
         key = None if session is None else SessionKey(session.agent, session.native_session_id)
-        return self._store.digests.signals(sessions_of(self._store, filters), key, signal, limit, offset)
+        return self._store.digests.signals(recall.sessions_of(self._store, filters), key, signal, limit, offset)
 
     def count_signals(
         self, session: Session | None = None, filters: Filters = NO_FILTERS, *, signal: str | None = None
     ) -> int:
         """How many signals `signals` lists without a limit."""
-        from recollect.recall import sessions_of
-
         key = None if session is None else SessionKey(session.agent, session.native_session_id)
-        return self._store.digests.signal_count(sessions_of(self._store, filters), key, signal)
+        return self._store.digests.signal_count(recall.sessions_of(self._store, filters), key, signal)
 
     def search(
         self,
@@ -232,44 +201,34 @@ class Reading:
         scan_seconds: float = 20.0,
         progress: Progress = silent,
     ) -> SearchAnswer:
-        """What `search` finds, with everything there is to report: how many match, a corrected spelling, notes.
+        """What `search` finds, with the number of matches, a corrected spelling and notes.
 
         `budget_tokens` cuts the answer to what an agent can afford. A search for a substring or regular expression
-        gives up after `scan_seconds`, and its notes say so.
+        stops after `scan_seconds`, with a note.
         """
-        from recollect.recall import Options, search
-
         left_out = current_sessions() if exclude is None else exclude
-        options = Options(limit, offset, filters, matches, context, budget_tokens, left_out, mode, scan_seconds)
-        return search(self._store, query, options, progress=partial(progress, "searching"))
+        options = recall.Options(limit, offset, filters, matches, context, budget_tokens, left_out, mode, scan_seconds)
+        return recall.search(self._store, query, options, progress=partial(progress, "searching"))
 
     def recent(self, filters: Filters = NO_FILTERS, *, limit: int = 10, offset: int = 0) -> SearchAnswer:
         """The sessions active last, each with its last request; the one this process runs in is left out."""
         return self.answer("", filters=filters, limit=limit, offset=offset, matches=1, context=0)
 
     def files(self, path: str, filters: Filters = NO_FILTERS, *, limit: int | None = None) -> list[FileVisit]:
-        """Sessions that touched or discussed a path, newest first; with `limit`, only so many that met it last."""
-        from recollect.recall import files
-
-        return files(self._store, _resolved(path), filters, limit)
+        """Sessions that touched or discussed a path, newest first; with `limit`, only that many, the latest."""
+        return recall.files(self._store, _resolved(path), filters, limit)
 
     def blame(self, path: str, filters: Filters = NO_FILTERS, *, limit: int | None = None) -> list[FileEdit]:
         """The edits that wrote a file, newest first, across renames; at most `limit`."""
-        from recollect.recall import blame
-
-        return blame(self._store, _resolved(path), filters, limit)
+        return recall.blame(self._store, _resolved(path), filters, limit)
 
     def diff(self, session: Session, path: str | None = None) -> SessionDiff:
         """What a session and its sub-agents changed, edit by edit; with `path`, in that file or folder."""
-        from recollect.recall import session_diff
-
-        return session_diff(self._store, session, _resolved(path) if path else None)
+        return recall.session_diff(self._store, session, _resolved(path) if path else None)
 
     def evicted_edits(self, path: str) -> int:
         """How many evicted sessions edited a file according to their digests, so that `blame` cannot show how."""
-        from recollect.recall import evicted_edits
-
-        return evicted_edits(self._store, _resolved(path))
+        return recall.evicted_edits(self._store, _resolved(path))
 
     def timeline(
         self, filters: Filters = NO_FILTERS, *, limit: int | None = None, offset: int = 0
@@ -278,34 +237,24 @@ class Reading:
 
         Sub-agents and sessions without any work are left out.
         """
-        from recollect.recall import timeline
-
-        return timeline(self._store, filters, limit, offset)
+        return recall.timeline(self._store, filters, limit, offset)
 
     def names(self, of: str) -> list[str]:
         """Every `agent`, `repo` (its last name), `branch` or `model` of a session, the latest first."""
-        from recollect.recall.filters import last_name
-
         listed = self._store.session_headers.names(of)
-        return list(dict.fromkeys(map(last_name, listed))) if of == "repo" else listed
+        return list(dict.fromkeys(map(recall.last_name, listed))) if of == "repo" else listed
 
     def repos_named(self, name: str) -> list[str]:
-        """The repositories that a name, the end or a part of one, or a folder stands for."""
-        from recollect.recall.filters import repos_for
-
-        return repos_for(self._store, name)
+        """The repositories that match a name, part of one, or a folder."""
+        return recall.repos_for(self._store, name)
 
     def unfinished(self, filters: Filters = NO_FILTERS, *, limit: int | None = None) -> list[Unfinished]:
         """Sessions that left to-dos, questions, failing tests or unanswered requests, newest first."""
-        from recollect.recall import unfinished
-
-        return unfinished(self._store, filters, limit)
+        return recall.unfinished(self._store, filters, limit)
 
     def related(self, session: Session, limit: int = 10) -> list[Related]:
         """Sessions this one came from or led to, and sessions about the same things."""
-        from recollect.recall import related
-
-        return related(self._store, session.session_uid, limit)
+        return recall.related(self._store, session.session_uid, limit)
 
     def stats(self, by: str = "month", filters: Filters = NO_FILTERS, *, session: Session | None = None) -> Stats:
         """Totals by day, week, month, block, session, repo, model, agent, tool or command; nothing is counted twice.
@@ -313,36 +262,25 @@ class Reading:
         A block is the five hours from an agent's first activity after the block before. `session` limits them to one
         session with its sub-agents.
         """
-        from recollect.recall import make_stats
-
-        return make_stats(self._store, by, self._span(filters, session))
+        return recall.make_stats(self._store, by, self._span(filters, session))
 
     def breakdown(
         self, by: str = "month", filters: Filters = NO_FILTERS, *, session: Session | None = None
     ) -> list[StatLine]:
-        """The lines of `stats` without what they add up to, which takes half the time."""
-        from recollect.recall import make_breakdown
-
-        return make_breakdown(self._store, by, self._span(filters, session))
+        """The lines of `stats` without their totals, which takes half the time."""
+        return recall.make_breakdown(self._store, by, self._span(filters, session))
 
     def _span(self, filters: Filters, session: Session | None) -> Span:
-        from recollect.recall import sessions_of
-        from recollect.store import Span
-
-        headers, root = sessions_of(self._store, filters), None if session is None else session.root_session_uid
-        return Span(headers._replace(since_ms=None, before_ms=None), headers.since_ms, headers.before_ms, root)
+        headers, root = recall.sessions_of(self._store, filters), None if session is None else session.root_session_uid
+        return store.Span(headers._replace(since_ms=None, before_ms=None), headers.since_ms, headers.before_ms, root)
 
     def spending(self, filters: Filters = NO_FILTERS) -> Spending:
-        """Money today, this month against the last with a forecast, and in the blocks of five hours that run now."""
+        """Costs today, this month compared with the last, with a forecast, and in the current five-hour blocks."""
         from datetime import datetime
 
-        from recollect.recall import make_spending, sessions_of
-
-        return make_spending(self._store, datetime.now().astimezone(), sessions_of(self._store, filters))
+        return recall.make_spending(self._store, datetime.now().astimezone(), recall.sessions_of(self._store, filters))
 
 
 def _resolved(path: str) -> str:
     """A path as given, but one with `..` is resolved against the current folder."""
-    from recollect.recall import absolute
-
-    return absolute(path, str(Path.cwd())) if ".." in path.split("/") else path
+    return recall.absolute(path, str(Path.cwd())) if ".." in path.split("/") else path

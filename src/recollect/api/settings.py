@@ -1,4 +1,4 @@
-"""The settings: what is in force, and changing one."""
+"""The settings in force, and changing one."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from recollect import analysis
 from recollect.config import CAPTURE_DEFAULTS, check_settings, freshness_mode, load_settings, refuse_in_group
 from recollect.errors import BadConfig
+from recollect.settings_file import read_value, values_of, with_value, write_settings
 
 
 def settings_in_force() -> dict[str, dict[str, Any]]:
     """Every setting by its name in the settings file: its value, and whether that is the default."""
-    from recollect.settings_file import values_of
-
     refuse_in_group()
     settings = load_settings()
     rules = {f"redact.rules.{name}": pattern for name, pattern in settings.redaction.rules.items()}
@@ -42,11 +42,9 @@ def settings_in_force() -> dict[str, dict[str, Any]]:
 def change_setting(key: str, value: Any, path: Path | None = None) -> Path:
     """Set one value in the settings file, the user's or the one at `path`, and return its path.
 
-    A text is taken for what it would be in the file: a number, true or false, a list, else a text. Raises BadConfig,
+    A string is read as it would be in the file: a number, true or false, a list, else a string. Raises BadConfig,
     and changes nothing, if the value is invalid.
     """
-    from recollect.settings_file import read_value, with_value, write_settings
-
     refuse_in_group()
     path = path or load_settings().config_path
     text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -60,7 +58,5 @@ def change_setting(key: str, value: Any, path: Path | None = None) -> Path:
         raise BadConfig(f"Invalid setting: {key} = {value}", error.hint) from None
     write_settings(path, changed)
     if key.startswith("hooks.") and (folder := load_settings().folder).is_dir():
-        from recollect.analysis.prepared import write_switches
-
-        write_switches(folder, load_settings().hooks)
+        analysis.write_switches(folder, load_settings().hooks)
     return path

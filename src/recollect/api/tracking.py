@@ -1,4 +1,4 @@
-"""Which projects are remembered: what the user allowed, what they denied, and what nobody has decided yet."""
+"""Which projects are remembered: what the user allowed and denied, and what is undecided."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recollect import ingest
+from recollect.agents import adapters
 from recollect.api.settings import change_setting
 from recollect.config import CAPTURE_DEFAULTS
 from recollect.errors import NotFound
@@ -37,23 +39,19 @@ class Projects:
         self._load = load  # again each time: every change is in the file at once
 
     def tracking(self) -> Tracking:
-        """What is remembered now, and what waits for an answer."""
-        from recollect.ingest.gate import unlisted
-
+        """What is remembered now, and what is undecided."""
         settings = self._load()
         default = CAPTURE_DEFAULTS[settings.allow is not None]
-        undecided = dict(unlisted(self._store).most_common())
+        undecided = dict(ingest.unlisted(self._store).most_common())
         return Tracking(settings.is_capturing, default, self._patterns("allow"), self._patterns("exclude"), undecided)
 
     def allow(self, project: str) -> None:
-        """Remember a project, by folder or repository; the next sweep reads what was left out of it so far."""
-        from recollect.ingest.gate import lift_unlisted
-
+        """Remember a project, by folder or repository; the next sweep reads its sessions that were left out so far."""
         self._move(project, to="allow", out_of="exclude")
-        lift_unlisted(self._store)
+        ingest.lift_unlisted(self._store)
 
     def deny(self, project: str) -> None:
-        """Keep a project out. What is stored of it stays until it is forgotten."""
+        """Keep a project out. Stored sessions stay until you forget them."""
         self._move(project, to="exclude", out_of="allow")
 
     def _patterns(self, name: str) -> list[str]:
@@ -66,14 +64,14 @@ class Projects:
         change_setting(f"capture.{to}", list(dict.fromkeys([*self._patterns(to), project])), path)
 
     def add_logs(self, folder: str | PathLike[str]) -> str:
-        """Read the logs in this folder, too; returns whose they are. Raises NotFound if they are no agent's."""
+        """Read the logs in this folder too; returns their agent. Raises NotFound if no agent wrote them."""
         path = Path(folder).expanduser().absolute()
         agent = _agent_of(path)
         self._change_roots(agent, [*self._load().roots[agent], path])
         return agent
 
     def remove_logs(self, folder: str | PathLike[str]) -> str:
-        """Do not read the logs in this folder any more; returns whose they are. What was read from it stays."""
+        """Stop reading the logs in this folder; returns their agent. Stored sessions stay."""
         path = Path(folder).expanduser().absolute()
         for agent, roots in self._load().roots.items():
             if path in roots:
@@ -86,8 +84,6 @@ class Projects:
 
 
 def _agent_of(folder: Path) -> str:
-    from recollect.agents import adapters
-
     for agent, adapter in adapters().items():
         if folder.is_dir() and next(iter(adapter.discover(folder)), None) is not None:
             return agent

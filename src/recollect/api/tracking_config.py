@@ -1,4 +1,4 @@
-"""Settings of another tracker, as JSON: what each becomes here."""
+"""Importing the settings of another tracker, given as JSON."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _ALWAYS = {
     "global.session_log_sources.mapping": "a session's project is read from its log",
     "session_tracking.incremental": "a sweep reads only what is new",
     "session_tracking.mode": "every agent that is installed is read",
-    "session_tracking.chunking.strategy": "a chunk is an exchange: a request and all that followed",
+    "session_tracking.chunking.strategy": "a chunk is an exchange: a request and everything until the next one",
     "session_tracking.filtering.keep_user_messages": "`exchanges` keeps what you said",
     "session_tracking.filtering.keep_agent_responses": "`exchanges` keeps what the agent answered",
-    "session_tracking.filtering.omit_tool_outputs": "of a long result `exchanges` shows the size",
-    "session_tracking.filtering.omit_file_contents": "of a long result `exchanges` shows the size",
+    "session_tracking.filtering.omit_tool_outputs": "`exchanges` reduces a long result to its size",
+    "session_tracking.filtering.omit_file_contents": "`exchanges` reduces a long result to its size",
     "projects.jsonl_path": "logs are found below their agent's home",
     "projects.session_tracking.source": "every agent that is installed is read",
 }
@@ -38,7 +38,7 @@ _COMMENT = re.compile(r'^((?:[^"\n]|"(?:[^"\\\n]|\\.)*")*?)//.*$', re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """What a key became: a setting with its value, or only words, because it needs none or has no like here."""
+    """What a key became: a setting with its value, or only a note if it needs none or has no equivalent."""
 
     key: str
     note: str
@@ -47,7 +47,7 @@ class Translated:
 
 
 def import_tracking_config(path: Path) -> list[Translated]:
-    """Take over the settings of a tracking configuration; returns what each of its keys became. Raises BadConfig."""
+    """Import the settings of a tracking configuration; returns what each key became. Raises BadConfig."""
     translated = list(translate(_read(path)))
     for item in translated:
         if item.setting is not None:
@@ -115,11 +115,11 @@ def _source(key: str, base_path: Any) -> Translated:
     for agent, adapter in adapters().items():
         home = Path(adapter.home).expanduser().absolute()
         if path.is_relative_to(home):
-            return Translated(key, f"{home} is read already")
+            return Translated(key, f"{home} is already read")
         if path.is_dir() and next(iter(adapter.discover(path)), None) is not None:
             setting = f"agents.{agent}.roots"
             return Translated(key, f"{setting} = {home}, {path}", setting, [str(home), str(path)])
-    return Translated(key, f"no agent's logs there: ignored ({path})")
+    return Translated(key, f"no agent's logs found: ignored ({path})")
 
 
 def _schedule(indexing: Mapping[str, Any]) -> str:

@@ -1,7 +1,4 @@
-"""What changes an open store or looks after it: sweeps, the budget, forgetting, backups, exports.
-
-Functions import what they need when they are called, as in `recollect.api`.
-"""
+"""What changes an open store or looks after it: sweeps, the budget, forgetting, backups, exports."""
 
 from __future__ import annotations
 
@@ -10,23 +7,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recollect import api, care, forget, ingest, retention, sessions, store
 from recollect.api.reading import Reading
+from recollect.clock import moment_ms
 from recollect.errors import UsageError
 from recollect.progress import Progress, silent
-from recollect.recall.filters import Filters
+from recollect.recall import Filters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
     from os import PathLike
 
-    from recollect.care.backup import BackupReport
-    from recollect.care.exports import ExportReport
-    from recollect.care.imports import ImportReport
-    from recollect.care.status import Overview, Status
-    from recollect.forget.plan import ForgetPlan
-    from recollect.forget.rescan import RescanReport
-    from recollect.ingest.freshness import Freshness
+    from recollect.care import BackupReport, ExportReport, ImportReport, Overview, Status
+    from recollect.forget import ForgetPlan, RescanReport
+    from recollect.ingest import Freshness
     from recollect.retention import BudgetReport, Outlook
     from recollect.schema import Problem, Session
     from recollect.sweep_report import SweepReport
@@ -37,105 +32,68 @@ class Upkeep(Reading):
 
     def status(self) -> Status:
         """What the store holds, how large it is, and when it was last swept."""
-        from recollect.care.status import make_status
-
-        return make_status(self._store, self.settings)
+        return care.make_status(self._store, self.settings)
 
     def overview(self) -> Overview:
-        """What a glance at the store shows: how much it holds, what was lost, when it was last swept."""
-        from recollect.care.status import make_overview
-
-        return make_overview(self._store)
+        """A quick overview of the store: how much it holds, what was lost, when it was last swept."""
+        return care.make_overview(self._store)
 
     def problems(self) -> list[Problem]:
         """Lines and files that could not be read, and why."""
-        from recollect.clock import rfc3339
-        from recollect.schema import Problem
-
-        return [
-            Problem(
-                agent=line.agent,
-                path=line.path,
-                line=line.line,
-                offset=line.offset,
-                reason=line.reason,
-                excerpt=line.raw[:200].decode("utf-8", "replace"),
-                found_at=rfc3339(line.found_ms) or "",
-            )
-            for line in self._store.sources.problems()
-        ]
+        return care.list_problems(self._store)
 
     def sweep(
         self, progress: Progress = silent, *, verify: bool = False, only: Iterable[str | PathLike[str]] | None = None
     ) -> SweepReport:
-        """Read what is new in the agents' files, or in `only` these; anything else among them is left alone.
+        """Read what is new in the agents' files, or `only` in these; files of no agent are ignored.
 
         `verify` opens every file, even if it looks unchanged.
         """
-        from recollect.ingest.discover import find_sources
-        from recollect.sessions.groups import with_group_homes
-        from recollect.sweep import sweep
+        from recollect.sweep import sweep  # loads what reads, settles and distils
 
-        settings = self.settings._replace(roots=with_group_homes(self._store, self.settings.roots))
-        sources = None if only is None else find_sources(settings.roots, map(Path, only))
+        settings = self.settings._replace(roots=sessions.with_group_homes(self._store, self.settings.roots))
+        sources = None if only is None else ingest.find_sources(settings.roots, map(Path, only))
         return sweep(self._store, settings, progress, verify=verify, only=sources)
 
     def freshness(self) -> Freshness:
-        """What agents wrote since the last sweep, by a quick look that opens no file."""
-        from recollect.ingest.freshness import find_freshness
-
-        return find_freshness(self._store)
+        """What agents wrote since the last sweep; a quick check that opens no file."""
+        return ingest.find_freshness(self._store)
 
     def is_sweeping(self) -> bool:
         """Whether a sweep is running on this store."""
-        from recollect.store import is_sweeping
-
-        return is_sweeping(self._store.folder)
+        return store.is_sweeping(self._store.folder)
 
     def commits(self) -> tuple[int, ...]:
-        """How often something was stored: equal numbers mean that nothing was in between."""
+        """How often something was stored; equal numbers mean that nothing was stored in between."""
         return self._store.commits()
 
     def ignored_rules(self) -> list[tuple[Path, str]]:
         """Lines of ignore files that have no effect, each with its file."""
-        from recollect.ingest.gate import unusable_rules
-
-        return unusable_rules(self._store)
+        return ingest.unusable_rules(self._store)
 
     def outlook(self) -> Outlook:
         """What eviction would drop now, and a forecast. Changes nothing."""
-        from recollect.retention import look_ahead
-
-        return look_ahead(self._store, self.settings.limits, self.settings.host)
+        return retention.look_ahead(self._store, self.settings.limits, self.settings.host)
 
     def keep_within_budget(self) -> BudgetReport:
         """Drop raw detail until the store fits its budget, as each sweep does. Raises Busy during a sweep."""
-        from recollect.retention import finish_evictions, keep_within_budget
-        from recollect.store import sweep_lock
-
         limits, host, notify = self.settings.limits, self.settings.host, self.settings.notify
-        with sweep_lock(self._store.folder):
-            finish_evictions(self._store)
-            report = keep_within_budget(self._store, limits, host, lambda done, total: None, notify=notify)
+        with store.sweep_lock(self._store.folder):
+            retention.finish_evictions(self._store)
+            report = retention.keep_within_budget(self._store, limits, host, lambda done, total: None, notify=notify)
             self._store.checkpoint()
         return report
 
     def rehydrate(self, session: Session, progress: Progress = silent) -> SweepReport:
         """Bring back the raw detail of an evicted session from its source; raises NotFound if that is gone."""
-        from recollect.care.rehydrate import rehydrate
-
-        return rehydrate(self._store, self.settings, session, progress)
+        return care.rehydrate_session(self._store, self.settings, session, progress)
 
     def rescan(self, progress: Progress = silent, *, dry_run: bool = False) -> RescanReport:
         """Apply the redaction rules to sessions stored under older ones. Raises Busy during a sweep."""
-        from recollect.forget.rescan import rescan
-        from recollect.ingest.protection import Protection
-        from recollect.store import sweep_lock
-
-        with sweep_lock(self._store.folder):
-            redactor = Protection(self.settings.folder, self.settings.redaction).redactor()
+        with store.sweep_lock(self._store.folder):
+            redactor = ingest.Protection(self.settings.folder, self.settings.redaction).redactor()
             advance = partial(progress, "redacting")
-            return rescan(self._store, redactor, self.settings.rules, advance, dry_run=dry_run)
+            return forget.rescan_store(self._store, redactor, self.settings.rules, advance, dry_run=dry_run)
 
     def plan_forgetting(
         self,
@@ -147,62 +105,49 @@ class Upkeep(Reading):
         with_forks: bool = False,
         progress: Progress = silent,
     ) -> ForgetPlan:
-        """What forgetting these sessions, or all that meet every condition, would remove. Changes nothing.
+        """What forgetting these sessions, or all that meet every condition, would delete. Changes nothing.
 
         `before` takes sessions that ended before it; `excluded` those stored before a rule excluded them.
         """
-        from recollect.api.naming import find_named
-        from recollect.clock import moment_ms
-        from recollect.forget.plan import Selection, plan
 
         before_ms = moment_ms("--before", before)
         patterns = self.settings.exclude if excluded else None
         if bool(names) == any(condition is not None for condition in (repo, before_ms, match, patterns)):
             raise UsageError("Give either sessions or conditions, not both", "see `recollect forget --help`")
-        selection = Selection(
-            [find_named(self._store, name, is_strict=True) for name in names], repo, before_ms, match, patterns
+        selection = forget.Selection(
+            [api.find_named(self._store, name, is_strict=True) for name in names], repo, before_ms, match, patterns
         )
-        return plan(self._store, selection, progress, with_forks=with_forks)
+        return forget.plan_forgetting(self._store, selection, progress, with_forks=with_forks)
 
     def forget(self, planned: ForgetPlan, *, keep_forks: bool = False, also_new: bool = False) -> ForgetPlan:
-        """Remove the sessions of a plan for good: no byte of them is left, and no sweep brings them back.
+        """Delete the sessions of a plan for good: no byte of them is left, and no sweep brings them back.
 
         `keep_forks` leaves sessions that share their text untouched; without it such a plan raises NeedsAnswer.
         `also_new` includes matches stored since the plan was made; without it they raise Busy, as a running sweep does.
         """
-        from recollect.forget.plan import apply
-
         rules, domains = self.settings.rules, self.settings.domains
-        return apply(self._store, rules, domains, planned, keep_forks=keep_forks, also_new=also_new)
+        return forget.apply_plan(self._store, rules, domains, planned, keep_forks=keep_forks, also_new=also_new)
 
     def finish_forgetting(self) -> int:
-        """Finish what an interrupted `forget` began, and return how many sessions and lines that was about.
+        """Finish an interrupted `forget`, and return how many sessions and lines it deleted.
 
         Raises Busy while a sweep is running, which finishes it too, and StoreUnwritable if there is no room for it.
         """
-        from recollect.forget.plan import finish
-
-        return finish(self._store)
+        return forget.finish_interrupted(self._store)
 
     def is_forgotten(self, name: str) -> bool:
-        """Whether a session with this id, or with this end or beginning of it, was forgotten."""
-        from recollect.forget.plan import is_forgotten
-
-        return is_forgotten(self._store, name)
+        """Whether a session with this id, or one that begins or ends with it, was forgotten."""
+        return forget.is_forgotten(self._store, name)
 
     @contextmanager
     def without_sweeps(self) -> Iterator[None]:
-        """Nothing is stored inside this block; raises Busy if a sweep is running."""
-        from recollect.forget.plan import alone
-
-        with alone(self._store):
+        """Block sweeps inside this context; raises Busy if one is running."""
+        with forget.without_sweeps(self._store):
             yield
 
     def backup(self, path: str | PathLike[str], progress: Progress = silent) -> BackupReport:
-        """Write the whole store to one new file and verify it. A sweep may run meanwhile."""
-        from recollect.care.backup import make_backup
-
-        return make_backup(self._store, self.settings, Path(path).absolute(), progress)
+        """Write the whole store to one new file and verify it. A sweep may run at the same time."""
+        return care.make_backup(self._store, self.settings, Path(path).absolute(), progress)
 
     def export(
         self,
@@ -213,13 +158,11 @@ class Upkeep(Reading):
         progress: Progress = silent,
     ) -> ExportReport:
         """Write sessions as JSON lines and packs: those named (with their sub-agents), those of `repo`, or all."""
-        from recollect.care.exports import export_sessions
-
         chosen = self.with_sub_agents(names) if names else self.sessions(Filters(repo=repo))
-        return export_sessions(self._store, Path(path).absolute(), chosen, progress)
+        return care.export_sessions(self._store, Path(path).absolute(), chosen, progress)
 
     def with_sub_agents(self, names: Sequence[str]) -> list[Session]:
-        """The sessions of these names, each with all that it spawned."""
+        """The sessions with these names, each with all its sub-agents."""
         chosen: dict[str, Session] = {}
         waiting = [self.session(name) for name in names]
         while waiting:
@@ -230,6 +173,4 @@ class Upkeep(Reading):
 
     def import_sessions(self, path: str | PathLike[str], progress: Progress = silent) -> ImportReport:
         """Add the sessions of an export. What is already stored does not change."""
-        from recollect.care.imports import import_sessions
-
-        return import_sessions(self._store, self.settings, Path(path).absolute(), progress)
+        return care.import_sessions(self._store, self.settings, Path(path).absolute(), progress)

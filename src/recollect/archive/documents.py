@@ -12,15 +12,14 @@ from typing import Any
 import orjson
 
 from recollect.agents import profile_of
-from recollect.analysis.stored import find_digest
+from recollect.analysis import find_digest
 from recollect.archive.html import render_session_html
-from recollect.distill.markdown import inert, inert_lines
-from recollect.distill.markdown import render as render_digest
+from recollect.distill import inert, inert_lines, render_digest
 from recollect.errors import NotFound, UsageError
 from recollect.kinds import ASSISTANT_MSG, HUMAN_INTERVENTION, KIND_FAMILY, TOOL_CALL, TOOL_RESULT, USER_MSG
 from recollect.recall import session_diff
 from recollect.schema import Digest, Session, to_json
-from recollect.sessions.transcript import TranscriptItem, iter_transcript
+from recollect.sessions import TranscriptItem, iter_transcript
 from recollect.store import Store
 
 _USER = "User"
@@ -63,7 +62,7 @@ def markdown_lines(
             yield line
         yield from _diff((diffs or {}).get(item.event.event_uid, ""))
     if digest is not None:
-        yield "\n---\n\nThe raw detail was dropped to stay within the store's budget. Its digest:\n"
+        yield "\n---\n\nThe raw detail was evicted to stay within the store's budget. Its digest:\n"
         yield render_digest(digest, UTC, session)
 
 

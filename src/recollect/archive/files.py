@@ -80,7 +80,7 @@ def _opened(folder: Path) -> Iterator[int]:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except (FileExistsError, NotADirectoryError):
         reason = "A link, not a folder" if folder.is_symlink() else "Not a folder"
-        raise UsageError(f"{reason}: {folder}", "give the path of a folder itself") from None
+        raise UsageError(f"{reason}: {folder}", "give the path of a real folder") from None
     try:
         yield fd
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.errors import RecollectError
 from recollect.schema import Digest, Session
-from recollect.sessions.transcript import TranscriptItem
+from recollect.sessions import TranscriptItem
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -42,7 +42,7 @@ def render_session_html(
     extra to install, if a package is missing.
     """
     require_web_parts()
-    from recollect.archive.reading import read_exchanges
+    from recollect.archive.reading import read_exchanges  # only pages need it, and the extra
 
     style = read_style()
     page = templates().get_template("archive.html")

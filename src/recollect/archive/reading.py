@@ -8,7 +8,7 @@ from typing import Any
 
 from recollect import schema
 from recollect.schema import Session
-from recollect.sessions.transcript import TranscriptItem
+from recollect.sessions import TranscriptItem
 
 _SPOKEN = (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION, schema.DECISION, schema.HUMAN_INTERVENTION)
 _CALLS = schema.KIND_FAMILY[schema.TOOL_CALL]

@@ -5,14 +5,17 @@ import re
 import shlex
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import dropwhile
 from typing import Any
 from zlib import crc32
+
+from markupsafe import Markup, escape
 
 from recollect.agents import profile_of
 from recollect.amounts import duration, money, number, plural, size
 from recollect.archive.markup import clean
 from recollect.schema import KIND_FAMILY, TOOL_CALL, Event, Session
-from recollect.sessions.transcript import TranscriptItem
+from recollect.sessions import TranscriptItem
 from recollect.text import payload_text
 
 TONES = 8
@@ -23,6 +26,16 @@ _PLAN = re.compile(
 )
 _COMMAND_KEYS = ("command", "cmd", "script")
 _CALLS = KIND_FAMILY[TOOL_CALL]
+_WORDS = {
+    "success": "done",
+    "fail": "failed",
+    "user_msg": "you",
+    "assistant_msg": "agent",
+    "completion": "agent",
+    "tool_call": "tool",
+    "tool_result": "output",
+    "test_run": "test",
+}
 _SPEAKERS = {
     "user_msg": "You",
     "thinking": "Thinking",
@@ -143,11 +156,16 @@ def is_call(event: Event) -> bool:
     return event.kind in _CALLS
 
 
+def worded(name: str) -> str:
+    """A kind of event or an outcome in a word that people use."""
+    return _WORDS.get(name) or name.replace("_", " ")
+
+
 def label(event: Event) -> str:
     """What kind of step it is, in a word."""
     if event.kind in _CALLS:
         return {"edit": "edit", "test_run": "test", "retry": "retry"}.get(event.kind, "tool")
-    return {"thinking": "think", "error": "error", "lifecycle": "note"}.get(event.kind, "note")
+    return {"thinking": "thinking", "error": "error", "lifecycle": "note"}.get(event.kind, "note")
 
 
 def tool_name(event: Event) -> str:
@@ -179,13 +197,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)
 
 
-def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
-    """The lines of a patch below its header, each with its class."""
-    is_header = True
-    for line in clean(diff).splitlines():
-        is_header = is_header and not line.startswith("@@")
-        if not is_header:
-            yield _LINE_CLASSES.get(line[:1], "same"), line
+def diff_lines(diff: str) -> Markup:
+    """The lines of a patch below its header, each in a span of its class; nothing if there are none."""
+    lines = str(escape(clean(diff))).splitlines()  # at once: a line at a time takes twenty times as long
+    body = dropwhile(lambda line: not line.startswith("@@"), lines)
+    spans = (f'<span class="{_LINE_CLASSES.get(line[:1], "same")}">{line}</span>\n' for line in body)
+    return Markup("".join(spans))
 
 
 def took(seconds: float | None) -> str:
@@ -221,5 +238,6 @@ FILTERS = {
     "session_title": title,
     "tone": tone,
     "took": took,
+    "worded": worded,
     "tool_name": tool_name,
 }

@@ -1,1 +1,36 @@
 """Looking after a store: doctor, repair, backup, export and import, schedules."""
+
+from recollect.lazy import lazy_names
+
+TYPE_CHECKING = False  # `typing` takes long to load
+if TYPE_CHECKING:
+    from recollect.care.backup import BackupReport, RestoreReport, make_backup, restore_backup
+    from recollect.care.doctor import PROBLEM, Finding, examine
+    from recollect.care.exports import ExportReport, export_sessions
+    from recollect.care.imports import ImportReport, import_sessions
+    from recollect.care.inspect import inspect_store
+    from recollect.care.install import Installation, Installer
+    from recollect.care.rehydrate import rehydrate_session
+    from recollect.care.repair import RepairReport, apply_repair, plan_repair
+    from recollect.care.schedule import (
+        LOG_NAME,
+        WATCH,
+        Host,
+        Schedule,
+        install_schedule,
+        plan_schedule,
+        remove_schedule,
+    )
+    from recollect.care.status import (
+        AgentTotals,
+        DistilledTotals,
+        Overview,
+        RetentionStatus,
+        SourceTotals,
+        Status,
+        list_problems,
+        make_overview,
+        make_status,
+    )
+else:
+    __getattr__ = lazy_names(__name__, __file__)

@@ -14,7 +14,7 @@ from typing import Any
 from recollect.care.bundle import BundleWriter, Form, compressed, read_bundle, unfinished
 from recollect.config import Settings
 from recollect.errors import BadBackup, RecollectError, StoreDamaged, StoreTooNew, StoreUnwritable
-from recollect.forget.erase import finish_forgetting
+from recollect.forget import finish_forgetting
 from recollect.progress import Progress
 from recollect.store import (
     DATABASES,

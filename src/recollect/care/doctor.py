@@ -18,8 +18,8 @@ from recollect.care.schedule import LOG_NAME
 from recollect.clock import now_ms, rfc3339
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreDamaged
-from recollect.forget.erase import FINISHES_FORGETTING
-from recollect.ingest.gate import held_although_excluded, unusable_rules
+from recollect.forget import FINISHES_FORGETTING
+from recollect.ingest import held_although_excluded, unusable_rules
 from recollect.retention import look_ahead
 from recollect.store import (
     CACHE_NAME,
@@ -69,7 +69,7 @@ def _scheduled(settings: Settings) -> Iterator[Finding]:
     failed = [line for line in lines if line.startswith("Error:")]
     said = (failed or lines or ["nothing was printed"])[-1]
     message = f"Last scheduled sweep, {rfc3339(round(ended_ms))}: {said}"
-    yield Finding(PROBLEM if failed else OK, "schedule", message, f"all it printed: {log_path}" if failed else None)
+    yield Finding(PROBLEM if failed else OK, "schedule", message, f"full output: {log_path}" if failed else None)
 
 
 def _installed(settings: Settings) -> Iterator[Finding]:
@@ -78,9 +78,9 @@ def _installed(settings: Settings) -> Iterator[Finding]:
     broken = list(broken_pieces(settings))
     for agent, piece in broken:
         advice = "run `recollect install` again"
-        yield Finding(PROBLEM, agent or "install", f"Installed, but does not answer: {piece}", advice)
+        yield Finding(PROBLEM, agent or "install", f"Installed, but not responding: {piece}", advice)
     if agents and not broken:
-        yield Finding(OK, "install", f"Server and hook answer; installed for {', '.join(agents)}")
+        yield Finding(OK, "install", f"Server and hook respond; installed for {', '.join(agents)}")
     for agent in agents:
         host = find_plugin_host(agent)
         if host and host.advice and not (settings.folder / "answering" / agent).exists():

@@ -17,10 +17,9 @@ from recollect.agentkit.protocol import SessionInfo
 from recollect.care.bundle import read_bundle, read_folder
 from recollect.care.exports import FORM, SESSIONS, is_part
 from recollect.config import Settings
-from recollect.distill.stored import parse_digest
+from recollect.distill import parse_digest
 from recollect.errors import BadBackup, Busy, StoreUnwritable
-from recollect.ingest.gate import exclude_of
-from recollect.ingest.protection import Protection, protected_json, protected_line, protected_names, without_secrets
+from recollect.ingest import Protection, exclude_of, protected_json, protected_line, protected_names, without_secrets
 from recollect.kinds import SessionKey
 from recollect.progress import Progress
 from recollect.redact import Redactor

@@ -22,14 +22,12 @@ from recollect.care.comparison import count_changed
 from recollect.care.doctor import ABANDONED_MESSAGE, NOTE, OK, PROBLEM, Finding
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError, StoreTooNew
-from recollect.ingest.builder import Task, read_batches
-from recollect.ingest.discover import SourceNames
-from recollect.ingest.protection import Protection
+from recollect.ingest import Protection, SourceNames, Task, read_batches
 from recollect.kinds import SessionKey
 from recollect.progress import Progress
 from recollect.redact import KEY_BYTES, KEY_FILE, Redactor, key_id, key_of
 from recollect.schema import Session
-from recollect.sessions.totals import content_hash
+from recollect.sessions import content_hash
 from recollect.store import (
     CACHE_NAME,
     DATABASES,
@@ -126,7 +124,7 @@ class Inspection:
             yield Finding(level, "deep", f"and {len(faults) - _SHOWN_OF_A_KIND:,} more of this kind", advice)
 
 
-def inspect(settings: Settings, progress: Progress, max_seconds: float | None = None) -> Inspection:
+def inspect_store(settings: Settings, progress: Progress, max_seconds: float | None = None) -> Inspection:
     """Look at the whole store, as far as the time goes. A store that is not there has no faults.
 
     Raises StoreTooNew for the store of a newer version.

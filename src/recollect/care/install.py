@@ -166,7 +166,7 @@ class Installer:
             plan.steps.extend(Step(agent, "remove", str(path)) for path in installer._own_files(agent))
             left = [str(self._root(agent) / name) for name in _host(agent).leftovers]
             plan.advice.extend(
-                f"{adapters()[agent].profile.display_name} keeps caches of its own: {path}" for path in left
+                f"{adapters()[agent].profile.display_name} keeps its own caches: {path}" for path in left
             )
         if record and self._marketplace.exists() and record.keys() <= set(agents or record):
             plan.steps.append(Step("", "remove", str(self._marketplace)))
@@ -193,7 +193,7 @@ class Installer:
                     _put_back(Path(path), had_file=state["had_file"])
                 else:
                     installer._drop_hooks(agent, Path(path))
-                    copy = f"; the copy of before is {_copy_of(Path(path)).name}" if state["had_file"] else ""
+                    copy = f"; the earlier copy is {_copy_of(Path(path)).name}" if state["had_file"] else ""
                     plan.advice.append(f"Kept your changes since the installation in {path}{copy}")
             (self.folder / "answering" / agent).unlink(missing_ok=True)
             del record[agent]
@@ -263,7 +263,7 @@ def _hosts() -> dict[str, PluginHost]:
 def _host(agent: str) -> PluginHost:
     host = find_plugin_host(agent)
     if host is None:
-        raise NotFound(f"No way to install into this agent: {agent}")
+        raise NotFound(f"Cannot install into this agent: {agent}")
     return host
 
 

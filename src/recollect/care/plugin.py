@@ -10,7 +10,7 @@ from typing import Any
 
 from recollect.agentkit.profile import Fields, PluginHost
 from recollect.home import HOOK_TOOL
-from recollect.recall.prompts import PROMPTS
+from recollect.recall import AGENT_PROMPTS
 
 MARKETPLACE, PLUGIN = "recollect-local", "recollect"
 _TIMEOUT_S = 5  # how long an agent may wait for a hook
@@ -86,7 +86,7 @@ def write_plugin(
             files[plugin / "hooks" / f"{agent}.json"] = hooks_of_agent(agent, host.events, host.plugin_server, home)
             files[plugin / host.manifests / "plugin.json"] = described | {"hooks": f"./hooks/{agent}.json"}
     texts = {path: json.dumps(content, indent=2) + "\n" for path, content in files.items()}
-    texts |= {plugin / "skills" / prompt.name / "SKILL.md": prompt.skill() for prompt in PROMPTS.values()}
+    texts |= {plugin / "skills" / prompt.name / "SKILL.md": prompt.skill() for prompt in AGENT_PROMPTS.values()}
     for path, text in (texts | {plugin / "README.md": _README}).items():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -13,7 +13,7 @@ from recollect.sweep import sweep
 from recollect.sweep_report import SweepReport
 
 
-def rehydrate(store: Store, settings: Settings, session: Session, progress: Progress) -> SweepReport:
+def rehydrate_session(store: Store, settings: Settings, session: Session, progress: Progress) -> SweepReport:
     """Read an evicted session again; raises NotFound if it is not evicted, or if its file is gone.
 
     Whatever stops it, the session is evicted and found by its digest until its events are held again.

@@ -1,8 +1,8 @@
 """Rebuilding what is damaged, and saying what cannot be.
 
-`plan` decides from what an inspection found; `apply` acts. cache.db is made again from the packs, beside the damaged
-one, and takes its place when it is whole; memory.db from its copy, the ledger and cache.db. Damaged files are set
-aside, never deleted. A repair that was stopped is simply run again.
+`plan_repair` decides from what an inspection found; `apply_repair` acts. cache.db is made again from the packs, beside
+the damaged one, and takes its place when it is whole; memory.db from its copy, the ledger and cache.db. Damaged files
+are set aside, never deleted. A repair that was stopped is simply run again.
 """
 
 import os
@@ -92,7 +92,7 @@ class RepairReport:
     records_restored: dict[str, int] = field(default_factory=dict)
 
 
-def plan(faults: Iterable[Fault]) -> RepairPlan:
+def plan_repair(faults: Iterable[Fault]) -> RepairPlan:
     """Which parts have to be rebuilt; faults that need nothing done (a changed source) are left out."""
     all_faults = list(faults)
 
@@ -118,7 +118,7 @@ class LostEvent(NamedTuple):
     row: EventRow
 
 
-def apply(settings: Settings, repair: RepairPlan, progress: Progress) -> RepairReport:
+def apply_repair(settings: Settings, repair: RepairPlan, progress: Progress) -> RepairReport:
     """Rebuild. May be ended at any moment and run again. Raises StoreUnwritable first where there is no room for it."""
     _require_room(settings.folder, repair)
     aside, report = Quarantine(settings.folder), RepairReport(steps=repair.steps)

@@ -140,9 +140,9 @@ def _launchd(host: Host, cadence: str, command: Sequence[str], variables: Mappin
     )
 
 
-def install(schedule: Schedule) -> None:
+def install_schedule(schedule: Schedule) -> None:
     """Write the files or the line in place of an earlier schedule, then switch it on."""
-    remove(schedule)
+    remove_schedule(schedule)
     if schedule.log_path is not None:
         schedule.log_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path, content in schedule.files.items():
@@ -154,7 +154,7 @@ def install(schedule: Schedule) -> None:
         _run(command)
 
 
-def remove(schedule: Schedule) -> bool:
+def remove_schedule(schedule: Schedule) -> bool:
     """Switch it off and delete what `install` wrote; says whether there was anything."""
     if schedule.cron_line is not None:
         others = _other_cron_lines()

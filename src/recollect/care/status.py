@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from recollect.clock import AsDatetime, rfc3339
 from recollect.config import Settings
 from recollect.retention import look_ahead
+from recollect.schema import Problem
 from recollect.store import Store, read_sweep_state, read_watch_state
 
 _BYTES_OF_TOKEN = 4
@@ -34,7 +35,7 @@ class AgentTotals:
 
 @dataclass(frozen=True, slots=True)
 class SourceTotals:
-    """The agents' files that were read; `sources_gone` of them the agents have deleted since."""
+    """The agents' files that were read; the agents have deleted `sources_gone` of them since."""
 
     sources: int
     sources_failed: int
@@ -60,7 +61,7 @@ class DistilledTotals:
 
 @dataclass(frozen=True, slots=True)
 class RetentionStatus:
-    """How the budget stands. `losses` counts what cannot be had again; `last_copies_go_at` is a forecast."""
+    """The state of the budget. `losses` counts what cannot be restored; `last_copies_go_at` is a forecast."""
 
     raw_bytes: int
     raw_hard_cap: int
@@ -86,7 +87,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the store holds. `alarms` say, in words, which of its databases has less than it had."""
+    """What the store holds. `alarms` describe which of its databases has lost data."""
 
     folder: str
     swept_at: str | None  # when the last complete sweep began
@@ -183,3 +184,19 @@ def _retention(store: Store, settings: Settings) -> RetentionStatus:
         losses=outlook.losses,
         last_copies_go_at=outlook.last_copies_go_at,
     )
+
+
+def list_problems(store: Store) -> list[Problem]:
+    """Lines and files that could not be read, and why."""
+    return [
+        Problem(
+            agent=line.agent,
+            path=line.path,
+            line=line.line,
+            offset=line.offset,
+            reason=line.reason,
+            excerpt=line.raw[:200].decode("utf-8", "replace"),
+            found_at=rfc3339(line.found_ms) or "",
+        )
+        for line in store.sources.problems()
+    ]

@@ -11,13 +11,13 @@ from recollect.cli.output import emit, json_option, reports_errors
 from recollect.cli.terminal import local_time, one_line
 
 if TYPE_CHECKING:
-    from recollect.api.annotations import Annotations, SessionAnnotations
+    from recollect.api import Annotations, SessionAnnotations
     from recollect.schema import Session
 
 
 @click.command()
 @click.argument("session", type=SESSION)
-@click.option("--remove", is_flag=True, help="Take the star away.")
+@click.option("--remove", is_flag=True, help="Remove the star.")
 @json_option
 @reports_errors
 def star(session: str, remove: bool, as_json: bool) -> None:
@@ -33,7 +33,7 @@ def star(session: str, remove: bool, as_json: bool) -> None:
 @click.command()
 @click.argument("session", type=SESSION)
 @click.argument("tag")
-@click.option("--remove", is_flag=True, help="Take the tag away.")
+@click.option("--remove", is_flag=True, help="Remove the tag.")
 @json_option
 @reports_errors
 def tag(session: str, tag: str, remove: bool, as_json: bool) -> None:
@@ -75,7 +75,7 @@ def note(session: str, text: str, remove: bool, as_json: bool) -> None:
 @json_option
 @reports_errors
 def rename(session: str, name: str, as_json: bool) -> None:
-    """Give a session another title here; its agent keeps the old one.
+    """Rename a session in Recollect; its agent keeps the old title.
 
     \b
     recollect rename 3f2a91c4 "Pool timeouts"

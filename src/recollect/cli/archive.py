@@ -1,6 +1,7 @@
 """The command that writes sessions as documents: archive."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,7 @@ from recollect.cli.terminal import one_line, plural, shown_progress
 from recollect.errors import UsageError
 
 if TYPE_CHECKING:
-    from recollect.api.archives import Archive
+    from recollect.api import Archive
 
 _SHOWN = 20
 
@@ -25,7 +26,7 @@ _SHOWN = 20
 )
 @click.option("--tools", is_flag=True, help="In Markdown: add a line for each tool call and its result.")
 @click.option("--diffs", is_flag=True, help="In Markdown: add what each edit changed.")
-@click.option("--all", "is_all", is_flag=True, help="Archive every session but sub-agents and those without work.")
+@click.option("--all", "is_all", is_flag=True, help="Archive every session except sub-agents and those without work.")
 @click.option(
     "--to", "folder", metavar="DIR", type=click.Path(), default="conversations", help="Write into DIR (conversations)."
 )
@@ -37,7 +38,8 @@ def archive(
     """Write a session as a document to read, keep or share.
 
     The file is named after the day and the title: conversations/2026-11-15-fix-the-failing-test.md. It never replaces
-    another one. Commands then take its name for the session: `recollect show 2026-11-15-fix-the-failing-test.md`.
+    an existing file. Commands then accept its name for the session:
+    `recollect show 2026-11-15-fix-the-failing-test.md`.
 
     \b
     recollect archive last
@@ -47,6 +49,10 @@ def archive(
     """
     if is_all == bool(session):
         raise UsageError("Give either a session or `--all`", "`recollect sessions` lists ids and titles")
+    if Path(folder).suffix.lstrip(".") in FORMATS and not Path(folder).is_dir():
+        raise UsageError(
+            f"`--to` takes a folder, not a file: {folder}", "the file is named after the day and the title"
+        )
     with open_fresh(read_only=False) as memory, shown_progress() as show:
         chosen = [memory.session(session)] if session else memory.sessions(roots_only=True, is_idle=False)
         written = memory.archives.write_all(chosen, folder, format_, tools=tools, diffs=diffs, progress=show)

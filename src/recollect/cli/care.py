@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect import api
+from recollect import api, live
 from recollect.api import open_memory
 from recollect.cli.output import confirm, emit, json_option, repo_option, reports_errors, root_option, yes_option
 from recollect.cli.terminal import local_time, one_line, plural, shown_progress, size
@@ -15,12 +15,8 @@ from recollect.errors import UsageError
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
-    from recollect.api.archives import DigestPages
-    from recollect.care.backup import BackupReport, RestoreReport
-    from recollect.care.doctor import Finding
-    from recollect.care.exports import ExportReport
-    from recollect.care.imports import ImportReport
-    from recollect.care.repair import RepairReport
+    from recollect.api import DigestPages
+    from recollect.care import BackupReport, ExportReport, Finding, ImportReport, RepairReport, RestoreReport
     from recollect.live import ImportReport as JsonlReport
 
 _DOCUMENTS = (".md", ".markdown", ".html", ".htm", ".txt", ".pdf")
@@ -40,7 +36,7 @@ def doctor(
 ) -> None:
     """Check homes, permissions, settings and the store.
 
-    Reads all stored content once, and says what to do about each problem. --deep finds even a single flipped bit, a
+    Reads all stored content once, and shows what to do about each problem. --deep finds even a single flipped bit, a
     lost write-ahead log, and source files edited after they were read.
 
     \b
@@ -100,7 +96,7 @@ def _repair_lines(report: "RepairReport") -> Iterator[str]:
 def backup(file: str, as_json: bool) -> None:
     """Write the whole store to a new FILE.
 
-    A sweep may run meanwhile. The file holds everything stored, and the redaction key: keep it private.
+    A sweep may run at the same time. The file holds everything stored, and the redaction key: keep it private.
 
     \b
     recollect backup ~/backups/recollect-2026-11-15.tar.zst
@@ -211,8 +207,7 @@ def _digest_lines(pages: "DigestPages") -> Iterator[str]:
 def import_(path: str, folder: str | None, dry_run: bool, as_json: bool) -> None:
     """Add the sessions of an export, or of JSONL files.
 
-    `jsonl FOLDER` takes the files of an agent host. What is already stored does not change, so importing twice adds
-    nothing.
+    `jsonl FOLDER` imports the files of an agent host. Stored sessions do not change, so importing twice adds nothing.
 
     \b
     recollect import ~/sessions
@@ -243,10 +238,8 @@ def _import_lines(report: "ImportReport") -> Iterator[str]:
 
 
 def _import_jsonl(folder: Path, dry_run: bool, as_json: bool) -> None:
-    from recollect.live import Backfill, Live  # an export needs neither
-
     with open_memory() as memory:
-        report = Backfill(Live(memory)).run(folder, dry_run=dry_run)
+        report = live.Backfill(live.Live(memory)).run(folder, dry_run=dry_run)
     emit(report, as_json, _jsonl_lines)
     if report.failures:
         sys.exit(3)

@@ -16,6 +16,7 @@ from recollect.schema import Session
 if TYPE_CHECKING:
     from recollect.recall import EditDiff, SessionDiff
 
+_NAMED = 5  # files that a hint lists
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -29,8 +30,7 @@ def diff(session: str, file: str | None, no_pager: bool, as_json: bool) -> None:
     """Show what a session changed, edit by edit, as a patch.
 
     SESSION is an id or title; the default is `last`. FILE shows only the edits of one file or folder. Sub-agents are
-    included, edits that failed are not. The paths are relative to the session's folder: what the log allows goes into
-    `git apply` there.
+    included; failed edits are not. Paths are relative to the session's folder, where you can use `git apply`.
 
     \b
     recollect diff last
@@ -40,17 +40,25 @@ def diff(session: str, file: str | None, no_pager: bool, as_json: bool) -> None:
     with open_fresh() as memory:
         chosen = memory.session(session)
         changed = memory.diff(chosen, file)
+        edited = sorted({edit.path for edit in memory.diff(chosen).edits}) if file and not changed.edits else []
     if not changed.edits and chosen.evicted_at is not None:
         raise NotFound(
             f"The edits were evicted to stay within the budget: {chosen.session_uid}",
             "`recollect digest` names the files, `recollect rehydrate` reads the session again",
         )
+    if edited:
+        raise NotFound(f"The session did not edit this file: {file}", f"it edited {_some(edited)}")
     if as_json:
         print_json(changed.to_json())
         return
     print_lines(_session_lines(changed, chosen.title), no_pager=no_pager)
     for note in _notes(changed, chosen):
         click.echo(f"note: {note}", err=True)
+
+
+def _some(paths: list[str]) -> str:
+    more = f" and {plural(len(paths) - _NAMED, 'more file')}" if len(paths) > _NAMED else ""
+    return ", ".join(map(one_line, paths[:_NAMED])) + more
 
 
 def _session_lines(changed: "SessionDiff", title: str | None) -> Iterator[str]:

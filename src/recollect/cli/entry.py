@@ -9,6 +9,7 @@ import click
 
 from recollect import __version__
 from recollect.cli.output import usage_errors_as_json
+from recollect.config import has_colour
 
 _AS_JSON = "recollect.as_json"
 _NEAR_MISS = 0.7  # how alike a command and what was typed must be to ask which was meant
@@ -16,21 +17,21 @@ _NEAR_MISS = 0.7  # how alike a command and what was typed must be to ask which 
 _SECTIONS = {
     "Read": dict.fromkeys(("sweep", "status", "problems", "demo"), "sweep") | {"watch": "watch"},
     "Find": dict.fromkeys(("search", "history", "recent", "related", "files", "blame", "timeline"), "find"),
-    "Know": dict.fromkeys(
+    "Learn from past sessions": dict.fromkeys(
         ("fix", "why", "how", "decisions", "facts", "workflows", "rehearse", "remember", "audit"), "knowledge"
     )
     | {"graph": "graph", "graphiti": "graphiti"},
     "Show": dict.fromkeys(("sessions", "show", "digest", "exchanges", "signals"), "sessions")
     | {"diff": "diff", "archive": "archive"}
     | dict.fromkeys(("stats", "statusline"), "stats"),
-    "Look": {"web": "web"} | dict.fromkeys(("star", "tag", "note", "rename"), "annotations"),
-    "Carry on": dict.fromkeys(("resume", "open"), "resume")
+    "Browse and mark": {"web": "web"} | dict.fromkeys(("star", "tag", "note", "rename"), "annotations"),
+    "Continue": dict.fromkeys(("resume", "open"), "resume")
     | {"handoff": "handoff"}
     | dict.fromkeys(("run", "clear", "bookmarks", "fork", "group", "ipc"), "groups"),
     "Inside your agents": dict.fromkeys(("install", "uninstall", "mcp", "hooks", "prove"), "inside") | {"live": "live"},
     "Keep private": dict.fromkeys(("forget", "redact"), "privacy"),
     "Set up": dict.fromkeys(("config", "track", "exclude", "completion"), "settings"),
-    "Keep small and safe": dict.fromkeys(("retention", "rehydrate", "schedule"), "retention")
+    "Maintain the store": dict.fromkeys(("retention", "rehydrate", "schedule"), "retention")
     | dict.fromkeys(("doctor", "backup", "restore", "export", "import"), "care"),
 }
 _MODULES = {name: module for names in _SECTIONS.values() for name, module in names.items()}
@@ -126,8 +127,6 @@ def main(context: click.Context) -> None:
 
     Your agents' files are never changed. RECOLLECT_HOME sets the store's folder.
     """
-    from recollect.config import has_colour
-
     if not has_colour():
         context.color = False
     for stream in (sys.stdout, sys.stderr):
@@ -142,6 +141,6 @@ def _without_command(context: click.Context) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         click.echo(context.get_help())
         return
-    from recollect.cli.pick import pick_session
+    from recollect.cli.pick import pick_session  # only where no command is given
 
     pick_session(lambda *words: main.main(list(words), prog_name="recollect", standalone_mode=False))

@@ -52,7 +52,7 @@ _OPTIONS = (
         "--repo",
         metavar="NAME",
         type=REPO,
-        help="Only this repository: its name, the end or a part of it, or a folder in it.",
+        help="Only this repository: its name, part of it, or a folder in it.",
     ),
     click.option("--here", is_flag=True, help="Only the repository of the current folder."),
     click.option("--branch", metavar="NAME", type=BRANCH, help="Only this git branch."),

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
@@ -32,8 +31,9 @@ from recollect.cli.terminal import (
     short_ids,
     shown_progress,
     width,
+    wrapped,
 )
-from recollect.clock import moment_ms
+from recollect.clock import period
 from recollect.errors import UsageError
 from recollect.recall import Filters
 from recollect.text import begins_with
@@ -105,6 +105,8 @@ def _split_query(
             break
         if name not in known or not name.startswith("-"):
             _refuse_near_miss(ctx, name, known)
+            if name.startswith("--") and name.isascii() and " " not in name:
+                click.echo(f"note: Searching for the text {name}: `{ctx.info_name}` has no such option", err=True)
             words.append(argument)
             continue
         options.append(argument)
@@ -133,12 +135,13 @@ def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> 
 @_ranked_limit()  # without `-n`: a query may be a pasted `tail -n 50`
 @offset_option
 @click.option("--context", metavar="N", type=click.IntRange(0, 20), default=0, help="Show N events around a match (0).")
+@click.option("--matches", metavar="N", type=click.IntRange(1), help="Show at most N matches of a session (3).")
 @click.option(
     "--budget",
     "budget_tokens",
     metavar="TOKENS",
     type=click.IntRange(1),
-    help="Show only the best matches that fit into so many tokens.",
+    help="Show only the best matches that fit into this many tokens.",
 )
 @click.option("--exclude", metavar="SESSION", multiple=True, help="Leave out this session (default: the current one).")
 @click.option("--substring", is_flag=True, help="Search for the exact text, even inside words.")
@@ -149,6 +152,7 @@ def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> 
 def search(
     query: tuple[str, ...],
     exclude: tuple[str, ...],
+    matches: int | None,
     substring: bool,
     regex: bool,
     explain: bool,
@@ -161,7 +165,7 @@ def search(
     recollect search jwt expiry --repo shop-api --since "last week"
     recollect search '"connection refused" is:error'
     recollect search src/auth/login.ts --here
-    recollect search -- --limit            a text that is an option here
+    recollect search -- --limit            search for a text that is also an option
 
     Filters: agent: repo: branch: file: tool: kind: model: outcome: class: role: session: group: channel: user:
     domain: task: tag: since: before: is:error is:decision is:open is:starred has:edit. Without a query, lists recent
@@ -171,17 +175,19 @@ def search(
         raise UsageError("Cannot use `--substring` and `--regex` together", "choose one")
     mode = "regex" if regex else "substring" if substring else "words"
     with open_fresh() as memory, shown_progress() as progress:
-        answer = memory.answer(" ".join(query), mode=mode, exclude=exclude or None, progress=progress, **options)
+        answer = memory.answer(
+            " ".join(query), mode=mode, matches=matches or 3, exclude=exclude or None, progress=progress, **options
+        )
     if as_json:
         print_json(answer.to_json(explain=explain), is_line=options["budget_tokens"] is not None)
     else:
-        is_detailed = explain or options["context"] > 0
+        is_detailed = explain or matches is not None or options["context"] > 0
         lines = answer_lines(answer, options["offset"], is_detailed=is_detailed, explain=explain)
         click.echo("\n".join(lines))
 
 
 history = QueryCommand(
-    "history", None, search.callback, search.params, help="Same as `search`, by the name that chat agents use."
+    "history", None, search.callback, search.params, help="Same as `search`, under the name that chat agents use."
 )
 
 
@@ -251,7 +257,7 @@ def blame(path: str, filters: Filters, limit: int | None, offset: int, as_json: 
     _emit_page(edits, _Page(limit, offset, _on_a_screen(_SHOWN_EDITS)), "edit", _edit_lines, as_json)
     if evicted:
         sessions = "1 more session" if evicted == 1 else f"{evicted} more sessions"
-        click.echo(f"note: {sessions} edited it, kept only as digests: `recollect files` lists them", err=True)
+        click.echo(f"note: {sessions} edited it but are kept as digests only: `recollect files` lists them", err=True)
 
 
 def _on_a_screen(most: int) -> int:
@@ -287,35 +293,32 @@ def _emit_page(
 
 
 @click.command()
-@click.argument("date", required=False)
+@click.argument("date", nargs=-1)
 @filter_options
 @limit_option("sessions", _SHOWN_SESSIONS)
 @offset_option
 @json_option
 @reports_errors
-def timeline(date: str | None, filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
+def timeline(date: tuple[str, ...], filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
     """List sessions of a day, a week or a repository, oldest first.
 
-    DATE is a day: 2026-11-01, today, yesterday, monday. The default is the last 7 days.
+    DATE is a day, a week, a month or a year: 2026-11-01, yesterday, monday, last week, november, 2026-11. The default
+    is the last 7 days.
 
     \b
     recollect timeline monday
+    recollect timeline last week
     recollect timeline --since "last week" --here
     """
-    if date is not None:
-        midnight = _midnight(date)
-        filters = filters._replace(since=midnight, before=midnight + timedelta(days=1))
+    if date:
+        since, before = period("DATE", " ".join(date))
+        filters = filters._replace(since=since, before=before)
     elif filters.since is None and filters.before is None and filters.repo is None:
         filters = filters._replace(since="7d")
     with open_fresh() as memory:
         entries = memory.timeline(filters)
     page = _Page(limit, offset, _SHOWN_SESSIONS)
     _emit_page(entries, page, "session", timeline_lines, as_json, is_newest_last=True)
-
-
-def _midnight(date: str) -> datetime:
-    moment = datetime.fromtimestamp((moment_ms("DATE", date) or 0) / 1000).astimezone()
-    return datetime.combine(moment.date(), datetime.min.time()).astimezone()
 
 
 def answer_lines(
@@ -325,13 +328,14 @@ def answer_lines(
 
     On a terminal all of it fits on one screen, unless details are asked for.
     """
-    yield from (grey(f"note: {one_line(note)}") for note in answer.notes)
+    notes = [line for note in answer.notes for line in wrapped(one_line(note), "note: ", after=" " * len("note: "))]
+    yield from map(grey, notes)
     if not answer.hits:
         yield "Nothing fits into the budget" if answer.is_cut else "No matches"
     of_matches = [match.session_uid for hit in answer.hits for match in hit.matches]
     names = short_ids([*(hit.session_uid for hit in answer.hits), *of_matches])
     table = hit_table(answer.hits, list(map(_title, answer.hits)), list(map(_mark, answer.hits)), names)
-    lines_of_hit = (line_count() - _LINES_AROUND - len(answer.notes)) // max(1, len(answer.hits)) - 1
+    lines_of_hit = (line_count() - _LINES_AROUND - len(notes)) // max(1, len(answer.hits)) - 1
     if answer.hits:
         yield table.heading
     for place, (hit, head) in enumerate(zip(answer.hits, table.lines, strict=True)):

@@ -12,7 +12,7 @@ from recollect.config import freshness_mode, process_group
 from recollect.errors import RecollectError
 
 if TYPE_CHECKING:
-    from recollect.ingest.freshness import Freshness
+    from recollect.ingest import Freshness
 
 
 def open_fresh(*, read_only: bool = True) -> Memory:

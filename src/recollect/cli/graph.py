@@ -13,13 +13,13 @@ from recollect.cli.terminal import fitted, grey, line_columns, one_line, plural
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
-    from recollect.knowledge.records import Graph
+    from recollect.knowledge import Graph
 
 _SHOWN = 60
 
 
 @click.command()
-@click.option("--around", metavar="ENTITY", help="Only what is near this file, command, error or setting.")
+@click.option("--around", metavar="ENTITY", help="Only facts near this file, command, error or setting.")
 @click.option(
     "--format",
     "format_",

@@ -10,18 +10,16 @@ from recollect.cli.filters import filter_options
 from recollect.cli.output import emit, json_option, reports_errors
 from recollect.cli.terminal import number, plural, shown_progress
 from recollect.errors import UsageError
-from recollect.knowledge.graphiti.settings import EPISODES, FACTS, MODES
+from recollect.knowledge.graphiti import EPISODES, FACTS, MODES
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
-    from recollect.knowledge.graphiti.episodes import EpisodesPushed
-    from recollect.knowledge.graphiti.facts import FactsPushed
-    from recollect.knowledge.graphiti.plan import Forecast
+    from recollect.knowledge.graphiti import EpisodesPushed, FactsPushed, Forecast
 
 
 @click.group()
 def graphiti() -> None:
-    """Push what your sessions teach into a Graphiti graph.
+    """Push facts or exchanges into your Graphiti graph.
 
     The graph and the model are yours: see `[graphiti]` in the settings, and docs/graphiti.md.
     """
@@ -35,8 +33,8 @@ def graphiti() -> None:
     show_default=True,
     help="Facts as they are, without a model; or exchanges as episodes, which your model reads.",
 )
-@click.option("--budget", metavar="TOKENS", type=click.IntRange(0), help="Let the model take at most so many tokens.")
-@click.option("--dry-run", is_flag=True, help="Only show what episodes would take.")
+@click.option("--budget", metavar="TOKENS", type=click.IntRange(0), help="Let the model use at most this many tokens.")
+@click.option("--dry-run", is_flag=True, help="Only show how many tokens episodes would take.")
 @filter_options
 @json_option
 @reports_errors
@@ -51,9 +49,7 @@ def push(mode: str, budget: int | None, dry_run: bool, filters: Filters, as_json
     recollect graphiti push --mode episodes --repo shop --budget 100000
     """
     if mode == FACTS and (dry_run or budget is not None):
-        raise UsageError(
-            "Facts take no tokens: `--budget` and `--dry-run` are for episodes", f"add `--mode {EPISODES}`"
-        )
+        raise UsageError("Facts use no tokens: `--budget` and `--dry-run` are for episodes", f"add `--mode {EPISODES}`")
     with open_memory(create=False) as memory, shown_progress() as show:
         if mode == FACTS:
             emit(memory.graphiti.push_facts(filters), as_json, _facts_lines)
@@ -66,9 +62,9 @@ def push(mode: str, budget: int | None, dry_run: bool, filters: Filters, as_json
 
 
 def _facts_lines(pushed: "FactsPushed") -> Iterator[str]:
-    yield f"{plural(pushed.facts, 'fact')} in the graph: {number(pushed.edges_written)} written, no model asked"
+    yield f"{plural(pushed.facts, 'fact')} in the graph: {number(pushed.edges_written)} written, no model used"
     if pushed.edges_removed:
-        yield f"Removed {plural(pushed.edges_removed, 'fact')} that no longer hold here"
+        yield f"Removed {plural(pushed.edges_removed, 'fact')} that are no longer valid here"
 
 
 def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
@@ -82,14 +78,14 @@ def _forecast_lines(forecast: "Forecast") -> Iterator[str]:
 
 
 def _episodes_lines(pushed: "EpisodesPushed") -> Iterator[str]:
-    yield f"Pushed {plural(pushed.exchanges, 'exchange')} with {plural(pushed.calls, 'call')} of the model"
+    yield f"Pushed {plural(pushed.exchanges, 'exchange')} with {plural(pushed.calls, 'model call')}"
     of_each = f", {number(pushed.tokens_per_exchange)} an exchange" if pushed.exchanges else ""
     sums = f"{number(pushed.tokens_today)} today, {number(pushed.tokens_this_month)} this month"
-    yield f"Took {number(pushed.tokens)} of {number(pushed.budget)} tokens{of_each}; {sums}"
+    yield f"Used {number(pushed.tokens)} of {number(pushed.budget)} tokens{of_each}; {sums}"
     if pushed.is_budget_reached:
         yield f"Stopped before the budget was exceeded; left for next time: {plural(pushed.left, 'exchange')}"
     if pushed.failed:
-        yield f"The model gave no usable answer for {plural(pushed.failed, 'exchange')}; they are tried again next time"
+        yield f"The model gave no usable answer for {plural(pushed.failed, 'exchange')}; the next push tries again"
     if pushed.removed:
         yield f"Removed {plural(pushed.removed, 'exchange')} of forgotten sessions"
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import recollect
 from recollect.api import open_memory
 from recollect.cli.filters import SESSION
 from recollect.cli.fresh import open_fresh
@@ -16,10 +17,8 @@ from recollect.cli.output import confirm, emit, json_option, print_json, reports
 from recollect.cli.terminal import grey, local_time, one_line, padded, printable, width
 
 if TYPE_CHECKING:
-    from recollect.api.groups import Forked
-    from recollect.groups.group import Group, Mount
-    from recollect.groups.ipc import Answered
-    from recollect.groups.sessions import Bookmark, Cleared
+    from recollect.api import Forked
+    from recollect.groups import Answered, Bookmark, Cleared, Group, Mount
 
 _POLL_SECONDS = 0.2
 group_option = click.option("--group", metavar="NAME", help="The group; by default the one whose folder you are in.")
@@ -45,7 +44,7 @@ def group_() -> None:
 @json_option
 @reports_errors
 def add_group(name: str, path: str, agent: str | None, home: str | None, write: bool, yes: bool, as_json: bool) -> None:
-    """Make a group of a folder.
+    """Create a group for a folder.
 
     Sessions of that folder belong to it, including those read before. Prints a paragraph about past conversations for
     the group's agent; `--write` puts it into the file of the folder that the agent reads at its start.
@@ -103,7 +102,7 @@ def remove_group(name: str, yes: bool, as_json: bool) -> None:
 @json_option
 @reports_errors
 def mounts(name: str, form: str, as_json: bool) -> None:
-    """Print what a sandbox of the group has to mount, and where.
+    """Print the mounts that a sandbox of the group needs.
 
     \b
     docker run $(recollect group mounts family --format docker) my-agent
@@ -146,7 +145,7 @@ def _cleared_lines(cleared: "Cleared") -> Iterator[str]:
 
 
 @click.command()
-@click.option("--group", metavar="NAME", help="Only this group's.")
+@click.option("--group", metavar="NAME", help="Only this group's bookmarks.")
 @json_option
 @reports_errors
 def bookmarks(group: str | None, as_json: bool) -> None:
@@ -168,7 +167,7 @@ def _bookmark_lines(bookmarks: "Sequence[Bookmark]") -> Iterator[str]:
 @click.argument("prompt")
 @click.argument("arguments", nargs=-1)
 @group_option
-@click.option("--agent", metavar="NAME", help="Another agent than the group's.")
+@click.option("--agent", metavar="NAME", help="Use this agent instead of the group's.")
 @click.option(
     "--wait",
     "wait_seconds",
@@ -199,18 +198,15 @@ def run(
 ) -> None:
     """Send a prompt to a group's agent.
 
-    It goes on with the active session; without one it begins a session, which becomes the active one. Follow-ups are
-    files in the `input` folder of the group's IPC folder; `_close` there ends it. ARGUMENTS after `--` go to the agent.
+    Continues the active session, or begins one that becomes active. Follow-ups are files in the `input` folder of the
+    group's IPC folder; a file `_close` there ends the agent. ARGUMENTS after `--` are passed to the agent.
 
     \b
     recollect run --group family "What did we plan for Saturday?"
     recollect run "Fix the test" -- --permission-mode acceptEdits
     """
-    from recollect.agentkit.runner import HomeSettings  # only where an agent is run
-    from recollect.api.groups import Prompting
-
-    settings = HomeSettings(agent_teams, tuple(map(str, directories)), auto_memory)
-    how = Prompting(agent, arguments, wait_seconds, after_uuid, drops, settings)
+    settings = recollect.HomeSettings(agent_teams, tuple(map(str, directories)), auto_memory)
+    how = recollect.Prompting(agent, arguments, wait_seconds, after_uuid, drops, settings)
     with open_memory() as memory:
         name = group or memory.groups.current(Path.cwd())
         say = (lambda text: None) if as_json else _say
@@ -233,8 +229,8 @@ def _say(text: str) -> None:
 def fork(session: str, at: str | None, yes: bool, as_json: bool) -> None:
     """Print the command that continues a copy of a session.
 
-    The session itself stays as it is. `--at` ends the copy at an event, where the agent's sessions can be cut; others
-    are forked as a whole.
+    The session itself does not change. `--at` ends the copy at an event, if the agent's sessions can be cut; other
+    agents fork whole sessions.
 
     \b
     recollect fork 3f2a91c4
@@ -259,7 +255,7 @@ def ipc() -> None:
 
 @ipc.command()
 @click.option("--group", metavar="NAME", help="Only this group's requests.")
-@click.option("--once", is_flag=True, help="Answer what is there, then stop.")
+@click.option("--once", is_flag=True, help="Answer waiting requests, then stop.")
 @json_option
 @reports_errors
 def serve(group: str | None, once: bool, as_json: bool) -> None:
@@ -283,9 +279,7 @@ def serve(group: str | None, once: bool, as_json: bool) -> None:
 
 def _tell(answered: "Answered", as_json: bool) -> None:
     if as_json:
-        from recollect.schema import to_json  # takes time to load
-
-        print_json(to_json(answered), is_line=True)
+        print_json(recollect.to_json(answered), is_line=True)
     else:
         outcome = f"refused ({answered.error})" if answered.error else "done"
         click.echo(f"{answered.group}  {one_line(answered.request)}  {answered.action or '?'}  {outcome}")

@@ -19,12 +19,12 @@ from recollect.errors import NotFound, UsageError
 from recollect.schema import to_json
 
 if TYPE_CHECKING:
-    from recollect.api.handover import HandoverPlan
+    from recollect.api import HandoverPlan
 
 
 @click.command()
 @click.argument("session", type=SESSION)
-@click.option("--to", "agent", required=True, type=click.Choice(BUILT_IN), help="The agent that goes on.")
+@click.option("--to", "agent", required=True, type=click.Choice(BUILT_IN), help="The agent that continues.")
 @click.option("--run", is_flag=True, help="Start that agent instead of printing its command.")
 @yes_option
 @json_option
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 def handoff(session: str, agent: str, run: bool, yes: bool, as_json: bool) -> None:
     """Continue a session in another agent.
 
-    Where that agent can be given a whole session, a session file of its own kind is written into its home: what the
-    file will lack is listed first, and nothing is written unless you agree. Other agents get a brief as their first
-    prompt.
+    If that agent can take a whole session, Recollect writes a session file into its home. It first lists what the file
+    will lack, and asks. Other agents get a brief as their first prompt.
 
     \b
     recollect handoff last --to AGENT

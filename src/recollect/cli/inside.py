@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect.api.installs import installer
+from recollect import hooks
+from recollect.api import installer
 from recollect.cli.output import confirm, emit, json_option, limit_option, reports_errors, yes_option
 from recollect.cli.terminal import fitted_time, grey, one_line
 from recollect.errors import NotFound, RecollectError, UsageError
 
 if TYPE_CHECKING:
-    from recollect.care.install import Installation
-    from recollect.hooks.history import Told
+    from recollect.care import Installation
+    from recollect.hooks import Told
 
 _SHOWN = 20
 _WRITE_TOOLS = "Offer tools to record decisions, and to ask you to forget."
@@ -23,16 +24,19 @@ _WRITE_TOOLS = "Offer tools to record decisions, and to ask you to forget."
 @click.option("--group", metavar="NAME", help="Never answer from outside this group.")
 @click.option("--write-tools", is_flag=True, help=_WRITE_TOOLS)
 @click.option(
-    "--ipc", metavar="DIR", type=click.Path(file_okay=False), help="In a sandbox: ask the host by files there."
+    "--ipc",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="In a sandbox: send requests to the host as files there.",
 )
-@click.option("--http", is_flag=True, help="Serve over HTTP instead, on this machine only, for who has the token.")
+@click.option("--http", is_flag=True, help="Serve over HTTP instead, on this machine only, with a token.")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="With --http: this port (7392, or any).")
 @reports_errors
 def mcp(repo: str | None, group: str | None, write_tools: bool, ipc: str | None, http: bool, port: int | None) -> None:
     """Serve an agent over MCP, on standard input and output.
 
-    Agents start it themselves. It searches the repository of the current folder, and others when asked; with --repo or
-    --group it never does.
+    Agents start it themselves. It searches the repository of the current folder, and others if the agent asks. With
+    --repo or --group, it never searches anything else.
 
     \b
     YOUR-AGENT mcp add recollect -- recollect mcp
@@ -67,27 +71,24 @@ def _tell_address(address: str, token: str) -> None:
     click.echo(grey("Ctrl-C stops the server"), err=True)
 
 
-@click.group()
-def hooks() -> None:
+@click.group("hooks")
+def hook_commands() -> None:
     """Show what hooks added to your agents' sessions."""
 
 
-@hooks.command("log")
+@hook_commands.command("log")
 @limit_option("answers", _SHOWN)
 @json_option
 @reports_errors
 def log(limit: int | None, as_json: bool) -> None:
-    """List what hooks added to your agents' sessions, and what came of it.
+    """List what hooks added to your agents' sessions, and its effect.
 
-    The newest is first. After the fix of an error: whether the session had that error again; after a brief: how the
-    session ended.
+    Newest first. For a fix, shows whether the session had that error again; for a brief, how the session ended.
 
     \b
     recollect hooks log --limit 5
     """
-    from recollect.hooks.history import read_told
-
-    emit(read_told(limit or (None if as_json else _SHOWN)), as_json, _told_lines)
+    emit(hooks.read_told(limit or (None if as_json else _SHOWN)), as_json, _told_lines)
 
 
 def _told_lines(told: "list[Told]") -> Iterator[str]:
@@ -99,14 +100,12 @@ def _told_lines(told: "list[Told]") -> Iterator[str]:
         yield "Hooks have added nothing yet; `recollect doctor` shows whether they are installed"
 
 
-@hooks.command("sweep", hidden=True)
+@hook_commands.command("sweep", hidden=True)
 @json_option
 @reports_errors
 def sweep(as_json: bool) -> None:
-    """Read what hooks noted; they start it themselves."""
-    from recollect.hooks.drain import drain
-
-    reports = drain()
+    """Read what hooks recorded; hooks start this themselves."""
+    reports = hooks.drain_spool()
     emit(reports, as_json, lambda reports: [f"{sum(report.events_new for report in reports)} new events"])
 
 
@@ -120,7 +119,7 @@ def sweep(as_json: bool) -> None:
 def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bool, as_json: bool) -> None:
     """Give your agents this memory: tools, briefs and fixes.
 
-    Without AGENTS, into every agent that is found. Lists every command and file first, and asks. The settings
+    Without AGENTS, installs into every agent it finds. Lists every command and file first, and asks. The settings
     `hooks.brief`, `hooks.fixes` and `hooks.prompts` choose what agents get without asking, and in which projects.
 
     \b
@@ -130,7 +129,7 @@ def install(agents: tuple[str, ...], no_plugin: bool, write_tools: bool, yes: bo
     made = installer(with_plugin=not no_plugin, can_write=write_tools)
     names = made.agents(agents)
     _confirm_steps(made.plan(names), "Install?", "change your agents' settings", yes, as_json)
-    message = f"Installed for {', '.join(names)}: new sessions have it; `recollect doctor` tests each piece"
+    message = f"Installed for {', '.join(names)}: new sessions use it; `recollect doctor` tests each part"
     emit(made.install(names), as_json, lambda done: _done_lines(done, message))
 
 
@@ -148,7 +147,7 @@ def uninstall(agents: tuple[str, ...], yes: bool, as_json: bool) -> None:
     made = installer()
     plan = made.plan_removal(agents)
     if not plan.steps:
-        raise NotFound("Not installed for any agent", "`recollect install` does that")
+        raise NotFound("Not installed for any agent", "`recollect install` installs it")
     _confirm_steps(plan, "Remove?", "change your agents' settings", yes, as_json)
     names = dict.fromkeys(step.agent for step in plan.steps if step.agent)
     emit(made.remove(agents), as_json, lambda done: _done_lines(done, f"Removed from {', '.join(names)}"))
@@ -167,26 +166,24 @@ def _done_lines(done: "Installation", message: str) -> Iterator[str]:
 
 @click.command()
 @click.option("--start", is_flag=True, help="Withhold briefs and fixes from one in five sessions, for comparison.")
-@click.option("--stop", is_flag=True, help="Stop withholding; what was measured stays.")
+@click.option("--stop", is_flag=True, help="Stop withholding; the results are kept.")
 @json_option
 @reports_errors
 def prove(start: bool, stop: bool, as_json: bool) -> None:
     """Measure what briefs and fixes change in sessions.
 
-    Off until you start it: a coin then leaves one in five sessions without briefs and fixes, and what they would have
-    got is logged. Compares repeated errors, retries, turns, tokens and active time, with 95 % intervals.
+    Off until you start it. Then one in five sessions, chosen by chance, gets no briefs or fixes; the log keeps what it
+    would have received. Compares repeated errors, retries, turns, tokens and active time, with 95 % intervals.
 
     \b
     recollect prove --start
     recollect prove
     """
-    from recollect.hooks import proof
-
     if start and stop:
         raise UsageError("Cannot use `--start` and `--stop` together")
     if start or stop:
-        proof.switch(is_on=start)
-    emit(proof.prove(), as_json, proof.effect_lines)
+        hooks.switch_proof(is_on=start)
+    emit(hooks.prove(), as_json, hooks.effect_lines)
 
 
-COMMANDS = (install, uninstall, mcp, hooks, prove)
+COMMANDS = (install, uninstall, mcp, hook_commands, prove)

@@ -32,7 +32,7 @@ from recollect.errors import NotFound
 from recollect.recall import Filters
 
 if TYPE_CHECKING:
-    from recollect.knowledge.records import Audit, Evidence, Fact, Fix, Rehearsal, Route, Workflows
+    from recollect.knowledge import Audit, Evidence, Fact, Fix, Rehearsal, Route, Workflows
     from recollect.recall import LineOrigin
 
 _UID_CHARS = 10
@@ -50,7 +50,7 @@ _SHOWN_FACTS, _SHOWN_DECISIONS, _SHOWN_WORKFLOWS, _SHOWN_REPEATS = 5, 30, 12, 10
 def fix(error: tuple[str, ...], repo: str | None, limit: int | None, as_json: bool) -> None:
     """Show what fixed an error before, in any session.
 
-    ERROR is any telling line of the error, or the whole output; `-` reads standard input. Paths, numbers, times and
+    ERROR is any distinctive line of the error, or the whole output; `-` reads standard input. Paths, numbers, times and
     hashes in it make no difference, unless the line says nothing else (`assert -1 == 5`).
 
     \b
@@ -61,7 +61,7 @@ def fix(error: tuple[str, ...], repo: str | None, limit: int | None, as_json: bo
     with open_fresh() as memory:
         fixes = memory.knowledge.fixes(text, limit if as_json else limit or _SHOWN_FIXES, repo=repo)
     if not fixes:
-        raise NotFound("No session fixed this error, or one like it", "`recollect search` looks for its words")
+        raise NotFound("No session fixed this error or a similar one", "`recollect search` searches for its words")
     emit(fixes, as_json, _fix_lines)
 
 
@@ -129,8 +129,8 @@ def evidence_lines(
 def why(topic: tuple[str, ...], filters: Filters, limit: int | None, as_json: bool) -> None:
     """Explain why something is the way it is.
 
-    Reasons, causes, fixes and decisions on a topic, the best first, each with its evidence. For PATH:LINE, the session
-    and the request that a line of a file was written for.
+    Shows reasons, causes, fixes and decisions on a topic, the best first, with their evidence. For PATH:LINE, shows the
+    session and the request behind that line.
 
     \b
     recollect why redis rollback
@@ -148,9 +148,7 @@ def why(topic: tuple[str, ...], filters: Filters, limit: int | None, as_json: bo
     with open_fresh() as memory:
         facts = memory.knowledge.why(" ".join(topic), filters, limit=limit if as_json else limit or _SHOWN_FACTS)
     if not facts:
-        raise NotFound(
-            f"Nothing is known about: {' '.join(topic)}", "`recollect search` looks for the words themselves"
-        )
+        raise NotFound(f"Nothing is known about: {' '.join(topic)}", "`recollect search` searches for the words")
     emit(facts, as_json, fact_lines)
 
 
@@ -166,7 +164,7 @@ def _origin_lines(origin: "LineOrigin") -> Iterator[str]:
     edit = origin.edit
     assert edit is not None
     yield from _bold(origin.text)
-    asked = f"“{edit.request}”" if edit.request else "no request of a user"
+    asked = f"“{edit.request}”" if edit.request else "no user request"
     yield from _detail(f"written for: {asked}")
     commit = f"{origin.commit[:_UID_CHARS]} {origin.commit_subject}" if origin.commit else "not committed yet"
     yield from _detail(f"commit: {commit}")
@@ -181,7 +179,7 @@ def _origin_lines(origin: "LineOrigin") -> Iterator[str]:
 def facts(entity: tuple[str, ...], as_json: bool) -> None:
     """List everything known about a file, command or error.
 
-    Settings and topics have facts, too. The oldest is first.
+    Settings and topics have facts too. Oldest first.
 
     \b
     recollect facts settings.py
@@ -190,7 +188,7 @@ def facts(entity: tuple[str, ...], as_json: bool) -> None:
     with open_fresh() as memory:
         found = memory.knowledge.facts(" ".join(entity))
     if not found:
-        raise NotFound(f"Nothing is known about: {' '.join(entity)}", "`recollect why` looks for topics")
+        raise NotFound(f"Nothing is known about: {' '.join(entity)}", "`recollect why` searches topics")
     emit(found, as_json, fact_lines)
 
 
@@ -200,9 +198,9 @@ def facts(entity: tuple[str, ...], as_json: bool) -> None:
 @json_option
 @reports_errors
 def how(goal: tuple[str, ...], filters: Filters, as_json: bool) -> None:
-    """Show how earlier sessions reached a goal like this.
+    """Show how earlier sessions reached a similar goal.
 
-    The steps they took, and what it cost.
+    Shows the steps they took, and what it cost.
 
     \b
     recollect how add a command line flag
@@ -211,7 +209,7 @@ def how(goal: tuple[str, ...], filters: Filters, as_json: bool) -> None:
         routes = memory.knowledge.how(" ".join(goal), filters)
     if not routes:
         raise NotFound(
-            f"No session reached a goal like this: {' '.join(goal)}", "`recollect search` looks for its words"
+            f"No session reached a goal like this: {' '.join(goal)}", "`recollect search` searches for its words"
         )
     emit(routes, as_json, _route_lines)
 
@@ -233,14 +231,14 @@ class _Decisions(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self.commands:
-            ctx.fail(f"Takes no topic. What was decided about one: recollect why {' '.join(args)}")
+            ctx.fail(f"Takes no topic. For decisions about one: recollect why {' '.join(args)}")
         return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_Decisions, invoke_without_command=True)
-@click.option("--as-of", metavar="WHEN", help="What held at this time: 2026-11-01, 7d, last week.")
-@click.option("--history", is_flag=True, help="Add what was superseded, with what took its place.")
-@click.option("--all", "is_all", is_flag=True, help="Add commits, agents' own decisions, and what is less sure.")
+@click.option("--as-of", metavar="WHEN", help="Show what was valid at this time: 2026-11-01, 7d, last week.")
+@click.option("--history", is_flag=True, help="Add superseded decisions and what replaced them.")
+@click.option("--all", "is_all", is_flag=True, help="Add commits, the agents' own decisions, and less certain ones.")
 @filter_options
 @limit_option("decisions", _SHOWN_DECISIONS)
 @json_option
@@ -255,9 +253,9 @@ def decisions(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """List what was decided and still holds, newest first.
+    """List decisions that are still valid, newest first.
 
-    `recollect why TOPIC` answers what was decided about something.
+    `recollect why TOPIC` shows what was decided about a topic.
 
     \b
     recollect decisions --here
@@ -284,7 +282,7 @@ def _decision_lines(found: "Sequence[Fact]", limit: int, others: int) -> Iterato
     if not found:
         yield "No decisions: `recollect remember` adds one"
     if others > 0:
-        yield grey(f"{number(others)} more with --all: commits, agents' own decisions, and what is less sure")
+        yield grey(f"{number(others)} more with --all: commits, the agents' own decisions, and less certain ones")
 
 
 def _rest(shown: int, total: int, thing: str) -> Iterator[str]:
@@ -294,7 +292,7 @@ def _rest(shown: int, total: int, thing: str) -> Iterator[str]:
 
 @decisions.command("import")
 @click.argument("file", type=click.Path(dir_okay=False))
-@click.option("--repo", metavar="NAME", help="They are about this repository.")
+@click.option("--repo", metavar="NAME", help="The repository that they are about.")
 @json_option
 @reports_errors
 def import_(file: str, repo: str | None, as_json: bool) -> None:
@@ -316,8 +314,8 @@ def import_(file: str, repo: str | None, as_json: bool) -> None:
 
 @click.command()
 @click.argument("text", nargs=-1, required=True)
-@click.option("--topic", metavar="NAME", help="What it is about; replaces the last note on it.")
-@click.option("--repo", metavar="NAME", help="It is about this repository only.")
+@click.option("--topic", metavar="NAME", help="Its topic; replaces the last note on this topic.")
+@click.option("--repo", metavar="NAME", help="Only for this repository.")
 @json_option
 @reports_errors
 def remember(text: tuple[str, ...], topic: str | None, repo: str | None, as_json: bool) -> None:
@@ -339,7 +337,7 @@ def remember(text: tuple[str, ...], topic: str | None, repo: str | None, as_json
 def workflows(filters: Filters, limit: int | None, as_json: bool) -> None:
     """Show which sequences of steps work, and what fails.
 
-    `!` marks a step that failed. Lift is how many times more often the steps come in this order than by chance.
+    `!` marks a step that failed. Lift is how many times more often the steps occur together than by chance.
 
     \b
     recollect workflows --here
@@ -374,8 +372,8 @@ def _workflow_lines(found: "Workflows", limit: int) -> Iterator[str]:
 def rehearse(filters: Filters, limit: int | None, as_json: bool) -> None:
     """Show what the memory would have saved you.
 
-    Errors, questions and failures that were already known when they came up again. Each day is replayed against what
-    was known on that day; nothing counts against a fix that came later.
+    Errors, questions and failures that were already known when they came up again. Replays each day against what was
+    known on that day; later fixes do not count.
 
     \b
     recollect rehearse --since 30d
@@ -391,7 +389,7 @@ def rehearsal_lines(found: "Rehearsal", limit: int) -> Iterator[str]:
     """What would have been saved, in sum and one by one."""
     known = [one for one in found.repeats if one.kind != "command"]
     if not known:
-        yield f"{plural(found.errors_met, 'error')}, none of them solved before in an earlier session"
+        yield f"{plural(found.errors_met, 'error')}, none of them solved in an earlier session"
     else:
         saved = [duration(found.seconds), f"{number(found.tokens)} tokens", *([money(found.usd)] if found.usd else [])]
         solved = f"{plural(len(known), 'problem')} had been solved before: {', '.join(saved)} spent on them again"

@@ -12,7 +12,7 @@ from recollect.cli.terminal import one_line, plural
 from recollect.live import Live
 
 if TYPE_CHECKING:
-    from recollect.live.records import LiveStatus
+    from recollect.live import LiveStatus
 
 _MOST_FILES = 20
 
@@ -29,7 +29,7 @@ def live() -> None:
 def status(folder: str | None, as_json: bool) -> None:
     """Show what live sessions hold, by channel.
 
-    With FOLDER, also how far each JSONL file in it is behind the store, or the store behind the file.
+    With FOLDER, also compares each JSONL file in it with the store.
 
     \b
     recollect live status
@@ -58,7 +58,7 @@ def _status_lines(report: "LiveStatus") -> Iterator[str]:
     if len(behind) > _MOST_FILES:
         yield f"  and {len(behind) - _MOST_FILES:,} more"
     if any(file.only_in_file for file in behind):
-        yield "`recollect import jsonl FOLDER` stores what only files have"
+        yield "`recollect import jsonl FOLDER` stores what is only in files"
 
 
 COMMANDS = (live,)

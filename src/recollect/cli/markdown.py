@@ -35,6 +35,15 @@ def markdown_lines(page: Iterable[str]) -> Iterator[str]:
             yield from (bar + _styled(row) for row in _wrapped(text, columns - 2 * bool(bar)))
 
 
+def plain_rows(page: Iterable[str], columns: int) -> Iterator[tuple[str, bool]]:
+    """Rows without marks and colours, each with whether it is a heading."""
+    for line in page:
+        text = _BOLD.sub(r"\1", _CODE.sub(r"\2", _MARK.sub("", line))).rstrip()
+        is_heading = text.startswith("#")
+        for row in _wrapped(text.lstrip("#").strip() if is_heading else text, columns):
+            yield row, is_heading
+
+
 def _wrapped(line: str, columns: int) -> Iterator[str]:
     """A line in rows; those after the first begin below the text of its bullet."""
     bullet = _BULLET.match(line)

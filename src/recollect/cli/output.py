@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import click
 import orjson
 
+import recollect
 from recollect.cli.terminal import (
     as_utf8,
     fitted,
@@ -48,9 +49,7 @@ def print_json(value: Any, *, is_line: bool = False) -> None:
 def emit(record: Any, as_json: bool, lines: Callable[[Any], Iterable[str]]) -> None:
     """Print what a command found: as JSON for programs, as `lines` for people."""
     if as_json:
-        from recollect.schema import to_json  # takes time to load, which a search does not have
-
-        print_json(to_json(record))
+        print_json(recollect.to_json(record))
         return
     for line in lines(record):
         click.echo(line)
@@ -159,7 +158,7 @@ offset_option = click.option(
     "--offset", metavar="N", type=click.IntRange(0), default=0, help="Skip the first N of the list."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-repo_option = click.option("--repo", metavar="NAME", help="Only this repository: its name, the end or a part of it.")
+repo_option = click.option("--repo", metavar="NAME", help="Only this repository: its name or part of it.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 root_option = click.option(
     "--root",

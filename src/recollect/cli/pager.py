@@ -4,17 +4,28 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
 from recollect.config import has_colour, pager_command, pager_environment
 
-no_pager_option = click.option("--no-pager", is_flag=True, help="Print at once, not through $PAGER.")
+_LINES_BEFORE_MARK = 6
+no_pager_option = click.option("--no-pager", is_flag=True, help="Print directly, without $PAGER.")
 
 
-def print_lines(lines: Iterable[str], *, no_pager: bool = False) -> None:
-    """Print lines one by one, through the pager if there is a terminal and nobody said no."""
-    pager = None if no_pager or not sys.stdout.isatty() else _start()
+def print_lines(lines: Iterable[str], *, no_pager: bool = False, mark: str | None = None) -> None:
+    """Print lines one by one, through the pager if there is a terminal and nobody said no.
+
+    `less` begins near the first line that has `mark` in it.
+    """
+    is_paged = not no_pager and sys.stdout.isatty()
+    if mark is not None and is_paged:
+        lines = list(lines)
+        marked = next((number for number, line in enumerate(lines, start=1) if mark in line), 1)
+    else:
+        marked = 1
+    pager = _start(marked) if is_paged else None
     if pager is None or pager.stdin is None:
         for line in lines:
             click.echo(line)
@@ -29,10 +40,12 @@ def print_lines(lines: Iterable[str], *, no_pager: bool = False) -> None:
     _wait(pager)
 
 
-def _start() -> "subprocess.Popen[bytes] | None":
+def _start(marked: int) -> "subprocess.Popen[bytes] | None":
     """The pager, waiting for text; None if there is none."""
     try:
         words = shlex.split(pager_command())
+        if words and Path(words[0]).name == "less" and marked > _LINES_BEFORE_MARK:
+            words.append(f"+{marked - _LINES_BEFORE_MARK}")
         return subprocess.Popen(words, stdin=subprocess.PIPE, env=pager_environment()) if words else None
     except (OSError, ValueError):
         return None

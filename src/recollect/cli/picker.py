@@ -7,13 +7,14 @@ with curses, which every Python on Unix has and which starts at once, over ssh t
 import base64
 import curses
 import sys
-import textwrap
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from recollect import distill
 from recollect.api import Memory
 from recollect.cli.listing import total_line
+from recollect.cli.markdown import plain_rows
 from recollect.cli.matches import matched_part
 from recollect.cli.terminal import fitted, local_time, one_line, padded, printable, repo_name, width
 from recollect.config import has_colour
@@ -44,18 +45,29 @@ class Picker:
     def __init__(self, memory: Memory, here: str = ".") -> None:
         self._memory = memory
         self._here = here
-        self._agents = [""]
+        self._agents = ["", *sorted(memory.names("agent"))]
         self.query = ""
         self.agent = self.period = ""
         self.is_here = False
         self.note = ""
         self.answer = SearchAnswer("", 0.0, [])
         self._selected = 0
-        self._previews: dict[str, list[str]] = {}
+        self._listed: tuple[str, str, str, bool, int] | None = None  # what the list answers
+        self._limit = _SESSIONS
+        self._previews: dict[str, list[Line]] = {}
 
     @property
     def selected(self) -> SessionHit | None:
         return self.answer.hits[self._selected] if self.answer.hits else None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the list is older than what was typed."""
+        return self._listed != self._asked
+
+    @property
+    def _asked(self) -> tuple[str, str, str, bool, int]:
+        return self.query, self.agent, self.period, self.is_here, self._limit
 
     def search(self) -> None:
         """List what the query and the filters match; a query that cannot be read yet keeps the list."""
@@ -63,26 +75,40 @@ class Picker:
             agent=self.agent or None, repo=self._here if self.is_here else None, since=self.period or None
         )
         try:
-            self.answer = self._memory.answer(self.query, filters=filters, limit=_SESSIONS, matches=2, context=0)
+            self.answer = self._memory.answer(self.query, filters=filters, limit=self._limit, matches=2, context=0)
             self.note = one_line("; ".join(self.answer.notes))
         except RecollectError as error:
             self.note = one_line(error.message)
-        if not self.agent:
-            self._agents = ["", *sorted({hit.agent for hit in self.answer.hits})]
-        self._selected = 0
+        is_longer = self._listed is not None and self._listed[:-1] == self._asked[:-1]
+        self._selected = min(self._selected, max(len(self.answer.hits) - 1, 0)) if is_longer else 0
+        self._listed = self._asked
 
     def press(self, key: str) -> str | None:
-        """Take a key; returns what is to be done with the selected session, if anything."""
-        if key in ACTIONS:
-            return ACTIONS[key] if self.selected or ACTIONS[key] == QUIT else None
-        if key in _MOVES:
-            last = max(len(self.answer.hits) - 1, 0)
-            self._selected = min(max(self._selected + _MOVES[key], 0), last)
+        """Take a key; returns what is to be done with the selected session, if anything.
+
+        While the list is older than what was typed, a key that would act on it brings it up to date instead: nobody
+        resumes a session that was not on the screen.
+        """
+        action = ACTIONS.get(key)
+        if action == QUIT or (action and self.selected and not self.is_due):
+            return action
+        if action:
+            self.search()
+        elif key in _MOVES:
+            self._move(_MOVES[key])
         elif edit := _EDITS.get(key):
             edit(self)
+            self._limit = _SESSIONS
         elif len(key) == 1 and key.isprintable():
             self.query += key
+            self._limit = _SESSIONS
         return None
+
+    def _move(self, rows: int) -> None:
+        last = max(len(self.answer.hits) - 1, 0)
+        self._selected = min(max(self._selected + rows, 0), last)
+        if self._selected == last and len(self.answer.hits) < (self.answer.total or 0):
+            self._limit = len(self.answer.hits) + _SESSIONS
 
     def cycle_agent(self) -> None:
         self.agent = self._agents[(self._agents.index(self.agent) + 1) % len(self._agents)]
@@ -99,9 +125,10 @@ class Picker:
         listed = max(round(room * _LIST_ROWS), 1)
         screen = [Line(fitted(f"> {self.query}▏", columns), BOLD), Line(fitted(self._filters(), columns), GREY)]
         screen += self._list(columns, listed)
-        screen.append(Line("─" * columns, GREY))
+        note = fitted(f"── {self.note} ", columns) if self.note else ""
+        screen.append(Line(note + "─" * (columns - width(note)), GREY))
         screen += self._preview(columns, room - listed)
-        return [*screen, Line(fitted(self.note or HELP, columns), GREY)]
+        return [*screen, Line(fitted(HELP, columns), GREY)]
 
     def _filters(self) -> str:
         repo = "this repository" if self.is_here else "all repositories"
@@ -123,23 +150,21 @@ class Picker:
         if hit is None:
             return [Line("No matches", GREY)] + [Line("")] * (rows - 1)
         matches = [Line(_match_line(match, columns), BOLD) for match in hit.matches]
-        lines = matches + [Line(text) for text in self._digest(hit.session_uid, columns)]
+        lines = matches + self._digest(hit.session_uid, columns)
         return (lines + [Line("")] * rows)[:rows]
 
-    def _digest(self, session_uid: str, columns: int) -> list[str]:
+    def _digest(self, session_uid: str, columns: int) -> list[Line]:
         if session_uid not in self._previews:
             self._previews[session_uid] = self._read_digest(session_uid, columns)
         return self._previews[session_uid]
 
-    def _read_digest(self, session_uid: str, columns: int) -> list[str]:
-        from recollect.distill.markdown import render
-
+    def _read_digest(self, session_uid: str, columns: int) -> list[Line]:
         try:
-            text = render(self._memory.digest(self._memory.session(session_uid)), None)
+            text = distill.render_digest(self._memory.digest(self._memory.session(session_uid)), None)
         except NotFound:
-            return ["No digest yet"]
-        paragraphs = [printable(line) for line in text.splitlines() if line]
-        return [line for paragraph in paragraphs for line in textwrap.wrap(paragraph, columns) or [""]]
+            return [Line("No digest yet", GREY)]
+        page = [line for line in printable(text).splitlines()[1:] if line]  # the list has its title
+        return [Line(row, BOLD if is_heading else PLAIN) for row, is_heading in plain_rows(page, columns)]
 
     def forget_previews(self) -> None:
         """After the screen changed its width."""
@@ -205,22 +230,34 @@ def _loop(window: curses.window, picker: Picker) -> str:
     curses.raw()  # ^C, ^O and ^Y are keys here
     with suppress(curses.error):
         curses.curs_set(0)
-    styles, asked = _styles(), None
+    styles = _styles()
     while True:
-        is_due = asked != (state := (picker.query, picker.agent, picker.period, picker.is_here))
         _draw(window, picker, styles)
-        window.timeout(_SEARCH_DELAY_MS if is_due else -1)
-        try:
-            key = window.get_wch()
-        except curses.error:  # no key for a moment: time to search
-            if is_due:
-                picker.search()
-                asked = state
-            continue
-        if key == curses.KEY_RESIZE:
+        key = _read_key(window, _SEARCH_DELAY_MS if picker.is_due else -1)
+        if key is None:
+            picker.search()
+        elif key == curses.KEY_RESIZE:
             picker.forget_previews()
-        elif action := picker.press(key_name(key)):
+        elif action := picker.press(" " if key == "\n" and _is_pasting(window) else key_name(key)):
             return action
+
+
+def _read_key(window: curses.window, wait_ms: int) -> int | str | None:
+    window.timeout(wait_ms)
+    try:
+        return window.get_wch()
+    except curses.error:  # no key for so long
+        return None
+
+
+def _is_pasting(window: curses.window) -> bool:
+    """Whether more keys wait: nobody types that fast, so a line's end among them is no Enter."""
+    key = _read_key(window, 0)
+    if isinstance(key, str):
+        curses.unget_wch(key)
+    elif key is not None:
+        curses.ungetch(key)
+    return key is not None
 
 
 def _styles() -> dict[str, int]:

@@ -15,8 +15,7 @@ from recollect.errors import NeedsAnswer, NotFound, UsageError
 
 if TYPE_CHECKING:
     from recollect.api import Memory
-    from recollect.forget.plan import ForgetPlan, ForgottenSession
-    from recollect.forget.rescan import RescanReport
+    from recollect.forget import ForgetPlan, ForgottenSession, RescanReport
     from recollect.schema import Session
 
 _SHOWN = 20
@@ -31,7 +30,7 @@ _TITLE_COLUMNS = 60
 @click.option("--excluded", is_flag=True, help="Sessions stored before one of your rules excluded them.")
 @click.option("--pending", is_flag=True, help="Sessions that agents asked you to forget, with their reasons.")
 @click.option("--dismiss", is_flag=True, help="With --pending: drop the requests and forget nothing.")
-@click.option("--with-forks", is_flag=True, help="Forget sessions that share their text, too.")
+@click.option("--with-forks", is_flag=True, help="Also forget sessions that share their text.")
 @click.option("--keep-forks", is_flag=True, help="Keep sessions that share their text, with their copies of it.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @yes_option
@@ -90,7 +89,7 @@ def forget(
                 planned = planned if keep_forks else plan(True)
             count = _count(planned)
             if as_json and not yes:
-                raise NeedsAnswer(f"Refusing to delete {count} without `--yes`", "with `--json` nothing is asked")
+                raise NeedsAnswer(f"Refusing to delete {count} without `--yes`", "with `--json` there is no prompt")
             confirm(f"Delete {count} for good?", f"delete {count}", yes)
             planned = memory.forget(planned, keep_forks=keep_forks, also_new=yes)
     _print_done(planned, dry_run, as_json)
@@ -154,7 +153,7 @@ def _plan(
         with shown_progress() as show:
             planned = memory.plan_forgetting(*sessions, **conditions, with_forks=with_forks, progress=show)
         if not planned.keys:
-            raise NotFound("No sessions match, nothing to forget", "`recollect sessions` lists sessions")
+            raise NotFound("No sessions match, nothing to forget", _nearest(memory, conditions.get("repo")))
         return planned
 
     try:
@@ -169,6 +168,16 @@ def _plan(
     return planned
 
 
+def _nearest(memory: "Memory", repo: str | None) -> str:
+    """What to try instead. Part of a repository's name is enough to find sessions, not to delete them."""
+    if repo is None:
+        return "`recollect sessions` lists sessions"
+    try:
+        return f"did you mean `--repo {one_line(memory.repos_named(repo)[0])}`?"
+    except NotFound as error:
+        return error.hint or "`recollect stats --by repo` lists repositories"
+
+
 def _may_keep_forks(planned: "ForgetPlan", *, can_ask: bool) -> bool:
     """Whether forks keep their copies; if not, they are deleted too."""
     if not can_ask:
@@ -177,7 +186,7 @@ def _may_keep_forks(planned: "ForgetPlan", *, can_ask: bool) -> bool:
             f"{plural(len(planned.forks), 'other session')} {verb} text with these: {planned.forks[0].session_uid}",
             "--with-forks deletes them too, --keep-forks keeps them with their copies",
         )
-    return not click.confirm("Delete the sessions that share the text, too?")
+    return not click.confirm("Also delete the sessions that share the text?")
 
 
 def _plan_lines(planned: "ForgetPlan") -> Iterator[str]:
@@ -196,10 +205,10 @@ def _plan_lines(planned: "ForgetPlan") -> Iterator[str]:
             f"{_session_line(fork)}, {plural(fork.shared_events, 'shared event')}" for fork in planned.forks
         )
     if planned.copies:
-        yield "These copies may hold the same text; Recollect cannot reach them, delete them yourself if they must go:"
+        yield "These copies may hold the same text; Recollect cannot reach them, so delete them yourself if needed:"
         yield from _first(f"{copy.kind} {copy.path} ({local_time(copy.made_at)})" for copy in planned.copies)
     if planned.files:
-        yield "Your agents' own files are not changed; delete them yourself if they must go:"
+        yield "Your agents' own files are not changed; delete them yourself if needed:"
         yield from _first(planned.files)
 
 
@@ -252,7 +261,7 @@ def _check(text: str, as_json: bool) -> None:
 
 
 def _nothing_replaced(checked: CheckedText) -> str:
-    looks = ": it looks like a placeholder, not like a secret; try the rules on a made-up value without `example`"
+    looks = ": it looks like a placeholder, not a secret; try a made-up value without `example`"
     return f"Nothing would be replaced{looks if checked.is_placeholder else ''}"
 
 

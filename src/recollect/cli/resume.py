@@ -26,7 +26,7 @@ from recollect.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from recollect.api import Memory
-    from recollect.groups.sessions import Resumed
+    from recollect.groups import Resumed
     from recollect.recall import Filters, Unfinished
     from recollect.schema import Session
 
@@ -47,12 +47,12 @@ _LEAST_COLUMNS = 12  # of a title
 def resume(session: str | None, run: bool, save_as: str | None, group: str | None, yes: bool, as_json: bool) -> None:
     """Print the command that continues a session in its agent.
 
-    Without SESSION, the session active last in the current folder, else the last of all. A sub-agent's session is
-    continued in the one that started it. If SESSION is the name or number of a bookmark (`recollect bookmarks`), it
-    becomes its group's active session again, and a running agent of the group is closed.
+    Without SESSION, resumes the last session of the current folder, or the last of all. A sub-agent's session continues
+    in the session that started it. If SESSION is the name or number of a bookmark (`recollect bookmarks`), it becomes
+    its group's active session again, and a running agent of the group is closed.
 
-    If the agent has deleted the session, it is written again from the store: what cannot come back is listed first, and
-    nothing is written unless you agree.
+    If the agent has deleted the session, Recollect restores it from the store. It first lists what cannot be restored,
+    and asks.
 
     \b
     recollect resume
@@ -93,8 +93,8 @@ def _from_bookmark(name: str, group: str | None, save_as: str | None) -> "Resume
 def _resumed_lines(resumed: "Resumed") -> Iterator[str]:
     yield f"Active again in group {resumed.group}: {one_line(resumed.name)}"
     if resumed.saved_as:
-        yield f"Bookmarked the session before it: {one_line(resumed.saved_as)}"
-    yield grey(f"recollect run --group {resumed.group} PROMPT goes on with it")
+        yield f"Bookmarked the previous session: {one_line(resumed.saved_as)}"
+    yield grey(f"recollect run --group {resumed.group} PROMPT continues it")
 
 
 def _last(memory: "Memory") -> "Session":
@@ -113,7 +113,7 @@ def _require_command(session: "Session") -> str:
     """The session's command; raises NotFound if its agent has none."""
     hint = f"`recollect digest {session.native_session_id} --for-agent` prints a brief to start a new session with"
     if session.resume_command is None:
-        raise NotFound(f"No command is known that resumes sessions of this agent: {session.agent}", hint)
+        raise NotFound(f"Cannot resume sessions of this agent: {session.agent}", hint)
     return session.resume_command
 
 
@@ -125,8 +125,8 @@ def _require_command(session: "Session") -> str:
 def open_(filters: "Filters", limit: int | None, as_json: bool) -> None:
     """List what sessions left unfinished, newest first.
 
-    To-dos, questions nobody answered, failing tests, requests the agent never acted on, next steps it named. Without
-    `--since`, of the last 30 days.
+    Lists to-dos, unanswered questions, failing tests, requests without a response, and next steps. Covers the last 30
+    days unless you give `--since`.
 
     \b
     recollect open
@@ -155,7 +155,7 @@ def _open_lines(sessions: "Sequence[Unfinished]", shown: int, since: str) -> Ite
         yield grey("more: --limit N, --repo, --since")
     elif sessions:
         yield ""
-        yield grey(f"recollect resume {names[sessions[0].session_uid]} carries on with the first")
+        yield grey(f"recollect resume {names[sessions[0].session_uid]} continues the first")
     else:
         is_default = since == _SINCE
         yield (

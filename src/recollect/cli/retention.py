@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recollect import care
 from recollect.api import make_room, open_memory, plan_schedule
 from recollect.cli.filters import SESSION
 from recollect.cli.output import confirm, emit, json_option, print_json, reports_errors, root_option, yes_option
@@ -12,8 +13,7 @@ from recollect.cli.terminal import grey, local_time, one_line, plural, shown_pro
 from recollect.clock import rfc3339
 
 if TYPE_CHECKING:
-    from recollect.care.schedule import Schedule
-    from recollect.care.status import RetentionStatus
+    from recollect.care import RetentionStatus, Schedule
     from recollect.retention import BudgetReport, Eviction, Outlook
 
 _SHOWN = 20
@@ -153,20 +153,19 @@ def rehydrate(session: str, roots: tuple[str, ...], as_json: bool) -> None:
 def schedule(is_watch: bool, is_removal: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Run sweeps automatically: daily, weekly, or as agents write.
 
-    Installs a systemd unit, a launchd agent or a crontab line: a sweep as often as `retention.cadence` says, or with
-    --watch the watcher, started with your login. Shows it first; --remove uninstalls it.
+    Installs a systemd unit, a launchd agent or a crontab line. It sweeps daily or weekly (`retention.cadence`) or, with
+    --watch, watches from your login on. Shows what it will install, and asks; --remove uninstalls it.
     """
-    from recollect.care.schedule import install, remove  # `sweep` uses this module too, and needs neither
-
+    # `sweep` uses this module too, and needs neither.
     planned = plan_schedule(is_removal=is_removal, watch=is_watch)
     if not as_json and not is_removal:
         click.echo("\n".join(_schedule_lines(planned)))
     is_done = False
     if is_removal:
-        is_done = remove(planned)
+        is_done = care.remove_schedule(planned)
     elif not dry_run:
         confirm("Install this?", "install the schedule", yes)
-        install(planned)
+        care.install_schedule(planned)
         is_done = True
     if as_json:
         print_json(planned.to_json() | {"is_done": is_done})

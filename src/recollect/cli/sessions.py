@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from recollect import distill
 from recollect.cli.filters import SESSION, filter_options, session_argument
 from recollect.cli.fresh import open_fresh
 from recollect.cli.listing import footer_lines, more_hint, session_lines, signal_lines, total_line
@@ -33,10 +34,10 @@ from recollect.schema import to_json
 
 if TYPE_CHECKING:
     from recollect.api import Memory
-    from recollect.distill.exchanges import Exchange
-    from recollect.groups.sessions import ActiveSession
+    from recollect.distill import Exchange
+    from recollect.groups import ActiveSession
     from recollect.schema import Digest, Session
-    from recollect.sessions.transcript import TranscriptItem
+    from recollect.sessions import TranscriptItem
 
 _SHOWN_SESSIONS = 20
 _SHOWN_SIGNALS = 20
@@ -48,8 +49,8 @@ _SORTS = ("recent", "cost", "duration", "tokens")
 @click.option("--model", metavar="TEXT", help="Only models whose name contains TEXT.")
 @click.option("--class", "session_class", type=click.Choice(SESSION_CLASSES), help="Only sessions of this class.")
 @click.option("--all", "is_all", is_flag=True, help="Include sub-agents and sessions without work; --json always does.")
-@click.option("--sort", type=click.Choice(_SORTS), default="recent", help="List those with the most of this first.")
-@click.option("--active", "is_active", is_flag=True, help="Only sessions that run now, and whether they wait for you.")
+@click.option("--sort", type=click.Choice(_SORTS), default="recent", help="Sort by this, highest first.")
+@click.option("--active", "is_active", is_flag=True, help="Only running sessions, and whether they wait for you.")
 @limit_option("sessions", _SHOWN_SESSIONS)
 @offset_option
 @click.argument("text", required=False)
@@ -128,7 +129,7 @@ def _list_lines(
     default=10,
     help="With --at: show N events on each side (10).",
 )
-@click.option("--full", is_flag=True, help="Cut nothing: whole messages, commands and outputs.")
+@click.option("--full", is_flag=True, help="Show messages, commands and outputs in full.")
 @click.option("--diff", "with_diffs", is_flag=True, help="Show what each edit changed.")
 @click.option("--raw", is_flag=True, help="Print the full content of every event, one JSON object per line.")
 @no_pager_option
@@ -156,7 +157,7 @@ def show(
     recollect show 3f2a91c4 --at 120 --context 5
     recollect show 3f2a91c4 --diff
     """
-    from recollect.cli.transcript import transcript_lines  # nothing else here needs it
+    from recollect.cli.transcript import MARK, transcript_lines  # nothing else here needs it
 
     if at is not None and kind is not None:
         raise UsageError("Cannot use `--at` and `--kind` together", "`--at` shows events of every kind")
@@ -178,7 +179,8 @@ def show(
             diffs = _diffs(memory, chosen) if with_diffs else None
             documents = [document.path for document in memory.archives.of(chosen)]
             lines = transcript_lines(chosen, items, empty, is_full=full, diffs=diffs, documents=documents)
-            print_lines(chain(lines, _evicted_lines(chosen, digest)), no_pager=no_pager)
+            mark = None if at is None else MARK
+            print_lines(chain(lines, _evicted_lines(chosen, digest)), no_pager=no_pager, mark=mark)
 
 
 def _diffs(memory: "Memory", session: "Session") -> dict[str, str]:
@@ -247,18 +249,14 @@ def digest(session: str, for_agent: bool, budget: int, no_pager: bool, as_json: 
     if as_json:
         print_json(to_json(of_session))
     elif for_agent:
-        from recollect.distill.markdown import brief  # only where it is printed
-
-        click.echo(printable(brief(of_session, chosen, budget)), nl=False)
+        click.echo(printable(distill.brief_digest(of_session, chosen, budget)), nl=False)
     else:
         print_lines(_digest_lines(of_session, chosen), no_pager=no_pager)
 
 
 def _digest_lines(digest: "Digest", session: "Session") -> Iterator[str]:
     """A digest as Markdown, or in colour and wrapped on a terminal."""
-    from recollect.distill.markdown import render  # only where a digest is printed for people
-
-    page = printable(render(digest, None, session)).removesuffix("\n").split("\n")
+    page = printable(distill.render_digest(digest, None, session)).removesuffix("\n").split("\n")
     return markdown_lines(page) if sys.stdout.isatty() else iter(page)
 
 
@@ -267,7 +265,7 @@ def _digest_lines(digest: "Digest", session: "Session") -> Iterator[str]:
 @json_option
 @reports_errors
 def exchanges(session: str, as_json: bool) -> None:
-    """Print a session request by request, without the bulk.
+    """Print a session by request, without bulky output.
 
     Messages are printed in full, tool calls as their name and arguments with one line of output.
     """

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import recollect
+from recollect import api
 from recollect.api import change_setting, open_memory, settings_in_force
 from recollect.cli.filters import REPO
 from recollect.cli.output import emit, json_option, print_json, reports_errors
@@ -14,7 +16,7 @@ from recollect.config import load_settings
 from recollect.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from recollect.api.tracking import Tracking
+    from recollect.api import Tracking
 
 _PROGRAM = "recollect"
 _SHELLS = ("bash", "zsh", "fish")
@@ -55,14 +57,11 @@ def config(key: str | None, value: str | None, as_json: bool) -> None:
 
 
 def _import(path: str | None, as_json: bool) -> None:
-    from recollect.api.tracking_config import import_tracking_config  # only here
-    from recollect.schema import to_json
-
     if path is None:
         raise UsageError("Give the file to import", "recollect config import tracking-config.json")
-    translated = import_tracking_config(Path(path))
+    translated = api.import_tracking_config(Path(path))
     if as_json:
-        print_json(to_json(translated))
+        print_json(recollect.to_json(translated))
         return
     for item in translated:
         click.echo(f"{one_line(item.key)}: {one_line(item.note)}")
@@ -91,8 +90,8 @@ def _text(name: str, value: Any) -> str:
 def exclude(what: str | None, remove: bool, as_json: bool) -> None:
     """Keep a repository or folder out of the store.
 
-    Without one, lists what is kept out. WHAT is a repository's name, a folder, or a pattern (see forgetting.md). What
-    is stored already stays until you delete it.
+    Without WHAT, lists exclusions. WHAT is a repository's name, a folder, or a pattern (see forgetting.md). Sessions
+    that are already stored stay until you delete them.
 
     \b
     recollect exclude shop-api
@@ -101,7 +100,7 @@ def exclude(what: str | None, remove: bool, as_json: bool) -> None:
     """
     patterns = list(load_settings().given.get("capture", {}).get("exclude", []))
     if what is None and remove:
-        raise UsageError("Give what to store again", "`recollect exclude` lists what is excluded")
+        raise UsageError("Name what to store again", "`recollect exclude` lists what is excluded")
     if what is not None:
         patterns = _without(patterns, what) if remove else list(dict.fromkeys([*patterns, _pattern(what)]))
         change_setting("capture.exclude", patterns)
@@ -110,7 +109,9 @@ def exclude(what: str | None, remove: bool, as_json: bool) -> None:
         return
     if what is not None and not remove:
         click.echo(f"Excluded: {one_line(patterns[-1])}")
-        click.echo(grey("sessions stored before: `recollect forget --excluded` deletes them"))
+        if not _is_known(patterns[-1]):
+            click.echo(grey("note: no stored session belongs to a repository of this name"))
+        click.echo(grey("To delete sessions stored before: `recollect forget --excluded`"))
         return
     click.echo("\n".join(map(one_line, patterns)) if patterns else "Nothing is excluded")
 
@@ -118,8 +119,19 @@ def exclude(what: str | None, remove: bool, as_json: bool) -> None:
 def _without(patterns: list[str], what: str) -> list[str]:
     left = [pattern for pattern in patterns if pattern not in (what, _pattern(what))]
     if len(left) == len(patterns):
-        raise NotFound(f"Not excluded: {what}", f"excluded are: {', '.join(patterns) or 'none'}")
+        raise NotFound(f"Not excluded: {what}", f"excluded: {', '.join(patterns) or 'none'}")
     return left
+
+
+def _is_known(pattern: str) -> bool:
+    """Whether a repository has this name; paths and patterns are taken as they are."""
+    if any(char in pattern for char in "*?[{/"):
+        return True
+    try:
+        with open_memory(create=False, read_only=True) as memory:
+            return bool(memory.repos_named(pattern))
+    except NotFound:
+        return False
 
 
 def _pattern(what: str) -> str:
@@ -145,9 +157,9 @@ def _pattern(what: str) -> str:
 def track(action: str, project: str | None, logs: str | None, as_json: bool) -> None:
     """Choose which projects are remembered.
 
-    ACTION is allow, deny or list; PROJECT is a repository's name or a folder. All projects are remembered, unless you
-    deny one. With `recollect config capture.default ask`, only those you allow are: the sessions of others are counted
-    and not stored.
+    ACTION is allow, deny or list; PROJECT is a repository's name or a folder. By default, every project is remembered
+    unless you deny it. With `recollect config capture.default ask`, only projects you allow are; sessions of others are
+    counted but not stored.
 
     \b
     recollect track
@@ -156,7 +168,7 @@ def track(action: str, project: str | None, logs: str | None, as_json: bool) -> 
     recollect track allow --logs /mnt/old-laptop/agent-home
     """
     if action != "list" and not (project or logs):
-        raise UsageError(f"Give what to {action}", f"recollect track {action} PROJECT, or --logs DIR")
+        raise UsageError(f"Name what to {action}", f"recollect track {action} PROJECT, or --logs DIR")
     with open_memory() as memory:
         projects = memory.projects
         if project and action != "list":

@@ -54,8 +54,8 @@ _USE_HEADS = ("uses", "failed", "rate", "sessions")
 def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_csv: bool, as_json: bool) -> None:
     """Total tokens, cost, time and failures by day, repo, model …
 
-    Copies, forks and sub-agents are counted once. Prices with ~ are estimates. A block is the five hours that an
-    agent's limits count. Without dates, this month is compared with the last, with a forecast.
+    Copies, forks and sub-agents are counted once. Prices with ~ are estimates. A block is a five-hour
+    window, as agents' limits count. Without dates, compares this month with the last and adds a forecast.
 
     \b
     recollect stats --by repo --since 30d
@@ -187,7 +187,7 @@ def _spending_lines(spending: Spending) -> Iterator[str]:
     so_far, by_now, is_estimate = spending.month_usd, spending.last_month_by_now_usd, spending.usd_is_estimate
     change = f", {abs(so_far / by_now - 1):.0%} {'more' if so_far >= by_now else 'less'}" if by_now else ""
     yield f"\n{month:%B} so far: {money(so_far, is_estimate)}{change}"
-    yield f"{last}: {money(by_now, is_estimate)} by this day, {money(spending.last_month_usd, is_estimate)} in all"
+    yield f"{last}: {money(by_now, is_estimate)} by this day, {money(spending.last_month_usd, is_estimate)} in total"
     yield f"{month:%B} at the pace of the last 30 days: {money(spending.forecast_usd, True)}"
     for block in spending.blocks:
         left = datetime.fromisoformat(block.ends_at) - datetime.now(UTC)

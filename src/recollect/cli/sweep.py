@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+import recollect
+from recollect import distill
+from recollect.agents import adapters
 from recollect.api import Memory, open_memory
 from recollect.cli.output import emit, json_option, print_json, reports_errors, root_option
 from recollect.cli.retention import budget_lines, print_budget_warnings, retention_status_lines
@@ -26,9 +29,10 @@ from recollect.cli.terminal import (
     wrapped,
 )
 from recollect.cli.terminal import size as size_of
+from recollect.config import require_folders
 
 if TYPE_CHECKING:
-    from recollect.care.status import AgentTotals, DistilledTotals, Status
+    from recollect.care import AgentTotals, DistilledTotals, Status
     from recollect.schema import Problem, Session
     from recollect.sweep_report import SweepReport
 
@@ -52,8 +56,6 @@ def sweep(files: tuple[str, ...], roots: tuple[str, ...], verify: bool, as_json:
     recollect sweep
     recollect sweep --root AGENT=~/backup/its-home
     """
-    from recollect.config import require_folders
-
     require_folders(roots)
     with _says_what_is_kept(), open_memory(roots=roots) as memory, shown_progress() as show:
         report = memory.sweep(show, verify=verify, only=files or None)
@@ -73,7 +75,7 @@ def _says_what_is_kept() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo("\nStopped: what was read is kept. `recollect sweep` continues", err=True)
+        click.echo("\nStopped. What was read is kept; `recollect sweep` continues", err=True)
         sys.exit(_INTERRUPTED)
 
 
@@ -194,9 +196,7 @@ def demo(as_json: bool) -> None:
         report = memory.sweep()
         sessions = memory.sessions(roots_only=True)
         if as_json:
-            from recollect.schema import to_json
-
-            print_json({"sweep": to_json(report), "sessions": to_json(sessions)})
+            print_json({"sweep": recollect.to_json(report), "sessions": recollect.to_json(sessions)})
         else:
             _print_demo(memory, report, sessions)
 
@@ -207,8 +207,6 @@ def _sample_memory() -> Iterator[Memory]:
     import shutil  # all of these take time to load, which a sweep must not wait for
     from importlib.resources import as_file, files
     from tempfile import TemporaryDirectory
-
-    from recollect.agents import adapters
 
     with as_file(files("recollect") / "samples") as folder, TemporaryDirectory(prefix="recollect-") as temporary:
         # Copied: an installer may have linked them from its cache, and links are not read.
@@ -223,7 +221,6 @@ def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]"
     from recollect.cli.knowledge import rehearsal_lines
     from recollect.cli.listing import session_lines
     from recollect.cli.transcript import transcript_lines
-    from recollect.distill.markdown import render
 
     parent = max(sessions, key=lambda session: len(memory.sub_agents(session)))
     longest = max(sessions, key=lambda session: session.event_count)
@@ -234,12 +231,12 @@ def _print_demo(memory: Memory, report: "SweepReport", sessions: "list[Session]"
         "search AssertionError": answer_lines(memory.answer("AssertionError", limit=2, context=0)),
         "rehearse": rehearsal_lines(memory.knowledge.rehearse(), 1),
         f"show {names[parent.session_uid]}": transcript_lines(parent, memory.transcript(parent)),
-        f"digest {names[longest.session_uid]}": [printable(render(memory.digest(longest), None))],
+        f"digest {names[longest.session_uid]}": [printable(distill.render_digest(memory.digest(longest), None))],
     }
     for command, lines in outputs.items():
         click.echo(click.style(f"$ recollect {command}", bold=True))
         click.echo("\n".join(lines) + "\n")
-    click.echo(click.style("Now yours: recollect sweep", bold=True))
+    click.echo(click.style("Now try your own: recollect sweep", bold=True))
 
 
 COMMANDS = (sweep, status, problems, demo)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import lru_cache
 from itertools import accumulate
 from unicodedata import east_asian_width
 
@@ -29,11 +30,12 @@ _PROGRESS_SECONDS = 0.1  # between two updates of the progress line
 _ID_CHARS = 8
 _LEAST_ID_CHARS = 6  # that commands accept
 _WIDE, _NARROW = 100, 70  # columns of a terminal
-_GAP = re.compile(r" *\n?")
-_HARMFUL = re.compile(TERMINAL_CONTROL)
+# Patterns that are compiled at their first use: `re` keeps them, and most commands need few of them.
+_GAP = r" *\n?"
 # Characters that hide text, end a line or change its direction.
 _INVISIBLE = "\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e0fff"
-_UNSEEN = re.compile(f"[{_INVISIBLE}]")
+_FIRST_TAG = "\U000e0000"  # of the invisible characters that Python takes for printable, the first
+_UNSEEN = f"[{_INVISIBLE}]"
 _UNSEEN_IN_JSON = f"[\x7f-\x9f{_INVISIBLE}]"
 
 
@@ -61,7 +63,9 @@ def is_narrow() -> bool:
 
 def printable(text: str) -> str:
     """Text without anything a terminal would act on."""
-    return _UNSEEN.sub("", _HARMFUL.sub("", text))
+    if text.isprintable() and max(text, default="") < _FIRST_TAG:
+        return text  # as most are; to look with `re` takes longer
+    return re.sub(_UNSEEN, "", re.sub(TERMINAL_CONTROL, "", text))
 
 
 def one_line(text: str) -> str:
@@ -84,6 +88,7 @@ def width(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 
+@lru_cache(maxsize=4096)
 def _columns(char: str) -> int:
     return 2 if east_asian_width(char) in "WF" else 1
 
@@ -109,7 +114,7 @@ def wrapped_rows(text: str, columns: int) -> Iterator[tuple[int, int, int]]:
         end = text.find("\n", start, furthest + 1)
         if end < 0:
             end = furthest if furthest == len(text) else _break(text, start, furthest)
-        gap = _GAP.match(text, end)
+        gap = re.compile(_GAP).match(text, end)
         after = gap.end() if gap else end
         yield start, end, after
         start = after

@@ -26,12 +26,13 @@ from recollect.cli.terminal import (
 )
 from recollect.config import terminal_columns
 from recollect.schema import Event, Session
-from recollect.sessions.transcript import TranscriptItem
+from recollect.sessions import TranscriptItem
 from recollect.text import ELLIPSIS
 
 RESULT_LINES = 8
 MESSAGE_LINES = 400
 MESSAGE_CHARS = 40_000
+MARK = "▶"  # before the event that was asked for
 _MARGIN = 28
 _LEAST_COLUMNS = 24
 _DIFF_INDENT = 4
@@ -100,7 +101,7 @@ def transcript_lines(
         yield empty
     elif is_cut and not is_full:
         yield ""
-        yield grey(f"… marks what is left out: {_HOW_TO_SEE_ALL}, --at N --context 0 --full all of one event")
+        yield grey(f"… marks a cut: {_HOW_TO_SEE_ALL}, --at N --context 0 --full one whole event")
 
 
 def _session_change(item: TranscriptItem) -> Iterator[str]:
@@ -122,7 +123,7 @@ def _item_lines(item: TranscriptItem, *, is_full: bool) -> Iterator[str]:
     marks = _marks(item.event)
     room = max(_LEAST_COLUMNS, _width(item.depth) - len(click.unstyle(marks)))
     lines = list(_body(item.event, item.payload, room, is_full=is_full)) or [""]
-    number = f"{'▶' if item.is_asked_for else ''}#{item.event.seq}"
+    number = f"{MARK if item.is_asked_for else ''}#{item.event.seq}"
     shown = click.style(f"{number:>6}", fg="yellow", bold=True) if item.is_asked_for else grey(f"{number:>6}")
     first = f"{shown} {grey(f'{when:>8}')}  {click.style(f'{label:<9}', fg=colour)}  "
     yield f"{bar}{first}{lines[0]}{marks}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import recollect
 from recollect.api import watch as watch_homes
 from recollect.cli.output import json_option, print_json, reports_errors, root_option
 from recollect.cli.terminal import local_time, one_line, plural
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     "every_minutes",
     type=click.FloatRange(min=0, min_open=True),
     metavar="MINUTES",
-    help="Sweep every so many minutes, instead of whenever files change.",
+    help="Sweep every N minutes instead of whenever files change.",
 )
 @click.option("--once", is_flag=True, help="Sweep once and stop.")
 @json_option
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 def watch(roots: tuple[str, ...], every_minutes: float | None, once: bool, as_json: bool) -> None:
     """Read sessions as your agents write them.
 
-    A new line can be found about a second later. Ctrl-C stops it. `recollect schedule --watch` starts it with your
-    login.
+    Search finds a new line about a second later. Ctrl-C stops watching. `recollect schedule --watch` starts it when you
+    log in.
 
     \b
     recollect watch
@@ -70,10 +71,8 @@ def _set_by_signals(stop: Event) -> Iterator[None]:
 
 
 def _attempt_json(attempt: "Attempt") -> dict[str, object]:
-    from recollect.schema import to_json  # takes time to load
-
     error = attempt.error and {"code": attempt.error.code, "message": attempt.error.message}
-    return {"files": attempt.files, "sweep": to_json(attempt.report), "error": error}
+    return {"files": attempt.files, "sweep": recollect.to_json(attempt.report), "error": error}
 
 
 def _attempt_line(attempt: "Attempt") -> str | None:

@@ -4,6 +4,7 @@ import webbrowser
 
 import click
 
+from recollect import archive
 from recollect.cli.output import reports_errors
 from recollect.cli.terminal import grey
 
@@ -13,20 +14,18 @@ from recollect.cli.terminal import grey
     "--port", type=click.IntRange(1, 65535), metavar="PORT", help="Use this port (7391, or any if it is taken)."
 )
 @click.option("--no-open", is_flag=True, help="Print the address instead of opening a browser.")
-@click.option("--read-only", is_flag=True, help="Show only: no stars, tags, notes, names or forgetting.")
+@click.option("--read-only", is_flag=True, help="Read only: no stars, tags, notes, names or forgetting.")
 @reports_errors
 def web(port: int | None, no_open: bool, read_only: bool) -> None:
     """Read your sessions in a browser, on this machine only.
 
-    The page answers nobody but you: its address holds a code that works once. Ctrl-C stops it.
+    Only you can open the page: its address contains a code that works once. Ctrl-C stops it.
 
     \b
     recollect web
     recollect web --no-open --port 8080
     """
-    from recollect.archive.html import require_web_parts
-
-    require_web_parts()
+    archive.require_web_parts()  # else the rest cannot be imported
     from recollect.loopback import bind
     from recollect.web.server import USUAL_PORT, serve  # needs the extra
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from recollect.distill.digest import Subject
 from recollect.distill.signals import weighed
 from recollect.distill.trace import NO_TIME, Trace
-from recollect.sessions.pricing import HOUR_MS, Used, tokens_of
+from recollect.sessions import HOUR_MS, Used, tokens_of
 from recollect.store import ActivityRow
 
 

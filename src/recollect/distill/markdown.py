@@ -20,7 +20,7 @@ _UID_CHARS = 12  # of its end: all events of a session begin alike
 _MARK = re.compile(rf"\s*`[0-9a-f]{{{_UID_CHARS}}}`")
 
 
-def render(digest: Digest, zone: tzinfo | None = UTC, session: Session | None = None) -> str:
+def render_digest(digest: Digest, zone: tzinfo | None = UTC, session: Session | None = None) -> str:
     """The digest as Markdown, with times in a zone that it names; None is the user's own."""
     return "\n".join(_lines(digest, zone, session)).rstrip() + "\n"
 
@@ -41,7 +41,7 @@ def _sections(digest: Digest) -> Iterator[tuple[str, Iterable[str]]]:
     is_end = digest.final_answer is None or digest.final_answer.note is None
     yield "How it ended" if is_end else "The agent's last words", _block(digest.final_answer)
     yield "Open", _open(digest.open)
-    yield "Stopped or set right by the user", map(_quoted, digest.interventions)
+    yield "Stopped or corrected by the user", map(_quoted, digest.interventions)
     yield "Decided", map(_quoted, digest.decisions)
     yield "Found out", map(_quoted, digest.snippets)
     count = f" ({digest.error_count})" if digest.error_count > len(digest.errors) else ""
@@ -50,7 +50,7 @@ def _sections(digest: Digest) -> Iterator[tuple[str, Iterable[str]]]:
     yield _SIGNALS, _signals(digest)
 
 
-def brief(digest: Digest, session: Session, tokens: int) -> str:
+def brief_digest(digest: Digest, session: Session, tokens: int) -> str:
     """What a new session should know of this one, in at most about so many tokens: what matters most goes in first."""
     name = one_line(session.native_session_id)
     head = [

@@ -12,7 +12,7 @@ from recollect.distill.texts import payload_text, shortened
 from recollect.distill.todos import Todo
 from recollect.distill.trace import CHURN_ROUNDS, IDLE_MS, REFUSED, Edit, Payloads, SuiteRun, Trace
 from recollect.schema import Signal
-from recollect.sessions.pricing import Used
+from recollect.sessions import Used
 from recollect.store import Response, Step
 
 LOOP_ATTEMPTS = 3  # the same failing call, the first one included

@@ -8,7 +8,7 @@ import msgspec
 import orjson
 
 from recollect.schema import Asked, Digest, Quote
-from recollect.sessions.pricing import TOKENS
+from recollect.sessions import TOKENS
 from recollect.text import spaced
 
 _read = msgspec.json.Decoder(Digest).decode

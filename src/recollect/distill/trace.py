@@ -15,7 +15,7 @@ from recollect.distill import shell, words
 from recollect.distill.texts import payload_text
 from recollect.distill.verdict import verdict
 from recollect.kinds import OPENED_PULL_REQUEST
-from recollect.sessions.pricing import HOUR_MS
+from recollect.sessions import HOUR_MS
 from recollect.store import IS_ABANDONED, Step
 from recollect.text import ELLIPSIS
 

@@ -10,7 +10,7 @@ _FAILED = re.compile(
     r"\b[1-9]\d* (?:tests? )?(?:fail(?:ed|ing)?|failures?|errors?)\b|\bFAILED\b|^FAIL\b|\bfailures=[1-9]"
     r"|test result: FAILED|\bTests?:\s+[1-9]\d* failed|\bnot ok \d+|--- FAIL:|\[\S*test\S*\] ERROR task failed"
     r"|\bFail(?:ed|ures): +[1-9]|\bTests run: .*Errors: [1-9]|\bTotal \d+, Failed [1-9]|^FAILURES!|^# fail [1-9]"
-    r"|\bSome tests failed|\[ FAIL [1-9]",
+    r"|\bSome tests failed|\[ FAIL [1-9]|: FAIL code [1-9]",
     re.MULTILINE,
 )
 # Where a pipe cuts the end off, these say it wherever they stand.

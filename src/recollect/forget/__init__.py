@@ -1,1 +1,21 @@
 """Removing sessions for good, and applying newer redaction rules to what is stored."""
+
+from recollect.lazy import lazy_names
+
+TYPE_CHECKING = False  # `typing` takes long to load
+if TYPE_CHECKING:
+    from recollect.forget.erase import FINISHES_FORGETTING, drop_leftovers, finish_forgetting, hide_named, scrub_if_due
+    from recollect.forget.plan import (
+        ForgetPlan,
+        ForgottenSession,
+        Selection,
+        UnreachableCopy,
+        apply_plan,
+        finish_interrupted,
+        is_forgotten,
+        plan_forgetting,
+        without_sweeps,
+    )
+    from recollect.forget.rescan import RescanReport, rescan_store
+else:
+    __getattr__ = lazy_names(__name__, __file__)

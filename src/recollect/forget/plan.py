@@ -1,4 +1,4 @@
-"""Forgetting: `plan` says what would go and changes nothing, `apply` removes it for good.
+"""Forgetting: `plan_forgetting` says what would go and changes nothing, `apply_plan` removes it for good.
 
 Sessions are chosen by name, by filters, or by a text that they hold.
 """
@@ -11,18 +11,15 @@ from urllib.parse import unquote
 
 import orjson
 
-from recollect.analysis import distil_pending
+from recollect import analysis
 from recollect.clock import AsDatetime, rfc3339
 from recollect.errors import Busy, NeedsAnswer, StoreUnwritable, UsageError
 from recollect.forget.erase import FINISHES_FORGETTING, drop, finish_forgetting
-from recollect.ingest.gate import held_although_excluded
+from recollect.ingest import held_although_excluded
 from recollect.kinds import SessionKey, session_uid
 from recollect.progress import Progress, silent
 from recollect.schema import Session
-from recollect.sessions import AccountRules
-from recollect.sessions.relations import all_reached
-from recollect.sessions.repos import name_repos
-from recollect.sessions.settle import settle
+from recollect.sessions import AccountRules, all_reached, name_repos, settle_sessions
 from recollect.store import HeldContent, SessionFilter, Store, Tombstone, UnreadLine, sweep_lock
 
 _SHORTEST_ID = 8  # a shorter text is part of some id in every large store by chance
@@ -99,7 +96,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class ForgottenSession:
-    """A session that goes, or a fork that shares `shared_events` records with one that goes."""
+    """A session to delete, or a fork that shares `shared_events` records with one."""
 
     session_uid: str
     agent: str
@@ -123,7 +120,7 @@ class ForgottenLine:
 
 @dataclass(frozen=True, slots=True)
 class UnreachableCopy:
-    """A backup or export that may hold what is forgotten here: only its owner can change it."""
+    """A backup or export that may hold forgotten text; only its owner can change it."""
 
     kind: str
     path: str
@@ -143,7 +140,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class ForgetPlan:
-    """What goes, and what stays although it holds the same text.
+    """What would be deleted, and what stays although it holds the same text.
 
     `files` are the agents' own logs, which are never changed. `lines` could not be read, and their files hold several
     sessions or none.
@@ -175,7 +172,7 @@ class ForgetPlan:
         return fields | {"events": self.events, "payload_bytes": self.payload_bytes}
 
 
-def plan(store: Store, selection: Selection, progress: Progress, *, with_forks: bool = False) -> ForgetPlan:
+def plan_forgetting(store: Store, selection: Selection, progress: Progress, *, with_forks: bool = False) -> ForgetPlan:
     """What would go. `with_forks` takes along every session that shares text with one that goes, and so on."""
     asked = Asked(selection, with_forks, store.commits())  # first: whatever is stored from here on is news
     rows = _Rows(store)
@@ -201,7 +198,7 @@ def plan(store: Store, selection: Selection, progress: Progress, *, with_forks: 
     )
 
 
-def apply(
+def apply_plan(
     store: Store,
     rules: AccountRules,
     domains: Mapping[str, str],
@@ -216,7 +213,7 @@ def apply(
     before anything is deleted, so that whatever stops this, a later sweep finishes it.
     """
     _require_answer(planned, keep_forks)
-    with alone(store):
+    with without_sweeps(store):
         planned = _as_of_now(store, planned, also_new)
         _require_answer(planned, keep_forks)
         keys = _Rows(store).with_sub_agents(planned.keys)
@@ -226,12 +223,12 @@ def apply(
     return planned
 
 
-def finish(store: Store) -> int:
-    """Finish what an interrupted call of `apply` began; return how many sessions and lines that was about."""
+def finish_interrupted(store: Store) -> int:
+    """Finish what an interrupted call of `apply_plan` began; return how many sessions and lines that was about."""
     begun = store.tombstones.unfinished()
     if not begun:
         return 0
-    with alone(store):
+    with without_sweeps(store):
         finish_forgetting(store)
         if store.tombstones.unfinished():
             raise StoreUnwritable("Forgetting started but could not finish", FINISHES_FORGETTING)
@@ -251,9 +248,9 @@ def is_forgotten(store: Store, name: str) -> bool:
 
 def _remove(store: Store, rules: AccountRules, domains: Mapping[str, str], keys: set[SessionKey]) -> None:
     drop(store, keys)
-    settle(store, rules, domains, silent)
+    settle_sessions(store, rules, domains, silent)
     name_repos(store, domains)
-    distil_pending(store, lambda done, total: None)  # a root's digest has a line for each of its sub-agents
+    analysis.distil_pending(store, lambda done, total: None)  # a root's digest has a line for each of its sub-agents
     store.erasure.scrub()
     store.tombstones.finish(keys)
     store.checkpoint()
@@ -280,7 +277,7 @@ def _as_of_now(store: Store, planned: ForgetPlan, also_new: bool) -> ForgetPlan:
     asked = planned.asked
     if store.commits() == asked.commits:
         return planned
-    now = plan(store, asked.selection, silent, with_forks=asked.with_forks)
+    now = plan_forgetting(store, asked.selection, silent, with_forks=asked.with_forks)
     new = now.keys - planned.keys
     if new and not also_new and not asked.selection.sessions:
         count = "1 more matches" if len(new) == 1 else f"{len(new)} more match"
@@ -289,7 +286,7 @@ def _as_of_now(store: Store, planned: ForgetPlan, also_new: bool) -> ForgetPlan:
 
 
 @contextmanager
-def alone(store: Store) -> Iterator[None]:
+def without_sweeps(store: Store) -> Iterator[None]:
     """Hold the sweep's lock: what is being read meanwhile would come back."""
     with ExitStack() as stack:
         try:

@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from recollect.analysis import distil_pending
+from recollect import analysis
 from recollect.forget.erase import drop_leftovers, drop_prepared
 from recollect.kinds import SessionKey
 from recollect.recall import index_pending
 from recollect.redact import OLDER, OTHER, KnownValues, Redactor, compare_versions
-from recollect.sessions import AccountRules
-from recollect.sessions.account import account_for
+from recollect.sessions import AccountRules, account_for
 from recollect.store import RESCAN_UNFINISHED, HeldStream, Store, in_pieces
 
 Advance = Callable[[int, int], None]  # done, total
@@ -29,7 +28,7 @@ class RescanReport:
     replaced: dict[str, int] = field(default_factory=dict)
 
 
-def rescan(
+def rescan_store(
     store: Store, redactor: Redactor, rules: AccountRules, advance: Advance, *, dry_run: bool = False
 ) -> RescanReport:
     """Apply the rules to every session that went through older rules, or none. The sweep's lock must be held."""
@@ -40,7 +39,7 @@ def rescan(
     if (report.sessions_changed or was_stopped) and not dry_run:
         account_for(store, rules, lambda done, total: None)  # their content hashes; a sweep does the rest
         index_pending(store)
-        distil_pending(store, lambda done, total: None)
+        analysis.distil_pending(store, lambda done, total: None)
         # Which events are copies is judged by the next sweep, which then looks at all of them.
         store.kept.drop([SessionKey(stream.agent, stream.native_id) for stream in streams])
     run.finish(streams, must_scrub=was_stopped)

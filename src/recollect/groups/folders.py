@@ -30,7 +30,7 @@ class SharedFolder:
         try:
             fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _FLAGS, dir_fd=self._fd)
         except OSError as error:
-            raise UsageError(f"Not a folder: {name}", "remove what is in its place") from error
+            raise UsageError(f"Not a folder: {name}", "remove whatever is there") from error
         try:
             yield SharedFolder(fd)
         finally:
@@ -57,7 +57,7 @@ class SharedFolder:
         with open(fd, "rb") as file:
             facts = os.fstat(fd)
             if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
-                raise UsageError(f"Not a plain file: {name}", "write one, then rename it to its name")
+                raise UsageError(f"Not a plain file: {name}", "write a plain file, then rename it")
             content = file.read(most_bytes + 1)
         if len(content) > most_bytes:
             raise UsageError(f"Larger than {most_bytes:,} bytes: {name}", "send less")

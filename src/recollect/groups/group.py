@@ -7,7 +7,7 @@ from pathlib import Path
 from recollect.agents import BUILT_IN, get_adapter
 from recollect.clock import AsDatetime, now_ms, rfc3339
 from recollect.errors import NotFound, UsageError
-from recollect.sessions.groups import GROUPS_FOLDER, assign_groups, group_folder, homes_of
+from recollect.sessions import GROUPS_FOLDER, assign_groups, group_folder, homes_of
 from recollect.store import MAIN_GROUP, GroupRow, Store
 
 CONVERSATIONS = "conversations"
@@ -49,7 +49,7 @@ def get_group(store: Store, folder: Path, name: str) -> Group:
     from difflib import get_close_matches  # only where a name was mistyped
 
     near = get_close_matches(name, groups, 3, 0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`recollect group list` shows the groups there are"
+    hint = f"did you mean {' or '.join(near)}?" if near else "`recollect group list` lists groups"
     raise NotFound(f"No group has this name: {name}", hint)
 
 
@@ -87,7 +87,7 @@ def remove_group(store: Store, folder: Path, name: str) -> Group:
 
 def _require_name(name: str) -> None:
     if not _NAME.fullmatch(name) or name in _RESERVED:
-        raise UsageError(f"Invalid name of a group: {name}", "use a-z, 0-9, `-`, `_` and `.`, at most 64 of them")
+        raise UsageError(f"Invalid group name: {name}", "use a-z, 0-9, `-`, `_` and `.`, at most 64 characters")
 
 
 def home_of(store: Store, folder: Path, name: str, agent: str) -> Path:
@@ -173,7 +173,7 @@ def with_paragraph(text: str, group: Group) -> str:
     before, begin, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if begin and not end:
-        raise UsageError(f"The mark of the paragraph's end is missing: {instructions_file(group)}", f"add: {_END}")
+        raise UsageError(f"The paragraph's end marker is missing: {instructions_file(group)}", f"add: {_END}")
     if begin:
         return before + paragraph(group) + after.removeprefix("\n")
     gap = "" if not text or text.endswith("\n\n") else "\n" if text.endswith("\n") else "\n\n"

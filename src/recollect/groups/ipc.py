@@ -58,7 +58,7 @@ def write_snapshots(snapshot: Snapshot) -> None:
     """Write what the agent reads, each file whole; its folders for requests, answers and follow-ups are made too."""
     about = {"version": VERSION, "group": snapshot.group.name, "written_at": rfc3339(now_ms())}
     files = {
-        HISTORY_NAME: about | history(snapshot.group, snapshot.bookmarks),
+        HISTORY_NAME: about | bookmark_history(snapshot.group, snapshot.bookmarks),
         GROUPS_NAME: about | {"groups": [{"name": group.name, "agent": group.agent} for group in snapshot.groups]},
         TASKS_NAME: about
         | {
@@ -75,7 +75,7 @@ def write_snapshots(snapshot: Snapshot) -> None:
             folder.write(name, orjson.dumps(content, option=orjson.OPT_INDENT_2))
 
 
-def history(group: Group, bookmarks: Sequence[Bookmark]) -> dict[str, Any]:
+def bookmark_history(group: Group, bookmarks: Sequence[Bookmark]) -> dict[str, Any]:
     """A group's active session and its bookmarks."""
     return {"active": group.session_uid, "bookmarks": to_json(list(bookmarks))}
 
@@ -139,9 +139,9 @@ def parse_request(request_id: str, group: str, content: bytes) -> Request:
     if not isinstance(action, str) or action not in _FIELDS:
         raise UsageError("Unknown action", f"known: {', '.join(_FIELDS)}")
     if fields.pop("id", request_id) != request_id:
-        raise UsageError("The id is not the name of the file", "leave it out, or name the file after it")
+        raise UsageError("The id does not match the file's name", "leave it out, or name the file after it")
     if fields.pop("group", group) != group:
-        raise NotInGroup("A request is about its own group only", "leave `group` out")
+        raise NotInGroup("A request may concern only its own group", "leave `group` out")
     _require_fields(action, fields)
     return Request(request_id, action, fields)
 
@@ -156,6 +156,6 @@ def _require_fields(action: str, fields: Mapping[str, Any]) -> None:
             continue
         if name == "limit":
             if type(value) is not int or not 1 <= value <= _MOST_HITS:
-                raise UsageError(f"`limit` is a number from 1 to {_MOST_HITS}")
+                raise UsageError(f"`limit` must be a number from 1 to {_MOST_HITS}")
         elif not isinstance(value, str) or not value.strip() or len(value) > _TEXT_CHARS:
-            raise UsageError(f"`{name}` is a text of 1 to {_TEXT_CHARS:,} characters")
+            raise UsageError(f"`{name}` must be a text of 1 to {_TEXT_CHARS:,} characters")

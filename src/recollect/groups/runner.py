@@ -119,7 +119,7 @@ def _wait_for_end(pid: int) -> None:
     deadline = time.monotonic() + _ORPHAN_SECONDS
     while pid and _is_running(pid):
         if time.monotonic() > deadline:
-            raise Busy(f"The agent of this group is still at its last turn: process {pid}", "wait, or end it")
+            raise Busy(f"The agent of this group is still finishing its last turn: process {pid}", "wait, or end it")
         time.sleep(_POLL_SECONDS)
 
 

@@ -25,7 +25,7 @@ ACTIVE_SECONDS = 120
 
 @dataclass(frozen=True, slots=True)
 class ActiveSession:
-    """A session that runs: its log was written in the last two minutes, or its process lives."""
+    """A running session: its log was written in the last two minutes, or its process is alive."""
 
     session: Session
     state: str  # working, or waiting for its user
@@ -238,7 +238,7 @@ class Cleared:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A conversation that is the active one again, and the bookmark of the one it took the place of, if it was kept."""
+    """A conversation that is active again, and the bookmark of the one it replaced, if there is one."""
 
     group: str
     session_uid: str
@@ -246,7 +246,7 @@ class Resumed:
     saved_as: str | None
 
 
-def clear(
+def clear_session(
     group: Group,
     sessions: GroupSessions,
     name: str,
@@ -275,7 +275,7 @@ def _archived(
     return str(write(session, folder))
 
 
-def resume(
+def resume_session(
     group: Group, sessions: GroupSessions, target: str, save_as: str | None = None, answer: Answer | None = None
 ) -> Resumed:
     """Make a bookmarked session the active one, `save_as` keeping the one active now; a running agent is closed.

@@ -1,4 +1,18 @@
-"""What agents' hooks are told, and what they leave behind for the next sweep.
+"""What hooks add to agents' sessions, and what they leave for the next sweep.
 
 An agent waits for its hooks, so the modules here load next to nothing: no store, no settings file, no adapter.
 """
+
+from recollect.lazy import lazy_names
+
+TYPE_CHECKING = False  # `typing` takes long to load
+if TYPE_CHECKING:
+    from recollect.hooks.answers import NEWS, answer, claim_brief, is_answering
+    from recollect.hooks.coin import is_silent
+    from recollect.hooks.drain import drain_spool
+    from recollect.hooks.event import HookEvent, hooks_of_agent, hooks_of_client
+    from recollect.hooks.history import Told, read_told
+    from recollect.hooks.proof import effect_lines, prove, switch_proof
+    from recollect.hooks.told import note_failure
+else:
+    __getattr__ = lazy_names(__name__, __file__)

@@ -6,7 +6,7 @@ import re
 from recollect import __version__
 from recollect.hooks import claims, coin, spool, told
 from recollect.hooks.event import CHECK, HookEvent
-from recollect.recall.prepared import BRIEF, FIXES, PROMPTS, is_on, read_brief
+from recollect.recall import BRIEF, FIXES, PROMPTS, is_on, read_brief
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:
@@ -16,10 +16,13 @@ MOST_CHARS = 9_500  # agents cut what is added at 10,000, or put a short preview
 SWEEP_LOG = "hooks.log"
 NEWS = ("Stop", "SessionEnd", "PreCompact")
 # Whether it is worth looking: most of what commands print has no word of failure in it.
-_FAILURE = re.compile(r"(?i)error|fail|fatal|panic|exception|cannot|can't|no such|not |denied|refused|time.?out|unable")
+_FAILURE = re.compile(
+    r"(?i)error|fail|fatal|panic|exception|cannot|can't|no such|not |denied|refused|time.?out|unable|undefined"
+    r"|undeclared|unresolved|expected|unknown|invalid|missing|mismatch|conflict|unsupported|deadlock|overflow"
+)
 _BEGINNINGS = ("startup", "new", "clear", "")
 _COMPACTED = (
-    "Everything said before this compaction is kept in Recollect: its tool `get_session` reads session {} from any"
+    "Recollect keeps everything from before this compaction: its tool `get_session` reads session {} from any"
     " event on, `session_search` finds the place."
 )
 

@@ -1,4 +1,4 @@
-"""Saying a thing once, however many hooks and servers would say it. A claim is an empty file: its maker may speak."""
+"""Saying something once, however many hooks and servers would. A claim is an empty file; whoever creates it speaks."""
 
 import os
 import time
@@ -34,10 +34,9 @@ def drop_old(store_folder: str) -> None:
 def agent_process() -> str:
     """The process of the agent that started this one, directly or through a shell; the same for hooks and servers.
 
-    Agents name their processes after themselves; where the system does not show them, the parent has to do.
+    Agents name their processes after themselves; where the system does not show them, the parent is used.
     """
-    pid = os.getppid()
-    found = pid
+    pid = parent = os.getppid()
     for _ in range(4):
         try:
             with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
@@ -47,7 +46,7 @@ def agent_process() -> str:
         if name not in _SHELLS:
             return f"{pid} {rest.split()[19]}"  # with the moment it began: numbers are used again
         pid = int(rest.split()[1])
-    return str(found)
+    return str(parent)
 
 
 _SHELLS = ("sh", "bash", "dash", "zsh", "ash", "timeout", "env")

@@ -1,4 +1,4 @@
-"""The coin that decides whether a session is told anything, while the user has the effect of it measured.
+"""The coin that decides whether hooks stay silent in a session, while the user measures their effect.
 
 Loads next to nothing: a hook has no time for more.
 """
@@ -10,12 +10,12 @@ _ONE_IN = 5  # sessions is silent
 
 
 def proving_path(store_folder: str) -> str:
-    """The file that is there while the effect is measured."""
+    """The file that exists while the effect is measured."""
     return f"{store_folder}/proving"
 
 
 def is_silent(store_folder: str, session: str) -> bool:
-    """Whether this session is told nothing, for comparison: the same answer for every hook and server of it."""
+    """Whether hooks stay silent in this session, for comparison; the same for all its hooks and servers."""
     return os.path.exists(proving_path(store_folder)) and comes_up_silent(session)
 
 

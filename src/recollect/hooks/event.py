@@ -17,7 +17,7 @@ _ALIASES = {"transcript_path": "transcriptPath", "tool_use_id": "toolUseId"}  # 
 
 
 class HookEvent:
-    """What an agent says when it calls a hook. What it does not say is empty."""
+    """What an agent passes to a hook. What it leaves out is empty."""
 
     def __init__(self, hooks: "AgentHooks", payload: "Mapping[str, Any]") -> None:
         self.hooks = hooks

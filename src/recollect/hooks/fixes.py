@@ -3,15 +3,15 @@
 import json
 
 from recollect.home import is_in_group
-from recollect.knowledge.signature import signature_of
-from recollect.recall.prepared import fixes_path
+from recollect.knowledge import signature_of
+from recollect.recall import fixes_path
 
 _MOST_BYTES = 3_000
-_LEAD = "Recollect: this error was met before."
+_LEAD = "Recollect: this error has occurred before."
 
 
 def find_fix(store_folder: str, error_text: str, session: str) -> tuple[str, str]:
-    """The error's fingerprint and what an agent should be told about it; empty if nothing is known for sure."""
+    """The error's fingerprint and what to tell the agent about it; empty if nothing is certain."""
     signature = "" if is_in_group() else signature_of(error_text)
     if not signature:
         return "", ""
@@ -22,9 +22,9 @@ def find_fix(store_folder: str, error_text: str, session: str) -> tuple[str, str
         return "", ""
     if not isinstance(fix, dict) or fix["session"].endswith(session):
         return "", ""  # a session knows what it did itself
-    from recollect.recall.fence import AGENT, Recalled, fenced  # its patterns take a while, and most errors are new
+    from recollect.recall import AGENT, Recalled, fenced  # its patterns take a while, and most errors are new
 
-    times = f"met in {fix['sessions']} sessions" if fix["sessions"] > 1 else "met once"
+    times = f"seen in {fix['sessions']} sessions" if fix["sessions"] > 1 else "seen once"
     again = f", came back {fix['returns']} times" if fix["returns"] else ""
     heading = f"{times}{again}; fixed in session {fix['session']} (confidence {fix['confidence']}) by:"
     text, _ = fenced([Recalled(AGENT, heading, fix["text"], fix["at_ms"], fix["repo"])], _MOST_BYTES)

@@ -11,7 +11,7 @@ from recollect.clock import rfc3339
 from recollect.config import store_folder
 from recollect.errors import Ambiguous, NotFound
 from recollect.home import TOLD_NAME, is_in_group
-from recollect.knowledge.signature import signature_of
+from recollect.knowledge import signature_of
 from recollect.text import payload_text
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MET_AGAIN, NOT_MET_AGAIN = "met again", "not met again"
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Something an agent was told by a hook, or would have been if its session were not silent.
+    """Something a hook added to a session, or would have added if the session were not silent.
 
     `then` is what came of it: for the fix of an `error`, whether the session met that error again; else how the session
     ended. None while the session is not stored.
@@ -41,15 +41,15 @@ class Told:
 
 
 def read_told(limit: int | None) -> list[Told]:
-    """What agents were told, newest first; nothing for a group, because the log has what everybody was told."""
-    told = [] if is_in_group() else list(_told())[::-1][:limit]
-    if not told:
+    """What hooks added to sessions, newest first; nothing for a group, because the log covers all sessions."""
+    entries = [] if is_in_group() else list(_entries())[::-1][:limit]
+    if not entries:
         return []
     with open_memory(read_only=True) as memory:
-        return [replace(item, then=_then(memory, item)) for item in told]
+        return [replace(item, then=_then(memory, item)) for item in entries]
 
 
-def _told() -> Iterator[Told]:
+def _entries() -> Iterator[Told]:
     try:
         lines = (store_folder() / TOLD_NAME).read_bytes().splitlines()
     except FileNotFoundError:
@@ -61,13 +61,13 @@ def _told() -> Iterator[Told]:
             yield Told(rfc3339(item["at_ms"]), *fields)
 
 
-def _then(memory: "Memory", told: Told) -> str | None:
-    session = find_session(memory, told.agent, told.session)
+def _then(memory: "Memory", entry: Told) -> str | None:
+    session = find_session(memory, entry.agent, entry.session)
     if session is None:
         return None
-    if not told.error:
+    if not entry.error:
         return session.outcome
-    return MET_AGAIN if _is_met_again(memory, session, told) else NOT_MET_AGAIN
+    return MET_AGAIN if _is_met_again(memory, session, entry) else NOT_MET_AGAIN
 
 
 def find_session(memory: "Memory", agent: str, native_id: str) -> "Session | None":
@@ -78,10 +78,10 @@ def find_session(memory: "Memory", agent: str, native_id: str) -> "Session | Non
         return None
 
 
-def _is_met_again(memory: "Memory", session: "Session", told: Told) -> bool:
+def _is_met_again(memory: "Memory", session: "Session", entry: Told) -> bool:
     """Whether a later call failed with the same error; the one that was answered may be logged after the answer."""
     return any(
-        signature_of(payload_text(item.event.kind, item.payload) or item.event.summary) == told.error
+        signature_of(payload_text(item.event.kind, item.payload) or item.event.summary) == entry.error
         for item in memory.transcript(session)
-        if item.event.is_error and (item.event.ts or "") > (told.at or "") and item.event.call_id != told.turn
+        if item.event.is_error and (item.event.ts or "") > (entry.at or "") and item.event.call_id != entry.turn
     )

@@ -1,4 +1,4 @@
-"""What the memory changes: sessions that were told something, beside those that would have been."""
+"""What the memory changes: sessions in which hooks spoke, compared with those in which they stayed silent."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +20,10 @@ _COUNTS = ("retries", "repeated_errors")  # may be 0; the others are sizes
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One measure of sessions that were told something, beside silent ones.
+    """One measure of sessions in which hooks spoke, compared with silent ones.
 
     Means of turns, tokens and active time are geometric: those of a typical session. `change` is by how much it is
-    larger (0.1: a tenth more), `low` to `high` its 95 % interval; None if there are too few sessions to say.
+    larger (0.1: a tenth more), `low` to `high` its 95 % interval; None if there are too few sessions to compare.
     """
 
     kind: str
@@ -39,13 +39,13 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What is measured so far; with `is_running`, one in five sessions is told nothing."""
+    """What is measured so far; with `is_running`, hooks stay silent in one of five sessions."""
 
     is_running: bool
     effects: tuple[Effect, ...]
 
 
-def switch(*, is_on: bool) -> None:
+def switch_proof(*, is_on: bool) -> None:
     """Begin or end to leave one in five sessions without briefs and fixes."""
     refuse_in_group()
     path = Path(proving_path(str(store_folder())))
@@ -57,20 +57,20 @@ def switch(*, is_on: bool) -> None:
 
 
 def prove() -> Proof:
-    """Compare the sessions in the log of hooks, per kind of what they were told."""
+    """Compare the sessions in the log of hooks, by kind of answer."""
     values = _values(read_told(None))
     effects = [
-        compare(kind, measure, told, silent)
-        for (kind, measure), (told, silent) in sorted(values.items())
-        if told or silent
+        compare(kind, measure, spoken, silent)
+        for (kind, measure), (spoken, silent) in sorted(values.items())
+        if spoken or silent
     ]
     return Proof(Path(proving_path(str(store_folder()))).exists(), tuple(effects))
 
 
-def _values(told: Sequence[Told]) -> Mapping[tuple[str, str], tuple[list[float], list[float]]]:
-    """By kind and measure, the values of sessions that were told something and of silent ones."""
+def _values(entries: Sequence[Told]) -> Mapping[tuple[str, str], tuple[list[float], list[float]]]:
+    """By kind and measure, the values of sessions in which hooks spoke and of silent ones."""
     sessions: dict[tuple[str, str, str, bool], list[Told]] = defaultdict(list)
-    for item in told:
+    for item in entries:
         if item.then is not None:
             kind = FIX if item.error else BRIEF
             sessions[kind, item.agent, item.session, item.is_silent].append(item)
@@ -141,7 +141,7 @@ def effect_lines(proof: Proof) -> Iterator[str]:
     for effect in proof.effects:
         counts = f"{effect.told_sessions} with, {effect.silent_sessions} without"
         if effect.change is None:
-            result = "too few sessions to say"
+            result = "too few sessions to compare"
         else:
             result = f"{effect.change:+.0%} (95 %: {effect.low:+.0%} to {effect.high:+.0%})"
         means = f"{effect.told_mean:.3g} : {effect.silent_mean:.3g}"

@@ -8,15 +8,14 @@ import re
 from recollect.home import is_in_group
 from recollect.hooks.event import HookEvent
 from recollect.hooks.fixes import find_fix
-from recollect.knowledge.signature import error_in
-from recollect.recall.fence import USER, Recalled, fenced
-from recollect.recall.prepared import read_requests
+from recollect.knowledge import error_in
+from recollect.recall import USER, Recalled, fenced, read_requests
 
 _MOST_BYTES = 3_000
 _READ_CHARS = 4_000
 _LEAST_WORDS = 5  # of both requests
 _LEAST_SHARED = 0.75  # of the words of both
-_LEAD = "Recollect: an earlier session here was asked nearly the same; `get_session` reads it."
+_LEAD = "Recollect: an earlier session here had nearly the same request; `get_session` reads it."
 _WORD = re.compile(r"[^\W_]{3,}")
 
 

@@ -1,4 +1,4 @@
-"""The log of hooks: what an agent was told and when, a JSON object a line."""
+"""The log of hooks: what they added to sessions and when, one JSON object per line."""
 
 import json
 import os
@@ -15,7 +15,7 @@ _MOST_BYTES = 8_000_000
 
 
 def note_failure(store_folder: str) -> None:
-    """Keep why the last hook failed, if that can be written."""
+    """Log why the last hook failed, if possible."""
     import traceback  # seldom needed
     from contextlib import suppress
 
@@ -24,7 +24,7 @@ def note_failure(store_folder: str) -> None:
 
 
 def note(store_folder: str, event: "HookEvent", text: str, error: str, *, is_silent: bool) -> None:
-    """Add a line, with the fingerprint of the error it is about; a log that has grown large begins anew.
+    """Add a line, with the fingerprint of the error it is about; a log that grew too large is started over.
 
     A silent line is what would have been said.
     """

@@ -1,1 +1,24 @@
 """From the agents' files to batches the store takes: discover, read, redact, decide what may be stored."""
+
+from recollect.lazy import lazy_names
+
+TYPE_CHECKING = False  # `typing` takes long to load
+if TYPE_CHECKING:
+    from recollect.ingest.builder import Task, batch_of, read_batches
+    from recollect.ingest.discover import Changes, Chosen, SourceNames, find_changes, find_sources
+    from recollect.ingest.freshness import Freshness, find_freshness
+    from recollect.ingest.gate import (
+        Group,
+        bytes_to_read,
+        exclude_of,
+        held_although_excluded,
+        lift_unlisted,
+        take_in,
+        unlisted,
+        unusable_rules,
+    )
+    from recollect.ingest.protection import Protection, protected_json, protected_line, protected_names, without_secrets
+    from recollect.ingest.rescue import drop_copies, save_copy, take_copies
+    from recollect.ingest.written import pass_over
+else:
+    __getattr__ = lazy_names(__name__, __file__)

@@ -17,7 +17,7 @@ from recollect.store import HIDDEN, KnownSource, SourceRow, Sources, Store, hidd
 if TYPE_CHECKING:
     from recollect.agentkit.protocol import Adapter
     from recollect.ingest.builder import Task
-    from recollect.redact.redactor import Redactor
+    from recollect.redact import Redactor
 
 MakeRedactor = Callable[[], "Redactor"]
 Chosen = Collection[Source] | None  # the sources a sweep is limited to

@@ -18,7 +18,7 @@ from itertools import accumulate, takewhile
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from recollect.sessions.repos import Checkouts, main_checkout, normal_remote, normal_root, read_origin, read_text
+from recollect.sessions import Checkouts, main_checkout, normal_remote, normal_root, read_origin, read_text
 
 _PART = re.compile(r"(\*\*/?|\*|\?|\[[^]/]+\]|\{[^{}]*,[^{}]*\})")
 _MEMBER = re.compile(r"(.)-(.)|(.)", re.DOTALL)

@@ -21,7 +21,7 @@ from recollect.ingest.exclude import IGNORE_FILE, REPO_SETTINGS, UNLISTED, Exclu
 from recollect.ingest.pool import Failure, Reading, grouped, read_tasks, stage_of
 from recollect.ingest.protection import Protection
 from recollect.schema import session_uid
-from recollect.sessions.repos import Checkouts
+from recollect.sessions import Checkouts
 from recollect.store import (
     FORGOTTEN,
     Batch,

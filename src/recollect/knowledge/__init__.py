@@ -4,4 +4,38 @@ All of it is derived by pure functions from what a session's events show, stored
 sessions when it is asked for, so that the order in which sessions were read makes no difference.
 """
 
+from recollect.lazy import lazy_names
+
 VERSION = 7  # of the rules: what another one derived is derived again
+
+TYPE_CHECKING = False  # `typing` takes long to load
+if TYPE_CHECKING:
+    from recollect.knowledge.asking import audit, find_decisions, find_facts, find_reasons
+    from recollect.knowledge.demands import is_clear, is_standing
+    from recollect.knowledge.drawing import DOCUMENTS, Link, draw
+    from recollect.knowledge.facts import Material
+    from recollect.knowledge.fixes import find_fixes, fix_lines, fixes_of, with_changed_files
+    from recollect.knowledge.graph import find_graph
+    from recollect.knowledge.notes import make_note, parse_notes
+    from recollect.knowledge.predicates import FIXED_BY, LEAST_CONFIDENCE, PREFERS
+    from recollect.knowledge.records import (
+        Audit,
+        Evidence,
+        Fact,
+        FailingCommand,
+        Fix,
+        FixStep,
+        Graph,
+        Rehearsal,
+        Route,
+        Workflow,
+        Workflows,
+    )
+    from recollect.knowledge.rehearse import make_rehearsal
+    from recollect.knowledge.rules import Lessons, derive
+    from recollect.knowledge.runs import steps_to_read
+    from recollect.knowledge.signature import error_in, is_literal, signature_of
+    from recollect.knowledge.timeline import RECORDED, REMEMBERED, fact_of, fact_of_note
+    from recollect.knowledge.workflows import failing_commands, find_routes, find_workflows
+else:
+    __getattr__ = lazy_names(__name__, __file__)

@@ -12,9 +12,7 @@ from typing import Any
 
 from recollect import schema
 from recollect.agentkit.edits import FileChange
-from recollect.distill import shell, words
-from recollect.distill.signals import asks_back, refusal_reason
-from recollect.distill.texts import one_line, sentences, shortened
+from recollect.distill import asks_back, one_line, refusal_reason, sentences, shell, shortened, words
 from recollect.knowledge.demands import NO_STEP, SENTENCE_CHARS, WISH_CHARS, asks_change, demands, reason_in
 from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Found, Material

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from recollect.distill.texts import one_line, sentences
+from recollect.distill import one_line, sentences
 from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.predicates import PREFERS
@@ -37,6 +37,7 @@ NO_STEP = (
     r"|implement (?:an? fix|please|both)|adjust (?:the )?\S+(?: file)?(?=\W*$)|make (?:some|more|a few)\b"
     r"|(?:create|add|open|file) .{0,40}\b(?:issue|ticket|follow-?up))\b)"
 )
+# This pattern and those below that have no flag are for lower-case text.
 _DEMAND = re.compile(
     r"\b(?:always|never|from now on|in (?:the )?future|i(?:'d| would)? (?:rather|prefere?)|we (?:prefer|always|never"
     rf"|don'?t (?:want|use|need)|(?:should(?:n't| not)?|must) (?:also |now |just )*{NO_STEP}|only)|instead of"
@@ -47,7 +48,6 @@ _DEMAND = re.compile(
     r"|(?:roll(?:ed)? ?back|revert(?:ed)?) .{3,80} because|we .{3,60} (?:on purpose|by design|intentionally))\b"
     r"|以后|不要|必须|总是|してください|しないで|항상|\bsiempre\b|\bnunca\b|\bimmer\b|\bniemals\b|\btoujours\b|\bjamais\b"
     r"|всегда|никогда",
-    re.IGNORECASE,
 )
 _LETS_CHANGE = (
     rf"\blet'?s (?:just |also |only |first |not |now )*{NO_STEP}[a-z]{{2,}}\b"
@@ -68,7 +68,6 @@ _WISH = re.compile(
     r"|\b(?:better|good) idea to\b|\bi would (?:even |then )?want\b"
     r"|\bis too? (?:much|big|long|verbose|noisy)\b|\bdoes(?:n't| not) (?:work (?:since|because)|make sense to)\b"
     r"|\bit'?s (?:fine|ok(?:ay)?|better) to\b",
-    re.IGNORECASE,
 )
 _BEFORE_ORDER = (
     r"(?:(?:ok(?:ay)?|yes|yeah|yep|hm+|no|nah|sure|and|also|but|please|so|then|however|now|one last thing|-)[,.!]* )*"
@@ -79,14 +78,12 @@ _ORDER = re.compile(
     r"|treat|ignore(?! this error)"
     r"|you (?:just )?should (?:just )?(?:run|use)|do nothing)"
     r"|make (?!sure|an?\b|the (?:pr|commit|change)))\b(?! (?:going|it up|on\b|me\b|worry))",
-    re.IGNORECASE,
 )
 # An order or a question that files were edited for.
 _CHANGE = re.compile(
     rf"{_BEFORE_ORDER}(?:add(?! .*\b(?:tests?|comments?)\b)|change|remove|move|store|show|print|return|call|name|hide"
     r"|split|support|allow|include|invert|revert|switch|extract)\b"
     r"(?! (?:it|this|that|them|these|the (?:first|last)\b.{0,8})\W*$) .{12,}",
-    re.IGNORECASE,
 )
 _ASKED_CHANGE = re.compile(
     rf"\b(?:(?:can|could) (?:we|you)|any chance we can|how about (?:we|instead)"
@@ -96,16 +93,15 @@ _ASKED_CHANGE = re.compile(
 )
 _CLAUSE_END = re.compile(r"(?:[,;]| -+) ")
 # A task for now, not how things should be.
-_TASK = re.compile(r"^.{0,40}\b(?:commit|push|rebase|merge|subagents?|check existing)\b.{0,24}$", re.IGNORECASE)
+_TASK = re.compile(r"^.{0,40}\b(?:commit|push|rebase|merge|subagents?|check existing)\b.{0,24}$")
 _UNSURE = re.compile(
     r"\b(?:maybe|perhaps|not sure|what if|should we|do we|(?<!, )(?:can|could) (?:we|you)|i guess|wondering"
     r"|can you (?:check|look|take|see)"
     r"|thinking aloud|don'?t know|considering|somehow|(?:if|whether) we (?:want|should|need)|i might be wrong"
     r"|to be sure"
     r"|for example|alternatively|consider (?:\w+ing|an?|the)|wonder)\b",
-    re.I,
 )
-_ASKS_IF_SO = re.compile(r"[, ](?:right|correct|isn'?t it|does it|doesn'?t it|is it|no)\?$", re.IGNORECASE)
+_ASKS_IF_SO = re.compile(r"[, ](?:right|correct|isn'?t it|does it|doesn'?t it|is it|no)\?$")
 # Sentences that say how things are, with the same words.
 _DESCRIBES = re.compile(
     r"\b(?:causes?|returns?|is|was|are|were|to|will|would|has|have|but|that|which|it|probably"
@@ -124,7 +120,6 @@ _DESCRIBES = re.compile(
     r"|\bshould be (?:better|fine|ok(?:ay)?|good|there|in|done|working)\b|\bi should\b|\bskip \d"
     r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`"
     r"|::|https?://",
-    re.IGNORECASE,
 )
 # Wishes whose words do not say what for.
 _SAYS_NO_WHAT = re.compile(
@@ -139,7 +134,14 @@ _STANDING = re.compile(
     re.IGNORECASE,
 )
 _PASSING = re.compile(r"\b(?:for now|this time|this once|right now|at the moment)\b|\?", re.IGNORECASE)
-_LETS = re.compile(_LETS_CHANGE, re.IGNORECASE)
+# What stands for a thing that was named earlier, if at all; and what names one.
+_POINTS = re.compile(
+    r"\b(?:it|they|them)\b|\b(?:this|that|these|those)\b(?=\s*(?:[.,;!?]|$)|\s+(?:is|are|was|should|must|will|would|can"
+    r"|needs?|has|have|does|doesn|in|to|for|as|too|instead|entirely)\b)",
+    re.IGNORECASE,
+)
+_NAMES = re.compile(r"`|\w[./]\w|\w_\w|[a-z][A-Z]|--\w|\b[A-Z]{2,}")
+_LETS = re.compile(_LETS_CHANGE)
 _PASTED = re.compile(
     r"severity|operation stopped by|⏺|⎿|^\s*\d+[ │|]\s*[+-]|^diff --git|Traceback \(|suggestion:",
     re.IGNORECASE | re.MULTILINE,
@@ -198,6 +200,11 @@ def is_standing(text: str) -> bool:
     return _STANDING.search(text) is not None and not _PASSING.search(text)
 
 
+def is_clear(text: str) -> bool:
+    """Whether a wish can be understood by itself: it names a thing, or points at none that was named before it."""
+    return _POINTS.search(text) is None or _NAMES.search(text) is not None
+
+
 def reason_in(text: str) -> str | None:
     found = _REASON.search(text)
     return one_line(found["why"] or found["else"]).rstrip(". ") if found else None
@@ -208,6 +215,7 @@ def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     of what asks for one change."""
     if not 12 <= len(sentence) <= _DEMAND_CHARS or sentence.endswith((":", "{", ";")) or sentence.count("`") % 2:
         return 0.0  # or the rest of a quote
+    sentence = sentence.lower()  # ignoring case takes several times as long
     if len(sentence) <= _BARE_DROP_CHARS and _DROPS.search(sentence):
         return 0.0  # of what, only the words before tell
     if _TASK.match(sentence) and not is_standing(sentence):

@@ -6,7 +6,7 @@ Columns leave room for names, which a layout by forces does not.
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from recollect.distill.texts import shortened
+from recollect.distill import shortened
 from recollect.knowledge.records import Graph, GraphEdge, GraphNode
 
 Link = Callable[[GraphNode], str | None]
@@ -124,7 +124,7 @@ def as_html(graph: Graph) -> str:
     """One page that needs nothing else: no script, no request to anywhere."""
     about = f"Around {graph.around}" if graph.around else "What is known"
     hidden = f"; {graph.hidden} more nodes are left out" if graph.hidden else ""
-    counted = f"{len(graph.nodes)} nodes and {len(graph.edges)} edges{hidden}. Point at one to read it in full."
+    counted = f"{len(graph.nodes)} nodes and {len(graph.edges)} edges{hidden}. Hover over one to read it in full."
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(about)}</title>'
         f"<style>{_STYLE}</style></head><body><h1>{escape(about)}</h1><p>{counted}</p>{draw(graph)}</body></html>\n"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from recollect import schema
-from recollect.distill.trace import Trace
+from recollect.distill import Trace
 from recollect.kinds import HANDED_PLAN
 from recollect.knowledge.facts import Material
 from recollect.store import Step

@@ -8,10 +8,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from recollect.distill.digest import Subject
-from recollect.distill.signals import weighed
-from recollect.distill.texts import payload_text, shortened
-from recollect.distill.trace import Payloads, Trace
+from recollect.distill import Payloads, Subject, Trace, payload_text, shortened, weighed
 from recollect.knowledge.predicates import DECIDED, FIXED_BY, HAS_VALUE, PREFERS, SURE, TOUCHES, fact_uid
 from recollect.store import FactRow, Response, Step
 from recollect.text import evidence

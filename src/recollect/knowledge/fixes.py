@@ -11,7 +11,7 @@ from recollect.knowledge.predicates import FAILS_WITH, FIXED_BY, SURE, judged
 from recollect.knowledge.records import Evidence, Fix, FixStep
 from recollect.knowledge.signature import is_literal, signatures_in
 from recollect.knowledge.topics import fulltext_query, relevance, topic_words
-from recollect.sessions.git import changed_since
+from recollect.sessions import changed_since
 from recollect.store import Store, StoredFact
 
 LEAST_CONFIDENCE = 0.5
@@ -79,7 +79,7 @@ def _together(same: Sequence[Fix]) -> Fix:
     )
 
 
-def told_lines(fix: Fix) -> list[str]:
+def fix_lines(fix: Fix) -> list[str]:
     """A fix for an agent: the error, what was changed, why, and what did not help, each once."""
     lines = [f"error: {fix.headline}", *(f"fix: {_told_step(step)}" for step in fix.steps[:_MOST_TOLD])]
     left = fix.step_count - len(fix.steps[:_MOST_TOLD])

@@ -33,14 +33,23 @@ class _Edge(NamedTuple):
 
 
 def find_graph(
-    store: Store, sessions: HeaderFilter, repos: Sequence[str] | None, around: str | None, limit: int | None
+    store: Store,
+    sessions: HeaderFilter,
+    repos: Sequence[str] | None,
+    around: str | None,
+    limit: int | None,
+    latest: int | None = None,
 ) -> Graph:
     """What holds now as a graph of at most `limit` nodes. Commits are in it only around an entity.
 
-    Raises NotFound if nothing is known about `around`.
+    `latest` limits it to so many facts, the newest, unless there is an `around`. Raises NotFound if nothing is known
+    about `around`.
     """
     # Edits of files are most of all facts, and of use only around something.
     predicates = () if around else tuple(name for name in PREDICATES if name != TOUCHES)
+    if latest is not None and not around:
+        oldest_ms = store.facts.moment_of(latest - 1, predicates, sessions)
+        sessions = sessions._replace(since_ms=max(sessions.since_ms or 0, oldest_ms or 0) or None)
     stored = [fact for fact in store.facts.select(predicates, sessions) if fact.rule not in (CANDIDATE, CLAIM)]
     facts = {fact.fact_uid: fact for fact in timeline([*map(fact_of, stored), *notes_as_facts(store, repos)])}
     steps = {fact.fact_uid: _changed(fact) for fact in stored if fact.predicate == FIXED_BY}
@@ -53,7 +62,7 @@ def find_graph(
     if around is not None:
         roots = [node for node in _nodes(edges) if _is_named(node, around)]
         if not roots:
-            raise NotFound(f"Nothing is known about: {around}", "`recollect graph` shows what is")
+            raise NotFound(f"Nothing is known about: {around}", "`recollect graph` shows what is known")
         near = _near(edges, roots)
         edges = {edge: said for edge, said in edges.items() if edge.source in near and edge.target in near}
     return _graph(edges, _strongest(edges, limit, roots), around, roots)

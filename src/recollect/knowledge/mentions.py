@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from recollect.distill.texts import shortened
+from recollect.distill import shortened
 from recollect.knowledge.runs import Change
 from recollect.text import ELLIPSIS
 

@@ -25,11 +25,11 @@ class FixStep:
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """How an error was fixed. `sessions` are all that met the error, this one first; `returns` came after it.
+    """How an error was fixed. `sessions` are all that had the error, this one first; `returns` counts later ones.
 
-    `fixed_count` is how often the same changes fixed it; the rest is about the surest of these times.
+    `fixed_count` is how often the same changes fixed it; the rest describes the most certain of these fixes.
     `tried` are changes after which the error was still there; `chosen_by` is `user` if a person asked for the fix.
-    `changed_files` are the edited files that changed since, as far as the repository is at hand.
+    `changed_files` are the edited files that changed since, if the repository is on this machine.
     """
 
     fact_uid: str
@@ -61,7 +61,7 @@ class Fix:
 class Fact:
     """Something that sessions, or the user, taught.
 
-    It holds from `valid_at` to `invalid_at`, when the fact `superseded_by` took its place; `recorded_at` is when it was
+    It is valid from `valid_at` to `invalid_at`, when the fact `superseded_by` replaced it; `recorded_at` is when it was
     learned. `by` says who decided it: `user`, `agent`, `commit` or `file`. `session_uid` is None for what a user had
     remembered. `verdict` is what the user said of it: `promoted`, `pinned` or `rejected`.
     """
@@ -151,7 +151,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Workflow:
-    """An order of steps that several exchanges took; a failed step ends in `!`.
+    """A sequence of steps that several exchanges took; a failed step ends in `!`.
 
     `lift` is how much more often they come together than by chance; `success_rate` is of the exchanges that tell how
     they ended; `evidence` are requests that were worked on like this, the latest last.
@@ -181,7 +181,7 @@ class FailingCommand:
 
 @dataclass(frozen=True, slots=True)
 class Workflows:
-    """How sessions usually go: orders of steps, and commands that fail."""
+    """How sessions usually go: sequences of steps, and commands that fail."""
 
     exchanges: int
     workflows: tuple[Workflow, ...]

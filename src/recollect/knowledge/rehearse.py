@@ -21,7 +21,7 @@ _SAID_BY_TEST = re.compile(r"(?:\S*/)?(?P<file>[\w.-]*test[\w.-]*):\d+: ")  # li
 _TEST = "test failed: "  # names a test, which means something in its own repository only
 
 
-def rehearse(store: Store, sessions: HeaderFilter) -> Rehearsal:
+def make_rehearsal(store: Store, sessions: HeaderFilter) -> Rehearsal:
     """Everything that sessions met although an earlier one had dealt with it, in order."""
     everything = store.facts.select((FAILS_WITH, FIXED_BY, DECIDED))
     chosen = {fact.fact_uid for fact in store.facts.select((FAILS_WITH, DECIDED), sessions)}

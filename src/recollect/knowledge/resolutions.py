@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recollect import schema
-from recollect.distill import shell, words
-from recollect.distill.texts import one_line, sentences, shortened
+from recollect.distill import one_line, sentences, shell, shortened, words
 from recollect.knowledge.demands import asks_change
 from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Found, Material

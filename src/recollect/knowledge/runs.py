@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from recollect import schema
 from recollect.agentkit.edits import FileChange
 from recollect.agents import get_adapter
-from recollect.distill import shell
-from recollect.distill.texts import one_line, shortened
-from recollect.distill.trace import CALLS, SuiteRun, Trace
+from recollect.distill import CALLS, SuiteRun, Trace, one_line, shell, shortened
 from recollect.kinds import HANDED_PLAN
 from recollect.knowledge.facts import Material
 from recollect.knowledge.signature import fingerprint, headline_of
@@ -111,7 +109,7 @@ class Change:
         return f"{what} ({self.gist})" if self.gist else what
 
 
-def wanted(trace: Trace) -> list[Step]:
+def steps_to_read(trace: Trace) -> list[Step]:
     """Events whose full content the rules read: what people and agents said, edits, questions, and failures."""
     failed = {step.event_uid for step in trace.errors}
     spoken = (schema.USER_MSG, schema.ASSISTANT_MSG, schema.COMPLETION)

@@ -1,42 +1,61 @@
 """What makes two errors the same: the line that says what is wrong, without what differs from one time to the next.
 
-Hooks call this for every failed command, so it needs nothing but regular expressions.
+Hooks call this for every failed command, so it needs nothing but regular expressions, and compiles only those that an
+output asks for: all of them take ten milliseconds.
 """
 
 import re
+
+
+class _Compiled:
+    """A regular expression that is compiled when it is first used."""
+
+    def __init__(self, pattern: str, flags: int) -> None:
+        self._source = pattern, flags
+
+    def __getattr__(self, name: str) -> object:
+        pattern = re.compile(*self._source)
+        for method in ("match", "fullmatch", "search", "sub"):
+            setattr(self, method, getattr(pattern, method))
+        return getattr(pattern, name)
+
+
+def _pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    return _Compiled(pattern, flags)  # type: ignore[return-value]
+
 
 MOST_CHARS = 160
 _READ_CHARS = 40_000  # of an output, from each end
 _MOST_LINES = 400
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
+_ANSI = _pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
 # What stands before a line and says nothing of the error: times, task names of runners, marks of compilers and tests.
-_PREFIX = re.compile(
+_PREFIX = _pattern(
     r"^(?:\[[\w:.-]{1,24}\]\s+(?=\S*(?:/|error|Error|FAIL))|\d{4}-\d\d-\d\d[T ][\d:.,]+\S*\s+(?:\[\w+\]\s+)?"
     r"|(?:time=\S+ )?level=\w+ msg=\"?|Messages:\s+"
     r"|[E>|│✗✘×●•*-]\s+|failed: |exit -?\d+: |stderr: |(?:\S*sh|--|\(eval\)): ?(?:line )?\d+: )+"
 )
-_PLACE = re.compile(
+_PLACE = _pattern(
     r"(?P<file>(?:[\w@~+-]|(?<=\w)\.|\.{1,2}/|/|[A-Za-z]:[\\/])[\w./\\@+~-]*\.[A-Za-z]\w{0,7}):\d+(?P<column>:\d+)?:?\s+"
 )
-_EXCEPTION = re.compile(
+_EXCEPTION = _pattern(
     r"(?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Warning|Exit|Interrupt|NotFound|Timeout)\b(?P<why>:\s*\S|$)"
 )
-_CODE = re.compile(
+_CODE = _pattern(
     r"\b(?:TS\d{4,5}|E\d{3,4}|[A-Z]{1,4}\d{3,5}|ERR_[A-Z_]+|E[A-Z]{4,}|SQLSTATE|CONFLICT)\b|\((?:\w+[/-])*\w{3,}\)$"
 )
-_SAYS_ERROR = re.compile(
+_SAYS_ERROR = _pattern(
     r"\b(?:error|errors|exception|fatal|panic|failed|failure|cannot|can't|could not|couldn't|unable to|no such"
     r"|not found|not recognized|denied|refused|timed? ?out|undefined|unexpected|unknown|invalid|missing|conflict"
     r"|must not|must be|is not|not allowed|unresolved|deadlock|locked|unsupported|no module|expected|mismatch"
     r"|want|got|should|overflow)\b"
 )  # of a line in small letters, which takes a fifth of the time of ignoring case
-_BEGINS_AS_ERROR = re.compile(r"(?:error|fatal|panic)\b", re.IGNORECASE)
-_TEST_FAILED = re.compile(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ )")
-_NAMES_TEST = re.compile(r"(?P<name>(?:[\w./-]+::)*(?:Test[A-Z_]|test_)[\w/\[\]-]*)")  # alone
-_TEST_NAME = re.compile(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ (?:- )?)(?P<name>\S+)(?: - (?P<why>.+))?")
+_BEGINS_AS_ERROR = _pattern(r"(?:error|fatal|panic)\b", re.IGNORECASE)
+_TEST_FAILED = _pattern(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ )")
+_NAMES_TEST = _pattern(r"(?P<name>(?:[\w./-]+::)*(?:Test[A-Z_]|test_)[\w/\[\]-]*)")  # alone
+_TEST_NAME = _pattern(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ (?:- )?)(?P<name>\S+)(?: - (?P<why>.+))?")
 # Lines that name nothing: a runner's last words, counts, echoes of what was run.
-_SAYS_NOTHING = re.compile(
+_SAYS_NOTHING = _pattern(
     r"(?:error|fail(?:ed)?|exit(?: code| status)? -?\d+|.*\btask failed|make(?:\[\d+\])?: \*\*\*.*"
     r"|npm (?:err!|warn|notice).*|[\w.]*(?:Error|Exception)"
     r"|.*command failed(?: with exit code \d+)?\.?|.*returned non-zero exit status.*|\* [\w-]+: \d+"
@@ -49,7 +68,7 @@ _SAYS_NOTHING = re.compile(
     r"|error: could not compile .*|error: aborting due to .*|.*[\d.]+s? .*(?:passed|total).*|\d+ passed.*)",
     re.IGNORECASE,
 )
-_FRAME = re.compile(
+_FRAME = _pattern(
     r'^(?:at |File "|in <|\.\.\.|#\d+ |goroutine |\d+: 0x|from |Caused by:$|note: |help: |hint: |warning: )'
 )
 
@@ -57,39 +76,39 @@ _EXTENSION = (
     "(?:py|pyi|js|jsx|ts|tsx|mjs|go|rs|java|kt|rb|php|c|h|cc|cpp|cs|sh|sql|toml|ya?ml|json|md|txt|lock|mod|cfg|ini)"
 )
 _MASKS = (
-    (re.compile(r"https?://[^\s'\"<>)\]]+"), "<url>"),
-    (re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?\S*)?|\b\d\d:\d\d:\d\d(?:\.\d+)?\b"), "<time>"),
-    (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}\b", re.IGNORECASE), "<id>"),
-    (re.compile(r"0x[0-9a-f]+|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b", re.IGNORECASE), "<id>"),
-    (re.compile(r"(?<![\w<])(?:[A-Za-z]:[\\/]|~?/|\.{1,2}/)(?:[\w.@+~-]+[\\/])*[\w.@+~-]+/?"), "<path>"),
-    (re.compile(r"(?<![\w<])(?:[\w.@+-]+/){2,}[\w.@+-]*"), "<path>"),
-    (re.compile(rf"(?<![\w<])(?:[\w.@+-]+/)*[\w.@+-]+\.{_EXTENSION}\b"), "<path>"),
-    (re.compile(r"(?<=<path>):\d+(?::\d+)?"), ""),
-    (re.compile(r"(['\"`])(?:(?!\1).){41,}\1"), "<text>"),
-    (re.compile(r"(?<![A-Za-z\d])[-+]?\d+(?:[.,]\d+)*(?:\s?(?:ms|s|kB|KB|MB|GB|%))?(?![A-Za-z])"), "<n>"),
+    (_pattern(r"https?://[^\s'\"<>)\]]+"), "<url>"),
+    (_pattern(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?\S*)?|\b\d\d:\d\d:\d\d(?:\.\d+)?\b"), "<time>"),
+    (_pattern(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}\b", re.IGNORECASE), "<id>"),
+    (_pattern(r"0x[0-9a-f]+|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,64}\b", re.IGNORECASE), "<id>"),
+    (_pattern(r"(?<![\w<])(?:[A-Za-z]:[\\/]|~?/|\.{1,2}/)(?:[\w.@+~-]+[\\/])*[\w.@+~-]+/?"), "<path>"),
+    (_pattern(r"(?<![\w<])(?:[\w.@+-]+/){2,}[\w.@+-]*"), "<path>"),
+    (_pattern(rf"(?<![\w<])(?:[\w.@+-]+/)*[\w.@+-]+\.{_EXTENSION}\b"), "<path>"),
+    (_pattern(r"(?<=<path>):\d+(?::\d+)?"), ""),
+    (_pattern(r"(['\"`])(?:(?!\1).){41,}\1"), "<text>"),
+    (_pattern(r"(?<![A-Za-z\d])[-+]?\d+(?:[.,]\d+)*(?:\s?(?:ms|s|kB|KB|MB|GB|%))?(?![A-Za-z])"), "<n>"),
 )
 # Where nothing but the name of a file or folder tells one error from the next.
-_NAMES_FILE = re.compile(
+_NAMES_FILE = _pattern(
     r"no such file|not found|cannot find|does not exist|not exist|permission denied|conflict in", re.IGNORECASE
 )
 # How people lead over to an error.
-_SHOWN = re.compile(
+_SHOWN = _pattern(
     r"\b(?:error|fails? with|failed with|getting|seeing|returns|says|throws|prints|message)\b", re.IGNORECASE
 )
-_PROSE = re.compile(r"(?:i|we|you|can|could|let'?s|please|uncomment|but|so|and)\b", re.IGNORECASE)
-_QUOTED = re.compile(r"[\"“`](?P<text>[^\"“”`\n]{12,200})[\"”`]")
+_PROSE = _pattern(r"(?:i|we|you|can|could|let'?s|please|uncomment|but|so|and)\b", re.IGNORECASE)
+_QUOTED = _pattern(r"[\"“`](?P<text>[^\"“”`\n]{12,200})[\"”`]")
 _PROSE_CHARS = 200
 _LEAST_QUOTED_WORDS = 3
 _SHOWS_ERROR = 4
 _AT_PLACE = 5
-_SPACES = re.compile(r"\s+")
+_SPACES = _pattern(r"\s+")
 
 # Lines that say something about their error only together with their numbers.
-_COMPARES = re.compile(r"(?:AssertionError: )?(?=assert )")
-_BARE_EXCEPTION = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception)")
-_SAYS_LITTLE = re.compile(r"<\w+>|\b\w*(?:Error|Exception)\b")
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_IS_LITERAL = re.compile(r"assert |\S+:\d+: ")
+_COMPARES = _pattern(r"(?:AssertionError: )?(?=assert )")
+_BARE_EXCEPTION = _pattern(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception)")
+_SAYS_LITTLE = _pattern(r"<\w+>|\b\w*(?:Error|Exception)\b")
+_WORD = _pattern(r"[^\W\d_]{2,}")
+_IS_LITERAL = _pattern(r"assert |\S+:\d+: ")
 _TELLS = 3  # the least weight of a line by which its error is found, too
 _MOST_TELLING = 8
 

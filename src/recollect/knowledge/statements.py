@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from recollect import schema
-from recollect.distill import words
-from recollect.distill.texts import one_line, sentences
+from recollect.distill import one_line, sentences, words
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.predicates import CONFLICTS_WITH, HAS_VALUE, REQUIRES

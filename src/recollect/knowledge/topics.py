@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from recollect.distill.texts import word_set
+from recollect.distill import word_set
 
 _WORD = re.compile(r"[^\W_][\w'’-]*")
 _COMMON = word_set(

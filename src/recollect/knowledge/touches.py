@@ -10,8 +10,7 @@ from typing import Any
 
 from recollect import schema
 from recollect.agentkit.edits import line_hash
-from recollect.distill import words
-from recollect.distill.texts import shortened
+from recollect.distill import shortened, words
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.predicates import REQUIRES, TOUCHES
@@ -109,7 +108,8 @@ def _goal(turn: Turn) -> str:
 def _window(change: Change) -> dict[str, Any]:
     """An edit as hashes: of the lines that it wrote, and of those it left around them."""
     assert change.edit is not None
-    lines = [line for hunk in change.edit.hunks for line in hunk.lines if line[1:].strip()][:_MOST_LINES]
+    lines = [(line[0], text) for hunk in change.edit.hunks for line in hunk.lines if (text := line[1:].strip())]
+    lines = lines[:_MOST_LINES]
     return {
         "event_uid": change.step.uid,
         "at_ms": change.step.ts_ms,
@@ -117,6 +117,6 @@ def _window(change: Change) -> dict[str, Any]:
         "renamed_from": change.edit.renamed_from,
         "added": sum(hunk.added for hunk in change.edit.hunks),
         "removed": sum(hunk.removed for hunk in change.edit.hunks),
-        "wrote": "".join(line_hash(line[1:]) for line in lines if line[0] == "+"),
-        "left": "".join(line_hash(line[1:]) for line in lines if line[0] == " "),
+        "wrote": "".join([line_hash(text) for sign, text in lines if sign == "+"]),
+        "left": "".join([line_hash(text) for sign, text in lines if sign == " "]),
     }

@@ -6,9 +6,7 @@ from itertools import groupby, pairwise
 
 from recollect import schema
 from recollect.clock import rfc3339
-from recollect.distill import shell, words
-from recollect.distill.texts import shortened
-from recollect.distill.trace import CALLS, PAUSE_MS
+from recollect.distill import CALLS, PAUSE_MS, shell, shortened, words
 from recollect.knowledge.exchanges import Turn
 from recollect.knowledge.facts import Material
 from recollect.knowledge.records import FailingCommand, Route, Workflow
@@ -93,7 +91,7 @@ def _has_succeeded(turn: Turn, after: Turn | None, runs: Sequence[Run]) -> int |
 
 
 def find_workflows(exchanges: Sequence[StoredExchange], least_support: int = _LEAST_SUPPORT) -> list[Workflow]:
-    """Orders of steps that several sessions took and that hang together, those that say most first.
+    """Sequences of steps that several sessions took and that hang together, those that say most first.
 
     Two steps that follow each other say little unless one of them failed. Of orders that mostly the same exchanges
     took, the one that says most stands for all.

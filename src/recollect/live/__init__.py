@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from recollect.live.in_threads import AsyncLive
     from recollect.live.manager import ManagedSession, SessionManager
     from recollect.live.recall import SearchResult
-    from recollect.live.records import Appended, FileStatus, ImportReport, LiveSession, Media, Message
+    from recollect.live.records import Appended, FileStatus, ImportReport, LiveSession, LiveStatus, Media, Message
     from recollect.live.session_store import RecollectSessionStore
+else:
+    __getattr__ = lazy_names(__name__, __file__)
 
 __all__ = [
     "Appended",
@@ -48,4 +50,3 @@ __all__ = [
     "SessionManager",
     "route",
 ]
-__getattr__ = lazy_names(__name__, __file__)

@@ -12,8 +12,7 @@ from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
 from recollect.api import Memory
 from recollect.clock import now_ms
 from recollect.errors import NotFound
-from recollect.ingest.builder import batch_of
-from recollect.ingest.protection import Protection
+from recollect.ingest import Protection, batch_of
 from recollect.kinds import HUMAN, UNKNOWN
 from recollect.redact import Redactor
 from recollect.schema import SCHEMA_VERSION, session_uid
@@ -61,7 +60,7 @@ class Appender:
     def get(self, key: str) -> LiveRow:
         row = self.find(key)
         if row is None:
-            raise NotFound(f"No session with this key: {key}", "`list_sessions()` returns the keys there are")
+            raise NotFound(f"No session with this key: {key}", "`list_sessions()` returns all keys")
         return row
 
     def open(self, key: str, facts: Mapping[str, Any] | None = None, native_id: str | None = None) -> LiveRow:

@@ -6,6 +6,7 @@ A host's own commands pass through, above all its `/search`.
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from recollect.amounts import plural
 from recollect.live.recall import lines_for_people
 
 if TYPE_CHECKING:
@@ -33,12 +34,12 @@ def route(live: "Live", key: str, text: str) -> Reply | None:
 
 def _history(live: "Live", key: str, words: str) -> str:
     result = live.session_search(words, current=key, limit=_LISTED)
-    return "\n".join(lines_for_people(result)) or "Nothing found"
+    return "\n".join(lines_for_people(result)) or "Nothing found in other conversations"
 
 
 def _sessions(live: "Live", key: str, words: str) -> str:
     rows = live.list_sessions(words or None, limit=_LISTED)
-    lines = [f"{row.key}: {row.title or 'untitled'} ({row.message_count} messages)" for row in rows]
+    lines = [f"{row.key}: {row.title or 'untitled'} ({plural(row.message_count, 'message')})" for row in rows]
     return "\n".join(lines) or "No sessions yet"
 
 
@@ -55,7 +56,7 @@ def _compact(live: "Live", key: str, words: str) -> str:
     after = len(live.get_history(key, None))
     if after >= before:
         return f"The history is short: {after} messages"
-    return f"The history has {after} messages instead of {before}; all of them are still found by /history"
+    return f"The history has {after} messages instead of {before}; /history still finds all of them"
 
 
 _ANSWERS = {"history": _history, "sessions": _sessions, "new": _new, "compact": _compact}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from recollect import live
 from recollect.agentkit.content import summarise
 from recollect.agentkit.protocol import EventRecord, SessionInfo, Usage
 from recollect.agentkit.shell import shell_kind
@@ -19,7 +20,7 @@ from recollect.errors import UsageError
 from recollect.kinds import ASSISTANT_MSG, ERROR, LIFECYCLE, OTHER, TOOL_CALL, TOOL_RESULT, USER_MSG, SessionKey
 from recollect.live.appender import LIVE, Appender, session_info
 from recollect.live.content import find_states, reference, said, without_bytes
-from recollect.live.records import Appended, LiveSession, Media, Message
+from recollect.live.records import Appended, LiveSession, LiveStatus, Media, Message, make_status
 from recollect.schema import session_uid
 from recollect.store import MAIN_GROUP, MEDIA, SUMMARY, LiveRow, MessageRow, Moved
 from recollect.uids import event_uid
@@ -27,10 +28,8 @@ from recollect.uids import event_uid
 if TYPE_CHECKING:
     from os import PathLike
 
-    from recollect.live.in_threads import AsyncLive
     from recollect.live.jsonl import Line
     from recollect.live.recall import SessionSearch
-    from recollect.live.records import LiveStatus
     from recollect.recall import SearchAnswer
 
 _KINDS = {"user": USER_MSG, "assistant": ASSISTANT_MSG, "system": LIFECYCLE, "tool": TOOL_RESULT}
@@ -62,11 +61,9 @@ class Live:
         self._store = self._appender.store
 
     @cached_property
-    def aio(self) -> "AsyncLive":
+    def aio(self) -> "live.AsyncLive":
         """The same methods as coroutines; each runs in one thread of its own."""
-        from recollect.live.in_threads import AsyncLive  # most hosts need one of the two
-
-        return AsyncLive(self)
+        return live.AsyncLive(self)
 
     def session(
         self,
@@ -199,7 +196,7 @@ class Live:
 
     def describe(self, rows: Sequence[LiveRow]) -> list[LiveSession]:
         """Rows of the store as a host gets them."""
-        from recollect.sessions.pricing import add_up, usd_of  # the price list takes a quarter of a second to load
+        from recollect.sessions import add_up, usd_of  # the price list takes a quarter of a second to load
 
         used = self._store.steps.responses([SessionKey(row.agent, row.native_id) for row in rows if row.tokens])
         sessions = []
@@ -297,12 +294,9 @@ class Live:
             records += [event, *usage]
         self._appender.append(row, records, is_shown=is_shown)
 
-    def status(self, folder: Path | None = None) -> "LiveStatus":
+    def status(self, folder: Path | None = None) -> LiveStatus:
         """What live sessions hold, by channel; with a folder, also how far each JSONL file in it is behind."""
-        from recollect.live.backfill import Backfill  # for the host's owner, now and then
-        from recollect.live.records import make_status
-
-        files = tuple(Backfill(self).status(folder)) if folder is not None else ()
+        files = tuple(live.Backfill(self).status(folder)) if folder is not None else ()
         return make_status(self._store.live.all(LIVE), files)
 
     def show(self, keys: Iterable[str]) -> None:
@@ -377,7 +371,7 @@ class Live:
                 continue
             uid = event_uid(row.agent, row.native_id, event.native_id).hex()
             return Appended(session_uid(row.agent, row.native_id), event.native_id, uid, bool(written.events_new))
-        raise UsageError(f"Session is archived again and again: {key}", "append from fewer places at once")
+        raise UsageError(f"Session keeps being archived: {key}", "append from fewer places at once")
 
 
 def _said(
@@ -414,7 +408,7 @@ def _counts(tokens: Any) -> Iterable[tuple[str, int]]:
 def _usage(tokens: Mapping[str, int], usd: float | None, event: EventRecord) -> list[Usage]:
     unknown = set(tokens) - set(_TOKENS)
     if unknown:
-        raise UsageError(f"Unknown sort of tokens: {', '.join(sorted(unknown))}", f"known: {', '.join(_TOKENS)}")
+        raise UsageError(f"Unknown token type: {', '.join(sorted(unknown))}", f"known: {', '.join(_TOKENS)}")
     if not tokens and usd is None:
         return []
     event.input_tokens, event.output_tokens = tokens.get("input"), tokens.get("output")

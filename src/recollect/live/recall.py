@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from recollect.amounts import plural
 from recollect.clock import as_datetime
 from recollect.errors import NotFound
-from recollect.recall.fence import AGENT, TOOL, USER, Recalled, fenced, one_line
+from recollect.recall import AGENT, TOOL, USER, Recalled, fenced, one_line
 from recollect.text import cut_short
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What `session_search` found. `before` and `after` are anchors to scroll on with."""
+    """What `session_search` found. `before` and `after` are anchors for scrolling."""
 
     mode: str
     query: str
@@ -82,7 +83,10 @@ class SearchResult:
         records = [record for session in self.sessions for record in _records(session)]
         text, shown = fenced(records, self._limit_bytes)
         rest = len(records) - shown
-        return f"{text}\n({rest} more left out)" if rest else text
+        more = [f"({rest} more left out)"] if rest else []
+        ways = {"Earlier": self.before, "Later": self.after}
+        more += [f'{way} messages: anchor "{anchor}"' for way, anchor in ways.items() if anchor]
+        return "\n".join([text, *more])
 
 
 class SessionSearch:
@@ -225,18 +229,27 @@ def _quoted(message: "Message", *, is_match: bool = False) -> Quoted:
 
 def _records(session: Recall) -> list[Recalled]:
     """A session for a model: a heading with its place, then what is quoted of it."""
-    place = f"{session.key} · {session.message_count} messages · {session.session_uid}"
+    place = f"{session.key} · {plural(session.message_count, 'message')} · {session.session_uid}"
     records = [
         Recalled(AGENT, f"{session.title or 'untitled'} ({place})", session.summary or "", _ms(session.updated_at))
     ]
     ends = [end for end in (session.first, session.last) if end is not None]
-    quotes = [quote for window in session.windows for quote in window]
+    quotes = _merged(session.windows)
     seen = {quote.event_uid for quote in quotes}
     for quote in [*session.preview, *[end for end in ends if end.event_uid not in seen], *quotes]:
         mark = " (match)" if quote.is_match and len(quotes) > 1 else ""
         heading = f"{quote.role}{mark}, {quote.event_uid}"
         records.append(Recalled(_ORIGINS.get(quote.role, TOOL), heading, quote.text, _ms(quote.ts)))
     return records
+
+
+def _merged(windows: tuple[tuple[Quoted, ...], ...]) -> list[Quoted]:
+    """The messages of all windows, each once: what is around one match is often around the next."""
+    quotes: dict[str, Quoted] = {}
+    for quote in (quote for window in windows for quote in window):
+        if quote.is_match or quote.event_uid not in quotes:
+            quotes[quote.event_uid] = quote
+    return list(quotes.values())
 
 
 def _ms(ts: str | None) -> int | None:

@@ -13,7 +13,7 @@ PRESENT, MOVED, CHANGED, MISSING = "present", "moved", "changed", "missing"  # w
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a session. `content` is as it was appended, but for secrets, which are replaced by marks."""
+    """A message of a session. `content` is as it was appended, except that marks replace secrets."""
 
     id: str
     event_uid: str
@@ -70,7 +70,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """A file that was attached. `state` is present, moved (`found_path` says where to), changed or missing."""
+    """A file that was attached. `state` is present, moved (to `found_path`), changed or missing."""
 
     kind: str
     path: str

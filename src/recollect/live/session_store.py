@@ -99,7 +99,7 @@ class Transcripts:
             except Moved:  # another process appended to it first: the summary has to include that
                 self._readers.pop(row.native_id, None)
         if entries:
-            raise RecollectError(f"Session is changed too often to append to it: {key['session_id']}", "try again")
+            raise RecollectError(f"Session changes too often to append to it: {key['session_id']}", "try again")
 
     def _open(self, key: Key) -> LiveRow:
         name = _name(key)

@@ -44,7 +44,7 @@ def serve_http(
     tell: "Callable[[str, str], None]",
 ) -> None:
     """The same over HTTP, for clients that cannot start it; `tell` gets its address and its token."""
-    from recollect.config import store_folder
+    from recollect.config import store_folder  # few servers answer over HTTP
     from recollect.loopback import bind
     from recollect.mcp.http import HttpDoor, serve_http
 

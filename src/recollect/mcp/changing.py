@@ -3,7 +3,7 @@
 from recollect.errors import UsageError
 from recollect.mcp.door import Call, Page
 from recollect.mcp.scope import repos_of, session_of
-from recollect.recall.fence import AGENT, TOOL, USER, Recalled
+from recollect.recall import AGENT, TOOL, USER, Recalled
 
 
 def clear_session(call: Call, name: str) -> Page:
@@ -35,15 +35,15 @@ def remember(call: Call, text: str, topic: str | None = None) -> Page:
 def _recorded(call: Call, text: str, topic: str | None, why: str | None) -> Page:
     repos = repos_of(call)
     if not repos:
-        raise UsageError("Nothing is remembered of this repository yet", "it can be recorded once a session has ended")
+        raise UsageError("Nothing about this repository is stored yet", "it can be recorded once a session has ended")
     fact = call.memory.knowledge.record(text, topic=topic, repo=repos[0], why=why)
-    lead = "Recorded as an agent's word; `recall_decisions` returns it. The user can promote or reject it."
+    lead = "Recorded and marked as the agent's; `recall_decisions` returns it. The user can promote or reject it."
     return Page(lead, [Recalled(AGENT, f"fact {fact.fact_uid}", fact.text, repo=fact.repo)])
 
 
 def forget_memory(call: Call, session: str, reason: str) -> Page:
     """Ask the user to have a session forgotten. Deletes nothing."""
-    found = session_of(call, session)
-    call.memory.annotations.ask_to_forget(found, reason)
-    asked = Recalled(TOOL, f"session {found.session_uid}", "", repo=found.repo)
+    chosen = session_of(call, session)
+    call.memory.annotations.ask_to_forget(chosen, reason)
+    asked = Recalled(TOOL, f"session {chosen.session_uid}", "", repo=chosen.repo)
     return Page("Nothing is deleted yet: the user confirms it with `recollect forget --pending`.", [asked])

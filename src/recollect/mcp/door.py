@@ -9,18 +9,18 @@ import json
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from recollect import api, hooks, recall
 from recollect.errors import RecollectError
 from recollect.home import environment, store_folder_path
 from recollect.mcp.tools import GROUP_TOOLS, TOOLS, WRITE_TOOLS, Tool
-from recollect.recall.prepared import BRIEF, is_on, read_brief
-from recollect.recall.prompts import PROMPTS
+from recollect.recall import AGENT_PROMPTS, BRIEF, is_on, read_brief
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from recollect.api import Memory
-    from recollect.recall.fence import Recalled
+    from recollect.recall import Recalled
 
 MOST_BYTES = 16_000  # of an answer: one of the agents cuts at 20,000
 _TYPES = {"string": str, "integer": int, "boolean": bool}
@@ -72,21 +72,17 @@ class Door:
 
     def instructions(self, client: str) -> str:
         """What the agent's model reads about this server, at the start of each session."""
-        from recollect.hooks.answers import claim_brief, is_answering
-        from recollect.hooks.coin import is_silent
-        from recollect.hooks.event import hooks_of_client
-
         store_folder = store_folder_path()
         if self._scope.group is not None or not is_on(store_folder, BRIEF, str(self._scope.folder)):
             return INSTRUCTIONS
-        hooks = hooks_of_client(client)
-        if hooks is not None and hooks.hears_start and is_answering(store_folder, hooks.agent):
-            return INSTRUCTIONS  # its hook tells the brief
-        if hooks is not None and is_silent(store_folder, environment().get(hooks.session_variable or "", "")):
+        agent = hooks.hooks_of_client(client)
+        if agent is not None and agent.hears_start and hooks.is_answering(store_folder, agent.agent):
+            return INSTRUCTIONS  # its hook adds the brief
+        if agent is not None and hooks.is_silent(store_folder, environment().get(agent.session_variable or "", "")):
             return INSTRUCTIONS
         brief = read_brief(store_folder, str(self._scope.folder))
         try:
-            return brief if brief and claim_brief(store_folder) else INSTRUCTIONS
+            return brief if brief and hooks.claim_brief(store_folder) else INSTRUCTIONS
         except OSError:  # nothing can be written there: better no brief than two
             return INSTRUCTIONS
 
@@ -108,9 +104,9 @@ class Door:
         except BadArguments as error:
             return str(error), True
         except RecollectError as error:
-            return told(error), True
+            return error_text(error), True
         except OSError as error:
-            return f"The store cannot be read ({error.strerror}); `recollect doctor` says more", True
+            return f"The store cannot be read ({error.strerror}); `recollect doctor` shows why", True
 
     def hook(self, payload: "Mapping[str, Any]") -> str:
         """What a hook that calls this server is answered, as JSON. Not listed as a tool, because no model may call it.
@@ -118,31 +114,25 @@ class Door:
         Agents ask nobody before they call it, so it takes nothing but an event of theirs, and answers nothing else.
         Behind a wall nothing is answered; that a session has news is noted as everywhere.
         """
-        from recollect.hooks.answers import NEWS, answer
-        from recollect.hooks.event import HookEvent, hooks_of_agent
-        from recollect.hooks.told import note_failure
-
-        hooks = hooks_of_agent(str(payload.get("agent")))
-        if hooks is None or (self._scope.has_wall and payload.get("hook_event_name") not in NEWS):
+        agent = hooks.hooks_of_agent(str(payload.get("agent")))
+        if agent is None or (self._scope.has_wall and payload.get("hook_event_name") not in hooks.NEWS):
             return "{}"
         try:
-            return json.dumps(answer(HookEvent(hooks, payload), store_folder_path()) or {})
+            return json.dumps(hooks.answer(hooks.HookEvent(agent, payload), store_folder_path()) or {})
         except Exception:  # the top of a door, as for hooks that are commands
-            note_failure(store_folder_path())
+            hooks.note_failure(store_folder_path())
             return "{}"
 
     def _memory(self, *, can_write: bool = False) -> "Memory":
-        from recollect.api import open_memory  # loads the store, which the first answers do without
-
-        return open_memory(create=False, read_only=not can_write, group=self._scope.group)
+        return api.open_memory(create=False, read_only=not can_write, group=self._scope.group)
 
     def resources(self) -> list[dict[str, Any]]:
         """The latest sessions, named by id and time only: titles are text of the sessions."""
-        from recollect.mcp.recalling import latest_sessions
+        from recollect.mcp.recalling import latest_sessions  # loads the records, which the first answers do without
 
         try:
             with self._memory() as memory:
-                found = latest_sessions(Call(memory, self._scope, _running({})), _MOST_RESOURCES)
+                latest = latest_sessions(Call(memory, self._scope, _running({})), _MOST_RESOURCES)
         except (RecollectError, OSError):
             return []
         return [
@@ -152,7 +142,7 @@ class Door:
                 "description": f"Digest of a session ({when})",
                 "mimeType": "text/plain",
             }
-            for uid, when in found
+            for uid, when in latest
         ]
 
     def resource_templates(self) -> list[dict[str, Any]]:
@@ -175,10 +165,10 @@ class Door:
         return None if is_error else text
 
     def prompts(self) -> list[dict[str, Any]]:
-        return [prompt.schema() for prompt in PROMPTS.values()]
+        return [prompt.schema() for prompt in AGENT_PROMPTS.values()]
 
     def prompt(self, name: str, arguments: "Mapping[str, Any]") -> str | None:
-        return PROMPTS[name].text(arguments) if name in PROMPTS else None
+        return AGENT_PROMPTS[name].text(arguments) if name in AGENT_PROMPTS else None
 
 
 def check(tool: Tool, arguments: "Mapping[str, Any]") -> None:
@@ -201,6 +191,7 @@ def check(tool: Tool, arguments: "Mapping[str, Any]") -> None:
 
 def _running(meta: "Mapping[str, Any]") -> list[str]:
     """The ids of the session that asks: by environment, or as the agent names it with each call."""
+    # Both are loaded with the store, which the first answers do without.
     from recollect.agents import session_meta_keys
     from recollect.config import current_sessions
 
@@ -209,20 +200,16 @@ def _running(meta: "Mapping[str, Any]") -> list[str]:
 
 def shown(page: Page) -> str:
     """A page as a tool's answer: as many records as fit, and where to go on."""
-    from recollect.recall.fence import fenced
-
     if not page.records:
         return "Nothing follows this cursor" if page.offset else page.lead
-    text, count = fenced(page.records, MOST_BYTES - 400)
+    text, count = recall.fenced(page.records, MOST_BYTES - 400)
     end = page.offset + count
     total = page.offset + len(page.records) if page.total is None else page.total
     more = f'\nMore: call again with cursor "{end}".' if end < total else ""
     return f"{page.lead}\n{text}{more}"
 
 
-def told(error: RecollectError) -> str:
-    """An error for a model. Its words may quote names from sessions, so they are fenced like all else."""
-    from recollect.recall.fence import TOOL, Recalled, fenced
-
-    said = "\n".join(line for line in (error.message, error.hint) if line)
-    return f"Recollect: {error.code}\n{fenced([Recalled(TOOL, '', said)], MOST_BYTES)[0]}"
+def error_text(error: RecollectError) -> str:
+    """An error for a model. It may quote names from sessions, so it is fenced like all else."""
+    text = "\n".join(line for line in (error.message, error.hint) if line)
+    return f"Recollect: {error.code}\n{recall.fenced([recall.Recalled(recall.TOOL, '', text)], MOST_BYTES)[0]}"

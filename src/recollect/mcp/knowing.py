@@ -2,22 +2,23 @@
 
 from typing import TYPE_CHECKING
 
+from recollect.amounts import duration, number
 from recollect.mcp.door import Call, Page
 from recollect.mcp.scope import filters_of, ms_of, nothing_here, offset_of
-from recollect.recall.fence import AGENT, TOOL, USER, Recalled
+from recollect.recall import AGENT, TOOL, USER, Recalled
 from recollect.text import cut_short
 
 if TYPE_CHECKING:
-    from recollect.knowledge.records import Fact, FailingCommand, Route, Workflow
+    from recollect.knowledge import Fact, FailingCommand, Route, Workflow
 
 _TEXT_CHARS = 600
-_MOST_CITED = 3
+_SURE = 0.7  # what a plain wish in passing does not reach
 
 
 def recall_decisions(
-    call: Call, topic: str = "", history: bool = False, everywhere: bool = False, cursor: str = "0"
+    call: Call, topic: str = "", history: bool = False, limit: int = 10, everywhere: bool = False, cursor: str = "0"
 ) -> Page:
-    """What is known about a topic; without one, what was decided and still holds."""
+    """What is known about a topic; without one, what was decided and still holds, mere wishes last."""
     offset = offset_of(cursor)
     narrowed = filters_of(call, everywhere, {})
     if narrowed is None:
@@ -25,11 +26,12 @@ def recall_decisions(
     knowledge = call.memory.knowledge
     facts = knowledge.why(topic, narrowed, limit=None) if topic else knowledge.decisions(narrowed, history=history)
     if not facts:
-        return Page("Nothing is known to be decided. `session_search` looks for the words themselves.", [])
-    order = "the best answer first" if topic else "newest first"
+        return Page("No decision found. `session_search` searches for the words.", [])
+    order = "the best answer first" if topic else "the more certain ones first, then newest first"
+    facts = facts if topic else sorted(facts, key=lambda fact: fact.confidence < _SURE)
     return Page(
         f"Decisions and reasons: {len(facts)}, {order}; `get_session` reads an event with `at`.",
-        [_fact(fact) for fact in facts[offset:]],
+        [_fact(fact) for fact in facts[offset : offset + limit]],
         offset,
         len(facts),
     )
@@ -37,17 +39,18 @@ def recall_decisions(
 
 def _fact(fact: "Fact") -> Recalled:
     facts = [
-        fact.predicate,
+        fact.predicate.replace("_", " "),
         f"by {fact.by}",
         f"session {fact.session_uid}" if fact.session_uid else "remembered",
         f"confidence {fact.confidence}",
         f"superseded {fact.invalid_at[:10]}" if fact.invalid_at else "",
     ]
     lines = [cut_short(fact.text, _TEXT_CHARS)]
-    lines += [f"because: {cut_short(fact.reason, _TEXT_CHARS)}"] if fact.reason else []
+    if fact.reason and not (fact.reason in fact.text and 2 * len(fact.reason) > len(fact.text)):  # as of a plan
+        lines.append(f"because: {cut_short(fact.reason, _TEXT_CHARS)}")
     lines += [f"not: {cut_short(', '.join(fact.alternatives), _TEXT_CHARS)}"] if fact.alternatives else []
-    cited = [one.event_uid for one in fact.evidence[:_MOST_CITED] if fact.session_uid]
-    lines += [f"evidence: event {', '.join(cited)}"] if cited else []
+    cited = [event.event_uid for event in fact.evidence[-1:] if fact.session_uid]  # others are around it
+    lines += [f"evidence: event {uid}" for uid in cited]
     origin = f"{USER}, {AGENT}" if fact.by == "user" else AGENT
     return Recalled(origin, " · ".join(filter(None, facts)), "\n".join(lines), ms_of(fact.valid_at), fact.repo)
 
@@ -60,20 +63,18 @@ def recall_workflows(call: Call, goal: str = "", everywhere: bool = False, curso
         return nothing_here(call)
     if goal:
         records = [_route(route) for route in call.memory.knowledge.how(goal, narrowed)]
-        lead = "How earlier sessions reached such a goal, the best first."
+        lead = "How earlier sessions reached a similar goal, the best first."
     else:
         known = call.memory.knowledge.workflows(narrowed)
         records = [*map(_workflow, known.workflows), *map(_failing, known.failing)]
-        lead = f"Of {known.exchanges} exchanges: orders of steps (`!` failed), then commands that fail."
+        lead = f"Of {known.exchanges} exchanges: sequences of steps (`!` failed), then commands that fail."
     if not records:
-        return Page(
-            "No earlier session did anything like it." if goal else "No order of steps was taken often yet.", []
-        )
+        return Page("No earlier session reached a similar goal." if goal else "No sequence of steps is common yet.", [])
     return Page(lead, records[offset:], offset, len(records))
 
 
 def _route(route: "Route") -> Recalled:
-    heading = f"session {route.session_uid} · {route.tokens} tokens · {route.active_s} s"
+    heading = f"session {route.session_uid} · {number(route.tokens)} tokens · {duration(route.active_s)} of work"
     lines = [f"goal: {cut_short(route.goal, _TEXT_CHARS)}", f"steps: {' → '.join(route.steps)}"]
     return Recalled(f"{USER}, {AGENT}", heading, "\n".join(lines), ms_of(route.at), route.repo)
 

@@ -3,22 +3,24 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from recollect import distill, knowledge, recall
 from recollect.amounts import plural
 from recollect.errors import NotFound
+from recollect.kinds import EDIT
 from recollect.mcp.door import BadArguments, Call, Page
 from recollect.mcp.scope import WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
-from recollect.recall.fence import AGENT, TOOL, USER, Recalled
-from recollect.recall.prepared import read_brief
+from recollect.recall import AGENT, TOOL, USER, Recalled, read_brief
 from recollect.text import column_of, cut_short, payload_text
 
 if TYPE_CHECKING:
-    from recollect.knowledge.records import Fix
+    from recollect.knowledge import Fix
     from recollect.recall import FileEdit, FileVisit, Glimpse, Match, SessionHit
     from recollect.schema import Session
-    from recollect.sessions.transcript import TranscriptItem
+    from recollect.sessions import TranscriptItem
 
 _ORIGINS = {"asked": USER, "said": AGENT, "did": AGENT, "got": TOOL}
 _EVERYONE = f"{USER}, {AGENT}, {TOOL}"
+_NOT_THIS = "No earlier session fixed this error. Fixes of similar errors"
 _SNIPPET_CHARS = 400
 _EVENT_CHARS = 3000  # of an event among others
 _PIECE_BYTES = 8_000  # of a long text
@@ -53,9 +55,10 @@ def session_search(
         wider = "" if everywhere or call.scope.has_wall else f" {WIDER}"
         return Page(f"No earlier session matches.{wider}", [], offset)
     total = answer.total if answer.total is not None else offset + len(answer.hits) + answer.is_cut
+    told = "session matches" if total == 1 else "sessions match"
+    lead = f"{total} earlier {told}, the best first." if query else f"{plural(total, 'earlier session')}, newest first."
     return Page(
-        f"{total} earlier {'session matches' if total == 1 else 'sessions match'}. `get_session` reads one, or the"
-        " events around a number like #12.",
+        f"{lead} `get_session` reads one, and with `at` the events around a number like #12.",
         [_hit(hit) for hit in answer.hits],
         offset,
         total,
@@ -74,8 +77,8 @@ def _hit(hit: "SessionHit") -> Recalled:
     if hit.ending:
         lines.append(f"end: {_glimpse(hit.ending)}")
     lines += [f"left open: {text}" for text in hit.open_ends]
-    resume = f" · resume: {hit.resume_command}" if hit.resume_command else ""
-    heading = f"session {hit.session_uid}{resume}"
+    facts = [f"session {hit.session_uid}", hit.outcome, f"resume: {hit.resume_command}" if hit.resume_command else None]
+    heading = " · ".join(filter(None, facts))
     return Recalled(_EVERYONE, heading, "\n".join(lines), ms_of(hit.ended_at or hit.started_at), hit.repo)
 
 
@@ -87,19 +90,17 @@ def _glimpse(item: "Glimpse | Match") -> str:
 
 def get_session(call: Call, session: str, at: str | None = None, context: int = 5, cursor: str = "0") -> Page:
     """A session's digest, or the events around one; what is long comes in several records."""
-    found = session_of(call, session)
+    chosen = session_of(call, session)
     offset = offset_of(cursor)
     if at is None:
-        from recollect.distill.markdown import render  # only here
-
-        text = render(call.memory.digest(found), session=found)
-        heading = f"session {found.session_uid} · {found.outcome}"
-        pages = [Recalled(_EVERYONE, heading, piece, ms_of(found.ended_at), found.repo) for piece in _pieces(text)]
+        text = distill.render_digest(call.memory.digest(chosen), session=chosen)
+        heading = f"session {chosen.session_uid} · {chosen.outcome}"
+        pages = [Recalled(_EVERYONE, heading, piece, ms_of(chosen.ended_at), chosen.repo) for piece in _pieces(text)]
         return Page('The digest of a session; "at" reads its events.', pages[offset:], offset)
     if at == "end":
-        items = list(call.memory.transcript(found, last=2 * context + 1))
+        items = list(call.memory.transcript(chosen, last=2 * context + 1))
     else:
-        items = _window(call, found, at, context)
+        items = _window(call, chosen, at, context)
     records = _whole(items[0]) if len(items) == 1 else [_event(item) for item in items]
     return Page(f"{plural(len(items), 'event')} of the session, in reading order.", records[offset:], offset)
 
@@ -111,8 +112,14 @@ def _window(call: Call, session: "Session", at: str, context: int) -> "list[Tran
         raise BadArguments("This session has no such event: `at` takes a number like #12, an id, or `end`") from None
 
 
+def _text(item: "TranscriptItem") -> str:
+    """What an event says: of an edit what it changed, of any other its content."""
+    patch = recall.patch_of(item.session, item.payload) if item.event.kind == EDIT else ""
+    return patch or payload_text(item.event.kind, item.payload) or item.event.summary
+
+
 def _event(item: "TranscriptItem") -> Recalled:
-    text = payload_text(item.event.kind, item.payload) or item.event.summary
+    text = _text(item)
     if len(text) > _EVENT_CHARS:
         left = len(text) - _EVENT_CHARS
         text = f'{text[:_EVENT_CHARS]}… ({left} more characters: "context": 0 reads it all)'
@@ -121,7 +128,7 @@ def _event(item: "TranscriptItem") -> Recalled:
 
 def _whole(item: "TranscriptItem") -> list[Recalled]:
     """One event in full."""
-    text = payload_text(item.event.kind, item.payload) or item.event.summary
+    text = _text(item)
     origin, heading = _origin(item.event.kind), _heading(item)
     return [Recalled(origin, heading, piece, ms_of(item.event.ts), item.session.repo) for piece in _pieces(text)]
 
@@ -139,7 +146,7 @@ def _heading(item: "TranscriptItem") -> str:
     return " · ".join(fact for fact in facts if fact)
 
 
-def recall_file(call: Call, path: str, everywhere: bool = False, cursor: str = "0") -> Page:
+def recall_file(call: Call, path: str, limit: int = 20, everywhere: bool = False, cursor: str = "0") -> Page:
     """Who touched a file, and the edits that wrote it."""
     offset = offset_of(cursor)
     narrowed = filters_of(call, everywhere, {})
@@ -149,15 +156,16 @@ def recall_file(call: Call, path: str, everywhere: bool = False, cursor: str = "
     edits = [_edit(edit) for edit in call.memory.blame(path, narrowed)]
     if not visits and not edits:
         return Page("No earlier session touched or discussed this path.", [])
-    lead = f"Sessions that met this path: {len(visits)}, edits that wrote it: {len(edits)}; newest first."
-    return Page(lead, [*visits, *edits][offset:], offset)
+    lead = f"Sessions that used this path: {len(visits)}, edits of it: {len(edits)}; newest first."
+    records = sorted([*visits, *edits], key=lambda record: -(record.at_ms or 0))
+    return Page(lead, records[offset : offset + limit], offset, len(records))
 
 
 def _visit(visit: "FileVisit") -> Recalled:
-    counts = {"edits": visit.edits, "calls": visit.calls, "mentions": visit.mentions}
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    counts = {"edit": visit.edits, "call": visit.calls, "mention": visit.mentions}
+    contacts = ", ".join(plural(count, name) for name, count in counts.items() if count)
     text = f"title: {cut_short(visit.title, 200)}" if visit.title else ""
-    return Recalled(USER, f"session {visit.session_uid} · {told}", text, ms_of(visit.last_at), visit.repo)
+    return Recalled(USER, f"session {visit.session_uid} · {contacts}", text, ms_of(visit.last_at), visit.repo)
 
 
 def _edit(edit: "FileEdit") -> Recalled:
@@ -175,9 +183,9 @@ def list_sessions(call: Call, limit: int = 20, cursor: str = "0", everywhere: bo
     marks = list(_marks(call)) if call.scope.group else []
     records = marks[offset : offset + limit]
     begin, most = max(0, offset - len(marks)), limit - len(records)
-    found = call.memory.sessions(narrowed, roots_only=True, is_idle=False, limit=most, offset=begin) if most else []
+    sessions = call.memory.sessions(narrowed, roots_only=True, is_idle=False, limit=most, offset=begin) if most else []
     total = call.memory.count_sessions(narrowed, roots_only=True, is_idle=False)
-    records += [_listed(session, session.native_session_id in call.running) for session in found]
+    records += [_listed(session, session.native_session_id in call.running) for session in sessions]
     if not records:
         return Page("No earlier sessions.", [], offset)
     bookmarked = " `resume_session` continues a bookmark, by its number or name." if len(marks) > 1 else ""
@@ -208,25 +216,24 @@ def recall_error(call: Call, error: str, cursor: str = "0") -> Page:
     is_free = not call.scope.has_wall or call.scope.group is not None
     inside = [fix for fix in fixes if is_free or fix.repo in repos]
     if not inside:
-        return Page("No earlier session fixed this error, or one that reads alike.", [])
-    return Page("Fixes of this error, the surest first.", [_fixed(fix) for fix in inside][offset:], offset)
+        return Page("No earlier session fixed this error or a similar one.", [])
+    what = "Fixes of this error" if any(fix.is_same_error for fix in inside) else _NOT_THIS
+    return Page(f"{what}, most certain first.", [_fixed(fix) for fix in inside][offset:], offset)
 
 
 def _fixed(fix: "Fix") -> Recalled:
-    from recollect.knowledge.fixes import told_lines  # only here
-
-    alike = "" if fix.is_same_error else " (not this error, one that reads alike)"
-    met = f"met in {len(fix.sessions)} sessions" if len(fix.sessions) > 1 else "met in no other session"
+    alike = "" if fix.is_same_error else " (not this error, but a similar one)"
+    met = f"seen in {len(fix.sessions)} sessions" if len(fix.sessions) > 1 else "seen in that session only"
     heading = f"fixed in session {fix.session_uid}{alike} · confidence {fix.confidence} · {met}"
-    lines = told_lines(fix)
+    lines = knowledge.fix_lines(fix)
     lines += [f"helped {fix.fixed_count} times"] if fix.fixed_count > 1 else []
     lines += [f"changed since: {', '.join(fix.changed_files)}"] if fix.changed_files else []
-    lines += [f"met again in {plural(fix.returns, 'later session')}"] if fix.returns else []
+    lines += [f"came back in {plural(fix.returns, 'later session')}"] if fix.returns else []
     return Recalled(f"{AGENT}, {TOOL}", heading, "\n".join(lines), ms_of(fix.fixed_at), fix.repo)
 
 
 def session_brief(call: Call) -> Page:
-    """What a session that begins here is told."""
+    """The brief that a session starting here gets."""
     is_open = call.scope.group is None  # briefs are made of everybody's sessions
     brief = read_brief(str(call.memory.settings.folder), str(call.scope.folder)) if is_open else ""
     return Page(brief or "Nothing is open here, and no session has ended here yet.", [])

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import NotFound, RecollectError
-from recollect.groups.folders import ANSWERS, TASKS, open_shared
-from recollect.mcp.door import INSTRUCTIONS, BadArguments, Door, Page, Scope, check, shown, told
+from recollect.groups import ANSWERS, TASKS, open_shared
+from recollect.mcp.door import INSTRUCTIONS, BadArguments, Door, Page, Scope, check, error_text, shown
 from recollect.mcp.tools import GROUP_TOOLS, TOOLS, Tool
-from recollect.recall.fence import AGENT, TOOL, USER, Recalled
+from recollect.recall import AGENT, TOOL, USER, Recalled
 from recollect.text import cut_short
 
 _HISTORY_NAME = "session_history.json"
@@ -24,7 +24,7 @@ _MOST_BYTES = 4_000_000
 _SNIPPET_CHARS = 400
 _QUERY = {
     "query": {"type": "string", "description": "Words, a path, a command or an error text."},
-    "limit": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Sessions at most (5)."},
+    "limit": {"type": "integer", "minimum": 1, "maximum": 20, "description": "Maximum number of sessions (5)."},
 }
 
 
@@ -54,9 +54,9 @@ class SandboxDoor(Door):
         except BadArguments as error:
             return str(error), True
         except RecollectError as error:
-            return told(error), True
+            return error_text(error), True
         except (OSError, LookupError, TypeError, ValueError):
-            return "The shared folder cannot be used, or holds something else", True
+            return "The shared folder is unusable or has unexpected content", True
 
     def instructions(self, client: str) -> str:
         return INSTRUCTIONS
@@ -100,7 +100,7 @@ class SandboxDoor(Door):
             while not answers.has(name):
                 if time.monotonic() > deadline:
                     tasks.remove(name)
-                    raise NotFound("The host does not answer", "there, `recollect ipc serve` has to run")
+                    raise NotFound("The host does not answer", "`recollect ipc serve` must be running there")
                 time.sleep(_PAUSE_S)
             answer: dict[str, Any] = json.loads(answers.read(name, _MOST_BYTES))
             with suppress(OSError):  # it may not be ours to delete

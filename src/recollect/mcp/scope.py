@@ -1,4 +1,4 @@
-"""What a call may see: the repository or group that its server stands in, and how far into an answer it is."""
+"""What a call may see: the repository or group of its server, and the page of an answer."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from recollect.schema import Session
 
 _NO_SESSION = "No session here has this id; `list_sessions` and `session_search` show ids"
-_NOTHING_HERE = "Nothing is remembered of this repository yet."
-WIDER = 'Pass "everywhere": true to look in all repositories.'
+_NOTHING_HERE = "Nothing about this repository is stored yet."
+WIDER = 'Pass "everywhere": true to search all repositories.'
 
 
 def session_of(call: Call, name: str) -> "Session":
     """The session of an id; raises BadArguments if there is none, or none on this side of the wall."""
     try:
-        found = call.memory.session(name)
+        session = call.memory.session(name)
     except NotFound:
         raise BadArguments(_NO_SESSION) from None
-    if call.scope.has_wall and call.scope.group is None and found.repo not in repos_of(call):
+    if call.scope.has_wall and call.scope.group is None and session.repo not in repos_of(call):
         raise BadArguments(_NO_SESSION)
-    return found
+    return session
 
 
 def filters_of(call: Call, everywhere: bool, filters: dict[str, Any]) -> Filters | None:

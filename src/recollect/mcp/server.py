@@ -105,7 +105,7 @@ class Server:
         if "id" not in frame:
             return None
         if not isinstance(frame["id"], str | int | float) or isinstance(frame["id"], bool):
-            return _failure(None, {"code": _INVALID_REQUEST, "message": "The id is neither text nor number"})
+            return _failure(None, {"code": _INVALID_REQUEST, "message": "`id` must be a string or a number"})
         if self._is_cancelled(frame["id"]):
             return None
         try:
@@ -114,7 +114,7 @@ class Server:
             return _failure(frame["id"], refusal.error)
         except Exception:  # the top of a door: one bad request must not end the agent's memory
             traceback.print_exc(file=sys.stderr)
-            return _failure(frame["id"], {"code": _INTERNAL, "message": "Recollect failed at this request"})
+            return _failure(frame["id"], {"code": _INTERNAL, "message": "Recollect could not handle this request"})
         answer = {"jsonrpc": "2.0", "id": frame["id"], "result": result}
         return None if self._is_cancelled(frame["id"]) else answer
 
@@ -127,7 +127,7 @@ class Server:
     def _result(self, method: str, params: Any) -> Object:
         params = {} if params is None else params
         if not isinstance(params, dict):
-            raise Refused(_INVALID_PARAMS, "The params are no object")
+            raise Refused(_INVALID_PARAMS, "`params` must be an object")
         version = _meta(params).get(_VERSION_KEY)
         if version is not None and version not in MODERN:
             supported = [*MODERN, *HANDSHAKES]
@@ -159,7 +159,7 @@ class Server:
         if not isinstance(name, str) or not self._door.has_tool(name):
             raise Refused(_INVALID_PARAMS, f"No such tool: {str(name)[:100]}")
         if not isinstance(arguments, dict | None):
-            raise Refused(_INVALID_PARAMS, "The arguments are no object")
+            raise Refused(_INVALID_PARAMS, "`arguments` must be an object")
         text, is_error = self._door.call(name, arguments or {}, _meta(params))
         return {"content": [{"type": "text", "text": text}], "isError": is_error}
 
@@ -189,8 +189,8 @@ def _modern(method: str, result: Object) -> Object:
 
 
 def _id(frame: Any) -> Any:
-    found = frame.get("id") if isinstance(frame, dict) else None
-    return found if isinstance(found, str | int) and not isinstance(found, bool) else None
+    frame_id = frame.get("id") if isinstance(frame, dict) else None
+    return frame_id if isinstance(frame_id, str | int) and not isinstance(frame_id, bool) else None
 
 
 def _failure(request: Any, error: Object) -> Object:

@@ -10,17 +10,31 @@ TYPE_CHECKING = False  # `typing` takes as long to load as all that a hook needs
 if TYPE_CHECKING:
     from recollect.recall.answers import Glimpse, Match, SearchAnswer, SessionHit
     from recollect.recall.brief import renew_briefs, write_briefs
-    from recollect.recall.diffs import EditDiff, SessionDiff, session_diff
+    from recollect.recall.diffs import EditDiff, SessionDiff, patch_of, session_diff
     from recollect.recall.edits import absolute
+    from recollect.recall.fence import AGENT, TOOL, USER, Recalled, fenced, one_line
     from recollect.recall.file_history import FileEdit, FileVisit, blame, evicted_edits, files
-    from recollect.recall.filters import NO_FILTERS, Filters
+    from recollect.recall.filters import NO_FILTERS, Filters, last_name, repos_for
     from recollect.recall.index import index_pending
     from recollect.recall.line_history import LineOrigin, line_origin
     from recollect.recall.lookup import Options, search
     from recollect.recall.other_sessions import Related, TimelineEntry, Unfinished, related, timeline, unfinished
+    from recollect.recall.prepared import (
+        BRIEF,
+        FIXES,
+        HOOK_DEFAULTS,
+        PROMPTS,
+        fixes_path,
+        is_on,
+        read_brief,
+        read_requests,
+        requests_path,
+        switches_path,
+    )
+    from recollect.recall.prompts import AGENT_PROMPTS
     from recollect.recall.scope import sessions_of
     from recollect.recall.snippets import folded
     from recollect.recall.spending import Block, Spending, make_spending, write_snapshot
     from recollect.recall.stats import BREAKDOWNS, WEEKDAYS, StatLine, Stats, make_breakdown, make_stats
-
-__getattr__ = lazy_names(__name__, __file__)
+else:
+    __getattr__ = lazy_names(__name__, __file__)

@@ -70,7 +70,7 @@ class Match(NamedTuple):
 
 
 class SessionHit(NamedTuple):
-    """A session with its best matches. `evicted`: its raw events are gone, and all that is shown is from its digest."""
+    """A session with its best matches. `evicted`: its raw events are gone, and everything shown is from its digest."""
 
     session_uid: str
     title: str | None
@@ -148,7 +148,7 @@ def hit_of(header: "SessionHeader", score: float, matches: list[Match], why: str
 
 
 class SearchAnswer(NamedTuple):
-    """Sessions, best first. `suggestion` is the query as it was probably meant; `notes` say what else was done."""
+    """Sessions, best first. `suggestion` is the query that was probably meant; `notes` explain what else was done."""
 
     query: str
     took_ms: float

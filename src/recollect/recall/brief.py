@@ -25,7 +25,7 @@ _SESSIONS = 3
 _REQUEST_CHARS = 400
 _UNANSWERED_CHARS = 160
 _SAME_CHARS = 30  # letters that two requests begin with if they ask the same
-_MOST_DECISIONS, _DECISION_CHARS = 4, 120
+_MOST_DECISIONS, _DECISION_CHARS = 4, 180
 _MOST_WARNINGS = 3
 _LEAST_FAILURES, _LEAST_RATE = 4, 0.7  # of a command that is worth a warning
 _WARNING_MS = 30 * 86_400_000
@@ -86,7 +86,9 @@ def _last(session: SessionHeader, digest: dict[str, Any]) -> dict[str, Any]:
     tests, left = digest.get("tests", {}).get("last"), _left(digest)
     facts = [f"outcome {session.outcome}", f"last test run {tests}" if tests else None]
     facts += [f"left open: {' and '.join(left)}"] if left else []
-    heading = f"The last session here was {_named(session)}: {', '.join(fact for fact in facts if fact)}. Last asked:"
+    heading = (
+        f"The last session here was {_named(session)}: {', '.join(fact for fact in facts if fact)}. Its last request:"
+    )
     asked = requests[-1]["text"] if requests else session.title or ""
     return _record(heading, asked[:_REQUEST_CHARS], session)
 
@@ -94,7 +96,7 @@ def _last(session: SessionHeader, digest: dict[str, Any]) -> dict[str, Any]:
 def _decisions(decided: Sequence[str]) -> Iterator[dict[str, Any]]:
     if decided:
         lines = [f"- {cut_short(' '.join(text.split()), _DECISION_CHARS)}" for text in decided[:_MOST_DECISIONS]]
-        told = "Decided here and still valid; `recall_decisions` has all:"
+        told = "Decided here and still valid; `recall_decisions` lists everything:"
         yield {"origin": USER, "heading": told, "text": "\n".join(lines), "at_ms": None, "repo": None}
 
 

@@ -9,7 +9,7 @@ from recollect.clock import AsDatetime
 from recollect.kinds import EDIT
 from recollect.recall.edits import absolute, changes, is_below, slashed, whole
 from recollect.schema import Event, Session
-from recollect.sessions.transcript import find_spawned, iter_payloads, read_events
+from recollect.sessions import find_spawned, iter_payloads, read_calls
 from recollect.store import Store
 
 _NOWHERE = "/dev/null"
@@ -55,7 +55,7 @@ def session_diff(store: Store, session: Session, path: str | None = None) -> Ses
     edits: list[EditDiff] = []
     failed = copied = 0
     for owner in _tree(session, find_spawned(store, session)):
-        events = read_events(store, owner)
+        events = read_calls(store, owner, EDIT)
         outcomes = _outcomes(events)
         own = [event for event in events if event.kind == EDIT and event.copy_of is None]
         done = [event for event in own if not _has_failed(outcomes.get(event.call_id))]
@@ -128,6 +128,11 @@ def _relative(path: str, cwd: str | None) -> str:
     folder = slashed(cwd or "").rstrip("/")
     below = absolute(path, cwd).removeprefix(f"{folder}/" if folder else "")
     return " ".join(below.lstrip("/").splitlines())
+
+
+def patch_of(session: Session, payload: dict[str, Any]) -> str:
+    """What the edit with this payload was to change, as a patch; empty if the log has no text of it."""
+    return "".join(unified(change, session.cwd) for change in changes(session.agent, payload))
 
 
 def unified(change: FileChange, cwd: str | None) -> str:

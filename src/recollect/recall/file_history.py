@@ -38,7 +38,7 @@ _SEPARATOR = re.compile(r"[/\\]+")
 
 @dataclass(frozen=True, slots=True)
 class FileVisit:
-    """A session (with its sub-agents) and how it met a path."""
+    """A session (with its sub-agents) and how it used a path."""
 
     session_uid: str
     title: str | None

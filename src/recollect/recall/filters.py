@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
+from recollect import sessions
 from recollect.clock import moment_ms
 from recollect.errors import Ambiguous, NotFound, UsageError
 from recollect.kinds import KINDS, OUTCOMES, SESSION_CLASSES
@@ -23,7 +24,7 @@ _VALUES = {"outcome": OUTCOMES, "kind": KINDS, "session_class": SESSION_CLASSES}
 
 
 class Filters(NamedTuple):
-    """What a list is narrowed to; sessions must meet all of it. Dates as `recollect.clock.parse_moment` reads them."""
+    """Conditions for a list; sessions must meet all of them. Dates as `recollect.clock.parse_moment` reads them."""
 
     agent: str | None = None
     repo: str | None = None  # a name, its end or a part of it, or a folder of its checkout: `.` is the current one
@@ -79,7 +80,7 @@ def names_for(store: Store, name: str, value: str) -> list[str]:
 
 
 def repos_for(store: Store, value: str) -> list[str]:
-    """The repositories that a name, the end or a part of one, or a folder stands for."""
+    """The repositories that match a name, part of one, or a folder."""
     known = store.session_headers.names("repo")
     if not known:
         return [value]
@@ -115,10 +116,8 @@ def last_name(repo: str) -> str:
 
 def _repos_in(store: Store, folder: Path) -> set[str]:
     """The repositories of a folder: by its checkout's remote, and by the sessions that worked in the checkout."""
-    from recollect.sessions.repos import find_checkout, normal_remote, remote_of  # few lists need them
-
-    root = find_checkout(folder) or folder
-    remote = normal_remote(remote_of(folder))
+    root = sessions.find_checkout(folder) or folder
+    remote = sessions.normal_remote(sessions.remote_of(folder))
     by_remote = {repo for repo in store.session_headers.names("repo") if repo == remote}
     return by_remote | {repo for path, repo in store.session_headers.folders() if Path(path).is_relative_to(root)}
 

@@ -119,7 +119,7 @@ class Hits:
     def _hit(self, candidate: Candidate, patterns: Sequence[Pattern]) -> SessionHit:
         header = candidate.header
         matches = [self._match(event, patterns) for event in candidate.events if event.id in self._texts]
-        why = f"{len(matches)} best of its matches shown"
+        why = f"{len(matches)} best matches shown"
         first, last = self._ends_of(header)
         if header.evicted_ms is not None:  # what is held is how it went on
             first = self._digested_ends(header)[0] or first

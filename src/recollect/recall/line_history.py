@@ -10,7 +10,7 @@ from recollect.agentkit.edits import LINE_HASH_CHARS, line_hash
 from recollect.clock import rfc3339
 from recollect.recall.candidates import Sessions
 from recollect.recall.file_history import FileEdit, evicted_edits, file_edit, file_steps
-from recollect.sessions.git import BlamedLine, blame_line, checkout_of
+from recollect.sessions import BlamedLine, blame_line, checkout_of
 from recollect.store import Store, StoredFact
 
 _SECONDS = 5.0  # for each question to git

@@ -62,7 +62,7 @@ def read_literal(text: str, is_regex: bool, notes: list[str]) -> Literal:
         try:
             return Literal(re.compile(text), True)
         except (re.error, OverflowError, RecursionError) as error:
-            notes.append(f"Invalid regular expression ({error}): searched for as a piece of text")
+            notes.append(f"Invalid regular expression ({error}): searched for as plain text")
     return Literal(re.compile(re.escape(text), re.IGNORECASE), False)
 
 
@@ -88,7 +88,8 @@ class Scan:
         with _finder(self._literal) as find:
             try:
                 if _WORD.search(piece):
-                    self._look_through(self._candidates(Wanted(((Term(piece, is_prefix=True),),)), chosen), find)
+                    term = Term(piece, is_prefix=_WORD.match(piece[-1]) is not None)
+                    self._look_through(self._candidates(Wanted(((term,),)), chosen), find)
                 inside = self._prefilter(piece) if not self._is_done() else None
                 if inside is not None:
                     self._look_through(self._candidates(inside, chosen), find)
@@ -96,7 +97,11 @@ class Scan:
                     self._notes.append("The index cannot narrow this down: reading the sessions, newest first")
                     self._look_through(self._all_events(chosen), find, total)
             except TooSlow:
-                self._notes.append("The expression takes too long and was stopped: nested `*` and `+` do that")
+                is_late = time.monotonic() > self._end  # which says nothing about the expression
+                advice = "filters such as `since:` narrow it down" if is_late else "avoid nested `*` and `+`"
+                self._notes.append(
+                    f"The {'search' if is_late else 'expression'} took too long and was stopped: {advice}"
+                )
         return self._found
 
     def _is_done(self) -> bool:
@@ -148,14 +153,14 @@ class Scan:
         whole = words if words[0].start() > 0 else words[1:]  # the first may be the end of a longer word
         if whole:
             return Wanted(((Term(piece[whole[0].start() :], is_prefix=is_open),),))
-        having = self._words_with(folded(words[0][0]))
+        having = self._words_with(folded(words[0][0]), at_end=not is_open)
         return None if having is None else Wanted((tuple(Term(word) for word in having),))
 
-    def _words_with(self, part: str) -> list[str] | None:
+    def _words_with(self, part: str, at_end: bool) -> list[str] | None:
         """The words that have a piece inside; None if there are too many, or looking for them takes too long."""
         self._index.limit_time(_SECONDS_FOR_WORDS)
         try:
-            having = self._index.words_with(part, _MOST_WORDS)
+            having = self._index.words_with(part, _MOST_WORDS, at_end=at_end)
         except OutOfTime:
             return None
         finally:
@@ -199,7 +204,7 @@ class _PatternProcess:
         except OSError as error:
             raise RecollectError(
                 f"Cannot start the process that matches expressions ({error.strerror}): {sys.executable}",
-                "`--substring` needs none",
+                "use `--substring` instead",
             ) from error
         self._input, self._output = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
         self._send(pattern)

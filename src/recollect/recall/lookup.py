@@ -233,12 +233,12 @@ class _Search:
     def _note_evicted(self, scope: Scope, what: str) -> None:
         if count := self._store.session_headers.evicted_count(scope.timed):
             sessions = "1 session is" if count == 1 else f"{count:,} sessions are"
-            self._notes.append(f"{sessions} left as digests only, which {what} cannot look into")
+            self._notes.append(f"{sessions} kept as digests only, which {what} cannot search")
 
     def _latest(self, query: Query, chosen: EventFilter) -> list[Candidate]:
         """No word in the query: the last events that the filters let through, of the sessions active last."""
         if not query.filters:
-            self._notes.append("There is no word in the query; `--substring` finds signs too")
+            self._notes.append("The query contains no words; `--substring` also finds symbols")
         if not query.filters or _is_of_sessions(query):
             return []
         events: list[Scored] = []

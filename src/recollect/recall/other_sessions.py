@@ -41,7 +41,7 @@ class Related:
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """A session in the order they began."""
+    """A session of a timeline, which is in the order sessions began."""
 
     session_uid: str
     title: str | None

@@ -15,7 +15,7 @@ HOOK_DEFAULTS: "dict[str, bool | list[str]]" = {BRIEF: True, FIXES: True, PROMPT
 MOST_CHARS = 1_900  # of a brief: one agent cuts what a server says of itself at 2,048 characters
 _LEAD = (
     "Recollect remembers earlier sessions in this repository. Before you redo work, search it with `session_search`;"
-    " `recall_error` knows what fixed an error, `recall_decisions` why something is the way it is."
+    " `recall_error` shows what fixed an error, `recall_decisions` why something is the way it is."
 )
 
 

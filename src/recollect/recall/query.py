@@ -43,6 +43,7 @@ _PROGRAMS = (
 )
 # Of those that are plain verbs too, only with an option that has a value.
 _VERBS = r"(?:diff|find|go|head|kill|make|node|touch)\s.*\s-\w+\s+[^-\s]"
+_OTHER_WIDTH = "[\uff01-\uff9f]+"
 _COMMAND = rf"{_SHELL}|\A\s*(?:(?:{_PROGRAMS})\s|{_VERBS})"
 
 
@@ -90,8 +91,10 @@ def parse_query(text: str, now: datetime) -> Query:
     text = _cut(text, notes)
     items = list(_items(text, now, notes))
     if any(isinstance(item, Phrase) and is_excluded for item, is_excluded in items) and re.search(_COMMAND, text):
-        items = [(_as_typed(item), False) if is_excluded else (item, False) for item, is_excluded in items]
-        notes.append("Read as a command: options such as `-name` exclude nothing")
+        typed = items
+        items = [(_as_typed(item), False) if is_excluded else (item, False) for item, is_excluded in typed]
+        option = next(item.text for item, is_excluded in typed if is_excluded and isinstance(item, Phrase))
+        notes.append(f"Treated as a command: `-{option}` excludes nothing")
     needs: list[tuple[Phrase, ...]] = []
     excluded: list[Phrase] = []
     is_choice = False
@@ -154,8 +157,17 @@ def sound(text: str) -> str:
     return text.replace("\0", " ").encode("utf-8", "replace").decode()
 
 
+def _of_usual_width(text: str) -> str:
+    """Full-width letters and half-width kana, which input methods make, as logs have them: `ｃｓｖ` is `csv`."""
+    if not re.search(_OTHER_WIDTH, text):
+        return text
+    import unicodedata  # few queries need it
+
+    return re.sub(_OTHER_WIDTH, lambda match: unicodedata.normalize("NFKC", match[0]), text)
+
+
 def _cut(text: str, notes: list[str]) -> str:
-    text = sound(text)
+    text = _of_usual_width(sound(text))
     if len(text) > MOST_CHARS:
         notes.append(f"Only the first {MOST_CHARS} characters were searched for")
         text = text[:MOST_CHARS].rpartition(" ")[0] or text[:MOST_CHARS]

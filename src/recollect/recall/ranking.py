@@ -66,7 +66,7 @@ class Ranking:
             kept.append(word)
         left_out = [f"`{word.text}`" for word in by_rarity[len(kept) :] if word in words]
         if left_out:
-            notes.append(f"Too common to rank events by: {', '.join(left_out)}")
+            notes.append(f"Too common for ranking events: {', '.join(left_out)}")
         if kept and kept[0].total > RANKED_EVENTS:
             notes.append(f"`{kept[0].text}` is in {kept[0].total:,} events: only requests were ranked")
             return kept, ("asked",)

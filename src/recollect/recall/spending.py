@@ -18,7 +18,7 @@ _LEAST_BLOCK_MS = 30 * 60_000  # before this a block's rate says nothing
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The five hours that run now for an agent, and what they would cost if they went on as they began."""
+    """An agent's current five-hour block, and what it would cost at the same rate."""
 
     agent: str
     started_at: str
@@ -34,7 +34,7 @@ class Block:
 class Spending:
     """Money by the calendar, in the user's time zone. `last_month_by_now_usd` is up to the same day and hour.
 
-    The forecast for the whole month is what was spent so far, and the mean of the last thirty days for the rest.
+    The forecast for the month is what was spent so far plus the daily mean of the last thirty days for the rest.
     """
 
     month: str
@@ -55,13 +55,14 @@ def make_spending(store: Store, now: datetime, sessions: HeaderFilter = ANY_SESS
     since = min(last_month, day - timedelta(days=_RATE_DAYS))
     rows = [row for row in store.activity.hours(Span(sessions, _ms(since))) if row.hour * _HOUR_MS <= _ms(now)]
     spent = _sum(rows, month, now)
+    daily_usd = _daily_usd(rows, store.activity.first_hour(sessions), now)
     return Spending(
         month=f"{month:%Y-%m}",
         today_usd=_sum(rows, day, now),
         month_usd=spent,
         last_month_by_now_usd=_sum(rows, last_month, min(last_month + (now - month), month)),
         last_month_usd=_sum(rows, last_month, month),
-        forecast_usd=round(spent + _rate(rows, now) * ((_next_month(month) - now) / timedelta(days=1)), 9),
+        forecast_usd=round(spent + daily_usd * ((_next_month(month) - now) / timedelta(days=1)), 9),
         usd_is_estimate=any(row.is_estimate for row in rows),
         blocks=_running(store, rows, now),
     )
@@ -80,14 +81,11 @@ def _sum(rows: Sequence[HourRow], begin: datetime, end: datetime) -> float:
     return round(sum(row.usd for row in rows if _ms(begin) <= row.hour * _HOUR_MS < _ms(end)), 9)
 
 
-def _rate(rows: Sequence[HourRow], now: datetime) -> float:
-    """Money per day, over the last thirty days or since the first activity."""
-    begin = now - timedelta(days=_RATE_DAYS)
-    recent = [row for row in rows if row.hour * _HOUR_MS >= _ms(begin)]
-    if not recent:
-        return 0.0
-    days = (_ms(now) - recent[0].hour * _HOUR_MS) / (24 * _HOUR_MS)
-    return sum(row.usd for row in recent) / max(1.0, days)
+def _daily_usd(rows: Sequence[HourRow], first_hour: int | None, now: datetime) -> float:
+    """Money per day, over the last thirty days or since the first activity there is."""
+    begin_ms = max(_ms(now - timedelta(days=_RATE_DAYS)), (first_hour or 0) * _HOUR_MS)
+    days = (_ms(now) - begin_ms) / (24 * _HOUR_MS)
+    return sum(row.usd for row in rows if row.hour * _HOUR_MS >= begin_ms) / max(1.0, days)
 
 
 def _running(store: Store, rows: Sequence[HourRow], now: datetime) -> list[Block]:

@@ -13,7 +13,7 @@ WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 @dataclass(frozen=True, slots=True)
 class StatLine:
-    """One line of a breakdown. What it does not know is None: a tool has no tokens, a model no turns.
+    """One line of a breakdown. Unknown values are None: a tool has no tokens, a model no turns.
 
     `sessions` are those somebody began; their sub-agents are counted beside them, and their tokens, time
     and money with them. `sub_agents_usd` is the sub-agents' part of `usd`. Only a session has a `title`.
@@ -41,7 +41,7 @@ class StatLine:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """A breakdown, what it adds up to, and minutes of work by weekday (from Monday) and hour."""
+    """A breakdown, its totals, and minutes of work by weekday (from Monday) and hour."""
 
     by: str
     lines: list[StatLine]

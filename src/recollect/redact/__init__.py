@@ -28,5 +28,5 @@ if TYPE_CHECKING:
     from recollect.redact.rules import RULES
     from recollect.redact.user_rules import AllowList, RedactionRules, UserRule
     from recollect.redact.values import has_placeholder
-
-__getattr__ = lazy_names(__name__, __file__)
+else:
+    __getattr__ = lazy_names(__name__, __file__)

@@ -55,7 +55,7 @@ def _behind(words: tuple[str, ...]) -> str:
 # One rule for all of them: each one more would cost the scanner an automaton.
 _PROGRAM = Rule(
     "command-line-flag",
-    "Passwords that programs take by flags of their own: `mysql -p…` (also `mysqldump`, `mariadb`), `docker login -p` and any other `login`, "
+    "Passwords that programs take with their own flags: `mysql -p…` (also `mysqldump`, `mariadb`), `docker login -p` and any other `login`, "
     "`sshpass -p`, `mongosh -p`, `twine upload -p`, `az sql … -p`, `useradd -p`, `7z -p…`, `zip -P`, `redis-cli -a`, `ldapsearch -w`, "
     "`gh secret set --body`, `aws ssm put-parameter --value`",
     KEYWORD, (*_MYSQL, "7z", *_REDIS, *_OTHERS, *_OF_TWO_WORDS, "ldap", "zip", "secret", "put-parameter"),
@@ -68,7 +68,7 @@ _PROGRAM = Rule(
 )  # fmt: skip
 _CURL_COOKIE = Rule(
     "session-cookie",
-    "Such cookies behind `curl -b`",
+    "Session cookies after `curl -b`",
     KEYWORD, ("curl",),
     rf"{_SOME_ARGUMENTS}-b{_EITHER[1]}{SOME_COOKIES}",
     rf"(?={QUOTE}|[ ]){_ARGUMENTS}{_BEFORE_FLAG}(?P<flag>-b){_EITHER[0]}{COOKIES}",
@@ -93,15 +93,15 @@ _OPENSSL = Rule(
 )  # fmt: skip
 _DIRECTIVE = Rule(
     "command-line-flag",
-    "Passwords behind `requirepass` and `masterauth` of Redis, and behind `ConvertTo-SecureString`",
-    KEYWORD, ("requirepass", "masterauth", "ConvertTo-SecureString"),
+    "Passwords after `requirepass` and `masterauth` of Redis, `bindpw` of LDAP, and after `ConvertTo-SecureString`",
+    KEYWORD, ("requirepass", "masterauth", "bindpw", "ConvertTo-SecureString"),
     rf"[ ]{{1,3}}(?:-String[ ]{{1,3}})?{_SOME_VALUE}",
     rf"[ ]{{1,3}}(?:-String[ ]{{1,3}})?{_VALUE}",
     60, check="program", is_caseless=True,
 )  # fmt: skip
 _PIPED = Rule(
     "command-line-flag",
-    "What `echo` and `printf` hand to a program that reads a secret: `echo … | docker login --password-stdin`, `| sudo -S`, "
+    "What `echo` and `printf` pass to a program that reads a secret: `echo … | docker login --password-stdin`, `| sudo -S`, "
     "`| gcloud secrets create`, `| vercel env add`, `| chpasswd`",
     KEYWORD, ("echo", "printf"),
     rf"[ ](?:-[neE]{{1,3}}[ ])?(?:{SOME_QUOTE}%s(?:\\+n)?{SOME_QUOTE}[ ])?{_SOME_VALUE}[^\x00\r\n]{{0,240}}"

@@ -41,7 +41,7 @@ TOKENS = (
     _token("gitlab-token", "GitLab tokens (`glpat-`, `gldt-`, `glrt-`, `glptt-`, `glsoat-`, `glcbt-`, `glimt-`, `glft-`, `glagent-`, `gloas-`, `glffct-`)", "glpat- gldt- glrt- glptt- glsoat- glcbt- glimt- glft- glagent- gloas- glffct-", _DOTTED, 16, 300),
     _token("gitlab-runner", "GitLab runner registration tokens (`GR1348941…`)", "GR1348941", _WORD, 20, 40),
     _token("openai", "OpenAI keys of projects, service accounts, admins (`sk-proj-` …)", "sk-proj- sk-svcacct- sk-admin- sk-None-", _WORD, 20, 300),
-    _token("openai", "OpenAI keys with the mark `T3BlbkFJ` in them", "T3BlbkFJ", _WORD, 20, 160, lead=Lead(_WORD, 20, 180, "sk-")),
+    _token("openai", "OpenAI keys that contain `T3BlbkFJ`", "T3BlbkFJ", _WORD, 20, 160, lead=Lead(_WORD, 20, 180, "sk-")),
     _token("openrouter", "OpenRouter keys (`sk-or-v1-`)", "sk-or-v1-", _WORD, 20, 160),
     _token("anthropic", "Anthropic keys and OAuth tokens (`sk-ant-api…`, `-oat…`, `-ort…`, `-admin…`, `-sid…`)", "sk-ant-", _WORD, 24, 300),
     _token("xai", "xAI keys (`xai-`)", "xai-", _ALNUM, 40, 160),

@@ -30,12 +30,16 @@ _SOME_TYPE = r"(?:\??:[ ]?[A-Za-z0-9&?\[\]|'<> ]{2,24}|[ ](?:as[ ])?string[ ]?)=
 # Attributes of a tag: `<password type="plain">…`.
 _ATTRIBUTES = rf"(?:[ ][A-Za-z][A-Za-z0-9:_-]{{0,24}}={QUOTE}[^\x00-\x1f<>\"'`\\]{{0,40}}{QUOTE}){{1,3}}"
 _SOME_ATTRIBUTES = r"[ ][A-Za-z][A-Za-z0-9:_-]{0,24}=[^\x00-\x1f<>]{0,160}"
-# What wraps a value in Rust, Go, Java, Python (`Some("…")`), in YAML (`&anchor …`, `!!str …`) and in XML.
+# What wraps a value in Rust, Go, Java, Python (`Some("…")`), in JSON (`{"value": "…"}`), in YAML (`&anchor …`, `!!str …`)
+# and in XML.
 _WRAPPED = (
     r"(?:(?:Some|String::from|(?:Secret|SecretString)::(?:new|from)|SecretStr|(?:aws|pulumi)\.String|Optional\.of|\[\]byte"
-    r"|Buffer\.from|Field|[a-z]{1,8}\.string\(\)\.default)\((?:default=)?|\()"
+    r"|Buffer\.from|Field|[a-z]{1,8}\.string\(\)\.default)\((?:default=)?|\("
+    rf"|\{{(?:[ \t]|{LINE_BREAK}|\\{{1,16}}t){{0,40}}{QUOTE}value{QUOTE}[ ]?:[ ]?)"  # parameters of Azure
 )
-_SOME_WRAPPED = r"[A-Za-z.:\[\]()]*\((?:default=)?"
+_SOME_WRAPPED = (
+    rf"(?:[A-Za-z.:\[\]()]*\((?:default=)?|\{{(?:[ \t\r\n]|\\+[nrt])*{SOME_QUOTE}value{SOME_QUOTE}[ ]?:[ ]?)"
+)
 _MARKED = r"(?:&[A-Za-z0-9_-]{1,24}[ ]|!![a-z]{1,12}[ ])"
 _CDATA = r"<!\[CDATA\["
 _BRACKETED = r"(?:\[\[|qq?[({\[]|%[qQ]?[({\[]|R\\{0,16}\"\()"  # strings of Lua, Perl, Ruby and C++
@@ -138,8 +142,8 @@ _NETRC = Rule(
 _CLEAR_KEYWORDS = tuple(keyword for keyword in KEYWORDS if keyword != "pass")  # `Pass` heads many a table
 _SPACED = Rule(
     "assignment",
-    "Random values that only blanks, or the `|` of a table, part from such a name: on a line of their own in settings and in what "
-    "`vault` and `psql` print, or in quotes (`proxy_set_header X-Api-Key \"…\"`)",
+    "Random values separated from such a name only by spaces or the `|` of a table: on a line of their own in settings and in "
+    "the output of `vault` and `psql`, or in quotes (`proxy_set_header X-Api-Key \"…\"`)",
     KEYWORD, _CLEAR_KEYWORDS,
     rf"{_REST}{SOME_QUOTE}?(?:[ \t|]|\\+t)+{SOME_QUOTE}?{PLAIN}{{0,40}}[0-9]",
     rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?(?P<sign>{WIDE_SPACE}(?:\|[ \t]{{1,64}})?)(?P<quote>{QUOTE}?)(?={PLAIN}{{0,40}}[0-9])(?P<s>{PLAIN}{{8,512}})",
@@ -147,7 +151,7 @@ _SPACED = Rule(
 )  # fmt: skip
 _TABLE = Rule(
     "assignment",
-    "Random values in the columns of such a name: CSV and the like, Markdown, `psql`, and `INSERT` (`(…, password) VALUES (…)`)",
+    "Random values in the columns of such a name: CSV and similar formats, Markdown, `psql`, and `INSERT` (`(…, password) VALUES (…)`)",
     KEYWORD, _CLEAR_KEYWORDS,
     rf"{_REST}{SOME_QUOTE}?[ ]{{0,40}}(?:\|[A-Za-z0-9_. -]*|(?:[,;\t]|\\+t)[ ]?(?:[A-Za-z0-9_.\"'`-]|\\+[\"'`])*)*(?:\r?\n|(?:\\+r)?\\+n|\)[^\x00(]{{0,40}}VALUES)",
     rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?[ ]{{0,40}}(?P<after>(?:\|[A-Za-z0-9_. -]*|(?:[,;\t]|\\{{1,16}}t)[ ]?(?:[A-Za-z0-9_.\"'`-]|\\{{1,16}}(?=[\"'`]))*)*)"
@@ -156,8 +160,9 @@ _TABLE = Rule(
 )  # fmt: skip
 _ARGUMENT = Rule(
     "assignment",
-    "The second argument of calls that sign or log in: `jwt.sign(payload, \"…\")`, `createHmac(\"sha256\", \"…\")`, `auth=(\"user\", \"…\")`",
-    KEYWORD, ("auth=(", "basicauth(", "jwt.sign(", "jwt.encode(", "jwt.verify(", "jwt.decode(", "hmac("),
+    "The second argument of calls that sign or log in: `jwt.sign(payload, \"…\")`, `createHmac(\"sha256\", \"…\")`, `auth=(\"user\", \"…\")`, "
+    "`new NetworkCredential(\"user\", \"…\")`",
+    KEYWORD, ("auth=(", "basicauth(", "networkcredential(", "jwt.sign(", "jwt.encode(", "jwt.verify(", "jwt.decode(", "hmac("),
     rf"[^\x00-\x1f()]{{1,100}},{SOME_SPACE}{SOME_LITERAL}{SOME_QUOTE}{ANY}{{6}}",
     rf"[^\x00-\x1f(),]{{1,80}},{SPACE}(?P<literal>{LITERAL}(?={QUOTE}))?(?P<quote>{QUOTE})(?P<s>{PLAIN}{{0,512}})",
     200, check="flag", is_caseless=True,
@@ -189,7 +194,7 @@ _ENV_KEY = Rule(
 
 _REGISTRY = Rule(
     "registry-auth",
-    'Users and passwords of package and container registries in base64: `_auth=…`, `"auth": "…"`',
+    'User names and passwords of package and container registries in base64: `_auth=…`, `"auth": "…"`',
     KEYWORD, ("auth", "AuthIdent"),
     rf"{QUOTE_OR_CODE}?{SPACE_OR_CODE}(?:[:=]|%3[adAD]){SPACE_OR_CODE}{QUOTE_OR_CODE}?[A-Za-z0-9+/=%]{{12}}",
     rf"{QUOTE}?{SPACE}[:=]{SPACE}{QUOTE}?(?P<s>[A-Za-z0-9+/]{{12,1000}}={{0,2}})",
@@ -200,7 +205,7 @@ COOKIES = rf"(?P<s>{_PAIR}(?:[;,][ ]?{_PAIR}){{0,60}})"
 SOME_COOKIES = rf"{QUOTE_OR_CODE}?[A-Za-z0-9_.-]{{1,60}}(?:=|%3[dD]|{SOME_QUOTE}[ ]?:)"
 _COOKIE = Rule(
     "session-cookie",
-    "Cookies by which a server recognises somebody (`session…`, `…sid`, `auth…`, `…token`, `csrf…`, with a random value), in headers and code",
+    "Session cookies (`session…`, `…sid`, `auth…`, `…token`, `csrf…`, with a random value), in headers and code",
     KEYWORD, ("cookie",),
     rf"s?(?:{QUOTE_OR_CODE}?{SPACE_OR_CODE}(?:[:= ]|%3[adAD])|{SOME_QUOTE},){SPACE_OR_CODE}\{{?{SOME_COOKIES}",
     rf"s?(?:{QUOTE}?{SPACE}[:= ]|{QUOTE},){SPACE}\{{?{COOKIES}",

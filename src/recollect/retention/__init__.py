@@ -10,5 +10,5 @@ from recollect.lazy import lazy_names
 if TYPE_CHECKING:
     from recollect.retention.apply import BudgetReport, Outlook, finish_evictions, keep_within_budget, look_ahead
     from recollect.retention.plan import CADENCES, Eviction, Limits, parse_size
-
-__getattr__ = lazy_names(__name__, __file__)
+else:
+    __getattr__ = lazy_names(__name__, __file__)

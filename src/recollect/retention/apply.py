@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from recollect.analysis import distil_pending
+from recollect import analysis
 from recollect.clock import now_ms, rfc3339
 from recollect.errors import Busy, StoreDamaged, StoreUnwritable
 from recollect.retention.plan import (
@@ -185,7 +185,7 @@ class _Work:
             set_aside = len(self._remade)
             self._apply(planned.first, advance)
             if planned.analyze_first or len(self._remade) > set_aside:
-                distil_pending(self._store, lambda done, total: None)
+                analysis.distil_pending(self._store, lambda done, total: None)
             is_all_analyzed = is_all_analyzed or planned.analyze_first
         _leave_nothing(self._store, self.at_ms)
         size, cap = self._store.sizes.raw_bytes(), self._limits.raw_hard_cap

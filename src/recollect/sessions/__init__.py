@@ -1,28 +1,37 @@
 """What is known of whole sessions: their rows, how they are related, where they worked, what they cost."""
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from recollect.lazy import lazy_names
 
-import orjson
-
+TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
-    from recollect.store import Store
-
-
-@dataclass(frozen=True, slots=True)
-class AccountRules:
-    """The settings that shape a session's row. Here, because every command reads the settings."""
-
-    task_patterns: tuple[re.Pattern[str], ...] = ()  # without any, `tasks` knows what a task looks like
-
-    def text(self, domains: Mapping[str, str]) -> str:
-        """All that rows depend on, to be compared with what they were made with."""
-        patterns = [pattern.pattern for pattern in self.task_patterns]
-        return orjson.dumps({"tasks": patterns, "domains": sorted(domains.items())}).decode()
-
-
-def is_settled(store: "Store", rules: AccountRules, domains: Mapping[str, str]) -> bool:
-    """Whether every session's row shows all that is held of it, by these rules."""
-    return store.rules.text() == rules.text(domains) and not store.streams.dirty()
+    from recollect.sessions.account import account_for
+    from recollect.sessions.git import BlamedLine, blame_line, changed_since, checkout_of
+    from recollect.sessions.groups import GROUPS_FOLDER, assign_groups, group_folder, homes_of, with_group_homes
+    from recollect.sessions.parts import Parts, boundary_of, cuts_ms, split, until
+    from recollect.sessions.pricing import HOUR_MS, TOKENS, Used, add_up, tokens_of, usd_of
+    from recollect.sessions.relations import all_reached
+    from recollect.sessions.repos import (
+        Checkouts,
+        find_checkout,
+        main_checkout,
+        name_repos,
+        normal_remote,
+        normal_root,
+        read_origin,
+        read_text,
+        remote_of,
+    )
+    from recollect.sessions.rules import AccountRules, is_settled
+    from recollect.sessions.settle import settle_sessions
+    from recollect.sessions.totals import content_hash, decode_totals
+    from recollect.sessions.transcript import (
+        TranscriptItem,
+        find_spawned,
+        iter_payloads,
+        iter_transcript,
+        read_calls,
+        read_events,
+        read_window,
+    )
+else:
+    __getattr__ = lazy_names(__name__, __file__)

@@ -4,7 +4,7 @@ Each request is priced by itself, at the price of its day and the tier of its ow
 """
 
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recollect.store import Response
@@ -48,7 +48,7 @@ def price_of(response: Response) -> float | None:
         return None
     fresh, written = response.input_tokens, response.cache_write_tokens
     context = (fresh + response.cache_read_tokens + written) / response.requests
-    of_fresh, of_read, of_written, of_written_1h, of_output = rates.flat or rates.at(context)
+    of_fresh, of_read, of_written, of_written_1h, of_output = rates.at(context)
     usd = fresh * of_fresh + response.cache_read_tokens * of_read + response.output_tokens * of_output
     usd += (written - response.cache_write_1h_tokens) * of_written + response.cache_write_1h_tokens * of_written_1h
     return usd / _MILLION + response.web_searches * rates.search
@@ -57,16 +57,18 @@ def price_of(response: Response) -> float | None:
 class _Rates(NamedTuple):
     """Rates of fresh input, cache reads, cache writes for minutes and for an hour, and output; and of a web search.
 
-    `flat` are the rates if none of them has tiers, as for most models.
+    `tiers` begin with the highest: the tokens of input above which it holds, and the rates.
     """
 
-    tiered: tuple[Rate, ...]
-    flat: tuple[float, ...] | None
+    tiers: tuple[tuple[int, tuple[float, ...]], ...]
     search: float
 
     def at(self, context: float) -> tuple[float, ...]:
         """The rates for a request with so many tokens of input."""
-        return tuple(next(price for start, price in reversed(rate) if context > start or not start) for rate in self[0])
+        for start, rates in self.tiers:
+            if context > start:
+                return rates
+        return self.tiers[-1][1]
 
 
 @cache
@@ -81,10 +83,17 @@ def _rates(model: str, day: int | None) -> _Rates | None:
     # What has no price of its own is billed as the input it is part of.
     read, written = (_rate(prices, gaps, name) or fresh for name in ("cache_read_mtok", "cache_write_mtok"))
     written_1h = _rate(prices, gaps, "cache_write_1h_mtok") or written
-    tiered = (fresh, read, written, written_1h, _rate(prices, gaps, "output_mtok") or _FREE)
-    is_flat = all(len(rate) == 1 for rate in tiered)
     search: Any = prices.web_searches_kcount
-    return _Rates(tiered, tuple(rate[0][1] for rate in tiered) if is_flat else None, float(search or 0) / 1000)
+    tiers = _tiers(fresh, read, written, written_1h, _rate(prices, gaps, "output_mtok") or _FREE)
+    return _Rates(tiers, float(search or 0) / 1000)
+
+
+def _tiers(*rates: Rate) -> tuple[tuple[int, tuple[float, ...]], ...]:
+    """Rates that each have tiers of their own as tiers of all rates, the highest first."""
+    starts = sorted({start for rate in rates for start, _ in rate}, reverse=True)
+    return tuple(
+        (tier, tuple([price for start, price in rate if start <= tier][-1] for rate in rates)) for tier in starts
+    )
 
 
 def _rate(prices: "ModelPrice", gaps: dict[str, tuple[int, float]], name: str) -> Rate | None:
@@ -157,6 +166,7 @@ def add_up(responses: Iterable[Response], before: Iterable[Used] = ()) -> list[U
     return sorted(used, key=lambda one: (one.hour is not None, one.hour or 0, one.model or ""))
 
 
+@lru_cache(maxsize=10_000)  # a session is added up for its row, and again for its digest
 def _figures(response: Response) -> tuple[int, ...]:
     usd = response.usd if response.usd is not None else price_of(response)
     tokens: tuple[Any, ...] = response[_FIRST : _FIRST + len(TOKENS)]

@@ -14,7 +14,8 @@ _SCP_LIKE = re.compile(r"^(?:[^@/:]+@|(?=[^@/:]+\.|localhost:))(?P<host>[^@/:]+)
 _URL = re.compile(r"^[a-z][a-z0-9+.-]*://(?:[^/]*@)?(?P<host>[^@/:]+)(?::\d*)?/(?P<path>.+)$", re.IGNORECASE)
 _LONGEST_PATH = 4096  # no folder has a longer one, and a log may claim any
 # Agents and people put working copies below the checkout they belong to, editors beside it: `shop.worktrees/fix`.
-_WORKTREE = re.compile(r"(?:/\.[^/]+/|/?\.)worktrees/[^/]+")
+_WORKTREE = re.compile(r"(?:/\.[^/]+/|/?\.|(?<=[^/])-)worktrees/(?P<name>[^/]+)")
+_HOME = re.compile(r"/home/[^/]+|/Users/[^/]+|/root|[A-Z]:/Users/[^/]+")
 _WINDOWS_PATH = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 
 
@@ -32,11 +33,28 @@ def normal_root(path: str | None) -> str | None:
 
     Windows paths get slashes and a large drive letter: programs write `C:\\shop`, `c:\\shop` and `C:/shop`.
     """
+    path = _with_slashes(path)
+    return None if path is None else _WORKTREE.sub("", path).rstrip("/") or "/"
+
+
+def _with_slashes(path: str | None) -> str | None:
     if not path or len(path) > _LONGEST_PATH:
         return None
-    if _WINDOWS_PATH.match(path):
-        path = (path[0].upper() + path[1:]).replace("\\", "/")
-    return _WORKTREE.sub("", path).rstrip("/") or "/"
+    return (path[0].upper() + path[1:]).replace("\\", "/") if _WINDOWS_PATH.match(path) else path
+
+
+def checkout_of(path: str | None) -> str | None:
+    """The checkout of a worktree or of a folder in one; any other path as `normal_root` has it.
+
+    A worktree's name may have slashes, as branches do, so that nobody can say where it ends.
+    """
+    path = _with_slashes(path)
+    worktree = _WORKTREE.search(path) if path else None
+    if path is None or worktree is None:
+        return normal_root(path)
+    above = path[: worktree.start()]
+    # In a home such a folder has the worktrees of all repositories, by their names.
+    return f"{above}/{worktree['name']}" if _HOME.fullmatch(above) else above or "/"
 
 
 class Checkouts:
@@ -47,7 +65,7 @@ class Checkouts:
         self._remotes: dict[str, str] = {}
         self._roots: set[str] = set()
         for cwd, git_root, git_remote in sorted(known, key=lambda facts: tuple(fact or "" for fact in facts)):
-            root = normal_root(git_root) or (normal_root(cwd) if git_remote else None)
+            root = checkout_of(git_root) or (checkout_of(cwd) if git_remote else None)
             remote = normal_remote(git_remote)
             if root and remote:
                 self._remotes.setdefault(root, remote)
@@ -61,7 +79,7 @@ class Checkouts:
         """
         if remote := normal_remote(git_remote):
             return remote
-        folder = normal_root(git_root) or normal_root(cwd)
+        folder = checkout_of(git_root) or checkout_of(cwd)
         if folder is None:
             return None
         above = [folder, *(str(parent) for parent in PurePosixPath(folder).parents)]
@@ -110,7 +128,7 @@ def find_checkout(folder: Path) -> Path | None:
 
 def main_checkout(root: str) -> str | None:
     """The checkout that a worktree belongs to; None for one that has its own history."""
-    if (checkout := normal_root(root)) != root:
+    if (checkout := checkout_of(root)) != root:
         return checkout
     link = read_text(Path(root) / ".git", _LONGEST_BYTES) or ""
     main, separator, _ = link.removeprefix("gitdir:").strip().partition("/.git/worktrees/")

@@ -11,7 +11,7 @@ from recollect.sessions.repos import name_repos
 from recollect.store import Store, StoredSession
 
 
-def settle(
+def settle_sessions(
     store: Store,
     rules: AccountRules,
     domains: Mapping[str, str],

@@ -16,7 +16,7 @@ from recollect.store import IS_ABANDONED, IS_ERROR, IS_RETRY, EventHeader, Sessi
 _LEAST_OF_A_UID = 6
 _READ_AT_ONCE = 200
 _MOST_OF_A_SEQ = 11  # digits; digests cite events by twelve of their uid
-_DROPPED = "`recollect digest` tells what is left, `recollect rehydrate` reads it again if its agent still has it"
+_DROPPED = "`recollect digest` shows what is left, `recollect rehydrate` reads it again if its agent still has it"
 
 _EVENT_COLUMNS = (
     "event_uid",
@@ -47,7 +47,7 @@ _EVENT_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class TranscriptItem:
-    """An event with its content, in reading order; `depth` counts the sub-agents it is inside of.
+    """An event with its content, in reading order; `depth` counts the sub-agents around it.
 
     `is_asked_for` marks the one that others were read around.
     """
@@ -68,6 +68,12 @@ def read_events(store: Store, session: Session, kind: str | None = None, *, last
     rows = store.events.rows(session.agent, session.native_session_id, _EVENT_COLUMNS, last=last)
     events = (_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows)
     return [event for event in events if event.kind in kinds]
+
+
+def read_calls(store: Store, session: Session, kind: str) -> list[Event]:
+    """A session's calls of one kind and their results, in reading order."""
+    rows = store.events.rows(session.agent, session.native_session_id, _EVENT_COLUMNS, calls=kind)
+    return [_event(session, dict(zip(_EVENT_COLUMNS, row, strict=True))) for row in rows]
 
 
 def _family(kind: str | None) -> tuple[str, ...]:
@@ -213,7 +219,7 @@ def find_event(store: Store, session_uid: str, at: str) -> EventPlace:
     if len(events) > 1:
         raise Ambiguous(f"{len(events)} events of `{session_uid}` begin or end with `{at}`", "give more of the uid")
     if not events and header.evicted_ms is not None:
-        raise NotFound(f"The raw detail of `{session_uid}` was dropped, and no event of it is held at `{at}`", _DROPPED)
+        raise NotFound(f"The raw detail of `{session_uid}` was evicted, and it has no event at `{at}`", _DROPPED)
     if not events:
         raise NotFound(f"No event of `{session_uid}` is numbered or named `{at}`", "`recollect show --json` lists them")
     (event,) = events

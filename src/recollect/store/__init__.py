@@ -22,6 +22,8 @@ from recollect.store.tables.events import EventHeaders, Events
 from recollect.store.tables.session_headers import SessionHeaders
 from recollect.store.tables.table import CACHE, MEMORY
 
+# The records and functions that cross the door load on first use: a search needs hardly any of them.
+_load = lazy_names(__name__, __file__)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -132,13 +134,12 @@ if TYPE_CHECKING:
         hidden_path,
         without_forgotten,
     )
+else:
+    __getattr__ = _load
 
 CACHE_NAME = CACHE
 MEMORY_NAME = MEMORY
 DATABASES = (MEMORY_NAME, CACHE_NAME)
-
-# The records and functions that cross the door load on first use: a search needs hardly any of them.
-__getattr__ = lazy_names(__name__, __file__)
 
 
 def _part(name: str, *needs: str, in_groups: bool = False) -> Any:
@@ -147,7 +148,7 @@ def _part(name: str, *needs: str, in_groups: bool = False) -> Any:
     def make(store: "Store") -> Any:
         if not in_groups:
             store.refuse_in_group()
-        return __getattr__(name)(*(getattr(store, need) for need in needs))
+        return _load(name)(*(getattr(store, need) for need in needs))
 
     return cached_property(make)
 
@@ -239,7 +240,7 @@ class Store:
 
     @cached_property
     def _own_writer(self) -> "tuple[Database, Ledger]":
-        from recollect.store.ledger import Ledger
+        from recollect.store.ledger import Ledger  # not needed to look something up
 
         return Database(self._folder / MEMORY_NAME, migrations.MEMORY, "FULL", read_only=False), Ledger(self._folder)
 
@@ -342,7 +343,7 @@ def open_store(folder: Path, *, create: bool = False) -> Store:
         return Store(folder)
     if _has_lost_cache(folder):
         raise StoreDamaged(
-            f"{CACHE_NAME} is missing beside its packs: {folder}", "`recollect sweep` makes it again from them"
+            f"{CACHE_NAME} is missing beside its packs: {folder}", "`recollect sweep` rebuilds it from them"
         )
     return Store(folder, read_only=not os.access(folder, os.W_OK) or is_full(folder))
 
@@ -376,7 +377,7 @@ def _recover_lost_cache(folder: Path) -> None:
 
 def _refuse_incomplete(folder: Path) -> None:
     """Refuse to take a store without its main file for an empty one."""
-    from recollect.store.ledger import LEDGER_NAME
+    from recollect.store.ledger import LEDGER_NAME  # only a damaged store needs it
 
     left = [name for name in (CACHE_NAME, LEDGER_NAME, high_water.MARK_NAME) if (folder / name).exists()]
     if left:
@@ -409,7 +410,7 @@ def open_for_reading(folder: Path, group: str | None = None) -> Store:
         store = Store(folder, read_only=True, group=group)
     if group is not None and not store.groups.all():
         store.close()
-        raise NotFound(f"No group has this name: {group}", "`recollect group list` shows the groups there are")
+        raise NotFound(f"No group has this name: {group}", "`recollect group list` lists groups")
     return store
 
 

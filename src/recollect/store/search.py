@@ -64,6 +64,11 @@ class EventFilter(NamedTuple):
         """Whether it lets nearly every event through: all but copies and those of excluded sessions."""
         return self._replace(excluded_streams=(), with_copies=False) == EventFilter()
 
+    @property
+    def is_of_sessions(self) -> bool:
+        """Whether an event's session, and whether it is a copy, is all it looks at."""
+        return self._replace(streams=None).is_open
+
 
 class Scored(NamedTuple):
     """An event that fits, and how well: more is better."""
@@ -95,6 +100,13 @@ class FulltextSearch:
         return lambda text: tokenizer(
             text.encode("utf-8", "replace"), apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False
         )
+
+    @cached_property
+    def _by_number(self) -> str:
+        """Has SQLite find an event's session without reading its row. A group's view of the events has no index."""
+        is_view = "SELECT 1 FROM temp.sqlite_schema WHERE name = 'events'"
+        has_index = f"SELECT 1 FROM sqlite_schema WHERE name = 'events_by_number' AND NOT EXISTS ({is_view})"
+        return "INDEXED BY events_by_number" if self._database.value(has_index) else ""
 
     def tokens(self, text: str) -> list[str]:
         """The words of a text as the index has them: folded, CJK in pairs."""
@@ -139,26 +151,29 @@ class FulltextSearch:
 
     def sessions_with(self, wanted: Wanted, chosen: EventFilter) -> set[int]:
         """Sessions with an event that matches and that a filter lets through."""
-        return {stream for (stream,) in self._matching("DISTINCT e.stream", wanted, chosen)}
+        rows = self._matching("DISTINCT e.stream", wanted, chosen, self._by_number if chosen.is_of_sessions else "")
+        return {stream for (stream,) in rows}
 
     def matching(self, wanted: Wanted, chosen: EventFilter) -> list[Scored]:
         """Every event that matches and that a filter lets through, not ranked."""
         columns = "e.id, 0.0, e.stream, e.ts_ms, e.flags, e.kind"
         return [Scored(*row) for row in self._matching(columns, wanted, chosen)]
 
-    def _matching(self, columns: str, wanted: Wanted, chosen: EventFilter) -> Iterator[tuple[Any, ...]]:
+    def _matching(
+        self, columns: str, wanted: Wanted, chosen: EventFilter, by_index: str = ""
+    ) -> Iterator[tuple[Any, ...]]:
         match = self.expression(wanted)
-        conditions, values = _conditions(chosen)
+        conditions, values = _conditions(chosen, "+e.stream")
         for table in map(table_of, self.months() if match else ()):
             yield from self._rows(
-                f"SELECT {columns} FROM {table} f CROSS JOIN events e ON e.id = f.rowid"
+                f"SELECT {columns} FROM {table} f CROSS JOIN events e {by_index} ON e.id = f.rowid"
                 f" WHERE f.{table} MATCH ? AND {conditions}",
                 [match, *values],
             )
 
-    def words_with(self, part: str, limit: int) -> list[str]:
-        """Words that have `part` inside, of all months; reads the whole vocabulary."""
-        sql = "SELECT term FROM {} WHERE instr(term, ?) LIMIT ?"
+    def words_with(self, part: str, limit: int, *, at_end: bool = False) -> list[str]:
+        """Words that have `part` inside, or at their end, of all months; reads the whole vocabulary."""
+        sql = f"SELECT term FROM {{}} WHERE instr({'substr(term, -length(?1))' if at_end else 'term'}, ?1) LIMIT ?2"
         found = [self._rows(sql.format(self._vocabulary(month)), (part, limit)) for month in self.months()]
         return sorted({term for rows in found for (term,) in rows})
 
@@ -183,14 +198,15 @@ class FulltextSearch:
         if not match:
             return []
         table = table_of(month)
-        conditions, values = _conditions(chosen)
+        conditions, values = _conditions(chosen, "+e.stream")
         score = f"bm25({table}, {', '.join(map(str, weights))}) AS score"
         best = f"SELECT rowid AS id, {score} FROM {table} WHERE {table} MATCH ? ORDER BY score LIMIT {BEST_EVENTS}"
+        by_index = self._by_number if chosen.is_of_sessions else ""
         # To score an event takes longer than to look it up, and that longer than to find its number in a small set.
         few = chosen.streams if chosen.streams is not None and len(chosen.streams) <= _FEW_STREAMS else None
         of_few = f"+f.rowid IN (SELECT id FROM events WHERE stream IN ({', '.join(map(str, few))}))" if few else "1"
         passing = (
-            f"SELECT f.rowid AS id, {score} FROM {table} f CROSS JOIN events e ON e.id = f.rowid"
+            f"SELECT f.rowid AS id, {score} FROM {table} f CROSS JOIN events e {by_index} ON e.id = f.rowid"
             f" WHERE f.{table} MATCH ? AND {of_few} AND {conditions}"
         )
         if chosen.is_open:
@@ -202,11 +218,11 @@ class FulltextSearch:
     def _placed(self, hits: str, conditions: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """So many of each session's hits, the best first, each with the number of all."""
         return self._rows(
-            f"WITH hit AS MATERIALIZED ({hits}), placed AS (SELECT hit.id, hit.score, e.stream, e.ts_ms, e.flags,"
-            " e.kind, row_number() OVER (PARTITION BY e.stream ORDER BY hit.score, hit.id DESC) AS place"
-            f" FROM hit CROSS JOIN events e ON e.id = hit.id WHERE {conditions})"
-            " SELECT id, -score, stream, ts_ms, flags, kind, (SELECT count(*) FROM hit)"
-            " FROM placed WHERE place <= ? ORDER BY score, id DESC",
+            f"WITH hit AS MATERIALIZED ({hits}), placed AS MATERIALIZED (SELECT hit.id, hit.score, e.stream,"
+            " row_number() OVER (PARTITION BY e.stream ORDER BY hit.score, hit.id DESC) AS place"
+            f" FROM hit CROSS JOIN events e {self._by_number} ON e.id = hit.id WHERE {conditions})"
+            " SELECT p.id, -p.score, p.stream, e.ts_ms, e.flags, e.kind, (SELECT count(*) FROM hit)"
+            " FROM placed p CROSS JOIN events e ON e.id = p.id WHERE p.place <= ? ORDER BY p.score, p.id DESC",
             values,
         )
 
@@ -307,12 +323,14 @@ def _grams(text: str) -> str:
     """CJK in pairs, as indexed, but for the last letter of a run at the end: there the text may go on."""
     if text.isascii():
         return text
-    runs = list(re.finditer(CJK_RUN, text))
-    for run in reversed(runs):
+    end = len(text.rstrip())
+
+    def paired(run: re.Match[str]) -> str:
         pairs = bigrams(run[0])
-        is_open = run.end() == len(text.rstrip()) and len(pairs) > 1
-        text = f"{text[: run.start()]} {' '.join(pairs[:-1] if is_open else pairs)} {text[run.end() :]}"
-    return text
+        is_open = run.end() == end and len(pairs) > 1
+        return f" {' '.join(pairs[:-1] if is_open else pairs)} "
+
+    return re.sub(CJK_RUN, paired, text)
 
 
 def _ends_with_single(text: str) -> bool:
@@ -334,9 +352,10 @@ _TIME = (
 _IS_ERROR = f"(e.flags & {IS_ERROR} <> 0 AND e.kind <> '{HUMAN_INTERVENTION}')"
 
 
-def _conditions(chosen: EventFilter) -> tuple[str, list[Any]]:
+def _conditions(chosen: EventFilter, stream: str = "e.stream") -> tuple[str, list[Any]]:
+    """SQL that lets through what a filter does. A `stream` with a plus is only compared, never looked up."""
     tests: list[tuple[str, Any]] = [
-        ("e.stream IN (SELECT value FROM json_each(?))", _json(chosen.streams)),
+        (f"{stream} IN (SELECT value FROM json_each(?))", _json(chosen.streams)),
         ("e.stream NOT IN (SELECT value FROM json_each(?))", _json(chosen.excluded_streams or None)),
         (f"{_TIME} >= ?", chosen.since_ms),
         (f"{_TIME} < ?", chosen.before_ms),

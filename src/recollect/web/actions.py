@@ -35,7 +35,7 @@ def _forget(params: Params) -> Done:
     with open_memory(create=False) as memory:
         planned = memory.plan_forgetting(params.path["uid"])
         if params.text("sessions") != str(len(planned.sessions)):
-            raise NeedsAnswer("What would go has changed", "look at it again")
+            raise NeedsAnswer("What would be deleted has changed", "review it again")
         memory.forget(planned, keep_forks=params.text("keep_forks") == "1")
     return Done(f"Forgotten: {len(planned.sessions)}", moved="/sessions")
 

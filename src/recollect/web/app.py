@@ -116,7 +116,7 @@ def make_app(site: Site, port: int) -> Guard:
 async def _exchange(site: Site, request: Request) -> Response:
     token = site.tokens.exchange(request.headers.get(CODE_HEADER, ""))
     if token is None:
-        return JSONResponse({"error": "This link was used before"}, 403)
+        return JSONResponse({"error": "This link was already used"}, 403)
     return JSONResponse({"token": token})
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup, escape
 
 from recollect.amounts import money
-from recollect.archive.wording import compact
+from recollect.archive import compact
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS = 5
@@ -152,7 +152,7 @@ def meter(parts: Sequence[tuple[str, float, str]], total: float) -> Markup:
 def curve(points: Sequence[tuple[str, int, int]], written: int, width: int = 760, height: int = 170) -> Markup:
     """Tokens written by the model (`written` in all), added up over a session's time; gaps are idle time."""
     if not points or not any(output for _, _, output in points):
-        return Markup('<p class="empty">The log has no tokens by message</p>')
+        return Markup('<p class="empty">The log has no token counts for single messages</p>')
     times = [datetime.fromisoformat(moment).timestamp() for moment, _, _ in points]
     begin, long = min(times), max(1.0, max(times) - min(times))
     total, line, most = 0, [], sum(output for _, _, output in points)

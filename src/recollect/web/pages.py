@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -10,17 +11,18 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from recollect import api
-from recollect.api import Filters, Memory
-from recollect.api.annotations import VIEW_FIELDS
-from recollect.care.status import Overview
+from recollect.api import VIEW_FIELDS, Filters, Memory
+from recollect.care import Overview
 from recollect.errors import NotFound
-from recollect.hooks.history import read_told
+from recollect.hooks import read_told
 from recollect.kinds import KINDS, OUTCOMES
 from recollect.recall import BREAKDOWNS
 
 ROWS = 50
 _HITS, _MOST_NODES, _MOST_DECISIONS = 10, 60, 5
+_LATEST_FACTS, _LATEST_EXCHANGES = 2_000, 1_000  # that a picture is drawn of, and that workflows are found in
 _FIRST_ROWS, _MOST_ROWS = 8, 128  # of a file's history
+_RECENT_SESSIONS, _FILES_OF_SESSION, _RECENT_FILES = 20, 5, 20
 _RUNNING = timedelta(minutes=2)
 _STALE = timedelta(days=2)
 _MOST_NAMES = 12
@@ -186,7 +188,7 @@ def repository(memory: Memory, params: Params) -> Records:
 
 
 def file(memory: Memory, params: Params) -> Records:
-    """A file: the sessions that touched or discussed it last, and the edits that wrote it."""
+    """A file: the sessions that touched or discussed it, and the edits to it; without one, the files edited last."""
     path, rows = params.text("path"), min(params.number("rows", _FIRST_ROWS), _MOST_ROWS)
     visits = memory.files(path, limit=rows + 1) if path else []
     edits = memory.blame(path, limit=rows + 1) if path else []
@@ -196,7 +198,18 @@ def file(memory: Memory, params: Params) -> Records:
         "edits": edits[:rows],
         "more_rows": 4 * rows if max(len(visits), len(edits)) > rows and rows < _MOST_ROWS else None,
         "evicted_edits": memory.evicted_edits(path) if path else 0,
+        "recent": [] if path else _UNCHANGED.get(memory, "recent files", partial(_recent_files, memory)),
     }
+
+
+def _recent_files(memory: Memory) -> list[dict[str, Any]]:
+    """The files that the last sessions edited, each with the last of these sessions."""
+    files: dict[str, dict[str, Any]] = {}
+    for session in memory.sessions(roots_only=True, is_idle=False, limit=_RECENT_SESSIONS):
+        with suppress(NotFound):
+            for file in memory.digest(session).files[:_FILES_OF_SESSION]:
+                files.setdefault(file.name, {"path": file.name, "session": session})
+    return list(files.values())[:_RECENT_FILES]
 
 
 def fixes(memory: Memory, params: Params) -> Records:
@@ -223,16 +236,17 @@ def fact(memory: Memory, params: Params) -> Records:
 def graph(memory: Memory, params: Params) -> Records:
     """What is known as a picture: around an entity, of a repository, or of everything."""
     around, repo = params.text("around"), params.text("repo")
-    read = partial(memory.knowledge.graph, Filters(repo=repo or None), around=around or None, limit=_MOST_NODES)
+    chosen = partial(memory.knowledge.graph, Filters(repo=repo or None), around=around or None)
+    read = partial(chosen, limit=_MOST_NODES, latest=_LATEST_FACTS)
     known = _UNCHANGED.get(memory, f"graph {repo} {around}", read)
     picture = memory.knowledge.graph_svg(known, lambda node: f"/graph?{urlencode({'around': node.name})}")
     return {"graph": known, "svg": picture}
 
 
 def workflows(memory: Memory, params: Params) -> Records:
-    """Orders of steps that work, and commands that fail."""
+    """Sequences of steps that work, and commands that fail."""
     filters = Filters(repo=params.text("repo") or None)
-    read = partial(memory.knowledge.workflows, filters)
+    read = partial(memory.knowledge.workflows, filters, latest=_LATEST_EXCHANGES)
     return {"workflows": _UNCHANGED.get(memory, f"workflows {filters.repo}", read)}
 
 
@@ -247,17 +261,23 @@ def stats(memory: Memory, params: Params) -> Records:
     by = params.text("by", "repo")
     days = _days_of(str(filters.since))
     before = filters._replace(since=f"{2 * days}d", before=f"{days}d") if days else None
+    read = partial(_counted, memory)
     return {
         "by": by,
-        "breakdown": memory.breakdown(by, filters),
-        "days": memory.breakdown("day", filters),
-        "agents": memory.stats("agent", filters),
-        "earlier": memory.stats("agent", before).total if before else None,
-        "spending": memory.spending(params.filters),
+        "breakdown": read(memory.breakdown, by, filters),
+        "days": read(memory.breakdown, "day", filters),
+        "agents": read(memory.stats, "agent", filters),
+        "earlier": read(memory.stats, "agent", before).total if before else None,
+        "spending": memory.spending(params.filters._replace(since=None, before=None)),  # it has months of its own
         "breakdowns": [name for name in BREAKDOWNS if name not in ("day", "block")],
         "since": filters.since,
         "length": days,
     }
+
+
+def _counted(memory: Memory, count: Callable[[str, Filters], Any], by: str, filters: Filters) -> Any:
+    """A part of the statistics; another breakdown of the same period has most of them in common."""
+    return _UNCHANGED.get(memory, f"{count.__name__} {by} {filters}", partial(count, by, filters))
 
 
 def _days_of(since: str) -> int | None:

@@ -8,10 +8,10 @@ from typing import Any
 
 from recollect import kinds
 from recollect.api import Memory
-from recollect.archive.reading import Exchange, Step, SubAgent, read_exchanges
+from recollect.archive import Exchange, Step, SubAgent, read_exchanges
 from recollect.errors import NotFound
 from recollect.schema import Event, Session
-from recollect.sessions.transcript import TranscriptItem
+from recollect.sessions import TranscriptItem
 from recollect.text import payload_text
 
 _EXCHANGES = 50
@@ -36,7 +36,7 @@ class Outline:
         """The event with this end of a uid, or this seq; of a result its call, which shows it. Raises NotFound."""
         known = next((event for event in self.events if event.event_uid.endswith(name) or str(event.seq) == name), None)
         if known is None:
-            raise NotFound(f"No event of this session: {name}", "its raw detail may have been dropped")
+            raise NotFound(f"No event of this session: {name}", "its raw detail may have been evicted")
         if known.call_id is None or known.role == "assistant":
             return known
         return next(event for event in self.events if event.call_id == known.call_id)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from recollect.api import Memory
-from recollect.archive.html import diffs_by_event, files_changed
+from recollect.archive import diffs_by_event, files_changed
 from recollect.errors import NotFound
 from recollect.schema import Digest, Session
 from recollect.web.pages import Params, Records, agents

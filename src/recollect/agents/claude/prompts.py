@@ -61,7 +61,8 @@ _COMMAND = re.compile(
 )
 # What the program queues or answers in the user's name: the state of a task as JSON, and why a command did not run.
 _NOTICE = re.compile(
-    r'\{"(?:task|agent|shell)_id":|(?:Unknown (?:skill|slash command|command)|Args from unknown skill): \S[^\n]*\Z'
+    r'\{\s*"(?:task|agent|shell)_id"\s*:'
+    r"|(?:Unknown (?:skill|slash command|command)|Args from unknown skill): \S[^\n]*\Z"
     r"|This (?:skill|slash command) can only be invoked by Claude, not directly by users\b"
 )
 # An approved plan that Claude Code carries into a fresh conversation; its heading says what the work is.

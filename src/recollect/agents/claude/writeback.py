@@ -153,8 +153,8 @@ _TOOL_NAME = re.compile("[^A-Za-z0-9_-]")
 _VERSION = "2.1.325"  # the version whose format this is
 _OUTPUT_CHARS = 10_000
 _LOST = (
-    "the context Claude Code attached to prompts (instruction files, listings of tools), which it attaches anew",
-    "copies of files for going back to an earlier state, and outputs that were too large for the transcript",
+    "the context that Claude Code attached to prompts (instruction files, tool lists); it attaches it again",
+    "file copies for rewinding, and outputs that were too large for the transcript",
 )
 
 
@@ -163,7 +163,7 @@ def fork(source: Path, at: str) -> str:
     try:
         return NativeSession(source).fork(at).session_id
     except (KeyError, ValueError):
-        raise NotFound(f"Not in {source}: {at}", "the session was changed meanwhile: run `recollect sweep`") from None
+        raise NotFound(f"Not in {source}: {at}", "the session has changed since: run `recollect sweep`") from None
 
 
 def locate(session: Session, home: Path, sources: Sequence[Path]) -> Path:
@@ -183,8 +183,8 @@ def compose(session: Session, items: Sequence[Item], home: Path, introduction: s
     native_id = str(uuid.uuid4())
     path = NativeHome(home).project(session.cwd or "/") / f"{native_id}.jsonl"
     content = _content(_linked(session, native_id, _messages(session, items, introduction)))
-    cut = f"of each output what is beyond {_OUTPUT_CHARS:,} characters"
-    return Draft(native_id, ((path, content),), ("what the agent thought, which only its own model may read", cut))
+    cut = f"the part of each output after {_OUTPUT_CHARS:,} characters"
+    return Draft(native_id, ((path, content),), ("the agent's thinking, which only its own model may read", cut))
 
 
 def _content(entries: Iterator[Entry]) -> bytes:

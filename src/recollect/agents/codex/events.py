@@ -136,7 +136,7 @@ def find_route(raw: bytes) -> Route:
     line = _decode_envelope(raw)
     payload, kind = bytes(line.payload), line.type
     if payload and payload[:1] != b"{":
-        raise Unreadable("payload is no object")
+        raise Unreadable("payload is not an object")
     if kind == "response_item" or kind == "event_msg":
         inner = _decode_typed(payload or raw).type
         return _route(f"{kind}/{inner if isinstance(inner, str) else None}", not payload)
@@ -148,7 +148,7 @@ def find_route(raw: bytes) -> Route:
         return _route(f"record_type={line.record_type}"[:100], True)
     if isinstance(line.id, str):
         return _route("meta", True)
-    raise Unreadable("no record of a rollout")
+    raise Unreadable("not a rollout record")
 
 
 @lru_cache(maxsize=256)

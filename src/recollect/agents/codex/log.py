@@ -129,7 +129,7 @@ def _read_rollout(source: Source, cursor: Cursor | None) -> Iterator[Record]:
     yield from read_log(reader, RolloutLog(_state(source, reader.state)))
     if reader.failure:
         yield reader.checkpoint({})  # this second checkpoint makes the writer store what came before the first
-        raise SourceUnreadable(f"{reader.failure}: {reader.line:,} lines of it could be read")
+        raise SourceUnreadable(f"{reader.failure}: {reader.line:,} lines could be read")
 
 
 def _state(source: Source, saved: Mapping[str, Any]) -> State:

@@ -9,7 +9,7 @@ from recollect.agentkit.writeback import Draft, Item, Step, steps_of
 from recollect.errors import NotFound, Unsupported
 from recollect.schema import Session
 
-_LOST = ("what the model thought, which Codex keeps encrypted", "its plan, its token counts and the limits of a turn")
+_LOST = ("the model's thinking, which Codex keeps encrypted", "its plan, its token counts and the limits of a turn")
 
 
 def fork(source: Path, at: str) -> str:
@@ -17,14 +17,14 @@ def fork(source: Path, at: str) -> str:
 
 
 def compose(session: Session, items: Sequence[Item], home: Path, introduction: str) -> Draft:
-    raise Unsupported("Codex cannot be given a session of another agent")
+    raise Unsupported("Codex cannot take over another agent's session")
 
 
 def locate(session: Session, home: Path, sources: Sequence[Path]) -> Path:
     """The rollout of a session, where it was read."""
     known = [path for path in sources if path.name.endswith(f"{session.native_session_id}.jsonl")]
     if not known:
-        raise NotFound(f"Unknown where Codex kept it: {session.session_uid}")
+        raise NotFound(f"Unknown location of this Codex session: {session.session_uid}")
     return known[0]
 
 

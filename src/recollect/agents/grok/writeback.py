@@ -13,8 +13,8 @@ from recollect.schema import Session
 
 _LANES = ("updates.jsonl", "chat_history.jsonl")
 _LOST = (
-    "what the model thought, its plan and its token counts",
-    "the states of files for going back to an earlier prompt, and the full outputs that were too long for the log",
+    "the model's thinking, its plan and its token counts",
+    "file states for rewinding, and the full text of outputs that were too long for the log",
 )
 
 
@@ -23,14 +23,14 @@ def fork(source: Path, at: str) -> str:
 
 
 def compose(session: Session, items: Sequence[Item], home: Path, introduction: str) -> Draft:
-    raise Unsupported("Grok cannot be given a session of another agent")
+    raise Unsupported("Grok cannot take over another agent's session")
 
 
 def locate(session: Session, home: Path, sources: Sequence[Path]) -> Path:
     """The log of a session, where it was read."""
     known = [path for path in sources if path.name in _LANES and path.parent.name == session.native_session_id]
     if not known:
-        raise NotFound(f"Unknown where Grok kept it: {session.session_uid}")
+        raise NotFound(f"Unknown location of this Grok session: {session.session_uid}")
     return known[0]
 
 

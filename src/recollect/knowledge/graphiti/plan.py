@@ -7,9 +7,7 @@ from itertools import groupby
 from statistics import mean
 
 from recollect.clock import as_datetime
-from recollect.distill import ExchangeRules
-from recollect.distill.exchanges import Exchange
-from recollect.distill.texts import estimate_tokens, excerpt
+from recollect.distill import Exchange, ExchangeRules, estimate_tokens, excerpt
 from recollect.schema import Session
 
 # What was said and what failed; calls and reasoning would cost several times as much and tell little more.

@@ -18,7 +18,7 @@ from recollect import failpoints
 from recollect.errors import RecollectError, StoreDamaged, StoreTooNew, StoreUnusable, UsageError
 from recollect.store.sqlite import checksums, high_water
 from recollect.store.sqlite.files import has_no_room, is_full, sync, unwritable
-from recollect.store.sqlite.locks import turn_to_write, write_lock
+from recollect.store.sqlite.locks import queue_of, turn_to_write, write_lock
 
 APPLICATION_ID = 0x52636C74  # "Rclt"
 OLDEST_SQLITE = (3, 51, 3)  # 3.7.0 to 3.51.2 have a WAL race that corrupts
@@ -29,6 +29,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 Migration = Callable[[apsw.Connection], None]
 
 _LOG_PAGES = 12_000
+_NORMAL = 1  # commits are in the log, which is flushed before it moves into the database
 _PRAGMAS = (
     ("journal_mode", "wal"),
     ("secure_delete", 1),
@@ -52,6 +53,8 @@ class Database:
 
     def __init__(self, path: Path, migrations: Sequence[Migration], synchronous: str, *, read_only: bool) -> None:
         self.path = path
+        # Each transaction needs these, while it keeps others waiting; a Path is slow to give them.
+        self._file, self._name, self._queue = str(path), path.stem, queue_of(path)
         self._migrations = migrations
         self.read_only = read_only
         self.is_new = False
@@ -82,7 +85,7 @@ class Database:
                 self.connection.reserve_bytes(reserve=checksums.RESERVED_BYTES)
                 self.connection.pragma("auto_vacuum", 2)
                 self.connection.pragma("application_id", APPLICATION_ID)
-            for name, value in (*_PRAGMAS, ("synchronous", {"NORMAL": 1, "FULL": 2}[synchronous])):
+            for name, value in (*_PRAGMAS, ("synchronous", {"NORMAL": _NORMAL, "FULL": 2}[synchronous])):
                 self._set(name, value)
             self._migrate()
             self._keep_checksums()
@@ -141,7 +144,7 @@ class Database:
             return tables is None and self._version() == 0
 
     def _version(self) -> int:
-        return int(self.connection.pragma("user_version"))
+        return int(self.connection.execute("PRAGMA user_version").get)
 
     def is_outdated(self) -> bool:
         """Whether an older version wrote it: whoever opens it for writing brings it up to date."""
@@ -167,7 +170,7 @@ class Database:
         """Wait for the turn to write, then begin; raises StoreTooNew if another process upgraded the store."""
         if self.read_only:
             raise unwritable(self.path.parent, "it was opened read-only")
-        with translated(self.path), turn_to_write(self.path):
+        with translated(self.path), turn_to_write(self._queue):
             self._check_file()
             self.connection.execute("BEGIN IMMEDIATE")
             try:
@@ -175,15 +178,25 @@ class Database:
                 before = self.connection.total_changes()
                 yield self.connection
                 commit = high_water.count_commit(self.connection) if self.connection.total_changes() != before else None
-                failpoints.hit(f"before-{self.path.stem}-commit")
+                failpoints.hit(f"before-{self._name}-commit")
                 self.connection.execute("COMMIT")
-                failpoints.hit(f"after-{self.path.stem}-commit")
+                failpoints.hit(f"after-{self._name}-commit")
             except BaseException:
                 if self.connection.in_transaction:
                     self.connection.execute("ROLLBACK")
                 raise
             if commit is not None:
-                high_water.note_commit(self.path, commit)
+                high_water.note_commit(self._file, commit)
+
+    @contextmanager
+    def without_flushing(self) -> Iterator[None]:
+        """Have commits in the block wait for no disk: a power cut may take back what can be made again."""
+        synchronous = self.connection.pragma("synchronous")
+        self.connection.pragma("synchronous", _NORMAL)
+        try:
+            yield
+        finally:
+            self.connection.pragma("synchronous", synchronous)
 
     def _check_file(self) -> None:
         if self.path.stat().st_ino != self._inode:
@@ -231,7 +244,7 @@ class Database:
         self._long_pages = self._log_pages + _LOG_PAGES // 8
         with suppress(apsw.BusyError):  # another process is at it
             self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            with turn_to_write(self.path):
+            with turn_to_write(self._queue):
                 self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
 
     def checkpoint(self) -> None:
@@ -318,11 +331,13 @@ def file_system_type(folder: Path) -> str | None:
     except OSError:
         return None
     best, kind = "", None
-    folder = folder.resolve()
+    path = f"{os.path.realpath(folder)}/"
     for line in mounts.splitlines():
         fields, _, rest = line.partition(" - ")
-        point = fields.split(" ")[4].encode().decode("unicode_escape", "replace")
-        if len(point) >= len(best) and folder.is_relative_to(point):
+        point = fields.split(" ")[4]
+        if "\\" in point:  # a space in it
+            point = point.encode().decode("unicode_escape", "replace")
+        if len(point) >= len(best) and path.startswith(f"{point.rstrip('/')}/"):
             best, kind = point, rest.split(" ")[0]
     return kind
 

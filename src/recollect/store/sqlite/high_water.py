@@ -46,11 +46,11 @@ def count_commit(connection: apsw.Connection) -> Commit:
     return Commit(int(connection.execute(sql, (token,)).get), token)
 
 
-def note_commit(database: Path, commit: Commit) -> None:
+def note_commit(database: str, commit: Commit) -> None:
     """Note a commit beside the database. A hint only: a full disk must not undo what is stored."""
     text = orjson.dumps({"boot": _boot(), "commits": commit.number, "token": commit.token})
     with suppress(OSError):
-        fd = os.open(_last_path(database), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(f"{database}{LAST_SUFFIX}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.pwrite(fd, text.ljust(128), 0)
         finally:

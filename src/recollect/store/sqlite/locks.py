@@ -43,29 +43,34 @@ def is_held(path: Path) -> bool:
 
 def try_lock(path: Path) -> AbstractContextManager[None]:
     """Hold the lock of a file for the block; raises Busy if another process holds it."""
-    return _flock(path.parent, path.name, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return _flock(str(path), fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def turn_to_write(database: Path) -> AbstractContextManager[None]:
+def queue_of(database: Path) -> str:
+    """The file by which writers of a database queue."""
+    return str(database.with_suffix(".lock"))
+
+
+def turn_to_write(queue: str) -> AbstractContextManager[None]:
     """Wait for the turn to write to a database. Hold it for one batch only: others are waiting too.
 
     SQLite's own lock is not fair: with ten writers the unluckiest waited 9 s for it, here 2 s. Each database has a
     queue of its own: who appends to cache.db need not wait until memory.db is flushed to the disk.
     """
-    return _flock(database.parent, f"{database.stem}.lock", fcntl.LOCK_EX)
+    return _flock(queue, fcntl.LOCK_EX)
 
 
 @contextmanager
 def write_lock(folder: Path) -> Iterator[None]:
     """Wait until nobody writes to the store, and let nobody write for the block."""
-    with _flock(folder, "cache.lock", fcntl.LOCK_EX), _flock(folder, "memory.lock", fcntl.LOCK_EX):
+    with _flock(f"{folder}/cache.lock", fcntl.LOCK_EX), _flock(f"{folder}/memory.lock", fcntl.LOCK_EX):
         yield
 
 
 def announce_live(folder: Path) -> int:
     """Say that this process appends to live sessions, until the descriptor is closed: then sweeps hold the turn to
     write for shorter."""
-    fd = _open(folder, "live.lock")
+    fd = _open(f"{folder}/live.lock")
     fcntl.flock(fd, fcntl.LOCK_SH)
     return fd
 
@@ -73,7 +78,7 @@ def announce_live(folder: Path) -> int:
 def has_live(folder: Path) -> bool:
     """Whether any process appends to live sessions."""
     try:
-        with _flock(folder, "live.lock", fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with _flock(f"{folder}/live.lock", fcntl.LOCK_EX | fcntl.LOCK_NB):
             return False
     except Busy:
         return True
@@ -96,8 +101,8 @@ def work_folder(store: Path, what: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _flock(folder: Path, name: str, operation: int) -> Iterator[None]:
-    fd = _open(folder, name)
+def _flock(path: str, operation: int) -> Iterator[None]:
+    fd = _open(path)
     try:
         try:
             fcntl.flock(fd, operation)
@@ -108,10 +113,11 @@ def _flock(folder: Path, name: str, operation: int) -> Iterator[None]:
         os.close(fd)
 
 
-def _open(folder: Path, name: str) -> int:
+def _open(path: str) -> int:
+    folder = path.rpartition("/")[0] or "."
     if not os.access(folder, os.W_OK):  # the lock file may exist, but nothing else could be written
-        raise unwritable(folder, "no write permission")
+        raise unwritable(Path(folder), "no write permission")
     try:
-        return os.open(f"{folder}/{name}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise unwritable(folder, error.strerror or str(error), no_room=has_no_room(error)) from error
+        raise unwritable(Path(folder), error.strerror or str(error), no_room=has_no_room(error)) from error

@@ -182,7 +182,9 @@ class Activity:
         if by == "block":
             (begin, join), bindings = _BLOCKS, [orjson.dumps(self.blocks()).decode(), *bindings]
         order = "1" if by in _PERIODS or by == "block" else "10 DESC, 1"
-        # Summed up by session first: what is said of a session is then looked up once, not for each of its hours.
+        # Summed up by session first: what is said of a session is then looked up once, not for each of its hours. The
+        # rows are kept in the order of sessions, so that nothing is sorted unless there are parts.
+        groups = "1, 2" if by in _PARTS else "1"
         return self._database.rows(
             f"{begin}SELECT {_OF_SESSION.get(by, 'a.part')}, count(iif({_IS_SUB_AGENT}, NULL, 1)),"
             f" count(iif({_IS_SUB_AGENT}, 1, NULL)), {turns}, sum(a.active_ms), sum(a.input_tokens),"
@@ -190,7 +192,7 @@ class Activity:
             " max(a.usd IS NOT NULL AND s.usd_is_estimate), NULL, NULL, NULL, NULL,"
             f" sum(iif({_IS_SUB_AGENT}, a.usd, NULL)), {_TITLE if by == 'session' else 'NULL'}"
             f" FROM (SELECT a.digest, {_PARTS.get(by, 'NULL')} AS part, sum(a.turns) AS turns,"
-            f" sum({work}) AS active_ms, {_SUMS} FROM activity a{join}{where} GROUP BY 1, 2) a"
+            f" sum({work}) AS active_ms, {_SUMS} FROM activity a{join}{where} GROUP BY {groups}) a"
             f" {_JOIN.format(table='a')} GROUP BY 1 ORDER BY {order}",
             bindings,
         )
@@ -218,6 +220,14 @@ class Activity:
         )
         return [HourRow(*row) for row in rows]
 
+    def first_hour(self, sessions: HeaderFilter = ANY_SESSION) -> int | None:
+        """The first hour of any activity of these sessions."""
+        where, bindings = _where(Span(sessions), "a.hour", _HOUR_MS)
+        rows = self._database.rows(
+            f"SELECT a.hour FROM activity a{where} AND a.hour >= 0 ORDER BY a.hour LIMIT 1", bindings
+        )
+        return rows[0][0] if rows else None
+
     def money_of_active(self, since_ms: int) -> dict[str, float]:
         """What sessions active since then have cost with their sub-agents, by native id of the root."""
         rows = self._database.rows(
@@ -240,13 +250,24 @@ class Activity:
             bindings,
         )
 
+    def failures(self, span: Span) -> list[tuple[str, int, int, str]]:
+        """(family of commands, uses, failures, what the last failure said), without those that never failed."""
+        where, bindings = _where(span, "u.day", _DAY_MS)
+        return self._database.rows(
+            "SELECT u.name, sum(u.uses), sum(u.failures) AS failed, substr(max(iif(u.sample = '', '',"
+            " printf('%012d', u.day + 1) || u.sample)), 13)"
+            f" FROM command_use u{where} GROUP BY 1 HAVING failed > 0 ORDER BY failed DESC, 2 DESC, 1",
+            bindings,
+        )
+
     def heatmap(self, span: Span) -> list[tuple[int, int, int]]:
         """(weekday from 0 = Sunday, hour, milliseconds of work), in the user's own time zone."""
         where, bindings = _where(span, "a.hour", _HOUR_MS)
         local = "a.hour * 3600, 'unixepoch', 'localtime'"
         return self._database.rows(
             f"SELECT CAST(strftime('%w', {local}) AS INTEGER), CAST(strftime('%H', {local}) AS INTEGER),"
-            f" sum(a.active_ms) FROM activity a{where} AND a.active_ms > 0 GROUP BY 1, 2",
+            " sum(a.active_ms) FROM (SELECT a.hour, sum(a.active_ms) AS active_ms"
+            f" FROM activity a{where} AND a.active_ms > 0 GROUP BY 1) a GROUP BY 1, 2",
             bindings,
         )
 

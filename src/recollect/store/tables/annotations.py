@@ -75,7 +75,7 @@ class AnnotationTable:
         return [Annotation(*row) for row in rows]
 
     def tags(self) -> list[str]:
-        """The tags there are, the most frequent first."""
+        """All tags, the most frequent first."""
         sql = "SELECT text FROM annotations WHERE kind = 'tag' GROUP BY text ORDER BY count(*) DESC, text"
         return [text for (text,) in self._database.rows(sql)]
 

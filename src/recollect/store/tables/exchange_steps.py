@@ -63,20 +63,26 @@ class ExchangeSteps:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def select(self, sessions: HeaderFilter) -> list[StoredExchange]:
-        """Exchanges of sessions that match, the oldest first. The times of `sessions` are those of the exchanges."""
+    def select(self, sessions: HeaderFilter, latest: int | None = None) -> list[StoredExchange]:
+        """Exchanges of sessions that match, the oldest first; with `latest`, only so many of them.
+
+        The times of `sessions` are those of the exchanges.
+        """
         of_sessions, bindings = header_conditions(sessions._replace(since_ms=None, before_ms=None))
-        tests = [f"s.rowid IN (SELECT rowid FROM sessions WHERE {of_sessions})"] if bindings else ["1"]
-        for test, value in (("x.since_ms >= ?", sessions.since_ms), ("x.since_ms < ?", sessions.before_ms)):
+        of_digests = f"SELECT d.id FROM sessions JOIN digests d USING (agent, native_session_id) WHERE {of_sessions}"
+        tests = [f"digest IN ({of_digests})"] if bindings else ["1"]
+        for test, value in (("since_ms >= ?", sessions.since_ms), ("since_ms < ?", sessions.before_ms)):
             if value is not None:
                 tests.append(test)
                 bindings.append(value)
         columns = ", ".join(f"x.{name}" for name in ExchangeRow._fields)
         rows = self._database.rows(
-            f"SELECT {columns}, s.session_uid, s.agent, s.repo FROM exchange_steps x JOIN digests d ON d.id = x.digest"
-            " JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
-            f" WHERE {' AND '.join(tests)} ORDER BY coalesce(x.since_ms, 0), s.session_uid, x.id",
-            bindings,
+            f"SELECT {columns}, s.session_uid, s.agent, s.repo FROM (SELECT * FROM exchange_steps"
+            f" WHERE {' AND '.join(tests)} ORDER BY coalesce(since_ms, 0) DESC, id DESC LIMIT ?) x"
+            " CROSS JOIN digests d ON d.id = x.digest"
+            " CROSS JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
+            " ORDER BY coalesce(x.since_ms, 0), s.session_uid, x.id",
+            [*bindings, -1 if latest is None else latest],
         )
         return [StoredExchange(*row) for row in rows]
 

@@ -193,7 +193,8 @@ class LiveSessions:
         with translated(self._cache.path):
             self._pack.place([batch])
             written = self._write(lambda connection: self._append(connection, row, batch, changes))
-            if changes or written.events_new < batch.events:  # the rest is in the frame: `recover` makes it again
+            # The rest is in the frame: `recover` makes it again. When a lasting row was written is no loss.
+            if changes.keys() - {"shown_ms"} or written.events_new < batch.events:
                 self._cache.make_durable()
             self._cache.shorten_log()
         return written
@@ -209,9 +210,12 @@ class LiveSessions:
         return taken.written
 
     def show(self, rows: Sequence[LiveRow]) -> list[LiveRow]:
-        """Have lasting rows say when sessions were last active and how much was said; returns those without one."""
+        """Have lasting rows say when sessions were last active and how much was said; returns those without one.
+
+        Not flushed: until a sweep has written such a row, it can be made again from what was appended.
+        """
         missing = []
-        with self._memory.transaction() as connection:
+        with self._memory.without_flushing(), self._memory.transaction() as connection:
             for row in rows:
                 connection.execute(
                     "UPDATE sessions SET ended_ms = max(coalesce(ended_ms, 0), ?1),"

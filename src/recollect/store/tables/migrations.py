@@ -65,6 +65,12 @@ def m003_moved(connection: apsw.Connection) -> None:
             connection.execute(statement)
 
 
+def m003_events_by_number(connection: apsw.Connection) -> None:
+    from recollect.store.tables.events import EVENTS_BY_NUMBER
+
+    connection.execute(EVENTS_BY_NUMBER)
+
+
 def m004_sessions_by_names(connection: apsw.Connection) -> None:
     from recollect.store.tables.sessions import SESSIONS_BY_NAMES
 
@@ -80,5 +86,5 @@ def _create(connection: apsw.Connection, database: str) -> None:
         connection.execute(statement)
 
 
-CACHE = (m001_cache, m002_named_values)
+CACHE = (m001_cache, m002_named_values, m003_events_by_number)
 MEMORY = (m001_memory, m002_views, m003_moved, m004_sessions_by_names)

@@ -71,6 +71,7 @@ _ENDS_WITH = "('/' || repo) LIKE '%/' || ? ESCAPE '\\'"
 IS_IDLE = "(session_class = 'warm-up' OR (turns = 0 AND output_tokens = 0))"
 _BEST_DIGESTS = 1_000
 _COLUMNS = ", ".join(SessionHeader._fields)
+_HAS_TABLE = "SELECT 1 FROM sqlite_schema WHERE name = ?"
 
 
 class SessionHeaders:
@@ -78,6 +79,7 @@ class SessionHeaders:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._tables: set[str] = set()  # that the store is known to have
 
     def of(self, keys: Collection[SessionKey]) -> dict[SessionKey, SessionHeader]:
         """The headers of these sessions; one that is still being read for the first time has none."""
@@ -173,7 +175,9 @@ class SessionHeaders:
 
     def _has(self, table: str) -> bool:
         """Whether a store, which may be an older one that cannot be written, has a table."""
-        return self._database.value("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)) is not None
+        if table not in self._tables and self._database.value(_HAS_TABLE, (table,)) is not None:
+            self._tables.add(table)
+        return table in self._tables
 
     def by_digest(
         self, expression: str, criteria: HeaderFilter, *, is_evicted: bool = False, most: int = _BEST_DIGESTS

@@ -432,7 +432,7 @@ def _like(text: str | None) -> str | None:
 
 
 def _session(values: tuple[Any, ...], sources: "list[SessionSource]") -> "Session":
-    from recollect.schema import Cost, Session
+    from recollect.schema import Cost, Session  # takes time to load, and most sweeps need none
 
     row = SessionRow(*values[: len(SessionRow._fields)])
     analyzed_ms, evicted_ms = values[len(SessionRow._fields) :]

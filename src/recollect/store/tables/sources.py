@@ -73,6 +73,15 @@ class SkippedLine(NamedTuple):
 READ_ELSEWHERE = 1 << 30
 
 _COLUMNS = SourceRow._fields
+_UPDATES = ", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS[3:], "failure", "read_ms", "gone_ms"))
+_UPSERT = (
+    f"INSERT INTO sources ({', '.join(_COLUMNS)}, failure, read_ms, gone_ms)"
+    f" VALUES ({', '.join('?' * len(_COLUMNS))}, ?, ?, NULL)"
+    f" ON CONFLICT (host, agent, path) DO UPDATE SET {_UPDATES} RETURNING id"
+)
+_INSERT_PROBLEM = (
+    "INSERT OR IGNORE INTO problems (source, line, offset, reason, raw, found_ms) VALUES (?, ?, ?, ?, ?, ?)"
+)
 # A file that tells of more sessions is a prompt history: each of them need not know how long it is by now.
 _SESSIONS_OF_A_LOG = 32
 
@@ -118,11 +127,8 @@ class Sources:
         """Move a source's cursor, in the transaction that stores what was read up to it."""
         source = self._upsert(connection, batch.source, None)
         _make_dirty(connection, [source], at_most=_SESSIONS_OF_A_LOG)
-        found_ms = now_ms()
-        connection.executemany(
-            "INSERT OR IGNORE INTO problems (source, line, offset, reason, raw, found_ms) VALUES (?, ?, ?, ?, ?, ?)",
-            ((source, *problem, found_ms) for problem in batch.problems),
-        )
+        if batch.problems:
+            connection.executemany(_INSERT_PROBLEM, [(source, *problem, now_ms()) for problem in batch.problems])
         return source
 
     @staticmethod
@@ -198,14 +204,7 @@ class Sources:
 
     @staticmethod
     def _upsert(connection: apsw.Connection, row: SourceRow, failure: str | None) -> int:
-        updates = ", ".join(f"{name} = excluded.{name}" for name in (*_COLUMNS[3:], "failure", "read_ms", "gone_ms"))
-        source_id = connection.execute(
-            f"INSERT INTO sources ({', '.join(_COLUMNS)}, failure, read_ms, gone_ms)"
-            f" VALUES ({', '.join('?' * len(_COLUMNS))}, ?, ?, NULL)"
-            f" ON CONFLICT (host, agent, path) DO UPDATE SET {updates} RETURNING id",
-            (*row, failure, now_ms()),
-        ).get
-        return int(source_id)
+        return int(connection.execute(_UPSERT, (*row, failure, now_ms())).get)
 
     def problems(self) -> list[SkippedLine]:
         rows = self._database.rows(
