@@ -50,6 +50,7 @@ KINDS = (
     OTHER,
 )
 
+HANDED_PLAN = "Plan: "  # and its heading: the summary of a plan that a user gave an agent to implement
 OPENED_PULL_REQUEST = "opened pull request "  # and its address: the summary of an agent's own record of it
 
 # A query for a kind includes its more specific cases.

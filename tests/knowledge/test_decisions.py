@@ -162,7 +162,7 @@ def test_a_change_that_was_asked_for_and_made_is_a_preference(tmp_path: Path, wo
     made = Script("made").user(words).edit("a.go", "old", "new").agent("Done.")
     left = Script("left", 1).user(words).agent("That would be hard.")
 
-    facts = remembered(tmp_path, made, left).knowledge.decisions()
+    facts = remembered(tmp_path, made, left).knowledge.decisions(everything=True)
 
     assert [(fact.object, fact.session_uid.rpartition(":")[2]) for fact in facts] == [(words, "made")]
 

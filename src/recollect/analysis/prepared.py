@@ -20,6 +20,7 @@ from recollect.home import PREPARED_NAME
 from recollect.kinds import SessionKey
 from recollect.knowledge import (
     FIXED_BY,
+    LEAST_CONFIDENCE,
     PREFERS,
     Fact,
     Fix,
@@ -41,7 +42,6 @@ from recollect.recall import (
 )
 from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store
 
-LEAST_CONFIDENCE = 0.6  # of what is told without being asked for
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
 _MOST_SESSIONS = 5_000  # whose requests are read when nothing is prepared yet
 

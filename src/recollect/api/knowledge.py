@@ -62,7 +62,8 @@ class Knowledge:
     ) -> list[Fact]:
         """Decisions and preferences that are still valid, newest first; or those valid at `as_of`.
 
-        `history` adds superseded ones, with their end; `everything` adds commits and the agents' own decisions.
+        `history` adds superseded ones, with their end; `everything` adds commits, the agents' own decisions, and those
+        with a confidence below 0.6.
         """
         asked_ms = moment_ms("--as-of", as_of)
         moment = None if history else now_ms() if asked_ms is None else asked_ms

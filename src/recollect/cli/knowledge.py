@@ -11,6 +11,7 @@ import click
 
 from recollect.api import open_memory
 from recollect.cli.filters import filter_options
+from recollect.cli.find import QueryCommand
 from recollect.cli.fresh import open_fresh
 from recollect.cli.output import emit, json_option, limit_option, print_json, reports_errors
 from recollect.cli.terminal import (
@@ -40,7 +41,7 @@ _SHOWN_FIXES = 3
 _SHOWN_FACTS, _SHOWN_DECISIONS, _SHOWN_WORKFLOWS, _SHOWN_REPEATS = 5, 30, 12, 10
 
 
-@click.command()
+@click.command(cls=QueryCommand)
 @click.argument("error", nargs=-1, required=True)
 @click.option("--repo", metavar="NAME", help="Prefer fixes of this repository.")
 @limit_option("fixes", _SHOWN_FIXES)
@@ -82,7 +83,8 @@ def _fix_lines(fixes: "Sequence[Fix]") -> Iterator[str]:
             edited = len({step.name for step in fix.steps if step.kind == "edit"})
             changed = f"{len(fix.changed_files)} of the {plural(edited, 'file')}"
             yield from _detail(f"{changed} changed since: {', '.join(fix.changed_files[:4])}")
-        yield from evidence_lines(fix.confidence, fix.fixed_at, fix.repo, names[fix.session_uid], fix.evidence)
+        own = [one for one in fix.evidence if one.session_uid == fix.session_uid]
+        yield from evidence_lines(fix.confidence, fix.fixed_at, fix.repo, names[fix.session_uid], own)
 
 
 def _bold(text: str) -> Iterator[str]:
@@ -236,7 +238,7 @@ class _Decisions(click.Group):
 @click.group(cls=_Decisions, invoke_without_command=True)
 @click.option("--as-of", metavar="WHEN", help="Show what was valid at this time: 2026-11-01, 7d, last week.")
 @click.option("--history", is_flag=True, help="Add superseded decisions and what replaced them.")
-@click.option("--all", "is_all", is_flag=True, help="Add commits and the agents' own decisions.")
+@click.option("--all", "is_all", is_flag=True, help="Add commits, the agents' own decisions, and less certain ones.")
 @filter_options
 @limit_option("decisions", _SHOWN_DECISIONS)
 @json_option
@@ -265,14 +267,22 @@ def decisions(
         return
     with open_fresh() as memory:
         found = memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=is_all)
-    emit(found[:limit] if as_json else found, as_json, lambda found: _decision_lines(found, limit or _SHOWN_DECISIONS))
+        others = 0
+        if not is_all and not as_json:
+            others = len(memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=True)) - len(
+                found
+            )
+    shown = found[:limit] if as_json else found
+    emit(shown, as_json, lambda found: _decision_lines(found, limit or _SHOWN_DECISIONS, others))
 
 
-def _decision_lines(found: "Sequence[Fact]", limit: int) -> Iterator[str]:
+def _decision_lines(found: "Sequence[Fact]", limit: int, others: int) -> Iterator[str]:
     yield from fact_lines(found[:limit])
     yield from _rest(limit, len(found), "decision")
     if not found:
-        yield "No decisions: `recollect remember` adds one, `--all` shows commits too"
+        yield "No decisions: `recollect remember` adds one"
+    if others > 0:
+        yield grey(f"{number(others)} more with --all: commits, the agents' own decisions, and less certain ones")
 
 
 def _rest(shown: int, total: int, thing: str) -> Iterator[str]:
@@ -418,9 +428,22 @@ def audit(context: click.Context, as_json: bool) -> None:
 
 def _audit_lines(found: "Audit") -> Iterator[str]:
     yield f"{plural(found.facts, 'fact')}"
-    for name in ("duplicates", "superseded", "contradicted", "unsupported", "echoes", "secrets", "unsure", "rejected"):
+    for name in (
+        "duplicates",
+        "superseded",
+        "contradicted",
+        "unsupported",
+        "misquoted",
+        "echoes",
+        "secrets",
+        "unsure",
+        "rejected",
+    ):
         count = getattr(found, name)
         yield f"  {name:<14} {count:>6}  {count / max(1, found.facts):.1%}"
+    if found.checked:
+        share = f"{found.stale / found.checked:.1%} of {number(found.checked)} fixes that git could check"
+        yield f"  {'stale':<14} {found.stale:>6}  {share}"
     if found.worst:
         yield "The worst:"
         yield from fact_lines(found.worst)
@@ -456,9 +479,10 @@ def fact_lines(facts: "Sequence[Fact]") -> Iterator[str]:
         if others := [one for one in fact.alternatives if one not in fact.text]:
             yield from _detail(f"not: {', '.join(others)}")
         where = f"session {names[fact.session_uid]}" if fact.session_uid else "remembered"
-        cited = ", ".join(one.event_uid[-_UID_CHARS:] for one in fact.evidence[:3])
+        events = ", ".join(one.event_uid[-_UID_CHARS:] for one in fact.evidence[:3] if one.session_uid)
         when, sure = local_time(fact.valid_at)[:10], f"confidence {fact.confidence:.2f}"
-        yield _source(f"{fact.fact_uid}  {when}  {repo_name(fact.repo)}  {where}  {sure}  events {cited}")
+        cited = f"  events {events}" if events else ""
+        yield _source(f"{fact.fact_uid}  {when}  {repo_name(fact.repo)}  {where}  {sure}{cited}")
 
 
 COMMANDS = (fix, why, how, decisions, facts, workflows, rehearse, remember, audit)

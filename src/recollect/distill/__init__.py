@@ -20,6 +20,6 @@ if TYPE_CHECKING:
     from recollect.distill.signals import asks_back, refusal_reason, weighed
     from recollect.distill.stored import parse_digest, searchable, write_digest
     from recollect.distill.texts import estimate_tokens, excerpt, one_line, payload_text, sentences, shortened, word_set
-    from recollect.distill.trace import CALLS, PAUSE_MS, Payloads, Trace, read_trace
+    from recollect.distill.trace import CALLS, PAUSE_MS, Payloads, SuiteRun, Trace, read_trace
 else:
     __getattr__ = lazy_names(__name__, __file__)

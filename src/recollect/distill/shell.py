@@ -92,6 +92,9 @@ _LISTS_TESTS = re.compile(r"\s(?:--collect-only|--co|--listTests|--?list(?:-test
 _HEAD = re.compile(
     r"\|\s*(?:head\b(?:\s+-(?:n\s*)?(?P<lines>\d+))?|select-object\s+-first\s+(?P<first>\d+))", re.IGNORECASE
 )
+_PIPE = re.compile(r"(?<!\|)\|&?(?!\|)")
+_SHOWING = frozenset({"tail", "head", "cat", "tee"})  # what a pipe may lead into without hiding how it ended
+_TAKES_MESSAGE = re.compile(r"git (?:commit|tag|stash)|gh \w+|glab \w+")  # in words that change each time
 # Options that select nothing, those with a value among them.
 _OPTION = re.compile(
     r"\s(?:-(?:timeout|count|tags|parallel|p|n|j|maxfail|tb|o|coverprofile|workers|C|w)[\s=]\S+|--[\w-]+=\S+"
@@ -234,8 +237,53 @@ def _covers(wide: str, narrow: str) -> bool:
 def _selected(command: str) -> frozenset[str]:
     """The paths, names and patterns of tests in a command; none if it runs all there are."""
     part = next((part for part in _split_outside_quotes(command) if names_tests(_named(part) or "")), command)
+    return _words(part, test_family(command))
+
+
+def _words(part: str, family: str) -> frozenset[str]:
+    """What a part of a chain is given, without its name and options."""
     words = (word.strip("\"'").rstrip("/.") for word in _OPTION.sub(" ", part).split())
-    return frozenset(word for word in words if word and word[0] != "-") - set(test_family(command).split())
+    return frozenset(word for word in words if word and word[0] != "-") - set(family.split())
+
+
+@lru_cache(maxsize=5_000)
+def given(command: str, family: str) -> frozenset[str]:
+    """What a command gives to the first program of a family: paths, names, sub-commands; numbers are left out."""
+    part = next((part for part in _split_outside_quotes(command) if _named(part) == family), "")
+    plain = _QUOTED.sub(" ", part) if _TAKES_MESSAGE.fullmatch(family) else part
+    words = (word.removeprefix("./") for word in _words(plain, family) if not word.isdigit())
+    return frozenset(word for word in words if _named(word) != family)
+
+
+@lru_cache(maxsize=5_000)
+def exits(command: str) -> frozenset[str]:
+    """The families in a command that succeeded if it did: not `make` in `make | tail`, in `make; ls`, or before `||`.
+
+    If it failed, one of these did.
+    """
+    pieces = _KEPT_SEPARATOR.split(_QUOTED.sub("''", command[:2000]).strip("; \n"))
+    names, separators = [_named(part) for part in pieces[::2]], ["", *pieces[1::2], "&&"]
+    keeps_exit = ("&&", "|", "|&") if "pipefail" in command else ("&&",)
+    found = set()
+    for place in reversed(range(len(names))):
+        before, after = separators[place], separators[place + 1]
+        if after not in ("&&", "|", "|&"):
+            break
+        is_filter = before in ("|", "|&") and _LOOKING.fullmatch(names[place] or "")
+        if after in keeps_exit and not is_filter:
+            found.add(names[place])
+    return frozenset(filter(None, found))
+
+
+def is_filtered(command: str) -> bool:
+    """Whether a command shows only a part of what it prints."""
+    return _PIPE.search(_QUOTED.sub("''", command[:2000])) is not None
+
+
+def hides_output(command: str, output: str) -> bool:
+    """Whether a pipe may have taken away what a command printed: all but `| tail`, and `| head` with room to spare."""
+    piped = [_named(part) for part in _PIPE.split(_QUOTED.sub("''", command[:2000]))[1:]]
+    return is_cut_by_head(command, output) or any(name not in _SHOWING for name in piped)
 
 
 def _split_outside_quotes(command: str) -> list[str]:

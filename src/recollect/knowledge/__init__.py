@@ -6,7 +6,7 @@ sessions when it is asked for, so that the order in which sessions were read mak
 
 from recollect.lazy import lazy_names
 
-VERSION = 6  # of the rules: what another one derived is derived again
+VERSION = 7  # of the rules: what another one derived is derived again
 
 TYPE_CHECKING = False  # `typing` takes long to load
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from recollect.knowledge.fixes import find_fixes, fix_lines, fixes_of, with_changed_files
     from recollect.knowledge.graph import find_graph
     from recollect.knowledge.notes import make_note, parse_notes
-    from recollect.knowledge.predicates import FIXED_BY, PREFERS
+    from recollect.knowledge.predicates import FIXED_BY, LEAST_CONFIDENCE, PREFERS
     from recollect.knowledge.records import (
         Audit,
         Evidence,

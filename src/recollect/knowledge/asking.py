@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 from recollect.clock import rfc3339
 from recollect.knowledge.decisions import CANDIDATE, CLAIM, COMMIT
@@ -11,6 +12,8 @@ from recollect.knowledge.predicates import (
     DECIDED,
     FIXED_BY,
     HAS_VALUE,
+    LEAST_CONFIDENCE,
+    PASSED,
     PREFERS,
     REQUIRES,
     TOUCHES,
@@ -18,7 +21,8 @@ from recollect.knowledge.predicates import (
 from recollect.knowledge.records import Audit, Fact
 from recollect.knowledge.timeline import as_of, fact_of, fact_of_note, timeline
 from recollect.knowledge.topics import fulltext_query, relevance, topic_words
-from recollect.store import HeaderFilter, Store
+from recollect.sessions.git import changed_since
+from recollect.store import HeaderFilter, Store, StoredFact
 from recollect.text import evidence
 
 DECISIONS = (DECIDED, PREFERS, HAS_VALUE)
@@ -30,6 +34,7 @@ _LEAST_SURE = 0.5
 _LEAST_RELEVANT = 0.5
 _NEAR_THE_BEST = 0.66  # where a fact has both words of a topic, one of them is too little
 _WORST = 10
+_GIT_SECONDS = 2.0
 
 
 def notes_as_facts(store: Store, repos: Sequence[str] | None = None) -> list[Fact]:
@@ -59,7 +64,7 @@ def find_decisions(
         # What took the place of a decision is newer than it, so that older ones need not be read.
         oldest_ms = None if place is None else store.facts.moment_of(place, DECISIONS, asked)
         stored = store.facts.select(DECISIONS, sessions._replace(since_ms=oldest_ms, before_ms=None))
-        facts = [fact_of(one) for one in stored if with_weak or one.rule not in WEAK]
+        facts = [fact for fact in map(fact_of, stored) if with_weak or _is_listed(fact)]
         oldest = rfc3339(oldest_ms) or ""
         facts += [note for note in notes_as_facts(store, repos) if (note.valid_at or "") >= oldest]
         held = as_of(timeline(facts), rfc3339(moment_ms))[::-1]
@@ -67,6 +72,11 @@ def find_decisions(
         if place is None or oldest_ms is None or (limit and len(found) >= limit):
             return found[:limit]
         place *= 4
+
+
+def _is_listed(fact: Fact) -> bool:
+    """Whether a fact is among the decisions without being asked for: made by people, and sure enough."""
+    return fact.method not in WEAK and fact.confidence >= LEAST_CONFIDENCE
 
 
 def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequence[str] | None) -> list[Fact]:
@@ -108,9 +118,13 @@ def audit(store: Store, redact: Callable[[str], str]) -> Audit:
     contradicted = [fact for fact in superseded if fact.valid_at == fact.invalid_at]
     unsupported = [fact for fact in facts if not fact.evidence or not all(one.quote for one in fact.evidence)]
     echoes = [fact for fact in facts if any(evidence(one.quote) != one.quote for one in fact.evidence)]
+    misquoted = _misquoted(store, facts)
+    stale, checked = _stale(stored)
     secrets = [fact for fact in facts if redact(fact.text) != fact.text]
     unsure = [fact for fact in facts if fact.confidence < _LEAST_SURE]
-    worst = dict.fromkeys(fact.fact_uid for fact in [*unsupported, *echoes, *secrets, *contradicted, *copies, *unsure])
+    worst = dict.fromkeys(
+        fact.fact_uid for fact in [*misquoted, *unsupported, *echoes, *secrets, *contradicted, *copies, *unsure]
+    )
     by_uid = {fact.fact_uid: fact for fact in facts}
     return Audit(
         facts=len(facts),
@@ -118,10 +132,40 @@ def audit(store: Store, redact: Callable[[str], str]) -> Audit:
         superseded=len(superseded),
         contradicted=len(contradicted),
         unsupported=len(unsupported),
+        misquoted=len(misquoted),
         echoes=len(echoes),
         secrets=len(secrets),
         rejected=sum(fact.verdict == "rejected" for fact in facts),
         unsure=len(unsure),
+        stale=stale,
+        checked=checked,
         by_method=dict(sorted(Counter(fact.method for fact in facts).items())),
         worst=tuple(by_uid[uid] for uid in list(worst)[:_WORST]),
     )
+
+
+def _misquoted(store: Store, facts: Sequence[Fact]) -> list[Fact]:
+    """Fixes whose evidence says that a run passed of which the event, where it is still held, says that it failed."""
+    cited = [
+        (fact, one.event_uid)
+        for fact in facts
+        if fact.predicate == FIXED_BY
+        for one in fact.evidence
+        if one.quote.startswith(PASSED)
+    ]
+    failed = store.event_headers.failed([uid for _, uid in cited])
+    return [fact for fact, uid in cited if uid in failed]
+
+
+def _stale(stored: Sequence[StoredFact]) -> tuple[int, int]:
+    """How many fixes are of files that all changed since, and of how many git told so in time, the newest first."""
+    end, stale, checked = monotonic() + _GIT_SECONDS, 0, 0
+    for fact in reversed(stored):
+        files = [step["name"] for step in fact.details.get("steps", ()) if step["kind"] == "edit"]
+        moment = rfc3339(fact.details.get("fixed_ms"))
+        if fact.predicate != FIXED_BY or not fact.cwd or not files or moment is None or monotonic() > end:
+            continue
+        changed = changed_since(fact.cwd, files, moment, seconds=max(0.1, end - monotonic()))
+        checked += changed is not None
+        stale += changed is not None and len(changed) == len(files)
+    return stale, checked

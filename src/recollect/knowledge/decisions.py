@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from recollect import schema
 from recollect.agentkit.edits import FileChange
 from recollect.distill import asks_back, one_line, refusal_reason, sentences, shell, shortened, words
 from recollect.knowledge.demands import NO_STEP, SENTENCE_CHARS, WISH_CHARS, asks_change, demands, reason_in
-from recollect.knowledge.exchanges import PLAN_REQUEST, Turn
+from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.predicates import DECIDED, PREFERS
 from recollect.knowledge.runs import Change, file_changes, inside
@@ -26,6 +27,7 @@ _MOST_CLAIMS = 8  # of one edit
 _LEAST_WORDS = 4
 _MOST_ENDING = 8  # sentences of an answer that may propose something
 _LEAST_OFFERED = 60  # characters before an offer
+_LEAST_OPTION_WORDS = 3  # of an option: less is only a heading
 _MOST_OPTIONS = 4  # not taken: a longer list is of findings
 
 _ANSWERED = re.compile(r'"(?P<question>[^"]{4,400})"\s*=\s*"(?P<answer>[^"]+)"')
@@ -64,6 +66,20 @@ _OFFERS = re.compile(
     r"|you (?:can|could) (?:safely )?\w+|would you like|we (?:could|can|should))\b",
     re.IGNORECASE,
 )
+# An offer that says nothing by itself, and a sentence before it that says what is offered.
+_BARE_OFFER = re.compile(
+    r"\b(?:me to|should i|shall i|should we|shall we) (?:go ahead(?: and)?|proceed\b.*|\w+ (?:(?:this|that|it"
+    r"|these|those"
+    r"|them|the (?:change|fix|refactor(?:ing)?|cleanup|implementation))\b(?: \w+)?))\W*(?:\?|$)"
+    r"|\bme to (?:go ahead and )?\w+ (?:this|that|it|the (?:fix|change))\b[\w ]{0,24}\?",
+    re.IGNORECASE,
+)
+_PROPOSING = re.compile(
+    r"^(?:add|remove|replace|use|move|rename|make|keep|change|update|delete|drop|extract|merge|split|consolidate|switch"
+    r"|simplest|the (?:fix|simplest|cleanest|best)\b)|\b(?:could|can|should|would|i'd|i would|just need to"
+    r"|needs? to)\b",
+    re.IGNORECASE,
+)
 # Offers of a step, or of several things to choose from: a yes to it decides nothing.
 _OFFERS_STEP = re.compile(
     r"\b(?:me to|should i|shall i|should we) (?:also |now |then |just |go ahead and )*(?:commit|push|open|run|check"
@@ -74,14 +90,24 @@ _OFFERS_STEP = re.compile(
     re.IGNORECASE,
 )
 _CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-_DIRECTIVE = re.compile(
-    r"^(?:no[,. ]|don'?t|do not|never|always|use|keep|make|please|only|instead|rather|you should|should|it should|both"
-    r"|we (?:should|need|must|don'?t|want)|i (?:want|prefer|don'?t want|would like|did not|didn'?t)|just|also (?!it)"
-    r"|add|put|remove|merge|call|name|stop|leave|rename|move|read|first|prefer|avoid|skip|the \w+ should)\b"
-    r"|\b(?:should(?:n't| not)?(?! have)|must(?:n't| not)?|instead|we want|we don'?t need"
-    rf"|let'?s (?:just |not )?{NO_STEP}\w+)\b",
+# How people say in a refusal what they want instead: at the beginning of a clause, or anywhere in a sentence.
+_DIRECTS = re.compile(
+    r"(?:(?:no|ok(?:ay)?|ah|oh|hmm?|yeah|and|also|but|so|then|actually|maybe|please|just|even)[,. ]+)*"
+    r"(?:don'?t|do not|never|always|use|keep(?! going)|make|only|instead|rather|you should|should(?! we| i"
+    r"| all)|let'?s not|it should|both"
+    r"|we (?:should|need|must|don'?t|want)|i (?:do )?(?:want|prefer|don'?t want|would like|did not|didn'?t)"
+    r"|i(?:'d| would) (?:\w+ )?(?:prefer|rather|like|want|have thought)|why not \w+ing|please"
+    r"|add|put|remove|merge|call|name|stop|leave|rename|move|read|first|prefer|avoid|skip|the \w+ should|break|split"
+    r"|extract|replace|drop|define|reuse)\b",
     re.IGNORECASE,
 )
+_DIRECTS_ANYWHERE = re.compile(
+    r"\b(?:should(?:n't| not)?(?! (?:have|we|i|all))|must(?:n't| not)?|instead|we want|we don'?t need|i want"
+    rf"|i don'?t want|let'?s (?:just |not )?{NO_STEP}\w+)\b",
+    re.IGNORECASE,
+)
+_PROPOSES = re.compile(rf"\blet'?s (?:just |not )?{NO_STEP}\w+|\binstead\b|^why not \w+ing\b|\bnever\b", re.IGNORECASE)
+_CLAUSE_END = re.compile(r"(?:[,;:]| -+|\.{3}) ")
 _RULE_FILE = re.compile(r"(?:^|/)(?!README|CHANGELOG|LICENSE|CONTRIBUTING|TODO|REVIEW|PLAN|NOTES)[A-Z]{5,12}\.md$")
 _PLAN_FILE = re.compile(r"(?:^|/)plans?/[^/]+\.md$")
 _OWN_MEMORY = re.compile(r"(?:^|/)(?:memory|memories)/(?:[\w.-]+/)*[^/]+\.md$", re.IGNORECASE)  # an agent's own
@@ -174,16 +200,17 @@ def _plans(material: Material) -> Iterator[Found]:
     approved = [step for step in material.trace.decisions if step.summary.startswith("approved the plan")]
     proposals = [(step, material.trace.calls.get(step.call_id or "")) for step in approved]
     found = [(step, _plan_of(material, call)) for step, call in proposals if call is not None]
-    asked = [step for step in material.trace.requests if PLAN_REQUEST.match(step.summary)]
-    for step, plan in [*found, *((step, material.text(step)) for step in asked)]:
+    asked = [(step, material.text(step)) for step in material.trace.requests if is_plan(material, step)]
+    for step, plan in [*found, *asked]:
         heading = _HEADING.search(plan)
         if heading is None or heading["title"] in titles:
             continue
         title = one_line(heading["title"]).strip("*# ")
         titles.add(heading["title"])
         reason = _first_sentence(plan[heading.end() :])
-        text = f"Plan approved: {title}" + (f" ({reason})" if reason else "")
-        yield _decided(PLAN, title, title, text, 0.95, [(step, f"approved: {title}")], reason=reason)
+        how = "approved" if step.kind == schema.DECISION else "to implement"
+        text = f"Plan {how}: {title}" + (f" ({reason})" if reason else "")
+        yield _decided(PLAN, title, title, text, 0.95, [(step, f"{how}: {title}")], reason=reason)
 
 
 def _plan_of(material: Material, call: Step) -> str:
@@ -207,7 +234,7 @@ def _added(change: FileChange) -> list[str]:
 
 
 def _first_sentence(text: str) -> str | None:
-    lines = [one for one in sentences(text) if len(one) > 30 and not one.startswith(("`", "|"))]
+    lines = [one for one in sentences(text) if len(one) > 30 and not one.startswith(("`", "|")) and one[-1] != ":"]
     return shortened(one_line(lines[0]), SENTENCE_CHARS) if lines else None
 
 
@@ -217,8 +244,7 @@ def _refusals(material: Material) -> Iterator[Found]:
         reason = refusal_reason(step)
         if call is None or reason is None or step.is_abandoned:
             continue
-        is_directive = ("?" not in reason or "instead" in reason) and _DIRECTIVE.search(reason) is not None
-        if len(reason.split()) < 3 or not (is_directive or asks_change(reason)):
+        if len(reason.split()) < 3 or not (any(map(_directs, sentences(reason))) or asks_change(reason)):
             continue
         about = "the plan" if asks_back(call) else call.summary
         text = f"Instead of “{shortened(about, 100)}” the user wants: {shortened(reason, 240)}"
@@ -227,12 +253,19 @@ def _refusals(material: Material) -> Iterator[Found]:
         yield Found(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, 0.9, evidence, details)
 
 
+def _directs(sentence: str) -> bool:
+    """Whether a sentence says how things should be; a question does if it proposes something."""
+    if sentence.endswith("?") and not _PROPOSES.search(sentence):
+        return False
+    return _DIRECTS_ANYWHERE.search(sentence) is not None or any(map(_DIRECTS.match, _CLAUSE_END.split(sentence)))
+
+
 def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
     """Options that the agent numbered and the user named by the number, or agreed to when the agent named one."""
     for _, request, _, answer in _replies(material, turns):
         said, offered = material.text(request).strip(), material.text(answer)
         is_agreed = _AGREES.fullmatch(said) is not None
-        naming = _proposal(offered) if is_agreed else said
+        naming = _proposal(offered)[0] if is_agreed else said
         naming = naming[:SENTENCE_CHARS] if len(said) <= WISH_CHARS else ""
         picked = _PICKED_OPTION.search(naming) or _PICKED.search(naming)
         if picked is None or (said.endswith("?") and not _PICKED_FIRST.match(said)) or _QUOTED_ITEM.match(said):
@@ -255,8 +288,17 @@ def _list_with(name: str, answer: str) -> dict[str, str]:
         number, kind = found["name"].upper(), (found["label"] is None, found["name"].isdigit())
         if number in ("1", "A") or number in lists.get(kind, {}):
             lists[kind] = {}
-        lists.setdefault(kind, {})[number] = found["text"]
+        lists.setdefault(kind, {})[number] = _described(found["text"], answer[found.end() :])
     return next((lists[kind] for kind in sorted(lists) if name in lists[kind]), {})
+
+
+def _described(option: str, following: str) -> str:
+    """An option with the line under it, if it is only a heading."""
+    if len(option.split()) >= _LEAST_OPTION_WORDS:
+        return option
+    line = next((line.strip(" -*") for line in following.splitlines() if line.strip(" -*")), "")
+    is_about = bool(line) and not line.endswith("?") and not re.search(r"\boption\b", line, re.IGNORECASE)
+    return f"{option.rstrip(':* ')}: {line}" if is_about and not _OPTION.match(line) else option
 
 
 def _agreements(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
@@ -265,12 +307,14 @@ def _agreements(material: Material, turns: Sequence[Turn], changes: Sequence[Cha
         said = material.text(request).strip()
         if not _AGREES.fullmatch(said) or not any(turn.start < change.place < turn.end for change in changes):
             continue
-        proposal = _proposal(material.text(answer))
-        if _OFFERS_STEP.search(proposal) or _PICKED.search(proposal):
+        proposal, confidence = _proposal(material.text(answer))
+        if not proposal or _OFFERS_STEP.search(proposal) or _PICKED.search(proposal):
             continue
         topic = shortened(words.gist(before.summary), 160)
+        if "?" in before.summary:  # the user had proposed it
+            confidence = max(confidence, 0.6)
         text = f"On “{topic}” the user agreed to: {proposal}"
-        yield _decided(AGREEMENT, topic, proposal, text, 0.85, [(request, said), (answer, proposal)])
+        yield _decided(AGREEMENT, topic, proposal, text, confidence, [(request, said), (answer, proposal)])
 
 
 def _replies(material: Material, turns: Sequence[Turn]) -> Iterator[tuple[Turn, Step, Step, Step]]:
@@ -282,16 +326,25 @@ def _replies(material: Material, turns: Sequence[Turn]) -> Iterator[tuple[Turn, 
             yield turn, request, before, answer
 
 
-def _proposal(answer: str) -> str:
-    """What an answer proposes at its end: its last offer, or else its last sentence, with what it refers to."""
+def _proposal(answer: str) -> tuple[str, float]:
+    """What an answer offers last, and how sure it is what that means; nothing if it only explains.
+
+    "Want me to make this change?" says nothing without the sentence before it that proposes one. If none does, it is a
+    guess.
+    """
     ended = [one.replace("**", "") for one in sentences(_CODE.sub("\n", answer))[-_MOST_ENDING:]]
-    offers = [place for place, one in enumerate(ended) if _OFFERS.search(one)]
-    last = offers[-1] if offers else len(ended) - 1
-    start = max(0, last - 1)
-    # "Want me to make this change?" says nothing without the sentences before it.
+    last = max((place for place, one in enumerate(ended) if _OFFERS.search(one)), default=None)
+    if last is None:
+        return "", 0.0
+    offer = ended[last]
+    if not _BARE_OFFER.search(offer):
+        return shortened(offer, SENTENCE_CHARS), 0.85
+    near = range(max(0, last - 2), last)
+    start = max((place for place in near if _PROPOSING.search(ended[place])), default=max(0, last - 1))
+    confidence = 0.85 if _PROPOSING.search(ended[start]) else 0.55
     while start > 0 and len(" ".join(ended[start:last])) < _LEAST_OFFERED:
         start -= 1
-    return shortened(" ".join(ended[start : last + 1]), SENTENCE_CHARS)
+    return shortened(" ".join(ended[start : last + 1]), SENTENCE_CHARS), confidence
 
 
 def _plain(option: str) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from recollect.distill import one_line, sentences
-from recollect.knowledge.exchanges import Turn
+from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.predicates import PREFERS
 from recollect.knowledge.runs import Change
@@ -20,10 +20,12 @@ _CHANGE_SURE = 0.5  # an order may be a task only: agents that begin are not tol
 
 # Before a verb: not that of a step, which says nothing of how things should be.
 NO_STEP = (
-    r"(?!(?:re-?)?(?:check|look|see|review|run|explain|tell|figure|find|verify|confirm|commit|push|rebase|merge|help|read"
+    r"(?!(?:re-?)?(?:check|look|see|review|run|explain|tell|figure|find|verify|confirm|commit|push|rebase|merge"
+    r"|help|read"
     r"|summari[sz]e|test|double|generate|give|write|debug|investigate|fix(?! it (?:so |that |to ))|think|propose"
     r"|suggest|open|close|continue|start|move (?:on|to #)|talk|discuss|brainstorm|pause|wait|get|pull|fetch|log|update"
-    r"|draft|say|reply|respond|post|search|analy[sz]e|compare|research|ensure|stop|address|work|plan|invoke|finish|proceed"
+    r"|draft|say|reply|respond|post|search|analy[sz]e|compare|research|ensure|stop|address|work|plan|invoke"
+    r"|finish|proceed"
     r"|resolve|switch to|know|try (?:again|it)|do (?:it|this|that)(?! (?:\w+ly )?(?:as|in|with|by|instead)\b)|be"
     r"|understand|note|deal|cut|do (?:a|the|another|what|two|three|\d)|go(?! (?:with|for|back|json|\d|\w+ing))"
     r"|keep (?:going|working|it up)|tackle|build|rename this branch|implement (?:it|this|that|options?|suggestions?)"
@@ -31,7 +33,9 @@ NO_STEP = (
     r"|sort (?:this|it)|make (?:a |the )?(?:pr|commit|copy)|create (?:an?|the|new|me) (?:\S+ )?(?:pr|pull|branch|commit"
     r"|issue|ticket|plan|test)"
     r"|add (?:an?|some|more|the|that|this|these|similar|at least)? ?(?:\w+ ){0,2}(?:tests?|comments?|tasks?|ones)|take"
-    r"|also|just|please|maybe|not|now|first)\b)"
+    r"|also|just|please|maybe|not|now|first|try and|step through|follow (?:through|up)|abandon|bump it|mark the pr"
+    r"|implement (?:an? fix|please|both)|adjust (?:the )?\S+(?: file)?(?=\W*$)|make (?:some|more|a few)\b"
+    r"|(?:create|add|open|file) .{0,40}\b(?:issue|ticket|follow-?up))\b)"
 )
 # This pattern and those below that have no flag are for lower-case text.
 _DEMAND = re.compile(
@@ -61,7 +65,7 @@ _WISH = re.compile(
     r"|must(?:n't| not)? be)\b"
     rf"|\bwe (?:do |also )?(?:want|need) to {NO_STEP}\w+"
     r"|\bideally\b|\bnot as (?:a|an|the) .{3,60}, but\b|\bi think we can (?:just )?(?:drop|remove|skip)\b"
-    r"|\b(?:better|good) idea to\b|\bthe idea is (?:to|that)\b|\bi would (?:even |then )?want\b"
+    r"|\b(?:better|good) idea to\b|\bi would (?:even |then )?want\b"
     r"|\bis too? (?:much|big|long|verbose|noisy)\b|\bdoes(?:n't| not) (?:work (?:since|because)|make sense to)\b"
     r"|\bit'?s (?:fine|ok(?:ay)?|better) to\b",
 )
@@ -93,7 +97,9 @@ _TASK = re.compile(r"^.{0,40}\b(?:commit|push|rebase|merge|subagents?|check exis
 _UNSURE = re.compile(
     r"\b(?:maybe|perhaps|not sure|what if|should we|do we|(?<!, )(?:can|could) (?:we|you)|i guess|wondering"
     r"|can you (?:check|look|take|see)"
-    r"|thinking aloud|don'?t know)\b",
+    r"|thinking aloud|don'?t know|considering|somehow|(?:if|whether) we (?:want|should|need)|i might be wrong"
+    r"|to be sure"
+    r"|for example|alternatively|consider (?:\w+ing|an?|the)|wonder)\b",
 )
 _ASKS_IF_SO = re.compile(r"[, ](?:right|correct|isn'?t it|does it|doesn'?t it|is it|no)\?$")
 # Sentences that say how things are, with the same words.
@@ -102,16 +108,22 @@ _DESCRIBES = re.compile(
     r"|_probably_) (?:\w+ )?(?:always|never)\b"
     r"|\b(?:it|this|that|which|code|function|test|probably|but|_probably_) (?:do not|don'?t|doesn'?t)\b(?! make)"
     r"|never (?:called|used|set|actually|mind)|:=|\bcan always\b|instead of \d|can work instead"
+    r"|\b(?:problem|issue|bug|trouble) (?:is|was)\b|\bis intended to\b|\bshould be updated\b|^replace lines\b"
     r"|\b(?:crashes|results?|failures|messages?|errors?) instead of\b|\binstead of (?!string)\w+ing\b(?!.*\b(?:should"
     r"|use|want|let)\b)"
     r"|\b(?:agent|user|code|we) never (?:\w+ed|had|was)\b|\b(?:it|this|that|they|which) should (?:have|be) (?:\w+ed"
     r"|better|fine|ok(?:ay)?)\b|\bshould have been\b"
     r"|^(?:plan:|(?:minor|major|critical)\b[^,.]{0,24}:|this|that|consider|\[|\d+ [+-]|[+-] |seeing|since we|[\"“']"
-    r"|keep in mind|ideally just|sorry"
+    r"|ideally just|sorry"
     r"|use ['\"]|the fix requires|tell me|or would)"
     r"|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything|superpower|skill)\b"
     r"|\bshould be (?:better|fine|ok(?:ay)?|good|there|in|done|working)\b|\bi should\b|\bskip \d"
-    r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`|::|https?://",
+    r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`"
+    r"|::|https?://",
+)
+# Wishes whose words do not say what for.
+_SAYS_NO_WHAT = re.compile(
+    r"\b(?:keep|have) in mind\b|\bsomething else\b|\bsomething like\W*$|^let'?s go, |\b\d\.? ?\+ ?\d", re.IGNORECASE
 )
 # Of demands, those that are meant for every later session, too.
 _STANDING = re.compile(
@@ -134,6 +146,15 @@ _PASTED = re.compile(
     r"severity|operation stopped by|⏺|⎿|^\s*\d+[ │|]\s*[+-]|^diff --git|Traceback \(|suggestion:",
     re.IGNORECASE | re.MULTILINE,
 )
+# How users drop what they proposed before.
+_DROPS = re.compile(
+    r"\b(?:leave (?:it|that|this|things)\b|never ?mind|forget (?:it|that|about)|as it (?:is|was) then|don'?t bother"
+    r"|(?:keep|stay with|stick with) (?:it|what we have|the (?:current|old)|things)|drop (?:it|that|the idea)"
+    r"|let'?s not)\b",
+    re.IGNORECASE,
+)
+_DROP_CHARS, _BARE_DROP_CHARS = 120, 30
+_PROPOSES = re.compile(r"(?:instead of|rather than)\b", re.IGNORECASE)
 _COMMAND = re.compile(r"^/[\w:-]+\s+")  # before what a user adds to it
 _INSTEAD = re.compile(
     r"\b(?:use|prefer|want|go with|choose|take|try|have"
@@ -142,23 +163,31 @@ _INSTEAD = re.compile(
     re.IGNORECASE,
 )
 _REASON = re.compile(
-    r"\b(?:(?:because|since|as it|so that|due to)\b\s*(?P<why>.{6,200})|(?P<else>otherwise\b.{6,200}))", re.IGNORECASE
+    r"\b(?:(?:because|since|so that|due to)\b\s*(?P<why>.{6,200})|(?P<else>otherwise\b.{6,200}))", re.IGNORECASE
 )
 
 
 def demands(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
     """What a user wants to be done or left undone, in a sentence of the user's own."""
-    for turn in turns:
-        if turn.request is None:
+    for turn, following in zip(turns, [*turns[1:], None], strict=True):
+        if turn.request is None or is_plan(material, turn.request):
             continue
         message = _COMMAND.sub("", material.text(turn.request))
         if len(message) > _MESSAGE_CHARS or message.startswith(("/", "<", "[")) or _PASTED.search(message):
             continue
         has_changed = any(turn.start < change.place < turn.end for change in changes)
+        if not has_changed and following is not None and _is_dropped(material, following):
+            continue
         for sentence in sentences(message):
             confidence = _demanded(sentence, is_short=len(message) <= WISH_CHARS, has_changed=has_changed)
             if confidence:
                 yield _demand(turn.request, sentence, confidence)
+
+
+def _is_dropped(material: Material, following: Turn) -> bool:
+    """Whether the user's next words take back what nothing was changed for."""
+    said = material.text(following.request) if following.request is not None else ""
+    return len(said) <= _DROP_CHARS and _DROPS.search(said) is not None
 
 
 def asks_change(text: str) -> bool:
@@ -187,6 +216,8 @@ def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     if not 12 <= len(sentence) <= _DEMAND_CHARS or sentence.endswith((":", "{", ";")) or sentence.count("`") % 2:
         return 0.0  # or the rest of a quote
     sentence = sentence.lower()  # ignoring case takes several times as long
+    if len(sentence) <= _BARE_DROP_CHARS and _DROPS.search(sentence):
+        return 0.0  # of what, only the words before tell
     if _TASK.match(sentence) and not is_standing(sentence):
         return 0.0
     if is_short and has_changed and asks_change(sentence):
@@ -194,18 +225,21 @@ def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     if _ASKS_IF_SO.search(sentence):
         return 0.0
     if sentence.endswith("?"):  # only its last clause asks
+        if _PROPOSES.match(sentence):
+            return 0.0
         sentence = sentence[: max((end.start() for end in _CLAUSE_END.finditer(sentence)), default=0)]
     confidence = _wished(sentence, is_short=is_short, has_changed=has_changed)
     if not confidence or _UNSURE.search(sentence):
         return 0.0
-    return 0.0 if _DESCRIBES.search(sentence) and not _LETS.search(sentence) else confidence
+    is_described = _DESCRIBES.search(sentence) is not None and not _LETS.search(sentence)
+    return 0.0 if is_described or _SAYS_NO_WHAT.search(sentence) else confidence
 
 
 def _wished(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     """The same by the words of a wish alone."""
     if _DEMAND.search(sentence):
         return 0.75 if is_standing(sentence) else 0.7
-    if not is_short:
+    if not is_short or len(sentence.split()) < _LEAST_WORDS:
         return 0.0
     clauses = _CLAUSE_END.split(sentence) if len(sentence.split()) >= _LEAST_WORDS else []
     if _WISH.search(sentence) or any(map(_ORDER.match, clauses)):
@@ -218,7 +252,7 @@ def _demand(request: Step, sentence: str, confidence: float) -> Found:
     choice = other["choice"].strip("`'\" ") if other else None
     details = {
         "by": "user",
-        "alternatives": [other["other"].strip("`'\" ")] if other else [],
+        "alternatives": [other["other"].strip("`'\" .,")] if other else [],
         "choice": choice,
         "reason": reason_in(sentence),
     }

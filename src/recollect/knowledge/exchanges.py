@@ -7,9 +7,11 @@ from itertools import pairwise
 
 from recollect import schema
 from recollect.distill import Trace
+from recollect.kinds import HANDED_PLAN
+from recollect.knowledge.facts import Material
 from recollect.store import Step
 
-PLAN_REQUEST = re.compile(r"^implement (?:the following|this) plan\b", re.IGNORECASE)  # an approved plan as a request
+_PLAN_REQUEST = re.compile(r"implement (?:the following|this) plan\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,12 @@ class Turn:
     @property
     def has_answer(self) -> bool:
         return any(step.kind in (schema.ASSISTANT_MSG, schema.COMPLETION) for step in self.steps)
+
+
+def is_plan(material: Material, request: Step) -> bool:
+    """Whether a request hands the agent a plan, which another agent wrote, to implement."""
+    is_likely = request.summary.startswith(HANDED_PLAN) or _PLAN_REQUEST.match(request.summary) is not None
+    return is_likely and _PLAN_REQUEST.match(material.text(request).lstrip()) is not None
 
 
 def turns_of(trace: Trace) -> list[Turn]:

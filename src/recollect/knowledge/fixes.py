@@ -110,7 +110,7 @@ def _fix(fact: StoredFact, fixed: Sequence[StoredFact], met: Sequence[StoredFact
     sessions = tuple(dict.fromkeys([fact.session_uid, *(other.session_uid for other in others)]))
     returns = _returns(fact, fixed_ms, met)
     steps = tuple(FixStep(**step) for step in details["steps"])
-    cited = [*fact.evidence, *(one for other in others for one in other.evidence[:1])]
+    cited = [(fact, one) for one in fact.evidence] + [(other, one) for other in others for one in other.evidence[:1]]
     return Fix(
         fact_uid=fact.fact_uid,
         error=fact.subject,
@@ -130,7 +130,7 @@ def _fix(fact: StoredFact, fixed: Sequence[StoredFact], met: Sequence[StoredFact
         sessions=sessions,
         fixed_count=1,
         returns=returns,
-        evidence=tuple(Evidence(**one) for one in cited[:_MOST_EVIDENCE]),
+        evidence=tuple(Evidence(**one, session_uid=by.session_uid) for by, one in cited[:_MOST_EVIDENCE]),
         is_same_error=is_same_error,
     )
 

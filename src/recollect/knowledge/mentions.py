@@ -45,6 +45,10 @@ class Mentions:
         names_file = _names(self.headline, change.name) or _names(self.output, change.name)
         return names_file or self._weight(change) > 0
 
+    def names(self, change: Change) -> bool:
+        """Whether a change has a symbol that the headline names."""
+        return any(map(self._has_symbol, (*change.removed, *change.added)))
+
     def rank(self, change: Change) -> tuple[bool | int, ...]:
         """An order of changes: of what the headline names first, then of what the output shows; code before tests."""
         return (

@@ -10,6 +10,8 @@ PREDICATES = (
     CAUSED_BY, FIXED_BY, REQUIRES, CONFLICTS_WITH, PREFERS, DECIDED, FAILS_WITH, TOUCHES, HAS_VALUE
 )  # fmt: skip
 SURE = 0.99
+PASSED = "then passed: "  # and the command: the receipt of a fix
+LEAST_CONFIDENCE = 0.6  # of what is told without being asked for
 
 
 def fact_uid(*parts: str) -> str:

@@ -11,6 +11,7 @@ class Evidence:
 
     event_uid: str
     quote: str
+    session_uid: str | None = None  # None for the note of a user
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +138,13 @@ class Audit:
     superseded: int
     contradicted: int
     unsupported: int
+    misquoted: int  # fixes that cite a run as passed that failed
     echoes: int
     secrets: int
     rejected: int
     unsure: int
+    stale: int  # fixes all of whose files changed since
+    checked: int  # fixes of which git could tell
     by_method: dict[str, int]
     worst: tuple[Fact, ...]
 

@@ -118,7 +118,7 @@ def _root(fact: StoredFact) -> str:
 def _repeat(kind: str, fact: StoredFact, known: StoredFact, known_text: str) -> Repeat:
     ended_ms = fact.details.get("ended_ms")
     learned_ms = known.details.get("fixed_ms") or known.since_ms
-    cited = [*fact.evidence[:1], *known.evidence[:2]]
+    cited = [(fact, one) for one in fact.evidence[:1]] + [(known, one) for one in known.evidence[:2]]
     return Repeat(
         kind=kind,
         text=fact.text,
@@ -131,5 +131,5 @@ def _repeat(kind: str, fact: StoredFact, known: StoredFact, known_text: str) -> 
         seconds=None if ended_ms is None or fact.since_ms is None else max(0, ended_ms - fact.since_ms) // 1000,
         tokens=fact.details.get("tokens"),
         usd=fact.details.get("usd"),
-        evidence=tuple(Evidence(**one) for one in cited),
+        evidence=tuple(Evidence(**one, session_uid=cited_by.session_uid) for cited_by, one in cited),
     )

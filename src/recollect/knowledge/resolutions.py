@@ -5,21 +5,25 @@ that changed something for it, unless the user says afterwards that it is still 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recollect import schema
 from recollect.distill import one_line, sentences, shell, shortened, words
-from recollect.knowledge.exchanges import PLAN_REQUEST, Turn
+from recollect.knowledge.demands import asks_change
+from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.mentions import NOTHING, Mentions
-from recollect.knowledge.predicates import CAUSED_BY, FAILS_WITH, FIXED_BY
+from recollect.knowledge.predicates import CAUSED_BY, FAILS_WITH, FIXED_BY, PASSED
 from recollect.knowledge.runs import Change, Run
-from recollect.knowledge.signature import error_in, fingerprint, telling_lines
+from recollect.knowledge.signature import error_in, fingerprint, placed_lines, telling_lines
 from recollect.store import Step
 
 RULE, REPORTED, CAUSE = "resolution", "reported", "cause"
+GONE = "the error was gone in the next run, which failed otherwise"
+_LEAST_LISTED, _MOST_LISTED = 2, 6  # errors of one output that have fixes of their own
 MOST_STEPS = 6  # of a resolution that are told
 MOST_RUNS_TO_ALTERNATIVE = 3
 _LEAST_SHARED = 0.4  # words of a command that its alternative has too
@@ -45,18 +49,44 @@ _ANNOUNCES = re.compile(
     r"|here(?:'s| is)",
     re.IGNORECASE,
 )
-_NO_CAUSE = re.compile(r"\b(?:let me|the fix is|is fixed|likely not|your question|here's the)\b", re.IGNORECASE)
+# What an agent is about to do says nothing of why, unless it says so.
+_PLANS = re.compile(
+    r"\b(?:let me|let's|i(?:'ll| will|'m going to| need to| should| have to| want to| can see the)|now i"
+    r"|now fix|also fix"
+    r"|need to (?:update|fix|check|find|see|look|handle))\b|^(?:found it|wait)\b|^(?:update|fix|change|add) ",
+    re.IGNORECASE,
+)
+_GIVES_REASON = re.compile(r"\b(?:because|since|so that|due to|as it)\b", re.IGNORECASE)
+_NO_CAUSE = re.compile(
+    r"\b(?:let me|the fix is|is fixed|likely not|your question|here's (?:the|what)|i'll|i will|i've completed|in how"
+    r"|look at|issues?:$)\b|```|:$",
+    re.IGNORECASE,
+)
+# Words of a user that ask for nothing in particular.
+_GOES_ON = re.compile(
+    r"(?:(?:ok(?:ay)?|yes|yeah|yep|sure|done|continue|go on|go ahead|please|try again|proceed|thanks|great|good"
+    r"|now|then"
+    r"|fix (?:it|them|this)(?: up)?|commit|push|and)\b[\s,.!]*)+"
+)
+_ASKED_CHARS = 400
 _PROBLEM = re.compile(
     r"\b(?:issue|bug|errors?|wrong|broken|crash\w*|fail\w*|not (?:work|see|show|updat)\w*|does(?:n't| not)"
     r"|is(?:n't| not)|missing|problem|weird|unexpected|stuck|hangs?|slow|timeout|why (?:is|does|do|are))\b"
     r"|ошибк|не работает|エラー|错误|오류|fehler",
     re.IGNORECASE,
 )
+_VERB = re.compile(r"[a-z][a-z-]*")
 _MASKED, _WORD = re.compile(r"<\w+>"), re.compile(r"[A-Za-z]{2,}")  # in a signature
 _UNDOES = re.compile(r"\bgit (?:-C \S+ )?(?:checkout|restore|reset|stash|(?:rebase|merge|cherry-pick) --abort)\b")
 _MISTYPED = re.compile(
     r"\bpars(?:e|ing)\b|\bsyntax\b", re.IGNORECASE
 )  # what was wrong in one expression is right in others
+# Of a run of tests that ended before the first of them.
+_NOT_BEGUN = re.compile(
+    r"\[(?:build|setup) failed\]|could not compile|during collection|^SyntaxError|^ImportError|cannot find module"
+    r"|: error TS\d+|exit (?:127|137|124)\b",
+    re.IGNORECASE | re.MULTILINE,
+)
 _NO_PROGRAM = re.compile(
     r"command not found|not recognized|unknown (?:flag|option|command)|unrecognized|no such option", re.I
 )
@@ -82,14 +112,14 @@ def resolutions(
             continue
         still_open = []
         for error in open_errors:
-            if not run.runs_again(error.last):
-                still_open.append(error)
-            elif run.has_failed and _still_says(material, run, error.last.signature):
+            if run.has_failed and run.doings & error.last.doings and _still_says(material, run, error.last.signature):
                 error.tried += _between(changes, error.last.place, run.place)
                 error.last, error.failures = run, error.failures + 1
                 still_open.append(error)
-            else:
+            elif run.shows_again(error.last) and not (run.has_failed and _may_hide(material, run, error.last)):
                 yield from _closed(material, turns, error, run, changes)
+            else:
+                still_open.append(error)
         open_errors = still_open
         if run.has_failed and run.signature and not any(error.last is run for error in open_errors):
             open_errors.append(_Open(run, run))
@@ -109,6 +139,14 @@ def _still_says(material: Material, run: Run, signature: str) -> bool:
     return any(fingerprint(line) == signature for line in lines if len(line) < 400 and word in line)
 
 
+def _may_hide(material: Material, run: Run, earlier: Run) -> bool:
+    """Whether a run that failed otherwise may not have come as far as the earlier error, or not show it."""
+    is_part = shell.is_filtered(run.command) or shell.is_filtered(earlier.command)
+    return (
+        is_part or not run.signature or (earlier.is_test and _NOT_BEGUN.search(material.text(run.result)) is not None)
+    )
+
+
 def _between(changes: Iterable[Change], start: int, end: int) -> list[Change]:
     return [change for change in changes if start < change.place < end]
 
@@ -119,29 +157,68 @@ def _closed(
     made = _between(changes, error.last.place, success.place)
     if made:
         yield _fixed(material, turns, error, success, made)
-        yield _failed(material, error, success)
-    elif success.command != error.last.command and not success.is_test and not success.has_failed:
+        yield from _others_fixed(material, turns, error, success, made)
+        yield _failed(material, error, None if success.has_failed else success)
+    elif _is_alternative(success, error.last):
         yield _fixed_by_other_command(material, error, success)
         yield _failed(material, error, success)
     else:
         yield _failed(material, error, None)  # nobody knows what made it go
 
 
-def _fixed(material: Material, turns: Sequence[Turn], error: _Open, success: Run, made: Sequence[Change]) -> Found:
+def _others_fixed(
+    material: Material, turns: Sequence[Turn], error: _Open, success: Run, made: Sequence[Change]
+) -> Iterator[Found]:
+    """Of a list of errors, those beside the headline whose own file was changed, each with the changes of that file."""
+    listed_errors = placed_lines(material.text(error.last.result))
+    if len(listed_errors) < _LEAST_LISTED:
+        return
+    files = Counter(file for _, file in listed_errors)
+    left = (
+        {fingerprint(line) for line, _ in placed_lines(material.text(success.result))} if success.has_failed else set()
+    )
+    seen = left | {error.first.signature, error.last.signature}
+    for line, file in listed_errors:
+        signature, mentions = fingerprint(line), Mentions(line)
+        own = [change for change in made if change.kind == "edit" and change.name.endswith(file.removeprefix("./"))]
+        if files[file] > 1:  # which of them an edit was for, only what it names tells
+            own = [change for change in own if mentions.names(change)]
+        if signature in seen or not own or len(seen) - len(left) > _MOST_LISTED:
+            continue
+        seen.add(signature)
+        run = replace(error.last, headline=line, signature=signature)
+        yield _fixed(material, turns, _Open(run, run), success, own, is_listed=True)
+
+
+def _fixed(
+    material: Material,
+    turns: Sequence[Turn],
+    error: _Open,
+    success: Run,
+    made: Sequence[Change],
+    *,
+    is_listed: bool = False,
+) -> Found:
+    """What was changed before the next run without the error, which passed, or failed for another reason."""
     why = explanation(material, error.last.place, success.place)
-    chooser = _asked_between(turns, error.last.place, made[-1].place)
+    chooser = _asked_between(material, turns, error.last.place, made[-1].place)
     quote = shortened(one_line(material.text(chooser)), 160) if chooser is not None else None
-    mentions = Mentions(error.last.headline, material.text(error.last.result))
+    mentions = Mentions(error.last.headline, "" if is_listed else material.text(error.last.result))
     steps = told(made, mentions)
     confidence = _limited(_confidence(material, error, success, made, why), made, mentions)
-    text = f"`{error.first.headline}` was fixed by {listed(change.sentence for change in steps)}"
-    evidence = [(error.first.result, error.first.headline), (success.result, f"then passed: {success.command}")]
+    changed = listed(change.sentence for change in steps)
+    text, receipt = f"`{error.first.headline}` was fixed by {changed}", f"{PASSED}{success.command}"
+    if success.has_failed:
+        text = f"`{error.first.headline}` was gone after {changed}; the next run failed otherwise"
+        receipt = f"{GONE}: {success.headline}"
+        confidence = min(confidence, _GUESS)
+    evidence = [(error.first.result, error.first.headline), (success.result, receipt)]
     evidence[1:1] = [(change.step, change.sentence) for change in steps[:2]]
     evidence += [(why[0], why[1])] if why else []
     details: dict[str, Any] = {
         "headline": shortened(error.first.headline, 300),
         "command": shortened(one_line(error.first.command), 200),
-        "passed": shortened(one_line(success.command), 200),
+        "passed": None if success.has_failed else shortened(one_line(success.command), 200),
         "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
         "step_count": len(made),
         "why": why[1] if why else None,
@@ -149,7 +226,7 @@ def _fixed(material: Material, turns: Sequence[Turn], error: _Open, success: Run
         "quote": quote,
         "tried": [change.sentence for change in told(error.tried)],
         "fixed_ms": success.result.ts_ms,
-        "lines": _lines_gone(material, error, success),
+        "lines": [] if is_listed else _lines_gone(material, error, success),
     }
     first = steps[0]
     return Found(
@@ -175,8 +252,7 @@ def _confidence(
     confidence += 0.1 if why else 0.0
     confidence += 0.1 if any(name.rpartition("/")[2] in output for name in files) else 0.0
     confidence += 0.05 if len(files) <= 3 else -0.05 if len(files) <= 8 else -0.2
-    confidence -= 0.1 if success.place - error.last.place > _FAR else 0.0
-    return confidence - (0.1 if success.has_failed else 0.0)
+    return confidence - (0.1 if success.place - error.last.place > _FAR else 0.0)
 
 
 def _limited(confidence: float, made: Sequence[Change], mentions: Mentions) -> float:
@@ -191,18 +267,36 @@ def _alternative(error: _Open, runs: Sequence[Run]) -> Run | None:
     if not _NO_PROGRAM.search(error.last.headline):
         return None
     after = [run for run in runs if run.place > error.last.place][:MOST_RUNS_TO_ALTERNATIVE]
-    return next((run for run in after if run.has_failed is False and _is_like(run.command, error.last.command)), None)
+    return next((run for run in after if _is_alternative(run, error.last) and _is_like(run, error.last)), None)
 
 
-def _is_like(command: str, other: str) -> bool:
-    one, two = set(command.split()), set(other.split())
+def _is_alternative(run: Run, failed: Run) -> bool:
+    """Whether a run, whose exit code tells that it passed, did with another command what had failed.
+
+    Another sub-command does something else, unless the error is that there is none of that name.
+    """
+    shown = shell.exits(run.command) & run.doings
+    if run.command == failed.command or run.is_test or run.has_failed is not False or not shown:
+        return False
+    if _NO_PROGRAM.search(failed.headline) and not shown & failed.doings:
+        return True
+    return any(_verbs(run, family) == _verbs(failed, family) for family in shown & failed.doings)
+
+
+def _verbs(run: Run, family: str) -> frozenset[str]:
+    """The sub-commands that a command gives to a program: words without any sign of a file or a value."""
+    return frozenset(filter(_VERB.fullmatch, shell.given(run.command, family)))
+
+
+def _is_like(run: Run, failed: Run) -> bool:
+    one, two = set(run.command.split()), set(failed.command.split())
     return one != two and len(one & two) / max(1, len(one | two)) >= _LEAST_SHARED
 
 
 def _fixed_by_other_command(material: Material, error: _Open, success: Run) -> Found:
     instead = shortened(one_line(success.command), 160)
     why = explanation(material, error.last.place, success.place)
-    is_close = _is_like(success.command, error.last.command)
+    is_close = _is_like(success, error.last)
     text = (
         f"`{error.first.headline}` went away by running `{instead}` instead of `{one_line(error.last.command)[:120]}`"
     )
@@ -254,7 +348,7 @@ def _failed(material: Material, error: _Open, end: Run | None) -> Found:
 def reported_errors(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
     """Errors that the user showed the agent, and problems it found the cause of, with what was changed for them."""
     for turn, following in zip(turns, [*turns[1:], None], strict=True):
-        if not material.is_human or turn.request is None or PLAN_REQUEST.match(turn.request.summary):
+        if not material.is_human or turn.request is None or is_plan(material, turn.request):
             continue
         request = material.text(turn.request)
         headline = error_in(request)
@@ -264,7 +358,8 @@ def reported_errors(material: Material, turns: Sequence[Turn], changes: Sequence
             continue
         why = _cause_sentence(material, cause) if cause is not None else None
         problem = ("error", fingerprint(headline)) if headline else ("problem", words.gist(turn.request.summary))
-        if why is not None and not _NO_CAUSE.search(why[1]):
+        why = why if why is not None and not _NO_CAUSE.search(why[1]) else None
+        if why is not None:
             yield _caused(turn.request, problem, headline, why)
         if made and not _is_refuted(material, turn, following):
             yield _reported_fix(material, turn, problem, headline, why, made)
@@ -352,12 +447,22 @@ def explanation(material: Material, start: int, end: int) -> tuple[Step, str] | 
     messages = [step for step in material.trace.steps[start:end] if step.kind in spoken][:_MESSAGES_READ]
     for step in messages:
         for sentence in sentences(material.text(step)):
-            if 20 <= len(sentence) <= 400 and _EXPLAINS.search(sentence) and not _ANNOUNCES.match(sentence):
+            if 20 <= len(sentence) <= 400 and _says_why(sentence):
                 return step, shortened(one_line(sentence), _EXPLANATION_CHARS)
     return None
 
 
-def _asked_between(turns: Sequence[Turn], start: int, end: int) -> Step | None:
-    """The user's words after a failure and before the change that ended it."""
+def _says_why(sentence: str) -> bool:
+    if sentence.endswith(":") or _ANNOUNCES.match(sentence) or not _EXPLAINS.search(sentence):
+        return False
+    return _PLANS.search(sentence) is None or _GIVES_REASON.search(sentence) is not None
+
+
+def _asked_between(material: Material, turns: Sequence[Turn], start: int, end: int) -> Step | None:
+    """The user's words after a failure and before the change that ended it, if they ask for a change."""
     asked = [turn.request for turn in turns if turn.request is not None and start < turn.start < end]
-    return asked[-1] if asked else None
+    said = material.text(asked[-1]).strip().lower() if asked else ""
+    if not 0 < len(said) <= _ASKED_CHARS or said.startswith(("/", "<", "[")) or _GOES_ON.fullmatch(said):
+        return None
+    is_question = "?" in said and not asks_change(said)
+    return None if is_question or "\n--- fail" in f"\n{said}" or error_in(said) else asked[-1]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from recollect import schema
 from recollect.agentkit.edits import FileChange
 from recollect.agents import get_adapter
-from recollect.distill import CALLS, Trace, one_line, shell, shortened
+from recollect.distill import CALLS, SuiteRun, Trace, one_line, shell, shortened
+from recollect.kinds import HANDED_PLAN
 from recollect.knowledge.facts import Material
 from recollect.knowledge.signature import fingerprint, headline_of
 from recollect.store import Step
@@ -19,6 +20,7 @@ _OUTPUT_CHARS = 60_000
 _CHECKS = re.compile(
     r"lint|build|check|vet|tsc|mypy|ruff|eslint|compile|clippy|typecheck|test|fmt|validate", re.IGNORECASE
 )
+_PREPARES = re.compile(r"\b(?:fmt|format|build|install)\b")  # parts of a chain before what it is for
 _PIPED = re.compile(r"\||;|\n|(?<![&>])&(?![&>])")
 _COMPLAINT = re.compile(
     r"^\S+\.\w{1,5}:\d+(?::\d+)?:? .+\(\w+\)$|^\S+\.\w{1,5}[:(]\d+[:,]\d+\)?: (?:error|undefined|cannot)\b"
@@ -51,16 +53,30 @@ class Run:
     result: Step
     command: str
     doings: frozenset[str]
+    seen: frozenset[str]  # those of which it shows how they went
     is_test: bool
     has_failed: bool | None
     headline: str  # of what went wrong
     signature: str
 
-    def runs_again(self, earlier: "Run") -> bool:
-        """Whether this is another run of the same thing."""
+    def shows_again(self, earlier: "Run") -> bool:
+        """Whether this shows how the thing that failed earlier goes now: the same program, given the same."""
+        failed = shell.exits(earlier.command) & earlier.doings or earlier.doings
+        checked = frozenset(family for family in failed if not _PREPARES.search(family)) or failed
+        is_other = earlier.is_test and not self.is_test  # `go test -c` only builds
+        if is_other or not checked <= self.seen:  # any of them may have failed
+            return False
         if self.is_test and earlier.is_test:
-            return bool(self.doings & earlier.doings) and shell.covers_tests(self.command, earlier.command)
-        return bool(self.doings & earlier.doings)
+            return shell.covers_tests(self.command, earlier.command)
+        return all(_covers(self.command, earlier.command, family) for family in checked)
+
+
+def _covers(command: str, other: str, family: str) -> bool:
+    """Whether a command has a program do what it did in another one: a check may take more at a time, else the same."""
+    wide, narrow = shell.given(command, family), shell.given(other, family)
+    if wide == narrow or _CHECKS.search(family) is None:
+        return wide == narrow
+    return all(any(name == one or name.startswith(f"{one}/") for name in narrow) for one in wide)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +117,7 @@ def steps_to_read(trace: Trace) -> list[Step]:
     chosen: list[Step] = []
     for step in trace.steps:
         if step.kind in spoken:
-            if step.summary.endswith(ELLIPSIS):
+            if step.summary.endswith(ELLIPSIS) or step.summary.startswith(HANDED_PLAN):
                 chosen.append(step)
         elif (
             step.kind in (schema.EDIT, schema.DECISION, schema.HUMAN_INTERVENTION)
@@ -134,8 +150,8 @@ def runs_of(material: Material) -> list[Run]:
         if call is None or command is None:
             continue
         command = shell.command_given(material.payloads.get(call.event_uid, {})) or command
-        test = verdicts.get(call.event_uid)
-        has_failed = _has_failed(material, step, command, failed, None if test is None else test.has_passed)
+        test, doings = verdicts.get(call.event_uid), shell.doings(command)
+        has_failed = _has_failed(material, step, command, failed, test)
         headline = headline_of(material.text(step)[:_OUTPUT_CHARS]) if has_failed else ""
         found.append(
             Run(
@@ -143,7 +159,8 @@ def runs_of(material: Material) -> list[Run]:
                 call,
                 step,
                 command,
-                shell.doings(command),
+                doings,
+                _seen(material, step, command, doings, test),
                 test is not None,
                 has_failed,
                 headline,
@@ -154,18 +171,32 @@ def runs_of(material: Material) -> list[Run]:
 
 
 def _has_failed(
-    material: Material, result: Step, command: str, failed: set[bytes], has_passed: bool | None
+    material: Material, result: Step, command: str, failed: set[bytes], test: SuiteRun | None
 ) -> bool | None:
     if result.event_uid in failed:
         return True
-    if has_passed is not None:
-        return not has_passed
+    if test is not None and test.has_passed is not None:
+        return not test.has_passed
     if result.kind == schema.ERROR:
         return None  # refused, cut off, or an answer by exit code
-    if _PIPED.search(command) and _CHECKS.search(command):
-        output = material.text(result)
-        return _COMPLAINT.search(output[-_OUTPUT_CHARS:]) is not None
-    return False
+    if _PIPED.search(command) and _CHECKS.search(command) and _complains(material, result):
+        return True
+    return None if test is not None else False  # of tests that say nothing nobody knows
+
+
+def _complains(material: Material, result: Step) -> bool:
+    return _COMPLAINT.search(material.text(result)[-_OUTPUT_CHARS:]) is not None
+
+
+def _seen(
+    material: Material, result: Step, command: str, doings: frozenset[str], test: SuiteRun | None
+) -> frozenset[str]:
+    """Of what a command does, that of which its exit code or its output tells how it went."""
+    if test is not None and test.has_passed is not None:
+        return doings
+    seen = shell.exits(command) & doings
+    checks = frozenset(family for family in doings - seen if _CHECKS.search(family))
+    return seen if not checks or shell.hides_output(command, material.text(result)) else seen | checks
 
 
 def changes_of(material: Material) -> list[Change]:

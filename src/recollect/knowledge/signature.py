@@ -52,6 +52,7 @@ _SAYS_ERROR = _pattern(
 )  # of a line in small letters, which takes a fifth of the time of ignoring case
 _BEGINS_AS_ERROR = _pattern(r"(?:error|fatal|panic)\b", re.IGNORECASE)
 _TEST_FAILED = _pattern(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ )")
+_NAMES_TEST = _pattern(r"(?P<name>(?:[\w./-]+::)*(?:Test[A-Z_]|test_)[\w/\[\]-]*)")  # alone
 _TEST_NAME = _pattern(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ (?:- )?)(?P<name>\S+)(?: - (?P<why>.+))?")
 # Lines that name nothing: a runner's last words, counts, echoes of what was run.
 _SAYS_NOTHING = _pattern(
@@ -94,10 +95,12 @@ _NAMES_FILE = _pattern(
 _SHOWN = _pattern(
     r"\b(?:error|fails? with|failed with|getting|seeing|returns|says|throws|prints|message)\b", re.IGNORECASE
 )
+_PROSE = _pattern(r"(?:i|we|you|can|could|let'?s|please|uncomment|but|so|and)\b", re.IGNORECASE)
 _QUOTED = _pattern(r"[\"“`](?P<text>[^\"“”`\n]{12,200})[\"”`]")
 _PROSE_CHARS = 200
 _LEAST_QUOTED_WORDS = 3
 _SHOWS_ERROR = 4
+_AT_PLACE = 5
 _SPACES = _pattern(r"\s+")
 
 # Lines that say something about their error only together with their numbers.
@@ -120,6 +123,8 @@ def signatures_in(text: str) -> list[str]:
 
     Lines that are compared with their numbers count only where nothing else says what is wrong.
     """
+    if test := _NAMES_TEST.fullmatch(text.strip()):
+        return [_test_signature(test["name"])]
     headline, others = signature_of(text), telling_lines(text)
     if not headline:
         return others or [mask(text.strip().partition("\n")[0])]
@@ -142,6 +147,12 @@ def _tells(line: str) -> bool:
         or (exception and exception["why"] != "")
         or (place and _BARE_EXCEPTION.fullmatch(message))
     )
+
+
+def placed_lines(text: str) -> list[tuple[str, str]]:
+    """Every line that says what is wrong at a place, with its file: linters and compilers list many at a time."""
+    lines = dict.fromkeys(line for line in _lines(text) if _PLACE.match(line) and _weight(line) == _AT_PLACE)
+    return [(line, place["file"]) for line in lines if (place := _PLACE.match(line))]
 
 
 def fingerprint(line: str) -> str:
@@ -173,16 +184,21 @@ def error_in(message: str) -> str | None:
     lines = _lines(message)
     if headline := _of_traceback(lines):
         return headline
-    best = max(lines, key=_weight, default="")
+    best = max((line for line in lines if not _PROSE.match(line)), key=_weight, default="")
     if _weight(best) >= _SHOWS_ERROR:
         return best
     if not (shown := _SHOWN.search(message)):
         return None
     quoted = _QUOTED.search(message, shown.start())
-    if quoted and len(quoted["text"].split()) >= _LEAST_QUOTED_WORDS:
+    if quoted and len(quoted["text"].split()) >= _LEAST_QUOTED_WORDS and _is_error(quoted["text"]):
         return quoted["text"]
-    after = [line for line in _lines(message[shown.end() :])[1:] if _weight(line) and len(line) < _PROSE_CHARS]
+    after = [line for line in _lines(message[shown.end() :])[1:] if _is_error(line) and len(line) < _PROSE_CHARS]
     return after[0] if after else None
+
+
+def _is_error(text: str) -> bool:
+    """Whether a text that is shown as an error reads like one: not a part of a sentence, nor a success."""
+    return text[:1].isalnum() and not _PROSE.match(text) and _weight(text) > 0
 
 
 def mask(line: str) -> str:
@@ -207,7 +223,11 @@ def _failed_test(line: str) -> str | None:
         return None
     if found["why"] and not found["why"].startswith("assert "):
         return mask(found["why"])
-    name = found["name"].rpartition("/")[2].rpartition("::")[2]
+    return _test_signature(found["name"])
+
+
+def _test_signature(name: str) -> str:
+    name = name.rpartition("/")[2].rpartition("::")[2]
     return f"test failed: {name}"[:MOST_CHARS].strip(" .:;,")
 
 
@@ -247,7 +267,7 @@ def _weight(line: str) -> int:
     if _SAYS_NOTHING.fullmatch(message):
         return 0
     if place and (_SAYS_ERROR.search(message.lower()) or _CODE.search(message)):
-        return 5
+        return _AT_PLACE
     if is_test:
         return 3
     if says_error:

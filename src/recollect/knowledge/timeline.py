@@ -4,6 +4,7 @@ It is worked out over all facts at once whenever it is asked for. So sessions th
 the same answers, and what is forgotten leaves no trace in the others.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
@@ -11,11 +12,14 @@ from dataclasses import replace
 from recollect.clock import rfc3339
 from recollect.knowledge.predicates import DECIDED, HAS_VALUE, PREFERS, SURE, judged
 from recollect.knowledge.records import Evidence, Fact
+from recollect.knowledge.topics import stem, topic_words
 from recollect.store import Note, StoredFact
 
 REMEMBERED = "remember"
 RECORDED = "agent"  # a note that an agent made by itself
 _RECORDED_SURE = 0.7
+_LEAST_OPTIONS = 2
+_YES_OR_NO = re.compile(r"(?:yes|no|ok(?:ay)?|skip|continue|proceed|cancel|all|none|both)\b")
 
 
 def fact_of(stored: StoredFact) -> Fact:
@@ -42,7 +46,7 @@ def fact_of(stored: StoredFact) -> Fact:
         alternatives=tuple(details.get("alternatives") or ()),
         reason=details.get("reason") or details.get("why"),
         verdict=stored.verdict,
-        evidence=tuple(Evidence(**one) for one in stored.evidence),
+        evidence=tuple(Evidence(**one, session_uid=stored.session_uid) for one in stored.evidence),
     )
 
 
@@ -99,10 +103,18 @@ def _matters(fact: Fact) -> list[Hashable]:
     if fact.method == RECORDED:  # never in place of what a user said
         return [(RECORDED, place, fact.subject.casefold())]
     if fact.predicate == HAS_VALUE or fact.method in ("answer", REMEMBERED) or fact.session_uid is None:
-        return [(fact.predicate, place, fact.subject.casefold())]
+        return [(fact.predicate, place, fact.subject.casefold()), *_same_options(fact, place)]
     if fact.predicate == PREFERS and fact.choice and fact.alternatives:
         return [("instead", place, frozenset((_name(fact.choice), _name(fact.alternatives[0]))))]
     return []
+
+
+def _same_options(fact: Fact, place: str) -> list[Hashable]:
+    """A question in other words is the same matter if it offers the same and is about the same thing."""
+    options = frozenset(map(_name, (fact.object, *fact.alternatives)))
+    if fact.method != "answer" or len(options) < _LEAST_OPTIONS or any(map(_YES_OR_NO.match, options)):
+        return []
+    return [("options", place, options, stem(word)) for word in topic_words(fact.subject)]
 
 
 def _value(fact: Fact) -> str:

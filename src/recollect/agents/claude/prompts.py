@@ -16,6 +16,7 @@ from recollect.agents.claude.entries import Attachment, Entry, ResultFacts, mess
 from recollect.agents.claude.events import INTERRUPTED, Outcome, Place, blocks_of, fields_of, result_event, sort_part
 from recollect.agents.claude.transcript import Transcript
 from recollect.kinds import (
+    HANDED_PLAN,
     HUMAN_INTERVENTION,
     LIFECYCLE,
     OPENED_PULL_REQUEST,
@@ -167,7 +168,9 @@ def _prompt_event(
     if start.startswith(("<bash-stdout>", "<bash-stderr>")):
         return _user_shell_output(entry, place, payload, typed, index)
     plan = _PLAN.match(start)
-    summary = summarise(f"Plan: {plan['heading']}" if plan else typed) or summarise(payload["text"]) or "an image"
+    summary = (
+        summarise(f"{HANDED_PLAN}{plan['heading']}" if plan else typed) or summarise(payload["text"]) or "an image"
+    )
     return place.event(index, USER_MSG, payload, summary, role="user")
 
 

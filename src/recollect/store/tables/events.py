@@ -291,6 +291,15 @@ class EventHeaders:
         rows = self._database.rows(f"SELECT {_COLUMNS} FROM events WHERE {condition}", bindings)
         return [EventHeader(*row) for row in rows]
 
+    def failed(self, uids: Collection[str]) -> set[str]:
+        """Those of these events that are errors, as far as they are held."""
+        rows = self._database.rows(
+            f"SELECT lower(hex(event_uid)) FROM events WHERE event_uid IN (SELECT unhex(value) FROM json_each(?))"
+            f" AND flags & {IS_ERROR}",
+            (json_list(uids),),
+        )
+        return {uid for (uid,) in rows}
+
     def with_edits(self) -> set[int]:
         """Sessions that changed a file themselves: by an edit that did not fail and was not copied from another."""
         rows = self._database.rows(

@@ -1,0 +1,122 @@
+"""A fix cites a run that passed only if one did: whatever cannot be seen closes no error."""
+
+from pathlib import Path
+
+import pytest
+
+from recollect.knowledge.records import Fix
+from tests.knowledge.sessions import Script, remembered
+
+
+def fixes_of(folder: Path, script: Script, error: str) -> list[Fix]:
+    return [fix for fix in remembered(folder, script).knowledge.fixes(error) if fix.is_same_error]
+
+
+def built(error: str, *, command: str = "go build ./...") -> Script:
+    return (
+        Script("build")
+        .user("make it build")
+        .run(command, f"./a.go:5:2: undefined: {error}", 1)
+        .edit("/srv/shop/a.go", "fooHelper()", "barHelper()")
+    )
+
+
+def test_an_error_that_another_one_took_the_place_of_is_gone_not_passed(tmp_path: Path) -> None:
+    script = built("fooHelper").run("go build ./...", "./a.go:5:2: undefined: barHelper", 1).agent("It fails.")
+
+    (fix,) = fixes_of(tmp_path, script, "./a.go:5:2: undefined: fooHelper")
+
+    quotes = [one.quote for one in fix.evidence]
+    assert not any("passed" in quote for quote in quotes)
+    assert "the error was gone in the next run, which failed otherwise: ./a.go:5:2: undefined: barHelper" in quotes
+    assert "was fixed" not in fix.text
+    assert fix.confidence < 0.6
+
+
+def test_a_run_that_passed_is_cited_as_such(tmp_path: Path) -> None:
+    script = built("fooHelper").run("go build ./...", "")
+
+    (fix,) = fixes_of(tmp_path, script, "./a.go:5:2: undefined: fooHelper")
+
+    assert "then passed: go build ./..." in [one.quote for one in fix.evidence]
+    assert fix.confidence >= 0.6
+
+
+@pytest.mark.parametrize(
+    ("failing", "later"),
+    [
+        ("./harness.sh verify-rewind", "./harness.sh cleanup"),  # another sub-command
+        ("python jobs/nightly.py", "python jobs/orders.py"),
+        ("go run ./cmd list | python3 -c 'print(eval(1x))'", "go run ./cmd list | grep -o Name | head -1"),
+        ("golangci-lint run", "golangci-lint run | head -1"),  # a filter cannot fail
+        ("make site", "make site | grep -c page"),
+        ("make site", "make site || true"),
+        ("make site", "make site; ls"),
+        ("make fmt && make lint", "make fmt && make test"),  # what failed was not run
+    ],
+)
+def test_a_run_that_does_not_show_how_it_went_closes_nothing(tmp_path: Path, failing: str, later: str) -> None:
+    script = (
+        Script("again")
+        .user("look after it")
+        .run(failing, "Error: the page cannot be written", 1)
+        .edit("/srv/shop/page.go", "max = 50", "max = 200")
+        .run(later, "done")
+    )
+
+    assert fixes_of(tmp_path, script, "Error: the page cannot be written") == []
+
+
+@pytest.mark.parametrize(
+    ("failing", "later"),
+    [("./harness.sh verify-rewind", "./harness.sh cleanup"), ("golangci-lint run -x", "golangci-lint run | head -20")],
+)
+def test_what_cannot_fail_or_does_something_else_is_no_alternative(tmp_path: Path, failing: str, later: str) -> None:
+    script = Script("instead").user("verify it").run(failing, "Error: unknown flag: -x", 1).run(later, "cleaned")
+
+    assert fixes_of(tmp_path, script, "Error: unknown flag: -x") == []
+
+
+def test_another_option_is_an_alternative(tmp_path: Path) -> None:
+    script = Script("instead").user("verify it").run("gh pr diff 88 --stat", "unknown flag: --stat", 1)
+    script = script.run("gh pr diff 88 --name-only", "a.go")
+
+    (fix,) = fixes_of(tmp_path, script, "unknown flag: --stat")
+
+    assert fix.steps[0].name == "gh pr diff 88 --name-only"
+
+
+def test_tests_whose_end_was_cut_off_close_nothing(tmp_path: Path) -> None:
+    script = (
+        Script("cut")
+        .user("make the tests pass")
+        .run("npm run test:ci", "--- FAIL: TestPool\n1 failed", 1, is_test=True)
+        .edit("/srv/shop/pool.go", "n = 1", "n = 2")
+        .run("npm run test:ci | head -2", "ok  a\nok  b", is_test=True)
+    )
+
+    assert fixes_of(tmp_path, script, "--- FAIL: TestPool") == []
+
+
+def test_building_the_tests_does_not_show_that_they_pass(tmp_path: Path) -> None:
+    script = (
+        Script("built")
+        .user("make the tests pass")
+        .run("go test ./pool", "--- FAIL: TestPool\n1 failed", 1, is_test=True)
+        .edit("/srv/shop/pool.go", "n = 1", "n = 2")
+        .run("go test -c ./pool", "")
+    )
+
+    assert fixes_of(tmp_path, script, "--- FAIL: TestPool") == []
+
+
+def test_tests_that_no_longer_compile_do_not_show_that_one_passes(tmp_path: Path) -> None:
+    script = (
+        Script("compile")
+        .user("make the tests pass")
+        .run("go test ./...", "--- FAIL: TestPool\n    pool_test.go:9: want 3, got 2", 1, is_test=True)
+        .edit("/srv/shop/pool.go", "n = 1", "n = m")
+        .run("go test ./...", "./pool.go:3:5: undefined: m\nFAIL shop/pool [build failed]", 1, is_test=True)
+    )
+
+    assert fixes_of(tmp_path, script, "--- FAIL: TestPool") == []
