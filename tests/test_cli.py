@@ -183,6 +183,7 @@ def test_times_and_numbers_have_the_same_option_names_in_all_commands() -> None:
         "--offset",
         "--context",
         "--tail",
+        "--matches",
         "--max-seconds",
     }
 

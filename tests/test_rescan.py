@@ -12,7 +12,6 @@ from recollect.agents import adapters
 from recollect.api import Memory, doctor, open_memory
 from recollect.cli import main
 from recollect.errors import StoreDamaged
-from recollect.forget import rescan
 from recollect.forget.rescan import RescanReport
 from recollect.ingest.protection import Protection
 from recollect.kinds import SessionKey
@@ -325,7 +324,9 @@ def _stop(*_: object, **__: object) -> None:
     raise Stopped
 
 
-@pytest.mark.parametrize("step", ["account_for", "index_pending", "distil_pending"])
+@pytest.mark.parametrize(
+    "step", ["forget.rescan.account_for", "forget.rescan.index_pending", "analysis.distil_pending"]
+)
 def test_no_word_is_left_when_it_was_stopped_after_the_texts_were_replaced(
     tmp_path: Path, home: Home, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -335,7 +336,7 @@ def test_no_word_is_left_when_it_was_stopped_after_the_texts_were_replaced(
     sweep_now(store, home).close()
     (store / "config.toml").write_text(f"[redact.rules]\nown = '{word}'")
     with monkeypatch.context() as patched, open_memory(store, [home.flag]) as memory:
-        patched.setattr(rescan, step, _stop)
+        patched.setattr(f"recollect.{step}", _stop)
         with pytest.raises(Stopped):
             memory.rescan()
 

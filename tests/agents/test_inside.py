@@ -244,7 +244,7 @@ def test_hooks_that_call_the_server_reach_the_model(played: dict[str, Any], agen
     requests = played[f"{agent} fixes again"]
     failed = next(number for number, request in enumerate(requests) if "1 failed" in request)
 
-    assert [request.count("was asked nearly the same") for request in requests] == [1] * len(requests)
+    assert [request.count("had nearly the same request") for request in requests] == [1] * len(requests)
     assert MET_BEFORE in requests[failed]
 
 
@@ -310,7 +310,7 @@ def test_without_a_plugin_the_settings_get_the_same_and_come_back(inside: Inside
     again = json.loads((inside.home / ".claude" / "settings.json").read_text())
     inside.recollect("uninstall", "--yes")
 
-    assert "claude mcp add" in shown and "✓ Server and hook answer" in answers
+    assert "claude mcp add" in shown and "✓ Server and hook respond" in answers
     assert settings["env"] == {"MINE": "kept"} and settings["hooks"]["Stop"][0]["hooks"][0]["server"] == "recollect"
     assert {event: len(entries) for event, entries in again["hooks"].items()}["Stop"] == 1
     assert inside.configs() == before

@@ -29,7 +29,7 @@ STEPS = (
     "recollect.store.sqlite.snapshot:_copy_back",
     "recollect.store.sqlite.snapshot:_empty_log",
     "recollect.store.tables.tombstones:TombstoneTable.finish",
-    "recollect.forget.plan:settle",
+    "recollect.forget.plan:settle_sessions",
     "recollect.forget.plan:name_repos",
 )
 _DYING = """

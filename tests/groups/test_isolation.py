@@ -1,17 +1,16 @@
 """No door shows a group anything of another group: each is tried from inside, with a store that has both."""
 
 import inspect
-import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from recollect import api
 from recollect.api import Memory
 from recollect.cli.entry import load, main
 from recollect.errors import RecollectError
@@ -41,8 +40,7 @@ def _commands() -> Iterator[str]:
 def _family(member: object) -> type | None:
     """The class of ours that a property of Memory hands out for its methods; None for any other member."""
     function = getattr(member, "func", None)  # of a cached property
-    imported = re.search(r"from (recollect\.api\.\w+) import (\w+)", inspect.getsource(function)) if function else None
-    return getattr(import_module(imported[1]), imported[2]) if imported else None
+    return getattr(api, function.__annotations__["return"], None) if function else None
 
 
 def _methods() -> Iterator[str]:

@@ -113,5 +113,5 @@ def test_an_event_that_was_dropped_is_said_to_be(tmp_path: Path, home: Home) -> 
         session = memory.session("gone")
         cited = memory.digest(session).requests[0].event_uid
         for at in ("1", cited[-12:]):
-            with pytest.raises(NotFound, match="was dropped"):
+            with pytest.raises(NotFound, match="was evicted"):
                 memory.window(session, at, 1)

@@ -369,7 +369,7 @@ def test_words_too_common_to_rank_all_their_events_are_left_out_with_a_note(
         one = memory.answer("walrus")
 
     assert [hit.session_uid for hit in both.hits][:1] == ["scripted:t"]
-    assert "Too common to rank events by: `walrus`" in both.notes
+    assert "Too common for ranking events: `walrus`" in both.notes
     assert [hit.session_uid for hit in one.hits][:1] == ["scripted:t"]
     assert any("only requests were ranked" in note for note in one.notes)
 
