@@ -87,7 +87,7 @@ def measure(agent: str, home: Path, store: Path) -> dict[str, float]:
     stages.wrap(pool, "read_batches", "rows, hashes, payloads as JSON")
     stages.wrap(Intake, "put", "store rows and frames")
     stages.wrap(Fulltext, "add", "full text")
-    stages.wrap(settle, "settle", "account for sessions")
+    stages.wrap(settle, "settle_sessions", "account for sessions")
     stages.wrap(distiller, "distil_sessions", "distil")
     stages.wrap(Store, "checkpoint", "checkpoint")
     _hand_over(stages)
