@@ -47,7 +47,7 @@ class PluginHost(NamedTuple):
     uninstall: tuple[Command, ...]
     listing: Command  # prints the plugin's name while it is installed
     config: tuple[str, ...]  # the user's files that those commands change
-    events: Mapping[str, Fields]  # that hooks are for: what the server is told of each, None where a command is run
+    events: Mapping[str, Fields]  # with hooks, and the fields the server gets of each; None where a command is run
     plugin_server: str | None = None  # what hooks call the plugin's server, if they can call it
     hooks_file: str | None = None  # a file of its own for hooks, where the plugin's do not run
     add_server: Command = ("mcp", "add", "recollect", "--")  # without the plugin: and the server's command

@@ -163,7 +163,7 @@ def track(action: str, project: str | None, logs: str | None, as_json: bool) -> 
 
     \b
     recollect track
-    recollect track allow ~/work/shop-api
+    recollect track allow ~/code/shop-api
     recollect track deny diary
     recollect track allow --logs /mnt/old-laptop/agent-home
     """

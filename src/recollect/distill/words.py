@@ -54,7 +54,7 @@ OFFER = _any(
     r"(?:有)?什么(?:可以|能)(?:帮|为)|需要我帮|お手伝い(?:できる|しましょう|する)|무엇을 도와|tôi có thể giúp",
 )
 
-# As programs print it: by the case of its letters `FAIL` is told from “fail”.
+# As programs print it: only the case of its letters separates `FAIL` from “fail”.
 _OUTPUT = re.compile(
     r"Traceback \(most recent call last\)|--- FAIL:|FAIL\s|fatal: |[Ee]rror: |error\[|panic: |npm (?:ERR!|error)"
     r"|remote: |(?:Uncaught |Unhandled )?[A-Z]\w*(?:Error|Exception): "

@@ -95,7 +95,7 @@ def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequen
 
 
 def _weight(fact: Fact) -> float:
-    """How much a fact tells of a why: one with a reason most, a commit or the fix of a failed run least."""
+    """How well a fact explains: one with a reason best, a commit or the fix of a failed run least."""
     told = fact.confidence + (0.2 if fact.reason else 0.0) + (0.1 if fact.predicate in (CAUSED_BY, PREFERS) else 0.0)
     is_of_run = fact.predicate == FIXED_BY and fact.subject_kind == "error"
     return told - (_ASIDE if is_of_run or fact.method in WEAK else 0.0)

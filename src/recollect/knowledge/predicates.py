@@ -11,7 +11,7 @@ PREDICATES = (
 )  # fmt: skip
 SURE = 0.99
 PASSED = "then passed: "  # and the command: the receipt of a fix
-LEAST_CONFIDENCE = 0.6  # of what is told without being asked for
+LEAST_CONFIDENCE = 0.6  # of what is shown unasked
 
 
 def fact_uid(*parts: str) -> str:

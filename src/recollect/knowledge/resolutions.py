@@ -30,7 +30,7 @@ _LEAST_SHARED = 0.4  # words of a command that its alternative has too
 _WHOLE_CHARS = 60  # of a sentence that tells a cause by itself
 _REPORT_CHARS = 1500  # of a request that describes a problem
 _FAR = 60  # events between failure and success
-_GUESS = 0.55  # too little to be told without being asked for
+_GUESS = 0.55  # too unsure to be shown unasked
 _EXPLANATION_CHARS = 240
 _MESSAGES_READ = 6
 
@@ -271,7 +271,7 @@ def _alternative(error: _Open, runs: Sequence[Run]) -> Run | None:
 
 
 def _is_alternative(run: Run, failed: Run) -> bool:
-    """Whether a run, whose exit code tells that it passed, did with another command what had failed.
+    """Whether a run that passed, by its exit code, did with another command what had failed.
 
     Another sub-command does something else, unless the error is that there is none of that name.
     """
