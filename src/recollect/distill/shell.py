@@ -1,4 +1,4 @@
-"""What a shell command is about: its family (`npm test`), whether its exit code says anything, the message of a commit."""
+"""What a shell command is about: its family (`npm test`), whether its exit code means something, a commit's message."""
 
 import re
 from collections.abc import Mapping
