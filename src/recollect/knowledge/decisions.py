@@ -119,7 +119,7 @@ _NORM = re.compile(
 )
 _CHOSE = re.compile(
     r"\b(?:i |we |i've |we've )?(?:decided (?:to|on|against)|chose|went with|opted (?:for|to)|settled on)\b.{4,160}"
-    r"\b(?:because|since|so that|due to|as it)\b",
+    r"\b(?:because|since|so that|due to|as it|instead of|rather than)\b",
     re.IGNORECASE,
 )
 
