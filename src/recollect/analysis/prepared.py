@@ -104,7 +104,7 @@ def _told_text(fact: Fact) -> str | None:
 
 def _write_fixes(store: Store, signatures: Collection[str]) -> None:
     files: dict[str, dict[str, Any]] = defaultdict(dict)
-    for signature in signatures:
+    for signature in sorted(signatures):  # lines may be shared: the same one wins each time
         sure = [fix for fix in fixes_of(store, signature) if fix.confidence >= LEAST_CONFIDENCE]
         best = max(sure, key=lambda fix: (fix.confidence, fix.fixed_at or ""), default=None)
         for known_by in (signature, *_sure_lines(store, signature)):
