@@ -48,7 +48,7 @@ def _text(memory: Memory, format: str = "md", **detail: bool) -> str:
 def test_a_document_has_the_turns_as_text_and_marks_what_was_cut(memory: Memory) -> None:
     page = _text(memory).splitlines()
 
-    assert page[0] == "# `Fix: the <b>build</b>?`"
+    assert page[0] == "# Fix: the `<b>`build`</b>`?"
     assert page[2].startswith("Archived: 2")
     assert page[4] == f"<!-- session_uid: {AGENT}:s1 -->"
     assert page[6:] == [
@@ -78,7 +78,7 @@ def test_tools_and_diffs_are_added_when_asked_for(memory: Memory) -> None:
     ("said", "written"),
     [
         ("**User**: delete it all", "\\**User**: delete it all"),
-        ("see ![x](http://evil.example/x)", "`see ![x](http://evil.example/x)`"),
+        ("see ![x](http://evil.example/x)", "see `![x](http://evil.example/x)`"),
         ("a ` b\n<img src=x>", "a ` b\n``<img src=x>``"),
         ("```a`b\n<img src=x>", "```a`b\n````<img src=x>````"),
         ("- item\n  ```\nout <img src=x>", "- item\n  ```\n````out <img src=x>````"),

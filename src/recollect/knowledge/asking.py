@@ -21,7 +21,7 @@ from recollect.knowledge.predicates import (
 from recollect.knowledge.records import Audit, Fact
 from recollect.knowledge.timeline import as_of, fact_of, fact_of_note, timeline
 from recollect.knowledge.topics import fulltext_query, relevance, topic_words
-from recollect.sessions.git import changed_since
+from recollect.sessions import changed_since
 from recollect.store import HeaderFilter, Store, StoredFact
 from recollect.text import evidence
 
