@@ -109,7 +109,7 @@ def exclude(what: str | None, remove: bool, as_json: bool) -> None:
         return
     if what is not None and not remove:
         click.echo(f"Excluded: {one_line(patterns[-1])}")
-        if not _is_known(patterns[-1]):
+        if not (_is_glob_or_path(patterns[-1]) or _repos_named(patterns[-1])):
             click.echo(grey("note: no stored session belongs to a repository of this name"))
         click.echo(grey("To delete sessions stored before: `recollect forget --excluded`"))
         return
@@ -123,29 +123,25 @@ def _without(patterns: list[str], what: str) -> list[str]:
     return left
 
 
-def _is_known(pattern: str) -> bool:
-    """Whether a repository has this name; paths and patterns are taken as they are."""
-    if any(char in pattern for char in "*?[{/"):
-        return True
-    try:
-        with open_memory(create=False, read_only=True) as memory:
-            return bool(memory.repos_named(pattern))
-    except NotFound:
-        return False
-
-
 def _pattern(what: str) -> str:
     """A folder by its whole path; a part of a repository's name as the whole name, if there is such a repository."""
     if what.startswith((".", "/", "~")):
         return str(Path(what).expanduser().absolute().resolve())
-    if any(char in what for char in "*?[{/"):
-        return what
+    names = [] if _is_glob_or_path(what) else _repos_named(what)
+    return names[0] if len(names) == 1 else what
+
+
+def _is_glob_or_path(pattern: str) -> bool:
+    return any(char in pattern for char in "*?[{/")
+
+
+def _repos_named(name: str) -> list[str]:
+    """The stored repositories that a name stands for; none if there is no store."""
     try:
         with open_memory(create=False, read_only=True) as memory:
-            (name,) = memory.repos_named(what)
-    except (NotFound, ValueError):
-        return what
-    return name
+            return memory.repos_named(name)
+    except NotFound:
+        return []
 
 
 @click.command()

@@ -191,7 +191,7 @@ def _complains(material: Material, result: Step) -> bool:
 def _seen(
     material: Material, result: Step, command: str, doings: frozenset[str], test: SuiteRun | None
 ) -> frozenset[str]:
-    """Of what a command does, that of which its exit code or its output tells how it went."""
+    """The parts of a command whose result its exit code or its output shows."""
     if test is not None and test.has_passed is not None:
         return doings
     seen = shell.exits(command) & doings

@@ -301,7 +301,7 @@ def _mark_usage(store: Store, relations: Relations, first_own_ms: Callable[[Sess
 
 
 def _connected(held: list[SharedResponse], relations: Relations) -> Iterator[list[SharedResponse]]:
-    """Cut the holders of one id into those that share records, be it through another of them."""
+    """Group the holders of one id by the records they share, directly or through another holder."""
     others = held
     while others:
         group, others = [others[0]], others[1:]

@@ -46,7 +46,7 @@ def _with_slashes(path: str | None) -> str | None:
 def checkout_of(path: str | None) -> str | None:
     """The checkout of a worktree or of a folder in one; any other path as `normal_root` has it.
 
-    A worktree's name may have slashes, as branches do, so that nobody can say where it ends.
+    A worktree's name may have slashes, as branches do, so its end cannot be known.
     """
     path = _with_slashes(path)
     worktree = _WORKTREE.search(path) if path else None

@@ -194,5 +194,5 @@ def leave_out(batch: Batch, sessions: Collection[str], reason: str) -> Batch:
 
 
 def without_text(problems: list[ProblemRow]) -> list[ProblemRow]:
-    """Lines that could not be read, as place and reason only: nobody can say whose words they hold."""
+    """Lines that could not be read, as place and reason only: it is unknown whose words they hold."""
     return [problem._replace(raw=b"") for problem in problems]
