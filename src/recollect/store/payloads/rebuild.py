@@ -77,8 +77,7 @@ def _newest_generations(found: list[Path]) -> dict[str, int]:
 def _note_shared(database: Database, found: list[Path]) -> None:
     """Know all shared packs first: what has to be framed anew meanwhile is appended behind the last."""
     rows = [(int(path.stem), path.stat().st_size) for path in found if path.parent.name == packs.SHARED]
-    with database.transaction() as connection:
-        connection.executemany("INSERT OR REPLACE INTO shared_packs VALUES (?, ?, 0)", rows)
+    database.write_all("INSERT OR REPLACE INTO shared_packs VALUES (?, ?, 0)", rows)
 
 
 def _batches(path: Path, newest: dict[str, int], files_of: FilesOf) -> Iterator[Batch]:

@@ -170,10 +170,11 @@ class Rewrites:
 
     def events(self, stream: HeldStream) -> list[HeldEvent]:
         """A session's events in the order of their payloads."""
-        rows = self._cache.rows(
-            "SELECT id, payload_start, payload_bytes FROM events WHERE stream = ? ORDER BY payload_start", (stream.id,)
+        return self._cache.read(
+            HeldEvent,
+            "SELECT id, payload_start, payload_bytes FROM events WHERE stream = ? ORDER BY payload_start",
+            (stream.id,),
         )
-        return [HeldEvent(*row) for row in rows]
 
     def replace(
         self,
@@ -257,11 +258,10 @@ class Rewrites:
 
     def finish(self, streams: Sequence[HeldStream], version: str) -> None:
         """Note the rules of those that were replaced: nothing is left of what they were."""
-        with self._cache.transaction() as connection:
-            connection.executemany(
-                "UPDATE streams SET redacted_with = ? WHERE id = ? AND redacted_with = ?",
-                [(version, stream.id, RESCAN_UNFINISHED) for stream in streams],
-            )
+        self._cache.write_all(
+            "UPDATE streams SET redacted_with = ? WHERE id = ? AND redacted_with = ?",
+            [(version, stream.id, RESCAN_UNFINISHED) for stream in streams],
+        )
 
     def drop_old(self) -> None:
         """Have all that was written on the disk, then leave nothing of what it replaced."""

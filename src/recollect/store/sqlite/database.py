@@ -5,11 +5,11 @@ the file drops SQLite's locks on it (measured: the live writer's lock goes from 
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import orjson
@@ -27,6 +27,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 
 Migration = Callable[[apsw.Connection], None]
+_T = TypeVar("_T")
 
 _LOG_PAGES = 12_000
 _NORMAL = 1  # commits are in the log, which is flushed before it moves into the database
@@ -210,11 +211,30 @@ class Database:
         with translated(self.path):
             yield from self.connection.execute(sql, bindings)
 
+    def read(self, make: Callable[..., _T], sql: str, bindings: Sequence[Any] = ()) -> list[_T]:
+        """What `make` makes of the columns of each row."""
+        return [make(*row) for row in self.rows(sql, bindings)]
+
+    def column(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
+        """The first column of each row."""
+        return [row[0] for row in self.rows(sql, bindings)]
+
     def value(self, sql: str, bindings: Sequence[Any] = ()) -> Any:
         """The first column of the first row, or None."""
         for row in self.rows(sql, bindings):
             return row[0]
         return None
+
+    def write(self, sql: str, bindings: Sequence[Any] = ()) -> int:
+        """Run one statement in a transaction of its own; returns how many rows it changed."""
+        with self.transaction() as connection:
+            connection.execute(sql, bindings)
+            return connection.changes()
+
+    def write_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each of the rows, in a transaction of its own."""
+        with self.transaction() as connection:
+            connection.executemany(sql, rows)
 
     def leave_log(self) -> None:
         """Have commits move nothing from the log into the database: `shorten_log` does, while nobody waits for it."""

@@ -212,13 +212,13 @@ class Activity:
     def hours(self, span: Span) -> list[HourRow]:
         """Money by agent and hour, the oldest first."""
         where, bindings = _where(span, "a.hour", _HOUR_MS)
-        rows = self._database.rows(
+        return self._database.read(
+            HourRow,
             "SELECT s.agent, a.hour, sum(a.usd), max(s.usd_is_estimate)"
             f" FROM activity a {_JOIN.format(table='a')}{where} AND a.hour >= 0 AND a.usd IS NOT NULL"
             " GROUP BY 1, 2 ORDER BY 2, 1",
             bindings,
         )
-        return [HourRow(*row) for row in rows]
 
     def first_hour(self, sessions: HeaderFilter = ANY_SESSION) -> int | None:
         """The first hour of any activity of these sessions."""

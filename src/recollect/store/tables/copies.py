@@ -64,8 +64,7 @@ class Copies:
 
     def put(self, copy: Copy) -> None:
         """Remember a copy that the ledger has already."""
-        with self._database.transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO copies (kind, path, made_ms) VALUES (?, ?, ?)", copy)
+        self._database.write("INSERT OR REPLACE INTO copies (kind, path, made_ms) VALUES (?, ?, ?)", copy)
 
     @contextmanager
     def noting(self, kind: str, path: Path) -> Iterator[None]:
@@ -88,14 +87,12 @@ class Copies:
 
     def drop_copy(self, path: Path) -> None:
         """Strike out a copy that was never finished."""
-        with self._database.transaction() as connection:
-            connection.execute("DELETE FROM copies WHERE path = ?", (path_key(path.absolute()),))
+        self._database.write("DELETE FROM copies WHERE path = ?", (path_key(path.absolute()),))
         self._ledger.rewrite(lambda record: record.kind != COPY or record.data["path"] != path_key(path.absolute()))
 
     def copies(self) -> list[Copy]:
         """All that were made, oldest first; some may be gone by now."""
-        rows = self._database.rows("SELECT kind, path, made_ms FROM copies ORDER BY made_ms, path")
-        return [Copy(*row) for row in rows]
+        return self._database.read(Copy, "SELECT kind, path, made_ms FROM copies ORDER BY made_ms, path")
 
     def records(self) -> list[tuple[str, dict[str, Any]]]:
         """All of them as lines of the ledger."""
@@ -151,12 +148,10 @@ class ArchiveTable:
         row = ArchiveRow(key, path, format, now_ms())
         if not self._database.value("SELECT 1 FROM sessions WHERE agent = ? AND native_session_id = ?", key):
             raise NotFound(f"No session has this id: {':'.join(key)}")
-        with self._writer()[0].transaction() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO archives (agent, native_session_id, path, format, made_ms)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (*key, path, format, row.made_ms),
-            )
+        self._writer()[0].write(
+            "INSERT OR REPLACE INTO archives (agent, native_session_id, path, format, made_ms) VALUES (?, ?, ?, ?, ?)",
+            (*key, path, format, row.made_ms),
+        )
         return row
 
     def of(self, keys: Iterable[SessionKey]) -> list[ArchiveRow]:
@@ -172,12 +167,12 @@ class ArchiveTable:
 
     def named(self, name: str) -> list[SessionKey]:
         """The sessions of documents with this path, or with this file name."""
-        rows = self._database.rows(
+        return self._database.read(
+            SessionKey,
             "SELECT DISTINCT agent, native_session_id FROM archives WHERE path = ?1"
             " OR substr(path, -length(?1) - 1) = '/' || ?1",
             (name,),
         )
-        return [SessionKey(*row) for row in rows]
 
 
 def files_of(database: Path) -> list[Path]:

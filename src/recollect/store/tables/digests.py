@@ -28,16 +28,17 @@ from recollect.store.tables.facts import (
     seal_facts,
 )
 from recollect.store.tables.session_headers import HeaderFilter, header_conditions
-from recollect.store.tables.streams import KEYS, keys_json
 from recollect.store.tables.table import (
     BY_DIGEST,
     BY_DIGEST_ROWID,
     BY_SESSION,
+    KEYS,
     MEMORY,
     PARTS_OF_DIGEST,
     Table,
     drop_rows,
     hash_of,
+    json_keys,
 )
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class Digests:
         else:
             chosen = f"{KEYS}SELECT {_PENDING}, {_DROPPED} FROM keys CROSS JOIN {_TO_DISTIL}"
             chosen += " AND s.agent = keys.agent AND s.native_session_id = keys.native_id"
-            rows = self._database.rows(f"{chosen}{order}", (keys_json(keys), distiller))
+            rows = self._database.rows(f"{chosen}{order}", (json_keys(keys), distiller))
         return [Pending(*row) for row in rows]
 
     def has_outdated(self, distiller: int) -> bool:
@@ -241,21 +242,19 @@ class Digests:
         """Note that nothing is held of these sessions from which a newer distiller could make a digest."""
         if not sessions:
             return
-        with self._database.transaction() as connection:
-            connection.executemany(
-                "UPDATE digests SET checked_by = ?, ingested_ms = (SELECT s.ingested_ms FROM sessions s WHERE"
-                " s.agent = digests.agent AND s.native_session_id = digests.native_session_id)"
-                f" WHERE {_KEY}",
-                [(distiller, *session) for session in sessions],
-            )
+        self._database.write_all(
+            "UPDATE digests SET checked_by = ?, ingested_ms = (SELECT s.ingested_ms FROM sessions s WHERE"
+            " s.agent = digests.agent AND s.native_session_id = digests.native_session_id)"
+            f" WHERE {_KEY}",
+            [(distiller, *session) for session in sessions],
+        )
 
     def cover_less(self, fewer: Mapping[tuple[str, str], int]) -> None:
         """Have one with so many events less be as good for these sessions; a sealed one stays what it is."""
-        with self._database.transaction() as connection:
-            connection.executemany(
-                f"UPDATE digests SET event_count = max(0, event_count - ?) WHERE {_KEY} AND sealed IS NULL",
-                [(count, *name) for name, count in fewer.items()],
-            )
+        self._database.write_all(
+            f"UPDATE digests SET event_count = max(0, event_count - ?) WHERE {_KEY} AND sealed IS NULL",
+            [(count, *name) for name, count in fewer.items()],
+        )
 
     def set_outdated(self, agent: str, native_id: str) -> bool:
         """Have a digest made anew from its events; False if not all of them are held any more."""
@@ -446,7 +445,7 @@ def _known(connection: apsw.Connection, keys: Collection[SessionKey]) -> dict[Se
     rows = connection.execute(
         f"{KEYS}SELECT agent, native_id, d.id, d.event_count, d.outcome FROM keys CROSS JOIN digests d USING (agent)"
         " WHERE d.native_session_id = keys.native_id",
-        (keys_json(keys),),
+        (json_keys(keys),),
     )
     return {SessionKey(agent, native_id): _Known(*rest) for agent, native_id, *rest in rows}
 

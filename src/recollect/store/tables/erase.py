@@ -19,7 +19,7 @@ from recollect.store.tables.copies import SET_ASIDE, UNFINISHED, Copy
 from recollect.store.tables.events import CONTENT
 from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.sources import path_key
-from recollect.store.tables.table import BY_SOURCE, CACHE, MEMORY, drop_rows, json_list
+from recollect.store.tables.table import BY_SOURCE, CACHE, MEMORY, drop_rows, json_keys, json_list
 from recollect.store.tables.tombstones import HIDDEN, event_key, hidden_path, is_line, line_name, pack, unpack
 from recollect.uids import name_half
 
@@ -76,7 +76,7 @@ class Erasure:
     def existing(self, keys: Collection[SessionKey]) -> set[SessionKey]:
         """Those of the sessions that something is still held of."""
         condition = "(agent, {native_id}) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
-        return self._select(condition, (json_list(map(list, keys)),))
+        return self._select(condition, (json_keys(keys),))
 
     def named_after(self, key: SessionKey) -> set[SessionKey]:
         """Sub-agents that have their session's id in their own."""
@@ -101,19 +101,21 @@ class Erasure:
             " ON i.agent = g.agent AND i.parent_native_id = g.native_id UNION"
             " SELECT i.agent, i.native_id FROM gone g JOIN infos i"
             " ON i.agent = g.agent AND i.root_native_id = g.native_id",
-            (json_list(map(list, forgotten)),),
+            (json_keys(forgotten),),
         )
         return {SessionKey(*row) for row in rows} - set(forgotten)
 
     def empty_forks(self, key: SessionKey) -> set[SessionKey]:
         """Forks of a session that were never continued: all they hold is what they took over."""
-        rows = self._cache.rows(
-            "SELECT DISTINCT agent, native_id FROM infos i WHERE agent = ? AND base_native_id = ? AND NOT EXISTS"
-            " (SELECT 1 FROM streams s JOIN events e ON e.stream = s.id"
-            " WHERE s.agent = i.agent AND s.native_id = i.native_id)",
-            key,
+        return set(
+            self._cache.read(
+                SessionKey,
+                "SELECT DISTINCT agent, native_id FROM infos i WHERE agent = ? AND base_native_id = ? AND NOT EXISTS"
+                " (SELECT 1 FROM streams s JOIN events e ON e.stream = s.id"
+                " WHERE s.agent = i.agent AND s.native_id = i.native_id)",
+                key,
+            )
         )
-        return {SessionKey(*row) for row in rows}
 
     def sharing(self, keys: Collection[SessionKey]) -> dict[SessionKey, int]:
         """Other sessions that hold records of these, and how many: forks, resumed copies, originals."""

@@ -32,8 +32,7 @@ from recollect.store.tables.events import CONTENT, IS_PROVISIONAL
 from recollect.store.tables.eviction_records import KIND, Counts, key_of, note_loss, read_counts, redact_data
 from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.sessions import SessionRow
-from recollect.store.tables.streams import KEYS, keys_json
-from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, MEMORY, Table, drop_rows
+from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, KEYS, MEMORY, Table, drop_rows, json_keys
 from recollect.store.tables.tombstones import HASH_BYTES, PackedHashes, event_key, pack, unpack
 from recollect.uids import name_half
 
@@ -174,8 +173,7 @@ class EvictionTable:
         return self._select("finished_ms IS NULL")
 
     def _select(self, condition: str) -> set[SessionKey]:
-        rows = self._memory.rows(f"SELECT agent, native_session_id FROM evictions WHERE {condition}")
-        return {SessionKey(*row) for row in rows}
+        return set(self._memory.read(SessionKey, f"SELECT agent, native_session_id FROM evictions WHERE {condition}"))
 
     def unfinished_since_ms(self) -> int | None:
         """When the oldest of them was begun; None if there are none."""
@@ -194,12 +192,14 @@ class EvictionTable:
 
     def among(self, keys: Collection[SessionKey]) -> set[SessionKey]:
         """Those of these sessions that were evicted."""
-        rows = self._memory.rows(
-            f"{KEYS}SELECT agent, k.native_id FROM keys k JOIN evictions e USING (agent)"
-            " WHERE e.native_session_id = k.native_id",
-            (keys_json(keys),),
+        return set(
+            self._memory.read(
+                SessionKey,
+                f"{KEYS}SELECT agent, k.native_id FROM keys k JOIN evictions e USING (agent)"
+                " WHERE e.native_session_id = k.native_id",
+                (json_keys(keys),),
+            )
         )
-        return {SessionKey(*row) for row in rows}
 
     def base(self, name: SessionKey) -> Base | None:
         """What a session was when its raw detail was dropped; None if it never was."""
@@ -316,10 +316,9 @@ class EvictionTable:
 
     def finish(self, sessions: Collection[SessionKey]) -> None:
         """Note that nothing is left of these sessions' raw detail."""
-        with self._memory.transaction() as connection:
-            connection.executemany(
-                f"UPDATE evictions SET finished_ms = ? WHERE {_KEY}", [(now_ms(), *session) for session in sessions]
-            )
+        self._memory.write_all(
+            f"UPDATE evictions SET finished_ms = ? WHERE {_KEY}", [(now_ms(), *session) for session in sessions]
+        )
         keep_copy(self._memory, is_due=True)
 
     @contextmanager
@@ -328,12 +327,11 @@ class EvictionTable:
 
         The eviction stays until something came: if the sources cannot be read, nothing is lost.
         """
-        with self._cache.transaction() as connection:
-            connection.execute(
-                "UPDATE sources SET size = -1, offset = 0, line = 0, head = '', tail = '', state = '{}'"
-                f" WHERE gone_ms IS NULL AND id IN (SELECT source FROM stream_sources WHERE stream = ({_FIND_STREAM}))",
-                session,
-            )
+        self._cache.write(
+            "UPDATE sources SET size = -1, offset = 0, line = 0, head = '', tail = '', state = '{}'"
+            f" WHERE gone_ms IS NULL AND id IN (SELECT source FROM stream_sources WHERE stream = ({_FIND_STREAM}))",
+            session,
+        )
         self.awaited.add(session)
         try:
             yield
@@ -353,15 +351,13 @@ class EvictionTable:
 
     def _lift(self, session: SessionKey) -> None:
         """Forget that a session was evicted; its row and its digest are made again from all of it."""
-        with self._cache.transaction() as connection:
-            connection.execute("UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?", session)
+        self._cache.write("UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?", session)
         with self._memory.transaction() as connection:
             seal_digest(connection, session, is_sealed=False)
             connection.execute(f"DELETE FROM evictions WHERE {_KEY}", session)
             connection.execute(f"UPDATE sessions SET evicted_ms = NULL, analyzed_ms = NULL WHERE {_KEY}", session)
         # Last: with an eviction but without this row, what the session used would be counted twice.
-        with self._cache.transaction() as connection:
-            connection.execute(f"DELETE FROM evicted_streams WHERE stream = ({_FIND_STREAM})", session)
+        self._cache.write(f"DELETE FROM evicted_streams WHERE stream = ({_FIND_STREAM})", session)
         self._ledger.rewrite(lambda record: record.kind != KIND or key_of(record) != session)
 
     def redact_records(self, redactor: "Redactor") -> bool:
@@ -388,8 +384,9 @@ class EvictionTable:
         """What went and cannot be had again, newest first."""
         columns = ", ".join(RetentionEvent._fields)
         cut = "" if limit is None else f" LIMIT {limit:d}"
-        rows = self._memory.rows(f"SELECT {columns} FROM retention_events ORDER BY at_ms DESC, id DESC{cut}")
-        return [RetentionEvent(*row) for row in rows]
+        return self._memory.read(
+            RetentionEvent, f"SELECT {columns} FROM retention_events ORDER BY at_ms DESC, id DESC{cut}"
+        )
 
     def loss_counts(self) -> dict[str, int]:
         return dict(self._memory.rows("SELECT event, count(*) FROM retention_events GROUP BY event"))
@@ -418,8 +415,7 @@ class EvictionTable:
             if keys.hold_copy(copy_key)
         ]
         if copies:
-            with self._cache.transaction() as connection:
-                connection.executemany("UPDATE events SET copy_of = ? WHERE id = ?", copies)
+            self._cache.write_all("UPDATE events SET copy_of = ? WHERE id = ?", copies)
 
 
 def _is_all(used: Sequence[float], base: dict[str, Any]) -> bool:

@@ -100,22 +100,22 @@ class Fulltext:
 
     def pending(self) -> list[PendingStream]:
         """Sessions that hold more than is indexed of them; one read anew by a better adapter starts from nothing."""
-        rows = self._database.rows(
+        return self._database.read(
+            PendingStream,
             "SELECT s.id, s.agent, s.native_id, s.pack_generation,"
             " iif(m.generation = s.pack_generation, m.bytes, 0), iif(m.generation = s.pack_generation, m.seq, 0),"
             " s.stream_bytes"
             " FROM streams s LEFT JOIN fulltext_marks m ON m.stream = s.id"
-            " WHERE s.stream_bytes > iif(m.generation = s.pack_generation, m.bytes, 0) ORDER BY s.id"
+            " WHERE s.stream_bytes > iif(m.generation = s.pack_generation, m.bytes, 0) ORDER BY s.id",
         )
-        return [PendingStream(*row) for row in rows]
 
     def pending_events(self, stream: PendingStream) -> list[PendingEvent]:
-        rows = self._database.rows(
+        return self._database.read(
+            PendingEvent,
             "SELECT id, seq, coalesce(base_kind, kind), payload_start, payload_bytes FROM events"
             " WHERE stream = ? AND payload_start >= ? ORDER BY payload_start",
             (stream.id, stream.bytes),
         )
-        return [PendingEvent(*row) for row in rows]
 
     def add(self, connection: apsw.Connection, fresh: Sequence[Fresh]) -> None:
         """Index events within the transaction that stores them, and move the marks of their sessions."""

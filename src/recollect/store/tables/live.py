@@ -169,7 +169,7 @@ class LiveSessions:
         return self._select(f"{' AND '.join(conditions)} {order}", bindings)
 
     def _select(self, rest: str, bindings: Sequence[Any]) -> list[LiveRow]:
-        return [LiveRow(*row) for row in self._cache.rows(f"SELECT {_COLUMNS} FROM live WHERE {rest}", bindings)]
+        return self._cache.read(LiveRow, f"SELECT {_COLUMNS} FROM live WHERE {rest}", bindings)
 
     def open(self, row: LiveRow) -> LiveRow:
         """Make a session for a key, or find the one that another process has just made."""
@@ -281,7 +281,7 @@ class LiveSessions:
             "SELECT native_id FROM events WHERE content_type IS NOT NULL"
             " AND stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
         )
-        return [native_id for (native_id,) in self._cache.rows(sql, (row.agent, row.native_id))]
+        return self._cache.column(sql, (row.agent, row.native_id))
 
     def summaries(self, row: LiveRow) -> list[MessageRow]:
         """What stands for the messages before the history begins: the last summary, if there is one."""

@@ -73,7 +73,7 @@ class RawCache:
 
     def streams(self) -> list[HeldStream]:
         columns = ", ".join(HeldStream._fields)
-        return [HeldStream(*row) for row in self._database.rows(f"SELECT {columns} FROM streams ORDER BY id")]
+        return self._database.read(HeldStream, f"SELECT {columns} FROM streams ORDER BY id")
 
     def find(self, agent: str, native_id: str) -> HeldStream | None:
         columns = ", ".join(HeldStream._fields)
@@ -129,12 +129,11 @@ class RawCache:
 
     def all_sources_of(self, stream: HeldStream) -> list[int]:
         """Every file that has to do with a session."""
-        rows = self._database.rows(
+        return self._database.column(
             "SELECT source FROM stream_sources WHERE stream = ? UNION"
             " SELECT source FROM infos WHERE agent = ? AND native_id = ? ORDER BY 1",
             stream[:3],
         )
-        return [source for (source,) in rows]
 
     def problems(self) -> dict[int, list[HeldProblem]]:
         """Lines that could not be read, by the number of their source."""

@@ -13,8 +13,7 @@ from recollect.store.tables import column
 from recollect.store.tables.annotations import name_sessions
 from recollect.store.tables.digests import drop_digests
 from recollect.store.tables.session_headers import ANY_SESSION, IS_IDLE, HeaderFilter, header_conditions
-from recollect.store.tables.streams import KEYS, keys_json
-from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+from recollect.store.tables.table import BY_SESSION, KEYS, MEMORY, Table, json_keys
 
 if TYPE_CHECKING:
     from recollect.schema import Session, SessionSource
@@ -260,21 +259,20 @@ class Sessions:
         rows = self._database.rows(
             f"{KEYS}SELECT agent, k.native_id, {columns}"
             " FROM keys k JOIN sessions s USING (agent) WHERE s.native_session_id = k.native_id",
-            (keys_json(keys),),
+            (json_keys(keys),),
         )
         return {SessionKey(agent, native_id): StoredRow(*rest) for agent, native_id, *rest in rows}
 
     def task_refs(self) -> list[str]:
         """The tasks of all sessions, each once."""
-        return [ref for (ref,) in self._database.rows("SELECT DISTINCT task_ref FROM sessions WHERE task_ref <> ''")]
+        return self._database.column("SELECT DISTINCT task_ref FROM sessions WHERE task_ref <> ''")
 
     def set_task_refs(self, refs: Mapping[SessionKey, str]) -> None:
         """Say what sessions whose rows were just put worked on."""
-        with self._database.transaction() as connection:
-            connection.executemany(
-                "UPDATE sessions SET task_ref = ? WHERE agent = ? AND native_session_id = ?",
-                [(ref, *key) for key, ref in refs.items()],
-            )
+        self._database.write_all(
+            "UPDATE sessions SET task_ref = ? WHERE agent = ? AND native_session_id = ?",
+            [(ref, *key) for key, ref in refs.items()],
+        )
 
     def find(self, criteria: SessionFilter) -> "list[Session]":
         """Sessions that match, newest first unless sorted by something else."""
@@ -343,7 +341,7 @@ class Sessions:
     def checkouts(self) -> list[Place]:
         """Where every session worked."""
         columns = ", ".join(Place._fields)
-        return [Place(*row) for row in self._database.rows(f"SELECT {columns} FROM sessions ORDER BY session_uid")]
+        return self._database.read(Place, f"SELECT {columns} FROM sessions ORDER BY session_uid")
 
     def members(self) -> list[Member]:
         """What decides on the group of each session, but for its files."""
@@ -356,7 +354,7 @@ class Sessions:
     def below(self, folder: str) -> list[SessionKey]:
         """Sessions with a file below a folder."""
         sql = "SELECT DISTINCT agent, native_session_id FROM session_sources WHERE substr(path, 1, ?) = ?"
-        return [SessionKey(*row) for row in self._database.rows(sql, (len(folder) + 1, f"{folder}/"))]
+        return self._database.read(SessionKey, sql, (len(folder) + 1, f"{folder}/"))
 
     def has_groups(self) -> bool:
         """Whether any session belongs to a group other than the main one."""
@@ -365,10 +363,9 @@ class Sessions:
     def set_repos(self, repos: Sequence[tuple[str | None, str | None, str, str]]) -> None:
         """Write (repo, domain, agent, native id)."""
         if repos:
-            with self._database.transaction() as connection:
-                connection.executemany(
-                    "UPDATE sessions SET repo = ?, domain = ? WHERE agent = ? AND native_session_id = ?", repos
-                )
+            self._database.write_all(
+                "UPDATE sessions SET repo = ?, domain = ? WHERE agent = ? AND native_session_id = ?", repos
+            )
 
     def drop(self, sessions: Sequence[tuple[str, str]]) -> None:
         """Delete the rows of sessions that turned out to be none; not of evicted ones."""
@@ -390,10 +387,9 @@ class Sessions:
     def set_evicted(self, sessions: Sequence[tuple[str, str]], at_ms: int) -> None:
         """Note that the events of sessions (agent, native id) are no longer held."""
         if sessions:
-            with self._database.transaction() as connection:
-                connection.executemany(
-                    f"UPDATE sessions SET evicted_ms = {at_ms:d} WHERE agent = ? AND native_session_id = ?", sessions
-                )
+            self._database.write_all(
+                f"UPDATE sessions SET evicted_ms = {at_ms:d} WHERE agent = ? AND native_session_id = ?", sessions
+            )
 
     def totals(self) -> list[dict[str, Any]]:
         """Per agent: sessions, events, messages, tokens, money and if any is estimated, first and last activity."""

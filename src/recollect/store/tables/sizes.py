@@ -163,34 +163,35 @@ class Sizes:
 
     def _with_sources(self, host: str) -> set[int]:
         """Sessions that can be read again from files of this machine."""
-        rows = self._cache.iter_rows(
-            "WITH logs AS MATERIALIZED (SELECT t.source FROM stream_sources t JOIN sources s ON s.id = t.source"
-            " WHERE s.host = ? AND s.gone_ms IS NULL GROUP BY t.source HAVING count(*) <= ?)"
-            " SELECT DISTINCT t.stream FROM stream_sources t JOIN logs USING (source)",
-            (host, _SESSIONS_OF_A_LOG),
+        return set(
+            self._cache.column(
+                "WITH logs AS MATERIALIZED (SELECT t.source FROM stream_sources t JOIN sources s ON s.id = t.source"
+                " WHERE s.host = ? AND s.gone_ms IS NULL GROUP BY t.source HAVING count(*) <= ?)"
+                " SELECT DISTINCT t.stream FROM stream_sources t JOIN logs USING (source)",
+                (host, _SESSIONS_OF_A_LOG),
+            )
         )
-        return {stream for (stream,) in rows}
 
     def logs(self, name: tuple[str, str], host: str) -> list[str]:
         """Files of this machine from which a session can be read again, as far as is known."""
-        rows = self._cache.rows(
+        return self._cache.column(
             "SELECT s.path FROM streams r JOIN stream_sources t ON t.stream = r.id JOIN sources s ON s.id = t.source"
             " WHERE r.agent = ? AND r.native_id = ? AND s.host = ? AND s.gone_ms IS NULL"
             " AND (SELECT count(*) FROM stream_sources WHERE source = s.id) <= ? ORDER BY s.path",
             (*name, host, _SESSIONS_OF_A_LOG),
         )
-        return [path for (path,) in rows]
 
     def _forked(self) -> set[int]:
         """Sessions from which others that are held are made, by reference or by copying."""
-        rows = self._cache.iter_rows(
-            "SELECT b.id FROM infos i JOIN streams b ON b.agent = i.agent AND b.native_id = i.base_native_id"
-            " JOIN streams s ON s.agent = i.agent AND s.native_id = i.native_id AND s.id <> b.id"
-            " WHERE i.base_native_id IS NOT NULL AND EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
-            " UNION SELECT o.stream FROM events e JOIN events o ON o.event_uid = e.copy_of"
-            " WHERE e.copy_of IS NOT NULL AND o.stream <> e.stream"
+        return set(
+            self._cache.column(
+                "SELECT b.id FROM infos i JOIN streams b ON b.agent = i.agent AND b.native_id = i.base_native_id"
+                " JOIN streams s ON s.agent = i.agent AND s.native_id = i.native_id AND s.id <> b.id"
+                " WHERE i.base_native_id IS NOT NULL AND EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
+                " UNION SELECT o.stream FROM events e JOIN events o ON o.event_uid = e.copy_of"
+                " WHERE e.copy_of IS NOT NULL AND o.stream <> e.stream"
+            )
         )
-        return {stream for (stream,) in rows}
 
 
 def _file_bytes(path: Path) -> int:

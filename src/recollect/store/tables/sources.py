@@ -160,12 +160,11 @@ class Sources:
 
     def read_again(self, stream: int) -> None:
         """Have the next sweep read all files of a session from their start."""
-        with self._database.transaction() as connection:
-            connection.execute(
-                "UPDATE sources SET mtime_ns = -1, reader = ?, offset = 0, line = 0, head = '', tail = '', state = '{}'"
-                " WHERE id IN (SELECT source FROM stream_sources WHERE stream = ?)",
-                (READ_ELSEWHERE, stream),
-            )
+        self._database.write(
+            "UPDATE sources SET mtime_ns = -1, reader = ?, offset = 0, line = 0, head = '', tail = '', state = '{}'"
+            " WHERE id IN (SELECT source FROM stream_sources WHERE stream = ?)",
+            (READ_ELSEWHERE, stream),
+        )
 
     def save_failure(self, row: SourceRow, failure: str) -> None:
         """Remember that a file could not be read, so that the next sweep does not try it unchanged."""
@@ -191,8 +190,7 @@ class Sources:
         """Strike out what was only known for a failure that is over."""
         ids = [(source,) for source in sources]
         if ids:
-            with self._database.transaction() as connection:
-                connection.executemany("DELETE FROM sources WHERE id = ?", ids)
+            self._database.write_all("DELETE FROM sources WHERE id = ?", ids)
 
     def _mark(self, sources: Iterable[int], gone_ms: int | None) -> None:
         ids = list(sources)
@@ -207,14 +205,14 @@ class Sources:
         return int(connection.execute(_UPSERT, (*row, failure, now_ms())).get)
 
     def problems(self) -> list[SkippedLine]:
-        rows = self._database.rows(
+        return self._database.read(
+            SkippedLine,
             "SELECT s.agent, s.path, p.line, p.offset, p.reason, p.raw, p.found_ms"
             " FROM problems p JOIN sources s ON s.id = p.source"
             " UNION ALL SELECT agent, path, NULL, NULL, failure, x'', read_ms FROM sources"
             " WHERE failure IS NOT NULL AND gone_ms IS NULL"
-            " ORDER BY 1, 2, 4"
+            " ORDER BY 1, 2, 4",
         )
-        return [SkippedLine(*row) for row in rows]
 
     def counts(self) -> dict[str, Any]:
         total, failed, gone, size = self._database.rows(

@@ -20,7 +20,7 @@ from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables import column
 from recollect.store.tables.events import IS_ABANDONED, IS_RETRY, IS_TYPED, STANDS_IN
 from recollect.store.tables.sources import READ_ELSEWHERE
-from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, Table, json_list
+from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, KEYS, Table, json_keys, json_list
 from recollect.uids import name_half
 
 # A row for each session whose events are held; `is_dirty` until its row in memory.db is up to date. `redacted_with` is
@@ -122,8 +122,6 @@ class Ancestry(NamedTuple):
     born_ms: int | None = None
 
 
-# The sessions that a statement is about, as its first binding: see `keys_json`.
-KEYS = "WITH keys (agent, native_id) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) "
 _CHOSEN = KEYS + "SELECT s.id FROM keys JOIN streams s USING (agent, native_id)"
 # What an event of a lane stands in for: a history for any log, a copy of the model's view for the agent's own log.
 _BETTER = {HISTORY_LANE: frozenset({MAIN_LANE, STAND_IN_LANE}), STAND_IN_LANE: frozenset({MAIN_LANE})}
@@ -145,7 +143,7 @@ class Streams:
         return self._keys("SELECT agent, native_id FROM streams WHERE is_dirty ORDER BY id")
 
     def _keys(self, sql: str, bindings: Sequence[Any] = ()) -> list[SessionKey]:
-        return list(map(SessionKey._make, self._database.rows(sql, bindings)))
+        return self._database.read(SessionKey, sql, bindings)
 
     def find(self, agent: str, native_id: str) -> int | None:
         """The number of a session's stream, if any of its events are held."""
@@ -158,14 +156,12 @@ class Streams:
         return {SessionKey(agent, native_id): stream for stream, agent, native_id in rows}
 
     def set_dirty(self, keys: Iterable[tuple[str, str]], is_dirty: bool) -> None:
-        with self._database.transaction() as connection:
-            connection.executemany(
-                "UPDATE streams SET is_dirty = ? WHERE agent = ? AND native_id = ?", [(is_dirty, *key) for key in keys]
-            )
+        self._database.write_all(
+            "UPDATE streams SET is_dirty = ? WHERE agent = ? AND native_id = ?", [(is_dirty, *key) for key in keys]
+        )
 
     def set_all_dirty(self) -> None:
-        with self._database.transaction() as connection:
-            connection.execute("UPDATE streams SET is_dirty = 1")
+        self._database.write("UPDATE streams SET is_dirty = 1")
 
     def has_infos(self) -> bool:
         """Whether any source was ever read that says something of a session."""
@@ -180,7 +176,7 @@ class Streams:
         rows = self._database.rows(
             f"{KEYS}SELECT keys.agent, keys.native_id, i.info FROM keys CROSS JOIN infos i USING (agent, native_id)"
             " JOIN sources s ON s.id = i.source ORDER BY s.kind, s.host, s.path",
-            (keys_json(keys),),
+            (json_keys(keys),),
         )
         infos: dict[SessionKey, list[dict[str, Any]]] = {}
         with translated(self._database.path):
@@ -191,7 +187,7 @@ class Streams:
     def held(self, keys: Collection[SessionKey]) -> set[SessionKey]:
         """Those of which any events are held."""
         sql = f"{KEYS}SELECT agent, native_id FROM keys JOIN streams USING (agent, native_id)"
-        return set(self._keys(sql, (keys_json(keys),)))
+        return set(self._keys(sql, (json_keys(keys),)))
 
     def origins(self, keys: Collection[SessionKey]) -> dict[SessionKey, Ancestry]:
         """What sessions say of their origin: the first source that says anything counts, in a stable order."""
@@ -201,7 +197,7 @@ class Streams:
             " FROM keys CROSS JOIN infos i USING (agent, native_id) JOIN sources s ON s.id = i.source"
             " WHERE coalesce(i.parent_native_id, i.root_native_id, i.base_native_id, i.born_ms) IS NOT NULL"
             " ORDER BY s.kind, s.host, s.path",
-            (keys_json(keys),),
+            (json_keys(keys),),
         )
         origins: dict[SessionKey, Ancestry] = {}
         for agent, native_id, *links in rows:
@@ -226,7 +222,7 @@ class Streams:
             f" ON i.agent = k.agent AND i.{link} = k.native_id AND i.native_id <> k.native_id"
             for link in links
         )
-        return set(self._keys(KEYS + below, (keys_json(keys),)))
+        return set(self._keys(KEYS + below, (json_keys(keys),)))
 
     def copy_links(self, keys: Collection[SessionKey]) -> set[tuple[SessionKey, SessionKey]]:
         """(session, session it has copies from), of all copies that these sessions made or that were made of them.
@@ -236,7 +232,7 @@ class Streams:
         made = self._database.rows(
             f"SELECT DISTINCT stream, substr(copy_of, 1, {HALF_BYTES}) FROM events"
             f" WHERE stream IN ({_CHOSEN}) AND copy_of IS NOT NULL",
-            (keys_json(keys),),
+            (json_keys(keys),),
         )
         halves = {name_half(*key): key for key in keys}
         taken = self._database.rows(
@@ -272,12 +268,10 @@ class Streams:
         if not events:
             return
         derived = IS_RETRY | IS_ABANDONED
-        with self._database.transaction() as connection:
-            connection.executemany(
-                "UPDATE events SET kind = ?1, base_kind = nullif(?2, ?1),"
-                f" flags = (flags & {~derived}) | ?3 WHERE id = ?4",
-                [(event.kind, event.base_kind, event.flags & derived, event.id) for event in events],
-            )
+        self._database.write_all(
+            f"UPDATE events SET kind = ?1, base_kind = nullif(?2, ?1), flags = (flags & {~derived}) | ?3 WHERE id = ?4",
+            [(event.kind, event.base_kind, event.flags & derived, event.id) for event in events],
+        )
 
     def stand_ins(self) -> dict[int, tuple[str, str]]:
         """Events that only stood in for what is held itself by now, each with its session.
@@ -306,7 +300,7 @@ class Streams:
         rows = self._database.rows(
             f"{KEYS}SELECT DISTINCT s.agent, s.native_id, {names} FROM keys CROSS JOIN streams s"
             " USING (agent, native_id) CROSS JOIN events e ON e.stream = s.id",
-            (keys_json(keys),),
+            (json_keys(keys),),
         )
         lanes: dict[tuple[str, str], set[str]] = {}
         for agent, native_id, lane in rows:
@@ -314,8 +308,7 @@ class Streams:
         return lanes
 
     def drop_events(self, events: Iterable[int]) -> None:
-        with self._database.transaction() as connection:
-            connection.executemany("DELETE FROM events WHERE id = ?", [(event,) for event in events])
+        self._database.write_all("DELETE FROM events WHERE id = ?", [(event,) for event in events])
 
     def _delivered(self) -> dict[int, tuple[str, str]]:
         """Queued prompts of dirty sessions that another event tells; the same words of days before or later do not."""
@@ -377,12 +370,7 @@ class Streams:
             " AND NOT EXISTS (SELECT 1 FROM stream_sources t JOIN sources r ON r.id = t.source"
             f" WHERE t.stream = s.id AND r.reader = {READ_ELSEWHERE})"
         )
-        return self._keys(sql, (keys_json(keys),))
-
-
-def keys_json(keys: Iterable[tuple[str, str]]) -> str:
-    """Sessions as a statement with `KEYS` takes them."""
-    return orjson.dumps(list(map(list, keys))).decode()
+        return self._keys(sql, (json_keys(keys),))
 
 
 def _empty(connection: apsw.Connection, streams: list[int]) -> None:

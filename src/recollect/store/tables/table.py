@@ -113,3 +113,12 @@ def hash_of(content: bytes) -> bytes:
 def json_list(values: Iterable[Any]) -> str:
     """Values for `json_each`, sorted."""
     return orjson.dumps(sorted(values)).decode()
+
+
+# The sessions that a statement is about, as its first binding: see `json_keys`.
+KEYS = "WITH keys (agent, native_id) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) "
+
+
+def json_keys(keys: Iterable[tuple[str, str]]) -> str:
+    """Sessions for `json_each`, sorted."""
+    return orjson.dumps(sorted(map(tuple, keys))).decode()
