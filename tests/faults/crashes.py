@@ -248,4 +248,4 @@ def _points(folder: Path, case: Case, calls: Sequence[str]) -> list[Point]:
 def _traced(case: Case, store: Path, log: Path, inject: list[str]) -> subprocess.CompletedProcess[str]:
     # Not with --seccomp-bpf, however fast: strace then lets the signals that it should inject fall silently.
     tracing = ["strace", "-f", "-qq", "-y", "-o", str(log), "-e", f"trace={','.join(WRITES)}", *inject]
-    return run([*tracing, *case.command(store)], store)
+    return run(case.command(store), store, tracer=tracing)
