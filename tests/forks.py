@@ -42,10 +42,16 @@ class ForkServer:
         self._answers = self._channel.makefile("r")
 
     def run(
-        self, arguments: Sequence[str], environment: Mapping[str, str], timeout: float, tracer: Sequence[str] = ()
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        timeout: float,
+        *,
+        user: int | None = None,
+        tracer: Sequence[str] = (),
     ) -> subprocess.CompletedProcess[str]:
         """What `subprocess.run` would return for the command in `/`. `tracer` is a strace that is attached to it."""
-        request = {"arguments": arguments[2:], "environment": dict(environment)}
+        request = {"arguments": arguments[2:], "environment": dict(environment), "user": user}
         waiting, release = os.pipe()
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr, open(release, "wb") as gate:
             message = json.dumps(request).encode()
@@ -127,6 +133,10 @@ def _become(request: dict[str, Any], files: Sequence[int]) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1))  # whoever started the tests may trace this
     os.read(waiting, 1)  # nothing, once the gate is closed
     os.close(waiting)
+    if (user := request["user"]) is not None:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()

@@ -133,8 +133,10 @@ def run(
     if arguments[0] == "env":
         environment |= [arguments[1].split("=", 1)]
         arguments = arguments[2:]
-    if is_forkable(arguments):
-        return fork_server().run(arguments, environment, timeout, tracer)
+    user = NOBODY if arguments[:4] == as_nobody([]) else None
+    words = arguments if user is None else arguments[4:]
+    if is_forkable(words):
+        return fork_server().run(words, environment, timeout, user=user, tracer=tracer)
     return subprocess.run(
         arguments, env=environment, capture_output=True, text=True, timeout=timeout, cwd="/", check=False
     )
