@@ -33,6 +33,7 @@ from recollect.store import (
     DATABASES,
     LEDGER_NAME,
     MARK_NAME,
+    PAGE_BYTES,
     Evicted,
     HeldStream,
     KnownSource,
@@ -236,7 +237,7 @@ def _pages(folder: Path, name: str) -> Look:
     looks = [iter_blank_pages(path, lambda: open_database(path))]
     if _has_checksums(path):  # a database that was written without them is left to the other looks
         looks.insert(0, iter_damaged_pages(path))
-    total = path.stat().st_size // 4096 * len(looks)
+    total = path.stat().st_size // PAGE_BYTES * len(looks)
     for number, page in enumerate(chain(*looks), start=1):
         if page is not None:
             yield Step(number, total, (Fault(DATABASE, name, f"Page {page:,} of {name} is damaged: {path}"),))

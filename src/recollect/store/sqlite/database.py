@@ -74,15 +74,14 @@ class Database:
         """SQLite takes missing bytes of the last page for zeros. With a write-ahead log, they may be in that."""
         wal = self.path.with_name(f"{self.path.name}-wal")
         with translated(self.path):
-            if (not wal.exists() or not wal.stat().st_size) and self.path.stat().st_size % self.connection.pragma(
-                "page_size"
-            ):
+            if (not wal.exists() or not wal.stat().st_size) and self.path.stat().st_size % checksums.PAGE_BYTES:
                 raise _damaged(self.path)
 
     def _prepare(self, synchronous: str) -> None:
         with translated(self.path), write_lock(self.path.parent):
             self.is_new = self._is_new()
             if self.is_new:
+                self.connection.pragma("page_size", checksums.PAGE_BYTES)
                 self.connection.reserve_bytes(reserve=checksums.RESERVED_BYTES)
                 self.connection.pragma("auto_vacuum", 2)
                 self.connection.pragma("application_id", APPLICATION_ID)
