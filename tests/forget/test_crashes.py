@@ -27,7 +27,7 @@ STEPS = (
     "recollect.store.tables.erase:Erasure._drop_files",
     "recollect.store.ledger:Ledger.rewrite",
     "recollect.store.tables.erase:Erasure.scrub",
-    "recollect.store.sqlite.snapshot:_copy_back",
+    "recollect.store.sqlite.snapshot:_require_room",
     "recollect.store.sqlite.snapshot:_empty_log",
     "recollect.store.tables.tombstones:TombstoneTable.finish",
     "recollect.forget.plan:settle_sessions",

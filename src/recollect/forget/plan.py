@@ -217,7 +217,10 @@ def apply_plan(
         planned = _as_of_now(store, planned, also_new)
         _require_answer(planned, keep_forks)
         keys = _Rows(store).with_sub_agents(planned.keys)
-        store.tombstones.add(_tombstones(store, keys, planned.forks))
+        # What a kept fork holds stays in the store, so nobody else has to do without it either.
+        keeping = [SessionKey(fork.agent, fork.native_session_id) for fork in planned.forks]
+        kept = tuple(fork.native_id for fork in keeping)
+        store.tombstones.add([Tombstone(*key, store.erasure.event_keys(key, keeping), kept) for key in sorted(keys)])
         with _reported_as_begun():
             _remove(store, rules, domains, keys)
     return planned
@@ -294,13 +297,6 @@ def without_sweeps(store: Store) -> Iterator[None]:
         except Busy:
             raise Busy("Cannot forget while a sweep is running", "try again when it has finished") from None
         yield
-
-
-def _tombstones(store: Store, keys: Iterable[SessionKey], forks: Iterable[ForgottenSession]) -> list[Tombstone]:
-    """What a kept fork holds stays in the store, so nobody else has to do without it either."""
-    keeping = [SessionKey(fork.agent, fork.native_session_id) for fork in forks]
-    kept = tuple(fork.native_id for fork in keeping)
-    return [Tombstone(*key, store.erasure.event_keys(key, keeping), kept) for key in sorted(keys)]
 
 
 class _Rows:

@@ -92,7 +92,6 @@ if TYPE_CHECKING:
         Evicted,
         EvictionTable,
         PreparedEviction,
-        names_of,
     )
     from recollect.store.tables.exchange_steps import ExchangeRow, ExchangeSteps, StoredExchange
     from recollect.store.tables.facts import (

@@ -86,14 +86,11 @@ class Database:
                 self.connection.pragma("auto_vacuum", 2)
                 self.connection.pragma("application_id", APPLICATION_ID)
             for name, value in (*_PRAGMAS, ("synchronous", {"NORMAL": _NORMAL, "FULL": 2}[synchronous])):
-                self._set(name, value)
+                self.connection.pragma(name, value)
+                if self.connection.pragma(name) != value:
+                    raise StoreUnusable(f"SQLite rejected the setting `{name}`: {value}")
             self._migrate()
             self._keep_checksums()
-
-    def _set(self, name: str, value: str | int) -> None:
-        self.connection.pragma(name, value)
-        if self.connection.pragma(name) != value:
-            raise StoreUnusable(f"SQLite rejected the setting `{name}`: {value}")
 
     def _migrate(self) -> None:
         version = self._version()
@@ -126,17 +123,13 @@ class Database:
 
     def has_checksums(self) -> bool:
         """Whether all pages have checksums; a new database has none yet."""
-        if not self._has_history():
-            return False
         with translated(self.path):
+            if not self.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'history'").get:
+                return False
             state = self.connection.execute("SELECT checksums FROM history").get
         if state not in (high_water.CHECKSUMS_KEPT, high_water.CHECKSUMS_NONE):
             raise _damaged(self.path)
         return bool(state == high_water.CHECKSUMS_KEPT)
-
-    def _has_history(self) -> bool:
-        with translated(self.path):
-            return bool(self.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'history'").get)
 
     def _is_new(self) -> bool:
         with translated(self.path):
@@ -171,7 +164,8 @@ class Database:
         if self.read_only:
             raise unwritable(self.path.parent, "it was opened read-only")
         with translated(self.path), turn_to_write(self._queue):
-            self._check_file()
+            if self.path.stat().st_ino != self._inode:
+                raise StoreUnusable(f"Store was replaced while in use: {self.path.parent}", "run the command again")
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 self._refuse_newer()
@@ -197,10 +191,6 @@ class Database:
             yield
         finally:
             self.connection.pragma("synchronous", synchronous)
-
-    def _check_file(self) -> None:
-        if self.path.stat().st_ino != self._inode:
-            raise StoreUnusable(f"Store was replaced while in use: {self.path.parent}", "run the command again")
 
     def rows(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with translated(self.path):

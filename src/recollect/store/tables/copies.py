@@ -4,10 +4,12 @@ Recollect cannot reach into them, so it remembers where they were made: it lists
 a session leads to its documents and back.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -16,17 +18,10 @@ from recollect.errors import NotFound, RecollectError
 from recollect.kinds import SessionKey
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.sqlite.database import Database
+from recollect.store.sqlite.files import sync
 from recollect.store.tables import column
 from recollect.store.tables.sources import path_key
 from recollect.store.tables.table import BY_SESSION, MEMORY, Table
-
-if TYPE_CHECKING:
-    from recollect.store.ledger import Ledger
-import os
-from datetime import UTC, datetime
-
-from recollect.store.ledger import Ledger
-from recollect.store.sqlite.files import sync
 
 COPIES = Table(
     "copies",

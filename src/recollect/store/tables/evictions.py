@@ -7,7 +7,7 @@ preceded it, in the ledger. A session's usage stays in cache.db, so that a fork 
 
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +19,7 @@ from recollect.clock import now_ms
 from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey
 from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.intake import second_uid
-from recollect.store.ledger import Ledger, LedgerRecord
+from recollect.store.ledger import Ledger
 from recollect.store.payloads import packs
 from recollect.store.payloads.frames import leave_out_events
 from recollect.store.payloads.rewrite import keep_facts
@@ -71,7 +71,6 @@ RETENTION_EVENTS = Table(
     owner=BY_SESSION,
 )
 
-# One row: when a sweep last looked at ages, so that a clock that jumped is noticed.
 # One row: when ages were last checked, and from when on the clock is trusted again after it jumped ahead.
 RETENTION_CLOCK = Table("retention_clock", MEMORY, (*column.numbers("at_ms", "trusted_from_ms"),))
 
@@ -250,7 +249,9 @@ class EvictionTable:
                 if eviction.loss is not None:
                     note_loss(connection, eviction.name, row["session_uid"], (at_ms, eviction.loss, eviction.bytes))
         if renewed:
-            self._ledger.rewrite(lambda record: not _is_older(record, renewed, at_ms))
+            self._ledger.rewrite(
+                lambda record: record.kind != KIND or key_of(record) not in renewed or record.data["at_ms"] == at_ms
+            )
 
     def _data(
         self, eviction: PreparedEviction, at_ms: int, keys: bytes, row: dict[str, Any], counts: Counts
@@ -340,14 +341,11 @@ class EvictionTable:
 
     def lift_awaited(self) -> None:
         """Lift the evictions of sessions that are back."""
+        sql = f"SELECT event_uid, payload_hash FROM events WHERE stream = ({_FIND_STREAM})"
         for session in sorted(self.awaited & self.names()):
-            if self._is_back(session):
+            keys = self.keys(session)
+            if any(keys.hold(uid, payload_hash) for uid, payload_hash in self._cache.rows(sql, session)):
                 self._lift(session)
-
-    def _is_back(self, session: SessionKey) -> bool:
-        keys = self.keys(session)
-        rows = self._cache.rows(f"SELECT event_uid, payload_hash FROM events WHERE stream = ({_FIND_STREAM})", session)
-        return any(keys.hold(uid, payload_hash) for uid, payload_hash in rows)
 
     def _lift(self, session: SessionKey) -> None:
         """Forget that a session was evicted; its row and its digest are made again from all of it."""
@@ -440,10 +438,6 @@ def _drop_stream(connection: apsw.Connection, folder: Path, session: SessionKey,
         )
 
 
-def _is_older(record: LedgerRecord, sessions: Collection[SessionKey], at_ms: int) -> bool:
-    return record.kind == KIND and key_of(record) in sessions and record.data["at_ms"] != at_ms
-
-
 def _session_row(values: dict[str, Any]) -> SessionRow:
     return SessionRow._make(values.get(name) for name in SessionRow._fields)
 
@@ -477,14 +471,14 @@ class Evicted:
         if self._last is None or self._last[0] != session:
             self._last = (session, self._table.keys(session), self._table.at_ms(session))
         _, keys, at_ms = self._last
-        kept = [row for row in stream.rows if not keys.hold(row[_UID], row[_HASH]) and not _stood_in_before(row, at_ms)]
-        return leave_out_events(batch, stream, kept)
-
-
-def _stood_in_before(row: Sequence[Any], at_ms: int) -> bool:
-    """Whether an event stands in for an evicted one: a history that is read again repeats prompts of a lost log."""
-    return row[_LANE] in (HISTORY_LANE, STAND_IN_LANE) and (row[_TS_MS] or 0) <= at_ms
-
-
-def names_of(evictions: Iterable[PreparedEviction]) -> list[SessionKey]:
-    return [eviction.name for eviction in evictions]
+        return leave_out_events(
+            batch,
+            stream,
+            [
+                row
+                for row in stream.rows
+                # A history that is read again repeats prompts of a lost log: they stand in for evicted events.
+                if not (row[_LANE] in (HISTORY_LANE, STAND_IN_LANE) and (row[_TS_MS] or 0) <= at_ms)
+                and not keys.hold(row[_UID], row[_HASH])
+            ],
+        )

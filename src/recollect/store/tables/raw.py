@@ -40,6 +40,9 @@ class HeldStream(NamedTuple):
         return f"{self.agent}:{self.native_id}"
 
 
+STREAM_COLUMNS = ", ".join(HeldStream._fields)
+
+
 class HeldEvent(NamedTuple):
     """An event with its payload, which is None if it cannot be had as it was stored."""
 
@@ -72,13 +75,11 @@ class RawCache:
         self._folder = folder
 
     def streams(self) -> list[HeldStream]:
-        columns = ", ".join(HeldStream._fields)
-        return self._database.read(HeldStream, f"SELECT {columns} FROM streams ORDER BY id")
+        return self._database.read(HeldStream, f"SELECT {STREAM_COLUMNS} FROM streams ORDER BY id")
 
     def find(self, agent: str, native_id: str) -> HeldStream | None:
-        columns = ", ".join(HeldStream._fields)
-        sql = f"SELECT {columns} FROM streams WHERE agent = ? AND native_id = ?"
-        return next((HeldStream(*row) for row in self._database.rows(sql, (agent, native_id))), None)
+        sql = f"SELECT {STREAM_COLUMNS} FROM streams WHERE agent = ? AND native_id = ?"
+        return next(iter(self._database.read(HeldStream, sql, (agent, native_id))), None)
 
     def rules(self, agent: str, native_id: str) -> str | None:
         """The version of the rules a session was redacted with; None if there is no such session."""
