@@ -184,7 +184,7 @@ def plan_forgetting(store: Store, selection: Selection, progress: Progress, *, w
         sharing = store.erasure.sharing(chosen)
     contents = {key: store.erasure.held(key) for key in sorted(chosen)}
     files = {path for held in contents.values() for path in held.files} | {line.path for line in matches.lines}
-    copies = store.erasure.copies() if chosen or matches.lines else []
+    copies = store.copies.all() if chosen or matches.lines else []
     return ForgetPlan(
         sessions=tuple(rows.describe(key, held) for key, held in contents.items()),
         lines=tuple(ForgottenLine(line.agent, line.path, line.line, line.key.native_id) for line in matches.lines),
@@ -318,10 +318,9 @@ class _Rows:
     def _below(self, key: SessionKey) -> set[SessionKey]:
         session = self.find(key)
         parent = session.session_uid if session else session_uid(*key)
-        spawned = [(key.agent, child) for child in self._store.streams.spawned(*key)]
-        spawned += self._store.sessions.spawned(parent)
+        spawned = {SessionKey(key.agent, child) for child in self._store.streams.spawned(*key)}
         erasure = self._store.erasure
-        return {SessionKey(*below) for below in spawned} | erasure.named_after(key) | erasure.empty_forks(key)
+        return spawned.union(self._store.sessions.spawned(parent), erasure.named_after(key), erasure.empty_forks(key))
 
     def describe(self, key: SessionKey, held: HeldContent, shared_events: int = 0) -> ForgottenSession:
         session = self.find(key)

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         read_watch_state,
         watch_lock,
     )
+    from recollect.store.quarantine import Quarantine, files_of
     from recollect.store.replacement import finish_replacing, replace_store
     from recollect.store.search import Choice, EventFilter, OutOfTime, Scored, Term, Wanted
     from recollect.store.sqlite.checksums import PAGE_BYTES, iter_blank_pages, iter_damaged_pages
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
     from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, HourRow, Span, StatRow, UseRow
     from recollect.store.tables.annotations import Annotation, AnnotationTable, ViewTable
-    from recollect.store.tables.copies import COPY, SET_ASIDE, ArchiveTable, Copies, Quarantine, files_of
+    from recollect.store.tables.copies import COPY, SET_ASIDE, ArchiveTable, Copies
     from recollect.store.tables.digests import DigestRow, Digests, Pending
     from recollect.store.tables.erase import Erasure, HeldContent
     from recollect.store.tables.events import (

@@ -122,7 +122,9 @@ class _Transaction:
         if stream.next_seq > 1 and part.rows:
             known = find_stored(self._connection, [row[_UID] for row in part.rows])
             if known:
-                fresh, replacing = _sort_out(self._connection, part.rows, known, _compare_rules(stream, batch))
+                rules = compare_versions(stream.redacted_with or "0", batch.redacted_with)
+                rules = OTHER if batch.is_adopted else rules
+                fresh, replacing = _sort_out(self._connection, part.rows, known, rules)
                 replacing = [] if batch.is_adopted else replacing  # an import adds, and never overwrites
                 has_moved = _put_positions(self._connection, part.rows, known)
         if fresh or replacing or has_news:
@@ -200,10 +202,6 @@ def find_stream(connection: apsw.Connection, agent: str, native_id: str) -> Stre
     return next((Stream(*row) for row in connection.execute(select, (agent, native_id))), None)
 
 
-def _compare_rules(stream: Stream, batch: Batch) -> str:
-    return OTHER if batch.is_adopted else compare_versions(stream.redacted_with or "0", batch.redacted_with)
-
-
 # What only the writer knows is bound behind each row as a reader made it: (stream, first seq, start of the payloads).
 _STREAM, _SEQ, _START = (len(EventRow._fields) + number for number in (1, 2, 3))
 _ADDED = {"seq": f" + ?{_SEQ}", "payload_start": f" + ?{_START}"}
@@ -231,7 +229,10 @@ def _sort_out(
         stored = known.get(row.event_uid)
         if stored is None:
             fresh.append(row._replace(seq=len(fresh)))
-        elif stored.reader < row.reader or (stored.flags & IS_PROVISIONAL and _differs(stored, row)):
+        elif stored.reader < row.reader or (
+            stored.flags & IS_PROVISIONAL
+            and (stored.payload_hash != row.payload_hash or not row.flags & IS_PROVISIONAL)
+        ):
             replacing.append(row)
         elif stored.payload_hash == row.payload_hash or row.flags & IS_PROVISIONAL or stored.reader > row.reader:
             continue
@@ -254,10 +255,6 @@ def _put_positions(connection: apsw.Connection, rows: list[tuple[Any, ...]], kno
     later = [(position, uid) for position, uid in later if position > known[uid].position]
     connection.executemany("UPDATE events SET position = ? WHERE event_uid = ?", later)
     return bool(later)
-
-
-def _differs(stored: Stored, row: EventRow) -> bool:
-    return stored.payload_hash != row.payload_hash or not row.flags & IS_PROVISIONAL
 
 
 def second_uid(event_uid: bytes, payload_hash: bytes) -> bytes:

@@ -19,23 +19,14 @@ ACTIVITY = Table(
     (
         *column.numbers("digest", "is_sealed", "hour"),
         *column.names("model"),
-        *column.numbers("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
+        *column.numbers(*column.TOKENS),
         *column.reals("usd?"),
         *column.numbers("active_ms", "turns"),
     ),
     owner=BY_DIGEST,
     key=("digest", "is_sealed", "hour", "model"),
     is_exported=True,
-    sums=(
-        "input_tokens",
-        "output_tokens",
-        "cache_read_tokens",
-        "cache_write_tokens",
-        "reasoning_tokens",
-        "usd",
-        "active_ms",
-        "turns",
-    ),
+    sums=(*column.TOKENS, "usd", "active_ms", "turns"),
     extras=("CREATE INDEX activity_by_hour ON activity (hour)",),
 )
 

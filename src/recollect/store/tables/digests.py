@@ -332,15 +332,6 @@ class Digests:
         where, bindings = _signal_conditions(criteria, session, signal)
         return int(self._database.value(f"SELECT count(*) {_SIGNALS}{where}", bindings))
 
-    def matching(self, query: str, limit: int) -> list[tuple[str, str]]:
-        """Agent and native id of sessions whose digests match a full-text query, best first."""
-        rows = self._database.rows(
-            "SELECT d.agent, d.native_session_id FROM digest_text t JOIN digests d ON d.id = t.rowid"
-            " WHERE digest_text MATCH ? ORDER BY t.rank LIMIT ?",
-            (query, limit),
-        )
-        return [(agent, native_id) for agent, native_id in rows]
-
     def saved(self) -> Saved:
         rows = self._database.rows(
             "SELECT count(*), coalesce(sum(raw_tokens), 0), coalesce(sum(kept_tokens), 0) FROM digests"
@@ -395,7 +386,8 @@ def seal_digest(connection: apsw.Connection, session: tuple[str, str], *, is_sea
 def restore_digest(connection: apsw.Connection, session: tuple[str, str], record: dict[str, Any]) -> None:
     """Put a digest back as `read_back` gave it, sealed, if the session has none, and its words if they are lost."""
     for number, digest in list(connection.execute(f"SELECT id, digest FROM digests WHERE {_KEY}", session)):
-        if digest == record["digest"] is not None and not _has_words(connection, number):
+        has_words = connection.execute("SELECT 1 FROM digest_text WHERE rowid = ?", (number,)).get is not None
+        if digest == record["digest"] is not None and not has_words:
             connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, record["text"]))
         return
     names = ("agent", "native_session_id", *_LASTING, "digest_hash", "sealed")
@@ -407,26 +399,7 @@ def restore_digest(connection: apsw.Connection, session: tuple[str, str], record
         connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, record["text"]))
 
 
-def _has_words(connection: apsw.Connection, number: int) -> bool:
-    return connection.execute("SELECT 1 FROM digest_text WHERE rowid = ?", (number,)).get is not None
-
-
-_VALUES = (
-    "agent",
-    "native_session_id",
-    "ingested_ms",
-    "checked_by",
-    "event_count",
-    "last_event_uid",
-    "outcome",
-    "confidence",
-    "line",
-    "raw_tokens",
-    "kept_tokens",
-    "digest",
-    "digest_hash",
-    "made_ms",
-)
+_VALUES = tuple(one.name for one in DIGESTS.columns if one.name not in ("id", "sealed"))
 # What is written into the ledger of a digest; its hash follows from it.
 _LASTING = tuple(name for name in _VALUES[2:] if name != "digest_hash")
 

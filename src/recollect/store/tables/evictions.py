@@ -97,10 +97,9 @@ _LANE, _TS_MS = EventRow._fields.index("lane"), EventRow._fields.index("ts_ms")
 _KEY = "agent = ? AND native_session_id = ?"
 _FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
 _ROW_COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
-_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 # What each session used as far as it is held, of those that nobody noted: tokens, and money as the agent tells it.
 _USED = (
-    f"SELECT s.id, s.agent, s.native_id, {', '.join(f'total({name})' for name in _TOKENS)}, max(total(usd),"
+    f"SELECT s.id, s.agent, s.native_id, {', '.join(f'total({name})' for name in column.TOKENS)}, max(total(usd),"
     " (SELECT coalesce(max(c.usd), 0) FROM cost_totals c WHERE c.stream = s.id))"
     " FROM streams s LEFT JOIN usage u ON u.stream = s.id AND NOT u.is_copy"
     " WHERE s.id NOT IN (SELECT stream FROM evicted_streams) GROUP BY s.id"
@@ -420,7 +419,7 @@ def _is_all(used: Sequence[float], base: dict[str, Any]) -> bool:
     """Whether a session's usage that is held is no less than its row had when it was evicted."""
     *tokens, usd = used
     is_exact = base["usd"] is not None and not base["usd_is_estimate"]
-    has_tokens = all(count >= base[name] for count, name in zip(tokens, _TOKENS, strict=True))
+    has_tokens = all(count >= base[name] for count, name in zip(tokens, column.TOKENS, strict=True))
     return has_tokens and (not is_exact or usd > base["usd"] - _CENT)
 
 

@@ -298,19 +298,18 @@ class LiveSessions:
 
     def appended(self, row: LiveRow, reader: int) -> list[tuple[int, int]]:
         """Where the payloads of what a live host appended are, in the order it was appended in."""
-        sql = (
-            "SELECT payload_start, payload_bytes FROM events WHERE reader = ?"
-            " AND stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?) ORDER BY payload_start"
-        )
-        return [(start, size) for start, size in self._cache.rows(sql, (reader, row.agent, row.native_id))]
+        return self._places(row, "reader = ?", reader)
 
     def media(self, row: LiveRow) -> list[tuple[int, int]]:
         """Where the payloads of a session's references to files are."""
+        return self._places(row, "content_type = ?", MEDIA)
+
+    def _places(self, row: LiveRow, condition: str, value: int | str) -> list[tuple[int, int]]:
         sql = (
-            "SELECT payload_start, payload_bytes FROM events WHERE content_type = ?"
+            f"SELECT payload_start, payload_bytes FROM events WHERE {condition}"
             " AND stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?) ORDER BY payload_start"
         )
-        return [(start, size) for start, size in self._cache.rows(sql, (MEDIA, row.agent, row.native_id))]
+        return self._cache.rows(sql, (value, row.agent, row.native_id))
 
     def close(self) -> None:
         """Let sweeps write at their own pace again."""

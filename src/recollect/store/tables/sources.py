@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -179,26 +179,20 @@ class Sources:
             )
             _make_dirty(connection, [source.id])
 
-    def mark_gone(self, sources: Iterable[int]) -> None:
-        """The files are no longer there. What was read from them stays."""
-        self._mark(sources, now_ms())
-
-    def mark_back(self, sources: Iterable[int]) -> None:
-        self._mark(sources, None)
+    def mark_gone(self, sources: Sequence[int], *, is_gone: bool = True) -> None:
+        """The files are no longer there, or there again. What was read from them stays."""
+        if sources:
+            gone_ms = now_ms() if is_gone else None
+            with self._database.transaction() as connection:
+                sql = "UPDATE sources SET gone_ms = ? WHERE id = ?"
+                connection.executemany(sql, [(gone_ms, source) for source in sources])
+                _make_dirty(connection, sources)
 
     def drop(self, sources: Iterable[int]) -> None:
         """Strike out what was only known for a failure that is over."""
         ids = [(source,) for source in sources]
         if ids:
             self._database.write_all("DELETE FROM sources WHERE id = ?", ids)
-
-    def _mark(self, sources: Iterable[int], gone_ms: int | None) -> None:
-        ids = list(sources)
-        if not ids:
-            return
-        with self._database.transaction() as connection:
-            connection.executemany("UPDATE sources SET gone_ms = ? WHERE id = ?", [(gone_ms, source) for source in ids])
-            _make_dirty(connection, ids)
 
     @staticmethod
     def _upsert(connection: apsw.Connection, row: SourceRow, failure: str | None) -> int:
@@ -229,7 +223,7 @@ class Sources:
         }
 
 
-def _make_dirty(connection: apsw.Connection, sources: list[int], at_most: int = 1 << 30) -> None:
+def _make_dirty(connection: apsw.Connection, sources: Sequence[int], at_most: int = 1 << 30) -> None:
     """Have the sessions of these sources accounted for again, but for sources that tell of too many."""
     connection.executemany(
         "UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM stream_sources WHERE source = ?1)"

@@ -18,7 +18,7 @@ from recollect.kinds import (
 from recollect.store.payloads import packs
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables import column
-from recollect.store.tables.events import IS_ABANDONED, IS_RETRY, IS_TYPED, STANDS_IN
+from recollect.store.tables.events import IS_ABANDONED, IS_RETRY, IS_TYPED, STANDS_IN, EventHeaders
 from recollect.store.tables.sources import READ_ELSEWHERE
 from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, KEYS, Table, json_keys, json_list
 from recollect.uids import name_half
@@ -52,7 +52,7 @@ USAGE = Table(
         *column.identifiers("usage_id"),
         *column.numbers("ts_ms?"),
         *column.names("model?", "provider?"),
-        *column.numbers("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
+        *column.numbers(*column.TOKENS),
         *column.reals("usd?"),
         *column.numbers("includes_sub_agents", "cache_write_1h_tokens", "web_searches", "requests"),
         column.count("is_copy", 0),
@@ -63,10 +63,7 @@ USAGE = Table(
 )
 
 # Of a response that is logged more than once, the largest of each count.
-FIGURES = (
-    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
-    *("cache_write_1h_tokens", "web_searches", "requests"),
-)
+FIGURES = (*column.TOKENS, "cache_write_1h_tokens", "web_searches", "requests")
 
 COST_TOTALS = Table(
     "cost_totals",
@@ -144,11 +141,6 @@ class Streams:
 
     def _keys(self, sql: str, bindings: Sequence[Any] = ()) -> list[SessionKey]:
         return self._database.read(SessionKey, sql, bindings)
-
-    def find(self, agent: str, native_id: str) -> int | None:
-        """The number of a session's stream, if any of its events are held."""
-        number = self._database.value("SELECT id FROM streams WHERE agent = ? AND native_id = ?", (agent, native_id))
-        return None if number is None else int(number)
 
     def names(self) -> dict[SessionKey, int]:
         """The streams of all sessions."""
@@ -242,13 +234,9 @@ class Streams:
             (orjson.dumps([half.hex() for half in halves]).decode(),),
         )
         links = {*made, *taken}
-        names = self._names({stream for stream, _ in links})
+        names = EventHeaders(self._database).keys({stream for stream, _ in links})
         owners = halves | self._owners({half for _, half in links} - halves.keys())
         return {(names[stream], owners[half]) for stream, half in links if half in owners}
-
-    def _names(self, streams: Iterable[int]) -> dict[int, SessionKey]:
-        sql = "SELECT id, agent, native_id FROM streams WHERE id IN (SELECT value FROM json_each(?))"
-        return {stream: SessionKey(*name) for stream, *name in self._database.rows(sql, (json_list(streams),))}
 
     def _owners(self, halves: Collection[bytes]) -> dict[bytes, SessionKey]:
         """The sessions of these hashes, as far as their events or what they used are held."""
@@ -260,7 +248,8 @@ class Streams:
             )
             for half in halves
         }
-        names = self._names(stream for stream in streams.values() if stream is not None)
+        held = {stream for stream in streams.values() if stream is not None}
+        names = EventHeaders(self._database).keys(held)
         return {half: names[stream] for half, stream in streams.items() if stream in names}
 
     def set_marks(self, events: Sequence["Step"]) -> None:
