@@ -1,7 +1,6 @@
 """Tier 1: events, their payloads, tokens. Written batch by batch, each in one transaction with its cursor."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from recollect.clock import now_ms
 from recollect.redact import OLDER, OTHER, SAME, compare_versions
 from recollect.store.batch import Batch, EventRow, Fresh, StreamBatch, UsageRow
 from recollect.store.payloads.frames import origin_of, take_rows
-from recollect.store.payloads.writer import FrameWriter
+from recollect.store.payloads.writer import FrameWriter, Stream
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.events import HIDES_LEARNED, IS_PROVISIONAL
 from recollect.store.tables.named_values import note_named
@@ -23,22 +22,6 @@ Index = Callable[[apsw.Connection, Sequence[Fresh]], None]
 
 _UIDS_AT_ONCE = 500
 _UID, _POSITION = map(EventRow._fields.index, ("event_uid", "position"))
-
-
-@dataclass(slots=True)
-class Stream:
-    """One session as the writer sees it before it appends."""
-
-    id: int
-    agent: str
-    native_id: str
-    next_seq: int
-    stream_bytes: int
-    pack_generation: int
-    pack_bytes: int
-    redacted_with: str | None
-    indexed_bytes: int
-    sources: set[int] = field(default_factory=set)
 
 
 class Stored(NamedTuple):

@@ -317,18 +317,11 @@ def seal_activity(connection: apsw.Connection, digest: int, *, is_sealed: bool) 
     Or have the next count replace it, when all events are held again.
     """
     for table in (ACTIVITY, TOOL_USE, COMMAND_USE):
-        added = ", ".join(map(_added, table.sums))
         columns = ", ".join(column.name for column in table.columns if column.name not in ("digest", "is_sealed"))
         connection.execute(
             f"INSERT INTO {table.name} (digest, is_sealed, {columns})"
             f" SELECT digest, ?2, {columns} FROM {table.name} WHERE digest = ?1 AND is_sealed <> ?2"
-            f" ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {added}",
+            f" ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {table.adding}",
             (digest, is_sealed),
         )
         connection.execute(f"DELETE FROM {table.name} WHERE digest = ? AND is_sealed <> ?", (digest, is_sealed))
-
-
-def _added(name: str) -> str:
-    if name == "usd":
-        return "usd = iif(usd IS NULL AND excluded.usd IS NULL, NULL, coalesce(usd, 0) + coalesce(excluded.usd, 0))"
-    return f"{name} = {name} + excluded.{name}"

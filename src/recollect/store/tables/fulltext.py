@@ -251,12 +251,9 @@ def _drop(connection: apsw.Connection, events: Iterable[int]) -> list[str]:
     rows = [(event,) for event in events]
     touched = []
     for month in _months(connection) if rows else ():
-        held = [row for row in rows if _holds(connection, month, row)]
+        sql = f"SELECT 1 FROM {table_of(month)}_docsize WHERE id = ?"
+        held = [row for row in rows if connection.execute(sql, row).get is not None]
         connection.executemany(f"DELETE FROM {table_of(month)} WHERE rowid = ?", held)
         connection.execute("UPDATE fulltext_months SET events = events - ? WHERE month = ?", (len(held), month))
         touched += [month] if held else []
     return touched
-
-
-def _holds(connection: apsw.Connection, month: str, row: tuple[int]) -> bool:
-    return connection.execute(f"SELECT 1 FROM {table_of(month)}_docsize WHERE id = ?", row).get is not None

@@ -34,7 +34,7 @@ class SharedResponse(NamedTuple):
     figures: tuple[int, ...]
 
 
-class Held(NamedTuple):
+class MainLineEvent(NamedTuple):
     """An event of the main line, as far as a copy under another id is recognised by it."""
 
     event_uid: bytes
@@ -77,10 +77,10 @@ class Lineage:
         )
         return [Candidate(SessionKey(agent, native_id), *rest) for agent, native_id, *rest in rows]
 
-    def main_line(self, key: SessionKey) -> list[Held]:
+    def main_line(self, key: SessionKey) -> list[MainLineEvent]:
         """A session's own line, in its order."""
         return self._database.read(
-            Held,
+            MainLineEvent,
             f"SELECT event_uid, position, {_CONTENT}, copy_of FROM streams s CROSS JOIN events e ON e.stream = s.id"
             " WHERE s.agent = ? AND s.native_id = ? AND lane = '' ORDER BY position, event_uid",
             key,

@@ -1,6 +1,5 @@
 """How large the two tiers are, and which sessions make up the first."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,19 +31,6 @@ class HeldSession(NamedTuple):
     is_last_copy: bool = False
     has_forks: bool = False
     ended_ms: int = 0
-
-
-class _Stream(NamedTuple):
-    id: int
-    agent: str
-    native_id: str
-    next_seq: int
-    stream_bytes: int
-    pack_bytes: int
-
-    @property
-    def weight(self) -> int:
-        return self.stream_bytes + self.next_seq * _ROW_BYTES
 
 
 class Sizes:
@@ -125,33 +111,29 @@ class Sizes:
 
     def held(self, host: str, now_ms: int) -> list[HeldSession]:
         """Every session with raw detail; what that takes in the database is shared out among them by their size."""
-        streams = list(self._streams())
-        per_weight = self._raw_cache_bytes() / (sum(stream.weight for stream in streams) or 1)
+        streams = self._cache.rows(
+            f"SELECT id, agent, native_id, stream_bytes + next_seq * {_ROW_BYTES},"
+            " (SELECT coalesce(sum(pack_bytes), 0) FROM frames WHERE stream = s.id) FROM streams s"
+            " WHERE EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
+        )
+        per_weight = self._raw_cache_bytes() / (sum(weight for *_, weight, _ in streams) or 1)
         rows = self._rows()
         safe, forked = self._with_sources(host), self._forked()
         return [
             HeldSession(
-                stream.agent,
-                stream.native_id,
+                agent,
+                native_id,
                 uid,
-                stream.pack_bytes + round(stream.weight * per_weight),
+                packed + round(weight * per_weight),
                 max(min(ended_ms or 0, now_ms), min(ingested_ms or 0, now_ms)),
                 analyzed_ms,
-                stream.id not in safe,
-                stream.id in forked,
+                stream not in safe,
+                stream in forked,
                 min(ended_ms or 0, now_ms),
             )
-            for stream in streams
-            for uid, ended_ms, ingested_ms, analyzed_ms in rows.get((stream.agent, stream.native_id), ())
+            for stream, agent, native_id, weight, packed in streams
+            for uid, ended_ms, ingested_ms, analyzed_ms in rows.get((agent, native_id), ())
         ]
-
-    def _streams(self) -> Iterator[_Stream]:
-        packed = "(SELECT coalesce(sum(pack_bytes), 0) FROM frames WHERE stream = s.id)"
-        for row in self._cache.iter_rows(
-            f"SELECT id, agent, native_id, next_seq, stream_bytes, {packed} FROM streams s"
-            " WHERE EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
-        ):
-            yield _Stream(*row)
 
     def _rows(self) -> dict[tuple[str, str], list[tuple[str, int | None, int | None, int | None]]]:
         rows = self._memory.iter_rows(

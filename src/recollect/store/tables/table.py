@@ -79,6 +79,11 @@ class Table(NamedTuple):
         return self.key if self.key and not self.has_rowid else ("rowid",)
 
     @property
+    def adding(self) -> str:
+        """SQL for an upsert that adds what it brings to the row with the same key."""
+        return ", ".join(f"{name} = coalesce({name} + excluded.{name}, {name}, excluded.{name})" for name in self.sums)
+
+    @property
     def is_of_session(self) -> bool:
         """Whether each row belongs to one session."""
         return self.owner not in (None, BY_SOURCE)
