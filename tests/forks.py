@@ -2,9 +2,10 @@
 
 Both take a second of processor time, and the tests start a thousand commands. Each test process has a server of its
 own, which ends with it. What must be seen from its first instruction (by strace, or to time a cold start) is started
-as usual.
+as usual; what strace only has to see from the command's first word on is forked too, and waits until it is attached.
 """
 
+import ctypes
 import json
 import os
 import runpy
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +23,7 @@ from pkgutil import walk_packages
 from typing import Any
 
 _REQUEST_BYTES = 1 << 20
+_PR_SET_PTRACER = 0x59616D61
 
 
 class ForkServer:
@@ -40,22 +42,41 @@ class ForkServer:
         self._answers = self._channel.makefile("r")
 
     def run(
-        self, arguments: Sequence[str], environment: Mapping[str, str], timeout: float
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        timeout: float,
+        *,
+        user: int | None = None,
+        tracer: Sequence[str] = (),
     ) -> subprocess.CompletedProcess[str]:
-        """What `subprocess.run` would return for the command in `/`."""
-        request = {"arguments": arguments[2:], "environment": dict(environment)}
-        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        """What `subprocess.run` would return for the command in `/`. `tracer` is a strace that is attached to it."""
+        request = {"arguments": arguments[2:], "environment": dict(environment), "user": user}
+        waiting, release = os.pipe()
+        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr, open(release, "wb") as gate:
             message = json.dumps(request).encode()
-            socket.send_fds(self._channel, [message], [stdout.fileno(), stderr.fileno()])
+            socket.send_fds(self._channel, [message], [stdout.fileno(), stderr.fileno(), waiting])
+            os.close(waiting)
             pid = int(self._answers.readline())
+            tracing = _attach(tracer, pid) if tracer else nullcontext()
+            gate.close()
             self._channel.settimeout(timeout)
             try:
                 status = int(self._answers.readline())
             except TimeoutError:
                 os.kill(pid, 9)
                 raise
-            printed = [_read(file) for file in (stdout, stderr)]
+            with tracing:  # until all is in its log
+                printed = [_read(file) for file in (stdout, stderr)]
         return subprocess.CompletedProcess(arguments, status, *printed)
+
+
+def _attach(tracer: Sequence[str], pid: int) -> subprocess.Popen[bytes]:
+    tracing = subprocess.Popen([*tracer, "-p", str(pid)])
+    while "TracerPid:\t0\n" in Path(f"/proc/{pid}/status").read_text():
+        assert tracing.poll() is None, "strace could not be attached"
+        time.sleep(0.001)
+    return tracing
 
 
 def is_forkable(arguments: Sequence[str]) -> bool:
@@ -89,7 +110,7 @@ def _warm_up() -> None:
 def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
     """Fork for each request and report how it ended; returns in the forked process, with what it is to run."""
     while True:
-        message, files, _, _ = socket.recv_fds(channel, _REQUEST_BYTES, 2)
+        message, files, _, _ = socket.recv_fds(channel, _REQUEST_BYTES, 3)
         if not message:
             return None
         pid = os.fork()
@@ -104,9 +125,18 @@ def _serve(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
 
 
 def _become(request: dict[str, Any], files: Sequence[int]) -> None:
-    for number, file in enumerate(files, start=1):
+    *printing, waiting = files
+    for number, file in enumerate(printing, start=1):
         os.dup2(file, number)
         os.close(file)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(-1))  # whoever started the tests may trace this
+    os.read(waiting, 1)  # nothing, once the gate is closed
+    os.close(waiting)
+    if (user := request["user"]) is not None:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()

@@ -15,13 +15,13 @@ from recollect.agentkit.protocol import BadLine, SessionInfo
 from recollect.api import Memory
 from recollect.cli.entry import main
 from recollect.schema import to_json
+from recollect.store import PAGE_BYTES
 from recollect.store.sqlite import checksums
 from tests.builders import AGENT, Home, event, usage
 from tests.care.rig import copy_while_open, held
 from tests.retention.rig import as_copied, evict_all, grow, opened, talk, topic, write
 from tests.store.rows import noise
 
-PAGE_BYTES = 4096
 _LOG_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
 DATABASES = ("cache.db", "memory.db")
 PARTS = (*DATABASES, "packs", "ledger.jsonl", "redaction.key", "high-water.json")

@@ -57,7 +57,7 @@ def leave_only_its_row(opened: Store) -> None:
     """The session `small` as if its events had been dropped, and the ledger told nothing of it."""
     opened.sessions.set_evicted([("scripted", "small")], 1)
     with opened.databases[0].transaction() as connection:
-        stream = opened.streams.find("scripted", "small")
+        stream = opened.streams.names()["scripted", "small"]
         for table in ("events", "frames", "usage", "stream_sources"):
             connection.execute(f"DELETE FROM {table} WHERE stream = ?", (stream,))
         connection.execute("DELETE FROM streams WHERE id = ?", (stream,))

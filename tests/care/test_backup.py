@@ -100,7 +100,7 @@ def test_backups_are_remembered_and_failed_ones_are_not(store: Path, backup: Pat
         _back_up(store, tmp_path / "no" / "such" / "folder.tar.zst")
 
     with open_store(store) as opened:
-        assert [(copy.kind, copy.path) for copy in opened.copies.copies()] == [("backup", str(backup))]
+        assert [(copy.kind, copy.path) for copy in opened.copies.noted()] == [("backup", str(backup))]
 
 
 def test_a_backup_made_while_a_sweep_writes_is_whole(store: Path, home: Home, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from recollect.api import doctor, open_memory, repair
 from recollect.cli import main
+from recollect.store import PAGE_BYTES
 from tests.builders import Home
 from tests.care import damage
 from tests.care.rig import held
@@ -43,7 +44,7 @@ def test_status_of_a_damaged_page_is_one_sentence(store: Path, name: str, table:
     pages = [page for page, told in damage.places(store / name).items() if told[0] == table]
     with (store / name).open("r+b") as file:
         for page in pages:
-            file.seek((page - 1) * damage.PAGE_BYTES + 200)
+            file.seek((page - 1) * PAGE_BYTES + 200)
             file.write(bytes(range(256)) * 8)
 
     status = _run(store, "status")

@@ -12,7 +12,7 @@ from recollect.agentkit.protocol import SessionInfo
 from recollect.api import open_memory, repair
 from recollect.errors import StoreUnwritable
 from recollect.kinds import SessionKey
-from recollect.store import ANY_SESSION, open_store
+from recollect.store import ANY_SESSION, PAGE_BYTES, open_store
 from recollect.store.sqlite import checksums
 from recollect.store.tables.evictions import PreparedEviction
 from recollect.store.tables.tombstones import Tombstone
@@ -24,7 +24,6 @@ from tests.store.rows import noise
 
 SESSIONS = 6
 EVENTS = 20  # of each session, in one frame
-PAGE_BYTES = 4096
 PAGES_TRIED = 8
 
 

@@ -118,13 +118,13 @@ def test_what_was_set_aside_is_remembered_as_a_copy(store: Path, home: Home) -> 
     report = _repaired(store, home)
 
     with open_store(store) as opened:
-        assert (report.set_aside, "set aside") in {(copy.path, copy.kind) for copy in opened.copies.copies()}
+        assert (report.set_aside, "set aside") in {(copy.path, copy.kind) for copy in opened.copies.noted()}
 
 
 def _copies(store: Path) -> set[tuple[str, str]]:
     """What whoever forgets a session is told to be out of reach."""
     with open_store(store) as opened:
-        return {(copy.kind, copy.path) for copy in opened.erasure.copies()}
+        return {(copy.kind, copy.path) for copy in opened.copies.all()}
 
 
 def test_what_is_set_aside_is_noted_before_it_is_moved(
@@ -355,7 +355,7 @@ def test_memory_is_made_again_from_cache_and_ledger_when_all_sources_are_gone(st
     before = held(store)
     with open_store(store) as opened:
         opened.copies.note_copy("backup", Path("/backups/one"))
-        copies = opened.copies.copies()
+        copies = opened.copies.noted()
     lose_home(home)
     for path in store.glob("memory.db*"):
         path.unlink()
@@ -363,7 +363,7 @@ def test_memory_is_made_again_from_cache_and_ledger_when_all_sources_are_gone(st
     report = _repaired(store, home)
 
     with open_store(store) as opened:
-        assert opened.copies.copies() == copies
+        assert opened.copies.noted() == copies
     assert report.records_restored == {"copy": 1}
     assert held(store) == before
 
@@ -385,14 +385,14 @@ def test_digests_are_made_again_from_cache_and_ledger_when_all_sources_are_gone(
 def test_a_sweep_before_the_repair_loses_nothing_of_the_ledger(store: Path, home: Home) -> None:
     with open_store(store) as opened:
         opened.copies.note_copy("backup", Path("/backups/one"))
-        copies = opened.copies.copies()
+        copies = opened.copies.noted()
     for path in store.glob("memory.db*"):
         path.unlink()
 
     sweep(store, home).close()
 
     with open_store(store) as opened:
-        assert opened.copies.copies() == copies
+        assert opened.copies.noted() == copies
 
 
 def test_rows_that_only_memory_has_are_saved_from_a_damaged_one(store: Path, home: Home) -> None:

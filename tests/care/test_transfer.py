@@ -273,7 +273,7 @@ def test_exports_are_remembered(store: Path, tmp_path: Path) -> None:
     path = _export(store, tmp_path / "export")
 
     with open_memory(store) as memory:
-        assert [(copy.kind, copy.path) for copy in memory._store.copies.copies()] == [("export", str(path))]
+        assert [(copy.kind, copy.path) for copy in memory._store.copies.noted()] == [("export", str(path))]
 
 
 @pytest.mark.parametrize("name", ["sessions.jsonl", "pack"])

@@ -257,7 +257,7 @@ def test_a_session_is_found_by_the_words_of_its_digest(tmp_path: Path, home: Hom
     memory = sweep(tmp_path / "store", home)
     _drop_events(memory, "s1", "s2")
 
-    assert memory._store.digests.matching('"zeppelin"', 10) == [(AGENT, "s1")]
+    assert [hit.session_uid for hit in memory.search("zeppelin")] == [f"{AGENT}:s1"]
 
 
 def test_a_session_that_turned_out_to_be_none_leaves_nothing(tmp_path: Path, home: Home) -> None:

@@ -23,7 +23,8 @@ from tests.faults.rig import Held, Struck, command, examine, run, sweep
 from tests.faults.work import Writers, texts_on_disk
 from tests.forget.traces import Planted
 
-LONG_AND_SHORT = [1100, 10, 10, 10, 10, 10]  # messages of each session: one does not fit into one batch
+LONG_AND_SHORT = [330, 10, 10, 10, 10, 10]  # messages of each session: one does not fit into one of the small batches
+SMALL_BATCHES = "small_batches"
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
@@ -38,7 +39,7 @@ def kill_at_random(folder: Path, seed: int, kills: int, bug: str | None = None) 
     while killer.killed < kills and not findings:
         writers.write(chance.sample(LONG_AND_SHORT, len(LONG_AND_SHORT)))
         with writers.at_work():
-            killer.strike(command("sweep", *writers.root_flags, bug=bug), store)
+            killer.strike(command("sweep", *writers.root_flags, bug=bug or SMALL_BATCHES), store)
         findings = _count(store, writers, bug)
     writers.finish()
     clean = sweep(folder / "clean", *writers.roots)
@@ -112,7 +113,7 @@ class Case:
         return store
 
     def command(self, store: Path) -> list[str]:
-        return command(*(word.format(store=store) for word in self.words), bug=self.bug)
+        return command(*(word.format(store=store) for word in self.words), bug=self.bug or SMALL_BATCHES)
 
 
 # Sweeps; the other commands that are struck are in `cases.py`.
@@ -248,4 +249,4 @@ def _points(folder: Path, case: Case, calls: Sequence[str]) -> list[Point]:
 def _traced(case: Case, store: Path, log: Path, inject: list[str]) -> subprocess.CompletedProcess[str]:
     # Not with --seccomp-bpf, however fast: strace then lets the signals that it should inject fall silently.
     tracing = ["strace", "-f", "-qq", "-y", "-o", str(log), "-e", f"trace={','.join(WRITES)}", *inject]
-    return run([*tracing, *case.command(store)], store)
+    return run(case.command(store), store, tracer=tracing)

@@ -53,7 +53,7 @@ def record(folder: Path, seed: int, bug: str | None = None, work: Work = sweep_a
         _checkpoint_often(patch)
         _note_what_is_acknowledged(patch, tape)
         if bug is not None:
-            BUGS[bug](patch)
+            BUGS[bug](patch.setattr)
         work(store, writers)
     tape.check()
     writers.finish()

@@ -122,14 +122,21 @@ def as_nobody(arguments: Sequence[str]) -> list[str]:
     return ["setpriv", *user, *arguments]
 
 
-def run(arguments: Sequence[str], store: Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-    """Run a command on a store and wait for it. Our own begins with everything imported, any other as it is."""
+def run(
+    arguments: Sequence[str], store: Path, timeout: float = 60, tracer: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run a command on a store and wait for it. Our own begins with everything imported, any other as it is.
+
+    `tracer` is a strace that watches what our own does.
+    """
     environment = os.environ | {"RECOLLECT_HOME": str(store), "PYTHONDONTWRITEBYTECODE": "1"}
     if arguments[0] == "env":
         environment |= [arguments[1].split("=", 1)]
         arguments = arguments[2:]
-    if is_forkable(arguments):
-        return fork_server().run(arguments, environment, timeout)
+    user = NOBODY if arguments[:4] == as_nobody([]) else None
+    words = arguments if user is None else arguments[4:]
+    if is_forkable(words):
+        return fork_server().run(words, environment, timeout, user=user, tracer=tracer)
     return subprocess.run(
         arguments, env=environment, capture_output=True, text=True, timeout=timeout, cwd="/", check=False
     )

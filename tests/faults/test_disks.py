@@ -38,9 +38,16 @@ FORMS = [
 
 @pytest.fixture
 def home(open_folder: Path) -> Path:
-    """Two sessions, one of them with more text than a small disk takes."""
+    """Two sessions."""
     home = open_folder / "home"
     CLAUDE.write(home, CLAUDE.content(3))
+    CLAUDE.write(home, CLAUDE.content(5, session_id(2)), session_id(2))
+    return home
+
+
+@pytest.fixture
+def big_home(home: Path) -> Path:
+    """One of the sessions has more text than a small disk takes."""
     chance, big = random.Random(7), session_id(2)
     texts = [chance.randbytes(40_000).hex() for _ in range(100)]
     records = [claude_user(big, number, text) for number, text in enumerate(texts, start=1)]
@@ -99,15 +106,15 @@ def mount() -> Iterator[Mount]:
 @needs_root
 @pytest.mark.parametrize("limit", ["size=3m", "size=600k", "size=60k", "size=64m,nr_inodes=9"])
 def test_a_full_disk_is_one_line_and_the_next_sweep_goes_on(
-    open_folder: Path, home: Path, mount: Mount, limit: str
+    open_folder: Path, big_home: Path, mount: Mount, limit: str
 ) -> None:
     store = open_folder / "full"
-    clean = sweep(open_folder / "clean", CLAUDE.root_flag(home))
+    clean = sweep(open_folder / "clean", CLAUDE.root_flag(big_home))
     mount(store, limit)
 
-    full = run(_sweeping(home), store)
+    full = run(_sweeping(big_home), store)
     mount(store, "size=200m,nr_inodes=1000")
-    held = sweep(store, CLAUDE.root_flag(home))
+    held = sweep(store, CLAUDE.root_flag(big_home))
 
     _assert_one_line(full, 1)
     assert held.hashes == clean.hashes
@@ -230,20 +237,20 @@ def test_a_second_sweep_in_the_same_process_is_refused_too(open_folder: Path, ho
     assert report.sessions == 2
 
 
-def test_sweeps_started_together_hold_what_one_would(open_folder: Path, home: Path) -> None:
+def test_sweeps_started_together_hold_what_one_would(open_folder: Path, big_home: Path) -> None:
     store = open_folder / "store"
     environment = os.environ | {"RECOLLECT_HOME": str(store)}
     quiet = subprocess.DEVNULL
     started = [
-        subprocess.Popen(_sweeping(home), env=environment, stdout=quiet, stderr=subprocess.PIPE) for _ in range(4)
+        subprocess.Popen(_sweeping(big_home), env=environment, stdout=quiet, stderr=subprocess.PIPE) for _ in range(4)
     ]
 
     said = [process.communicate()[1] for process in started]
 
     assert {process.returncode for process in started} <= {0, 6}, said
     assert 0 in {process.returncode for process in started}
-    clean = sweep(open_folder / "clean", CLAUDE.root_flag(home))
-    held = sweep(store, CLAUDE.root_flag(home))
+    clean = sweep(open_folder / "clean", CLAUDE.root_flag(big_home))
+    held = sweep(store, CLAUDE.root_flag(big_home))
     assert held.hashes == clean.hashes
     assert held.report.events_new == 0
 

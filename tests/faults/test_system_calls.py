@@ -58,11 +58,11 @@ _CALL = re.compile(r"(\w+)\((.*)$")
 _RESULT = re.compile(r"= \d+<([^>]*)>$")
 
 
-def _calls(words: list[str], store: Path) -> list[tuple[str, str]]:
-    """(name, the rest) of every call that a command makes, its readers included."""
+def _calls(words: list[str], store: Path, *, from_start: bool = True) -> list[tuple[str, str]]:
+    """(name, the rest) of every call that a command makes, its readers included; else once it has imported all."""
     log = store.with_name("calls")
     tracing = ["strace", "-f", "-qq", "-y", "-s", "4096", "-e", f"trace={_TRACED}", "-o", str(log)]
-    done = run([*tracing, *words], store, timeout=300)
+    done = run([*tracing, *words], store, timeout=300) if from_start else run(words, store, tracer=tracing)
     assert done.returncode == 0, done.stderr
     found = [_CALL.match(text) for text in _whole_lines(log.read_text(errors="replace"))]
     calls = [(match[1], match[2]) for match in found if match]
@@ -139,7 +139,21 @@ def test_no_command_changes_a_home_opens_a_secret_or_calls_anybody(tmp_path: Pat
     sweep(tmp_path / "store", *writers.roots)
     writers.write(FEW)
 
-    calls = _calls(_words(words, writers), tmp_path / "store")
+    calls = _calls(_words(words, writers), tmp_path / "store", from_start=False)
+
+    assert list(_violations(calls, writers.home)) == []
+
+
+def test_no_module_does_any_of_that_when_it_is_imported(tmp_path: Path) -> None:
+    writers = _homes(tmp_path, FEW)
+    program = (
+        "import contextlib, importlib, pkgutil, recollect\n"
+        "for module in pkgutil.walk_packages(recollect.__path__, 'recollect.', onerror=lambda name: None):\n"
+        "    with contextlib.suppress(ImportError):\n"  # an extra that is not installed
+        "        module.name.endswith('__main__') or importlib.import_module(module.name)\n"
+    )
+
+    calls = _calls([sys.executable, "-P", "-c", program], tmp_path / "store")
 
     assert list(_violations(calls, writers.home)) == []
 

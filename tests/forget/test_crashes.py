@@ -3,13 +3,14 @@
 That it is so at every single write is for `tests/faults/test_every_write.py`.
 """
 
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from recollect.api import doctor, open_memory
 from recollect.cli import main
@@ -26,7 +27,7 @@ STEPS = (
     "recollect.store.tables.erase:Erasure._drop_files",
     "recollect.store.ledger:Ledger.rewrite",
     "recollect.store.tables.erase:Erasure.scrub",
-    "recollect.store.sqlite.snapshot:_copy_back",
+    "recollect.store.sqlite.snapshot:_require_room",
     "recollect.store.sqlite.snapshot:_empty_log",
     "recollect.store.tables.tombstones:TombstoneTable.finish",
     "recollect.forget.plan:settle_sessions",
@@ -46,19 +47,31 @@ with open_memory(sys.argv[2]) as memory:
 """
 
 
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    return Planted(tmp_path_factory.mktemp("planted"), rare_words(3, 45))
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory, planted: Planted) -> Path:
+    store = tmp_path_factory.mktemp("swept") / "store"
+    with open_memory(store, planted.roots) as memory:
+        memory.sweep()
+    return store
+
+
 @pytest.fixture
-def planted(tmp_path: Path) -> Planted:
-    return Planted(tmp_path / "home", rare_words(3, 45))
+def store(tmp_path: Path, swept: Path) -> Path:
+    return shutil.copytree(swept, tmp_path / "store")
 
 
 def _forget_dying(step: str, store: Path, planted: Planted) -> subprocess.CompletedProcess[str]:
     return run([sys.executable, "-P", "-c", _DYING, step, str(store), *planted.forgotten], store)
 
 
-def _swept(store: Path, planted: Planted) -> Path:
-    with open_memory(store, planted.roots) as memory:
-        memory.sweep()
-    return store
+def _forget(store: Path, planted: Planted) -> Result:
+    words = ["forget", "--yes", *planted.forgotten]
+    return CliRunner().invoke(main, words, env={"RECOLLECT_HOME": str(store)}, catch_exceptions=False)
 
 
 def _assert_all_or_nothing(store: Path, planted: Planted) -> bool:
@@ -74,42 +87,28 @@ def _assert_all_or_nothing(store: Path, planted: Planted) -> bool:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_forget_killed_before_a_step_is_finished_by_the_next_sweep(
-    tmp_path: Path, planted: Planted, step: str
+def test_a_forget_killed_before_a_step_is_finished_by_the_next_sweep_or_by_the_same_command(
+    tmp_path: Path, store: Path, planted: Planted, step: str
 ) -> None:
-    store = _swept(tmp_path / "store", planted)
-
     killed = _forget_dying(step, store, planted)
+    asked_again = shutil.copytree(store, tmp_path / "asked-again")
+
+    again = _forget(asked_again, planted)
 
     assert killed.returncode == -signal.SIGKILL
     assert _assert_all_or_nothing(store, planted) is (step != STEPS[0])
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_killed_forget_is_finished_by_the_same_command(tmp_path: Path, planted: Planted, step: str) -> None:
-    store = _swept(tmp_path / "store", planted)
-    _forget_dying(step, store, planted)
-
-    again = CliRunner().invoke(
-        main, ["forget", "--yes", *planted.forgotten], env={"RECOLLECT_HOME": str(store)}, catch_exceptions=False
-    )
-
     assert again.exit_code == 0, again.output
-    assert left_in(store, planted.words) == set()
+    assert left_in(asked_again, planted.words) == set()
 
 
-def test_a_forget_that_was_done_can_be_asked_for_again(tmp_path: Path, planted: Planted) -> None:
-    store = _swept(tmp_path / "store", planted)
-    words = ["forget", "--yes", *planted.forgotten]
-
-    first, second = (CliRunner().invoke(main, words, env={"RECOLLECT_HOME": str(store)}) for _ in range(2))
+def test_a_forget_that_was_done_can_be_asked_for_again(store: Path, planted: Planted) -> None:
+    first, second = (_forget(store, planted) for _ in range(2))
 
     assert (first.exit_code, second.exit_code) == (0, 0)
     assert second.output == "Nothing is left to delete\n"
 
 
-def test_a_forget_can_be_finished_by_asking_again(tmp_path: Path, planted: Planted) -> None:
-    store = _swept(tmp_path / "store", planted)
+def test_a_forget_can_be_finished_by_asking_again(store: Path, planted: Planted) -> None:
     _forget_dying("recollect.store.tables.erase:_scrub_sources", store, planted)
 
     with open_memory(store, planted.roots) as memory:

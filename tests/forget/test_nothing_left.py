@@ -15,17 +15,34 @@ from tests.forget.traces import Planted, forget, left_in, native_ids, rare_words
 from tests.logs import AGENT_LOGS, CLAUDE, CODEX, AgentLog, line, lines, session_id
 
 
-@pytest.fixture
-def planted(tmp_path: Path) -> Planted:
-    return Planted(tmp_path / "home", rare_words(1))
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    return Planted(tmp_path_factory.mktemp("planted"), rare_words(1))
 
 
-def _forget_planted(store: Path, planted: Planted) -> None:
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory, planted: Planted) -> Path:
+    """A store with all sessions."""
+    store = tmp_path_factory.mktemp("swept") / "store"
     with open_memory(store, planted.roots) as memory:
         memory.sweep()
         assert native_ids(memory) == {*planted.forgotten, *planted.kept}
+    return store
+
+
+@pytest.fixture(scope="module")
+def forgotten(tmp_path_factory: pytest.TempPathFactory, swept: Path, planted: Planted) -> Path:
+    """The same after the sessions were forgotten."""
+    store = shutil.copytree(swept, tmp_path_factory.mktemp("forgotten") / "store")
+    with open_memory(store, planted.roots) as memory:
         memory.forget(memory.plan_forgetting(*planted.forgotten))
         assert native_ids(memory) == set(planted.kept)
+    return store
+
+
+@pytest.fixture
+def store(tmp_path: Path, forgotten: Path) -> Path:
+    return shutil.copytree(forgotten, tmp_path / "store")
 
 
 def _sweep_again(store: Path, planted: Planted, *, verify: bool = False) -> None:
@@ -35,42 +52,29 @@ def _sweep_again(store: Path, planted: Planted, *, verify: bool = False) -> None
         assert native_ids(memory) == set(planted.kept)
 
 
-def test_no_file_of_the_store_holds_a_forgotten_word(tmp_path: Path, planted: Planted) -> None:
-    store = tmp_path / "store"
-    with open_memory(store, planted.roots) as memory:
-        memory.sweep()
-    assert left_in(store, planted.words) == set(planted.words)  # the search can find them
+def test_no_file_of_the_store_holds_a_forgotten_word(swept: Path, forgotten: Path, planted: Planted) -> None:
+    assert left_in(swept, planted.words) == set(planted.words)  # the search can find them
 
-    _forget_planted(store, planted)
-
-    assert left_in(store, planted.words) == set()
-    assert left_in(store, ["xxxxstays"])  # and what is kept is still there
-    assert [finding for finding in doctor(store, planted.roots) if finding.level == "problem"] == []
+    assert left_in(forgotten, planted.words) == set()
+    assert left_in(forgotten, ["xxxxstays"])  # and what is kept is still there
+    assert [finding for finding in doctor(forgotten, planted.roots) if finding.level == "problem"] == []
 
 
 @pytest.mark.parametrize("verify", [False, True])
-def test_no_sweep_brings_them_back(tmp_path: Path, planted: Planted, verify: bool) -> None:
-    store = tmp_path / "store"
-    _forget_planted(store, planted)
-
+def test_no_sweep_brings_them_back(store: Path, planted: Planted, verify: bool) -> None:
     _sweep_again(store, planted, verify=verify)
 
     assert left_in(store, planted.words) == set()
 
 
-def test_unchanged_files_of_forgotten_sessions_are_not_opened_again(tmp_path: Path, planted: Planted) -> None:
-    store = tmp_path / "store"
-    _forget_planted(store, planted)
-
+def test_unchanged_files_of_forgotten_sessions_are_not_opened_again(store: Path, planted: Planted) -> None:
     with open_memory(store, planted.roots) as memory:
         report = memory.sweep()
 
     assert (report.lines_read, report.sources_changed, report.sources_gone) == (0, 0, 0)
 
 
-def test_a_cache_made_anew_does_not_have_them(tmp_path: Path, planted: Planted) -> None:
-    store = tmp_path / "store"
-    _forget_planted(store, planted)
+def test_a_cache_made_anew_does_not_have_them(store: Path, planted: Planted) -> None:
     _drop_database(store, "cache.db")
     shutil.rmtree(store / "packs")
 
@@ -88,9 +92,7 @@ def _drop_database(store: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("lost", [("memory.db",), ("memory.db", "cache.db")])
-def test_the_ledger_alone_keeps_them_out(tmp_path: Path, planted: Planted, lost: tuple[str, ...]) -> None:
-    store = tmp_path / "store"
-    _forget_planted(store, planted)
+def test_the_ledger_alone_keeps_them_out(store: Path, planted: Planted, lost: tuple[str, ...]) -> None:
     for name in lost:
         _drop_database(store, name)
 
@@ -101,9 +103,7 @@ def test_the_ledger_alone_keeps_them_out(tmp_path: Path, planted: Planted, lost:
     assert left_in(store, planted.words) == set()
 
 
-def test_the_table_alone_keeps_them_out(tmp_path: Path, planted: Planted) -> None:
-    store = tmp_path / "store"
-    _forget_planted(store, planted)
+def test_the_table_alone_keeps_them_out(store: Path, planted: Planted) -> None:
     (store / "ledger.jsonl").unlink()
 
     _sweep_again(store, planted, verify=True)
@@ -111,13 +111,11 @@ def test_the_table_alone_keeps_them_out(tmp_path: Path, planted: Planted) -> Non
     assert left_in(store, planted.words) == set()
 
 
-def test_an_older_store_beside_a_newer_ledger_is_cleaned_by_the_next_sweep(tmp_path: Path, planted: Planted) -> None:
-    store, older = tmp_path / "store", tmp_path / "older"
-    with open_memory(store, planted.roots) as memory:
-        memory.sweep()
-    shutil.copytree(store, older)
-    _forget_planted(store, planted)
-    shutil.copy(store / "ledger.jsonl", older / "ledger.jsonl")
+def test_an_older_store_beside_a_newer_ledger_is_cleaned_by_the_next_sweep(
+    tmp_path: Path, swept: Path, forgotten: Path, planted: Planted
+) -> None:
+    older = shutil.copytree(swept, tmp_path / "older")
+    shutil.copy(forgotten / "ledger.jsonl", older / "ledger.jsonl")
 
     _sweep_again(older, planted)
 
@@ -125,9 +123,11 @@ def test_an_older_store_beside_a_newer_ledger_is_cleaned_by_the_next_sweep(tmp_p
 
 
 @pytest.mark.parametrize("how", ["move", "copy"])
-def test_a_moved_or_copied_file_brings_nothing_back(tmp_path: Path, planted: Planted, how: str) -> None:
-    store = tmp_path / "store"
-    _forget_planted(store, planted)
+def test_a_moved_or_copied_file_brings_nothing_back(tmp_path: Path, how: str) -> None:
+    planted, store = Planted(tmp_path / "home", rare_words(1)), tmp_path / "store"
+    with open_memory(store, planted.roots) as memory:
+        memory.sweep()
+        memory.forget(memory.plan_forgetting(*planted.forgotten))
     for folder in {path.parent for path in planted.home.rglob("*.jsonl")}:
         place = folder.with_name(f"{folder.name}-elsewhere")
         if how == "move":
@@ -315,11 +315,8 @@ def test_ledger_lines_spool_files_and_logs_about_a_session_go_too(tmp_path: Path
     assert left_in(store, ["xxxxnoteworthy"]) == set()
 
 
-def test_a_tombstone_has_no_word_of_what_it_stands_for(tmp_path: Path, planted: Planted) -> None:
-    store = tmp_path / "store"
-    _forget_planted(store, planted)
-
-    for text in (store / "ledger.jsonl").read_text().splitlines():
+def test_a_tombstone_has_no_word_of_what_it_stands_for(forgotten: Path) -> None:
+    for text in (forgotten / "ledger.jsonl").read_text().splitlines():
         told = orjson.loads(text)
         assert set(told) == {"kind", "at", "data", "sum"}
         assert set(told["data"]) == {"agent", "native_session_id", "event_keys", "kept_forks"}

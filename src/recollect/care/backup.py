@@ -6,7 +6,7 @@ shown and never applied: they may name a command to run.
 """
 
 import os
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,18 +87,10 @@ def make_backup(store: Store, settings: Settings, path: Path, progress: Progress
 
 def _write(store: Store, settings: Settings, beside: Path, progress: Progress) -> dict[str, Any]:
     """Try again if packs were rewritten meanwhile: the backup must have every pack its database names."""
-    for _ in range(_TRIES):
-        try:
+    for _ in range(_TRIES - 1):
+        with suppress(StoreDamaged):
             return _write_once(store, settings, beside, progress)
-        except _PackGone as gone:
-            path = gone.path
-    raise StoreDamaged(f"Pack is missing or truncated: {path}", "`recollect doctor --repair` rebuilds what it can")
-
-
-class _PackGone(Exception):
-    def __init__(self, path: Path) -> None:
-        super().__init__(str(path))
-        self.path = path
+    return _write_once(store, settings, beside, progress)
 
 
 def _write_once(store: Store, settings: Settings, beside: Path, progress: Progress) -> dict[str, Any]:
@@ -109,17 +101,14 @@ def _write_once(store: Store, settings: Settings, beside: Path, progress: Progre
             counts = {"sessions": store.sessions.count(), "events": sum(store.raw.event_counts().values())}
             _add_databases(bundle, store, scratch, progress)
             _add_packs(bundle, store, progress)
-            for name, path in _other_files(store, settings):
-                bundle.add_file(name, path)
+            places = [*((name, store.folder / name) for name in KEPT_FILES), (SETTINGS_NAME, settings.config_path)]
+            for name, path in places:
+                if path.exists():
+                    bundle.add_file(name, path)
             return bundle.finish(host=settings.host, counts=counts)
     finally:
         for side in _SIDE_FILES:
             scratch.with_name(scratch.name + side).unlink(missing_ok=True)
-
-
-def _other_files(store: Store, settings: Settings) -> Iterator[tuple[str, Path]]:
-    places = [*((name, store.folder / name) for name in KEPT_FILES), (SETTINGS_NAME, settings.config_path)]
-    return ((name, path) for name, path in places if path.exists())
 
 
 def _add_databases(bundle: BundleWriter, store: Store, scratch: Path, progress: Progress) -> None:
@@ -137,7 +126,9 @@ def _add_packs(bundle: BundleWriter, store: Store, progress: Progress) -> None:
         try:
             bundle.add_file(path.relative_to(store.folder).as_posix(), path, size)
         except (FileNotFoundError, EOFError):
-            raise _PackGone(path) from None
+            raise StoreDamaged(
+                f"Pack is missing or truncated: {path}", "`recollect doctor --repair` rebuilds what it can"
+            ) from None
         progress("copying", number, len(packs))
 
 

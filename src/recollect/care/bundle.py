@@ -144,7 +144,7 @@ def unfinished(store: Store, path: Path) -> Iterator[Path]:
     Never overwrites. Work files that killed processes left beside known copies in this folder are removed.
     """
     _refuse_existing(path)
-    known = [Path(copy.path) for copy in store.erasure.copies()]
+    known = [Path(copy.path) for copy in store.copies.all()]
     for copy in {path, *(copy for copy in known if copy.parent == path.parent)}:
         drop_left_beside(copy)
     beside = path.with_name(work_name(path.name))

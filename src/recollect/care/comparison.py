@@ -47,5 +47,5 @@ def _differing(raw: RawCache, agent: str, stream: StreamBatch, rows: list[EventR
         return 0  # forgotten meanwhile
     content = b"".join(part.payloads for frame in stream.frames if (part := unpack_entry(frame.entry)))
     read = {row.event_uid: content[row.payload_start : row.payload_start + row.payload_bytes] for row in rows}
-    stored = {event.row.event_uid: event.payload or b"" for event in raw.iter_events(held)}
+    stored = {row.event_uid: payload or b"" for row, payload in raw.iter_events(held)}
     return sum(without_rules(stored.get(uid, b"")) != without_rules(new) for uid, new in read.items())

@@ -11,7 +11,7 @@ import apsw
 import orjson
 
 from recollect.agentkit.files import resolve_root
-from recollect.agentkit.protocol import Adapter, SettingAdvice, Source
+from recollect.agentkit.protocol import Adapter, SettingAdvice
 from recollect.agents import adapters, find_plugin_host
 from recollect.care.install import broken_pieces, installed_agents
 from recollect.care.schedule import LOG_NAME
@@ -52,11 +52,8 @@ class Finding:
 
 def examine(settings: Settings) -> list[Finding]:
     """Look at everything; nothing is changed, and a missing store is no error."""
-    return [*_sqlite(), *_homes(settings), *_store(settings), *_scheduled(settings), *_installed(settings)]
-
-
-def _sqlite() -> Iterator[Finding]:
-    yield Finding(OK, "sqlite", f"SQLite {apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})")
+    sqlite = Finding(OK, "sqlite", f"SQLite {apsw.sqlite_lib_version()} (apsw {apsw.apsw_version()})")
+    return [sqlite, *_homes(settings), *_store(settings), *_scheduled(settings), *_installed(settings)]
 
 
 def _scheduled(settings: Settings) -> Iterator[Finding]:
@@ -102,13 +99,6 @@ def _homes(settings: Settings) -> Iterator[Finding]:
                 yield Finding(PROBLEM, agent, message, f"check it with `ls -ld {root}`")
 
 
-def _unreadable(adapter: Adapter, sources: list[Source]) -> Iterator[Finding]:
-    name = adapter.profile.display_name
-    for source in sources:
-        message = f"A folder of {name} {source.failure}: {source.path}"
-        yield Finding(PROBLEM, adapter.agent, message, f"chmod u+rx {source.path}")
-
-
 def _home(adapter: Adapter, root: Path) -> Iterator[Finding]:
     name = adapter.profile.display_name
     resolved = resolve_root(root)
@@ -128,7 +118,9 @@ def _home(adapter: Adapter, root: Path) -> Iterator[Finding]:
     count = len(sources) - len(unreadable)
     link = f" (a link to {resolved})" if resolved != root.absolute() else ""
     yield Finding(OK, adapter.agent, f"{name}: {count} {'file' if count == 1 else 'files'} in {root}{link}")
-    yield from _unreadable(adapter, unreadable)
+    for source in unreadable:
+        message = f"A folder of {name} {source.failure}: {source.path}"
+        yield Finding(PROBLEM, adapter.agent, message, f"chmod u+rx {source.path}")
     for advice in adapter.profile.settings_advice:
         yield from _setting(adapter, resolved, advice)
 
@@ -170,7 +162,9 @@ def _store(settings: Settings) -> Iterator[Finding]:
     else:
         with store:
             yield from _permissions(settings.folder)
-            yield from _room(settings.folder)
+            if is_full(settings.folder):
+                message = f"Disk full, nothing new can be stored: {settings.folder}"
+                yield Finding(PROBLEM, "store", message, "free some space; nothing has been lost")
             findings = list(_integrity(store))
             yield from findings
             if all(finding.level == OK for finding in findings):
@@ -226,12 +220,6 @@ def _permissions(folder: Path) -> Iterator[Finding]:
     else:
         kind = file_system_type(folder) or "unknown"
         yield Finding(OK, "store", f"Only you can read the store: {folder} ({kind} file system)")
-
-
-def _room(folder: Path) -> Iterator[Finding]:
-    if is_full(folder):
-        message = f"Disk full, nothing new can be stored: {folder}"
-        yield Finding(PROBLEM, "store", message, "free some space; nothing has been lost")
 
 
 def _integrity(store: Store) -> Iterator[Finding]:

@@ -125,7 +125,7 @@ class _Writer:
         return None
 
     def _source(self, number: int) -> dict[str, Any]:
-        row, problems = self._sources[number].row, self._problems.get(number, ())
+        row, problems = self._sources[number], self._problems.get(number, ())
         return {
             "host": row.host,
             "path": row.path,

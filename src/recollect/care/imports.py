@@ -65,7 +65,10 @@ class ExportedSession:
         self.content_hash: str | None = session["content_hash"]
         self.above = {session["parent_session_uid"], session["root_session_uid"]}
         self.lasting = [(str(table), dict(values)) for table, values in line["lasting"]]
-        self._pack = _find_pack(folder, line["pack"])
+        pack: str | None = line["pack"]
+        if pack is not None and not (is_part(pack) and (folder / pack).is_file()):
+            raise ValueError(f"no such pack: {pack}")
+        self._pack = folder / pack if pack else None
         self._sources = {hash_source(source["host"], source["path"]): source for source in line["sources"]}
         for source in line["sources"]:
             _source_row(self.key, source)
@@ -139,12 +142,6 @@ class ExportedSession:
         )
         frames = make_frames(origin_of(batch, self.key.native_id), rows, payloads, facts)
         return StreamBatch(self.key.native_id, list(rows), frames, facts=facts, has_events=True)
-
-
-def _find_pack(folder: Path, name: str | None) -> Path | None:
-    if name is not None and not (is_part(name) and (folder / name).is_file()):
-        raise ValueError(f"no such pack: {name}")
-    return folder / name if name else None
 
 
 def _source_row(key: SessionKey, source: dict[str, Any]) -> SourceRow:

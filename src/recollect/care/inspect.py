@@ -33,6 +33,7 @@ from recollect.store import (
     DATABASES,
     LEDGER_NAME,
     MARK_NAME,
+    PAGE_BYTES,
     Evicted,
     HeldStream,
     KnownSource,
@@ -130,7 +131,8 @@ def inspect_store(settings: Settings, progress: Progress, max_seconds: float | N
     Raises StoreTooNew for the store of a newer version.
     """
     run = _Run(progress, max_seconds)
-    run.look("leftovers of interrupted commands", _abandoned(settings.folder))
+    left = [Fault(ABANDONED, path.name, f"{ABANDONED_MESSAGE}: {path}") for path in abandoned(settings.folder)]
+    run.look("leftovers of interrupted commands", _one_step(left))
     for name in DATABASES:
         run.look(f"pages of {name}", _pages(settings.folder, name))
     damaged = {fault.name for fault in run.inspection.faults}
@@ -138,7 +140,8 @@ def inspect_store(settings: Settings, progress: Progress, max_seconds: float | N
         if name not in damaged:
             run.look(name, _opening(settings.folder, name))
     if run.has_damaged_database:
-        _look_without_databases(settings.folder, run)
+        run.look("ledger lines", _ledger(Ledger(settings.folder)))
+        run.inspection.out_of_reach.append(_NEEDS_BOTH)
         return run.inspection
     try:
         store = open_store(settings.folder)
@@ -149,23 +152,19 @@ def inspect_store(settings: Settings, progress: Progress, max_seconds: float | N
     return run.inspection
 
 
-def _look_without_databases(folder: Path, run: "_Run") -> None:
-    run.look("ledger lines", _ledger(Ledger(folder)))
-    run.inspection.out_of_reach.append(_NEEDS_BOTH)
-
-
 def _look_at_store(store: Store, settings: Settings, run: "_Run") -> None:
-    run.look("alarms", _alarms(store))
+    run.look("alarms", _one_step(_alarms(store)))
     run.look("ledger lines", _ledger(store.ledger))
     for database in store.databases:
         name = database.path.name
-        run.look(f"structure of {name}", _database(name, store.check.iter_structure_faults(name, run.has_time)))
-        run.look(f"rows of {name}", _database(name, store.check.iter_content_faults(name, run.has_time)))
+        for what, faults in ("structure", store.check.iter_structure_faults), ("rows", store.check.iter_content_faults):
+            found = (Fault(DATABASE, name, message) for message in faults(name, run.has_time))
+            run.look(f"{what} of {name}", _one_step(found))
     if run.has_damaged_database:
         run.inspection.out_of_reach.append(_NEEDS_BOTH)
         return
-    run.look("ledger records", _ledger_gaps(store))
-    run.look("redaction key", _key(store))
+    run.look("ledger records", _one_step(_ledger_gaps(store)))
+    run.look("redaction key", _one_step(_key_faults(store, store.folder / KEY_FILE)))
     run.look("sessions", _streams(store))
     run.look("session rows", _rows(store))
     if any(fault.part == KEY for fault in run.inspection.faults):
@@ -222,12 +221,6 @@ def _unreadable(error: Exception, look: str) -> Fault:
     return Fault(DATABASE, named or CACHE_NAME, str(error))
 
 
-def _abandoned(folder: Path) -> Look:
-    """Folders in which an import or a restore was killed; nothing is damaged by them."""
-    folders = abandoned(folder)
-    yield Step(1, 1, tuple(Fault(ABANDONED, path.name, f"{ABANDONED_MESSAGE}: {path}") for path in folders))
-
-
 def _pages(folder: Path, name: str) -> Look:
     """Every page: its checksum, and whether it is blank and should not be."""
     path = folder / name
@@ -236,7 +229,7 @@ def _pages(folder: Path, name: str) -> Look:
     looks = [iter_blank_pages(path, lambda: open_database(path))]
     if _has_checksums(path):  # a database that was written without them is left to the other looks
         looks.insert(0, iter_damaged_pages(path))
-    total = path.stat().st_size // 4096 * len(looks)
+    total = path.stat().st_size // PAGE_BYTES * len(looks)
     for number, page in enumerate(chain(*looks), start=1):
         if page is not None:
             yield Step(number, total, (Fault(DATABASE, name, f"Page {page:,} of {name} is damaged: {path}"),))
@@ -266,14 +259,17 @@ def _opening(folder: Path, name: str) -> Look:
     yield Step(1, 1)
 
 
-def _alarms(store: Store) -> Look:
+def _one_step(faults: Iterable[Fault]) -> Look:
+    yield Step(1, 1, tuple(faults))
+
+
+def _alarms(store: Store) -> Iterator[Fault]:
     alarms, path = store.check.alarms(), store.folder / MARK_NAME
     if path.exists() and not read_mark(store.folder):
         alarms.append(f"Cannot read the high-water mark: {path}")
-    faults = [Fault(BEHIND, MARK_NAME, alarm) for alarm in alarms]
+    yield from (Fault(BEHIND, MARK_NAME, alarm) for alarm in alarms)
     if not path.exists() and any(has_marks(base.connection) for base in store.databases):
-        faults.append(Fault(NO_MARK, MARK_NAME, f"High-water mark is missing: {path}"))
-    yield Step(1, 1, tuple(faults))
+        yield Fault(NO_MARK, MARK_NAME, f"High-water mark is missing: {path}")
 
 
 def _ledger(ledger: Ledger) -> Look:
@@ -282,19 +278,15 @@ def _ledger(ledger: Ledger) -> Look:
     yield Step(count, count, tuple(Fault(LEDGER, LEDGER_NAME, f"{line}: {ledger.path}") for line in damage))
 
 
-def _ledger_gaps(store: Store) -> Look:
+def _ledger_gaps(store: Store) -> Iterator[Fault]:
     """What memory.db has and the ledger has lost: without it, what was forgotten would come back one day."""
     counts = Counter(kind for kind, _ in store.missing_records())
-    messages = (f"The ledger has lost {count:,} × {kind}: {store.ledger.path}" for kind, count in counts.items())
-    yield Step(1, 1, tuple(Fault(LEDGER_GAP, LEDGER_NAME, message) for message in messages))
-
-
-def _key(store: Store) -> Look:
-    """Whether the key is there that stored secrets were marked with; to load it would make a new one."""
-    yield Step(1, 1, tuple(_key_faults(store, store.folder / KEY_FILE)))
+    for kind, count in counts.items():
+        yield Fault(LEDGER_GAP, LEDGER_NAME, f"The ledger has lost {count:,} × {kind}: {store.ledger.path}")
 
 
 def _key_faults(store: Store, path: Path) -> Iterator[Fault]:
+    """Whether the key is there that stored secrets were marked with; to load it would make a new one."""
     versions = store.raw.rule_versions()
     if not path.exists():
         if versions:
@@ -307,10 +299,6 @@ def _key_faults(store: Store, path: Path) -> Iterator[Fault]:
         if count:
             message = f"Secrets of {count:,} sessions were marked with a different key than this one: {path}"
             yield Fault(OTHER_KEY, KEY_FILE, message)
-
-
-def _database(name: str, messages: Iterable[str]) -> Look:
-    yield Step(1, 1, tuple(Fault(DATABASE, name, message) for message in messages))
 
 
 def _streams(store: Store) -> Look:

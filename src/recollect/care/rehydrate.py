@@ -23,7 +23,9 @@ def rehydrate_session(store: Store, settings: Settings, session: Session, progre
         raise NotFound(f"Not evicted, nothing to bring back: {session.session_uid}", "`recollect show` shows it")
     with sweep_lock(store.folder):
         finish_evictions(store)
-        paths = [path for path in store.sizes.logs(name, settings.host) if _may_be_read(path)]
+        # Of a path that held a secret only the sweep can say whether there is a file.
+        logs = store.sizes.logs(name, settings.host)
+        paths = [path for path in logs if OPENING.decode() in path or os.access(path, os.R_OK)]
         if not paths:
             raise NotFound(
                 f"The agent has deleted its file, so the raw detail is gone: {session.session_uid}",
@@ -37,8 +39,3 @@ def rehydrate_session(store: Store, settings: Settings, session: Session, progre
             "it is outside the folders that are swept (`--root`), or exceeds the budget (`recollect retention`)",
         )
     return report
-
-
-def _may_be_read(path: str) -> bool:
-    """Whether a file is there; of a path that held a secret only the sweep can say."""
-    return OPENING.decode() in path or os.access(path, os.R_OK)

@@ -136,54 +136,40 @@ def make_overview(store: Store) -> Overview:
 
 def make_status(store: Store, settings: Settings) -> Status:
     agents = [AgentTotals(**agent) for agent in store.sessions.totals()]
-    sources = SourceTotals(**store.sources.counts())
+    sources, saved = SourceTotals(**store.sources.counts()), store.digests.saved()
+    watch, outlook = read_watch_state(store.folder), look_ahead(store, settings.limits, settings.host)
     return Status(
         folder=str(store.folder),
         swept_at=_swept_at(store),
-        watch=_watch(store),
+        watch=watch and Watch(watch.pid, rfc3339(watch.since_ms) or "", watch.every_minutes),
         agents=agents,
         sessions=sum(agent.sessions for agent in agents),
         events=sum(agent.events for agent in agents),
         sources=sources,
         size_bytes=store.sizes.on_disk(),
         alarms=store.check.alarms(),
-        distilled=_distilled(store, sources.source_bytes),
-        retention=_retention(store, settings),
+        distilled=DistilledTotals(
+            sessions=saved.sessions,
+            bytes=store.digests.size_bytes(),
+            log_tokens=sources.source_bytes // _BYTES_OF_TOKEN,
+            raw_tokens=saved.raw_tokens,
+            kept_tokens=saved.kept_tokens,
+        ),
+        retention=RetentionStatus(
+            raw_bytes=outlook.raw_bytes,
+            raw_hard_cap=settings.limits.raw_hard_cap,
+            distilled_bytes=outlook.distilled_bytes,
+            distilled_cap=settings.limits.distilled_cap,
+            sessions_evicted=len(store.evictions.names()),
+            losses=outlook.losses,
+            last_copies_go_at=outlook.last_copies_go_at,
+        ),
     )
 
 
 def _swept_at(store: Store) -> str | None:
     began_ns = read_sweep_state(store.folder).began_ns
     return rfc3339(began_ns // 1_000_000) if began_ns else None
-
-
-def _watch(store: Store) -> Watch | None:
-    state = read_watch_state(store.folder)
-    return state and Watch(state.pid, rfc3339(state.since_ms) or "", state.every_minutes)
-
-
-def _distilled(store: Store, source_bytes: int) -> DistilledTotals:
-    saved = store.digests.saved()
-    return DistilledTotals(
-        sessions=saved.sessions,
-        bytes=store.digests.size_bytes(),
-        log_tokens=source_bytes // _BYTES_OF_TOKEN,
-        raw_tokens=saved.raw_tokens,
-        kept_tokens=saved.kept_tokens,
-    )
-
-
-def _retention(store: Store, settings: Settings) -> RetentionStatus:
-    outlook = look_ahead(store, settings.limits, settings.host)
-    return RetentionStatus(
-        raw_bytes=outlook.raw_bytes,
-        raw_hard_cap=settings.limits.raw_hard_cap,
-        distilled_bytes=outlook.distilled_bytes,
-        distilled_cap=settings.limits.distilled_cap,
-        sessions_evicted=len(store.evictions.names()),
-        losses=outlook.losses,
-        last_copies_go_at=outlook.last_copies_go_at,
-    )
 
 
 def list_problems(store: Store) -> list[Problem]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import Busy, StoreUnwritable
 from recollect.home import PREPARED_NAME, SPENDING_NAME, TOLD_NAME
 from recollect.kinds import SessionKey, session_uid
-from recollect.store import HIDES_LEARNED, TOMBSTONE, LedgerRecord, Store, Tombstone, by_root, remove
+from recollect.store import HIDES_LEARNED, TOMBSTONE, Store, Tombstone, by_root, remove
 
 if TYPE_CHECKING:
     from recollect.redact import KnownValues, Redactor
@@ -23,7 +23,7 @@ def drop(store: Store, keys: Collection[SessionKey]) -> None:
     _drop_sums(store)
     _shorten_told(store.folder / TOLD_NAME, {key.native_id for key in keys})
     ids = {key.native_id for key in keys} | {session_uid(*key) for key in keys}
-    store.ledger.rewrite(lambda record: record.kind == TOMBSTONE or not _is_about(record, ids))
+    store.ledger.rewrite(lambda record: record.kind == TOMBSTONE or ids.isdisjoint(_texts(record.data)))
 
 
 def drop_prepared(store: Store) -> None:
@@ -97,10 +97,6 @@ def drop_leftovers(store: Store) -> None:
     scrub_if_due(store)
     if store.rewrites.has_old():
         store.rewrites.drop_old()
-
-
-def _is_about(record: LedgerRecord, ids: Collection[str]) -> bool:
-    return any(text in ids for text in _texts(record.data))
 
 
 def _texts(value: Any) -> list[str]:

@@ -184,7 +184,7 @@ def plan_forgetting(store: Store, selection: Selection, progress: Progress, *, w
         sharing = store.erasure.sharing(chosen)
     contents = {key: store.erasure.held(key) for key in sorted(chosen)}
     files = {path for held in contents.values() for path in held.files} | {line.path for line in matches.lines}
-    copies = store.erasure.copies() if chosen or matches.lines else []
+    copies = store.copies.all() if chosen or matches.lines else []
     return ForgetPlan(
         sessions=tuple(rows.describe(key, held) for key, held in contents.items()),
         lines=tuple(ForgottenLine(line.agent, line.path, line.line, line.key.native_id) for line in matches.lines),
@@ -217,7 +217,10 @@ def apply_plan(
         planned = _as_of_now(store, planned, also_new)
         _require_answer(planned, keep_forks)
         keys = _Rows(store).with_sub_agents(planned.keys)
-        store.tombstones.add(_tombstones(store, keys, planned.forks))
+        # What a kept fork holds stays in the store, so nobody else has to do without it either.
+        keeping = [SessionKey(fork.agent, fork.native_session_id) for fork in planned.forks]
+        kept = tuple(fork.native_id for fork in keeping)
+        store.tombstones.add([Tombstone(*key, store.erasure.event_keys(key, keeping), kept) for key in sorted(keys)])
         with _reported_as_begun():
             _remove(store, rules, domains, keys)
     return planned
@@ -296,13 +299,6 @@ def without_sweeps(store: Store) -> Iterator[None]:
         yield
 
 
-def _tombstones(store: Store, keys: Iterable[SessionKey], forks: Iterable[ForgottenSession]) -> list[Tombstone]:
-    """What a kept fork holds stays in the store, so nobody else has to do without it either."""
-    keeping = [SessionKey(fork.agent, fork.native_session_id) for fork in forks]
-    kept = tuple(fork.native_id for fork in keeping)
-    return [Tombstone(*key, store.erasure.event_keys(key, keeping), kept) for key in sorted(keys)]
-
-
 class _Rows:
     """The rows of sessions, as far as they have any."""
 
@@ -322,10 +318,9 @@ class _Rows:
     def _below(self, key: SessionKey) -> set[SessionKey]:
         session = self.find(key)
         parent = session.session_uid if session else session_uid(*key)
-        spawned = [(key.agent, child) for child in self._store.streams.spawned(*key)]
-        spawned += self._store.sessions.spawned(parent)
+        spawned = {SessionKey(key.agent, child) for child in self._store.streams.spawned(*key)}
         erasure = self._store.erasure
-        return {SessionKey(*below) for below in spawned} | erasure.named_after(key) | erasure.empty_forks(key)
+        return spawned.union(self._store.sessions.spawned(parent), erasure.named_after(key), erasure.empty_forks(key))
 
     def describe(self, key: SessionKey, held: HeldContent, shared_events: int = 0) -> ForgottenSession:
         session = self.find(key)

@@ -41,7 +41,7 @@ class Changes:
         for source, host, path in self.moved:
             store.sources.move(source, host, path)
         store.sources.mark_gone(self.gone)
-        store.sources.mark_back(self.back)
+        store.sources.mark_gone(self.back, is_gone=False)
         store.sources.drop(self.readable)
         store.streams.drop_outdated(self.outdated)
 

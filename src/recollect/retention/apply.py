@@ -26,7 +26,7 @@ from recollect.retention.plan import (
     plan,
     trusted_from_ms,
 )
-from recollect.store import DATA_LOSS, LAST_COPY_EVICTED, PreparedEviction, Store, ballast, names_of
+from recollect.store import DATA_LOSS, LAST_COPY_EVICTED, PreparedEviction, Store, ballast
 from recollect.store import HeldSession as Held
 
 _SECONDS = 10
@@ -133,7 +133,9 @@ def look_ahead(store: Store, limits: Limits, host: str) -> Outlook:
     is_sane = moment >= trusted_from_ms(store.evictions.clock(), moment, limits)
     planned = plan(held, raw, limits, moment, is_clock_sane=is_sane, is_all_analyzed=True)
     last_copy_bytes = sum(session.bytes for session in held if session.is_last_copy)
-    growth = _growth(held, moment)
+    # Per day over the last weeks; the years that a first sweep reads are no growth.
+    begun = moment - _FORECAST_DAYS * _DAY_MS
+    growth = round(sum(session.bytes for session in held if session.ended_ms >= begun) / _FORECAST_DAYS)
     return Outlook(
         raw_bytes=raw,
         distilled_bytes=store.sizes.distilled_bytes(),
@@ -145,12 +147,6 @@ def look_ahead(store: Store, limits: Limits, host: str) -> Outlook:
         plan=planned,
         stays=find_stays(held, planned),
     )
-
-
-def _growth(held: Sequence[Held], at_ms: int) -> int:
-    """Bytes per day over the last weeks; the years that a first sweep reads are no growth."""
-    begun = at_ms - _FORECAST_DAYS * _DAY_MS
-    return round(sum(session.bytes for session in held if session.ended_ms >= begun) / _FORECAST_DAYS)
 
 
 def _date(room: int, growth: int, at_ms: int) -> str | None:
@@ -240,9 +236,8 @@ class _Work:
         self.report.warnings.append(f"Kept because its digest cannot be read back: {held.session_uid}")
 
     def _drop(self, batch: list[PreparedEviction]) -> None:
-        names = names_of(batch)
         self._store.evictions.add(batch, self.at_ms)
-        self._store.evictions.drop_raw(names)
+        self._store.evictions.drop_raw([eviction.name for eviction in batch])
         self.report.sessions_evicted += len(batch)
         self.report.bytes_evicted += sum(eviction.bytes for eviction in batch)
         self.report.data_loss += sum(eviction.loss == DATA_LOSS for eviction in batch)

@@ -122,7 +122,9 @@ def plan(
     fresh = [session for session in held if session.analyzed_ms is None]
     if fresh and not is_all_analyzed:
         return planning.finish(raw_bytes, analyze_first=True)
-    planning.take(_by_loss(held), HARD_CAP, limits.raw_hard_cap)
+    # A fork's base can be read again, a last copy cannot.
+    by_loss = sorted(_analyzed(held), key=lambda session: (session.is_last_copy, session.has_forks))
+    planning.take(by_loss, HARD_CAP, limits.raw_hard_cap)
     planning.take(
         sorted(fresh, key=lambda session: (session.active_ms, session.session_uid)), UNANALYSED, limits.raw_hard_cap
     )
@@ -138,11 +140,6 @@ def _analyzed(held: "Sequence[Held]") -> "list[Held]":
     """Analysed sessions, the earliest analysed first; among those analysed together, the oldest activity first."""
     analyzed = [session for session in held if session.analyzed_ms is not None]
     return sorted(analyzed, key=lambda session: (session.analyzed_ms or 0, session.ended_ms, session.session_uid))
-
-
-def _by_loss(held: "Sequence[Held]") -> "list[Held]":
-    """Analysed sessions by what is lost with them: a fork's base can be read again, a last copy cannot."""
-    return sorted(_analyzed(held), key=lambda session: (session.is_last_copy, session.has_forks))
 
 
 def _spare(held: "Sequence[Held]", limits: Limits) -> "Iterator[Held]":

@@ -61,9 +61,10 @@ if TYPE_CHECKING:
         read_watch_state,
         watch_lock,
     )
+    from recollect.store.quarantine import Quarantine, files_of
     from recollect.store.replacement import finish_replacing, replace_store
     from recollect.store.search import Choice, EventFilter, OutOfTime, Scored, Term, Wanted
-    from recollect.store.sqlite.checksums import iter_blank_pages, iter_damaged_pages
+    from recollect.store.sqlite.checksums import PAGE_BYTES, iter_blank_pages, iter_damaged_pages
     from recollect.store.sqlite.database import NETWORK_FILE_SYSTEMS, file_system_type
     from recollect.store.sqlite.files import abandoned, drop_left_beside, remove, sync, work_name
     from recollect.store.sqlite.high_water import MARK_NAME, forget_history, has_marks, read_mark
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
     from recollect.store.sqlite.snapshot import copy_database, frozen, restore_copy
     from recollect.store.tables.activity import BLOCK_HOURS, Activity, ActivityRow, HourRow, Span, StatRow, UseRow
     from recollect.store.tables.annotations import Annotation, AnnotationTable, ViewTable
-    from recollect.store.tables.copies import COPY, SET_ASIDE, ArchiveRow, ArchiveTable, Copies, Quarantine, files_of
+    from recollect.store.tables.copies import COPY, SET_ASIDE, ArchiveTable, Copies
     from recollect.store.tables.digests import DigestRow, Digests, Pending
     from recollect.store.tables.erase import Erasure, HeldContent
     from recollect.store.tables.events import (
@@ -92,15 +93,12 @@ if TYPE_CHECKING:
         Evicted,
         EvictionTable,
         PreparedEviction,
-        names_of,
     )
     from recollect.store.tables.exchange_steps import ExchangeRow, ExchangeSteps, StoredExchange
     from recollect.store.tables.facts import (
         NOTE,
         PINNED,
         PROMOTED,
-        REJECTED,
-        VERDICT,
         FactRow,
         FactTable,
         Note,

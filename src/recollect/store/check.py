@@ -8,7 +8,7 @@ from recollect.store.sqlite import high_water
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables import declared
 from recollect.store.tables.column import Column, Role
-from recollect.store.tables.table import Table, hash_of
+from recollect.store.tables.table import hash_of
 
 _TYPES = {"INTEGER": "('integer')", "REAL": "('integer', 'real')", "TEXT": "('text')", "BLOB": "('blob')"}
 
@@ -120,7 +120,10 @@ def _row_faults(database: Database) -> Iterator[str]:
         if count := database.value(f"SELECT count(*) FROM {table.name} WHERE NOT ({tests})"):
             yield f"{count:,} rows of {table.name} are damaged"
         for column in table.columns:
-            if count := _count_mismatches(database, table, column):
+            if column.hash_of is None:
+                continue
+            rows = database.iter_rows(f"SELECT {column.hash_of}, {column.name} FROM {table.name}")
+            if count := sum(content is not None and hash_of(content.encode()) != known for content, known in rows):
                 yield f"{count:,} {table.name} are damaged"
 
 
@@ -130,10 +133,3 @@ def _tests(column: Column) -> Iterator[str]:
         yield f"ifnull(json_valid({column.name}), 1)"
     if column.check:
         yield column.check
-
-
-def _count_mismatches(database: Database, table: Table, column: Column) -> int:
-    if column.hash_of is None:
-        return 0
-    sql = f"SELECT {column.hash_of}, {column.name} FROM {table.name} WHERE {column.hash_of} IS NOT NULL"
-    return sum(hash_of(content.encode()) != known for content, known in database.iter_rows(sql))

@@ -1,7 +1,6 @@
 """Tier 1: events, their payloads, tokens. Written batch by batch, each in one transaction with its cursor."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from recollect.clock import now_ms
 from recollect.redact import OLDER, OTHER, SAME, compare_versions
 from recollect.store.batch import Batch, EventRow, Fresh, StreamBatch, UsageRow
 from recollect.store.payloads.frames import origin_of, take_rows
-from recollect.store.payloads.writer import FrameWriter
+from recollect.store.payloads.writer import FrameWriter, Stream
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.events import HIDES_LEARNED, IS_PROVISIONAL
 from recollect.store.tables.named_values import note_named
@@ -23,22 +22,6 @@ Index = Callable[[apsw.Connection, Sequence[Fresh]], None]
 
 _UIDS_AT_ONCE = 500
 _UID, _POSITION = map(EventRow._fields.index, ("event_uid", "position"))
-
-
-@dataclass(slots=True)
-class Stream:
-    """One session as the writer sees it before it appends."""
-
-    id: int
-    agent: str
-    native_id: str
-    next_seq: int
-    stream_bytes: int
-    pack_generation: int
-    pack_bytes: int
-    redacted_with: str | None
-    indexed_bytes: int
-    sources: set[int] = field(default_factory=set)
 
 
 class Stored(NamedTuple):
@@ -122,7 +105,9 @@ class _Transaction:
         if stream.next_seq > 1 and part.rows:
             known = find_stored(self._connection, [row[_UID] for row in part.rows])
             if known:
-                fresh, replacing = _sort_out(self._connection, part.rows, known, _compare_rules(stream, batch))
+                rules = compare_versions(stream.redacted_with or "0", batch.redacted_with)
+                rules = OTHER if batch.is_adopted else rules
+                fresh, replacing = _sort_out(self._connection, part.rows, known, rules)
                 replacing = [] if batch.is_adopted else replacing  # an import adds, and never overwrites
                 has_moved = _put_positions(self._connection, part.rows, known)
         if fresh or replacing or has_news:
@@ -200,10 +185,6 @@ def find_stream(connection: apsw.Connection, agent: str, native_id: str) -> Stre
     return next((Stream(*row) for row in connection.execute(select, (agent, native_id))), None)
 
 
-def _compare_rules(stream: Stream, batch: Batch) -> str:
-    return OTHER if batch.is_adopted else compare_versions(stream.redacted_with or "0", batch.redacted_with)
-
-
 # What only the writer knows is bound behind each row as a reader made it: (stream, first seq, start of the payloads).
 _STREAM, _SEQ, _START = (len(EventRow._fields) + number for number in (1, 2, 3))
 _ADDED = {"seq": f" + ?{_SEQ}", "payload_start": f" + ?{_START}"}
@@ -231,7 +212,10 @@ def _sort_out(
         stored = known.get(row.event_uid)
         if stored is None:
             fresh.append(row._replace(seq=len(fresh)))
-        elif stored.reader < row.reader or (stored.flags & IS_PROVISIONAL and _differs(stored, row)):
+        elif stored.reader < row.reader or (
+            stored.flags & IS_PROVISIONAL
+            and (stored.payload_hash != row.payload_hash or not row.flags & IS_PROVISIONAL)
+        ):
             replacing.append(row)
         elif stored.payload_hash == row.payload_hash or row.flags & IS_PROVISIONAL or stored.reader > row.reader:
             continue
@@ -254,10 +238,6 @@ def _put_positions(connection: apsw.Connection, rows: list[tuple[Any, ...]], kno
     later = [(position, uid) for position, uid in later if position > known[uid].position]
     connection.executemany("UPDATE events SET position = ? WHERE event_uid = ?", later)
     return bool(later)
-
-
-def _differs(stored: Stored, row: EventRow) -> bool:
-    return stored.payload_hash != row.payload_hash or not row.flags & IS_PROVISIONAL
 
 
 def second_uid(event_uid: bytes, payload_hash: bytes) -> bytes:

@@ -7,7 +7,6 @@ query that names its table in full, a word list, any write. What a table's rows 
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple
@@ -45,10 +44,10 @@ class _Query(NamedTuple):
     weights: Sequence[float]
 
 
-def rank_by_own_rows(connection: apsw.Connection, rows: str, size: Callable[[], int]) -> None:
+def rank_by_own_rows(connection: apsw.Connection, rows: str, size: str) -> None:
     """Have `bm25()` and `rank` of this connection know only the rows whose number is an `id` of the view `rows`.
 
-    `size` is how many rows the group has.
+    `size` selects how many rows the group has.
     """
     own = f"SELECT count(*) FROM json_each(?) k CROSS JOIN {rows} r ON r.id = k.value"
 
@@ -60,8 +59,9 @@ def rank_by_own_rows(connection: apsw.Connection, rows: str, size: Callable[[], 
     def bm25(api: apsw.FTS5ExtensionApi, *weights: Any) -> float:
         query: _Query | None = api.aux_data
         if query is None:
-            total = size()
-            rarities = [_rarity(count(api, phrase), total) for phrase in range(api.phrase_count)]
+            total = int(connection.execute(size).get)
+            having = [count(api, phrase) for phrase in range(api.phrase_count)]
+            rarities = [max(math.log((max(total - n, 0) + 0.5) / (n + 0.5)), 1e-6) for n in having]
             query = api.aux_data = _Query(rarities, [*weights, *[1.0] * (api.column_count - len(weights))])
         return -_score(api, query)
 
@@ -76,10 +76,6 @@ def _score(api: apsw.FTS5ExtensionApi, query: _Query) -> float:
         times = sum(weight * len(found) for weight, found in zip(query.weights, places, strict=True))
         score += rarity * times * (_K1 + 1) / (times + length)
     return score
-
-
-def _rarity(having: int, total: int) -> float:
-    return max(math.log((max(total - having, 0) + 0.5) / (having + 0.5)), 1e-6)
 
 
 _IN_SCOPE = "IN (SELECT id FROM temp.scope_streams)"
@@ -148,7 +144,7 @@ class Scope:
             (self.cache, "events", "SELECT events FROM temp.scope_size"),
             (self.memory, "digests", "SELECT count(*) FROM digests"),
         ):
-            rank_by_own_rows(database.connection, rows, partial(_value, database, size))
+            rank_by_own_rows(database.connection, rows, size)
         self.memory.connection.authorizer = self._authorizer(self.memory)
         self.cache.refresh = self._refresh
         self._refresh()
@@ -240,10 +236,6 @@ class Scope:
             return apsw.SQLITE_DENY
 
         return authorize
-
-
-def _value(database: Database, sql: str) -> int:
-    return int(database.connection.execute(sql).get)
 
 
 def _condition(table: Table, group: str) -> str | None:

@@ -292,7 +292,7 @@ class StreamReader:
 
     def _select(self, condition: str, *bindings: int) -> list[FrameRow]:
         sql = f"SELECT {', '.join(FrameRow._fields)} FROM frames WHERE stream = ? AND {condition}"
-        return [FrameRow(*row) for row in self._database.rows(sql, (self._stream, *bindings))]
+        return self._database.read(FrameRow, sql, (self._stream, *bindings))
 
     def content(self, row: FrameRow) -> Content:
         """What a frame holds; raises StoreDamaged if it is not what was stored."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from recollect.schema import SessionSource
@@ -12,7 +13,6 @@ from recollect.store.payloads import packs
 from recollect.store.payloads.frames import Origin, describe, hash_source
 from recollect.store.payloads.packs import StoredFrame
 from recollect.store.payloads.writer import OWN, tidy_shared
-from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.files import sync
 from recollect.store.sqlite.locks import work_folder, write_lock
 from recollect.store.tables.evictions import Evicted
@@ -38,7 +38,9 @@ def rebuild_cache(folder: Path, set_aside: Callable[[Path], None], advance: Call
             (work / CACHE_NAME).rename(folder / CACHE_NAME)
             sync(folder)
     with Store(folder) as store:
-        _drop_unused(store)
+        for path in store.raw.unknown_packs():  # what is in them was replaced, or must not come back
+            path.unlink()
+        tidy_shared(store.databases[0], store.folder)
     return events
 
 
@@ -47,8 +49,12 @@ def _index_packs(store: Store, advance: Callable[[int, int], None]) -> int:
     database = store.databases[0]
     intake, events, pack_paths = Intake(database, store.folder), 0, packs.all_packs(store.folder)
     tombstones, evicted = Tombstones(store.tombstones, store.sources), Evicted(store.evictions)
-    newest = _newest_generations(pack_paths)
-    _note_shared(database, pack_paths)
+    shared = [path for path in pack_paths if path.parent.name == packs.SHARED]
+    # Of a session's own packs the last is the newest: an older one is copied from, as far as it has more.
+    newest = dict(sorted(packs.own_name(path) for path in pack_paths if path not in shared))
+    # Known first: what has to be framed anew meanwhile is appended behind the last of them.
+    rows = [(int(path.stem), path.stat().st_size) for path in shared]
+    database.write_all("INSERT OR REPLACE INTO shared_packs VALUES (?, ?, 0)", rows)
 
     @cache
     def files_of(agent: str, native_id: str) -> Sequence[SessionSource]:
@@ -56,29 +62,13 @@ def _index_packs(store: Store, advance: Callable[[int, int], None]) -> int:
         return session.sources if session else ()
 
     for number, path in enumerate(pack_paths, start=1):
-        for batches in _in_groups(_batches(path, newest, files_of)):
+        found = _batches(path, newest, files_of)
+        while batches := list(islice(found, _FRAMES_AT_ONCE)):
             admitted = [evicted.without(without_forgotten(batch, tombstones)) for batch in batches]
             events += intake.put(admitted, Sources.save_unread).events_new
         advance(number, len(pack_paths))
     database.checkpoint()
     return events
-
-
-def _newest_generations(found: list[Path]) -> dict[str, int]:
-    """Of each session's own packs the newest: an older one is copied from, frame by frame, as far as it has more."""
-    newest: dict[str, int] = {}
-    for path in found:
-        if path.parent.name != packs.SHARED:
-            name, generation = packs.own_name(path)
-            newest[name] = max(generation, newest.get(name, 0))
-    return newest
-
-
-def _note_shared(database: Database, found: list[Path]) -> None:
-    """Know all shared packs first: what has to be framed anew meanwhile is appended behind the last."""
-    rows = [(int(path.stem), path.stat().st_size) for path in found if path.parent.name == packs.SHARED]
-    with database.transaction() as connection:
-        connection.executemany("INSERT OR REPLACE INTO shared_packs VALUES (?, ?, 0)", rows)
 
 
 def _batches(path: Path, newest: dict[str, int], files_of: FilesOf) -> Iterator[Batch]:
@@ -104,20 +94,3 @@ def _source(origin: Origin, files_of: FilesOf) -> SourceRow:
     known = (file for file in files if hash_source(file.host, file.path) == origin.source_hash)
     file = next(known, None) or SessionSource(f"unknown/{origin.source_hash.hex()}", 0, origin.host, None)
     return SourceRow(file.host, origin.agent, file.path, origin.source_kind, file.bytes, 0, 0, 0, 0, 0, 0, "", "", "{}")
-
-
-def _in_groups(batches: Iterator[Batch]) -> Iterator[list[Batch]]:
-    group: list[Batch] = []
-    for batch in batches:
-        group.append(batch)
-        if len(group) >= _FRAMES_AT_ONCE:
-            yield group
-            group = []
-    yield group
-
-
-def _drop_unused(store: Store) -> None:
-    """Remove what no frame is in: it was replaced, or must not come back."""
-    for path in store.raw.unknown_packs():
-        path.unlink()
-    tidy_shared(store.databases[0], store.folder)

@@ -14,17 +14,16 @@ import apsw
 
 from recollect.kinds import SessionKey
 from recollect.store.batch import EventRow, Facts, UsageRow, hash_payload
-from recollect.store.intake import Stream
 from recollect.store.payloads import packs
 from recollect.store.payloads.frames import Origin, hash_source, make_frames
 from recollect.store.payloads.live_pack import FIRST_LIVE
 from recollect.store.payloads.packs import Frame
-from recollect.store.payloads.writer import FrameWriter, tidy_shared
+from recollect.store.payloads.writer import FrameWriter, Stream, tidy_shared
 from recollect.store.sqlite.database import Database
 from recollect.store.sqlite.snapshot import keep_copy
 from recollect.store.tables import declared
 from recollect.store.tables.events import in_pieces
-from recollect.store.tables.raw import EVENT_COLUMNS, HeldStream, RawCache, sound_payload
+from recollect.store.tables.raw import EVENT_COLUMNS, STREAM_COLUMNS, HeldStream, RawCache, sound_payload
 from recollect.store.tables.table import BY_STREAM, CACHE, drop_rows
 
 # Stands for the version of the rules in a session whose old text is not yet gone from every byte.
@@ -144,8 +143,7 @@ def write_anew(connection: apsw.Connection, folder: Path, stream: HeldStream, pa
 
 def keep_facts(connection: apsw.Connection, folder: Path, agent: str, native_id: str) -> None:
     """Of a session without events keep what it used and what its sources say, so that a fork is paid once."""
-    columns = ", ".join(HeldStream._fields)
-    sql = f"SELECT {columns} FROM streams WHERE agent = ? AND native_id = ?"
+    sql = f"SELECT {STREAM_COLUMNS} FROM streams WHERE agent = ? AND native_id = ?"
     write_anew(connection, folder, HeldStream(*connection.execute(sql, (agent, native_id)).get), lambda _, row: None)
 
 
@@ -170,10 +168,11 @@ class Rewrites:
 
     def events(self, stream: HeldStream) -> list[HeldEvent]:
         """A session's events in the order of their payloads."""
-        rows = self._cache.rows(
-            "SELECT id, payload_start, payload_bytes FROM events WHERE stream = ? ORDER BY payload_start", (stream.id,)
+        return self._cache.read(
+            HeldEvent,
+            "SELECT id, payload_start, payload_bytes FROM events WHERE stream = ? ORDER BY payload_start",
+            (stream.id,),
         )
-        return [HeldEvent(*row) for row in rows]
 
     def replace(
         self,
@@ -198,7 +197,9 @@ class Rewrites:
                 stream,
                 lambda number, row: payloads.get(number) or reader.read(row.payload_start, row.payload_bytes),
             )
-            _leave_the_index(connection, stream.id)
+            # Its events are indexed anew: their old words must not be found.
+            connection.execute("INSERT OR IGNORE INTO fulltext_gone SELECT id FROM events WHERE stream = ?", stream[:1])
+            connection.execute("DELETE FROM fulltext_marks WHERE stream = ?", stream[:1])
             sql = "UPDATE streams SET redacted_with = ?, is_dirty = 1 WHERE id = ?"
             connection.execute(sql, (redacted_with, stream.id))
 
@@ -257,11 +258,10 @@ class Rewrites:
 
     def finish(self, streams: Sequence[HeldStream], version: str) -> None:
         """Note the rules of those that were replaced: nothing is left of what they were."""
-        with self._cache.transaction() as connection:
-            connection.executemany(
-                "UPDATE streams SET redacted_with = ? WHERE id = ? AND redacted_with = ?",
-                [(version, stream.id, RESCAN_UNFINISHED) for stream in streams],
-            )
+        self._cache.write_all(
+            "UPDATE streams SET redacted_with = ? WHERE id = ? AND redacted_with = ?",
+            [(version, stream.id, RESCAN_UNFINISHED) for stream in streams],
+        )
 
     def drop_old(self) -> None:
         """Have all that was written on the disk, then leave nothing of what it replaced."""
@@ -294,12 +294,5 @@ def old_packs(cache: Database, folder: Path) -> list[Path]:
 
 
 def _is_same(connection: apsw.Connection, stream: HeldStream) -> bool:
-    columns = ", ".join(HeldStream._fields)
-    row = connection.execute(f"SELECT {columns} FROM streams WHERE id = ?", (stream.id,)).fetchone()
+    row = connection.execute(f"SELECT {STREAM_COLUMNS} FROM streams WHERE id = ?", (stream.id,)).fetchone()
     return row is not None and HeldStream(*row) == stream
-
-
-def _leave_the_index(connection: apsw.Connection, stream: int) -> None:
-    """Have a session's events indexed anew: their old words must not be found."""
-    connection.execute("INSERT OR IGNORE INTO fulltext_gone SELECT id FROM events WHERE stream = ?", (stream,))
-    connection.execute("DELETE FROM fulltext_marks WHERE stream = ?", (stream,))

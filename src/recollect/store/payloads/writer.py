@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import apsw
 
@@ -18,15 +19,20 @@ _LEAST_USED = 0.5  # of a shared pack: below it, the rest moves elsewhere
 _FRAME_KEY = "stream, start, pack, pack_offset"
 
 
-class Target(Protocol):
-    """The session that frames are added to."""
+@dataclass(slots=True)
+class Stream:
+    """One session as the writer sees it before it appends."""
 
     id: int
     agent: str
     native_id: str
+    next_seq: int
     stream_bytes: int
     pack_generation: int
     pack_bytes: int
+    redacted_with: str | None
+    indexed_bytes: int
+    sources: set[int] = field(default_factory=set)
 
 
 class FrameWriter:
@@ -50,7 +56,7 @@ class FrameWriter:
         is_sound = number > 0 and packs.has_bytes(packs.shared_pack(self._folder, number), size)
         return (number, size) if is_sound and number != self._leaving else (number + 1, 0)
 
-    def add(self, target: Target, frames: Sequence[Frame | StoredFrame]) -> None:
+    def add(self, target: Stream, frames: Sequence[Frame | StoredFrame]) -> None:
         """Place frames at the end of a session; moves its `stream_bytes` and `pack_bytes`."""
         for frame in frames:
             size = len(frame.entry)

@@ -5,11 +5,11 @@ the file drops SQLite's locks on it (measured: the live writer's lock goes from 
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import orjson
@@ -27,6 +27,7 @@ NETWORK_FILE_SYSTEMS = frozenset(
 )
 
 Migration = Callable[[apsw.Connection], None]
+_T = TypeVar("_T")
 
 _LOG_PAGES = 12_000
 _NORMAL = 1  # commits are in the log, which is flushed before it moves into the database
@@ -73,27 +74,23 @@ class Database:
         """SQLite takes missing bytes of the last page for zeros. With a write-ahead log, they may be in that."""
         wal = self.path.with_name(f"{self.path.name}-wal")
         with translated(self.path):
-            if (not wal.exists() or not wal.stat().st_size) and self.path.stat().st_size % self.connection.pragma(
-                "page_size"
-            ):
+            if (not wal.exists() or not wal.stat().st_size) and self.path.stat().st_size % checksums.PAGE_BYTES:
                 raise _damaged(self.path)
 
     def _prepare(self, synchronous: str) -> None:
         with translated(self.path), write_lock(self.path.parent):
             self.is_new = self._is_new()
             if self.is_new:
+                self.connection.pragma("page_size", checksums.PAGE_BYTES)
                 self.connection.reserve_bytes(reserve=checksums.RESERVED_BYTES)
                 self.connection.pragma("auto_vacuum", 2)
                 self.connection.pragma("application_id", APPLICATION_ID)
             for name, value in (*_PRAGMAS, ("synchronous", {"NORMAL": _NORMAL, "FULL": 2}[synchronous])):
-                self._set(name, value)
+                self.connection.pragma(name, value)
+                if self.connection.pragma(name) != value:
+                    raise StoreUnusable(f"SQLite rejected the setting `{name}`: {value}")
             self._migrate()
             self._keep_checksums()
-
-    def _set(self, name: str, value: str | int) -> None:
-        self.connection.pragma(name, value)
-        if self.connection.pragma(name) != value:
-            raise StoreUnusable(f"SQLite rejected the setting `{name}`: {value}")
 
     def _migrate(self) -> None:
         version = self._version()
@@ -126,17 +123,13 @@ class Database:
 
     def has_checksums(self) -> bool:
         """Whether all pages have checksums; a new database has none yet."""
-        if not self._has_history():
-            return False
         with translated(self.path):
+            if not self.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'history'").get:
+                return False
             state = self.connection.execute("SELECT checksums FROM history").get
         if state not in (high_water.CHECKSUMS_KEPT, high_water.CHECKSUMS_NONE):
             raise _damaged(self.path)
         return bool(state == high_water.CHECKSUMS_KEPT)
-
-    def _has_history(self) -> bool:
-        with translated(self.path):
-            return bool(self.connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'history'").get)
 
     def _is_new(self) -> bool:
         with translated(self.path):
@@ -171,7 +164,8 @@ class Database:
         if self.read_only:
             raise unwritable(self.path.parent, "it was opened read-only")
         with translated(self.path), turn_to_write(self._queue):
-            self._check_file()
+            if self.path.stat().st_ino != self._inode:
+                raise StoreUnusable(f"Store was replaced while in use: {self.path.parent}", "run the command again")
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 self._refuse_newer()
@@ -198,10 +192,6 @@ class Database:
         finally:
             self.connection.pragma("synchronous", synchronous)
 
-    def _check_file(self) -> None:
-        if self.path.stat().st_ino != self._inode:
-            raise StoreUnusable(f"Store was replaced while in use: {self.path.parent}", "run the command again")
-
     def rows(self, sql: str, bindings: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with translated(self.path):
             return list(self.connection.execute(sql, bindings))
@@ -210,11 +200,30 @@ class Database:
         with translated(self.path):
             yield from self.connection.execute(sql, bindings)
 
+    def read(self, make: Callable[..., _T], sql: str, bindings: Sequence[Any] = ()) -> list[_T]:
+        """What `make` makes of the columns of each row."""
+        return [make(*row) for row in self.rows(sql, bindings)]
+
+    def column(self, sql: str, bindings: Sequence[Any] = ()) -> list[Any]:
+        """The first column of each row."""
+        return [row[0] for row in self.rows(sql, bindings)]
+
     def value(self, sql: str, bindings: Sequence[Any] = ()) -> Any:
         """The first column of the first row, or None."""
         for row in self.rows(sql, bindings):
             return row[0]
         return None
+
+    def write(self, sql: str, bindings: Sequence[Any] = ()) -> int:
+        """Run one statement in a transaction of its own; returns how many rows it changed."""
+        with self.transaction() as connection:
+            connection.execute(sql, bindings)
+            return connection.changes()
+
+    def write_all(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Run one statement for each of the rows, in a transaction of its own."""
+        with self.transaction() as connection:
+            connection.executemany(sql, rows)
 
     def leave_log(self) -> None:
         """Have commits move nothing from the log into the database: `shorten_log` does, while nobody waits for it."""

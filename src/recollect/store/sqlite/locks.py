@@ -10,6 +10,7 @@ from recollect.errors import Busy, StoreUnwritable
 from recollect.store.sqlite.files import abandoned, drop_abandoned, has_no_room, remove, unwritable, work_name
 
 SWEEP_LOCK = "sweep.lock"
+_LIVE_LOCK = "live.lock"
 
 
 @contextmanager
@@ -70,18 +71,14 @@ def write_lock(folder: Path) -> Iterator[None]:
 def announce_live(folder: Path) -> int:
     """Say that this process appends to live sessions, until the descriptor is closed: then sweeps hold the turn to
     write for shorter."""
-    fd = _open(f"{folder}/live.lock")
+    fd = _open(f"{folder}/{_LIVE_LOCK}")
     fcntl.flock(fd, fcntl.LOCK_SH)
     return fd
 
 
 def has_live(folder: Path) -> bool:
     """Whether any process appends to live sessions."""
-    try:
-        with _flock(f"{folder}/live.lock", fcntl.LOCK_EX | fcntl.LOCK_NB):
-            return False
-    except Busy:
-        return True
+    return is_held(folder / _LIVE_LOCK)
 
 
 @contextmanager

@@ -5,27 +5,28 @@ from cache.db and the ledger, so the copy may be an hour old. It is made anew at
 good, which must not live on in it.
 """
 
+import os
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
 
+from recollect.errors import Busy, RecollectError, StoreUnwritable
 from recollect.store.sqlite import checksums
 from recollect.store.sqlite.database import Database, require_utf8, translated
+from recollect.store.sqlite.files import sync, work_name
 from recollect.store.sqlite.locks import write_lock
 
 if TYPE_CHECKING:
     from recollect.store import Store
-import os
-import time
 
-from recollect.errors import Busy, RecollectError, StoreUnwritable
-from recollect.store.sqlite.checksums import iter_damaged_pages
-from recollect.store.sqlite.files import sync, work_name
-
+COPY_SUFFIX = "-copy"
 _PAGES_AT_ONCE = 2000
+_OLDEST_SECONDS = 3600
+_ROOM = 2.2  # times the size of a database, for writing it anew: for the copy and for the write-ahead log
 
 
 @contextmanager
@@ -46,24 +47,16 @@ def frozen(store: "Store") -> Iterator[None]:
 def copy_database(database: Database, target: Path, advance: Callable[[int, int], None]) -> None:
     """Write the database as it is frozen into a new file, through SQLite: its own file must not be opened otherwise."""
     require_utf8(target)
-    with translated(target):
-        copy = apsw.Connection(str(target), vfs=checksums.layer())
-        try:
-            # Only a file whose header says that pages have room for checksums gets them computed: pages still in
-            # the source's log may have none.
-            copy.reserve_bytes(reserve=checksums.RESERVED_BYTES)
-            copy.execute("CREATE TABLE header (x)")
-            with copy.backup("main", database.connection, "main") as backup:
-                while not backup.done:
-                    backup.step(_PAGES_AT_ONCE)
-                    advance(backup.page_count - backup.remaining, backup.page_count)
-            copy.pragma("journal_mode", "delete")  # the file alone is the whole database
-        finally:
-            copy.close()
-
-
-COPY_SUFFIX = "-copy"
-_OLDEST_SECONDS = 3600
+    with translated(target), closing(apsw.Connection(str(target), vfs=checksums.layer())) as copy:
+        # Only a file whose header says that pages have room for checksums gets them computed: pages still in
+        # the source's log may have none.
+        copy.reserve_bytes(reserve=checksums.RESERVED_BYTES)
+        copy.execute("CREATE TABLE header (x)")
+        with copy.backup("main", database.connection, "main") as backup:
+            while not backup.done:
+                backup.step(_PAGES_AT_ONCE)
+                advance(backup.page_count - backup.remaining, backup.page_count)
+        copy.pragma("journal_mode", "delete")  # the file alone is the whole database
 
 
 def keep_copy(database: Database, *, is_due: bool = False) -> None:
@@ -95,16 +88,13 @@ def restore_copy(database: Path) -> bool:
     if database.exists() or not copy.exists():
         return False
     try:
-        is_sound = all(page is None for page in iter_damaged_pages(copy))
+        is_sound = all(page is None for page in checksums.iter_damaged_pages(copy))
     except (OSError, apsw.Error):
         is_sound = False
     if is_sound:
         copy.replace(database)
         sync(database.parent)
     return is_sound
-
-
-_ROOM = 2.2  # times the size of the database: for the copy and for the write-ahead log
 
 
 def rewrite(database: Database) -> None:
@@ -123,19 +113,14 @@ def rewrite(database: Database) -> None:
         os.close(os.open(beside, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         try:
             database.connection.execute("VACUUM INTO ?", (str(beside),))
-            _copy_back(database.connection, beside)
+            with (
+                closing(apsw.Connection(str(beside))) as fresh,
+                database.connection.backup("main", fresh, "main") as copying,
+            ):
+                copying.step(-1)
         finally:
             beside.unlink(missing_ok=True)
         _empty_log(database)
-
-
-def _copy_back(connection: apsw.Connection, beside: Path) -> None:
-    fresh = apsw.Connection(str(beside))
-    try:
-        with connection.backup("main", fresh, "main") as copying:
-            copying.step(-1)
-    finally:
-        fresh.close()
 
 
 def _require_room(path: Path) -> None:

@@ -19,23 +19,14 @@ ACTIVITY = Table(
     (
         *column.numbers("digest", "is_sealed", "hour"),
         *column.names("model"),
-        *column.numbers("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
+        *column.numbers(*column.TOKENS),
         *column.reals("usd?"),
         *column.numbers("active_ms", "turns"),
     ),
     owner=BY_DIGEST,
     key=("digest", "is_sealed", "hour", "model"),
     is_exported=True,
-    sums=(
-        "input_tokens",
-        "output_tokens",
-        "cache_read_tokens",
-        "cache_write_tokens",
-        "reasoning_tokens",
-        "usd",
-        "active_ms",
-        "turns",
-    ),
+    sums=(*column.TOKENS, "usd", "active_ms", "turns"),
     extras=("CREATE INDEX activity_by_hour ON activity (hour)",),
 )
 
@@ -212,13 +203,13 @@ class Activity:
     def hours(self, span: Span) -> list[HourRow]:
         """Money by agent and hour, the oldest first."""
         where, bindings = _where(span, "a.hour", _HOUR_MS)
-        rows = self._database.rows(
+        return self._database.read(
+            HourRow,
             "SELECT s.agent, a.hour, sum(a.usd), max(s.usd_is_estimate)"
             f" FROM activity a {_JOIN.format(table='a')}{where} AND a.hour >= 0 AND a.usd IS NOT NULL"
             " GROUP BY 1, 2 ORDER BY 2, 1",
             bindings,
         )
-        return [HourRow(*row) for row in rows]
 
     def first_hour(self, sessions: HeaderFilter = ANY_SESSION) -> int | None:
         """The first hour of any activity of these sessions."""
@@ -326,18 +317,11 @@ def seal_activity(connection: apsw.Connection, digest: int, *, is_sealed: bool) 
     Or have the next count replace it, when all events are held again.
     """
     for table in (ACTIVITY, TOOL_USE, COMMAND_USE):
-        added = ", ".join(map(_added, table.sums))
         columns = ", ".join(column.name for column in table.columns if column.name not in ("digest", "is_sealed"))
         connection.execute(
             f"INSERT INTO {table.name} (digest, is_sealed, {columns})"
             f" SELECT digest, ?2, {columns} FROM {table.name} WHERE digest = ?1 AND is_sealed <> ?2"
-            f" ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {added}",
+            f" ON CONFLICT ({', '.join(table.key)}) DO UPDATE SET {table.adding}",
             (digest, is_sealed),
         )
         connection.execute(f"DELETE FROM {table.name} WHERE digest = ? AND is_sealed <> ?", (digest, is_sealed))
-
-
-def _added(name: str) -> str:
-    if name == "usd":
-        return "usd = iif(usd IS NULL AND excluded.usd IS NULL, NULL, coalesce(usd, 0) + coalesce(excluded.usd, 0))"
-    return f"{name} = {name} + excluded.{name}"

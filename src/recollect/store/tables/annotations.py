@@ -7,13 +7,12 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import apsw
-import orjson
 
 from recollect.clock import now_ms
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
-from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+from recollect.store.tables.table import BY_SESSION, MEMORY, Table, json_list
 from recollect.text import spaced
 
 STAR, TAG, NOTE, NAME = "star", "tag", "note", "name"
@@ -69,29 +68,29 @@ class AnnotationTable:
 
     def of(self, key: SessionKey) -> list[Annotation]:
         """What was said about a session, the oldest first."""
-        rows = self._database.rows(
-            "SELECT * FROM annotations WHERE agent = ? AND native_session_id = ? ORDER BY made_ms, kind, text", key
+        return self._database.read(
+            Annotation,
+            "SELECT * FROM annotations WHERE agent = ? AND native_session_id = ? ORDER BY made_ms, kind, text",
+            key,
         )
-        return [Annotation(*row) for row in rows]
 
     def tags(self) -> list[str]:
         """All tags, the most frequent first."""
         sql = "SELECT text FROM annotations WHERE kind = 'tag' GROUP BY text ORDER BY count(*) DESC, text"
-        return [text for (text,) in self._database.rows(sql)]
+        return self._database.column(sql)
 
     def of_kind(self, kind: str) -> list[Annotation]:
         """All of one kind, the oldest first."""
-        rows = self._database.rows("SELECT * FROM annotations WHERE kind = ? ORDER BY made_ms", (kind,))
-        return [Annotation(*row) for row in rows]
+        return self._database.read(Annotation, "SELECT * FROM annotations WHERE kind = ? ORDER BY made_ms", (kind,))
 
     def having(self, kind: str, texts: Collection[str] = ()) -> list[SessionKey]:
         """The sessions with such an annotation; with `texts`, with one of these, in any case."""
-        rows = self._database.rows(
+        return self._database.read(
+            SessionKey,
             "SELECT DISTINCT agent, native_session_id FROM annotations WHERE kind = ?1"
             " AND (?2 = '[]' OR lower(text) IN (SELECT lower(value) FROM json_each(?2)))",
-            (kind, orjson.dumps(sorted(texts)).decode()),
+            (kind, json_list(texts)),
         )
-        return [SessionKey(*row) for row in rows]
 
 
 def _drop(connection: apsw.Connection, key: SessionKey, kind: str, text: str | None = None) -> None:
@@ -145,17 +144,14 @@ class ViewTable:
 
     def all(self, group: str) -> list[View]:
         """The lists of a group, the oldest first."""
-        rows = self._database.rows(
-            "SELECT name, query, made_ms FROM views WHERE group_name = ? ORDER BY made_ms, name", (group,)
+        return self._database.read(
+            View, "SELECT name, query, made_ms FROM views WHERE group_name = ? ORDER BY made_ms, name", (group,)
         )
-        return [View(*row) for row in rows]
 
     def put(self, group: str, name: str, query: str) -> None:
         """Keep a list, in place of one of the same name."""
-        with self._database.transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?)", (group, name, query, now_ms()))
+        self._database.write("INSERT OR REPLACE INTO views VALUES (?, ?, ?, ?)", (group, name, query, now_ms()))
 
     def drop(self, group: str, name: str) -> None:
         """Remove a list, if there is one of this name."""
-        with self._database.transaction() as connection:
-            connection.execute("DELETE FROM views WHERE group_name = ? AND name = ?", (group, name))
+        self._database.write("DELETE FROM views WHERE group_name = ? AND name = ?", (group, name))

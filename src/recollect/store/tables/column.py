@@ -5,6 +5,8 @@ from functools import partial
 from typing import NamedTuple
 
 PRIMARY_KEY = "PRIMARY KEY"
+# What a response, an hour or a session used.
+TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
 class Role(Enum):

@@ -7,7 +7,7 @@ a session leads to its documents and back.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -16,17 +16,10 @@ from recollect.errors import NotFound, RecollectError
 from recollect.kinds import SessionKey
 from recollect.store.ledger import Ledger, LedgerRecord
 from recollect.store.sqlite.database import Database
+from recollect.store.sqlite.files import left_beside
 from recollect.store.tables import column
 from recollect.store.tables.sources import path_key
 from recollect.store.tables.table import BY_SESSION, MEMORY, Table
-
-if TYPE_CHECKING:
-    from recollect.store.ledger import Ledger
-import os
-from datetime import UTC, datetime
-
-from recollect.store.ledger import Ledger
-from recollect.store.sqlite.files import sync
 
 COPIES = Table(
     "copies",
@@ -40,6 +33,7 @@ COPIES = Table(
 
 COPY = "copy"  # of the ledger's lines
 SET_ASIDE = "set aside"
+_ASIDE = ("damaged-*", "before-restore-*")  # folders that a repair and a restore move the store's files into
 UNFINISHED = "unfinished copy"  # a backup or export that was killed: its work files are beside its path
 
 
@@ -49,6 +43,10 @@ class Copy(NamedTuple):
     kind: str
     path: str
     made_ms: int
+
+
+def _at(kind: str, path: Path) -> Copy:
+    return Copy(kind, path_key(path), path.lstat().st_mtime_ns // 1_000_000)
 
 
 class Copies:
@@ -64,8 +62,7 @@ class Copies:
 
     def put(self, copy: Copy) -> None:
         """Remember a copy that the ledger has already."""
-        with self._database.transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO copies (kind, path, made_ms) VALUES (?, ?, ?)", copy)
+        self._database.write("INSERT OR REPLACE INTO copies (kind, path, made_ms) VALUES (?, ?, ?)", copy)
 
     @contextmanager
     def noting(self, kind: str, path: Path) -> Iterator[None]:
@@ -76,7 +73,7 @@ class Copies:
         if self._database.read_only:
             yield
             return
-        was_known = path_key(path.absolute()) in {copy.path for copy in self.copies()}
+        was_known = path_key(path.absolute()) in {copy.path for copy in self.noted()}
         self.note_copy(kind, path)
         try:
             yield
@@ -88,18 +85,24 @@ class Copies:
 
     def drop_copy(self, path: Path) -> None:
         """Strike out a copy that was never finished."""
-        with self._database.transaction() as connection:
-            connection.execute("DELETE FROM copies WHERE path = ?", (path_key(path.absolute()),))
+        self._database.write("DELETE FROM copies WHERE path = ?", (path_key(path.absolute()),))
         self._ledger.rewrite(lambda record: record.kind != COPY or record.data["path"] != path_key(path.absolute()))
 
-    def copies(self) -> list[Copy]:
+    def noted(self) -> list[Copy]:
         """All that were made, oldest first; some may be gone by now."""
-        rows = self._database.rows("SELECT kind, path, made_ms FROM copies ORDER BY made_ms, path")
-        return [Copy(*row) for row in rows]
+        return self._database.read(Copy, "SELECT kind, path, made_ms FROM copies ORDER BY made_ms, path")
+
+    def all(self) -> list[Copy]:
+        """These, what was set aside in the store without a note, and what is left of copies that were not finished."""
+        noted, folder = self.noted(), self._database.path.parent.absolute()
+        known = {copy.path for copy in noted}
+        aside = [_at(SET_ASIDE, path) for pattern in _ASIDE for path in sorted(folder.glob(pattern))]
+        unfinished = [_at(UNFINISHED, left) for copy in noted for left in left_beside(Path(copy.path))]
+        return [*noted, *(copy for copy in aside if copy.path not in known), *unfinished]
 
     def records(self) -> list[tuple[str, dict[str, Any]]]:
         """All of them as lines of the ledger."""
-        return [(COPY, copy._asdict()) for copy in self.copies()]
+        return [(COPY, copy._asdict()) for copy in self.noted()]
 
 
 def note_ahead(ledger: Ledger, kind: str, path: Path) -> Copy:
@@ -151,12 +154,10 @@ class ArchiveTable:
         row = ArchiveRow(key, path, format, now_ms())
         if not self._database.value("SELECT 1 FROM sessions WHERE agent = ? AND native_session_id = ?", key):
             raise NotFound(f"No session has this id: {':'.join(key)}")
-        with self._writer()[0].transaction() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO archives (agent, native_session_id, path, format, made_ms)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (*key, path, format, row.made_ms),
-            )
+        self._writer()[0].write(
+            "INSERT OR REPLACE INTO archives (agent, native_session_id, path, format, made_ms) VALUES (?, ?, ?, ?, ?)",
+            (*key, path, format, row.made_ms),
+        )
         return row
 
     def of(self, keys: Iterable[SessionKey]) -> list[ArchiveRow]:
@@ -172,63 +173,9 @@ class ArchiveTable:
 
     def named(self, name: str) -> list[SessionKey]:
         """The sessions of documents with this path, or with this file name."""
-        rows = self._database.rows(
+        return self._database.read(
+            SessionKey,
             "SELECT DISTINCT agent, native_session_id FROM archives WHERE path = ?1"
             " OR substr(path, -length(?1) - 1) = '/' || ?1",
             (name,),
         )
-        return [SessionKey(*row) for row in rows]
-
-
-def files_of(database: Path) -> list[Path]:
-    """A database with its log."""
-    return [database.with_name(database.name + suffix) for suffix in ("-wal", "-shm", "")]
-
-
-class Quarantine:
-    """The folder that damaged files are moved into; made when the first one comes."""
-
-    def __init__(self, store: Path) -> None:
-        self._store = store
-        self.folder = store / f"damaged-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-        self.copy: Copy | None = None
-
-    def note(self) -> None:
-        """Have the ledger know the folder before there is one: whatever stops this, a later `forget` knows of it."""
-        if self.copy is None:
-            self.copy = note_ahead(Ledger(self._store), SET_ASIDE, self.folder)
-            self.folder.mkdir(mode=0o700)
-            sync(self._store)
-
-    def take(self, path: Path) -> None:
-        """Move a file of the store here, under the same name; if the write lock is held, `note` first."""
-        if path.exists():
-            self.note()
-            target = self._target(path)
-            path.rename(target)
-            sync(target.parent)
-            sync(path.parent)
-
-    def take_database(self, path: Path) -> None:
-        """Move a database here with its log, which goes first: alone it would be taken for that of the next one."""
-        for file in files_of(path):
-            self.take(file)
-
-    def keep_copy(self, path: Path, content: bytes) -> None:
-        with open(os.open(self._target(path), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-
-    def keep_file(self, path: Path) -> None:
-        """Keep a copy of a file that stays in use, once."""
-        self.note()
-        if not self._target(path).exists():
-            self.keep_copy(path, path.read_bytes())
-
-    def _target(self, path: Path) -> Path:
-        target = self.folder / path.relative_to(self._store)
-        for folder in reversed(target.parents):
-            if folder.is_relative_to(self.folder):
-                folder.mkdir(mode=0o700, exist_ok=True)
-        return target

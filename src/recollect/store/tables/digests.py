@@ -28,16 +28,17 @@ from recollect.store.tables.facts import (
     seal_facts,
 )
 from recollect.store.tables.session_headers import HeaderFilter, header_conditions
-from recollect.store.tables.streams import KEYS, keys_json
 from recollect.store.tables.table import (
     BY_DIGEST,
     BY_DIGEST_ROWID,
     BY_SESSION,
+    KEYS,
     MEMORY,
     PARTS_OF_DIGEST,
     Table,
     drop_rows,
     hash_of,
+    json_keys,
 )
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ class Digests:
         else:
             chosen = f"{KEYS}SELECT {_PENDING}, {_DROPPED} FROM keys CROSS JOIN {_TO_DISTIL}"
             chosen += " AND s.agent = keys.agent AND s.native_session_id = keys.native_id"
-            rows = self._database.rows(f"{chosen}{order}", (keys_json(keys), distiller))
+            rows = self._database.rows(f"{chosen}{order}", (json_keys(keys), distiller))
         return [Pending(*row) for row in rows]
 
     def has_outdated(self, distiller: int) -> bool:
@@ -241,21 +242,19 @@ class Digests:
         """Note that nothing is held of these sessions from which a newer distiller could make a digest."""
         if not sessions:
             return
-        with self._database.transaction() as connection:
-            connection.executemany(
-                "UPDATE digests SET checked_by = ?, ingested_ms = (SELECT s.ingested_ms FROM sessions s WHERE"
-                " s.agent = digests.agent AND s.native_session_id = digests.native_session_id)"
-                f" WHERE {_KEY}",
-                [(distiller, *session) for session in sessions],
-            )
+        self._database.write_all(
+            "UPDATE digests SET checked_by = ?, ingested_ms = (SELECT s.ingested_ms FROM sessions s WHERE"
+            " s.agent = digests.agent AND s.native_session_id = digests.native_session_id)"
+            f" WHERE {_KEY}",
+            [(distiller, *session) for session in sessions],
+        )
 
     def cover_less(self, fewer: Mapping[tuple[str, str], int]) -> None:
         """Have one with so many events less be as good for these sessions; a sealed one stays what it is."""
-        with self._database.transaction() as connection:
-            connection.executemany(
-                f"UPDATE digests SET event_count = max(0, event_count - ?) WHERE {_KEY} AND sealed IS NULL",
-                [(count, *name) for name, count in fewer.items()],
-            )
+        self._database.write_all(
+            f"UPDATE digests SET event_count = max(0, event_count - ?) WHERE {_KEY} AND sealed IS NULL",
+            [(count, *name) for name, count in fewer.items()],
+        )
 
     def set_outdated(self, agent: str, native_id: str) -> bool:
         """Have a digest made anew from its events; False if not all of them are held any more."""
@@ -333,15 +332,6 @@ class Digests:
         where, bindings = _signal_conditions(criteria, session, signal)
         return int(self._database.value(f"SELECT count(*) {_SIGNALS}{where}", bindings))
 
-    def matching(self, query: str, limit: int) -> list[tuple[str, str]]:
-        """Agent and native id of sessions whose digests match a full-text query, best first."""
-        rows = self._database.rows(
-            "SELECT d.agent, d.native_session_id FROM digest_text t JOIN digests d ON d.id = t.rowid"
-            " WHERE digest_text MATCH ? ORDER BY t.rank LIMIT ?",
-            (query, limit),
-        )
-        return [(agent, native_id) for agent, native_id in rows]
-
     def saved(self) -> Saved:
         rows = self._database.rows(
             "SELECT count(*), coalesce(sum(raw_tokens), 0), coalesce(sum(kept_tokens), 0) FROM digests"
@@ -396,7 +386,8 @@ def seal_digest(connection: apsw.Connection, session: tuple[str, str], *, is_sea
 def restore_digest(connection: apsw.Connection, session: tuple[str, str], record: dict[str, Any]) -> None:
     """Put a digest back as `read_back` gave it, sealed, if the session has none, and its words if they are lost."""
     for number, digest in list(connection.execute(f"SELECT id, digest FROM digests WHERE {_KEY}", session)):
-        if digest == record["digest"] is not None and not _has_words(connection, number):
+        has_words = connection.execute("SELECT 1 FROM digest_text WHERE rowid = ?", (number,)).get is not None
+        if digest == record["digest"] is not None and not has_words:
             connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, record["text"]))
         return
     names = ("agent", "native_session_id", *_LASTING, "digest_hash", "sealed")
@@ -408,26 +399,7 @@ def restore_digest(connection: apsw.Connection, session: tuple[str, str], record
         connection.execute("INSERT INTO digest_text (rowid, text) VALUES (?, ?)", (number, record["text"]))
 
 
-def _has_words(connection: apsw.Connection, number: int) -> bool:
-    return connection.execute("SELECT 1 FROM digest_text WHERE rowid = ?", (number,)).get is not None
-
-
-_VALUES = (
-    "agent",
-    "native_session_id",
-    "ingested_ms",
-    "checked_by",
-    "event_count",
-    "last_event_uid",
-    "outcome",
-    "confidence",
-    "line",
-    "raw_tokens",
-    "kept_tokens",
-    "digest",
-    "digest_hash",
-    "made_ms",
-)
+_VALUES = tuple(one.name for one in DIGESTS.columns if one.name not in ("id", "sealed"))
 # What is written into the ledger of a digest; its hash follows from it.
 _LASTING = tuple(name for name in _VALUES[2:] if name != "digest_hash")
 
@@ -446,7 +418,7 @@ def _known(connection: apsw.Connection, keys: Collection[SessionKey]) -> dict[Se
     rows = connection.execute(
         f"{KEYS}SELECT agent, native_id, d.id, d.event_count, d.outcome FROM keys CROSS JOIN digests d USING (agent)"
         " WHERE d.native_session_id = keys.native_id",
-        (keys_json(keys),),
+        (json_keys(keys),),
     )
     return {SessionKey(agent, native_id): _Known(*rest) for agent, native_id, *rest in rows}
 

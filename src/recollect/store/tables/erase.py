@@ -1,7 +1,7 @@
 """Erasing sessions: what is held of them, who shares it, and how no byte of it stays."""
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,21 +12,17 @@ from recollect.kinds import SessionKey
 from recollect.store.payloads import packs
 from recollect.store.payloads.writer import tidy_shared
 from recollect.store.sqlite.database import Database
-from recollect.store.sqlite.files import left_beside, replace_file
+from recollect.store.sqlite.files import replace_file
 from recollect.store.sqlite.snapshot import keep_copy, rewrite
 from recollect.store.tables import declared
-from recollect.store.tables.copies import SET_ASIDE, UNFINISHED, Copy
 from recollect.store.tables.events import CONTENT
 from recollect.store.tables.fulltext import Fulltext
-from recollect.store.tables.sources import path_key
-from recollect.store.tables.table import BY_SOURCE, CACHE, MEMORY, drop_rows, json_list
+from recollect.store.tables.table import BY_SOURCE, CACHE, MEMORY, drop_rows, json_keys, json_list
 from recollect.store.tables.tombstones import HIDDEN, event_key, hidden_path, is_line, line_name, pack, unpack
 from recollect.uids import name_half
 
 # Folders of files that name sessions, in whatever words their writers chose.
 _FOLDERS = (SPOOL_NAME, RESCUED_NAME, "logs")
-# Folders that a repair and a restore move the store's files into.
-_ASIDE = ("damaged-*", "before-restore-*")
 _SCRUB_DUE = "scrub.due"
 
 _STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
@@ -76,7 +72,7 @@ class Erasure:
     def existing(self, keys: Collection[SessionKey]) -> set[SessionKey]:
         """Those of the sessions that something is still held of."""
         condition = "(agent, {native_id}) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
-        return self._select(condition, (json_list(map(list, keys)),))
+        return self._select(condition, (json_keys(keys),))
 
     def named_after(self, key: SessionKey) -> set[SessionKey]:
         """Sub-agents that have their session's id in their own."""
@@ -101,19 +97,21 @@ class Erasure:
             " ON i.agent = g.agent AND i.parent_native_id = g.native_id UNION"
             " SELECT i.agent, i.native_id FROM gone g JOIN infos i"
             " ON i.agent = g.agent AND i.root_native_id = g.native_id",
-            (json_list(map(list, forgotten)),),
+            (json_keys(forgotten),),
         )
         return {SessionKey(*row) for row in rows} - set(forgotten)
 
     def empty_forks(self, key: SessionKey) -> set[SessionKey]:
         """Forks of a session that were never continued: all they hold is what they took over."""
-        rows = self._cache.rows(
-            "SELECT DISTINCT agent, native_id FROM infos i WHERE agent = ? AND base_native_id = ? AND NOT EXISTS"
-            " (SELECT 1 FROM streams s JOIN events e ON e.stream = s.id"
-            " WHERE s.agent = i.agent AND s.native_id = i.native_id)",
-            key,
+        return set(
+            self._cache.read(
+                SessionKey,
+                "SELECT DISTINCT agent, native_id FROM infos i WHERE agent = ? AND base_native_id = ? AND NOT EXISTS"
+                " (SELECT 1 FROM streams s JOIN events e ON e.stream = s.id"
+                " WHERE s.agent = i.agent AND s.native_id = i.native_id)",
+                key,
+            )
         )
-        return {SessionKey(*row) for row in rows}
 
     def sharing(self, keys: Collection[SessionKey]) -> dict[SessionKey, int]:
         """Other sessions that hold records of these, and how many: forks, resumed copies, originals."""
@@ -164,20 +162,6 @@ class Erasure:
         )
         return unpack(evicted) | {event_key(*row) for row in rows}
 
-    def copies(self) -> list[Copy]:
-        """Backups and exports that were made of this store, and all that was set aside in it, noted or not."""
-        rows = self._memory.rows("SELECT kind, path, made_ms FROM copies ORDER BY made_ms")
-        noted = [Copy(*row) for row in rows]
-        known = {copy.path for copy in noted}
-        aside = [copy for copy in self._set_aside() if copy.path not in known]
-        unfinished = [_copy(UNFINISHED, left) for copy in noted for left in left_beside(Path(copy.path))]
-        return [*noted, *aside, *unfinished]
-
-    def _set_aside(self) -> Iterator[Copy]:
-        for pattern in _ASIDE:
-            for path in sorted(self._folder.absolute().glob(pattern)):
-                yield _copy(SET_ASIDE, path)
-
     def drop(self, keys: Collection[SessionKey]) -> None:
         """Delete all that is held of these sessions. Safe to run again after it was stopped.
 
@@ -225,10 +209,6 @@ class Erasure:
     def scrub_if_due(self) -> None:
         if (self._folder / _SCRUB_DUE).exists():
             self.scrub()
-
-
-def _copy(kind: str, path: Path) -> Copy:
-    return Copy(kind, path_key(path), path.lstat().st_mtime_ns // 1_000_000)
 
 
 def _drop_from_cache(connection: apsw.Connection, keys: Sequence[SessionKey]) -> None:

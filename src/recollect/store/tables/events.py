@@ -5,8 +5,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import orjson
-
 from recollect.kinds import (
     ASSISTANT_MSG,
     COMPLETION,
@@ -24,7 +22,7 @@ from recollect.kinds import (
 from recollect.store.payloads.packs import StreamReader
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
-from recollect.store.tables.table import BY_STREAM, CACHE, Table, json_list
+from recollect.store.tables.table import BY_STREAM, CACHE, Table, json_keys, json_list
 
 # Bits of `flags`
 IS_ERROR = 1
@@ -220,7 +218,7 @@ class EventHeaders:
         rows = self._database.rows(
             "SELECT s.agent, s.native_id, s.id FROM json_each(?) k CROSS JOIN streams s"
             " ON s.agent = k.value ->> 0 AND s.native_id = k.value ->> 1",
-            (orjson.dumps(sorted(map(tuple, keys))).decode(),),
+            (json_keys(keys),),
         )
         return {SessionKey(agent, native_id): stream for agent, native_id, stream in rows}
 
@@ -269,11 +267,10 @@ class EventHeaders:
 
     def requests(self, streams: Collection[int]) -> list[str]:
         """What was asked for in these sessions, in a line each."""
-        rows = self._database.rows(
+        return self._database.column(
             "SELECT summary FROM events WHERE stream IN (SELECT value FROM json_each(?)) AND kind = ? LIMIT 40",
             (json_list(streams), USER_MSG),
         )
-        return [summary for (summary,) in rows]
 
     def numbered(self, stream: int, seq: int) -> list[EventHeader]:
         """The event of a session with this seq, if there is one."""
@@ -288,27 +285,28 @@ class EventHeaders:
         )
 
     def _chosen(self, condition: str, bindings: Sequence[Any]) -> list[EventHeader]:
-        rows = self._database.rows(f"SELECT {_COLUMNS} FROM events WHERE {condition}", bindings)
-        return [EventHeader(*row) for row in rows]
+        return self._database.read(EventHeader, f"SELECT {_COLUMNS} FROM events WHERE {condition}", bindings)
 
     def failed(self, uids: Collection[str]) -> set[str]:
         """Those of these events that are errors, as far as they are held."""
-        rows = self._database.rows(
-            f"SELECT lower(hex(event_uid)) FROM events WHERE event_uid IN (SELECT unhex(value) FROM json_each(?))"
-            f" AND flags & {IS_ERROR}",
-            (json_list(uids),),
+        return set(
+            self._database.column(
+                f"SELECT lower(hex(event_uid)) FROM events WHERE event_uid IN (SELECT unhex(value) FROM json_each(?))"
+                f" AND flags & {IS_ERROR}",
+                (json_list(uids),),
+            )
         )
-        return {uid for (uid,) in rows}
 
     def with_edits(self) -> set[int]:
         """Sessions that changed a file themselves: by an edit that did not fail and was not copied from another."""
-        rows = self._database.rows(
-            "SELECT DISTINCT stream FROM (SELECT stream, max(kind = ?1 AND copy_of IS NULL) AS is_edit,"
-            f" max(flags & {IS_ERROR}) AS has_failed FROM events WHERE kind = ?1 OR flags & {IS_ERROR}"
-            " GROUP BY stream, coalesce(call_id, id)) WHERE is_edit AND NOT has_failed",
-            (EDIT,),
+        return set(
+            self._database.column(
+                "SELECT DISTINCT stream FROM (SELECT stream, max(kind = ?1 AND copy_of IS NULL) AS is_edit,"
+                f" max(flags & {IS_ERROR}) AS has_failed FROM events WHERE kind = ?1 OR flags & {IS_ERROR}"
+                " GROUP BY stream, coalesce(call_id, id)) WHERE is_edit AND NOT has_failed",
+                (EDIT,),
+            )
         )
-        return {stream for (stream,) in rows}
 
     def request_of(self, event: EventHeader) -> EventHeader | None:
         """The request that an event answers: the last one before it in its lane."""

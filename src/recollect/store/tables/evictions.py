@@ -7,7 +7,7 @@ preceded it, in the ledger. A session's usage stays in cache.db, so that a fork 
 
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +19,7 @@ from recollect.clock import now_ms
 from recollect.kinds import HISTORY_LANE, STAND_IN_LANE, SessionKey
 from recollect.store.batch import Batch, EventRow, StreamBatch
 from recollect.store.intake import second_uid
-from recollect.store.ledger import Ledger, LedgerRecord
+from recollect.store.ledger import Ledger
 from recollect.store.payloads import packs
 from recollect.store.payloads.frames import leave_out_events
 from recollect.store.payloads.rewrite import keep_facts
@@ -32,8 +32,7 @@ from recollect.store.tables.events import CONTENT, IS_PROVISIONAL
 from recollect.store.tables.eviction_records import KIND, Counts, key_of, note_loss, read_counts, redact_data
 from recollect.store.tables.fulltext import Fulltext
 from recollect.store.tables.sessions import SessionRow
-from recollect.store.tables.streams import KEYS, keys_json
-from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, MEMORY, Table, drop_rows
+from recollect.store.tables.table import BY_SESSION, BY_STREAM, CACHE, KEYS, MEMORY, Table, drop_rows, json_keys
 from recollect.store.tables.tombstones import HASH_BYTES, PackedHashes, event_key, pack, unpack
 from recollect.uids import name_half
 
@@ -72,7 +71,6 @@ RETENTION_EVENTS = Table(
     owner=BY_SESSION,
 )
 
-# One row: when a sweep last looked at ages, so that a clock that jumped is noticed.
 # One row: when ages were last checked, and from when on the clock is trusted again after it jumped ahead.
 RETENTION_CLOCK = Table("retention_clock", MEMORY, (*column.numbers("at_ms", "trusted_from_ms"),))
 
@@ -99,10 +97,9 @@ _LANE, _TS_MS = EventRow._fields.index("lane"), EventRow._fields.index("ts_ms")
 _KEY = "agent = ? AND native_session_id = ?"
 _FIND_STREAM = "SELECT id FROM streams WHERE agent = ? AND native_id = ?"
 _ROW_COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
-_TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
 # What each session used as far as it is held, of those that nobody noted: tokens, and money as the agent tells it.
 _USED = (
-    f"SELECT s.id, s.agent, s.native_id, {', '.join(f'total({name})' for name in _TOKENS)}, max(total(usd),"
+    f"SELECT s.id, s.agent, s.native_id, {', '.join(f'total({name})' for name in column.TOKENS)}, max(total(usd),"
     " (SELECT coalesce(max(c.usd), 0) FROM cost_totals c WHERE c.stream = s.id))"
     " FROM streams s LEFT JOIN usage u ON u.stream = s.id AND NOT u.is_copy"
     " WHERE s.id NOT IN (SELECT stream FROM evicted_streams) GROUP BY s.id"
@@ -174,8 +171,7 @@ class EvictionTable:
         return self._select("finished_ms IS NULL")
 
     def _select(self, condition: str) -> set[SessionKey]:
-        rows = self._memory.rows(f"SELECT agent, native_session_id FROM evictions WHERE {condition}")
-        return {SessionKey(*row) for row in rows}
+        return set(self._memory.read(SessionKey, f"SELECT agent, native_session_id FROM evictions WHERE {condition}"))
 
     def unfinished_since_ms(self) -> int | None:
         """When the oldest of them was begun; None if there are none."""
@@ -194,12 +190,14 @@ class EvictionTable:
 
     def among(self, keys: Collection[SessionKey]) -> set[SessionKey]:
         """Those of these sessions that were evicted."""
-        rows = self._memory.rows(
-            f"{KEYS}SELECT agent, k.native_id FROM keys k JOIN evictions e USING (agent)"
-            " WHERE e.native_session_id = k.native_id",
-            (keys_json(keys),),
+        return set(
+            self._memory.read(
+                SessionKey,
+                f"{KEYS}SELECT agent, k.native_id FROM keys k JOIN evictions e USING (agent)"
+                " WHERE e.native_session_id = k.native_id",
+                (json_keys(keys),),
+            )
         )
-        return {SessionKey(*row) for row in rows}
 
     def base(self, name: SessionKey) -> Base | None:
         """What a session was when its raw detail was dropped; None if it never was."""
@@ -250,7 +248,9 @@ class EvictionTable:
                 if eviction.loss is not None:
                     note_loss(connection, eviction.name, row["session_uid"], (at_ms, eviction.loss, eviction.bytes))
         if renewed:
-            self._ledger.rewrite(lambda record: not _is_older(record, renewed, at_ms))
+            self._ledger.rewrite(
+                lambda record: record.kind != KIND or key_of(record) not in renewed or record.data["at_ms"] == at_ms
+            )
 
     def _data(
         self, eviction: PreparedEviction, at_ms: int, keys: bytes, row: dict[str, Any], counts: Counts
@@ -316,10 +316,9 @@ class EvictionTable:
 
     def finish(self, sessions: Collection[SessionKey]) -> None:
         """Note that nothing is left of these sessions' raw detail."""
-        with self._memory.transaction() as connection:
-            connection.executemany(
-                f"UPDATE evictions SET finished_ms = ? WHERE {_KEY}", [(now_ms(), *session) for session in sessions]
-            )
+        self._memory.write_all(
+            f"UPDATE evictions SET finished_ms = ? WHERE {_KEY}", [(now_ms(), *session) for session in sessions]
+        )
         keep_copy(self._memory, is_due=True)
 
     @contextmanager
@@ -328,12 +327,11 @@ class EvictionTable:
 
         The eviction stays until something came: if the sources cannot be read, nothing is lost.
         """
-        with self._cache.transaction() as connection:
-            connection.execute(
-                "UPDATE sources SET size = -1, offset = 0, line = 0, head = '', tail = '', state = '{}'"
-                f" WHERE gone_ms IS NULL AND id IN (SELECT source FROM stream_sources WHERE stream = ({_FIND_STREAM}))",
-                session,
-            )
+        self._cache.write(
+            "UPDATE sources SET size = -1, offset = 0, line = 0, head = '', tail = '', state = '{}'"
+            f" WHERE gone_ms IS NULL AND id IN (SELECT source FROM stream_sources WHERE stream = ({_FIND_STREAM}))",
+            session,
+        )
         self.awaited.add(session)
         try:
             yield
@@ -342,26 +340,21 @@ class EvictionTable:
 
     def lift_awaited(self) -> None:
         """Lift the evictions of sessions that are back."""
+        sql = f"SELECT event_uid, payload_hash FROM events WHERE stream = ({_FIND_STREAM})"
         for session in sorted(self.awaited & self.names()):
-            if self._is_back(session):
+            keys = self.keys(session)
+            if any(keys.hold(uid, payload_hash) for uid, payload_hash in self._cache.rows(sql, session)):
                 self._lift(session)
-
-    def _is_back(self, session: SessionKey) -> bool:
-        keys = self.keys(session)
-        rows = self._cache.rows(f"SELECT event_uid, payload_hash FROM events WHERE stream = ({_FIND_STREAM})", session)
-        return any(keys.hold(uid, payload_hash) for uid, payload_hash in rows)
 
     def _lift(self, session: SessionKey) -> None:
         """Forget that a session was evicted; its row and its digest are made again from all of it."""
-        with self._cache.transaction() as connection:
-            connection.execute("UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?", session)
+        self._cache.write("UPDATE streams SET is_dirty = 1 WHERE agent = ? AND native_id = ?", session)
         with self._memory.transaction() as connection:
             seal_digest(connection, session, is_sealed=False)
             connection.execute(f"DELETE FROM evictions WHERE {_KEY}", session)
             connection.execute(f"UPDATE sessions SET evicted_ms = NULL, analyzed_ms = NULL WHERE {_KEY}", session)
         # Last: with an eviction but without this row, what the session used would be counted twice.
-        with self._cache.transaction() as connection:
-            connection.execute(f"DELETE FROM evicted_streams WHERE stream = ({_FIND_STREAM})", session)
+        self._cache.write(f"DELETE FROM evicted_streams WHERE stream = ({_FIND_STREAM})", session)
         self._ledger.rewrite(lambda record: record.kind != KIND or key_of(record) != session)
 
     def redact_records(self, redactor: "Redactor") -> bool:
@@ -388,8 +381,9 @@ class EvictionTable:
         """What went and cannot be had again, newest first."""
         columns = ", ".join(RetentionEvent._fields)
         cut = "" if limit is None else f" LIMIT {limit:d}"
-        rows = self._memory.rows(f"SELECT {columns} FROM retention_events ORDER BY at_ms DESC, id DESC{cut}")
-        return [RetentionEvent(*row) for row in rows]
+        return self._memory.read(
+            RetentionEvent, f"SELECT {columns} FROM retention_events ORDER BY at_ms DESC, id DESC{cut}"
+        )
 
     def loss_counts(self) -> dict[str, int]:
         return dict(self._memory.rows("SELECT event, count(*) FROM retention_events GROUP BY event"))
@@ -418,15 +412,14 @@ class EvictionTable:
             if keys.hold_copy(copy_key)
         ]
         if copies:
-            with self._cache.transaction() as connection:
-                connection.executemany("UPDATE events SET copy_of = ? WHERE id = ?", copies)
+            self._cache.write_all("UPDATE events SET copy_of = ? WHERE id = ?", copies)
 
 
 def _is_all(used: Sequence[float], base: dict[str, Any]) -> bool:
     """Whether a session's usage that is held is no less than its row had when it was evicted."""
     *tokens, usd = used
     is_exact = base["usd"] is not None and not base["usd_is_estimate"]
-    has_tokens = all(count >= base[name] for count, name in zip(tokens, _TOKENS, strict=True))
+    has_tokens = all(count >= base[name] for count, name in zip(tokens, column.TOKENS, strict=True))
     return has_tokens and (not is_exact or usd > base["usd"] - _CENT)
 
 
@@ -442,10 +435,6 @@ def _drop_stream(connection: apsw.Connection, folder: Path, session: SessionKey,
             "UPDATE problems SET raw = x'' WHERE source IN (SELECT source FROM stream_sources WHERE stream = ?)",
             (stream,),
         )
-
-
-def _is_older(record: LedgerRecord, sessions: Collection[SessionKey], at_ms: int) -> bool:
-    return record.kind == KIND and key_of(record) in sessions and record.data["at_ms"] != at_ms
 
 
 def _session_row(values: dict[str, Any]) -> SessionRow:
@@ -481,14 +470,14 @@ class Evicted:
         if self._last is None or self._last[0] != session:
             self._last = (session, self._table.keys(session), self._table.at_ms(session))
         _, keys, at_ms = self._last
-        kept = [row for row in stream.rows if not keys.hold(row[_UID], row[_HASH]) and not _stood_in_before(row, at_ms)]
-        return leave_out_events(batch, stream, kept)
-
-
-def _stood_in_before(row: Sequence[Any], at_ms: int) -> bool:
-    """Whether an event stands in for an evicted one: a history that is read again repeats prompts of a lost log."""
-    return row[_LANE] in (HISTORY_LANE, STAND_IN_LANE) and (row[_TS_MS] or 0) <= at_ms
-
-
-def names_of(evictions: Iterable[PreparedEviction]) -> list[SessionKey]:
-    return [eviction.name for eviction in evictions]
+        return leave_out_events(
+            batch,
+            stream,
+            [
+                row
+                for row in stream.rows
+                # A history that is read again repeats prompts of a lost log: they stand in for evicted events.
+                if not (row[_LANE] in (HISTORY_LANE, STAND_IN_LANE) and (row[_TS_MS] or 0) <= at_ms)
+                and not keys.hold(row[_UID], row[_HASH])
+            ],
+        )

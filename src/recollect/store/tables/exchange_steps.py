@@ -76,7 +76,8 @@ class ExchangeSteps:
                 tests.append(test)
                 bindings.append(value)
         columns = ", ".join(f"x.{name}" for name in ExchangeRow._fields)
-        rows = self._database.rows(
+        return self._database.read(
+            StoredExchange,
             f"SELECT {columns}, s.session_uid, s.agent, s.repo FROM (SELECT * FROM exchange_steps"
             f" WHERE {' AND '.join(tests)} ORDER BY coalesce(since_ms, 0) DESC, id DESC LIMIT ?) x"
             " CROSS JOIN digests d ON d.id = x.digest"
@@ -84,7 +85,6 @@ class ExchangeSteps:
             " ORDER BY coalesce(x.since_ms, 0), s.session_uid, x.id",
             [*bindings, -1 if latest is None else latest],
         )
-        return [StoredExchange(*row) for row in rows]
 
 
 def put_exchanges(connection: apsw.Connection, exchanges: Iterable[tuple[int, Sequence[ExchangeRow]]]) -> None:

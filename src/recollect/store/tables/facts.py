@@ -201,10 +201,6 @@ class FactTable:
         )
         return self._facts("facts f", where + _ORDER, (name,))
 
-    def counts(self) -> list[tuple[str, str, int]]:
-        """(predicate, rule, how many) of all facts."""
-        return self._database.rows("SELECT predicate, rule, count(*) FROM facts GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2")
-
     def _facts(self, source: str, rest: str, bindings: Sequence[Any]) -> list[StoredFact]:
         rows = self._database.rows(_SELECT.format(source=source) + rest, bindings)
         return [_stored(row) for row in rows]

@@ -100,22 +100,22 @@ class Fulltext:
 
     def pending(self) -> list[PendingStream]:
         """Sessions that hold more than is indexed of them; one read anew by a better adapter starts from nothing."""
-        rows = self._database.rows(
+        return self._database.read(
+            PendingStream,
             "SELECT s.id, s.agent, s.native_id, s.pack_generation,"
             " iif(m.generation = s.pack_generation, m.bytes, 0), iif(m.generation = s.pack_generation, m.seq, 0),"
             " s.stream_bytes"
             " FROM streams s LEFT JOIN fulltext_marks m ON m.stream = s.id"
-            " WHERE s.stream_bytes > iif(m.generation = s.pack_generation, m.bytes, 0) ORDER BY s.id"
+            " WHERE s.stream_bytes > iif(m.generation = s.pack_generation, m.bytes, 0) ORDER BY s.id",
         )
-        return [PendingStream(*row) for row in rows]
 
     def pending_events(self, stream: PendingStream) -> list[PendingEvent]:
-        rows = self._database.rows(
+        return self._database.read(
+            PendingEvent,
             "SELECT id, seq, coalesce(base_kind, kind), payload_start, payload_bytes FROM events"
             " WHERE stream = ? AND payload_start >= ? ORDER BY payload_start",
             (stream.id, stream.bytes),
         )
-        return [PendingEvent(*row) for row in rows]
 
     def add(self, connection: apsw.Connection, fresh: Sequence[Fresh]) -> None:
         """Index events within the transaction that stores them, and move the marks of their sessions."""
@@ -251,12 +251,9 @@ def _drop(connection: apsw.Connection, events: Iterable[int]) -> list[str]:
     rows = [(event,) for event in events]
     touched = []
     for month in _months(connection) if rows else ():
-        held = [row for row in rows if _holds(connection, month, row)]
+        sql = f"SELECT 1 FROM {table_of(month)}_docsize WHERE id = ?"
+        held = [row for row in rows if connection.execute(sql, row).get is not None]
         connection.executemany(f"DELETE FROM {table_of(month)} WHERE rowid = ?", held)
         connection.execute("UPDATE fulltext_months SET events = events - ? WHERE month = ?", (len(held), month))
         touched += [month] if held else []
     return touched
-
-
-def _holds(connection: apsw.Connection, month: str, row: tuple[int]) -> bool:
-    return connection.execute(f"SELECT 1 FROM {table_of(month)}_docsize WHERE id = ?", row).get is not None

@@ -121,13 +121,12 @@ class GroupTable:
 
     def all(self) -> list[GroupRow]:
         columns = ", ".join(GroupRow._fields)
-        return [GroupRow(*row) for row in self._database.rows(f"SELECT {columns} FROM groups ORDER BY name")]
+        return self._database.read(GroupRow, f"SELECT {columns} FROM groups ORDER BY name")
 
     def add(self, group: GroupRow) -> None:
         database, ledger = self._writing(group.name, changes_groups=True)
         ledger.append(GROUP, _group_data(group))
-        with database.transaction() as connection:
-            connection.execute(_INSERT_GROUP, group)
+        database.write(_INSERT_GROUP, group)
 
     def remove(self, name: str) -> None:
         """Drop a group with its pointer and bookmarks; its sessions and files stay."""
@@ -159,8 +158,7 @@ class GroupTable:
 
     def drop_pointer(self, group: str) -> None:
         database, _ = self._writing(group)
-        with database.transaction() as connection:
-            connection.execute("DELETE FROM pointers WHERE group_name = ?", (group,))
+        database.write("DELETE FROM pointers WHERE group_name = ?", (group,))
 
     def bookmarks(self, group: str | None = None) -> list[BookmarkRow]:
         """The bookmarks of a group, or of all there are, the newest first."""
@@ -198,11 +196,10 @@ class GroupTable:
     def set_groups(self, groups: Sequence[tuple[str, SessionKey]]) -> None:
         """Say which group sessions belong to."""
         database, _ = self._writing(MAIN_GROUP, changes_groups=True)
-        with database.transaction() as connection:
-            connection.executemany(
-                'UPDATE sessions SET "group" = ? WHERE agent = ? AND native_session_id = ?',
-                [(group, *session) for group, session in groups],
-            )
+        database.write_all(
+            'UPDATE sessions SET "group" = ? WHERE agent = ? AND native_session_id = ?',
+            [(group, *session) for group, session in groups],
+        )
 
     def records(self) -> list[tuple[str, dict[str, Any]]]:
         """Groups and bookmarks as lines of the ledger."""

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
 from recollect.store.tables import column
-from recollect.store.tables.streams import KEYS, keys_json
-from recollect.store.tables.table import BY_STREAM, CACHE, Table
+from recollect.store.tables.table import BY_STREAM, CACHE, KEYS, Table, json_keys
 
 ACCOUNT = "account"
 DIGEST = "digest"
@@ -101,7 +100,7 @@ class KeptStates:
         rows = self._database.rows(
             f"{KEYS}SELECT s.agent, s.native_id, step, lane, seq, position, cut_ms, state"
             " FROM keys CROSS JOIN streams s USING (agent, native_id) CROSS JOIN kept k ON k.stream = s.id",
-            (keys_json(keys),),
+            (json_keys(keys),),
         )
         states: dict[SessionKey, dict[str, tuple[Boundary, bytes]]] = {}
         for agent, native_id, step, *place, state in rows:
@@ -117,12 +116,11 @@ class KeptStates:
         rows = [(*key, step, *boundary, state.decode()) for key, boundary, state in states]
         if not rows:
             return
-        with self._database.transaction() as connection:
-            connection.executemany(
-                "INSERT OR REPLACE INTO kept"
-                " SELECT id, ?3, ?4, ?5, ?6, ?7, ?8 FROM streams WHERE agent = ?1 AND native_id = ?2",
-                rows,
-            )
+        self._database.write_all(
+            "INSERT OR REPLACE INTO kept"
+            " SELECT id, ?3, ?4, ?5, ?6, ?7, ?8 FROM streams WHERE agent = ?1 AND native_id = ?2",
+            rows,
+        )
 
     def drop(self, keys: Collection[SessionKey]) -> bool:
         """Have sessions read as a whole again; whether any of them would not have been."""
@@ -131,6 +129,6 @@ class KeptStates:
         with self._database.transaction() as connection:
             connection.execute(
                 f"{KEYS}DELETE FROM kept WHERE stream IN (SELECT id FROM keys JOIN streams USING (agent, native_id))",
-                (keys_json(keys),),
+                (json_keys(keys),),
             )
             return bool(connection.changes())

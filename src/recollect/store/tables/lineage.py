@@ -6,8 +6,8 @@ from typing import NamedTuple
 from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database
 from recollect.store.tables.events import CONTENT
-from recollect.store.tables.streams import FIGURES, HALF_BYTES, KEYS, keys_json
-from recollect.store.tables.table import json_list
+from recollect.store.tables.streams import FIGURES, HALF_BYTES
+from recollect.store.tables.table import KEYS, json_keys, json_list
 
 
 class Candidate(NamedTuple):
@@ -34,7 +34,7 @@ class SharedResponse(NamedTuple):
     figures: tuple[int, ...]
 
 
-class Held(NamedTuple):
+class MainLineEvent(NamedTuple):
     """An event of the main line, as far as a copy under another id is recognised by it."""
 
     event_uid: bytes
@@ -77,14 +77,14 @@ class Lineage:
         )
         return [Candidate(SessionKey(agent, native_id), *rest) for agent, native_id, *rest in rows]
 
-    def main_line(self, key: SessionKey) -> list[Held]:
+    def main_line(self, key: SessionKey) -> list[MainLineEvent]:
         """A session's own line, in its order."""
-        rows = self._database.rows(
+        return self._database.read(
+            MainLineEvent,
             f"SELECT event_uid, position, {_CONTENT}, copy_of FROM streams s CROSS JOIN events e ON e.stream = s.id"
             " WHERE s.agent = ? AND s.native_id = ? AND lane = '' ORDER BY position, event_uid",
             key,
         )
-        return list(map(Held._make, rows))
 
     def first_own_ms(self, key: SessionKey) -> int:
         """When a session first did what no other session holds; 0 if all it has is shared."""
@@ -141,7 +141,7 @@ class Lineage:
             " WHERE m.cut_ms IS NOT NULL AND coalesce(u.ts_ms, 0) <= m.cut_ms)"
             " SELECT * FROM used WHERE usage_id IN"
             " (SELECT usage_id FROM used GROUP BY usage_id HAVING count(*) > 1 OR max(is_copy))",
-            (keys_json(keys),),
+            (json_keys(keys),),
         )
         return [
             SharedResponse(SessionKey(agent, native_id), usage_id, ts_ms, is_copy, tuple(figures))

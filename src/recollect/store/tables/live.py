@@ -169,7 +169,7 @@ class LiveSessions:
         return self._select(f"{' AND '.join(conditions)} {order}", bindings)
 
     def _select(self, rest: str, bindings: Sequence[Any]) -> list[LiveRow]:
-        return [LiveRow(*row) for row in self._cache.rows(f"SELECT {_COLUMNS} FROM live WHERE {rest}", bindings)]
+        return self._cache.read(LiveRow, f"SELECT {_COLUMNS} FROM live WHERE {rest}", bindings)
 
     def open(self, row: LiveRow) -> LiveRow:
         """Make a session for a key, or find the one that another process has just made."""
@@ -281,7 +281,7 @@ class LiveSessions:
             "SELECT native_id FROM events WHERE content_type IS NOT NULL"
             " AND stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?)"
         )
-        return [native_id for (native_id,) in self._cache.rows(sql, (row.agent, row.native_id))]
+        return self._cache.column(sql, (row.agent, row.native_id))
 
     def summaries(self, row: LiveRow) -> list[MessageRow]:
         """What stands for the messages before the history begins: the last summary, if there is one."""
@@ -298,19 +298,18 @@ class LiveSessions:
 
     def appended(self, row: LiveRow, reader: int) -> list[tuple[int, int]]:
         """Where the payloads of what a live host appended are, in the order it was appended in."""
-        sql = (
-            "SELECT payload_start, payload_bytes FROM events WHERE reader = ?"
-            " AND stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?) ORDER BY payload_start"
-        )
-        return [(start, size) for start, size in self._cache.rows(sql, (reader, row.agent, row.native_id))]
+        return self._places(row, "reader = ?", reader)
 
     def media(self, row: LiveRow) -> list[tuple[int, int]]:
         """Where the payloads of a session's references to files are."""
+        return self._places(row, "content_type = ?", MEDIA)
+
+    def _places(self, row: LiveRow, condition: str, value: int | str) -> list[tuple[int, int]]:
         sql = (
-            "SELECT payload_start, payload_bytes FROM events WHERE content_type = ?"
+            f"SELECT payload_start, payload_bytes FROM events WHERE {condition}"
             " AND stream = (SELECT id FROM streams WHERE agent = ? AND native_id = ?) ORDER BY payload_start"
         )
-        return [(start, size) for start, size in self._cache.rows(sql, (MEDIA, row.agent, row.native_id))]
+        return self._cache.rows(sql, (value, row.agent, row.native_id))
 
     def close(self) -> None:
         """Let sweeps write at their own pace again."""

@@ -75,11 +75,10 @@ class NamedValues:
     def settle(self, marks: Iterable[NamedMark]) -> None:
         """Note that values are hidden in all that is stored of their sessions."""
         self.at_hand.clear()
-        with self._database.transaction() as connection:
-            connection.executemany(
-                "UPDATE named_values SET is_due = 0 WHERE stream = ? AND digits = ?",
-                [(mark.stream, mark.digits) for mark in marks],
-            )
+        self._database.write_all(
+            "UPDATE named_values SET is_due = 0 WHERE stream = ? AND digits = ?",
+            [(mark.stream, mark.digits) for mark in marks],
+        )
 
 
 def by_root(marks: Iterable[NamedMark]) -> dict[SessionKey, dict[str, str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recollect.errors import StoreDamaged
-from recollect.store.batch import EventRow, SourceRow, hash_payload
+from recollect.store.batch import EventRow, ProblemRow, SourceRow, hash_payload
 from recollect.store.intake import Stored, find_stored
 from recollect.store.payloads import packs
 from recollect.store.payloads.packs import StreamReader
@@ -40,28 +40,7 @@ class HeldStream(NamedTuple):
         return f"{self.agent}:{self.native_id}"
 
 
-class HeldEvent(NamedTuple):
-    """An event with its payload, which is None if it cannot be had as it was stored."""
-
-    id: int
-    row: EventRow
-    payload: bytes | None
-
-
-class HeldSource(NamedTuple):
-    id: int
-    row: SourceRow
-    failure: str | None
-    gone_ms: int | None
-
-
-class HeldProblem(NamedTuple):
-    source: int
-    line: int | None
-    offset: int | None
-    reason: str
-    raw: bytes
-    found_ms: int
+STREAM_COLUMNS = ", ".join(HeldStream._fields)
 
 
 class RawCache:
@@ -72,13 +51,11 @@ class RawCache:
         self._folder = folder
 
     def streams(self) -> list[HeldStream]:
-        columns = ", ".join(HeldStream._fields)
-        return [HeldStream(*row) for row in self._database.rows(f"SELECT {columns} FROM streams ORDER BY id")]
+        return self._database.read(HeldStream, f"SELECT {STREAM_COLUMNS} FROM streams ORDER BY id")
 
     def find(self, agent: str, native_id: str) -> HeldStream | None:
-        columns = ", ".join(HeldStream._fields)
-        sql = f"SELECT {columns} FROM streams WHERE agent = ? AND native_id = ?"
-        return next((HeldStream(*row) for row in self._database.rows(sql, (agent, native_id))), None)
+        sql = f"SELECT {STREAM_COLUMNS} FROM streams WHERE agent = ? AND native_id = ?"
+        return next(iter(self._database.read(HeldStream, sql, (agent, native_id))), None)
 
     def rules(self, agent: str, native_id: str) -> str | None:
         """The version of the rules a session was redacted with; None if there is no such session."""
@@ -94,13 +71,12 @@ class RawCache:
     def reader(self, stream: HeldStream) -> StreamReader:
         return StreamReader(self._database, self._folder, stream.agent, stream.native_id)
 
-    def iter_events(self, stream: HeldStream) -> Iterator[HeldEvent]:
-        """A session's events in the order of their payloads, each payload compared with its hash."""
-        sql = f"SELECT id, {EVENT_COLUMNS} FROM events WHERE stream = ? ORDER BY payload_start, seq"
+    def iter_events(self, stream: HeldStream) -> Iterator[tuple[EventRow, bytes | None]]:
+        """A session's events in the order of their payloads, each with its payload; None if that is damaged."""
+        sql = f"SELECT {EVENT_COLUMNS} FROM events WHERE stream = ? ORDER BY payload_start, seq"
         with closing(self.reader(stream)) as reader:
-            for number, *values in self._database.rows(sql, (stream.id,)):
-                row = EventRow._make(values)
-                yield HeldEvent(number, row, sound_payload(reader, row))
+            for row in self._database.read(EventRow, sql, (stream.id,)):
+                yield row, sound_payload(reader, row)
 
     def faults(self, stream: HeldStream) -> Iterator[str]:
         """What is wrong with a session's frames, and with the payloads of its events."""
@@ -117,30 +93,28 @@ class RawCache:
             if end != stream.stream_bytes:
                 messages[f"Payloads are missing, from byte {end:,} on: {stream.uid}"] = None
             yield from messages
-        if lost := sum(event.payload is None for event in self.iter_events(stream)):
+        if lost := sum(payload is None for _, payload in self.iter_events(stream)):
             yield f"The content of {lost:,} events is not what was stored: {stream.uid}"
 
-    def sources(self) -> dict[int, HeldSource]:
+    def sources(self) -> dict[int, SourceRow]:
         """Every file that was read, by its number."""
-        columns = ", ".join(SourceRow._fields)
-        rows = self._database.rows(f"SELECT id, {columns}, failure, gone_ms FROM sources ORDER BY id")
-        size = len(SourceRow._fields)
-        return {row[0]: HeldSource(row[0], SourceRow._make(row[1 : size + 1]), *row[size + 1 :]) for row in rows}
+        rows = self._database.rows(f"SELECT id, {', '.join(SourceRow._fields)} FROM sources ORDER BY id")
+        return {number: SourceRow._make(values) for number, *values in rows}
 
     def all_sources_of(self, stream: HeldStream) -> list[int]:
         """Every file that has to do with a session."""
-        rows = self._database.rows(
+        return self._database.column(
             "SELECT source FROM stream_sources WHERE stream = ? UNION"
             " SELECT source FROM infos WHERE agent = ? AND native_id = ? ORDER BY 1",
             stream[:3],
         )
-        return [source for (source,) in rows]
 
-    def problems(self) -> dict[int, list[HeldProblem]]:
+    def problems(self) -> dict[int, list[ProblemRow]]:
         """Lines that could not be read, by the number of their source."""
-        found: dict[int, list[HeldProblem]] = {}
-        for row in self._database.rows(f"SELECT {', '.join(HeldProblem._fields)} FROM problems ORDER BY id"):
-            found.setdefault(row[0], []).append(HeldProblem(*row))
+        found: dict[int, list[ProblemRow]] = {}
+        sql = f"SELECT source, {', '.join(ProblemRow._fields)} FROM problems ORDER BY id"
+        for source, *values in self._database.rows(sql):
+            found.setdefault(source, []).append(ProblemRow._make(values))
         return found
 
     def stored(self, uids: Sequence[bytes]) -> dict[bytes, Stored]:

@@ -87,12 +87,9 @@ class Exclusions:
         self._memory = memory
 
     def all(self) -> list[Exclusion]:
-        return [
-            Exclusion(*row)
-            for row in self._memory.rows(
-                f"SELECT agent, native_session_id, host, path, rule FROM exclusions WHERE {_IS_SESSION}"
-            )
-        ]
+        return self._memory.read(
+            Exclusion, f"SELECT agent, native_session_id, host, path, rule FROM exclusions WHERE {_IS_SESSION}"
+        )
 
     def folders(self) -> dict[str, str]:
         """Hashes of the folders that are checkouts of excluded repositories, with the rules."""
@@ -104,19 +101,16 @@ class Exclusions:
         self.add([Exclusion("", _FOLDER + key, "", "", rule)])
 
     def add(self, exclusions: Collection[Exclusion]) -> None:
-        with self._memory.transaction() as connection:
-            connection.executemany("INSERT OR REPLACE INTO exclusions VALUES (?, ?, ?, ?, ?)", exclusions)
+        self._memory.write_all("INSERT OR REPLACE INTO exclusions VALUES (?, ?, ?, ?, ?)", exclusions)
 
     def lift(self, exclusions: Collection[Exclusion]) -> None:
         """Let sessions in again; their files will be read from the start."""
-        with self._cache.transaction() as connection:
-            connection.executemany(
-                "UPDATE sources SET mtime_ns = -1, offset = 0, line = 0, head = '', tail = '', state = '{}'"
-                " WHERE host = ? AND agent = ? AND path = ?",
-                [(exclusion.host, exclusion.agent, exclusion.path) for exclusion in exclusions],
-            )
-        with self._memory.transaction() as connection:
-            connection.executemany(
-                "DELETE FROM exclusions WHERE agent = ? AND native_session_id = ? AND host = ? AND path = ?",
-                [exclusion[:4] for exclusion in exclusions],
-            )
+        self._cache.write_all(
+            "UPDATE sources SET mtime_ns = -1, offset = 0, line = 0, head = '', tail = '', state = '{}'"
+            " WHERE host = ? AND agent = ? AND path = ?",
+            [(exclusion.host, exclusion.agent, exclusion.path) for exclusion in exclusions],
+        )
+        self._memory.write_all(
+            "DELETE FROM exclusions WHERE agent = ? AND native_session_id = ? AND host = ? AND path = ?",
+            [exclusion[:4] for exclusion in exclusions],
+        )

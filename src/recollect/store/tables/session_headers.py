@@ -3,12 +3,10 @@
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-import orjson
-
 from recollect.kinds import SessionKey
 from recollect.store.search import ensure_terms
 from recollect.store.sqlite.database import Database, escaped
-from recollect.store.tables.table import json_list
+from recollect.store.tables.table import json_keys, json_list
 
 
 class SessionHeader(NamedTuple):
@@ -86,14 +84,14 @@ class SessionHeaders:
         rows = self._database.rows(
             f"SELECT {_COLUMNS} FROM json_each(?) k CROSS JOIN sessions s"
             " ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1",
-            (orjson.dumps(sorted(map(tuple, keys))).decode(),),
+            (json_keys(keys),),
         )
         return {SessionKey(row[0], row[1]): SessionHeader(*row) for row in rows}
 
     def named(self, uids: Collection[str]) -> dict[str, SessionHeader]:
         rows = self._database.rows(
             f"SELECT {_COLUMNS} FROM sessions WHERE session_uid IN (SELECT value FROM json_each(?))",
-            (orjson.dumps(sorted(uids)).decode(),),
+            (json_list(uids),),
         )
         return {header.session_uid: header for header in (SessionHeader(*row) for row in rows)}
 
@@ -109,10 +107,9 @@ class SessionHeaders:
     def names(self, of: str) -> list[str]:
         """The agents, repos, branches or models that there are sessions of, the latest first."""
         column = {"agent": "agent", "repo": "repo", "branch": "git_branch", "model": "model"}[of]
-        rows = self._database.rows(
+        return self._database.column(
             f"SELECT {column} FROM sessions WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY max(ended_ms) DESC, 1"
         )
-        return [name for (name,) in rows]
 
     def folders(self) -> list[tuple[str, str]]:
         """Every folder that sessions worked in or called their checkout, with the repository's name."""
@@ -131,11 +128,11 @@ class SessionHeaders:
         """Sessions without raw detail whose digests tell of files that they changed."""
         if not self._has("digests"):
             return []
-        rows = self._database.rows(
+        return self._database.read(
+            SessionKey,
             "SELECT agent, native_session_id FROM sessions JOIN digests USING (agent, native_session_id)"
-            " WHERE evicted_ms IS NOT NULL AND digest ->> 'file_count' > 0"
+            " WHERE evicted_ms IS NOT NULL AND digest ->> 'file_count' > 0",
         )
-        return [SessionKey(*row) for row in rows]
 
     def digest(self, key: SessionKey) -> str | None:
         """A session's digest as JSON; None if there is none of its own yet, or the store is older than digests."""
@@ -152,7 +149,7 @@ class SessionHeaders:
         rows = self._database.rows(
             "SELECT s.session_uid, t.text FROM sessions s JOIN digests d USING (agent, native_session_id)"
             " JOIN digest_text t ON t.rowid = d.id WHERE s.session_uid IN (SELECT value FROM json_each(?))",
-            (orjson.dumps(sorted(uids)).decode(),),
+            (json_list(uids),),
         )
         return dict(rows)
 
@@ -166,12 +163,13 @@ class SessionHeaders:
         ensure_terms(self._database, "digest_text")
         # A join, for fts5vocab takes one word at a time: with IN it would read every word there is.
         sql = "SELECT v.term, v.doc FROM json_each(?) k CROSS JOIN temp.terms_digest_text v ON v.term = k.value"
-        return dict(self._database.rows(sql, (orjson.dumps(sorted(words)).decode(),)))
+        return dict(self._database.rows(sql, (json_list(words),)))
 
     def matching(self, criteria: HeaderFilter) -> list[SessionKey]:
         conditions, bindings = header_conditions(criteria)
-        rows = self._database.rows(f"SELECT agent, native_session_id FROM sessions WHERE {conditions}", bindings)
-        return [SessionKey(*row) for row in rows]
+        return self._database.read(
+            SessionKey, f"SELECT agent, native_session_id FROM sessions WHERE {conditions}", bindings
+        )
 
     def _has(self, table: str) -> bool:
         """Whether a store, which may be an older one that cannot be written, has a table."""
@@ -214,36 +212,39 @@ class SessionHeaders:
         """The roots of the sessions whose digests match an expression of FTS5."""
         if not self._has("digest_text"):
             return set()
-        rows = self._database.rows(
-            "SELECT DISTINCT s.root_session_uid FROM digest_text t CROSS JOIN digests d ON d.id = t.rowid"
-            " CROSS JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
-            " WHERE t.digest_text MATCH ?",
-            (expression,),
+        return set(
+            self._database.column(
+                "SELECT DISTINCT s.root_session_uid FROM digest_text t CROSS JOIN digests d ON d.id = t.rowid"
+                " CROSS JOIN sessions s ON s.agent = d.agent AND s.native_session_id = d.native_session_id"
+                " WHERE t.digest_text MATCH ?",
+                (expression,),
+            )
         )
-        return {uid for (uid,) in rows}
 
     def roots_of_repo(self, name: str) -> set[str]:
         """The roots of the sessions in repositories of this name."""
         sql = f"SELECT DISTINCT root_session_uid FROM sessions WHERE {_ENDS_WITH}"
-        return {uid for (uid,) in self._database.rows(sql, (escaped(name.strip("/")),))}
+        return set(self._database.column(sql, (escaped(name.strip("/")),)))
 
     def households(self, uids: Collection[str]) -> list[SessionKey]:
         """These sessions with all sub-agents below their roots."""
-        rows = self._database.rows(
+        return self._database.read(
+            SessionKey,
             "SELECT agent, native_session_id FROM sessions WHERE session_uid IN (SELECT value FROM json_each(?1))"
             " OR root_session_uid IN (SELECT value FROM json_each(?1))",
-            (orjson.dumps(sorted(uids)).decode(),),
+            (json_list(uids),),
         )
-        return [SessionKey(*row) for row in rows]
 
     def trees(self, keys: Collection[SessionKey]) -> set[str]:
         """The ids of all sessions that belong together with any of these: its root, and what that spawned."""
-        rows = self._database.rows(
-            "SELECT session_uid FROM sessions WHERE root_session_uid IN (SELECT s.root_session_uid FROM json_each(?) k"
-            " CROSS JOIN sessions s ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1)",
-            (orjson.dumps(sorted(map(tuple, keys))).decode(),),
+        return set(
+            self._database.column(
+                "SELECT session_uid FROM sessions WHERE root_session_uid IN"
+                " (SELECT s.root_session_uid FROM json_each(?) k CROSS JOIN sessions s"
+                " ON s.agent = k.value ->> 0 AND s.native_session_id = k.value ->> 1)",
+                (json_keys(keys),),
+            )
         )
-        return {uid for (uid,) in rows}
 
     def kin(self, uid: str) -> list[tuple[SessionHeader, str]]:
         """What a session goes on from, what goes on from it or from the same one, and who spawned it, each with why."""
@@ -265,11 +266,11 @@ class SessionHeaders:
         A sub-agent is among them if it was chosen and the session that it belongs to was not.
         """
         where, bindings = _recent(criteria)
-        rows = self._database.rows(
+        return self._database.read(
+            SessionHeader,
             f"SELECT {_COLUMNS} FROM sessions WHERE {where} ORDER BY ended_ms DESC, session_uid LIMIT ? OFFSET ?",
             [*bindings, limit, offset],
         )
-        return [SessionHeader(*row) for row in rows]
 
     def recent_count(self, criteria: HeaderFilter) -> int:
         where, bindings = _recent(criteria)

@@ -11,10 +11,10 @@ from recollect.kinds import SessionKey
 from recollect.store.sqlite.database import Database, escaped, translated
 from recollect.store.tables import column
 from recollect.store.tables.annotations import name_sessions
+from recollect.store.tables.column import TOKENS
 from recollect.store.tables.digests import drop_digests
 from recollect.store.tables.session_headers import ANY_SESSION, IS_IDLE, HeaderFilter, header_conditions
-from recollect.store.tables.streams import KEYS, keys_json
-from recollect.store.tables.table import BY_SESSION, MEMORY, Table
+from recollect.store.tables.table import BY_SESSION, KEYS, MEMORY, Table, json_keys
 
 if TYPE_CHECKING:
     from recollect.schema import Session, SessionSource
@@ -46,7 +46,7 @@ SESSIONS = Table(
         *column.documents("instructions"),
         *column.numbers("started_ms?", "ended_ms?", "updated_ms?"),
         *column.plain("outcome"),
-        *column.numbers("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
+        *column.numbers(*TOKENS),
         *column.reals("usd?"),
         *column.numbers("usd_is_estimate", "wall_clock_ms?", "turns", "retries", "message_count", "event_count"),
         *column.names("task_ref?"),
@@ -211,6 +211,7 @@ _ORDERS = {
     "tokens": "input_tokens + output_tokens + cache_write_tokens",
 }
 SORTS = tuple(_ORDERS)
+_MOMENTS = ("started", "ended", "updated", "discovered", "ingested", "analyzed", "evicted")
 _COLUMNS = ", ".join(f'"{name}"' for name in SessionRow._fields)
 _READ = f"{_COLUMNS}, analyzed_ms, evicted_ms"
 # A repair may have given up events that were then read again from a source: no eviction keeps them out.
@@ -260,21 +261,20 @@ class Sessions:
         rows = self._database.rows(
             f"{KEYS}SELECT agent, k.native_id, {columns}"
             " FROM keys k JOIN sessions s USING (agent) WHERE s.native_session_id = k.native_id",
-            (keys_json(keys),),
+            (json_keys(keys),),
         )
         return {SessionKey(agent, native_id): StoredRow(*rest) for agent, native_id, *rest in rows}
 
     def task_refs(self) -> list[str]:
         """The tasks of all sessions, each once."""
-        return [ref for (ref,) in self._database.rows("SELECT DISTINCT task_ref FROM sessions WHERE task_ref <> ''")]
+        return self._database.column("SELECT DISTINCT task_ref FROM sessions WHERE task_ref <> ''")
 
     def set_task_refs(self, refs: Mapping[SessionKey, str]) -> None:
         """Say what sessions whose rows were just put worked on."""
-        with self._database.transaction() as connection:
-            connection.executemany(
-                "UPDATE sessions SET task_ref = ? WHERE agent = ? AND native_session_id = ?",
-                [(ref, *key) for key, ref in refs.items()],
-            )
+        self._database.write_all(
+            "UPDATE sessions SET task_ref = ? WHERE agent = ? AND native_session_id = ?",
+            [(ref, *key) for key, ref in refs.items()],
+        )
 
     def find(self, criteria: SessionFilter) -> "list[Session]":
         """Sessions that match, newest first unless sorted by something else."""
@@ -291,12 +291,10 @@ class Sessions:
         """The session with these ids, if there is a row of it."""
         return next(iter(self._select(" WHERE agent = ? AND native_session_id = ?", [agent, native_id])), None)
 
-    def spawned(self, parent_uid: str) -> list[tuple[str, str]]:
-        """Agent and native id of the sessions that this one spawned itself."""
-        rows = self._database.rows(
-            "SELECT agent, native_session_id FROM sessions WHERE parent_session_uid = ?", (parent_uid,)
-        )
-        return [(agent, native_id) for agent, native_id in rows]
+    def spawned(self, parent_uid: str) -> list[SessionKey]:
+        """The sessions that this one spawned itself."""
+        sql = "SELECT agent, native_session_id FROM sessions WHERE parent_session_uid = ?"
+        return self._database.read(SessionKey, sql, (parent_uid,))
 
     def _select(self, conditions: str, bindings: list[Any], sort: str = "recent", limit: str = "") -> "list[Session]":
         order = f"{_ORDERS[sort]} DESC, {_ORDERS['recent']} DESC, session_uid"
@@ -343,7 +341,7 @@ class Sessions:
     def checkouts(self) -> list[Place]:
         """Where every session worked."""
         columns = ", ".join(Place._fields)
-        return [Place(*row) for row in self._database.rows(f"SELECT {columns} FROM sessions ORDER BY session_uid")]
+        return self._database.read(Place, f"SELECT {columns} FROM sessions ORDER BY session_uid")
 
     def members(self) -> list[Member]:
         """What decides on the group of each session, but for its files."""
@@ -356,7 +354,7 @@ class Sessions:
     def below(self, folder: str) -> list[SessionKey]:
         """Sessions with a file below a folder."""
         sql = "SELECT DISTINCT agent, native_session_id FROM session_sources WHERE substr(path, 1, ?) = ?"
-        return [SessionKey(*row) for row in self._database.rows(sql, (len(folder) + 1, f"{folder}/"))]
+        return self._database.read(SessionKey, sql, (len(folder) + 1, f"{folder}/"))
 
     def has_groups(self) -> bool:
         """Whether any session belongs to a group other than the main one."""
@@ -365,10 +363,9 @@ class Sessions:
     def set_repos(self, repos: Sequence[tuple[str | None, str | None, str, str]]) -> None:
         """Write (repo, domain, agent, native id)."""
         if repos:
-            with self._database.transaction() as connection:
-                connection.executemany(
-                    "UPDATE sessions SET repo = ?, domain = ? WHERE agent = ? AND native_session_id = ?", repos
-                )
+            self._database.write_all(
+                "UPDATE sessions SET repo = ?, domain = ? WHERE agent = ? AND native_session_id = ?", repos
+            )
 
     def drop(self, sessions: Sequence[tuple[str, str]]) -> None:
         """Delete the rows of sessions that turned out to be none; not of evicted ones."""
@@ -390,10 +387,9 @@ class Sessions:
     def set_evicted(self, sessions: Sequence[tuple[str, str]], at_ms: int) -> None:
         """Note that the events of sessions (agent, native id) are no longer held."""
         if sessions:
-            with self._database.transaction() as connection:
-                connection.executemany(
-                    f"UPDATE sessions SET evicted_ms = {at_ms:d} WHERE agent = ? AND native_session_id = ?", sessions
-                )
+            self._database.write_all(
+                f"UPDATE sessions SET evicted_ms = {at_ms:d} WHERE agent = ? AND native_session_id = ?", sessions
+            )
 
     def totals(self) -> list[dict[str, Any]]:
         """Per agent: sessions, events, messages, tokens, money and if any is estimated, first and last activity."""
@@ -434,60 +430,12 @@ def _like(text: str | None) -> str | None:
 def _session(values: tuple[Any, ...], sources: "list[SessionSource]") -> "Session":
     from recollect.schema import Cost, Session  # takes time to load, and most sweeps need none
 
-    row = SessionRow(*values[: len(SessionRow._fields)])
-    analyzed_ms, evicted_ms = values[len(SessionRow._fields) :]
-    cost = Cost(
-        input_tokens=row.input_tokens,
-        output_tokens=row.output_tokens,
-        cache_read_tokens=row.cache_read_tokens,
-        cache_write_tokens=row.cache_write_tokens,
-        reasoning_tokens=row.reasoning_tokens,
-        usd=row.usd,
-        usd_is_estimate=bool(row.usd_is_estimate),
-        wall_clock_s=None if row.wall_clock_ms is None else row.wall_clock_ms / 1000,
-        turns=row.turns,
-        retries=row.retries,
-    )
-    return Session(
-        session_uid=row.session_uid,
-        agent=row.agent,
-        native_session_id=row.native_session_id,
-        root_session_uid=row.root_session_uid,
-        parent_session_uid=row.parent_session_uid,
-        base_session_uid=row.base_session_uid,
-        base_end=row.base_end,
-        session_class=row.session_class,
-        group=row.group,
-        host=row.host,
-        repo=row.repo,
-        domain=row.domain,
-        cwd=row.cwd,
-        git_branch=row.git_branch,
-        model=row.model,
-        provider=row.provider,
-        agent_version=row.agent_version,
-        title=row.title,
-        instructions=tuple(orjson.loads(row.instructions)),
-        started_at=rfc3339(row.started_ms),
-        ended_at=rfc3339(row.ended_ms),
-        updated_at=rfc3339(row.updated_ms),
-        outcome=row.outcome,
-        cost=cost,
-        message_count=row.message_count,
-        event_count=row.event_count,
-        task_ref=row.task_ref,
-        sources=tuple(sources),
-        schema_version=row.schema_version,
-        content_hash=row.content_hash,
-        spawn_call_id=row.spawn_call_id,
-        discovered_at=rfc3339(row.discovered_ms),
-        ingested_at=rfc3339(row.ingested_ms),
-        analyzed_at=rfc3339(analyzed_ms),
-        evicted_at=rfc3339(evicted_ms),
-        key=row.key,
-        channel=row.channel,
-        chat_id=row.chat_id,
-        user_id=row.user_id,
-        character_id=row.character_id,
-        metadata=orjson.loads(row.metadata),
-    )
+    row = dict(zip((*SessionRow._fields, "analyzed_ms", "evicted_ms"), values, strict=True))
+    moments = {f"{name}_at": rfc3339(row.pop(f"{name}_ms")) for name in _MOMENTS}
+    is_estimate, wall_clock_ms = bool(row.pop("usd_is_estimate")), row.pop("wall_clock_ms")
+    wall_clock_s = None if wall_clock_ms is None else wall_clock_ms / 1000
+    figures = {name: row.pop(name) for name in (*TOKENS, "usd", "turns", "retries")}
+    cost = Cost(usd_is_estimate=is_estimate, wall_clock_s=wall_clock_s, **figures)
+    documents = {"instructions": tuple(orjson.loads(row["instructions"])), "metadata": orjson.loads(row["metadata"])}
+    told = {name: value for name, value in row.items() if name not in ("git_root", "git_remote")}
+    return Session(**told | moments | documents, cost=cost, sources=tuple(sources))

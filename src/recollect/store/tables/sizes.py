@@ -1,6 +1,5 @@
 """How large the two tiers are, and which sessions make up the first."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,19 +31,6 @@ class HeldSession(NamedTuple):
     is_last_copy: bool = False
     has_forks: bool = False
     ended_ms: int = 0
-
-
-class _Stream(NamedTuple):
-    id: int
-    agent: str
-    native_id: str
-    next_seq: int
-    stream_bytes: int
-    pack_bytes: int
-
-    @property
-    def weight(self) -> int:
-        return self.stream_bytes + self.next_seq * _ROW_BYTES
 
 
 class Sizes:
@@ -125,33 +111,29 @@ class Sizes:
 
     def held(self, host: str, now_ms: int) -> list[HeldSession]:
         """Every session with raw detail; what that takes in the database is shared out among them by their size."""
-        streams = list(self._streams())
-        per_weight = self._raw_cache_bytes() / (sum(stream.weight for stream in streams) or 1)
+        streams = self._cache.rows(
+            f"SELECT id, agent, native_id, stream_bytes + next_seq * {_ROW_BYTES},"
+            " (SELECT coalesce(sum(pack_bytes), 0) FROM frames WHERE stream = s.id) FROM streams s"
+            " WHERE EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
+        )
+        per_weight = self._raw_cache_bytes() / (sum(weight for *_, weight, _ in streams) or 1)
         rows = self._rows()
         safe, forked = self._with_sources(host), self._forked()
         return [
             HeldSession(
-                stream.agent,
-                stream.native_id,
+                agent,
+                native_id,
                 uid,
-                stream.pack_bytes + round(stream.weight * per_weight),
+                packed + round(weight * per_weight),
                 max(min(ended_ms or 0, now_ms), min(ingested_ms or 0, now_ms)),
                 analyzed_ms,
-                stream.id not in safe,
-                stream.id in forked,
+                stream not in safe,
+                stream in forked,
                 min(ended_ms or 0, now_ms),
             )
-            for stream in streams
-            for uid, ended_ms, ingested_ms, analyzed_ms in rows.get((stream.agent, stream.native_id), ())
+            for stream, agent, native_id, weight, packed in streams
+            for uid, ended_ms, ingested_ms, analyzed_ms in rows.get((agent, native_id), ())
         ]
-
-    def _streams(self) -> Iterator[_Stream]:
-        packed = "(SELECT coalesce(sum(pack_bytes), 0) FROM frames WHERE stream = s.id)"
-        for row in self._cache.iter_rows(
-            f"SELECT id, agent, native_id, next_seq, stream_bytes, {packed} FROM streams s"
-            " WHERE EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
-        ):
-            yield _Stream(*row)
 
     def _rows(self) -> dict[tuple[str, str], list[tuple[str, int | None, int | None, int | None]]]:
         rows = self._memory.iter_rows(
@@ -163,34 +145,35 @@ class Sizes:
 
     def _with_sources(self, host: str) -> set[int]:
         """Sessions that can be read again from files of this machine."""
-        rows = self._cache.iter_rows(
-            "WITH logs AS MATERIALIZED (SELECT t.source FROM stream_sources t JOIN sources s ON s.id = t.source"
-            " WHERE s.host = ? AND s.gone_ms IS NULL GROUP BY t.source HAVING count(*) <= ?)"
-            " SELECT DISTINCT t.stream FROM stream_sources t JOIN logs USING (source)",
-            (host, _SESSIONS_OF_A_LOG),
+        return set(
+            self._cache.column(
+                "WITH logs AS MATERIALIZED (SELECT t.source FROM stream_sources t JOIN sources s ON s.id = t.source"
+                " WHERE s.host = ? AND s.gone_ms IS NULL GROUP BY t.source HAVING count(*) <= ?)"
+                " SELECT DISTINCT t.stream FROM stream_sources t JOIN logs USING (source)",
+                (host, _SESSIONS_OF_A_LOG),
+            )
         )
-        return {stream for (stream,) in rows}
 
     def logs(self, name: tuple[str, str], host: str) -> list[str]:
         """Files of this machine from which a session can be read again, as far as is known."""
-        rows = self._cache.rows(
+        return self._cache.column(
             "SELECT s.path FROM streams r JOIN stream_sources t ON t.stream = r.id JOIN sources s ON s.id = t.source"
             " WHERE r.agent = ? AND r.native_id = ? AND s.host = ? AND s.gone_ms IS NULL"
             " AND (SELECT count(*) FROM stream_sources WHERE source = s.id) <= ? ORDER BY s.path",
             (*name, host, _SESSIONS_OF_A_LOG),
         )
-        return [path for (path,) in rows]
 
     def _forked(self) -> set[int]:
         """Sessions from which others that are held are made, by reference or by copying."""
-        rows = self._cache.iter_rows(
-            "SELECT b.id FROM infos i JOIN streams b ON b.agent = i.agent AND b.native_id = i.base_native_id"
-            " JOIN streams s ON s.agent = i.agent AND s.native_id = i.native_id AND s.id <> b.id"
-            " WHERE i.base_native_id IS NOT NULL AND EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
-            " UNION SELECT o.stream FROM events e JOIN events o ON o.event_uid = e.copy_of"
-            " WHERE e.copy_of IS NOT NULL AND o.stream <> e.stream"
+        return set(
+            self._cache.column(
+                "SELECT b.id FROM infos i JOIN streams b ON b.agent = i.agent AND b.native_id = i.base_native_id"
+                " JOIN streams s ON s.agent = i.agent AND s.native_id = i.native_id AND s.id <> b.id"
+                " WHERE i.base_native_id IS NOT NULL AND EXISTS (SELECT 1 FROM events WHERE stream = s.id)"
+                " UNION SELECT o.stream FROM events e JOIN events o ON o.event_uid = e.copy_of"
+                " WHERE e.copy_of IS NOT NULL AND o.stream <> e.stream"
+            )
         )
-        return {stream for (stream,) in rows}
 
 
 def _file_bytes(path: Path) -> int:

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -160,12 +160,11 @@ class Sources:
 
     def read_again(self, stream: int) -> None:
         """Have the next sweep read all files of a session from their start."""
-        with self._database.transaction() as connection:
-            connection.execute(
-                "UPDATE sources SET mtime_ns = -1, reader = ?, offset = 0, line = 0, head = '', tail = '', state = '{}'"
-                " WHERE id IN (SELECT source FROM stream_sources WHERE stream = ?)",
-                (READ_ELSEWHERE, stream),
-            )
+        self._database.write(
+            "UPDATE sources SET mtime_ns = -1, reader = ?, offset = 0, line = 0, head = '', tail = '', state = '{}'"
+            " WHERE id IN (SELECT source FROM stream_sources WHERE stream = ?)",
+            (READ_ELSEWHERE, stream),
+        )
 
     def save_failure(self, row: SourceRow, failure: str) -> None:
         """Remember that a file could not be read, so that the next sweep does not try it unchanged."""
@@ -180,41 +179,34 @@ class Sources:
             )
             _make_dirty(connection, [source.id])
 
-    def mark_gone(self, sources: Iterable[int]) -> None:
-        """The files are no longer there. What was read from them stays."""
-        self._mark(sources, now_ms())
-
-    def mark_back(self, sources: Iterable[int]) -> None:
-        self._mark(sources, None)
+    def mark_gone(self, sources: Sequence[int], *, is_gone: bool = True) -> None:
+        """The files are no longer there, or there again. What was read from them stays."""
+        if sources:
+            gone_ms = now_ms() if is_gone else None
+            with self._database.transaction() as connection:
+                sql = "UPDATE sources SET gone_ms = ? WHERE id = ?"
+                connection.executemany(sql, [(gone_ms, source) for source in sources])
+                _make_dirty(connection, sources)
 
     def drop(self, sources: Iterable[int]) -> None:
         """Strike out what was only known for a failure that is over."""
         ids = [(source,) for source in sources]
         if ids:
-            with self._database.transaction() as connection:
-                connection.executemany("DELETE FROM sources WHERE id = ?", ids)
-
-    def _mark(self, sources: Iterable[int], gone_ms: int | None) -> None:
-        ids = list(sources)
-        if not ids:
-            return
-        with self._database.transaction() as connection:
-            connection.executemany("UPDATE sources SET gone_ms = ? WHERE id = ?", [(gone_ms, source) for source in ids])
-            _make_dirty(connection, ids)
+            self._database.write_all("DELETE FROM sources WHERE id = ?", ids)
 
     @staticmethod
     def _upsert(connection: apsw.Connection, row: SourceRow, failure: str | None) -> int:
         return int(connection.execute(_UPSERT, (*row, failure, now_ms())).get)
 
     def problems(self) -> list[SkippedLine]:
-        rows = self._database.rows(
+        return self._database.read(
+            SkippedLine,
             "SELECT s.agent, s.path, p.line, p.offset, p.reason, p.raw, p.found_ms"
             " FROM problems p JOIN sources s ON s.id = p.source"
             " UNION ALL SELECT agent, path, NULL, NULL, failure, x'', read_ms FROM sources"
             " WHERE failure IS NOT NULL AND gone_ms IS NULL"
-            " ORDER BY 1, 2, 4"
+            " ORDER BY 1, 2, 4",
         )
-        return [SkippedLine(*row) for row in rows]
 
     def counts(self) -> dict[str, Any]:
         total, failed, gone, size = self._database.rows(
@@ -231,7 +223,7 @@ class Sources:
         }
 
 
-def _make_dirty(connection: apsw.Connection, sources: list[int], at_most: int = 1 << 30) -> None:
+def _make_dirty(connection: apsw.Connection, sources: Sequence[int], at_most: int = 1 << 30) -> None:
     """Have the sessions of these sources accounted for again, but for sources that tell of too many."""
     connection.executemany(
         "UPDATE streams SET is_dirty = 1 WHERE id IN (SELECT stream FROM stream_sources WHERE source = ?1)"

@@ -13,7 +13,8 @@ from recollect.store.sqlite.database import Database
 from recollect.store.tables.events import IS_ABANDONED, IS_ERROR, IS_REQUEST, IS_RETRY, Events
 from recollect.store.tables.kept import Boundary, Kept
 from recollect.store.tables.sessions import SourceOfSession
-from recollect.store.tables.streams import KEYS, Streams, keys_json
+from recollect.store.tables.streams import Streams
+from recollect.store.tables.table import KEYS, json_keys
 
 _T = TypeVar("_T")
 _NOTHING: Mapping[SessionKey, Kept] = MappingProxyType({})
@@ -195,12 +196,12 @@ class Steps:
         return _grouped(rows, Response._make)
 
     def _late_responses(self, stream: int, boundary: Boundary) -> list[Response]:
-        rows = self._database.rows(
+        return self._database.read(
+            Response,
             f"SELECT {', '.join(Response._fields)} FROM usage WHERE stream = ? AND ts_ms > ? AND NOT is_copy"
             " ORDER BY usage_id",
             (stream, boundary.cut_ms),
         )
-        return list(map(Response._make, rows))
 
     def are_left_behind(self, key: SessionKey, boundary: Boundary, late: Sequence[Step]) -> bool:
         """Whether a branch that was left behind has events on both sides of a boundary."""
@@ -239,7 +240,7 @@ class Steps:
         return _grouped(rows, SourceOfSession._make)
 
     def _rows(self, keys: Collection[SessionKey], sql: str) -> list[tuple[Any, ...]]:
-        return self._database.rows(KEYS + sql, (keys_json(keys),))
+        return self._database.rows(KEYS + sql, (json_keys(keys),))
 
     def payloads(self, key: SessionKey, steps: Iterable[Step]) -> dict[bytes, dict[str, Any]]:
         """The payloads of some events, by event; each frame is unpacked once."""

@@ -18,9 +18,9 @@ from recollect.kinds import (
 from recollect.store.payloads import packs
 from recollect.store.sqlite.database import Database, translated
 from recollect.store.tables import column
-from recollect.store.tables.events import IS_ABANDONED, IS_RETRY, IS_TYPED, STANDS_IN
+from recollect.store.tables.events import IS_ABANDONED, IS_RETRY, IS_TYPED, STANDS_IN, EventHeaders
 from recollect.store.tables.sources import READ_ELSEWHERE
-from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, Table, json_list
+from recollect.store.tables.table import BY_NATIVE_ID, BY_STREAM, CACHE, KEYS, Table, json_keys, json_list
 from recollect.uids import name_half
 
 # A row for each session whose events are held; `is_dirty` until its row in memory.db is up to date. `redacted_with` is
@@ -52,7 +52,7 @@ USAGE = Table(
         *column.identifiers("usage_id"),
         *column.numbers("ts_ms?"),
         *column.names("model?", "provider?"),
-        *column.numbers("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
+        *column.numbers(*column.TOKENS),
         *column.reals("usd?"),
         *column.numbers("includes_sub_agents", "cache_write_1h_tokens", "web_searches", "requests"),
         column.count("is_copy", 0),
@@ -63,10 +63,7 @@ USAGE = Table(
 )
 
 # Of a response that is logged more than once, the largest of each count.
-FIGURES = (
-    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
-    *("cache_write_1h_tokens", "web_searches", "requests"),
-)
+FIGURES = (*column.TOKENS, "cache_write_1h_tokens", "web_searches", "requests")
 
 COST_TOTALS = Table(
     "cost_totals",
@@ -122,8 +119,6 @@ class Ancestry(NamedTuple):
     born_ms: int | None = None
 
 
-# The sessions that a statement is about, as its first binding: see `keys_json`.
-KEYS = "WITH keys (agent, native_id) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) "
 _CHOSEN = KEYS + "SELECT s.id FROM keys JOIN streams s USING (agent, native_id)"
 # What an event of a lane stands in for: a history for any log, a copy of the model's view for the agent's own log.
 _BETTER = {HISTORY_LANE: frozenset({MAIN_LANE, STAND_IN_LANE}), STAND_IN_LANE: frozenset({MAIN_LANE})}
@@ -145,12 +140,7 @@ class Streams:
         return self._keys("SELECT agent, native_id FROM streams WHERE is_dirty ORDER BY id")
 
     def _keys(self, sql: str, bindings: Sequence[Any] = ()) -> list[SessionKey]:
-        return list(map(SessionKey._make, self._database.rows(sql, bindings)))
-
-    def find(self, agent: str, native_id: str) -> int | None:
-        """The number of a session's stream, if any of its events are held."""
-        number = self._database.value("SELECT id FROM streams WHERE agent = ? AND native_id = ?", (agent, native_id))
-        return None if number is None else int(number)
+        return self._database.read(SessionKey, sql, bindings)
 
     def names(self) -> dict[SessionKey, int]:
         """The streams of all sessions."""
@@ -158,14 +148,12 @@ class Streams:
         return {SessionKey(agent, native_id): stream for stream, agent, native_id in rows}
 
     def set_dirty(self, keys: Iterable[tuple[str, str]], is_dirty: bool) -> None:
-        with self._database.transaction() as connection:
-            connection.executemany(
-                "UPDATE streams SET is_dirty = ? WHERE agent = ? AND native_id = ?", [(is_dirty, *key) for key in keys]
-            )
+        self._database.write_all(
+            "UPDATE streams SET is_dirty = ? WHERE agent = ? AND native_id = ?", [(is_dirty, *key) for key in keys]
+        )
 
     def set_all_dirty(self) -> None:
-        with self._database.transaction() as connection:
-            connection.execute("UPDATE streams SET is_dirty = 1")
+        self._database.write("UPDATE streams SET is_dirty = 1")
 
     def has_infos(self) -> bool:
         """Whether any source was ever read that says something of a session."""
@@ -180,7 +168,7 @@ class Streams:
         rows = self._database.rows(
             f"{KEYS}SELECT keys.agent, keys.native_id, i.info FROM keys CROSS JOIN infos i USING (agent, native_id)"
             " JOIN sources s ON s.id = i.source ORDER BY s.kind, s.host, s.path",
-            (keys_json(keys),),
+            (json_keys(keys),),
         )
         infos: dict[SessionKey, list[dict[str, Any]]] = {}
         with translated(self._database.path):
@@ -191,7 +179,7 @@ class Streams:
     def held(self, keys: Collection[SessionKey]) -> set[SessionKey]:
         """Those of which any events are held."""
         sql = f"{KEYS}SELECT agent, native_id FROM keys JOIN streams USING (agent, native_id)"
-        return set(self._keys(sql, (keys_json(keys),)))
+        return set(self._keys(sql, (json_keys(keys),)))
 
     def origins(self, keys: Collection[SessionKey]) -> dict[SessionKey, Ancestry]:
         """What sessions say of their origin: the first source that says anything counts, in a stable order."""
@@ -201,7 +189,7 @@ class Streams:
             " FROM keys CROSS JOIN infos i USING (agent, native_id) JOIN sources s ON s.id = i.source"
             " WHERE coalesce(i.parent_native_id, i.root_native_id, i.base_native_id, i.born_ms) IS NOT NULL"
             " ORDER BY s.kind, s.host, s.path",
-            (keys_json(keys),),
+            (json_keys(keys),),
         )
         origins: dict[SessionKey, Ancestry] = {}
         for agent, native_id, *links in rows:
@@ -226,7 +214,7 @@ class Streams:
             f" ON i.agent = k.agent AND i.{link} = k.native_id AND i.native_id <> k.native_id"
             for link in links
         )
-        return set(self._keys(KEYS + below, (keys_json(keys),)))
+        return set(self._keys(KEYS + below, (json_keys(keys),)))
 
     def copy_links(self, keys: Collection[SessionKey]) -> set[tuple[SessionKey, SessionKey]]:
         """(session, session it has copies from), of all copies that these sessions made or that were made of them.
@@ -236,7 +224,7 @@ class Streams:
         made = self._database.rows(
             f"SELECT DISTINCT stream, substr(copy_of, 1, {HALF_BYTES}) FROM events"
             f" WHERE stream IN ({_CHOSEN}) AND copy_of IS NOT NULL",
-            (keys_json(keys),),
+            (json_keys(keys),),
         )
         halves = {name_half(*key): key for key in keys}
         taken = self._database.rows(
@@ -246,13 +234,9 @@ class Streams:
             (orjson.dumps([half.hex() for half in halves]).decode(),),
         )
         links = {*made, *taken}
-        names = self._names({stream for stream, _ in links})
+        names = EventHeaders(self._database).keys({stream for stream, _ in links})
         owners = halves | self._owners({half for _, half in links} - halves.keys())
         return {(names[stream], owners[half]) for stream, half in links if half in owners}
-
-    def _names(self, streams: Iterable[int]) -> dict[int, SessionKey]:
-        sql = "SELECT id, agent, native_id FROM streams WHERE id IN (SELECT value FROM json_each(?))"
-        return {stream: SessionKey(*name) for stream, *name in self._database.rows(sql, (json_list(streams),))}
 
     def _owners(self, halves: Collection[bytes]) -> dict[bytes, SessionKey]:
         """The sessions of these hashes, as far as their events or what they used are held."""
@@ -264,7 +248,8 @@ class Streams:
             )
             for half in halves
         }
-        names = self._names(stream for stream in streams.values() if stream is not None)
+        held = {stream for stream in streams.values() if stream is not None}
+        names = EventHeaders(self._database).keys(held)
         return {half: names[stream] for half, stream in streams.items() if stream in names}
 
     def set_marks(self, events: Sequence["Step"]) -> None:
@@ -272,12 +257,10 @@ class Streams:
         if not events:
             return
         derived = IS_RETRY | IS_ABANDONED
-        with self._database.transaction() as connection:
-            connection.executemany(
-                "UPDATE events SET kind = ?1, base_kind = nullif(?2, ?1),"
-                f" flags = (flags & {~derived}) | ?3 WHERE id = ?4",
-                [(event.kind, event.base_kind, event.flags & derived, event.id) for event in events],
-            )
+        self._database.write_all(
+            f"UPDATE events SET kind = ?1, base_kind = nullif(?2, ?1), flags = (flags & {~derived}) | ?3 WHERE id = ?4",
+            [(event.kind, event.base_kind, event.flags & derived, event.id) for event in events],
+        )
 
     def stand_ins(self) -> dict[int, tuple[str, str]]:
         """Events that only stood in for what is held itself by now, each with its session.
@@ -306,7 +289,7 @@ class Streams:
         rows = self._database.rows(
             f"{KEYS}SELECT DISTINCT s.agent, s.native_id, {names} FROM keys CROSS JOIN streams s"
             " USING (agent, native_id) CROSS JOIN events e ON e.stream = s.id",
-            (keys_json(keys),),
+            (json_keys(keys),),
         )
         lanes: dict[tuple[str, str], set[str]] = {}
         for agent, native_id, lane in rows:
@@ -314,8 +297,7 @@ class Streams:
         return lanes
 
     def drop_events(self, events: Iterable[int]) -> None:
-        with self._database.transaction() as connection:
-            connection.executemany("DELETE FROM events WHERE id = ?", [(event,) for event in events])
+        self._database.write_all("DELETE FROM events WHERE id = ?", [(event,) for event in events])
 
     def _delivered(self) -> dict[int, tuple[str, str]]:
         """Queued prompts of dirty sessions that another event tells; the same words of days before or later do not."""
@@ -377,12 +359,7 @@ class Streams:
             " AND NOT EXISTS (SELECT 1 FROM stream_sources t JOIN sources r ON r.id = t.source"
             f" WHERE t.stream = s.id AND r.reader = {READ_ELSEWHERE})"
         )
-        return self._keys(sql, (keys_json(keys),))
-
-
-def keys_json(keys: Iterable[tuple[str, str]]) -> str:
-    """Sessions as a statement with `KEYS` takes them."""
-    return orjson.dumps(list(map(list, keys))).decode()
+        return self._keys(sql, (json_keys(keys),))
 
 
 def _empty(connection: apsw.Connection, streams: list[int]) -> None:

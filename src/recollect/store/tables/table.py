@@ -79,6 +79,11 @@ class Table(NamedTuple):
         return self.key if self.key and not self.has_rowid else ("rowid",)
 
     @property
+    def adding(self) -> str:
+        """SQL for an upsert that adds what it brings to the row with the same key."""
+        return ", ".join(f"{name} = coalesce({name} + excluded.{name}, {name}, excluded.{name})" for name in self.sums)
+
+    @property
     def is_of_session(self) -> bool:
         """Whether each row belongs to one session."""
         return self.owner not in (None, BY_SOURCE)
@@ -113,3 +118,12 @@ def hash_of(content: bytes) -> bytes:
 def json_list(values: Iterable[Any]) -> str:
     """Values for `json_each`, sorted."""
     return orjson.dumps(sorted(values)).decode()
+
+
+# The sessions that a statement is about, as its first binding: see `json_keys`.
+KEYS = "WITH keys (agent, native_id) AS MATERIALIZED (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) "
+
+
+def json_keys(keys: Iterable[tuple[str, str]]) -> str:
+    """Sessions for `json_each`, sorted."""
+    return orjson.dumps(sorted(map(tuple, keys))).decode()

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,33 +46,18 @@ class Texts:
 
     def of_session(self, key: SessionKey) -> Iterator[str]:
         """All that is held of a session beside its payloads: of its events, row, digest and so on."""
-        return self._texts(self._searched, key)
+        return self._texts(key, *SEARCHED)
 
     def ids(self, key: SessionKey) -> Iterator[str]:
         """Ids that its agent gave to it, to its records, calls and responses."""
         yield key.native_id
-        yield from self._texts(self._identifiers, key)
+        yield from self._texts(key, Role.IDENTIFIER)
 
-    @cached_property
-    def _searched(self) -> list[tuple[Database, str]]:
-        return list(self._statements(*SEARCHED))
-
-    @cached_property
-    def _identifiers(self) -> list[tuple[Database, str]]:
-        return list(self._statements(Role.IDENTIFIER))
-
-    def _statements(self, *roles: Role) -> Iterator[tuple[Database, str]]:
-        """What selects a session's columns of these roles, table by table."""
+    def _texts(self, key: SessionKey, *roles: Role) -> Iterator[str]:
         for database in (self._cache, self._memory):
-            for table in declared(database.path.name):
-                if table.owner is not None and table.is_of_session and (names := table.names(*roles)):
-                    columns = f"concat_ws(' ', {', '.join(names)})"
-                    yield database, f"SELECT {columns} FROM {table.name} WHERE {table.owner.of_session}"
-
-    def _texts(self, statements: Sequence[tuple[Database, str]], key: SessionKey) -> Iterator[str]:
-        for database, sql in statements:
-            for (text,) in database.iter_rows(sql, key):
-                yield text
+            for sql in _statements(database.path.name, roles):
+                for (text,) in database.iter_rows(sql, key):
+                    yield text
 
     def of_sources(self) -> Iterator[tuple[int, str]]:
         """Paths of the agents' files, and what tables hold of files rather than of sessions; each with its file."""
@@ -100,6 +85,16 @@ class Texts:
             " WHERE p.raw <> x''"
         )
         return (UnreadLine(*row) for row in rows)
+
+
+@cache
+def _statements(database: str, roles: tuple[Role, ...]) -> list[str]:
+    """What selects a session's columns of these roles, table by table."""
+    return [
+        f"SELECT concat_ws(' ', {', '.join(names)}) FROM {table.name} WHERE {table.owner.of_session}"
+        for table in declared(database)
+        if table.owner is not None and table.is_of_session and (names := table.names(*roles))
+    ]
 
 
 def _common_root(keys: Collection[SessionKey]) -> SessionKey | None:
@@ -255,9 +250,8 @@ def _add_up(connection: apsw.Connection, table: Table, change: _Change) -> None:
     where, names = _assigned(table.row_key, " AND "), [column.name for column in table.columns]
     row = dict(zip(names, connection.execute(f"SELECT * FROM {table.name} WHERE {where}", change.key).get, strict=True))
     connection.execute(f"DELETE FROM {table.name} WHERE {where}", change.key)
-    sums = ", ".join(f"{name} = coalesce({name} + excluded.{name}, {name}, excluded.{name})" for name in table.sums)
     connection.execute(
-        f"INSERT INTO {table.name} VALUES ({', '.join('?' * len(names))}) ON CONFLICT DO UPDATE SET {sums}",
+        f"INSERT INTO {table.name} VALUES ({', '.join('?' * len(names))}) ON CONFLICT DO UPDATE SET {table.adding}",
         list((row | change.values).values()),
     )
 

@@ -156,20 +156,18 @@ class TombstoneTable:
                 _put(connection, tombstone, at_ms, finished_ms)
 
     def names(self) -> set[SessionKey]:
-        return {SessionKey(*row) for row in self._database.rows("SELECT agent, native_id FROM tombstones")}
+        return set(self._database.read(SessionKey, "SELECT agent, native_id FROM tombstones"))
 
     def unfinished(self) -> set[SessionKey]:
         """Sessions whose removal may have stopped half-way."""
-        rows = self._database.rows("SELECT agent, native_id FROM tombstones WHERE finished_ms IS NULL")
-        return {SessionKey(*row) for row in rows}
+        return set(self._database.read(SessionKey, "SELECT agent, native_id FROM tombstones WHERE finished_ms IS NULL"))
 
     def finish(self, keys: Collection[SessionKey]) -> None:
         """Note that nothing is left of these sessions."""
-        with self._database.transaction() as connection:
-            connection.executemany(
-                "UPDATE tombstones SET finished_ms = ? WHERE agent = ? AND native_id = ?",
-                [(now_ms(), *key) for key in keys],
-            )
+        self._database.write_all(
+            "UPDATE tombstones SET finished_ms = ? WHERE agent = ? AND native_id = ?",
+            [(now_ms(), *key) for key in keys],
+        )
 
     def event_keys(self, agent: str) -> Iterator[bytes]:
         for (keys,) in self._database.iter_rows("SELECT event_keys FROM tombstones WHERE agent = ?", (agent,)):
@@ -184,7 +182,7 @@ class TombstoneTable:
         return [(TOMBSTONE, _data(Tombstone(agent, name, keys, tuple(forks[agent])))) for agent, name, keys in rows]
 
     def kept_forks(self) -> set[SessionKey]:
-        return {SessionKey(*row) for row in self._database.rows("SELECT agent, native_id FROM kept_forks")}
+        return set(self._database.read(SessionKey, "SELECT agent, native_id FROM kept_forks"))
 
 
 def _put(connection: apsw.Connection, tombstone: Tombstone, at_ms: int, finished_ms: int | None) -> None:
