@@ -26,7 +26,15 @@ from recollect.redact.learned import Learned
 from recollect.redact.marks import UNSCANNABLE, NamedValue, key_id, mark
 from recollect.redact.patterns import ANY_KEYWORD, KEYWORD
 from recollect.redact.rules import NAME_FIELDS, VALUE_FIELDS, VERSION
-from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanner, OutOfTime, Scanner, TooManyHits
+from recollect.redact.scanners import (
+    AhoCorasickScanner,
+    Clock,
+    HyperscanScanner,
+    LateScanner,
+    OutOfTime,
+    Scanner,
+    TooManyHits,
+)
 from recollect.redact.user_rules import AllowList, RedactionRules, UserRule
 
 HYPERSCAN = "hyperscan"
@@ -333,7 +341,8 @@ class KnownValues:
 def _scanner(users: Sequence[UserRule], key: bytes, engine: str | None, folder: Path | None) -> tuple[Scanner, str]:
     if engine != AHO_CORASICK:
         try:
-            return HyperscanScanner(expressions(users), folder, key), HYPERSCAN
+            make = LateScanner if engine is None else HyperscanScanner
+            return make(expressions(users), folder, key), HYPERSCAN
         except ImportError:
             if engine == HYPERSCAN:
                 raise
