@@ -1266,6 +1266,17 @@ def test_a_whole_output_replaces_the_item_that_was_cut_and_keeps_its_exit_code(r
     assert not result.is_provisional
 
 
+def test_an_output_longer_than_an_item_that_was_cut_without_a_mark_is_kept_too(reading_of: Any) -> None:
+    whole = "first line\n" + "x" * 30_000 + "\nFAIL: TestLast\n"
+    log = ended(wrapped().call(call_id(1), cmd="go test ./..."), call_id(1), whole[:10_000], 1)
+    log.output(call_id(1), f"Chunk ID: a\nWall time: 1\nProcess exited with code 1\nOutput:\n{whole}")
+
+    results = reading_of(log).told[1:]
+
+    assert [(event.block, event.status) for event in results] == [(1, "failed"), (2, "failed")]
+    assert results[1].payload["output"].endswith(whole)
+
+
 def test_an_item_without_any_output_leaves_that_to_the_output(reading_of: Any) -> None:
     log = ended(wrapped().call(call_id(1), cmd="ls"), call_id(1), "")
     log.output(call_id(1), "Process exited with code 0\nOutput:\na.py\n")

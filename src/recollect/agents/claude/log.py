@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from recollect.agentkit.content import text_in
 from recollect.agentkit.lines import LineReader
 from recollect.agentkit.log import NOTHING, Unreadable, read_log, read_rewritten
 from recollect.agentkit.protocol import CostTotal, Cursor, EventRecord, Record, SessionInfo, Source, Usage
@@ -292,7 +293,7 @@ class TranscriptLog(Transcript):
 
     def _enqueue(self, entry: Entry, offset: int, raw: bytes, is_lossy: bool) -> Sequence[Record]:
         operation = as_mapping(parse_whole(raw))
-        text = as_text(operation.get("content")) if operation.get("operation") == "enqueue" else None
+        text = text_in(operation.get("content")) if operation.get("operation") == "enqueue" else None
         prompt = prompts.waiting_event(entry, self._place(entry, offset, is_lossy), self, text) if text else None
         if prompt is None or self.is_queued_again(prompt.retry_key, prompt.ts_ms):
             self.skip(QUEUE)

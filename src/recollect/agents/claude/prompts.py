@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from recollect.agentkit.content import summarise
+from recollect.agentkit.content import summarise, text_in
 from recollect.agentkit.protocol import EventRecord
 from recollect.agentkit.values import as_id, as_mapping, as_text, call_key, short_hash, storable
 from recollect.agents.claude import summaries as words
@@ -261,8 +261,7 @@ def system_events(entry: Entry, place: Place, raw: bytes) -> list[EventRecord]:
     """A notice of the harness with every field of its own; a failed request tried again is a retry."""
     whole = as_mapping(parse_whole(raw))
     native = {name: value for name, value in whole.items() if name not in _ENVELOPE and value is not None}
-    content = whole.get("content")
-    text = content if isinstance(content, str) else ""
+    text = text_in(whole.get("content"))
     if entry.subtype == "api_error":
         summary = summarise(f"the model service failed, trying again: {_error_text(whole)}")
         payload = {"text": _error_text(whole), "native": native}
@@ -306,6 +305,9 @@ def queued_event(entry: Entry, place: Place, transcript: Transcript, attachment:
         event.kind, event.role = LIFECYCLE, "system"
     if event.kind == USER_MSG:
         event.status = "queued"
+        if transcript.is_delivered_again(event.retry_key, event.ts_ms):
+            transcript.skip("attachment/queued_command (again)")
+            return []
     return [event]
 
 

@@ -220,16 +220,6 @@ def summarise_edit(paths: list[str]) -> str:
     return summarise(f"edited {', '.join(paths[:5])}") if paths else "edited files"
 
 
-def text_parts(content: Any) -> list[str]:
-    """The texts of a message's content, whichever of its spellings is used."""
-    if isinstance(content, str):
-        return [content]
-    if not isinstance(content, list):
-        return []
-    texts = (part if isinstance(part, str) else as_mapping(part).get("text") for part in content)
-    return [text for text in texts if isinstance(text, str) and text]
-
-
 def is_injected(text: str) -> bool:
     return text.lstrip()[:80].startswith(INJECTED)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw
 
-from recollect.agentkit.content import summarise
+from recollect.agentkit.content import summarise, text_in
 from recollect.agentkit.files import open_beneath
 from recollect.agentkit.shell import error_line, shell_kind
 from recollect.agentkit.values import as_list, as_mapping
@@ -104,7 +104,7 @@ def read_result(update: Update, full_log: str | None = None) -> Result:
     """The readable part of a result: what the model saw, as text where there is any."""
     result = update.rawOutput
     blocks = _blocks(update.content)
-    text: Any = "\n".join([block.text for block in blocks if isinstance(block.text, str)])
+    text: Any = "\n".join([text_in(block.text) for block in blocks if block.text is not None])
     media = [media_of(block) for block in blocks if isinstance(block.data, str)]
     if isinstance(result, Output):
         text = _better_text(result) or text or _text_of(result)
