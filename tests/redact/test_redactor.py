@@ -217,6 +217,7 @@ def test_another_key_gives_other_marks() -> None:
         {"value": "f3Kd93kfQ02kd93kD", "name": "SHOP_API_KEY"},
         {"a": {"b": [{"dbPassword": "gX8#kk2!"}]}},
         {"headers": {"X-Api-Key": "f3Kd93kfQ02kd93kD"}},
+        {"passwords": ["f3Kd93kfQ02kd93kD", "gX8#kk2!"]},
         {"command": ["mysql", "--password", "gX8#kk2!", "shop"]},
         {"command": ["/usr/bin/sshpass", "-p", "gX8#kk2!", "ssh", "h"]},
         {"command": ["/usr/bin/mysql", "-u", "root", "-pgX8#kk2!", "shop"]},
