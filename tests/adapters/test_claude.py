@@ -178,6 +178,9 @@ class TestWhatPeopleSay:
 
         assert (event.kind, event.status, event.payload["text"]) == ("user_msg", "queued", "and the tests too")
 
+    def test_a_question_about_the_state_of_a_task_is_a_request(self, tmp_path: Path) -> None:
+        assert only_event(tmp_path, prompt("u1", '{"task_id": 5} is what I get. Why?')).kind == "user_msg"
+
     def test_a_queued_prompt_that_the_program_delivers_again_and_again_is_one(self, tmp_path: Path) -> None:
         queued = {"type": "queued_command", "prompt": "and the tests too", "commandMode": "prompt"}
         times = [*(f"2026-11-15T18:00:00.{n:03}Z" for n in range(0, 800, 80)), "2026-11-15T18:20:00.000Z"]
@@ -324,6 +327,8 @@ class TestWhatPeopleSay:
     @pytest.mark.parametrize(
         "words",
         [
+            '[{"task_id":"b1"}]',
+            '{"type":"task_notification","task_id":"b1"}',
             '{"task_id":"b1","tool_use_id":"toolu_1","description":"run it","task_type":"local_bash"}',
             "Unknown skill: deploy",
             "Unknown slash command: deploy",

@@ -1315,6 +1315,7 @@ def test_an_item_that_comes_after_a_shorter_output_is_kept_too(reading_of: Any) 
         "# Files mentioned by the user:\n\n## shot.png: /tmp/shot.png\n\n## My request:\n",
         "## Prior conversation with Codex:\n\n- ## My request for Codex: tidy up\n\n## My request for Codex:\n",
         "Input contract:\n- one JSON object\n\n## My request for Codex: ",
+        "# Context from my IDE setup:\n\n## Open tabs:\n- a.py\n\n# My request for codex:\n",
     ],
 )
 def test_a_request_from_an_ide_is_what_the_person_typed(reading_of: Any, context: str) -> None:

@@ -61,10 +61,11 @@ _COMMAND = re.compile(
 )
 # What the program queues or answers in the user's name: the state of a task as JSON, and why a command did not run.
 _NOTICE = re.compile(
-    r'\{\s*"(?:task|agent|shell)_id"\s*:'
+    r'\[?\{\s*"(?:(?:task|agent|shell)_id"\s*:|type"\s*:\s*"task_notification").*[}\]]\s*\Z'
     r"|(?:Unknown (?:skill|slash command|command)|Args from unknown skill): \S[^\n]*\Z"
     r"|This (?:skill|slash command) can only be invoked by Claude, not directly by users\b"
-    r"|Operation stopped by hook: "
+    r"|Operation stopped by hook: ",
+    re.DOTALL,
 )
 # An approved plan that Claude Code carries into a fresh conversation; its heading says what the work is.
 _PLAN = re.compile(
@@ -159,7 +160,7 @@ def _prompt_event(
         return place.event(
             index, HUMAN_INTERVENTION, payload, "interrupted the agent", role="user", status="interrupted"
         )
-    if _is_harness(entry, place, texts, start):
+    if _is_harness(entry, place, texts, typed):
         return place.event(index, LIFECYCLE, payload, _describe_harness(entry, typed or payload["text"]), role="system")
     if (command := _COMMAND.match(typed)) is not None:
         return _command_request(place, payload, command, index)
@@ -174,7 +175,8 @@ def _prompt_event(
     return place.event(index, USER_MSG, payload, summary, role="user")
 
 
-def _is_harness(entry: Entry, place: Place, texts: list[str], start: str) -> bool:
+def _is_harness(entry: Entry, place: Place, texts: list[str], typed: str) -> bool:
+    start = typed[:_START_CHARS].lstrip()
     if entry.isMeta is True or entry.isCompactSummary is True:
         return True
     if place.is_sub_agent and entry.parentUuid is None:
@@ -183,7 +185,7 @@ def _is_harness(entry: Entry, place: Place, texts: list[str], start: str) -> boo
         return True
     if start.startswith("<command-message>"):
         return entry.sourceToolUseID is not None or not any(map(_COMMAND.match, texts))
-    if start.startswith(_HARNESS) or _NOTICE.match(start):
+    if start.startswith(_HARNESS) or (start and _NOTICE.match(typed.lstrip())):
         return True
     return bool(texts) and not start and all(text.startswith(_BESIDE) for text in texts)
 
