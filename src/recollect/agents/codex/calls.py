@@ -307,6 +307,7 @@ def add_item_result(
     if call is not None and known in (CUT, DONE) and len(words) <= call.chars and is_failed <= call.is_failed:
         rollout.skip("item of a call already answered")
         return
+    has_printed = call is not None and short_hash(words[: call.chars]) == call.head  # what the running command had
     is_cut = call is not None and known == OPEN and may_be_cut and (not words or text.is_cut(words))
     _add_result(
         rollout,
@@ -319,15 +320,10 @@ def add_item_result(
         is_failed=is_failed,
         role=role,
         is_settled=not is_cut,
-        is_further=call is not None and (known in (CUT, DONE) or (known == RUNNING and not _holds(words, call))),
+        is_further=call is not None and (known in (CUT, DONE) or (known == RUNNING and not has_printed)),
     )
     if call is not None:
         call.result, call.facts = (CUT, payload.get("native", {})) if is_cut else (DONE, {})
-
-
-def _holds(words: str, call: Call) -> bool:
-    """Whether a text begins with the part of it that a running command had printed."""
-    return short_hash(words[: call.chars]) == call.head
 
 
 def _add_result(
