@@ -421,6 +421,10 @@ def plant(draw: Draw, kind: str) -> Planted:
 
 # Ways to give a value to a name, as formatters, languages and test tools write them; `{}` is the value.
 LAYOUTS = (
+    'api_tokens: ["{}", "other"]',
+    "const tokens: string[] = ['{}']",
+    "Password was: {}",
+    "id,email,password" + ",a_long_column" * 24 + "\n1,bob@x.io,{}" + ",x" * 24,
     "bindpw {}",
     'new NetworkCredential("bob", "{}")',
     '"adminPassword": {"value": "{}"}',

@@ -199,6 +199,7 @@ def test_prompts_are_kept_when_the_log_is_gone_and_only_a_side_file_is_left(tmp_
         ("alex/ent-221-better-state-tracking", "ENT-221"),
         ("feature/ent-53_explain", "ENT-53"),
         ("fix/issue-77-crash", "#77"),
+        ("issues/123", "#123"),
         ("release-2026-11", None),
         ("soph/phase-2-cleanup", None),
         ("soph/add-3-tests", None),

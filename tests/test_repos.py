@@ -147,6 +147,13 @@ def test_a_checkout_on_windows_is_one_however_its_path_is_written() -> None:
 
     assert checkouts.repo("c:/code/shop/src", None, None) == "github.com/acme/shop"
     assert checkouts.repo(r"c:\code\shop\.worktrees\2", None, None) == "github.com/acme/shop"
+    assert checkouts.repo(r"c:\Code\SHOP\src", None, None) == "github.com/acme/shop"
+
+
+def test_a_repository_on_windows_has_one_name_whatever_its_letters() -> None:
+    known = [(path, path, None) for path in (r"C:\Users\kim\Shop", r"c:\users\kim\shop")]
+
+    assert {Checkouts(known).repo(path, path, None) for path, _, _ in known} == {"C:/Users/kim/Shop"}
 
 
 def test_the_name_of_a_folder_on_windows_is_its_last_part() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from recollect.agentkit.protocol import BadLine, EventRecord, Skipped
+from recollect.agentkit.protocol import BadLine, EventRecord, Record, Skipped
 from recollect.agents import adapters
 from tests.logs import AGENT_LOGS, AgentLog, line, session_id
-from tests.shapes import places_in, replaced, shapes_of
+from tests.shapes import Place, places_in, replaced, shapes_of
 
 MUTANTS = 500
 _VALUES = (None, True, 0, -1, 2**70, 1.5, "", " ", "text", [], ["text"], [[]], {}, {"0": "a"}, {"type": "text"}, [{}])
@@ -24,12 +24,17 @@ def mutate(chance: random.Random, record: Any) -> Any:
     return record
 
 
-def outcome_of(log: AgentLog, root: Path, raw: bytes) -> str:
-    """What a log of this one line becomes."""
+def records_of(log: AgentLog, root: Path, raw: bytes) -> list[Record]:
+    """What a log of this one line is read as."""
     path = log.write(root, raw)
     adapter = adapters()[log.agent]
     (source,) = [source for source in adapter.discover(root) if source.path == path]
-    kinds = Counter(type(record) for record in adapter.read(source, None))
+    return list(adapter.read(source, None))
+
+
+def outcome_of(log: AgentLog, root: Path, raw: bytes) -> str:
+    """What a log of this one line becomes."""
+    kinds = Counter(type(record) for record in records_of(log, root, raw))
     if kinds[EventRecord]:
         return "event"
     return "skipped" if kinds[Skipped] else "bad" if kinds[BadLine] else "vanished"
@@ -44,6 +49,42 @@ def test_a_record_of_any_shape_is_an_event_a_skip_or_a_bad_line(tmp_path: Path, 
     outcomes = {raw: outcome_of(log, tmp_path, raw) for raw in raws}
 
     assert [raw for raw, outcome in outcomes.items() if outcome == "vanished"] == []
+
+
+WORDS = "words in another shape"
+_WORD_FIELDS = {"text", "thinking", "content", "aggregated_output", "stdout", "stderr", "summary_text"}
+_SHAPES = ([{"type": "text", "text": WORDS}], {"value": WORDS}, {"type": "text", "text": {"value": WORDS}}, [WORDS])
+
+
+def has_words(log: AgentLog, root: Path, record: Any) -> bool:
+    events = [event for event in records_of(log, root, line(record)) if isinstance(event, EventRecord)]
+    return any(WORDS in repr(event.payload) for event in events)
+
+
+@pytest.mark.parametrize("log", AGENT_LOGS, ids=lambda log: log.agent)
+def test_words_are_kept_in_whatever_shape_a_service_writes_them(tmp_path: Path, log: AgentLog) -> None:
+    places = [(record, place) for record in shapes_of(log) for place in places_in(record) if is_words(record, place)]
+    read = [(record, place) for record, place in places if has_words(log, tmp_path, replaced(record, place, WORDS))]
+
+    lost = {
+        (place, repr(shape))
+        for record, place in read
+        for shape in _SHAPES
+        if not has_words(log, tmp_path, replaced(record, place, shape))
+    }
+
+    assert read
+    assert lost == set()
+
+
+def is_words(record: Any, place: Place) -> bool:
+    """Whether a place in a record holds words of the agent, the user or a tool."""
+    if not _WORD_FIELDS & set(place):
+        return False
+    value = record
+    for key in place:
+        value = value[key]
+    return isinstance(value, str) and place[-1] not in ("type", "id", "name", "signature", "tool_use_id")
 
 
 @pytest.mark.parametrize("log", AGENT_LOGS, ids=lambda log: log.agent)

@@ -178,6 +178,19 @@ class TestWhatPeopleSay:
 
         assert (event.kind, event.status, event.payload["text"]) == ("user_msg", "queued", "and the tests too")
 
+    def test_a_question_about_the_state_of_a_task_is_a_request(self, tmp_path: Path) -> None:
+        assert only_event(tmp_path, prompt("u1", '{"task_id": 5} is what I get. Why?')).kind == "user_msg"
+
+    def test_a_queued_prompt_that_the_program_delivers_again_and_again_is_one(self, tmp_path: Path) -> None:
+        queued = {"type": "queued_command", "prompt": "and the tests too", "commandMode": "prompt"}
+        times = [*(f"2026-11-15T18:00:00.{n:03}Z" for n in range(0, 800, 80)), "2026-11-15T18:20:00.000Z"]
+        lines = [record("attachment", f"a{n}", attachment=queued, timestamp=time) for n, time in enumerate(times)]
+
+        records = read_lines(tmp_path, enqueued("and the tests too", "2026-11-15T17:59:58.000Z"), *lines)
+
+        assert [event.native_id for event in events(records)] == ["a0", "a10"]
+        assert skips(records)["attachment/queued_command (again)"] == 9
+
     def test_a_prompt_that_only_the_queue_tells_is_kept_where_it_was_typed(self, tmp_path: Path) -> None:
         left = {"type": "queue-operation", "operation": "remove", "sessionId": SESSION}
         records = read_lines(
@@ -228,7 +241,7 @@ class TestWhatPeopleSay:
 
         assert [event.status for event in told] == [None, QUEUE_ONLY]
 
-    @pytest.mark.parametrize("words", [None, "", "  ", 7, ["x"], "[Request interrupted by user]"])
+    @pytest.mark.parametrize("words", [None, "", "  ", 7, [7], "[Request interrupted by user]"])
     def test_a_queue_record_without_a_prompt_is_counted(self, tmp_path: Path, words: Any) -> None:
         records = read_lines(tmp_path, enqueued(words))
 
@@ -314,6 +327,8 @@ class TestWhatPeopleSay:
     @pytest.mark.parametrize(
         "words",
         [
+            '[{"task_id":"b1"}]',
+            '{"type":"task_notification","task_id":"b1"}',
             '{"task_id":"b1","tool_use_id":"toolu_1","description":"run it","task_type":"local_bash"}',
             "Unknown skill: deploy",
             "Unknown slash command: deploy",
@@ -1372,7 +1387,7 @@ def test_spread_characters_that_are_no_stream_are_the_answer(tmp_path: Path) -> 
     assert event.payload["text"] == "API Error"
 
 
-@pytest.mark.parametrize("message", ["words", ["words"], {"content": {"text": "words"}}])
+@pytest.mark.parametrize("message", ["words", ["words"], {"content": {"parts": "words"}}])
 def test_a_message_of_an_unknown_shape_is_kept_whole(tmp_path: Path, message: Any) -> None:
     event = only_event(tmp_path, record("user", "u1", message=message))
 

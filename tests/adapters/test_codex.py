@@ -1266,6 +1266,17 @@ def test_a_whole_output_replaces_the_item_that_was_cut_and_keeps_its_exit_code(r
     assert not result.is_provisional
 
 
+def test_an_output_longer_than_an_item_that_was_cut_without_a_mark_is_kept_too(reading_of: Any) -> None:
+    whole = "first line\n" + "x" * 30_000 + "\nFAIL: TestLast\n"
+    log = ended(wrapped().call(call_id(1), cmd="go test ./..."), call_id(1), whole[:10_000], 1)
+    log.output(call_id(1), f"Chunk ID: a\nWall time: 1\nProcess exited with code 1\nOutput:\n{whole}")
+
+    results = reading_of(log).told[1:]
+
+    assert [(event.block, event.status) for event in results] == [(1, "failed"), (2, "failed")]
+    assert results[1].payload["output"].endswith(whole)
+
+
 def test_an_item_without_any_output_leaves_that_to_the_output(reading_of: Any) -> None:
     log = ended(wrapped().call(call_id(1), cmd="ls"), call_id(1), "")
     log.output(call_id(1), "Process exited with code 0\nOutput:\na.py\n")
@@ -1304,6 +1315,7 @@ def test_an_item_that_comes_after_a_shorter_output_is_kept_too(reading_of: Any) 
         "# Files mentioned by the user:\n\n## shot.png: /tmp/shot.png\n\n## My request:\n",
         "## Prior conversation with Codex:\n\n- ## My request for Codex: tidy up\n\n## My request for Codex:\n",
         "Input contract:\n- one JSON object\n\n## My request for Codex: ",
+        "# Context from my IDE setup:\n\n## Open tabs:\n- a.py\n\n# My request for codex:\n",
     ],
 )
 def test_a_request_from_an_ide_is_what_the_person_typed(reading_of: Any, context: str) -> None:

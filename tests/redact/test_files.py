@@ -113,3 +113,13 @@ def test_a_folder_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None
 
 def test_a_folder_that_is_not_there_costs_only_time(tmp_path: Path) -> None:
     assert TOKEN not in _redactor(tmp_path / "gone").text(TOKEN)
+
+
+def test_rules_are_compiled_once_there_is_much_to_search(tmp_path: Path) -> None:
+    redactor = Redactor(RedactionRules(), KEY, folder=tmp_path)
+
+    assert TOKEN not in redactor.text(TOKEN)
+    assert not list(tmp_path.glob("redaction-*"))
+
+    assert TOKEN not in redactor.text(TOKEN + " and" * 300_000)
+    assert len(list(tmp_path.glob("redaction-*"))) == 1

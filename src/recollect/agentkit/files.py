@@ -27,11 +27,12 @@ def open_beneath(root: Path, path: Path) -> int:
         fd = _open_without_links(root, path)
     except OSError as error:
         raise SourceUnreadable(f"cannot be opened: {error.strerror}") from error
-    refusal = _refusal(os.fstat(fd))
-    if refusal:
-        os.close(fd)
-        raise SourceUnreadable(refusal)
-    return fd
+    info = os.fstat(fd)
+    if stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():
+        return fd
+    os.close(fd)
+    is_file = stat.S_ISREG(info.st_mode)
+    raise SourceUnreadable("belongs to another user" if is_file else "is not a regular file")
 
 
 def _open_without_links(root: Path, path: Path) -> int:
@@ -45,14 +46,6 @@ def _open_without_links(root: Path, path: Path) -> int:
         return os.open(name, _FILE, dir_fd=directory)
     finally:
         os.close(directory)
-
-
-def _refusal(info: os.stat_result) -> str | None:
-    if not stat.S_ISREG(info.st_mode):
-        return "is not a regular file"
-    if info.st_uid != os.geteuid():
-        return "belongs to another user"
-    return None
 
 
 def resolve_root(root: Path) -> Path:

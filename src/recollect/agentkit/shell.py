@@ -54,8 +54,7 @@ def error_line(output: str) -> str:
     """
     end = output[-_SEARCHED_CHARS:].rstrip().splitlines()
     lines = (*reversed(end), *output[:_SEARCHED_CHARS].splitlines())
-    return next((line for line in lines if _reports_failure(line)), end[-1] if end else "")
-
-
-def _reports_failure(line: str) -> bool:
-    return _FAILURE.search(line) is not None and _FAILURE.search(_NO_FAILURE.sub("", line)) is not None
+    return next(
+        (line for line in lines if _FAILURE.search(line) and _FAILURE.search(_NO_FAILURE.sub("", line))),
+        end[-1] if end else "",
+    )

@@ -258,7 +258,8 @@ class _Stream:
         if number is not None and not self._rows[number][_FLAGS] & IS_PROVISIONAL:
             if event.is_provisional or payload == self._payloads[number]:
                 return
-            uid, number = second_uid(uid, self._hash(payload)), None
+            stored = self._redactor.payloads([payload]).get(0, payload)
+            uid, number = second_uid(uid, hash_payload(stored)), None
             if uid in self._numbers:
                 return
         texts = self._texts_of(event.kind, payload, content)
@@ -307,10 +308,6 @@ class _Stream:
         if len(payload) > _MOST_TEXT_BYTES:
             self._has_texts = False
         return columns_of(kind, content) if self._has_texts else None
-
-    def _hash(self, payload: bytes) -> bytes:
-        """The hash of a payload as it will be stored."""
-        return hash_payload(self._redactor.payloads([payload]).get(0, payload))
 
     def _parent(self, native_id: str, block: int, parent: str | None) -> bytes | None:
         last_id, last_block, last_uid = self._last

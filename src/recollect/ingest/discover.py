@@ -160,7 +160,7 @@ class _Comparison:
             self._walk(resolved)
 
     def _walk(self, root: Path) -> None:
-        """One that is new may be a known one that was moved: those come last."""
+        """A file that is new may be a known one that was moved: those come last."""
         before_walk = len(self._seen)
         new = self._compare_known(self._files(self._discovered(root)))
         missing = self._missing(root)
@@ -182,7 +182,9 @@ class _Comparison:
         """Compare files with what is known of them; returns those of which nothing is."""
         new = []
         for path, source, info in files:
-            before = self._known.get(path) or self._find_hidden(path)
+            before = self._known.get(path)
+            if before is None and self._has_hidden:  # it may hold nothing but forgotten sessions
+                before = self._known.get(hidden_path(path))
             if before is None:
                 new.append((path, source, info))
             else:
@@ -232,10 +234,6 @@ class _Comparison:
         folders = (source for source in self._known.values() if source.row.kind == FOLDER)
         paths = ((source.id, source.row.path) for source in folders)
         return [id for id, path in paths if path not in self._unreadable and f"{path}/".startswith(below)]
-
-    def _find_hidden(self, path: str) -> KnownSource | None:
-        """A file that holds nothing but forgotten sessions."""
-        return self._known.get(hidden_path(path)) if self._has_hidden else None
 
     def _missing(self, root: Path) -> dict[tuple[int, int, str], KnownSource]:
         """Sources below a root that are not where they were, by what a file keeps when it is moved."""
@@ -317,8 +315,6 @@ def _is_missing(path: str) -> bool:
     """Whether a file is really not there, and not only out of reach."""
     try:
         Path(path).lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, FileNotFoundError | NotADirectoryError)
     return False

@@ -18,7 +18,7 @@ from itertools import accumulate, takewhile
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from recollect.sessions import Checkouts, main_checkout, normal_remote, normal_root, read_origin, read_text
+from recollect.sessions import Checkouts, folded, main_checkout, normal_remote, normal_root, read_origin, read_text
 
 _PART = re.compile(r"(\*\*/?|\*|\?|\[[^]/]+\]|\{[^{}]*,[^{}]*\})")
 _MEMBER = re.compile(r"(.)-(.)|(.)", re.DOTALL)
@@ -317,7 +317,7 @@ class Exclude:
 
 def folder_key(path: str) -> str:
     """What is stored of a folder that is excluded."""
-    return blake2b(path.encode("utf-8", "replace"), digest_size=16).hexdigest()
+    return blake2b(folded(path).encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
 def _folder_test(pattern: str) -> Test:

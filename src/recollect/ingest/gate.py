@@ -203,14 +203,12 @@ class _Gate:
         for native_id, info in batch.infos.items():
             name = (batch.source.agent, native_id)
             if name not in self._verdicts:
-                self._facts_by_name[name] = _facts(orjson.loads(info)) | self._facts_by_name.get(name, {})
-                self._learn_checkout(self._facts_by_name[name])
-
-    def _learn_checkout(self, facts: dict[str, Any]) -> None:
-        """Note checkouts of excluded repositories: other logs may name only the folder."""
-        folder = self._exclude.learn(facts.get("cwd"), facts.get("git_root"), facts.get("git_remote"))
-        if folder:
-            self._store.exclusions.add_folder(*folder)
+                facts = _facts(orjson.loads(info)) | self._facts_by_name.get(name, {})
+                self._facts_by_name[name] = facts
+                # Of checkouts of excluded repositories, other logs may name only the folder.
+                folder = self._exclude.learn(facts.get("cwd"), facts.get("git_root"), facts.get("git_remote"))
+                if folder:
+                    self._store.exclusions.add_folder(*folder)
 
     def _verdict(self, name: Name, depth: int = 0) -> str | None:
         if name not in self._verdicts:

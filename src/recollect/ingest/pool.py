@@ -114,6 +114,7 @@ def _read_task(task: Task, redactor: Redactor) -> Iterator[Reading]:
 
 
 def _read_in_processes(tasks: list[Task], protection: Protection) -> Iterator[Reading]:
+    protection.compile_rules()
     crew = _Crew(tasks, protection)
     count = min(_processors(), len(tasks))
     for _ in range(count):

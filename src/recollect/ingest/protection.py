@@ -1,11 +1,12 @@
 """Redaction of what a batch holds beside its payloads: every text stored with an event, a session or a bad line."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recollect.redact import NamedBefore, RedactionRules, Redactor, load_key
+from recollect.redact import HYPERSCAN, NamedBefore, RedactionRules, Redactor, load_key
 from recollect.store import EventRow
 
 _SUMMARY, _COPY_KEY, _RETRY_KEY = map(EventRow._fields.index, ("summary", "copy_key", "retry_key"))
@@ -22,6 +23,11 @@ class Protection(NamedTuple):
 
     def redactor(self) -> Redactor:
         return Redactor(self.rules, load_key(self.folder), folder=self.folder, named=self.named)
+
+    def compile_rules(self) -> None:
+        """Compile the rules once for all readers, which find them in the store's folder."""
+        with suppress(ImportError):  # without Hyperscan there is nothing to compile
+            Redactor(self.rules, load_key(self.folder), HYPERSCAN, folder=self.folder)
 
 
 def without_secrets(redactor: Redactor, values: Sequence[Any], secrets: list[str]) -> list[Any]:

@@ -85,16 +85,12 @@ class Learned:
 
     def _search(self, is_json: bool) -> BytesAhoCorasick:
         if is_json not in self._searches:
-            self._values = list(self.rules)
-            written = [_in_json(value) for value in self._values] if is_json else self._values
+            self._values = values = list(self.rules)
+            written = [orjson.dumps(value.decode("utf-8", "replace"))[1:-1] for value in values] if is_json else values
             is_small = sum(map(len, written)) < _DFA_BYTES
             kind = Implementation.DFA if is_small else Implementation.ContiguousNFA
             self._searches[is_json] = BytesAhoCorasick(written, MatchKind.LeftmostLongest, kind)
         return self._searches[is_json]
-
-
-def _in_json(value: bytes) -> bytes:
-    return orjson.dumps(value.decode("utf-8", "replace"))[1:-1]
 
 
 def _is_word(data: bytes, start: int, end: int, is_json: bool) -> bool:

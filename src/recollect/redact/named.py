@@ -34,11 +34,11 @@ _SOME_ATTRIBUTES = r"[ ][A-Za-z][A-Za-z0-9:_-]{0,24}=[^\x00-\x1f<>]{0,160}"
 # and in XML.
 _WRAPPED = (
     r"(?:(?:Some|String::from|(?:Secret|SecretString)::(?:new|from)|SecretStr|(?:aws|pulumi)\.String|Optional\.of|\[\]byte"
-    r"|Buffer\.from|Field|[a-z]{1,8}\.string\(\)\.default)\((?:default=)?|\("
+    r"|Buffer\.from|Field|[a-z]{1,8}\.string\(\)\.default)\((?:default=)?|[(\[][ ]?"
     rf"|\{{(?:[ \t]|{LINE_BREAK}|\\{{1,16}}t){{0,40}}{QUOTE}value{QUOTE}[ ]?:[ ]?)"  # parameters of Azure
 )
 _SOME_WRAPPED = (
-    rf"(?:[A-Za-z.:\[\]()]*\((?:default=)?|\{{(?:[ \t\r\n]|\\+[nrt])*{SOME_QUOTE}value{SOME_QUOTE}[ ]?:[ ]?)"
+    rf"(?:[A-Za-z.:\[\]()]*[(\[][ ]?(?:default=)?|\{{(?:[ \t\r\n]|\\+[nrt])*{SOME_QUOTE}value{SOME_QUOTE}[ ]?:[ ]?)"
 )
 _MARKED = r"(?:&[A-Za-z0-9_-]{1,24}[ ]|!![a-z]{1,12}[ ])"
 _CDATA = r"<!\[CDATA\["
@@ -49,8 +49,8 @@ _SOME_COMPARED = r"(?:[=!]=|\|\||\?\?|\?:|or[ ]|<-)=?"
 # Browser tests type into a field that they find by its name: `page.locator("#password").fill("…")`.
 _TYPED = r"/?i?\)\.(?:fill|type|val|set_?value|send_?keys|press_?sequentially|input|to_?(?:be|eq|(?:strict_?)?equal))\("
 # In prose: `**Password:** …`, `the password is …`, `密码：…`.
-_SAID = r"(?P<said>(?:is|was|ist|est)(?=[ ])|是|为|は)"
-_SOME_SAID = r"(?:(?:is|was|ist|est)[ ]|是|为|は)"
+_SAID = r"(?P<said>(?:is|was|ist|est):?(?=[ ])|是|为|は)"
+_SOME_SAID = r"(?:(?:is|was|ist|est):?[ ]|是|为|は)"
 _BARE_SIGN = rf"(?:=>|:=|:-|[?+]?=|(?:\*\*)?:(?:\*\*)?|：|＝|{_SAID}|(?:{_ATTRIBUTES})?>|,{SPACE}(?:default[ ]?=|with:)?|[({{]{SPACE})"
 _SIGN_OR_CODE = rf"(?:=>|:=|[?+]?=|(?:\*\*)?:(?:\*\*)?|：|＝|{_SOME_SAID}|>|%3[adAD]|\\+u003[adAD])"
 _BEFORE_QUOTE = rf"(?:{_SIGN_OR_CODE}|{_SOME_TYPE}|[({{])"
@@ -73,7 +73,7 @@ _ASSIGNMENT = Rule(
     "assignment",
     "Values given to names such as `password`, `passwd`, `pwd`, `pass`, `passphrase`, `secret`, `token`, `credential`, `api_key`, "
     "`access_key`, `auth_key`, `private_key`, `encryption_key`, `signing_key`, `master_key`: in code, JSON, YAML (also block scalars, behind anchors and types), XML (also `CDATA`), `.env` lines, "
-    "connection strings, addresses, in calls (`define('DB_PASSWORD', '…')`, a variable's default), and wrapped (`Some(\"…\")`)",
+    "connection strings, addresses, in calls (`define('DB_PASSWORD', '…')`, a variable's default), wrapped (`Some(\"…\")`), and in lists (`[\"…\"]`)",
     KEYWORD, tuple(KEYWORDS),
     rf"{_REST}(?:{QUOTE_OR_CODE}?[\]}}]?{SPACE_OR_CODE}"
     rf"(?:{_SIGN_OR_CODE}{SPACE_OR_CODE}(?:{_MARKED}|{_CDATA})?{_BARE}|{_SOME_ATTRIBUTES}>(?:{_CDATA})?{_BARE}"
@@ -156,7 +156,7 @@ _TABLE = Rule(
     rf"{_REST}{SOME_QUOTE}?[ ]{{0,40}}(?:\|[A-Za-z0-9_. -]*|(?:[,;\t]|\\+t)[ ]?(?:[A-Za-z0-9_.\"'`-]|\\+[\"'`])*)*(?:\r?\n|(?:\\+r)?\\+n|\)[^\x00(]{{0,40}}VALUES)",
     rf"(?P<rest>[A-Za-z0-9_.-]{{0,32}}){QUOTE}?[ ]{{0,40}}(?P<after>(?:\|[A-Za-z0-9_. -]*|(?:[,;\t]|\\{{1,16}}t)[ ]?(?:[A-Za-z0-9_.\"'`-]|\\{{1,16}}(?=[\"'`]))*)*)"
     rf"(?P<end>{LINE_BREAK}|\)(?:[ \r\n]|\\+[nr]){{0,40}}VALUES)",
-    160, check="table", is_caseless=True,
+    440, check="table", is_caseless=True,
 )  # fmt: skip
 _ARGUMENT = Rule(
     "assignment",

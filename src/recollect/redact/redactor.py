@@ -26,7 +26,15 @@ from recollect.redact.learned import Learned
 from recollect.redact.marks import UNSCANNABLE, NamedValue, key_id, mark
 from recollect.redact.patterns import ANY_KEYWORD, KEYWORD
 from recollect.redact.rules import NAME_FIELDS, VALUE_FIELDS, VERSION
-from recollect.redact.scanners import AhoCorasickScanner, Clock, HyperscanScanner, OutOfTime, Scanner, TooManyHits
+from recollect.redact.scanners import (
+    AhoCorasickScanner,
+    Clock,
+    HyperscanScanner,
+    LateScanner,
+    OutOfTime,
+    Scanner,
+    TooManyHits,
+)
 from recollect.redact.user_rules import AllowList, RedactionRules, UserRule
 
 HYPERSCAN = "hyperscan"
@@ -221,13 +229,16 @@ class Redactor:
             return self._walk_fields(value, clock, suspects)
         return self._walk_items(value, clock, suspects) if isinstance(value, list) else value
 
-    def _walk_items(self, items: list[Any], clock: Clock, suspects: set[str]) -> list[Any]:
+    def _walk_items(self, items: list[Any], clock: Clock, suspects: set[str], name: str = "") -> list[Any]:
+        """A list redacted item by item; the `name` of its field counts up to the first item that is no secret."""
         redacted: list[Any] = []
         for number, item in enumerate(items):
             new = self._walk(item, clock, suspects)
-            if number and isinstance(item, str) and new == item:
-                flag = _FLAG.fullmatch(items[number - 1]) if isinstance(items[number - 1], str) else None
-                new = self._field(flag[1], item, "command-line-flag") if flag else item
+            if isinstance(item, str) and new == item:
+                before = items[number - 1] if number else None
+                flag = _FLAG.fullmatch(before) if isinstance(before, str) else None
+                new = self._field(flag[1], item, "command-line-flag") if flag else self._field(name, item)
+            name = name if new != item else ""
             redacted.append(new)
         return self._command(redacted, clock) if _is_command(redacted) else redacted
 
@@ -242,7 +253,8 @@ class Redactor:
         redacted = {}
         name = next((fields[key] for key in NAME_FIELDS if isinstance(fields.get(key), str)), "")
         for key, value in fields.items():
-            new = self._walk(value, clock, suspects)
+            is_list = isinstance(value, list)
+            new = self._walk_items(value, clock, suspects, key) if is_list else self._walk(value, clock, suspects)
             if isinstance(value, str) and new == value:
                 is_pair = key in VALUE_FIELDS and _NAME.fullmatch(name)
                 new = self._field(name if is_pair else key, value)
@@ -333,7 +345,8 @@ class KnownValues:
 def _scanner(users: Sequence[UserRule], key: bytes, engine: str | None, folder: Path | None) -> tuple[Scanner, str]:
     if engine != AHO_CORASICK:
         try:
-            return HyperscanScanner(expressions(users), folder, key), HYPERSCAN
+            make = LateScanner if engine is None else HyperscanScanner
+            return make(expressions(users), folder, key), HYPERSCAN
         except ImportError:
             if engine == HYPERSCAN:
                 raise

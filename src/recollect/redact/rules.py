@@ -13,7 +13,7 @@ from recollect.redact.formats import TOKENS
 from recollect.redact.named import NAMED_VALUES
 from recollect.redact.patterns import ANY_KEYWORD, HIDDEN, QUOTE, QUOTE_OR_CODE, SPACE, SPACE_OR_CODE, STRUCTURE, Rule
 
-VERSION = 8  # of this list; a store records which one it was redacted with
+VERSION = 9  # of this list; a store records which one it was redacted with
 
 _WORD = "[A-Za-z0-9_-]"
 # The digits of a user id in base64 are easy to spot: each group of three has a narrow shape.

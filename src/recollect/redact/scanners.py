@@ -1,7 +1,8 @@
 """Finds where a rule may apply, fast and over whole blocks.
 
-Two scanners have the same hits: Hyperscan, with one compiled database for all rules, and, where there is no Hyperscan,
-Aho-Corasick for the openers with `re` behind it. Everything that decides comes after them and is the same for both.
+Two scanners have the same hits: Hyperscan, with one compiled database for all rules, and Aho-Corasick for the openers
+with `re` behind it. The second is 40 times slower but ready at once, so it is used where there is no Hyperscan, and for
+the first texts of a new store. Everything that decides comes after them and is the same for both.
 """
 
 import os
@@ -10,11 +11,13 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple, Protocol
+
+from ahocorasick_rs import BytesAhoCorasick
 
 MOST_HITS = 400_000  # in one scan; no real text of that size comes near
 SECONDS = 2.0  # of processor time, for a text of any usual size
@@ -24,6 +27,7 @@ _STRETCH_BYTES = 256 * 1024
 _BEFORE_SIGN, _AFTER_SIGN = 80, 160
 _CACHE_PREFIX = "redaction-"
 _SEAL_BYTES = 32
+_LITTLE_BYTES = 1024 * 1024  # searched without Hyperscan in a tenth of a second; compiling takes four times as long
 
 Hit = tuple[int, int]  # number of the expression, offset
 
@@ -150,8 +154,6 @@ class AhoCorasickScanner:
     """The openers of all expressions at once, each then tried by `re`; expressions without openers by `re` alone."""
 
     def __init__(self, expressions: Sequence[Expression]) -> None:
-        from ahocorasick_rs import BytesAhoCorasick  # only where there is no Hyperscan
-
         self._patterns: list[tuple[int, Expression, re.Pattern[bytes]]] = []
         openers: dict[bytes, list[tuple[int, re.Pattern[bytes], int]]] = {}
         self._once = [(number, expression.sign) for number, expression in enumerate(expressions) if expression.is_once]
@@ -188,6 +190,23 @@ class AhoCorasickScanner:
                 for match in pattern.finditer(data, start, end):
                     hits[number, match.end(1) - (expression.fixed or 0)] = None
         return list(hits)
+
+
+class LateScanner:
+    """Hyperscan; but until its rules are compiled for this store, the first texts are searched with Aho-Corasick."""
+
+    def __init__(self, expressions: Sequence[Expression], folder: Path | None, key: bytes) -> None:
+        self._compile = partial(HyperscanScanner, expressions, folder, key)
+        is_compiled = _Cache(expressions, folder, key).exists()
+        self._scanner: Scanner = self._compile() if is_compiled else AhoCorasickScanner(expressions)
+        self._left_bytes = 0 if is_compiled else _LITTLE_BYTES
+
+    def hits(self, data: bytes, clock: Clock, *, is_exact: bool = True) -> list[Hit]:
+        if self._left_bytes > 0:
+            self._left_bytes -= len(data)
+            if self._left_bytes <= 0:
+                self._scanner = self._compile()
+        return self._scanner.hits(data, clock, is_exact=is_exact)
 
 
 def _windows(data: bytes, sign: bytes) -> Iterator[tuple[int, int]]:
@@ -231,6 +250,9 @@ class _Cache:
         content = repr((getattr(hyperscan, "__version__", ""), platform.machine(), self._patterns, self._flags))
         name = blake2b(content.encode(), digest_size=12).hexdigest()
         self._path = folder / f"{_CACHE_PREFIX}{name}.hs" if folder else None
+
+    def exists(self) -> bool:
+        return self._path is not None and self._path.exists()
 
     def database(self) -> Any:
         import hyperscan

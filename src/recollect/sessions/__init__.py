@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from recollect.sessions.repos import (
         Checkouts,
         find_checkout,
+        folded,
         main_checkout,
         name_repos,
         normal_remote,

@@ -68,7 +68,8 @@ def account_for(
             before_first = _before_first(relations, sums)
             requests = store.lineage.requests(before_first) if before_first else {}
             torn |= before_first.keys() - requests.keys()
-            accounts = _accounts(store, relations, rules, sums, requests)
+            payments = Payments(store, relations, [(one.session, one.totals.used) for one in sums])
+            accounts = [_account(relations, rules, payments, one, requests.get(one.session.key)) for one in sums]
             store.streams.set_marks([step for account in accounts for step in account.sum.changed])
             store.sessions.put([(account.row, account.session.sources) for account in accounts])
             store.kept.put(ACCOUNT, [one.kept for one in sums if one.kept is not None])
@@ -212,17 +213,6 @@ class _Account(NamedTuple):
         return self.sum.session
 
 
-def _accounts(
-    store: Store,
-    relations: Relations,
-    rules: AccountRules,
-    sums: Sequence[_Sum],
-    requests: Mapping[SessionKey, Request],
-) -> list[_Account]:
-    payments = Payments(store, relations, [(one.session, one.totals.used) for one in sums])
-    return [_account(relations, rules, payments, one, requests.get(one.session.key)) for one in sums]
-
-
 def _account(
     relations: Relations, rules: AccountRules, payments: Payments, held: _Sum, request: Request | None
 ) -> _Account:
@@ -257,7 +247,10 @@ def _extended(base: Base, row: SessionRow, facts: _Facts) -> SessionRow:
         retries=old.retries + row.retries,
         message_count=old.message_count + row.message_count,
         event_count=old.event_count + row.event_count,
-        content_hash=_joined_hash(old.content_hash, row) if row.event_count else old.content_hash,
+        # Of what is held and what was: the old one cannot be made again.
+        content_hash=blake2b(f"{old.content_hash}{row.content_hash}".encode(), digest_size=16).hexdigest()
+        if row.event_count
+        else old.content_hash,
         discovered_ms=_least(old.discovered_ms, row.discovered_ms),
         ingested_ms=row.ingested_ms if row.event_count else old.ingested_ms,
     )
@@ -272,11 +265,6 @@ def _spent(old: SessionRow, row: SessionRow) -> dict[str, Any]:
         "usd": usd,
         "usd_is_estimate": is_estimate,
     }
-
-
-def _joined_hash(old: str | None, row: SessionRow) -> str:
-    """Of what is held and what was: the old one cannot be made again."""
-    return blake2b(f"{old}{row.content_hash}".encode(), digest_size=16).hexdigest()
 
 
 def _least(one: int | None, other: int | None) -> int | None:

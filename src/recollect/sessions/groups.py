@@ -51,10 +51,10 @@ def assign_groups(store: Store) -> int:
         member.session_uid: member.group if member.is_live else by_home.get(member.key) or _by_path(groups, member.cwd)
         for member in members
     }
-    above = {
-        member.session_uid: _above(member.session_uid, member.root_session_uid, member.base_session_uid)
-        for member in members
-    }
+    above = {}
+    for member in members:
+        uid, root = member.session_uid, member.root_session_uid
+        above[uid] = root if root != uid else member.base_session_uid
     changes = []
     for member in members:
         group = own[_origin(member.session_uid, above)]
@@ -63,10 +63,6 @@ def assign_groups(store: Store) -> int:
     if changes:
         store.groups.set_groups(changes)
     return len(changes)
-
-
-def _above(uid: str, root: str, base: str | None) -> str | None:
-    return root if root != uid else base
 
 
 def _origin(uid: str, above: Mapping[str, str | None]) -> str:

@@ -57,6 +57,11 @@ def checkout_of(path: str | None) -> str | None:
     return f"{above}/{worktree['name']}" if _HOME.fullmatch(above) else above or "/"
 
 
+def folded(path: str) -> str:
+    """A path to compare: on Windows `C:/Users` and `C:/users` are one folder."""
+    return path.lower() if path[1:3] == ":/" or path.startswith("//") else path
+
+
 class Checkouts:
     """What all sessions together know of where repositories lie."""
 
@@ -64,13 +69,17 @@ class Checkouts:
         """`known`: (cwd, git root, git remote) of each session. A cwd with a remote counts as a checkout."""
         self._remotes: dict[str, str] = {}
         self._roots: set[str] = set()
+        self._spellings: dict[str, str] = {}  # of each folder the first, by its path as `folded` has it
         for cwd, git_root, git_remote in sorted(known, key=lambda facts: tuple(fact or "" for fact in facts)):
-            root = checkout_of(git_root) or (checkout_of(cwd) if git_remote else None)
+            folder = checkout_of(git_root) or checkout_of(cwd)
+            if folder is None:
+                continue
+            self._spellings.setdefault(folded(folder), folder)
             remote = normal_remote(git_remote)
-            if root and remote:
-                self._remotes.setdefault(root, remote)
-            if git_root and root:
-                self._roots.add(root)
+            if remote:
+                self._remotes.setdefault(folded(folder), remote)
+            if git_root:
+                self._roots.add(folded(folder))
 
     def repo(self, cwd: str | None, git_root: str | None, git_remote: str | None) -> str | None:
         """The remote's name if any session of this checkout knows it, else the root's path, else the cwd's name.
@@ -82,11 +91,12 @@ class Checkouts:
         folder = checkout_of(git_root) or checkout_of(cwd)
         if folder is None:
             return None
-        above = [folder, *(str(parent) for parent in PurePosixPath(folder).parents)]
+        place = PurePosixPath(folded(folder))
+        above = map(str, (place, *place.parents))
         root = next((path for path in above if path in self._remotes or path in self._roots), None)
         if root is None:
-            return PurePosixPath(folder).name or folder
-        return self._remotes.get(root, root)
+            return PurePosixPath(self._spellings.get(str(place), folder)).name or folder
+        return self._remotes.get(root) or self._spellings[root]
 
 
 def domain_of(repo: str | None, domains: Mapping[str, str]) -> str | None:

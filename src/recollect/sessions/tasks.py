@@ -32,13 +32,13 @@ _NO_PROJECTS_IN_BRANCH = _NO_PROJECTS | _words(
     top add use all max min new old remove support update upgrade bump
     """
 )
-_OF_ISSUES = frozenset({"issue", "issues", "gh", "bug"})
 
 # Branch names join words with `_`, which `\b` takes for a part of the word.
 _KEY = r"(?P<project>[A-Z][A-Z0-9]+)(?:-[A-Z0-9]+)*-\d+(?:-T\d+)?"
 _BEGIN, _END = r"(?<![^\W_])", r"(?![^\W_])(?!\.\d)"
 _UPPER = re.compile(rf"{_BEGIN}{_KEY}{_END}")
 _LOWER = re.compile(r"(?:^|[/_])(?P<project>[a-z]{2}[a-z0-9]{0,8})-(?P<number>[1-9]\d{0,4})(?=$|[-_/])(?!-\d)")
+_ISSUE = re.compile(r"(?:^|/)(?:issues?|gh|bug)[/_-]#?(?P<number>[1-9]\d{0,4})(?=$|[-_/])")
 _NUMBER = re.compile(r"(?<![\w/&])(?<!Image )#\d+\b")
 _ADDRESS = re.compile(rf"/(?:issues?|browse|tickets?|work_items|stor(?:y|ies))/(?:{_KEY}|(?P<number>\d+))\b")
 _WORK = (
@@ -74,9 +74,9 @@ def project_of(ref: str) -> str:
 def _in_branch(branch: str) -> str | None:
     if ref := _upper(branch) or _first(_NUMBER, branch):
         return ref
+    if issue := _ISSUE.search(branch):
+        return f"#{issue['number']}"
     for key in _LOWER.finditer(branch):
-        if key["project"] in _OF_ISSUES:
-            return f"#{key['number']}"
         if key["project"] not in _NO_PROJECTS_IN_BRANCH:
             return f"{key['project']}-{key['number']}".upper()
     return None

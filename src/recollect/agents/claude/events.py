@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from recollect import kinds
-from recollect.agentkit.content import media_reference, summarise
+from recollect.agentkit.content import media_reference, summarise, text_in, texts_in
 from recollect.agentkit.protocol import EventRecord
 from recollect.agentkit.shell import shell_kind
 from recollect.agentkit.values import as_id, as_mapping, as_text, call_key, positive_int, short_hash, storable
@@ -105,7 +105,7 @@ def blocks_of(message: Message) -> list[Any]:
     content = message.content
     if isinstance(content, list):
         return content
-    return [{"type": "text", "text": content}] if isinstance(content, str) else []
+    return [content] if isinstance(content, str) or texts_in(content) else []
 
 
 def assistant_events(entry: Entry, place: Place, transcript: Transcript) -> list[EventRecord]:
@@ -126,7 +126,8 @@ def assistant_events(entry: Entry, place: Place, transcript: Transcript) -> list
     copy_key = _copy_key(message_id)
     events: list[EventRecord] = []
     for block in blocks_of(message):
-        event = _assistant_block(entry, place, transcript, as_mapping(block), native, len(events))
+        fields = {"type": "text", "text": block} if isinstance(block, str) else as_mapping(block)
+        event = _assistant_block(entry, place, transcript, fields, native, len(events))
         if event is not None:
             event.model = model
             event.copy_key = event.copy_key or copy_key
@@ -151,7 +152,7 @@ def _assistant_block(
     entry: Entry, place: Place, transcript: Transcript, block: Mapping[str, Any], native: dict[str, Any], index: int
 ) -> EventRecord | None:
     kind = block.get("type")
-    if kind == "text":
+    if kind == "text" or "text" in block:
         return _said(entry, place, transcript, block, native, index)
     if kind == "thinking":
         return _thought(place, transcript, block, native, index)
@@ -169,8 +170,8 @@ def _assistant_block(
 def _said(
     entry: Entry, place: Place, transcript: Transcript, block: Mapping[str, Any], native: dict[str, Any], index: int
 ) -> EventRecord | None:
-    text = as_text(block.get("text"))
-    if text is None or not text.strip():
+    text = text_in(block)
+    if not text.strip():
         transcript.skip("empty")
         return None
     payload = {"text": text, "native": native}
@@ -187,8 +188,8 @@ def _said(
 def _thought(
     place: Place, transcript: Transcript, block: Mapping[str, Any], native: dict[str, Any], index: int
 ) -> EventRecord | None:
-    text = as_text(block.get("thinking"))
-    if text is None or not text.strip():
+    text = text_in(block.get("thinking"))
+    if not text.strip():
         transcript.skip("thinking without text")
         return None
     signature = as_text(block.get("signature"))
@@ -319,8 +320,8 @@ def sort_part(part: Any, texts: list[str], media: list[dict[str, Any]], parts: l
     block = as_mapping(part)
     if isinstance(part, str):
         texts.append(part)
-    elif block.get("type") == "text" and isinstance(block.get("text"), str):
-        texts.append(block["text"])
+    elif "text" in block and (text := text_in(part)):
+        texts.append(text)
     elif (reference := find_media(block)) is not None:
         media.append(reference)
     else:

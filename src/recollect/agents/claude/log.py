@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
+from recollect.agentkit.content import text_in
 from recollect.agentkit.lines import LineReader
 from recollect.agentkit.log import NOTHING, Unreadable, read_log, read_rewritten
 from recollect.agentkit.protocol import CostTotal, Cursor, EventRecord, Record, SessionInfo, Source, Usage
@@ -20,7 +21,7 @@ from recollect.agents.claude.entries import (
     parse_usage,
     parse_whole,
 )
-from recollect.agents.claude.events import SYNTHETIC, Place, assistant_events
+from recollect.agents.claude.events import SYNTHETIC, Place, assistant_events, blocks_of
 from recollect.agents.claude.transcript import Queue, Transcript
 from recollect.kinds import AUTOMATION, HUMAN, MAIN_LANE, SUB_AGENT, WARM_UP
 
@@ -215,7 +216,8 @@ class TranscriptLog(Transcript):
             return WARM_UP if self.is_warm_up_lane(place.lane) else SUB_AGENT
         # Runs that warm the prompt cache ask `Warmup`; some versions write no request and only the answer.
         self.is_warm_up = self.is_warm_up or (entry.parentUuid is None and _is_warm_up(entry))
-        self.has_worked = self.has_worked or entry.type == "user" or _is_calling(entry)
+        is_calling = any(as_mapping(block).get("type") == "tool_use" for block in blocks_of(message_of(entry)))
+        self.has_worked = self.has_worked or entry.type == "user" or is_calling
         return WARM_UP if self.is_warm_up or not self.has_worked else SUB_AGENT
 
     def _add_parent(self, info: SessionInfo, entry: Entry, place: Place) -> None:
@@ -292,7 +294,7 @@ class TranscriptLog(Transcript):
 
     def _enqueue(self, entry: Entry, offset: int, raw: bytes, is_lossy: bool) -> Sequence[Record]:
         operation = as_mapping(parse_whole(raw))
-        text = as_text(operation.get("content")) if operation.get("operation") == "enqueue" else None
+        text = text_in(operation.get("content")) if operation.get("operation") == "enqueue" else None
         prompt = prompts.waiting_event(entry, self._place(entry, offset, is_lossy), self, text) if text else None
         if prompt is None or self.is_queued_again(prompt.retry_key, prompt.ts_ms):
             self.skip(QUEUE)
@@ -339,11 +341,6 @@ def _is_warm_up(entry: Entry) -> bool:
     return entry.type == "user" and _request(entry) == _WARM_UP_PROMPT
 
 
-def _is_calling(entry: Entry) -> bool:
-    content = message_of(entry).content
-    return isinstance(content, list) and any(as_mapping(block).get("type") == "tool_use" for block in content)
-
-
 def _request(entry: Entry) -> str | None:
     """The text of a message that is nothing but one text."""
     content = message_of(entry).content
@@ -370,20 +367,15 @@ def _read_transcript(source: Source, cursor: Cursor | None) -> Iterator[Record]:
     return read_log(reader, TranscriptLog(source, reader.state))
 
 
-def _read_history(source: Source, cursor: Cursor | None) -> Iterator[Record]:
-    reader = LineReader(source, cursor)
-    return read_log(reader, side_files.History(reader.state))
-
-
-def _read_tool_result(source: Source, cursor: Cursor | None) -> Iterator[Record]:
-    return read_rewritten(source, cursor, side_files.read_tool_result, side_files.TOOL_RESULT_BYTES + 1)
-
-
 READERS = {
     discover.TRANSCRIPT: _read_transcript,
     discover.AGENT: _read_transcript,
-    discover.HISTORY: _read_history,
-    discover.TOOL_RESULT: _read_tool_result,
+    discover.HISTORY: lambda source, cursor: read_log(
+        reader := LineReader(source, cursor), side_files.History(reader.state)
+    ),
+    discover.TOOL_RESULT: lambda source, cursor: read_rewritten(
+        source, cursor, side_files.read_tool_result, side_files.TOOL_RESULT_BYTES + 1
+    ),
     discover.AGENT_META: lambda source, cursor: read_rewritten(source, cursor, side_files.read_agent_meta),
     discover.TITLE: lambda source, cursor: read_rewritten(source, cursor, side_files.read_title),
     discover.TODOS: lambda source, cursor: read_rewritten(source, cursor, side_files.read_todos),

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from recollect.agentkit.content import summarise
+from recollect.agentkit.content import summarise, text_in
 from recollect.agentkit.protocol import EventRecord
 from recollect.agentkit.values import as_id, as_mapping, as_text, call_key, short_hash, storable
 from recollect.agents.claude import summaries as words
@@ -61,10 +61,11 @@ _COMMAND = re.compile(
 )
 # What the program queues or answers in the user's name: the state of a task as JSON, and why a command did not run.
 _NOTICE = re.compile(
-    r'\{\s*"(?:task|agent|shell)_id"\s*:'
+    r'\[?\{\s*"(?:(?:task|agent|shell)_id"\s*:|type"\s*:\s*"task_notification").*[}\]]\s*\Z'
     r"|(?:Unknown (?:skill|slash command|command)|Args from unknown skill): \S[^\n]*\Z"
     r"|This (?:skill|slash command) can only be invoked by Claude, not directly by users\b"
-    r"|Operation stopped by hook: "
+    r"|Operation stopped by hook: ",
+    re.DOTALL,
 )
 # An approved plan that Claude Code carries into a fresh conversation; its heading says what the work is.
 _PLAN = re.compile(
@@ -159,7 +160,7 @@ def _prompt_event(
         return place.event(
             index, HUMAN_INTERVENTION, payload, "interrupted the agent", role="user", status="interrupted"
         )
-    if _is_harness(entry, place, texts, start):
+    if _is_harness(entry, place, texts, typed):
         return place.event(index, LIFECYCLE, payload, _describe_harness(entry, typed or payload["text"]), role="system")
     if (command := _COMMAND.match(typed)) is not None:
         return _command_request(place, payload, command, index)
@@ -174,7 +175,8 @@ def _prompt_event(
     return place.event(index, USER_MSG, payload, summary, role="user")
 
 
-def _is_harness(entry: Entry, place: Place, texts: list[str], start: str) -> bool:
+def _is_harness(entry: Entry, place: Place, texts: list[str], typed: str) -> bool:
+    start = typed[:_START_CHARS].lstrip()
     if entry.isMeta is True or entry.isCompactSummary is True:
         return True
     if place.is_sub_agent and entry.parentUuid is None:
@@ -183,7 +185,7 @@ def _is_harness(entry: Entry, place: Place, texts: list[str], start: str) -> boo
         return True
     if start.startswith("<command-message>"):
         return entry.sourceToolUseID is not None or not any(map(_COMMAND.match, texts))
-    if start.startswith(_HARNESS) or _NOTICE.match(start):
+    if start.startswith(_HARNESS) or (start and _NOTICE.match(typed.lstrip())):
         return True
     return bool(texts) and not start and all(text.startswith(_BESIDE) for text in texts)
 
@@ -261,8 +263,7 @@ def system_events(entry: Entry, place: Place, raw: bytes) -> list[EventRecord]:
     """A notice of the harness with every field of its own; a failed request tried again is a retry."""
     whole = as_mapping(parse_whole(raw))
     native = {name: value for name, value in whole.items() if name not in _ENVELOPE and value is not None}
-    content = whole.get("content")
-    text = content if isinstance(content, str) else ""
+    text = text_in(whole.get("content"))
     if entry.subtype == "api_error":
         summary = summarise(f"the model service failed, trying again: {_error_text(whole)}")
         payload = {"text": _error_text(whole), "native": native}
@@ -306,6 +307,9 @@ def queued_event(entry: Entry, place: Place, transcript: Transcript, attachment:
         event.kind, event.role = LIFECYCLE, "system"
     if event.kind == USER_MSG:
         event.status = "queued"
+        if transcript.is_delivered_again(event.retry_key, event.ts_ms):
+            transcript.skip("attachment/queued_command (again)")
+            return []
     return [event]
 
 

@@ -187,7 +187,10 @@ def _read_list(source: Source, content: bytes, session: str, folder: str) -> Ite
     if not document:
         yield Skipped("empty")
         return
-    text = "\n".join(_item(as_mapping(item)) for item in items)
+    fields = [as_mapping(item) for item in items]
+    text = "\n".join(
+        f"[{item.get('status') or 'open'}] {item.get('subject') or item.get('content') or ''}" for item in fields
+    )
     number = name.partition(".")[0]
     yield EventRecord(
         session,
@@ -202,7 +205,3 @@ def _read_list(source: Source, content: bytes, session: str, folder: str) -> Ite
         is_provisional=True,
         metadata={"file": name},
     )
-
-
-def _item(item: Mapping[str, Any]) -> str:
-    return f"[{item.get('status') or 'open'}] {item.get('subject') or item.get('content') or ''}"

@@ -143,6 +143,10 @@ class Transcript(Log):
         if words in self._queued and ts_ms is not None:
             self._queued[words] = ts_ms
 
+    def is_delivered_again(self, words: str | None, ts_ms: int | None) -> bool:
+        """Whether a queued prompt that just came inside a turn came so a moment ago."""
+        return words is not None and self.is_queued_again(f"{words} delivered", ts_ms)
+
     def pass_over(self, uuid: str | None, parent: str | None) -> None:
         """Remember an entry that makes no event, so that what follows it follows its parent."""
         if uuid is not None:

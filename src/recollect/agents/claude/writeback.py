@@ -194,16 +194,13 @@ def _content(entries: Iterator[Entry]) -> bytes:
 def _messages(session: Session, items: Sequence[Item], introduction: str) -> Iterator[Entry]:
     yield {"type": "user", "message": {"role": "user", "content": introduction}, "isMeta": True}
     for step in steps_of(items):
-        of_step = _call_messages(step) if step.is_call else [_said(step)]
+        role = "assistant" if step.event.role == "assistant" else "user"
+        of_step = _call_messages(step) if step.is_call else [{"role": role, "content": step.text}]
         for message in of_step:
             at = {"timestamp": step.event.ts} if step.event.ts else {}
             model = {"model": step.event.model or session.model or "unknown"} if message["role"] == "assistant" else {}
             yield from ({**entry, **at} for entry in to_entries({**message, **model}))
     yield {"type": "custom-title", "customTitle": session.title or session.session_uid}
-
-
-def _said(step: Step) -> dict[str, Any]:
-    return {"role": "assistant" if step.event.role == "assistant" else "user", "content": step.text}
 
 
 def _call_messages(step: Step) -> list[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 A command may appear three times: as the model's call, as the harness's item (or `…_end` event) and as the output given
 to the model. The call is the event of its arguments; the result is the item, because only it has a real exit code, and
-the output is its twin. An item that was cut (Codex keeps 10 KB of it) is completed by a longer output. Where no item
+the output is its twin. An item that was cut (Codex keeps 10 KB of it) is completed by a longer output, which is
+a second result (block 2) if the item had no mark where it was cut. Where no item
 came first the output is the result, and an item that follows (a command in the background, one the user cut off)
 completes it, or is a second result (block 2) if it lacks what the first one has. An item of a command inside a script
 (code mode) has no call of its own and makes both events.
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from recollect.agentkit.content import summarise
+from recollect.agentkit.content import summarise, texts_in
 from recollect.agentkit.protocol import SessionInfo
 from recollect.agentkit.shell import shell_kind
 from recollect.agentkit.values import as_list, as_mapping, as_text, call_key, remember, short_hash, storable
@@ -130,7 +131,7 @@ def add_command_result(
 
 def _add_printed(rollout: Rollout, call_id: str, names: list[str], output: Any) -> None:
     """What the output of a script shows of its commands."""
-    for number, words in share_output(names, text.text_parts(output)).items():
+    for number, words in share_output(names, texts_in(output)).items():
         outcome = text.parse_outcome(words)
         summary = text.summarise_outcome(outcome.body, outcome.exit_code, outcome.is_failed)
         payload = payload_of("output", outcome.body, native(exit_code=outcome.exit_code))
@@ -206,17 +207,14 @@ def add_output(rollout: Rollout, item: OutputItem, native_type: str) -> None:
     state, call_id = rollout.state, as_text(item.call_id)
     key = state_key(call_id) if call_id else ""
     call = state.calls.get(key)
-    is_twin = call is not None and call.result not in (OPEN, CUT)
-    if is_twin and key not in state.scripts:
-        rollout.skip(f"{native_type} (twin)")
-        return
+    is_answered = call is not None and call.result not in (OPEN, CUT)
     output, media, words = _output(item.output if item.output is not None else item.tools)
     close_script(state, key, words)
     names = state.commands.pop(key, []) if key not in state.scripts else []
-    if is_twin:
+    outcome = text.parse_outcome(words)
+    if call is not None and is_answered and not _has_more(outcome.body, call):
         rollout.skip(f"{native_type} (twin)")
         return
-    outcome = text.parse_outcome(words)
     body = outcome.body if isinstance(output, str) and words.startswith('{"output":') else output
     if call and call.tool == "spawn_agent":
         _add_spawn(rollout, call_id, words)
@@ -234,9 +232,15 @@ def add_output(rollout: Rollout, item: OutputItem, native_type: str) -> None:
         outcome.body,
         result=REFUSED if outcome.is_refused else RUNNING if outcome.is_running else DONE,
         is_failed=outcome.is_failed,
+        is_further=is_answered,
     )
     if names and call_id:
         _add_printed(rollout, call_id, names, output)
+
+
+def _has_more(output: str, call: Call) -> bool:
+    """Whether the item of a command was cut without a mark: the outputs of other tools are only written otherwise."""
+    return call.tool in SHELL_TOOLS and len(output.rstrip()) > call.chars
 
 
 def _output(output: Any) -> tuple[Any, list[dict[str, Any]], str]:
@@ -246,7 +250,7 @@ def _output(output: Any) -> tuple[Any, list[dict[str, Any]], str]:
         output = content if content is not None else orjson.dumps(storable(output)).decode()
     if isinstance(output, list):
         media, _ = text.find_media(output)
-        return storable([_without_media(part) for part in output]), media, "".join(text.text_parts(output))
+        return storable([_without_media(part) for part in output]), media, "".join(texts_in(output))
     words = output if isinstance(output, str) else "" if output is None else str(output)
     return words, [], words
 
@@ -303,6 +307,7 @@ def add_item_result(
     if call is not None and known in (CUT, DONE) and len(words) <= call.chars and is_failed <= call.is_failed:
         rollout.skip("item of a call already answered")
         return
+    has_printed = call is not None and short_hash(words[: call.chars]) == call.head  # what the running command had
     is_cut = call is not None and known == OPEN and may_be_cut and (not words or text.is_cut(words))
     _add_result(
         rollout,
@@ -315,15 +320,10 @@ def add_item_result(
         is_failed=is_failed,
         role=role,
         is_settled=not is_cut,
-        is_further=call is not None and (known in (CUT, DONE) or (known == RUNNING and not _holds(words, call))),
+        is_further=call is not None and (known in (CUT, DONE) or (known == RUNNING and not has_printed)),
     )
     if call is not None:
         call.result, call.facts = (CUT, payload.get("native", {})) if is_cut else (DONE, {})
-
-
-def _holds(words: str, call: Call) -> bool:
-    """Whether a text begins with the part of it that a running command had printed."""
-    return short_hash(words[: call.chars]) == call.head
 
 
 def _add_result(

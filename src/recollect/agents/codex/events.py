@@ -9,7 +9,7 @@ The records show the generation; a version number never does.
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -198,18 +198,6 @@ def _item(rollout: Rollout, item: Any) -> None:
         items.ITEMS[item.type](rollout, item)
 
 
-def _call(name: str) -> Add:
-    return lambda rollout, item: calls.add_call(rollout, item, name)
-
-
-def _output(name: str) -> Add:
-    return lambda rollout, item: calls.add_output(rollout, item, name)
-
-
-def _notice(name: str) -> Add:
-    return lambda rollout, notice: messages.add_notice(rollout, notice, name)
-
-
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "image_generation_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
 _READERS: dict[str, tuple[Any, Add]] = {
@@ -218,10 +206,16 @@ _READERS: dict[str, tuple[Any, Add]] = {
     "turn_context": (sessions.Context, sessions.add_context),
     "world_state": (sessions.WorldState, sessions.add_world_state),
     "token_usage_record": (sessions.UsageRecord, sessions.add_record),
-    "compacted": (messages.Notice, _notice("compacted")),
-    **{f"event_msg/{name}": (messages.Notice, _notice(name)) for name in messages.NOTICES},
-    **{f"response_item/{name}": (calls.CallItem, _call(name.removesuffix("_call"))) for name in _CALLS},
-    **{f"response_item/{name}": (calls.OutputItem, _output(f"response_item/{name}")) for name in _OUTPUTS},
+    "compacted": (messages.Notice, partial(messages.add_notice, name="compacted")),
+    **{f"event_msg/{name}": (messages.Notice, partial(messages.add_notice, name=name)) for name in messages.NOTICES},
+    **{
+        f"response_item/{name}": (calls.CallItem, partial(calls.add_call, default_name=name.removesuffix("_call")))
+        for name in _CALLS
+    },
+    **{
+        f"response_item/{name}": (calls.OutputItem, partial(calls.add_output, native_type=f"response_item/{name}"))
+        for name in _OUTPUTS
+    },
     "response_item/message": (messages.MessageItem, messages.add_message),
     "response_item/agent_message": (messages.MessageItem, messages.add_agent_message),
     "response_item/reasoning": (messages.Reasoning, messages.add_reasoning),

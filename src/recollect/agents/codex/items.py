@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from recollect.agentkit.content import media_reference, summarise
+from recollect.agentkit.content import media_reference, summarise, text_in, texts_in
 from recollect.agentkit.shell import shell_kind
 from recollect.agentkit.values import as_list, as_mapping, as_text, call_key, storable
 from recollect.agents.codex import text
@@ -67,7 +67,7 @@ CLASSIC_TWINS = frozenset({"UserMessage", "AgentMessage", "Reasoning", "Plan"})
 
 
 def _user_message(rollout: Rollout, item: Item) -> None:
-    parts = text.without_image_marks(text.text_parts(item.content))
+    parts = text.without_image_marks(texts_in(item.content))
     add_prompt(rollout, MessageItem(content=item.content, id=item.id), parts)
 
 
@@ -101,9 +101,7 @@ def add_command(rollout: Rollout, item: Item) -> None:
             named=(command,),
         )
         rollout.state.shells += is_user
-    output = as_text(item.aggregated_output) or "".join(
-        part for part in (item.stdout, item.stderr) if isinstance(part, str)
-    )
+    output = text_in(item.aggregated_output) or text_in(item.stdout) + text_in(item.stderr)
     code = item.exit_code if type(item.exit_code) is int and abs(item.exit_code) < 2**31 else None
     is_failed = item.status in ("failed", "declined") or bool(code)
     payload = payload_of("output", output, native(exit_code=code, status=item.status, duration=item.duration))
@@ -179,7 +177,7 @@ def add_file_change(rollout: Rollout, item: Item) -> None:
         named = map(patched_name, changes)
         _add_call(rollout, call_id, "apply_patch", {"changes": changes}, EDIT, summary, named=named)
         kept = {path: as_mapping(change).get("type") for path, change in changes.items()}
-    output = "".join(part for part in (item.stdout, item.stderr) if isinstance(part, str))
+    output = text_in(item.stdout) + text_in(item.stderr)
     is_failed = item.status in ("failed", "declined") or item.success is False
     add_item_result(
         rollout,
@@ -212,7 +210,7 @@ def _add_tool(rollout: Rollout, item: Item, name: str, arguments: Any, output: A
     call_id = _id(rollout, item)
     if _is_alone(rollout, call_id):
         _add_call(rollout, call_id, name, arguments, TOOL_CALL, summarise(f"called {name}"))
-    words = "\n".join(text.text_parts(output))
+    words = text_in(output)
     media = [
         media_reference("image", part.get("mimeType"), part["data"])
         for part in as_list(output)
@@ -327,7 +325,7 @@ def _sub_agent_activity(rollout: Rollout, item: Item) -> None:
 
 def _note(summary: str) -> Callable[[Rollout, Item], None]:
     def add(rollout: Rollout, item: Item) -> None:
-        words = item.review if isinstance(item.review, str) else "\n".join(text.text_parts(item.fragments))
+        words = text_in(item.review) or text_in(item.fragments)
         payload = payload_of("text", words or summary, native(id=item.id, type=item.type))
         rollout.add(LIFECYCLE, payload, summary, native_id=rollout.native_id(item.id), role="system")
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from recollect import kinds
-from recollect.agentkit.content import summarise
+from recollect.agentkit.content import summarise, text_in, texts_in
 from recollect.agentkit.shell import shell_kind
 from recollect.agentkit.values import as_list, as_mapping, positive_int, short_hash
 from recollect.agents.codex import text
@@ -68,7 +68,7 @@ def add_message(rollout: Rollout, item: MessageItem) -> None:
 
 def add_answer(rollout: Rollout, item: MessageItem, **metadata: Any) -> None:
     """The agent's text."""
-    words = "\n".join(text.text_parts(item.content))
+    words = text_in(item.content)
     if not words.strip():
         rollout.skip("empty")
         return
@@ -85,7 +85,7 @@ def add_answer(rollout: Rollout, item: MessageItem, **metadata: Any) -> None:
 
 
 def _add_user_message(rollout: Rollout, item: MessageItem) -> None:
-    parts = text.without_image_marks(text.text_parts(item.content))
+    parts = text.without_image_marks(texts_in(item.content))
     if parts and parts[0].lstrip().startswith(text.USER_SHELL):
         _add_user_shell(rollout, item, parts[0])
     elif _is_prompt(item, parts):
@@ -187,7 +187,7 @@ def _add_user_shell(rollout: Rollout, item: MessageItem, words: str) -> None:
 
 def add_user_event(rollout: Rollout, notice: Notice) -> None:
     """`event_msg/user_message`: a prompt, unless its `response_item` came first."""
-    words = notice.message if isinstance(notice.message, str) else ""
+    words = text_in(notice.message)
     if _is_echo(rollout, "item", "event", [words]):
         rollout.skip("event_msg/user_message (twin)")
         return
@@ -200,7 +200,7 @@ def add_agent_message(rollout: Rollout, item: MessageItem) -> None:
     """A message between agents: a request where it comes from above, else a notice."""
     author, recipient = item.author, item.recipient
     is_request = isinstance(author, str) and isinstance(recipient, str) and recipient.startswith(f"{author}/")
-    parts = text.text_parts(item.content)
+    parts = texts_in(item.content)
     if is_request:
         add_prompt(rollout, item, parts)
         return
@@ -212,8 +212,8 @@ def add_agent_message(rollout: Rollout, item: MessageItem) -> None:
 
 def add_reasoning(rollout: Rollout, item: Reasoning) -> None:
     """The readable part of the agent's reasoning; an encrypted block alone is no event."""
-    parts = text.text_parts(item.summary) or text.text_parts(item.summary_text)
-    words = "\n".join(parts or text.text_parts(item.content) or text.text_parts(item.raw_content))
+    parts = texts_in(item.summary) or texts_in(item.summary_text)
+    words = "\n".join(parts or texts_in(item.content) or texts_in(item.raw_content))
     if not words.strip():
         rollout.skip("reasoning without text")
         return
@@ -244,7 +244,7 @@ def add_notice(rollout: Rollout, notice: Notice, name: str) -> None:
         summary = summarise(f"failed: {_error_words(notice)}")
     elif name == "stream_error":
         kind, status = kinds.RETRY, "retrying"
-    words = notice.message if isinstance(notice.message, str) else ""
+    words = text_in(notice.message)
     fields = native(type=name, **{key: getattr(notice, key) for key in _NOTICE_FIELDS})
     rollout.add(
         kind,

@@ -59,18 +59,13 @@ def add_meta(rollout: Rollout, meta: Meta) -> None:
         state.unit = state.unit if state.unit != state.thread else own
         state.thread = state.lineage = own
     elif own != state.thread:
-        _inherit(rollout, own)
+        if state.has_events:
+            rollout.skip("session_meta (of a copied session)")
+        else:  # the file begins with a copy of that session
+            state.lineage = own
+            rollout.add_info(base_native_id=own)
         return
     _add_facts(rollout, meta)
-
-
-def _inherit(rollout: Rollout, base: str) -> None:
-    """A second `session_meta` before any event: the file begins with a copy of that session."""
-    if rollout.state.has_events:
-        rollout.skip("session_meta (of a copied session)")
-    else:
-        rollout.state.lineage = base
-        rollout.add_info(base_native_id=base)
 
 
 def _add_facts(rollout: Rollout, meta: Meta) -> None:

@@ -48,7 +48,9 @@ USER_SHELL = "<user_shell_command>"
 
 # An IDE or a desktop app puts what it knows (open files, selections, comments, earlier chats) before the request,
 # which follows the last of these headings. The shorter one a person may type too, so it counts after such a beginning.
-_REQUEST_HEADING = re.compile(r"^## My request(?P<is_sure> for (?:Codex|ChatGPT))?(?::[ \t]*|[ \t]*$)\n?", re.MULTILINE)
+_REQUEST_HEADING = re.compile(
+    r"^##? My request(?P<is_sure> for (?:Codex|ChatGPT))?(?::[ \t]*|[ \t]*$)\n?", re.MULTILINE | re.IGNORECASE
+)
 _IDE_CONTEXT = re.compile(
     r"# (?:Context from my IDE setup|(?:Files|Applications) mentioned by the user|Selected text|In app browser"
     r"|(?:Diff|Browser) comments|Response annotations|MCP app context|Failing PR checks|Review findings"
@@ -61,7 +63,7 @@ _IDE_CONTEXT = re.compile(
 
 def split_request(words: str) -> tuple[str, str]:
     """What the person typed, and what the program put before it."""
-    headings = list(_REQUEST_HEADING.finditer(words)) if "## My request" in words else []
+    headings = list(_REQUEST_HEADING.finditer(words))
     if not headings or not (headings[-1]["is_sure"] or _IDE_CONTEXT.match(words.lstrip())):
         return words, ""
     request = words[headings[-1].end() :].strip()
@@ -218,16 +220,6 @@ def patched_paths(patch: str) -> list[str]:
 
 def summarise_edit(paths: list[str]) -> str:
     return summarise(f"edited {', '.join(paths[:5])}") if paths else "edited files"
-
-
-def text_parts(content: Any) -> list[str]:
-    """The texts of a message's content, whichever of its spellings is used."""
-    if isinstance(content, str):
-        return [content]
-    if not isinstance(content, list):
-        return []
-    texts = (part if isinstance(part, str) else as_mapping(part).get("text") for part in content)
-    return [text for text in texts if isinstance(text, str) and text]
 
 
 def is_injected(text: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from recollect import kinds
-from recollect.agentkit.content import summarise
+from recollect.agentkit.content import summarise, text_in
 from recollect.agentkit.lines import KEPT_BAD_BYTES, salvage
 from recollect.agentkit.log import Log
 from recollect.agentkit.protocol import BadLine, EventRecord, Record, Source
@@ -108,7 +108,7 @@ class Chat(Log):
         if kind == "assistant":
             return self._assistant(record)
         if kind == "reasoning":
-            return self._message(kinds.THINKING, "assistant", _text(record.get("summary")), [])
+            return self._message(kinds.THINKING, "assistant", text_in(record.get("summary")), [])
         if kind in ("tool_result", "tool"):
             return [self._result(record)]
         if kind == "backend_tool_call":
@@ -123,7 +123,7 @@ class Chat(Log):
         return [Part(kind, role, payload, summarise(text) or "sent media")]
 
     def _user(self, record: Mapping[str, Any]) -> list[Part]:
-        text, media = _text(record.get("content")), _media(record.get("content"))
+        text, media = text_in(record.get("content")), _media(record.get("content"))
         reason = record.get("synthetic_reason")
         if (reason and reason != "interjection") or text.startswith(_HARNESS):
             return self._message(kinds.LIFECYCLE, "system", text, media)
@@ -134,9 +134,9 @@ class Chat(Log):
     def _assistant(self, record: Mapping[str, Any]) -> list[Part]:
         calls = [call for call in as_list(record.get("tool_calls")) if isinstance(call, dict)]
         parts = []
-        if thought := _text(record.get("reasoning_content")):
+        if thought := text_in(record.get("reasoning_content")):
             parts += self._message(kinds.THINKING, "assistant", thought, [])
-        if (text := _text(record.get("content"))) or not (calls or parts):
+        if (text := text_in(record.get("content"))) or not (calls or parts):
             parts += self._message(kinds.ASSISTANT_MSG, "assistant", text, [])
         return parts + [self._call(call) for call in calls]
 
@@ -155,7 +155,7 @@ class Chat(Log):
 
     def _result(self, record: Mapping[str, Any]) -> Part:
         call_id = as_text(record.get("tool_call_id"))
-        text, media = _text(record.get("content")), _media(record.get("images"))
+        text, media = text_in(record.get("content")), _media(record.get("images"))
         tool = self.tools.get(call_id) if call_id else None
         code = text[6:40].partition("\n")[0].partition(" ")[0] if text.startswith("exit: ") else "0"
         kind = kinds.ERROR if code != "0" and tool in (SHELL, None) else kinds.TOOL_RESULT
@@ -169,13 +169,6 @@ class Chat(Log):
         arguments, retry_key = call_key(name, dict(call))
         summary = call_summary(name, kinds.TOOL_CALL, call)
         return Part(kinds.TOOL_CALL, "assistant", {"input": arguments}, summary, name, None, retry_key)
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    texts = (as_mapping(item).get("text") for item in as_list(content))
-    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _media(content: Any) -> list[dict[str, Any]]:

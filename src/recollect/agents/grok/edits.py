@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from recollect.agentkit.edits import FileChange, Hunk, edited, find_patches, named_path, parse_patch, replaced
-from recollect.agentkit.values import as_list, as_mapping
+from recollect.agentkit.values import as_list, as_mapping, as_text
 
 _TEXTS = ("old_string", "new_string", "context_before", "line_prefix", "context_after")
 
@@ -27,7 +27,7 @@ def changes(call: Mapping[str, Any], result: Mapping[str, Any] | None) -> list[F
 
 def _hunks(edits: Any) -> Iterator[Hunk]:
     for edit in map(as_mapping, as_list(edits)):
-        old, new, before, prefix, after = (_words(edit.get(name)) for name in _TEXTS)
+        old, new, before, prefix, after = (as_text(edit.get(name)) or "" for name in _TEXTS)
         old_line, new_line = edit.get("old_line"), edit.get("new_line")
         if not old and not before and not after:
             yield replaced("", new, 0, 1)  # a new file
@@ -40,7 +40,3 @@ def _hunks(edits: Any) -> Iterator[Hunk]:
 def _around(text: str, after: str) -> str:
     """A text with the lines after it. What stood behind it on its own last line is not in the log: mostly nothing."""
     return text + after if text.endswith("\n") else f"{text}\n{after}"
-
-
-def _words(value: Any) -> str:
-    return value if isinstance(value, str) else ""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from recollect.agentkit.content import summarise
+from recollect.agentkit.content import summarise, text_in
 from recollect.agentkit.protocol import EventRecord, Usage
 from recollect.agentkit.values import as_mapping, as_text, positive_int, remember
 from recollect.agents.grok.records import Content, Tokens, Update, UpdateRecord, grok_id, media_of, moment_ms
@@ -256,10 +256,9 @@ def message_key(record: UpdateRecord) -> tuple[Any, ...]:
 
 
 def content_of(content: Content) -> tuple[str, list[dict[str, Any]]]:
-    if isinstance(content.text, str):
-        return content.text, []
+    if text := text_in(content.text):
+        return text, []
     if isinstance(content.data, str):
         return "", [media_of(content)]
     resource = as_mapping(content.resource)
-    named = resource.get("text") or resource.get("uri") or content.uri
-    return (named if isinstance(named, str) else ""), []
+    return text_in(resource.get("text") or resource.get("uri") or content.uri), []

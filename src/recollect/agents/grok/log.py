@@ -12,7 +12,7 @@ from recollect import kinds
 from recollect.agentkit.content import summarise
 from recollect.agentkit.lines import LineReader, salvage
 from recollect.agentkit.log import Log, read_log, read_rewritten
-from recollect.agentkit.protocol import BadLine, Cursor, EventRecord, Record, SessionInfo, Source
+from recollect.agentkit.protocol import BadLine, EventRecord, Record, SessionInfo, Source
 from recollect.agentkit.values import as_mapping, as_text, call_key
 from recollect.agents.grok import discover, events, side_files
 from recollect.agents.grok.chat import read_chat
@@ -231,7 +231,12 @@ class UpdatesLog(Log):
         )
         payload = {"text": text, "native": native} if text else {"native": native}
         event = self._event(record, kinds.LIFECYCLE, "system", payload, summarise(f"turn ended: {reason}"))
-        _judge_turn(event, reason, text)
+        if reason == "cancelled":
+            event.kind, event.role, event.status = kinds.HUMAN_INTERVENTION, "user", "interrupted"
+            event.summary = "interrupted the turn"
+        elif reason == "error":
+            event.kind, event.role, event.status, event.is_error = kinds.ERROR, "assistant", "failed", True
+            event.summary = summarise(f"failed: {text or 'the turn ended in an error'}")
         # Nothing of a turn follows its end except the last piece of a message that was cut off.
         if reason == "cancelled" and self.order.open:
             self.order.hold(record, event)
@@ -333,28 +338,11 @@ _READERS = {
 }
 
 
-def _judge_turn(event: EventRecord, reason: str, text: str | None) -> None:
-    if reason == "cancelled":
-        event.kind, event.role, event.status = kinds.HUMAN_INTERVENTION, "user", "interrupted"
-        event.summary = "interrupted the turn"
-    elif reason == "error":
-        event.kind, event.role, event.status, event.is_error = kinds.ERROR, "assistant", "failed", True
-        event.summary = summarise(f"failed: {text or 'the turn ended in an error'}")
-
-
-def _read_updates(source: Source, cursor: Cursor | None) -> Iterator[Record]:
-    reader = LineReader(source, cursor)
-    return read_log(reader, UpdatesLog(source, reader))
-
-
-def _read_events(source: Source, cursor: Cursor | None) -> Iterator[Record]:
-    reader = LineReader(source, cursor)
-    return read_log(reader, side_files.EventsLog(source, reader.state))
-
-
 READERS = {
-    discover.UPDATES: _read_updates,
-    discover.EVENTS: _read_events,
+    discover.UPDATES: lambda source, cursor: read_log(reader := LineReader(source, cursor), UpdatesLog(source, reader)),
+    discover.EVENTS: lambda source, cursor: read_log(
+        reader := LineReader(source, cursor), side_files.EventsLog(source, reader.state)
+    ),
     discover.HISTORY: lambda source, cursor: read_log(LineReader(source, cursor), side_files.HistoryLog()),
     discover.CHAT: lambda source, cursor: read_rewritten(source, cursor, read_chat),
     discover.SUMMARY: lambda source, cursor: read_rewritten(source, cursor, side_files.read_summary),

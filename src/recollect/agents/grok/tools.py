@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw
 
-from recollect.agentkit.content import summarise
+from recollect.agentkit.content import summarise, text_in
 from recollect.agentkit.files import open_beneath
 from recollect.agentkit.shell import error_line, shell_kind
 from recollect.agentkit.values import as_list, as_mapping
@@ -103,27 +103,20 @@ class Result(NamedTuple):
 def read_result(update: Update, full_log: str | None = None) -> Result:
     """The readable part of a result: what the model saw, as text where there is any."""
     result = update.rawOutput
-    blocks = _blocks(update.content)
-    text: Any = "\n".join([block.text for block in blocks if isinstance(block.text, str)])
+    items = (item.content for item in as_list(update.content) if isinstance(item, Block))
+    blocks = [content for content in items if isinstance(content, Content)]
+    text: Any = "\n".join([text_in(block.text) for block in blocks if block.text is not None])
     media = [media_of(block) for block in blocks if isinstance(block.data, str)]
     if isinstance(result, Output):
         text = _better_text(result) or text or _text_of(result)
     elif isinstance(result, str):
         text = text or result
     native = _native(result) if isinstance(result, Output) else {}
-    if isinstance(result, Output) and (edits := _edits(result)):
+    # Where an edit replaced what, with the lines around it: the call has only the texts.
+    applied = as_mapping(loads(result.EditsApplied)) if isinstance(result, Output) else {}
+    if edits := as_list(as_mapping(applied.get("edits")).get("details")):
         native["edits"] = edits
     return Result(full_log or text, media, native)
-
-
-def _edits(result: Output) -> list[Any]:
-    """Where an edit replaced what, with the lines around it: the call has only the texts."""
-    return as_list(as_mapping(as_mapping(loads(result.EditsApplied)).get("edits")).get("details"))
-
-
-def _blocks(content: Any) -> list[Content]:
-    items = as_list(content)
-    return [item.content for item in items if isinstance(item, Block) and isinstance(item.content, Content)]
 
 
 _NATIVE = (

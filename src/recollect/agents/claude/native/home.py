@@ -147,7 +147,11 @@ class NativeHome:
 
     def todos(self, session_id: str) -> list[Entry]:
         """The to-dos of a session: those of the task tools if it has any, else those of older versions."""
-        tasks = [_read_json(path) for path in sorted(self._tasks(session_id).glob("*.json"), key=_number)]
+        files = self._tasks(session_id).glob("*.json")
+        tasks = [
+            _read_json(path)
+            for path in sorted(files, key=lambda path: (int(path.stem) if path.stem.isdecimal() else 0, path.stem))
+        ]
         listed: Any = tasks or _read_json(self._todo_file(session_id)) or []
         return [item for item in listed if isinstance(item, dict)]
 
@@ -242,10 +246,6 @@ def _plain(session_id: str) -> str:
     if not _UUID.fullmatch(session_id):
         raise ValueError(f"Not a UUID: {session_id}")
     return session_id
-
-
-def _number(path: Path) -> tuple[int, str]:
-    return int(path.stem) if path.stem.isdecimal() else 0, path.stem
 
 
 def _read_json(path: Path) -> Any:

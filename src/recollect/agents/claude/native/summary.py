@@ -4,10 +4,10 @@ import json
 import os
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from recollect.agentkit.values import parse_time_ms
 from recollect.agents.claude.native.conversation import blocks
 
 _WINDOW_BYTES = 64 * 1024
@@ -64,7 +64,7 @@ def read_summary(path: Path, folder: str | None) -> SessionSummary | None:
         git_branch=_last(tail, "gitBranch") or _first(head, "gitBranch"),
         cwd=_first(head, "cwd") or folder,
         tag=_last(tags[-1], "tag") if tags else None,
-        created_ms=_ms(_first(head, "timestamp")),
+        created_ms=parse_time_ms(_first(head, "timestamp")),
     )
 
 
@@ -87,13 +87,6 @@ def _unescaped(value: str) -> str:
         return str(json.loads(f'"{value}"'))
     except ValueError:
         return value
-
-
-def _ms(moment: str | None) -> int | None:
-    try:
-        return int(datetime.fromisoformat(moment).timestamp() * 1000) if moment else None
-    except ValueError:
-        return None
 
 
 def _first_prompt(head: str) -> str | None:
