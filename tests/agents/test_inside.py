@@ -249,11 +249,12 @@ def test_hooks_that_call_the_server_reach_the_model(played: dict[str, Any], agen
 
 
 def test_the_end_of_each_session_brought_it_into_the_store(inside: Inside, played: dict[str, Any]) -> None:
-    def sessions() -> set[str]:
+    def sessions() -> set[tuple[str, str | None]]:
         with inside.memory() as memory:
-            return {session.agent for session in memory.sessions()}
+            return {(session.agent, session.repo) for session in memory.sessions()}
 
-    assert wait_for(lambda: sessions() == set(AGENTS), "every agent's session") and played
+    known = {(agent, "github.com/example/calc-demo") for agent in AGENTS}
+    assert wait_for(lambda: sessions() == known, "every agent's session") and played
 
 
 def test_a_compaction_leaves_everything_in_the_store(inside: Inside, played: dict[str, Any]) -> None:
