@@ -15,6 +15,7 @@ from tests.mcp.conftest import Agent
 
 QUESTION = "Which store should keep the sessions?"
 LEAK = "redis.PoolError: no connection to postgres within 31 ms"
+STUCK = "stock.EmptyError: no walrus left in warehouse 12"
 VAGUE = "Never do it like that, always the other way round."
 DEMAND = "Use Postgres instead of Redis because functions cannot keep connections."
 
@@ -41,6 +42,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     fixing = Script("fixing", 9, "github.com/acme/attic", "/srv/attic").user("import the orders")
     fixing.run("python orders.py", LEAK, 1).edit("/srv/attic/pool.py", "size = 4", "size = 8")
     scripts.append(fixing.run("python orders.py", "done").agent("Done: the pool is large enough."))
+    stuck = Script("stuck", 10, cwd=str(checkout)).user("count the stock").run("python stock.py", STUCK, 1)
+    scripts.append(stuck.agent("The warehouse is empty, so I stop here."))
     with remembered(folder, *scripts) as memory:
         memory.knowledge.remember("We deploy on Fridays never", topic="deploys")
     yield folder
@@ -71,10 +74,19 @@ def test_errors_that_only_read_alike_are_not_called_this_error(agent: Agent) -> 
     assert alike.startswith("No earlier session fixed this error")
 
 
+def test_an_error_that_nobody_fixed_is_answered_with_where_it_occurred(agent: Agent) -> None:
+    answer = agent.call("recall_error", error=STUCK.replace("12", "977"))
+
+    assert answer.startswith("No fix of this error is known, but 1 earlier session met it.")
+    assert "session scripted:stuck" in answer and "so I stop here" in answer
+    unknown = "stock.EmptyError: nobody ever met this"
+    assert agent.call("recall_error", error=unknown).startswith("No earlier session fixed this error")
+
+
 def test_a_topic_is_answered_with_its_reason(agent: Agent) -> None:
     answer = agent.call("recall_decisions", topic="postgres redis")
 
-    assert "because: functions cannot keep connections" in answer
+    assert answer.count("because functions cannot keep connections") == 1
     assert "No decision found" in agent.call("recall_decisions", topic="kubernetes")
 
 
@@ -91,7 +103,7 @@ def test_the_fix_of_a_failed_run_says_less_of_a_why_than_a_decision(agent: Agent
 
 def test_a_goal_is_answered_with_the_steps_that_reached_it(agent: Agent) -> None:
     assert "> steps: " in agent.call("recall_workflows", goal="add a command line flag")
-    assert "taken 4 times in 4 sessions" in agent.call("recall_workflows")
+    assert "(4 times in 4 sessions" in agent.call("recall_workflows")
     assert "No earlier session" in agent.call("recall_workflows", goal="translate the manual into Finnish")
 
 

@@ -90,7 +90,7 @@ TOOLS = (
         "requests that shaped it.",
         {
             "path": {"type": "string", "description": "The file's path, or the end of it."},
-            "limit": _count(20, 100, "Records at most"),
+            "limit": _count(20, 100, "Maximum number of sessions"),
             **_WIDER,
             **_CURSOR,
         },
@@ -119,7 +119,7 @@ TOOLS = (
         {
             "topic": {"type": "string", "description": "The topic, in a few words."},
             "history": {"type": "boolean", "description": "Without a topic: include superseded decisions."},
-            "limit": _count(10, 50, "Records at most"),
+            "limit": _count(10, 50, "Maximum number of decisions"),
             **_WIDER,
             **_CURSOR,
         },
