@@ -1,4 +1,4 @@
-"""What agents show and are told without asking, prepared after a sweep so that no agent waits for the store.
+"""What agents show and get without asking, prepared after a sweep so that no agent waits for the store.
 
 Fixes of errors are in small files by the error's fingerprint, requests in one for each repository; briefs are in
 `recall/brief`.
@@ -89,17 +89,16 @@ def _decided(store: Store, repo: str) -> list[str]:
     sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
     facts = find_decisions(store, sessions, [repo], now_ms(), with_weak=False)
     facts.sort(key=lambda fact: (fact.verdict != PINNED, fact.session_uid is not None, not is_standing(fact.object)))
-    return list(dict.fromkeys(text for fact in facts if (text := _told_text(fact))))
+    return list(dict.fromkeys(text for fact in facts if (text := _brief_text(fact))))
 
 
-def _told_text(fact: Fact) -> str | None:
+def _brief_text(fact: Fact) -> str | None:
     """What a brief may say of a decision: an agent that begins must not read what another agent made up."""
     if fact.verdict in (PINNED, PROMOTED):
         return fact.text
-    is_sure = fact.session_uid is None or (fact.predicate == PREFERS and fact.confidence >= LEAST_CONFIDENCE)
-    is_own = fact.by == "user" and is_sure
-    is_told = is_own and (fact.session_uid is None or is_clear(fact.object))
-    return fact.object if is_told else None
+    is_note = fact.session_uid is None
+    is_clear_wish = fact.predicate == PREFERS and fact.confidence >= LEAST_CONFIDENCE and is_clear(fact.object)
+    return fact.object if fact.by == "user" and (is_note or is_clear_wish) else None
 
 
 def _write_fixes(store: Store, signatures: Collection[str]) -> None:
@@ -114,7 +113,7 @@ def _write_fixes(store: Store, signatures: Collection[str]) -> None:
 
 
 def _write_requests(store: Store, criteria: HeaderFilter) -> None:
-    """Keep what each session was asked first; of those in groups nothing, because any agent may be told of it."""
+    """Keep what each session was asked first; of those in groups nothing, because any agent may get them."""
     files: dict[str, dict[str, Any]] = defaultdict(dict)
     sessions = store.session_headers.recent(
         _MOST_SESSIONS, criteria._replace(chosen=(*criteria.chosen, ("group", (MAIN_GROUP,))))

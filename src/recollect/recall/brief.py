@@ -36,7 +36,7 @@ _WARNING_MS = 30 * 86_400_000
 def write_briefs(store: Store, changed: Collection[SessionKey], decided: Callable[[str], Sequence[str]]) -> None:
     """Prepare the briefs of the repositories of these sessions; of all if there are none at all.
 
-    `decided` gives what was decided in a repository and still holds, in words that an agent may be told unasked.
+    `decided` gives what was decided in a repository and still holds, in words that an agent may get unasked.
     """
     folder = store.folder / PREPARED_NAME
     is_new = not folder.exists()
@@ -98,8 +98,8 @@ def _last(session: SessionHeader, digest: dict[str, Any]) -> dict[str, Any]:
 def _decisions(decided: Sequence[str]) -> Iterator[dict[str, Any]]:
     if decided:
         lines = [f"- {cut_short(' '.join(text.split()), _DECISION_CHARS)}" for text in decided[:_MOST_DECISIONS]]
-        told = "Decided here and still valid; `recall_decisions` lists everything:"
-        yield {"origin": USER, "heading": told, "text": "\n".join(lines), "at_ms": None, "repo": None}
+        heading = "Decided here and still valid; `recall_decisions` lists everything:"
+        yield {"origin": USER, "heading": heading, "text": "\n".join(lines), "at_ms": None, "repo": None}
 
 
 def _left(digest: dict[str, Any]) -> list[str]:
@@ -139,9 +139,9 @@ def _warnings(store: Store, criteria: HeaderFilter) -> Iterator[dict[str, Any]]:
     rows = store.activity.stats("command", Span(criteria, now_ms() - _WARNING_MS, None, None))
     bad = [row for row in rows if (row.failures or 0) >= max(_LEAST_FAILURES, _LEAST_RATE * (row.uses or 0))]
     worst = sorted(bad, key=lambda row: -(row.failures or 0))[:_MOST_WARNINGS]
-    told = ", ".join(f"`{(row.name or '')[:40]}` failed {row.failures} of {row.uses} times" for row in worst)
-    if told:
-        heading = f"Commands here in the last 30 days: {told}."
+    commands = ", ".join(f"`{(row.name or '')[:40]}` failed {row.failures} of {row.uses} times" for row in worst)
+    if commands:
+        heading = f"Commands here in the last 30 days: {commands}."
         yield {"origin": TOOL, "heading": heading, "text": "", "at_ms": None, "repo": None}
 
 
