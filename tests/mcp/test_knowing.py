@@ -17,6 +17,7 @@ QUESTION = "Which store should keep the sessions?"
 LEAK = "redis.PoolError: no connection to postgres within 31 ms"
 STUCK = "stock.EmptyError: no walrus left in warehouse 12"
 VAGUE = "Never do it like that, always the other way round."
+HEADLESS = "Must always be controlled by configuration, default to 'off'."
 DEMAND = "Use Postgres instead of Redis because functions cannot keep connections."
 
 
@@ -33,6 +34,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         Script("new", 5, cwd=str(checkout)).user("plan it again").ask(QUESTION, ["Redis", "Memcached"], "Memcached"),
         Script("demand", 6, cwd=str(checkout)).user(DEMAND),
         Script("vague", 6, cwd=str(checkout)).user(VAGUE),
+        Script("headless", 6, cwd=str(checkout)).user(HEADLESS),
         Script("attic", 7, "github.com/acme/attic", "/srv/attic").user("Never use tabs, always use spaces."),
     ]
     for number in range(4):
@@ -117,7 +119,8 @@ def test_the_brief_has_decisions_in_the_users_words_only(agent: Agent) -> None:
     brief = agent.call("session_brief")
 
     assert f"> - {DEMAND}" in brief
-    assert VAGUE not in brief and VAGUE in agent.call("recall_decisions")  # nobody knows what it was about
+    for unclear in (VAGUE, HEADLESS):  # nobody knows what it was about
+        assert unclear not in brief and unclear in agent.call("recall_decisions")
     assert QUESTION not in brief and "Memcached" not in brief  # the agent worded these
 
 
