@@ -43,7 +43,7 @@ TOOL_CALLS: dict[str, tuple[dict[str, str], str]] = {
     "session_search": ({"query": "failing"}, "`get_session` reads one"),
     "get_session": ({"session": "{session}"}, "The digest of a session"),
     "recall_error": ({"error": "FAILED test_calc.py::test_add - assert -1 == 5"}, "Fixes of this error"),
-    "recall_file": ({"path": "calc.py"}, "Sessions that used this path"),
+    "recall_file": ({"path": "calc.py"}, "used this path: those that edited it first"),
     "list_sessions": ({}, "sessions, newest first"),
     "record_decision": ({"decision": "Keep the signature", "why": "callers"}, "Recorded and marked as the agent's"),
     "recall_decisions": ({}, "Decisions and reasons"),

@@ -40,7 +40,7 @@ from recollect.recall import (
     write_briefs,
     write_snapshot,
 )
-from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store
+from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store, replace_file
 
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
 _MOST_SESSIONS = 5_000  # whose requests are read when nothing is prepared yet
@@ -73,7 +73,7 @@ def write_switches(folder: Path, hooks: Mapping[str, bool | Sequence[str]]) -> N
     if hooks == HOOK_DEFAULTS:
         path.unlink(missing_ok=True)
     elif not path.exists() or path.read_text("utf-8") != text:
-        _write(path, text)
+        replace_file(path, text.encode(), is_durable=False)
 
 
 def renew_brief(store: Store, repo: str) -> None:
@@ -145,14 +145,7 @@ def _update(path: Path, news: dict[str, Any], most: int | None = None) -> None:
         return
     for made in (path.parent.parent, path.parent):  # one by one: a mode is given to the last only
         made.mkdir(mode=0o700, exist_ok=True)
-    _write(path, json.dumps(content))
-
-
-def _write(path: Path, text: str) -> None:
-    unfinished = path.with_suffix(".new")
-    unfinished.touch(mode=0o600)
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
+    replace_file(path, json.dumps(content).encode(), is_durable=False)
 
 
 def _record(fix: Fix) -> dict[str, Any]:

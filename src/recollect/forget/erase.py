@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import Busy, StoreUnwritable
 from recollect.home import HOOK_LOG_NAME, PREPARED_NAME, SPENDING_NAME
 from recollect.kinds import SessionKey, session_uid
-from recollect.store import HIDES_LEARNED, TOMBSTONE, LedgerRecord, Store, Tombstone, by_root, remove
+from recollect.store import HIDES_LEARNED, TOMBSTONE, LedgerRecord, Store, Tombstone, by_root, remove, replace_file
 
 if TYPE_CHECKING:
     from recollect.redact import KnownValues, Redactor
@@ -43,10 +43,7 @@ def _shorten_log(path: Path, ids: Collection[str]) -> None:
     with suppress(FileNotFoundError):
         lines = path.read_bytes().splitlines()
         left = [line for raw in lines if (line := _without_sessions(raw, ids)) is not None]
-        unfinished = path.with_suffix(".new")
-        unfinished.touch(mode=0o600)
-        unfinished.write_bytes(b"".join(line + b"\n" for line in left))
-        unfinished.replace(path)
+        replace_file(path, b"".join(line + b"\n" for line in left))
 
 
 def _without_sessions(raw: bytes, ids: Collection[str]) -> bytes | None:

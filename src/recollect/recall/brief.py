@@ -6,7 +6,7 @@ of what agents and tools wrote it has numbers and names only, because it is read
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from recollect.home import PREPARED_NAME
 from recollect.kinds import SessionKey
 from recollect.recall.fence import TOOL, USER
 from recollect.recall.prepared import brief_path
-from recollect.store import MAIN_GROUP, HeaderFilter, SessionHeader, Span, Store
+from recollect.store import MAIN_GROUP, HeaderFilter, SessionHeader, Span, Store, replace_file
 from recollect.text import cut_short
 
 _SESSIONS = 3
@@ -51,22 +51,15 @@ def renew_briefs(store: Store, repos: Collection[str], decided: Callable[[str], 
     """Prepare the briefs of these repositories."""
     folders = defaultdict(set)
     for path, repo in store.session_headers.folders() if repos else ():
-        folders[repo].add(path)
+        folders[repo].add(path.rstrip("/"))
     folder = store.folder / PREPARED_NAME
     for made in (folder, folder / "briefs"):  # one by one: a mode is given to the last only
         made.mkdir(mode=0o700, exist_ok=True)
     for repo in repos:
-        _write(str(store.folder), folders[repo], make_brief(store, repo, decided(repo)))
-
-
-def _write(store_folder: str, folders: Iterable[str], brief: list[dict[str, Any]]) -> None:
-    for folder in folders:
-        text = json.dumps({"folder": folder.rstrip("/"), "records": brief})
-        path = Path(brief_path(store_folder, folder.rstrip("/")))
-        unfinished = path.with_suffix(".new")
-        unfinished.touch(mode=0o600)
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
+        brief = make_brief(store, repo, decided(repo))
+        for name in folders[repo]:
+            content = json.dumps({"folder": name, "records": brief}).encode()
+            replace_file(Path(brief_path(str(store.folder), name)), content, is_durable=False)
 
 
 def make_brief(store: Store, repo: str, decided: Sequence[str]) -> list[dict[str, Any]]:
