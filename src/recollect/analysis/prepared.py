@@ -27,6 +27,7 @@ from recollect.knowledge import (
     find_decisions,
     fix_lines,
     fixes_of,
+    fixes_showing,
     is_clear,
     is_literal,
     is_standing,
@@ -59,7 +60,9 @@ def prepare(
     is_new = not (store.folder / PREPARED_NAME).exists()
     uids = frozenset(header.session_uid for header in store.session_headers.of(changed).values())
     criteria = ANY_SESSION if is_new else HeaderFilter(uids=uids)
-    signatures = {fact.subject for fact in store.facts.select((FIXED_BY,), criteria) if fact.subject_kind == "error"}
+    signatures = {
+        fact.subject for fact in store.facts.select((FIXED_BY,), criteria) if fact.subject_kind in ("error", "problem")
+    }
     with suppress(OSError):  # a disk without room for this has been reported, or will be
         write_briefs(store, changed, partial(_decided, store))
         _write_fixes(store, signatures)
@@ -103,11 +106,11 @@ def _brief_text(fact: Fact) -> str | None:
 
 def _write_fixes(store: Store, signatures: Collection[str]) -> None:
     files: dict[str, dict[str, Any]] = defaultdict(dict)
-    for signature in sorted(signatures):  # lines may be shared: the same one wins each time
-        sure = [fix for fix in fixes_of(store, signature) if fix.confidence >= LEAST_CONFIDENCE]
-        best = max(sure, key=lambda fix: (fix.confidence, fix.fixed_at or ""), default=None)
-        for known_by in (signature, *_sure_lines(store, signature)):
-            files[fixes_path(str(store.folder), known_by)].setdefault(known_by, best and _record(best))
+    for signature in signatures:
+        files[fixes_path(str(store.folder), signature)][signature] = _surest(fixes_of(store, signature))
+        for line in _sure_lines(store, signature):
+            fixes = fixes_of(store, line) or fixes_showing(store, [line])
+            files[fixes_path(str(store.folder), line)][line] = _surest(fixes)
     for path, news in files.items():
         _update(Path(path), news)
 
@@ -148,7 +151,12 @@ def _update(path: Path, news: dict[str, Any], most: int | None = None) -> None:
     replace_file(path, json.dumps(content).encode(), is_durable=False)
 
 
-def _record(fix: Fix) -> dict[str, Any]:
+def _surest(fixes: Sequence[Fix]) -> dict[str, Any] | None:
+    """What hooks say of the surest of these fixes; nothing if none is sure enough."""
+    sure = [fix for fix in fixes if fix.confidence >= LEAST_CONFIDENCE]
+    if not sure:
+        return None
+    fix = max(sure, key=lambda fix: (fix.confidence, fix.fixed_at or ""))
     fixed = as_datetime(fix.fixed_at)
     return {
         "session": fix.session_uid,
