@@ -16,6 +16,7 @@ from tests.mcp.conftest import Agent
 QUESTION = "Which store should keep the sessions?"
 LEAK = "redis.PoolError: no connection to postgres within 31 ms"
 STUCK = "stock.EmptyError: no walrus left in warehouse 12"
+STUCK_ELSEWHERE = "bats.LadderError: no ladder leads up to the loft"
 VAGUE = "Never do it like that, always the other way round."
 HEADLESS = "Must always be controlled by configuration, default to 'off'."
 DEMAND = "Use Postgres instead of Redis because functions cannot keep connections."
@@ -46,6 +47,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     scripts.append(fixing.run("python orders.py", "done").agent("Done: the pool is large enough."))
     stuck = Script("stuck", 10, cwd=str(checkout)).user("count the stock").run("python stock.py", STUCK, 1)
     scripts.append(stuck.agent("The warehouse is empty, so I stop here."))
+    aloft = Script("aloft", 11, "github.com/acme/attic", "/srv/attic").user("count the bats")
+    scripts.append(aloft.run("python bats.py", STUCK_ELSEWHERE, 1).agent("There is no ladder."))
     with remembered(folder, *scripts) as memory:
         memory.knowledge.remember("We deploy on Fridays never", topic="deploys")
     yield folder
@@ -81,8 +84,8 @@ def test_an_error_that_nobody_fixed_is_answered_with_where_it_occurred(agent: Ag
 
     assert answer.startswith("No fix of this error is known, but 1 earlier session met it.")
     assert "session scripted:stuck" in answer and "so I stop here" in answer
-    unknown = "stock.EmptyError: nobody ever met this"
-    assert agent.call("recall_error", error=unknown).startswith("No earlier session fixed this error")
+    for unknown in ("stock.EmptyError: nobody ever met this", STUCK_ELSEWHERE):  # here
+        assert agent.call("recall_error", error=unknown).startswith("No earlier session fixed this error")
 
 
 def test_a_topic_is_answered_with_its_reason(agent: Agent) -> None:
