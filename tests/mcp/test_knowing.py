@@ -59,6 +59,8 @@ def test_what_still_holds_is_recalled_with_who_decided_it(agent: Agent) -> None:
     answer = agent.call("recall_decisions")
 
     assert "Memcached" in answer and "not: Redis" in answer and "by user · session scripted:new" in answer
+    evidence = re.search(r"evidence: event (\w+)", answer[answer.index("session scripted:new") :])
+    assert evidence and "Memcached" in agent.call("get_session", session="scripted:new", at=evidence[1])
     assert "> We deploy on Fridays never" in answer
     assert "session scripted:old" not in answer and "spaces" not in answer
     assert "superseded 20" in agent.call("recall_decisions", history=True)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from recollect.amounts import duration, number, plural
 from recollect.mcp.door import Call, Page
-from recollect.mcp.scope import filters_of, ms_of, nothing_here, offset_of
+from recollect.mcp.scope import UID_CHARS, filters_of, ms_of, nothing_here, offset_of
 from recollect.recall import AGENT, TOOL, USER, Recalled
 from recollect.text import cut_short
 
@@ -51,7 +51,7 @@ def _fact(fact: "Fact") -> Recalled:
         lines.append(f"because: {cut_short(fact.reason, _TEXT_CHARS)}")
     others = [other for other in fact.alternatives if other not in fact.text]
     lines += [f"not: {cut_short(', '.join(others), _TEXT_CHARS)}"] if others else []
-    cited = [event.event_uid for event in fact.evidence[-1:] if fact.session_uid]  # others are around it
+    cited = [event.event_uid[-UID_CHARS:] for event in fact.evidence[-1:] if fact.session_uid]  # others are around it
     lines += [f"evidence: event {uid}" for uid in cited]
     origin = f"{USER}, {AGENT}" if fact.by == "user" else AGENT
     return Recalled(origin, " · ".join(filter(None, facts)), "\n".join(lines), ms_of(fact.valid_at), fact.repo)

@@ -8,7 +8,7 @@ from recollect.amounts import plural
 from recollect.errors import NotFound
 from recollect.kinds import EDIT, LIFECYCLE
 from recollect.mcp.door import BadArguments, Call, Page
-from recollect.mcp.scope import WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
+from recollect.mcp.scope import UID_CHARS, WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
 from recollect.recall import AGENT, TOOL, USER, Recalled, read_brief
 from recollect.text import column_of, cut_short, payload_text
 
@@ -154,7 +154,12 @@ def _pieces(text: str) -> list[str]:
 
 def _heading(item: "TranscriptItem") -> str:
     event = item.event
-    facts = [f"#{event.seq} {event.kind}", event.tool, "failed" if event.is_error else None, f"event {event.event_uid}"]
+    facts = [
+        f"#{event.seq} {event.kind}",
+        event.tool,
+        "failed" if event.is_error else None,
+        f"event {event.event_uid[-UID_CHARS:]}",
+    ]
     return " · ".join(fact for fact in facts if fact)
 
 
