@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 GROUP_VARIABLE = "RECOLLECT_GROUP"
 HOOK_TOOL = "hook_event"  # what hooks call in a server; no model is offered it
 SPENDING_NAME = "spending.json"  # what a status line shows, in the store's folder
-PREPARED_NAME = "prepared"  # what agents are told at their start, a file for each folder
+PREPARED_NAME = "prepared"  # what agents get at their start, a file for each folder
 SWITCHES_NAME = "hooks.json"  # what the settings say about hooks
 SPOOL_NAME = "spool"  # notes that hooks leave for a sweep
 RESCUED_NAME = "rescued"  # copies of logs that are about to be compacted; there only while there are some
-TOLD_NAME = "told.jsonl"  # what hooks told agents, and when
+HOOK_LOG_NAME = "told.jsonl"  # what hooks added to sessions, and when
 
 
 def store_path(environment: "Mapping[str, str]" = os.environ) -> str:

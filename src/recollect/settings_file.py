@@ -77,8 +77,10 @@ def read_value(text: str) -> Any:
 
 
 def write_settings(path: Path, text: str) -> None:
-    """Replace the file at once: a crash leaves the old one or the new one."""
+    """Replace the file at once: a crash leaves the old one or the new one, with the rights it had."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     beside = path.with_name(f"{path.name}.new")
     beside.write_text(text, encoding="utf-8")
+    if path.exists():
+        beside.chmod(path.stat().st_mode & 0o777)
     beside.replace(path)

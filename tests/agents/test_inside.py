@@ -43,7 +43,7 @@ TOOL_CALLS: dict[str, tuple[dict[str, str], str]] = {
     "session_search": ({"query": "failing"}, "`get_session` reads one"),
     "get_session": ({"session": "{session}"}, "The digest of a session"),
     "recall_error": ({"error": "FAILED test_calc.py::test_add - assert -1 == 5"}, "Fixes of this error"),
-    "recall_file": ({"path": "calc.py"}, "Sessions that used this path"),
+    "recall_file": ({"path": "calc.py"}, "used this path: those that edited it first"),
     "list_sessions": ({}, "sessions, newest first"),
     "record_decision": ({"decision": "Keep the signature", "why": "callers"}, "Recorded and marked as the agent's"),
     "recall_decisions": ({}, "Decisions and reasons"),
@@ -249,11 +249,12 @@ def test_hooks_that_call_the_server_reach_the_model(played: dict[str, Any], agen
 
 
 def test_the_end_of_each_session_brought_it_into_the_store(inside: Inside, played: dict[str, Any]) -> None:
-    def sessions() -> set[str]:
+    def sessions() -> set[tuple[str, str | None]]:
         with inside.memory() as memory:
-            return {session.agent for session in memory.sessions()}
+            return {(session.agent, session.repo) for session in memory.sessions()}
 
-    assert wait_for(lambda: sessions() == set(AGENTS), "every agent's session") and played
+    known = {(agent, "github.com/example/calc-demo") for agent in AGENTS}
+    assert wait_for(lambda: sessions() == known, "every agent's session") and played
 
 
 def test_a_compaction_leaves_everything_in_the_store(inside: Inside, played: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,8 +13,11 @@ from click.testing import CliRunner
 from recollect.api import open_memory
 from recollect.cli import main
 from recollect.store import read_sweep_state
+from tests.conftest import REPOSITORY
 from tests.hooks.conftest import SESSION, Desk
 
+GROK_HOME = REPOSITORY / "tests" / "data" / "grok" / "1.0.41"
+GROK_SESSION = "01a1e08d-8906-7563-9cfd-ced0b1b56674"
 OTHER = "5f0c2f6e-0000-4000-8000-000000000009"
 SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
 
@@ -67,6 +71,35 @@ def test_the_end_of_a_turn_or_session_brings_it_into_the_store(
 
     wait_for(lambda: stored(worked) > before and not notes(worked))
     assert not read_sweep_state(worked.store).is_interrupted
+
+
+def test_the_logs_of_sub_agents_come_with_the_session(worked: Desk) -> None:
+    log = worked.transcript(SESSION)
+    written = log.read_bytes()
+    folder = log.with_suffix("") / "subagents"
+    folder.mkdir(parents=True)
+    worked.write(SESSION, "count the fish").rename(folder / "agent-a1b2c3.jsonl")
+    log.write_bytes(written)
+
+    worked.hook("Stop", transcript_path=str(log))
+
+    wait_for(lambda: stored(worked, f"{SESSION}/a1b2c3") > 0)
+
+
+def test_a_session_whose_folder_is_in_another_file_is_stored_with_it(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = desk.folder / "grok"
+    monkeypatch.setattr(Desk, "environment", desk.environment | {"GROK_HOME": str(home)})
+    desk.sweep()
+    shutil.copytree(GROK_HOME, home, copy_function=shutil.copyfile)
+    (log,) = home.rglob(f"{GROK_SESSION}/updates.jsonl")
+
+    desk.hook("Stop", agent="grok", session=GROK_SESSION, transcript_path=str(log))
+
+    wait_for(lambda: stored(desk, GROK_SESSION) > 0 and not notes(desk))
+    with open_memory(desk.store) as memory:
+        assert memory.session(GROK_SESSION).cwd  # which only `summary.json` knows
 
 
 @pytest.mark.parametrize("is_known", [True, False])

@@ -51,7 +51,7 @@ def test_a_silent_session_is_told_nothing_only_while_it_is_measured(
         (SILENT, True, True),
     ]
     turns = next(effect for effect in _prove()["effects"] if effect["measure"] == "turns")  # type: ignore[attr-defined]
-    assert (turns["told_sessions"], turns["silent_sessions"], turns["change"]) == (1, 1, None)
+    assert (turns["spoken_sessions"], turns["silent_sessions"], turns["change"]) == (1, 1, None)
     assert not _prove("--stop")["is_running"]
     assert "seal" in desk.added("SessionStart", source="clear", session=SILENT + "0") or comes_up_silent(SILENT + "0")
 
@@ -87,6 +87,19 @@ def test_the_interval_covers_a_known_effect_in_most_runs(
 def test_too_few_sessions_have_no_interval() -> None:
     assert compare("fix", "turns", [1, 2, 3], [4]).change is None
     assert compare("fix", "repeated_errors", [0, 0, 0], [1, 0]).change is None
+
+
+def test_sessions_from_before_the_measurement_are_not_compared(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_HOME", str(desk.store))
+    desk.write(EARLIER, "feed the walrus")
+    desk.sweep()
+    assert "walrus" in desk.added("SessionStart", source="clear", session=TOLD)
+    desk.write(TOLD, "feed the seal")
+    desk.sweep()
+
+    _prove("--start")
+
+    assert _prove()["effects"] == []
 
 
 def test_it_is_off_without_a_store_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from recollect.cli.entry import main
+from recollect.hooks.fixes import find_fix
 from recollect.knowledge.asking import audit
 from tests.knowledge.sessions import Script, remembered
 
@@ -65,8 +66,8 @@ c.go:3:3: undefined: other (typecheck)
 3 issues:"""
 
 
-def test_each_error_of_a_list_has_the_fix_of_its_own_file(tmp_path: Path) -> None:
-    script = (
+def linted() -> Script:
+    return (
         Script("lint")
         .user("make it clean")
         .run("make lint", LINT, 1)
@@ -74,12 +75,24 @@ def test_each_error_of_a_list_has_the_fix_of_its_own_file(tmp_path: Path) -> Non
         .edit("/srv/shop/b.go", "func listStates() {}", "")
         .run("make lint", "0 issues")
     )
-    memory = remembered(tmp_path, script)
+
+
+def test_each_error_of_a_list_has_the_fix_of_its_own_file(tmp_path: Path) -> None:
+    memory = remembered(tmp_path, linted())
 
     (fix,) = memory.knowledge.fixes("b.go:9:1: func listStates is unused (unused)")
 
     assert [step.name for step in fix.steps] == ["b.go"]
     assert memory.knowledge.fixes(LINT.splitlines()[0])[0].steps[0].name == "a.go"
+
+
+@pytest.mark.parametrize(("line", "file"), [(0, "a.go"), (1, "b.go")])
+def test_hooks_say_of_an_error_of_a_list_what_fixed_that_one(tmp_path: Path, line: int, file: str) -> None:
+    remembered(tmp_path, linted())
+
+    _, said = find_fix(str(tmp_path / "store"), f"exit 1\n{LINT.splitlines()[line]}\n1 issues:", "another")
+
+    assert said.partition("> fix: edit ")[2].startswith(f"{file}: ")
 
 
 def test_evidence_names_its_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,10 @@ from tests.mcp.conftest import Agent
 
 QUESTION = "Which store should keep the sessions?"
 LEAK = "redis.PoolError: no connection to postgres within 31 ms"
+STUCK = "stock.EmptyError: no walrus left in warehouse 12"
+STUCK_ELSEWHERE = "bats.LadderError: no ladder leads up to the loft"
 VAGUE = "Never do it like that, always the other way round."
+HEADLESS = "Must always be controlled by configuration, default to 'off'."
 DEMAND = "Use Postgres instead of Redis because functions cannot keep connections."
 
 
@@ -32,6 +35,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         Script("new", 5, cwd=str(checkout)).user("plan it again").ask(QUESTION, ["Redis", "Memcached"], "Memcached"),
         Script("demand", 6, cwd=str(checkout)).user(DEMAND),
         Script("vague", 6, cwd=str(checkout)).user(VAGUE),
+        Script("headless", 6, cwd=str(checkout)).user(HEADLESS),
         Script("attic", 7, "github.com/acme/attic", "/srv/attic").user("Never use tabs, always use spaces."),
     ]
     for number in range(4):
@@ -41,6 +45,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     fixing = Script("fixing", 9, "github.com/acme/attic", "/srv/attic").user("import the orders")
     fixing.run("python orders.py", LEAK, 1).edit("/srv/attic/pool.py", "size = 4", "size = 8")
     scripts.append(fixing.run("python orders.py", "done").agent("Done: the pool is large enough."))
+    stuck = Script("stuck", 10, cwd=str(checkout)).user("count the stock").run("python stock.py", STUCK, 1)
+    scripts.append(stuck.agent("The warehouse is empty, so I stop here."))
+    aloft = Script("aloft", 11, "github.com/acme/attic", "/srv/attic").user("count the bats")
+    scripts.append(aloft.run("python bats.py", STUCK_ELSEWHERE, 1).agent("There is no ladder."))
     with remembered(folder, *scripts) as memory:
         memory.knowledge.remember("We deploy on Fridays never", topic="deploys")
     yield folder
@@ -51,6 +59,8 @@ def test_what_still_holds_is_recalled_with_who_decided_it(agent: Agent) -> None:
     answer = agent.call("recall_decisions")
 
     assert "Memcached" in answer and "not: Redis" in answer and "by user · session scripted:new" in answer
+    evidence = re.search(r"evidence: event (\w+)", answer[answer.index("session scripted:new") :])
+    assert evidence and "Memcached" in agent.call("get_session", session="scripted:new", at=evidence[1])
     assert "> We deploy on Fridays never" in answer
     assert "session scripted:old" not in answer and "spaces" not in answer
     assert "superseded 20" in agent.call("recall_decisions", history=True)
@@ -71,10 +81,19 @@ def test_errors_that_only_read_alike_are_not_called_this_error(agent: Agent) -> 
     assert alike.startswith("No earlier session fixed this error")
 
 
+def test_an_error_that_nobody_fixed_is_answered_with_where_it_occurred(agent: Agent) -> None:
+    answer = agent.call("recall_error", error=STUCK.replace("12", "977"))
+
+    assert answer.startswith("No fix of this error is known, but 1 earlier session met it.")
+    assert "session scripted:stuck" in answer and "so I stop here" in answer
+    for unknown in ("stock.EmptyError: nobody ever met this", STUCK_ELSEWHERE):  # here
+        assert agent.call("recall_error", error=unknown).startswith("No earlier session fixed this error")
+
+
 def test_a_topic_is_answered_with_its_reason(agent: Agent) -> None:
     answer = agent.call("recall_decisions", topic="postgres redis")
 
-    assert "because: functions cannot keep connections" in answer
+    assert answer.count("because functions cannot keep connections") == 1
     assert "No decision found" in agent.call("recall_decisions", topic="kubernetes")
 
 
@@ -91,7 +110,7 @@ def test_the_fix_of_a_failed_run_says_less_of_a_why_than_a_decision(agent: Agent
 
 def test_a_goal_is_answered_with_the_steps_that_reached_it(agent: Agent) -> None:
     assert "> steps: " in agent.call("recall_workflows", goal="add a command line flag")
-    assert "taken 4 times in 4 sessions" in agent.call("recall_workflows")
+    assert "(4 times in 4 sessions" in agent.call("recall_workflows")
     assert "No earlier session" in agent.call("recall_workflows", goal="translate the manual into Finnish")
 
 
@@ -105,7 +124,8 @@ def test_the_brief_has_decisions_in_the_users_words_only(agent: Agent) -> None:
     brief = agent.call("session_brief")
 
     assert f"> - {DEMAND}" in brief
-    assert VAGUE not in brief and VAGUE in agent.call("recall_decisions")  # nobody knows what it was about
+    for unclear in (VAGUE, HEADLESS):  # nobody knows what it was about
+        assert unclear not in brief and unclear in agent.call("recall_decisions")
     assert QUESTION not in brief and "Memcached" not in brief  # the agent worded these
 
 

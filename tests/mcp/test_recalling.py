@@ -62,11 +62,31 @@ def test_a_file_is_told_by_the_sessions_that_edited_it(agent: Agent) -> None:
     assert set(named("".join(pages(agent, "recall_file", path="src/walrus.py", limit=3)))) == HERE
 
 
-def test_recent_sessions_are_not_called_matches_and_have_their_outcome(agent: Agent) -> None:
+def test_a_file_is_told_with_the_edits_of_each_session_and_their_requests(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOLLECT_HOME", str(place / "store"))
+    door = Door(Scope(place / "checkout"))  # in this process, which knows the agent's edits
+
+    answer, _ = door.call("recall_file", {"path": "src/walrus.py", "limit": 1}, {})
+
+    assert "session scripted:walrus-5 · 1 edit\n" in answer
+    assert "> edit #3 +1 -1 src/walrus.py: feed the walrus, round 5\n" in answer
+
+
+def test_each_event_around_matches_is_shown_once_and_in_order(agent: Agent) -> None:
+    answer = agent.call("session_search", query="walrus", limit=1, context=2)
+
+    shown = [int(number) for number in re.findall(r"(?m)^> +#(\d+) ", answer)]
+    assert len(shown) > 3 and shown == sorted(set(shown))
+
+
+def test_recent_sessions_and_matches_have_their_outcome(agent: Agent) -> None:
     recent = agent.call("session_search", limit=1)
 
     assert recent.startswith("6 earlier sessions, newest first.")
-    assert re.search(r"session scripted:walrus-5 · (success|fail|abandoned|unknown)", recent)
+    for answer in (recent, agent.call("session_search", query="walrus", limit=1)):
+        assert re.search(r"session scripted:walrus-\d · (success|fail|abandoned|unknown)\n", answer)
 
 
 def test_what_is_old_is_told_with_its_date(agent: Agent) -> None:

@@ -1,4 +1,4 @@
-"""What agents show and are told without asking, prepared after a sweep so that no agent waits for the store.
+"""What agents show and get without asking, prepared after a sweep so that no agent waits for the store.
 
 Fixes of errors are in small files by the error's fingerprint, requests in one for each repository; briefs are in
 `recall/brief`.
@@ -27,6 +27,7 @@ from recollect.knowledge import (
     find_decisions,
     fix_lines,
     fixes_of,
+    fixes_showing,
     is_clear,
     is_literal,
     is_standing,
@@ -40,7 +41,7 @@ from recollect.recall import (
     write_briefs,
     write_snapshot,
 )
-from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store
+from recollect.store import ANY_SESSION, MAIN_GROUP, PINNED, PROMOTED, HeaderFilter, Store, replace_file
 
 _MOST_REQUESTS, _REQUEST_CHARS = 200, 600  # of a repository
 _MOST_SESSIONS = 5_000  # whose requests are read when nothing is prepared yet
@@ -59,7 +60,9 @@ def prepare(
     is_new = not (store.folder / PREPARED_NAME).exists()
     uids = frozenset(header.session_uid for header in store.session_headers.of(changed).values())
     criteria = ANY_SESSION if is_new else HeaderFilter(uids=uids)
-    signatures = {fact.subject for fact in store.facts.select((FIXED_BY,), criteria) if fact.subject_kind == "error"}
+    signatures = {
+        fact.subject for fact in store.facts.select((FIXED_BY,), criteria) if fact.subject_kind in ("error", "problem")
+    }
     with suppress(OSError):  # a disk without room for this has been reported, or will be
         write_briefs(store, changed, partial(_decided, store))
         _write_fixes(store, signatures)
@@ -73,7 +76,7 @@ def write_switches(folder: Path, hooks: Mapping[str, bool | Sequence[str]]) -> N
     if hooks == HOOK_DEFAULTS:
         path.unlink(missing_ok=True)
     elif not path.exists() or path.read_text("utf-8") != text:
-        _write(path, text)
+        replace_file(path, text.encode(), is_durable=False)
 
 
 def renew_brief(store: Store, repo: str) -> None:
@@ -89,32 +92,31 @@ def _decided(store: Store, repo: str) -> list[str]:
     sessions = HeaderFilter(chosen=(("repo", (repo,)), ("group", (MAIN_GROUP,))))
     facts = find_decisions(store, sessions, [repo], now_ms(), with_weak=False)
     facts.sort(key=lambda fact: (fact.verdict != PINNED, fact.session_uid is not None, not is_standing(fact.object)))
-    return list(dict.fromkeys(text for fact in facts if (text := _told_text(fact))))
+    return list(dict.fromkeys(text for fact in facts if (text := _brief_text(fact))))
 
 
-def _told_text(fact: Fact) -> str | None:
+def _brief_text(fact: Fact) -> str | None:
     """What a brief may say of a decision: an agent that begins must not read what another agent made up."""
     if fact.verdict in (PINNED, PROMOTED):
         return fact.text
-    is_sure = fact.session_uid is None or (fact.predicate == PREFERS and fact.confidence >= LEAST_CONFIDENCE)
-    is_own = fact.by == "user" and is_sure
-    is_told = is_own and (fact.session_uid is None or is_clear(fact.object))
-    return fact.object if is_told else None
+    is_note = fact.session_uid is None
+    is_clear_wish = fact.predicate == PREFERS and fact.confidence >= LEAST_CONFIDENCE and is_clear(fact.object)
+    return fact.object if fact.by == "user" and (is_note or is_clear_wish) else None
 
 
 def _write_fixes(store: Store, signatures: Collection[str]) -> None:
     files: dict[str, dict[str, Any]] = defaultdict(dict)
-    for signature in sorted(signatures):  # lines may be shared: the same one wins each time
-        sure = [fix for fix in fixes_of(store, signature) if fix.confidence >= LEAST_CONFIDENCE]
-        best = max(sure, key=lambda fix: (fix.confidence, fix.fixed_at or ""), default=None)
-        for known_by in (signature, *_sure_lines(store, signature)):
-            files[fixes_path(str(store.folder), known_by)].setdefault(known_by, best and _record(best))
+    for signature in signatures:
+        files[fixes_path(str(store.folder), signature)][signature] = _surest(fixes_of(store, signature))
+        for line in _sure_lines(store, signature):
+            fixes = fixes_of(store, line) or fixes_showing(store, [line])
+            files[fixes_path(str(store.folder), line)][line] = _surest(fixes)
     for path, news in files.items():
         _update(Path(path), news)
 
 
 def _write_requests(store: Store, criteria: HeaderFilter) -> None:
-    """Keep what each session was asked first; of those in groups nothing, because any agent may be told of it."""
+    """Keep what each session was asked first; of those in groups nothing, because any agent may get them."""
     files: dict[str, dict[str, Any]] = defaultdict(dict)
     sessions = store.session_headers.recent(
         _MOST_SESSIONS, criteria._replace(chosen=(*criteria.chosen, ("group", (MAIN_GROUP,))))
@@ -146,17 +148,15 @@ def _update(path: Path, news: dict[str, Any], most: int | None = None) -> None:
         return
     for made in (path.parent.parent, path.parent):  # one by one: a mode is given to the last only
         made.mkdir(mode=0o700, exist_ok=True)
-    _write(path, json.dumps(content))
+    replace_file(path, json.dumps(content).encode(), is_durable=False)
 
 
-def _write(path: Path, text: str) -> None:
-    unfinished = path.with_suffix(".new")
-    unfinished.touch(mode=0o600)
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
-
-
-def _record(fix: Fix) -> dict[str, Any]:
+def _surest(fixes: Sequence[Fix]) -> dict[str, Any] | None:
+    """What hooks say of the surest of these fixes; nothing if none is sure enough."""
+    sure = [fix for fix in fixes if fix.confidence >= LEAST_CONFIDENCE]
+    if not sure:
+        return None
+    fix = max(sure, key=lambda fix: (fix.confidence, fix.fixed_at or ""))
     fixed = as_datetime(fix.fixed_at)
     return {
         "session": fix.session_uid,

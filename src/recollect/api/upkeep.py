@@ -43,16 +43,24 @@ class Upkeep(Reading):
         return care.list_problems(self._store)
 
     def sweep(
-        self, progress: Progress = silent, *, verify: bool = False, only: Iterable[str | PathLike[str]] | None = None
+        self,
+        progress: Progress = silent,
+        *,
+        verify: bool = False,
+        only: Iterable[str | PathLike[str]] | None = None,
+        with_recent: bool = False,
     ) -> SweepReport:
         """Read what is new in the agents' files, or `only` in these; files of no agent are ignored.
 
-        `verify` opens every file, even if it looks unchanged.
+        `verify` opens every file, even if it looks unchanged. `with_recent` adds to `only` what the same agents wrote
+        in the last day, such as the logs of sub-agents.
         """
         from recollect.sweep import sweep  # loads what reads, settles and distils
 
         settings = self.settings._replace(roots=sessions.with_group_homes(self._store, self.settings.roots))
-        sources = None if only is None else ingest.find_sources(settings.roots, map(Path, only))
+        if only is None:
+            return sweep(self._store, settings, progress, verify=verify)
+        sources = ingest.find_sources(settings.roots, map(Path, only), with_recent=with_recent)
         return sweep(self._store, settings, progress, verify=verify, only=sources)
 
     def freshness(self) -> Freshness:

@@ -30,7 +30,7 @@ from recollect.care.plugin import (
 from recollect.config import Settings
 from recollect.errors import NotFound, RecollectError
 from recollect.home import GROUP_VARIABLE
-from recollect.settings_file import with_value
+from recollect.settings_file import with_value, write_settings
 
 RECORD_NAME = "installed.json"
 FOLDER_NAME = "plugin"
@@ -127,20 +127,20 @@ class Installer:
         host = _host(agent)
         if not self.with_plugin and host.server_variables:
             path = self._root(agent) / host.config[0]
-            _write(path, with_value(path.read_text("utf-8"), host.server_variables, _variables()))
+            write_settings(path, with_value(path.read_text("utf-8"), host.server_variables, _variables()))
 
     def _add_hooks(self, agent: str) -> None:
         host = _host(agent)
         hooks = hooks_of_agent(agent, host.events, PLUGIN if host.plugin_server else None, self.home)
         for path in self._own_files(agent):
-            _write(path, json.dumps(hooks, indent=2) + "\n")
+            write_settings(path, json.dumps(hooks, indent=2) + "\n")
         if not self.with_plugin and host.settings_hooks and host.settings_hooks != host.hooks_file:
             path = self._root(agent) / host.settings_hooks
             settings = json.loads(path.read_text("utf-8")) if path.exists() else {}
             merged = dict(settings.get("hooks") or {})
             for event, entries in hooks["hooks"].items():
                 merged[event] = [*merged.get(event, []), *entries]
-            _write(path, json.dumps(settings | {"hooks": merged}, indent=2, ensure_ascii=False) + "\n")
+            write_settings(path, json.dumps(settings | {"hooks": merged}, indent=2, ensure_ascii=False) + "\n")
 
     def _drop_hooks(self, agent: str, path: Path) -> None:
         """Take our hooks out of settings that somebody changed: no command of the agent does."""
@@ -150,7 +150,9 @@ class Installer:
             settings = json.loads(path.read_text("utf-8"))
             kept = without_our_hooks(settings.get("hooks") or {})
             settings = {name: value for name, value in settings.items() if name != "hooks"}
-            _write(path, json.dumps(settings | ({"hooks": kept} if kept else {}), indent=2, ensure_ascii=False) + "\n")
+            write_settings(
+                path, json.dumps(settings | ({"hooks": kept} if kept else {}), indent=2, ensure_ascii=False) + "\n"
+            )
 
     def plan_removal(self, agents: Sequence[str]) -> Installation:
         """What removing would do; of all agents that it was installed for if none is named."""
@@ -248,7 +250,7 @@ class Installer:
             return {}
 
     def _write_record(self, record: Mapping[str, Any]) -> None:
-        _write(self.folder / RECORD_NAME, json.dumps(record, indent=2) + "\n")
+        write_settings(self.folder / RECORD_NAME, json.dumps(record, indent=2) + "\n")
 
 
 def _variables() -> list[str]:
@@ -298,16 +300,6 @@ def _put_back(path: Path, *, had_file: bool) -> None:
 
 def _hash(path: Path) -> str | None:
     return sha256(path.read_bytes()).hexdigest() if path.exists() else None
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file at once: a crash leaves the old one or the new one."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".new")
-    unfinished.write_text(text, encoding="utf-8")
-    if path.exists():
-        unfinished.chmod(path.stat().st_mode & 0o777)
-    unfinished.replace(path)
 
 
 _ANSWER_S = 30

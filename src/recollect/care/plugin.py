@@ -15,7 +15,7 @@ from recollect.recall import AGENT_PROMPTS
 MARKETPLACE, PLUGIN = "recollect-local", "recollect"
 _TIMEOUT_S = 5  # how long an agent may wait for a hook
 _TIMEOUTS_S = {"PreCompact": 10, "SessionEnd": 3}  # it copies; one agent allows no more
-_ALWAYS_TOLD = ("session_id", "cwd", "transcript_path")
+_ALWAYS_PASSED = ("session_id", "cwd", "transcript_path")
 _ABOUT = "Memory of earlier sessions with coding agents"
 _RUN = "from recollect.hooks.command import run; run()"
 _README = """# Recollect
@@ -42,7 +42,7 @@ def hooks_of_agent(agent: str, events: Mapping[str, Fields], server: str | None,
     hooks = {}
     for event, fields in events.items():
         if server and fields is not None:
-            inputs = {name: f"${{{name}}}" for name in (*_ALWAYS_TOLD, *fields)}
+            inputs = {name: f"${{{name}}}" for name in (*_ALWAYS_PASSED, *fields)}
             hook: dict[str, Any] = {"type": "mcp_tool", "server": server, "tool": HOOK_TOOL}
             hook |= {"input": {"agent": agent, "hook_event_name": event, **inputs}}
         else:

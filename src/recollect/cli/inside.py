@@ -13,7 +13,7 @@ from recollect.errors import NotFound, RecollectError, UsageError
 
 if TYPE_CHECKING:
     from recollect.care import Installation
-    from recollect.hooks import Told
+    from recollect.hooks import LogEntry
 
 _SHOWN = 20
 _WRITE_TOOLS = "Offer tools to record decisions, and to ask you to forget."
@@ -88,15 +88,15 @@ def log(limit: int | None, as_json: bool) -> None:
     \b
     recollect hooks log --limit 5
     """
-    emit(hooks.read_told(limit or (None if as_json else _SHOWN)), as_json, _told_lines)
+    emit(hooks.read_hook_log(limit or (None if as_json else _SHOWN)), as_json, _log_lines)
 
 
-def _told_lines(told: "list[Told]") -> Iterator[str]:
-    for item in told:
+def _log_lines(entries: "list[LogEntry]") -> Iterator[str]:
+    for item in entries:
         then = ("  would have said" if item.is_silent else "") + (f"  then: {item.then}" if item.then else "")
         yield f"{grey(fitted_time(item.at))}  {item.agent}  {item.session}  {item.event}{then}"
         yield from (f"    {one_line(line)}" for line in item.text.splitlines())
-    if not told:
+    if not entries:
         yield "Hooks have added nothing yet; `recollect doctor` shows whether they are installed"
 
 

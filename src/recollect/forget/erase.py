@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import Busy, StoreUnwritable
-from recollect.home import PREPARED_NAME, SPENDING_NAME, TOLD_NAME
+from recollect.home import HOOK_LOG_NAME, PREPARED_NAME, SPENDING_NAME
 from recollect.kinds import SessionKey, session_uid
-from recollect.store import HIDES_LEARNED, TOMBSTONE, Store, Tombstone, by_root, remove
+from recollect.store import HIDES_LEARNED, TOMBSTONE, Store, Tombstone, by_root, remove, replace_file
 
 if TYPE_CHECKING:
     from recollect.redact import KnownValues, Redactor
@@ -21,14 +21,14 @@ def drop(store: Store, keys: Collection[SessionKey]) -> None:
     """Delete what is held of sessions; bytes of it may stay in unused parts of the databases until a scrub."""
     store.erasure.drop(keys)
     _drop_sums(store)
-    _shorten_told(store.folder / TOLD_NAME, {key.native_id for key in keys})
+    _shorten_log(store.folder / HOOK_LOG_NAME, {key.native_id for key in keys})
     ids = {key.native_id for key in keys} | {session_uid(*key) for key in keys}
     store.ledger.rewrite(lambda record: record.kind == TOMBSTONE or ids.isdisjoint(_texts(record.data)))
 
 
 def drop_prepared(store: Store) -> None:
     """Remove files with quotes of sessions beside the databases; the log of hooks begins anew."""
-    (store.folder / TOLD_NAME).unlink(missing_ok=True)
+    (store.folder / HOOK_LOG_NAME).unlink(missing_ok=True)
     _drop_sums(store)
 
 
@@ -38,18 +38,15 @@ def _drop_sums(store: Store) -> None:
     remove(store.folder / PREPARED_NAME)
 
 
-def _shorten_told(path: Path, ids: Collection[str]) -> None:
-    """Take sessions out of the log of hooks: what they were told, and what others were told in their words."""
+def _shorten_log(path: Path, ids: Collection[str]) -> None:
+    """Take sessions out of the log of hooks: what was added to them, and what was added to others in their words."""
     with suppress(FileNotFoundError):
         lines = path.read_bytes().splitlines()
-        left = [line for raw in lines if (line := _without_told(raw, ids)) is not None]
-        unfinished = path.with_suffix(".new")
-        unfinished.touch(mode=0o600)
-        unfinished.write_bytes(b"".join(line + b"\n" for line in left))
-        unfinished.replace(path)
+        left = [line for raw in lines if (line := _without_sessions(raw, ids)) is not None]
+        replace_file(path, b"".join(line + b"\n" for line in left))
 
 
-def _without_told(raw: bytes, ids: Collection[str]) -> bytes | None:
+def _without_sessions(raw: bytes, ids: Collection[str]) -> bytes | None:
     """A line of that log without the text that may be a session's, or None for a session's own.
 
     A brief is in the words of several sessions and does not name them all.

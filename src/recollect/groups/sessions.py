@@ -5,19 +5,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from recollect.clock import AsDatetime, as_ms, now_ms, rfc3339
 from recollect.errors import Ambiguous, NotFound, UsageError
+from recollect.groups.folders import signal_close
+from recollect.groups.group import Group
 from recollect.kinds import SessionKey
 from recollect.schema import Session
 from recollect.store import BookmarkRow, Change, Pointer, Store
-
-if TYPE_CHECKING:
-    from recollect.schema import Session
-from recollect.groups.folders import signal_close
-from recollect.groups.group import Group
-from recollect.schema import Session
 
 WORKING, WAITING = "working", "waiting"
 ACTIVE_SECONDS = 120

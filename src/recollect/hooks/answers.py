@@ -4,7 +4,7 @@ import os
 import re
 
 from recollect import __version__
-from recollect.hooks import claims, coin, spool, told
+from recollect.hooks import claims, coin, log, spool
 from recollect.hooks.event import CHECK, HookEvent
 from recollect.recall import BRIEF, FIXES, PROMPTS, is_on, read_brief
 
@@ -83,11 +83,11 @@ def _start(event: HookEvent, store_folder: str) -> str:
     if event.source == "compact":
         return _COMPACTED.format(f"{event.hooks.agent}:{event.session}")
     if event.source not in _BEGINNINGS:
-        return ""  # a session that goes on knows what it was told
+        return ""  # a session that goes on has its brief
     text = read_brief(store_folder, event.folder)
     if not text or not claims.claim(store_folder, event.hooks.agent, event.session, event.name, event.source):
         return ""
-    # One that cleared its conversation has forgotten what it was told at its start.
+    # One that cleared its conversation has lost the brief of its start.
     return text if event.source == "clear" or claim_brief(store_folder) else ""
 
 
@@ -111,8 +111,8 @@ def _added(event: HookEvent, store_folder: str, text: str, error: str) -> "dict[
     if not text:
         return None
     text = text[:MOST_CHARS]
-    is_silent = coin.is_silent(store_folder, event.session)
-    told.note(store_folder, event, text, error, is_silent=is_silent)
+    is_silent = coin.comes_up_silent(event.session) if coin.is_measuring(store_folder) else None
+    log.add(store_folder, event, text, error, is_silent=is_silent)
     if is_silent:
         return None
     return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": text}}

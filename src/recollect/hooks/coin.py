@@ -14,9 +14,13 @@ def proving_path(store_folder: str) -> str:
     return f"{store_folder}/proving"
 
 
+def is_measuring(store_folder: str) -> bool:
+    return os.path.exists(proving_path(store_folder))
+
+
 def is_silent(store_folder: str, session: str) -> bool:
     """Whether hooks stay silent in this session, for comparison; the same for all its hooks and servers."""
-    return os.path.exists(proving_path(store_folder)) and comes_up_silent(session)
+    return is_measuring(store_folder) and comes_up_silent(session)
 
 
 def comes_up_silent(session: str) -> bool:

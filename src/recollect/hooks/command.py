@@ -20,7 +20,7 @@ def run() -> None:
         os.umask(0o077)
         _answer(folder)
     except Exception:  # the top of a door: an agent goes on without its memory rather than fail
-        from recollect.hooks.told import note_failure  # hardly ever needed
+        from recollect.hooks.log import note_failure  # hardly ever needed
 
         note_failure(folder)
     os._exit(0)  # at once: taking down modules takes as long as loading them

@@ -38,7 +38,7 @@ def drain_spool() -> list["SweepReport"]:
                 if not notes:
                     break
                 try:
-                    reports.append(memory.sweep(only=_paths(notes)))
+                    reports.append(memory.sweep(only=_paths(notes), with_recent=True))
                 except Busy:
                     time.sleep(_PAUSE_S)
                 else:

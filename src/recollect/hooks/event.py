@@ -39,12 +39,9 @@ def _text(payload: "Mapping[str, Any]", key: str) -> str:
 
 def all_hooks() -> "list[AgentHooks]":
     """Of every agent of this package that has hooks."""
-    packages = [f"recollect.agents.{agent}" for agent in BUILT_IN]
-    return [import_module(f"{package}.hooks").HOOKS for package in packages if _has_hooks(package)]
-
-
-def _has_hooks(package: str) -> bool:
-    return os.path.exists(f"{import_module(package).__path__[0]}/hooks.py")
+    packages = [import_module(f"recollect.agents.{agent}") for agent in BUILT_IN]
+    with_hooks = [package.__name__ for package in packages if os.path.exists(f"{package.__path__[0]}/hooks.py")]
+    return [import_module(f"{name}.hooks").HOOKS for name in with_hooks]
 
 
 def hooks_of(payload: "Mapping[str, Any]", variables: "Mapping[str, str]") -> "AgentHooks":

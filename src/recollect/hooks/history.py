@@ -10,7 +10,7 @@ from recollect.api import open_memory
 from recollect.clock import rfc3339
 from recollect.config import store_folder
 from recollect.errors import Ambiguous, NotFound
-from recollect.home import TOLD_NAME, is_in_group
+from recollect.home import HOOK_LOG_NAME, is_in_group
 from recollect.knowledge import signature_of
 from recollect.text import payload_text
 
@@ -22,9 +22,10 @@ MET_AGAIN, NOT_MET_AGAIN = "met again", "not met again"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LogEntry:
     """Something a hook added to a session, or would have added if the session were not silent.
 
+    `is_silent` is None if the effect of hooks was not measured then.
     `then` is what came of it: for the fix of an `error`, whether the session met that error again; else how the session
     ended. None while the session is not stored.
     """
@@ -36,11 +37,11 @@ class Told:
     turn: str
     error: str
     text: str
-    is_silent: bool
+    is_silent: bool | None
     then: str | None = None
 
 
-def read_told(limit: int | None) -> list[Told]:
+def read_hook_log(limit: int | None) -> list[LogEntry]:
     """What hooks added to sessions, newest first; nothing for a group, because the log covers all sessions."""
     entries = [] if is_in_group() else list(_entries())[::-1][:limit]
     if not entries:
@@ -49,19 +50,19 @@ def read_told(limit: int | None) -> list[Told]:
         return [replace(item, then=_then(memory, item)) for item in entries]
 
 
-def _entries() -> Iterator[Told]:
+def _entries() -> Iterator[LogEntry]:
     try:
-        lines = (store_folder() / TOLD_NAME).read_bytes().splitlines()
+        lines = (store_folder() / HOOK_LOG_NAME).read_bytes().splitlines()
     except FileNotFoundError:
         return
     for line in lines:
         with suppress(ValueError, LookupError, TypeError):  # one that is cut off
             item = json.loads(line)
             fields = (item[name] for name in ("agent", "session", "event", "turn", "error", "text", "is_silent"))
-            yield Told(rfc3339(item["at_ms"]), *fields)
+            yield LogEntry(rfc3339(item["at_ms"]), *fields)
 
 
-def _then(memory: "Memory", entry: Told) -> str | None:
+def _then(memory: "Memory", entry: LogEntry) -> str | None:
     session = find_session(memory, entry.agent, entry.session)
     if session is None:
         return None
@@ -78,7 +79,7 @@ def find_session(memory: "Memory", agent: str, native_id: str) -> "Session | Non
         return None
 
 
-def _is_met_again(memory: "Memory", session: "Session", entry: Told) -> bool:
+def _is_met_again(memory: "Memory", session: "Session", entry: LogEntry) -> bool:
     """Whether a later call failed with the same error; the one that was answered may be logged after the answer."""
     return any(
         signature_of(payload_text(item.event.kind, item.payload) or item.event.summary) == entry.error

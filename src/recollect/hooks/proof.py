@@ -10,7 +10,7 @@ from statistics import NormalDist, fmean, variance
 from recollect.api import open_memory
 from recollect.config import refuse_in_group, store_folder
 from recollect.hooks.coin import proving_path
-from recollect.hooks.history import MET_AGAIN, Told, find_session, read_told
+from recollect.hooks.history import MET_AGAIN, LogEntry, find_session, read_hook_log
 
 BRIEF, FIX = "brief", "fix"
 _LEAST_SESSIONS = 2  # of each side: fewer have no spread
@@ -28,9 +28,9 @@ class Effect:
 
     kind: str
     measure: str
-    told_sessions: int
+    spoken_sessions: int
     silent_sessions: int
-    told_mean: float
+    spoken_mean: float
     silent_mean: float
     change: float | None
     low: float | None
@@ -57,8 +57,8 @@ def switch_proof(*, is_on: bool) -> None:
 
 
 def prove() -> Proof:
-    """Compare the sessions in the log of hooks, by kind of answer."""
-    values = _values(read_told(None))
+    """Compare the sessions in the log of hooks during which the effect was measured, by kind of answer."""
+    values = _values(read_hook_log(None))
     effects = [
         compare(kind, measure, spoken, silent)
         for (kind, measure), (spoken, silent) in sorted(values.items())
@@ -67,11 +67,11 @@ def prove() -> Proof:
     return Proof(Path(proving_path(str(store_folder()))).exists(), tuple(effects))
 
 
-def _values(entries: Sequence[Told]) -> Mapping[tuple[str, str], tuple[list[float], list[float]]]:
+def _values(entries: Sequence[LogEntry]) -> Mapping[tuple[str, str], tuple[list[float], list[float]]]:
     """By kind and measure, the values of sessions in which hooks spoke and of silent ones."""
-    sessions: dict[tuple[str, str, str, bool], list[Told]] = defaultdict(list)
+    sessions: dict[tuple[str, str, str, bool], list[LogEntry]] = defaultdict(list)
     for item in entries:
-        if item.then is not None:
+        if item.then is not None and item.is_silent is not None:
             kind = FIX if item.error else BRIEF
             sessions[kind, item.agent, item.session, item.is_silent].append(item)
     values: dict[tuple[str, str], tuple[list[float], list[float]]] = defaultdict(lambda: ([], []))
@@ -96,19 +96,19 @@ def _values(entries: Sequence[Told]) -> Mapping[tuple[str, str], tuple[list[floa
     return values
 
 
-def compare(kind: str, measure: str, told: Sequence[float], silent: Sequence[float]) -> Effect:
-    """How `told` differs from `silent`, in parts of the latter.
+def compare(kind: str, measure: str, spoken: Sequence[float], silent: Sequence[float]) -> Effect:
+    """How `spoken` differs from `silent`, in parts of the latter.
 
     Of sizes the geometric means are compared: of ordinary ones a few very long sessions would decide.
     """
     summary = _of_counts if measure in _COUNTS else _of_sizes
-    (told_mean, told_error), (silent_mean, silent_error) = summary(told), summary(silent)
+    (spoken_mean, spoken_error), (silent_mean, silent_error) = summary(spoken), summary(silent)
     change = low = high = None
-    if min(len(told), len(silent)) >= _LEAST_SESSIONS and min(told_mean, silent_mean) > 0:
-        ratio = log(told_mean / silent_mean)
-        spread = _half_width((told_error, silent_error), (len(told), len(silent)))
+    if min(len(spoken), len(silent)) >= _LEAST_SESSIONS and min(spoken_mean, silent_mean) > 0:
+        ratio = log(spoken_mean / silent_mean)
+        spread = _half_width((spoken_error, silent_error), (len(spoken), len(silent)))
         change, low, high = (exp(value) - 1 for value in (ratio, ratio - spread, ratio + spread))
-    return Effect(kind, measure, len(told), len(silent), told_mean, silent_mean, change, low, high)
+    return Effect(kind, measure, len(spoken), len(silent), spoken_mean, silent_mean, change, low, high)
 
 
 def _of_sizes(values: Sequence[float]) -> tuple[float, float]:
@@ -139,12 +139,19 @@ def effect_lines(proof: Proof) -> Iterator[str]:
     """The comparison as a table."""
     yield "Measuring: one in five sessions gets no brief and no fixes" if proof.is_running else "Not measuring"
     for effect in proof.effects:
-        counts = f"{effect.told_sessions} with, {effect.silent_sessions} without"
+        counts = f"{effect.spoken_sessions} with, {effect.silent_sessions} without"
         if effect.change is None:
             result = "too few sessions to compare"
         else:
             result = f"{effect.change:+.0%} (95 %: {effect.low:+.0%} to {effect.high:+.0%})"
-        means = f"{effect.told_mean:.3g} : {effect.silent_mean:.3g}"
-        yield f"{effect.kind:<6} {effect.measure:<16} {means:<16} {result}  [{counts}]"
+        spoken = _shown(effect.spoken_mean, effect.spoken_sessions)
+        silent = _shown(effect.silent_mean, effect.silent_sessions)
+        yield f"{effect.kind:<6} {effect.measure:<16} {spoken:>9} : {silent:<9} {result}  [{counts}]"
     if not proof.effects:
         yield "No sessions to compare yet"
+
+
+def _shown(mean: float, sessions: int) -> str:
+    if not sessions:
+        return "–"
+    return f"{mean:,.0f}" if mean >= 100 else f"{mean:.2g}"

@@ -1,9 +1,12 @@
 """Which sources there are now, compared with what was read before."""
 
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
 MakeRedactor = Callable[[], "Redactor"]
 Chosen = Collection[Source] | None  # the sources a sweep is limited to
+_RECENT_S = 86_400
 _File = tuple[str, Source, os.stat_result]  # by the name it is known by
 
 
@@ -82,15 +86,29 @@ def find_changes(
     return changes
 
 
-def find_sources(roots: Mapping[str, tuple[Path, ...]], paths: Iterable[Path]) -> list[Source]:
-    """The sources among these files: what lies below a root and is on its agent's list."""
+def find_sources(
+    roots: Mapping[str, tuple[Path, ...]], paths: Iterable[Path], *, with_recent: bool = False
+) -> list[Source]:
+    """The sources among these files: what lies below a root and is on its agent's list.
+
+    `with_recent` adds the files of sessions that the same agents wrote in the last day: a session's sub-agents, its
+    title, its folder may be in files of their own, which only reading them would show to belong to it.
+    """
     real_paths = {Path(os.path.realpath(path)) for path in paths}
+    since_s = time.time() - _RECENT_S if with_recent else inf
     sources = []
     for agent, folders in roots.items():
         for root in map(resolve_root, folders):
             if any(path.is_relative_to(root) for path in real_paths):
-                sources += [source for source in get_adapter(agent).discover(root) if source.path in real_paths]
+                listed = get_adapter(agent).discover(root)
+                sources += [source for source in listed if source.path in real_paths or _is_newer(source, since_s)]
     return sources
+
+
+def _is_newer(source: Source, since_s: float) -> bool:
+    with suppress(OSError):  # the agent may just have deleted it
+        return source.session is not None and source.path.stat().st_mtime >= since_s
+    return False
 
 
 def _known(sources: Sources, host: str, agent: str, chosen: Sequence[Source] | None) -> dict[str, KnownSource]:

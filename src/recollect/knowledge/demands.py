@@ -135,6 +135,7 @@ _STANDING = re.compile(
 )
 _PASSING = re.compile(r"\b(?:for now|this time|this once|right now|at the moment)\b|\?", re.IGNORECASE)
 # What stands for a thing that was named earlier, if at all; and what names one.
+_LACKS_SUBJECT = re.compile(r"(?i)(?:must|should|shall|needs? to|has to)\b")
 _POINTS = re.compile(
     r"\b(?:it|they|them)\b|\b(?:this|that|these|those)\b(?=\s*(?:[.,;!?]|$)|\s+(?:is|are|was|should|must|will|would|can"
     r"|needs?|has|have|does|doesn|in|to|for|as|too|instead|entirely)\b)",
@@ -201,8 +202,8 @@ def is_standing(text: str) -> bool:
 
 
 def is_clear(text: str) -> bool:
-    """Whether a wish can be understood by itself: it names a thing, or points at none that was named before it."""
-    return _POINTS.search(text) is None or _NAMES.search(text) is not None
+    """Whether a wish can be understood by itself: it says of what, and names a thing or points at none before it."""
+    return not _LACKS_SUBJECT.match(text) and (_POINTS.search(text) is None or _NAMES.search(text) is not None)
 
 
 def reason_in(text: str) -> str | None:

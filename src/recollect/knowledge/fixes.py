@@ -31,7 +31,7 @@ def find_fixes(store: Store, error_text: str, repo: str | None = None) -> list[F
     signatures = signatures_in(error_text)
     if not signatures[0]:
         return []
-    found = fixes_of(store, signatures[0]) or _showing(store, signatures)
+    found = fixes_of(store, signatures[0]) or fixes_showing(store, signatures)
     if not found and not is_literal(signatures[0]):
         for other in _alike(store, signatures[0]) or _described(store, error_text):
             found += fixes_of(store, other, is_same_error=False)
@@ -49,7 +49,7 @@ def fixes_of(store: Store, signature: str, *, is_same_error: bool = True) -> lis
     return [fix for fix in fixes if fix.confidence >= LEAST_CONFIDENCE]
 
 
-def _showing(store: Store, lines: Sequence[str]) -> list[Fix]:
+def fixes_showing(store: Store, lines: Sequence[str]) -> list[Fix]:
     """Fixes of errors that had one of these lines in their output, if few enough had."""
     errors = store.facts.errors_showing(lines)
     if len(errors) > _MOST_SHARING:

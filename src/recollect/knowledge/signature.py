@@ -15,7 +15,7 @@ class _Compiled:
 
     def __getattr__(self, name: str) -> object:
         pattern = re.compile(*self._source)
-        for method in ("match", "fullmatch", "search", "sub"):
+        for method in ("match", "fullmatch", "search", "sub", "split"):
             setattr(self, method, getattr(pattern, method))
         return getattr(pattern, name)
 
@@ -109,6 +109,9 @@ _BARE_EXCEPTION = _pattern(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception)")
 _SAYS_LITTLE = _pattern(r"<\w+>|\b\w*(?:Error|Exception)\b")
 _WORD = _pattern(r"[^\W\d_]{2,}")
 _IS_LITERAL = _pattern(r"assert |\S+:\d+: ")
+_LEFT_OUT = _pattern(r"<\w+>|[\"`]")
+_TEST_PREFIX = "test failed: "
+_LEAST_PHRASES_CHARS = 10
 _TELLS = 3  # the least weight of a line by which its error is found, too
 _MOST_TELLING = 8
 
@@ -116,6 +119,16 @@ _MOST_TELLING = 8
 def signature_of(text: str) -> str:
     """The fingerprint of an error's output; empty if no line of it says what is wrong."""
     return fingerprint(headline_of(text))
+
+
+def phrases_of(text: str) -> list[str]:
+    """What an error's output has word for word wherever it occurs; empty if that is too little to search for."""
+    signature = signatures_in(text)[0]
+    if len(signature) == MOST_CHARS:
+        signature = signature.rpartition(" ")[0]  # its last word may be cut
+    parts = [part.strip(" .:;,") for part in _LEFT_OUT.split(signature.removeprefix(_TEST_PREFIX))]
+    phrases = [part for part in parts if _WORD.search(part)]
+    return phrases if sum(map(len, phrases)) >= _LEAST_PHRASES_CHARS else []
 
 
 def signatures_in(text: str) -> list[str]:
@@ -228,7 +241,7 @@ def _failed_test(line: str) -> str | None:
 
 def _test_signature(name: str) -> str:
     name = name.rpartition("/")[2].rpartition("::")[2]
-    return f"test failed: {name}"[:MOST_CHARS].strip(" .:;,")
+    return f"{_TEST_PREFIX}{name}"[:MOST_CHARS].strip(" .:;,")
 
 
 def _lines(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """`session_search`: earlier conversations for a host's agent, in one call whose mode follows from its arguments."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from recollect.amounts import plural
@@ -13,7 +13,7 @@ from recollect.text import cut_short
 if TYPE_CHECKING:
     from recollect.live.host import Live
     from recollect.live.records import LiveSession, Message
-    from recollect.recall import SessionHit
+    from recollect.recall import Glimpse, Match, SessionHit
 
 RECENT, SEARCH, SCROLL = "recent", "search", "scroll"
 WINDOW = 5  # messages on each side of a match
@@ -130,7 +130,7 @@ class SessionSearch:
             row = self._live.find(hit.session_uid)
             if row is not None:
                 chain = self._lineage(row.session_uid)
-                found.setdefault(chain[-1], self._with_matches(self._recall(row), hit))
+                found.setdefault(chain[-1], _with_matches(self._recall(row), hit))
         return SearchResult(SEARCH, query, tuple(found.values())[:limit], tuple(answer.notes))
 
     def _scroll(self, session: str, anchor: str | None) -> SearchResult:
@@ -189,25 +189,16 @@ class SessionSearch:
         answer = [f"last answer: {digest.final_answer.text}"] if digest.final_answer else []
         return "\n".join([*asked, *answer]) or None
 
-    def _with_matches(self, recall: Recall, hit: "SessionHit") -> Recall:
-        windows = []
-        for match in hit.matches:
-            around = (
-                [(item, False) for item in match.before] + [(match, True)] + [(item, False) for item in match.after]
-            )
-            windows.append(
-                tuple(
-                    Quoted(item.event_uid, _ROLES.get(item.kind, "tool"), item.ts, item.snippet, is_match)
-                    for item, is_match in around
-                )
-            )
-        ends = (hit.first_request, hit.ending)
-        first, last = (
-            None if end is None else Quoted(end.event_uid, _ROLES.get(end.kind, "tool"), end.ts, end.snippet)
-            for end in ends
-        )
-        fields = {name: getattr(recall, name) for name in recall.__slots__}
-        return Recall(**{**fields, "preview": (), "windows": tuple(windows), "first": first, "last": last})
+
+def _with_matches(recall: Recall, hit: "SessionHit") -> Recall:
+    windows = tuple(map(_window_of, hit.matches))
+    first, last = (None if end is None else _glimpsed(end) for end in (hit.first_request, hit.ending))
+    return replace(recall, preview=(), windows=windows, first=first, last=last)
+
+
+def _window_of(match: "Match") -> tuple[Quoted, ...]:
+    items: list[Glimpse | Match] = [*match.before, match, *match.after]
+    return tuple(_glimpsed(item, is_match=item is match) for item in items)
 
 
 _ROLES = {
@@ -220,6 +211,10 @@ _ROLES = {
     "lifecycle": "system",
 }
 _ORIGINS = {"user": USER, "assistant": AGENT}
+
+
+def _glimpsed(item: "Glimpse | Match", *, is_match: bool = False) -> Quoted:
+    return Quoted(item.event_uid, _ROLES.get(item.kind, "tool"), item.ts, item.snippet, is_match)
 
 
 def _quoted(message: "Message", *, is_match: bool = False) -> Quoted:

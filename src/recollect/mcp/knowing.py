@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from recollect.amounts import duration, number
+from recollect.amounts import duration, number, plural
 from recollect.mcp.door import Call, Page
-from recollect.mcp.scope import filters_of, ms_of, nothing_here, offset_of
+from recollect.mcp.scope import UID_CHARS, filters_of, ms_of, nothing_here, offset_of
 from recollect.recall import AGENT, TOOL, USER, Recalled
 from recollect.text import cut_short
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from recollect.knowledge import Fact, FailingCommand, Route, Workflow
 
 _TEXT_CHARS = 600
+_MOST_SEQUENCES, _MOST_FAILING = 12, 8
 _SURE = 0.7  # what a plain wish in passing does not reach
 
 
@@ -46,10 +47,11 @@ def _fact(fact: "Fact") -> Recalled:
         f"superseded {fact.invalid_at[:10]}" if fact.invalid_at else "",
     ]
     lines = [cut_short(fact.text, _TEXT_CHARS)]
-    if fact.reason and not (fact.reason in fact.text and 2 * len(fact.reason) > len(fact.text)):  # as of a plan
+    if fact.reason and fact.reason not in fact.text:
         lines.append(f"because: {cut_short(fact.reason, _TEXT_CHARS)}")
-    lines += [f"not: {cut_short(', '.join(fact.alternatives), _TEXT_CHARS)}"] if fact.alternatives else []
-    cited = [event.event_uid for event in fact.evidence[-1:] if fact.session_uid]  # others are around it
+    others = [other for other in fact.alternatives if other not in fact.text]
+    lines += [f"not: {cut_short(', '.join(others), _TEXT_CHARS)}"] if others else []
+    cited = [event.event_uid[-UID_CHARS:] for event in fact.evidence[-1:] if fact.session_uid]  # others are around it
     lines += [f"evidence: event {uid}" for uid in cited]
     origin = f"{USER}, {AGENT}" if fact.by == "user" else AGENT
     return Recalled(origin, " · ".join(filter(None, facts)), "\n".join(lines), ms_of(fact.valid_at), fact.repo)
@@ -66,8 +68,12 @@ def recall_workflows(call: Call, goal: str = "", everywhere: bool = False, curso
         lead = "How earlier sessions reached a similar goal, the best first."
     else:
         known = call.memory.knowledge.workflows(narrowed)
-        records = [*map(_workflow, known.workflows), *map(_failing, known.failing)]
-        lead = f"Of {known.exchanges} exchanges: sequences of steps (`!` failed), then commands that fail."
+        sequences = "\n".join(map(_sequence, known.workflows[:_MOST_SEQUENCES]))
+        records = (
+            [Recalled(AGENT, "what follows what, the most useful first; `!` failed", sequences)] if sequences else []
+        )
+        records += map(_failing, known.failing[:_MOST_FAILING])
+        lead = f"Of {known.exchanges} exchanges: sequences of steps, then commands that fail."
     if not records:
         return Page("No earlier session reached a similar goal." if goal else "No sequence of steps is common yet.", [])
     return Page(lead, records[offset:], offset, len(records))
@@ -79,10 +85,10 @@ def _route(route: "Route") -> Recalled:
     return Recalled(f"{USER}, {AGENT}", heading, "\n".join(lines), ms_of(route.at), route.repo)
 
 
-def _workflow(workflow: "Workflow") -> Recalled:
-    rate = "" if workflow.success_rate is None else f" · {workflow.success_rate:.0%} succeeded"
-    heading = f"taken {workflow.support} times in {workflow.sessions} sessions{rate}"
-    return Recalled(AGENT, heading, " → ".join(workflow.steps))
+def _sequence(workflow: "Workflow") -> str:
+    rate = "" if workflow.success_rate is None else f", {workflow.success_rate:.0%} succeeded"
+    taken = f"{workflow.support} times in {plural(workflow.sessions, 'session')}{rate}"
+    return f"{' → '.join(workflow.steps)} ({taken})"
 
 
 def _failing(command: "FailingCommand") -> Recalled:

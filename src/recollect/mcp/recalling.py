@@ -6,23 +6,26 @@ from typing import TYPE_CHECKING
 from recollect import distill, knowledge, recall
 from recollect.amounts import plural
 from recollect.errors import NotFound
-from recollect.kinds import EDIT
+from recollect.kinds import EDIT, LIFECYCLE
 from recollect.mcp.door import BadArguments, Call, Page
-from recollect.mcp.scope import WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
+from recollect.mcp.scope import UID_CHARS, WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
 from recollect.recall import AGENT, TOOL, USER, Recalled, read_brief
 from recollect.text import column_of, cut_short, payload_text
 
 if TYPE_CHECKING:
     from recollect.knowledge import Fix
-    from recollect.recall import FileEdit, FileVisit, Glimpse, Match, SessionHit
+    from recollect.recall import FileEdit, FileVisit, Glimpse, Match, SearchAnswer, SessionHit
     from recollect.schema import Session
     from recollect.sessions import TranscriptItem
 
 _ORIGINS = {"asked": USER, "said": AGENT, "did": AGENT, "got": TOOL}
 _EVERYONE = f"{USER}, {AGENT}, {TOOL}"
 _NOT_THIS = "No earlier session fixed this error. Fixes of similar errors"
+_NO_FIX = "No earlier session fixed this error or a similar one. `session_search` searches for its words."
+_HOW_TO_READ = "`get_session` reads one, and with `at` the events around a number like #12."
 _SNIPPET_CHARS = 400
-_EVENT_CHARS = 3000  # of an event among others
+_EVENT_CHARS, _OUTPUT_CHARS = 3000, 1000  # of an event among others, and of what a tool printed
+_MOST_EDITS = 5  # of a session, of one file
 _PIECE_BYTES = 8_000  # of a long text
 
 
@@ -54,32 +57,41 @@ def session_search(
     if not answer.hits:
         wider = "" if everywhere or call.scope.has_wall else f" {WIDER}"
         return Page(f"No earlier session matches.{wider}", [], offset)
-    total = answer.total if answer.total is not None else offset + len(answer.hits) + answer.is_cut
-    told = "session matches" if total == 1 else "sessions match"
-    lead = f"{total} earlier {told}, the best first." if query else f"{plural(total, 'earlier session')}, newest first."
-    return Page(
-        f"{lead} `get_session` reads one, and with `at` the events around a number like #12.",
-        [_hit(hit) for hit in answer.hits],
-        offset,
-        total,
-    )
+    order = "the best first" if query else "newest first"
+    lead = f"{plural(_total(answer, offset), 'earlier session')}, {order}. {_HOW_TO_READ}"
+    return Page(lead, [_hit(call, hit) for hit in answer.hits], offset, _total(answer, offset))
 
 
-def _hit(hit: "SessionHit") -> Recalled:
+def _total(answer: "SearchAnswer", offset: int) -> int:
+    return answer.total if answer.total is not None else offset + len(answer.hits) + answer.is_cut
+
+
+def _hit(call: Call, hit: "SessionHit") -> Recalled:
+    outcome = hit.outcome or call.memory.session(hit.session_uid).outcome
     lines = [f"title: {cut_short(hit.title, 200)}"] if hit.title else []
+    lines += [f"does not have: {', '.join(hit.missing)}"] if hit.missing else []
     if hit.first_request and hit.first_request.snippet != hit.title:
         lines.append(f"first request: {cut_short(hit.first_request.snippet, _SNIPPET_CHARS)}")
-    for match in hit.matches:
-        within = "" if match.session_uid == hit.session_uid else f" in sub-agent {match.session_uid}"
-        lines += [f"  before: {_glimpse(item)}" for item in match.before]
-        lines.append(f"{_glimpse(match)}{within}")
-        lines += [f"  after: {_glimpse(item)}" for item in match.after]
-    if hit.ending:
+    lines += _passages(hit)
+    if hit.ending and hit.ending.event_uid not in [match.event_uid for match in hit.matches]:
         lines.append(f"end: {_glimpse(hit.ending)}")
     lines += [f"left open: {text}" for text in hit.open_ends]
-    facts = [f"session {hit.session_uid}", hit.outcome, f"resume: {hit.resume_command}" if hit.resume_command else None]
-    heading = " · ".join(filter(None, facts))
+    heading = f"session {hit.session_uid} · {outcome}"
     return Recalled(_EVERYONE, heading, "\n".join(lines), ms_of(hit.ended_at or hit.started_at), hit.repo)
+
+
+def _passages(hit: "SessionHit") -> list[str]:
+    """The matches and, indented, the events around them: each event once, in the order in which they were stored."""
+    lines = {
+        (match.session_uid, item.seq, item.event_uid): f"  {_glimpse(item)}"
+        for match in hit.matches
+        for item in (*match.before, *match.after)
+        if item.kind != LIFECYCLE
+    }
+    for match in hit.matches:
+        within = "" if match.session_uid == hit.session_uid else f" in sub-agent {match.session_uid}"
+        lines[match.session_uid, match.seq, match.event_uid] = f"{_glimpse(match)}{within}"
+    return [lines[event] for event in sorted(lines)]
 
 
 def _glimpse(item: "Glimpse | Match") -> str:
@@ -119,11 +131,11 @@ def _text(item: "TranscriptItem") -> str:
 
 
 def _event(item: "TranscriptItem") -> Recalled:
-    text = _text(item)
-    if len(text) > _EVENT_CHARS:
-        left = len(text) - _EVENT_CHARS
-        text = f'{text[:_EVENT_CHARS]}… ({left} more characters: "context": 0 reads it all)'
-    return Recalled(_origin(item.event.kind), _heading(item), text, ms_of(item.event.ts), item.session.repo)
+    text, origin = _text(item), _origin(item.event.kind)
+    most = _OUTPUT_CHARS if origin == TOOL else _EVENT_CHARS
+    if len(text) > most:
+        text = f'{text[:most]}… ({len(text) - most} more characters: "context": 0 reads it all)'
+    return Recalled(origin, _heading(item), text, ms_of(item.event.ts), item.session.repo)
 
 
 def _whole(item: "TranscriptItem") -> list[Recalled]:
@@ -142,36 +154,64 @@ def _pieces(text: str) -> list[str]:
 
 def _heading(item: "TranscriptItem") -> str:
     event = item.event
-    facts = [f"#{event.seq} {event.kind}", event.tool, "failed" if event.is_error else None, f"event {event.event_uid}"]
+    facts = [
+        f"#{event.seq} {event.kind}",
+        event.tool,
+        "failed" if event.is_error else None,
+        f"event {event.event_uid[-UID_CHARS:]}",
+    ]
     return " · ".join(fact for fact in facts if fact)
 
 
 def recall_file(call: Call, path: str, limit: int = 20, everywhere: bool = False, cursor: str = "0") -> Page:
-    """Who touched a file, and the edits that wrote it."""
+    """Who touched a file, with the edits that wrote it: sessions that edited it first."""
     offset = offset_of(cursor)
     narrowed = filters_of(call, everywhere, {})
     if narrowed is None:
         return nothing_here(call)
-    visits = [_visit(visit) for visit in call.memory.files(path, narrowed)]
-    edits = [_edit(edit) for edit in call.memory.blame(path, narrowed)]
-    if not visits and not edits:
+    edits: dict[str, list[FileEdit]] = {}
+    for edit in call.memory.blame(path, narrowed):
+        edits.setdefault(edit.session_uid, []).append(edit)
+    records = []
+    for visit in call.memory.files(path, narrowed):
+        own = [uid for uid in edits if f"{uid}/".startswith(f"{visit.session_uid}/")]  # also of its sub-agents
+        records.append(_visit(visit, [edit for uid in own for edit in edits.pop(uid)]))
+    records += [_edits(edits_before) for edits_before in edits.values()]
+    if not records:
         return Page("No earlier session touched or discussed this path.", [])
-    lead = f"Sessions that used this path: {len(visits)}, edits of it: {len(edits)}; newest first."
-    records = sorted([*visits, *edits], key=lambda record: -(record.at_ms or 0))
-    return Page(lead, records[offset : offset + limit], offset, len(records))
+    lead = f"{plural(len(records), 'session')} used this path: those that edited it first, the newest first."
+    return Page(f"{lead} {_HOW_TO_READ}", records[offset : offset + limit], offset, len(records))
 
 
-def _visit(visit: "FileVisit") -> Recalled:
+def _visit(visit: "FileVisit", edits: "list[FileEdit]") -> Recalled:
     counts = {"edit": visit.edits, "call": visit.calls, "mention": visit.mentions}
     contacts = ", ".join(plural(count, name) for name, count in counts.items() if count)
-    text = f"title: {cut_short(visit.title, 200)}" if visit.title else ""
-    return Recalled(USER, f"session {visit.session_uid} · {contacts}", text, ms_of(visit.last_at), visit.repo)
+    lines = [f"title: {cut_short(visit.title, 200)}"] if visit.title else []
+    lines += _edit_lines(edits, visit.cwd)
+    return Recalled(
+        USER, f"session {visit.session_uid} · {contacts}", "\n".join(lines), ms_of(visit.last_at), visit.repo
+    )
 
 
-def _edit(edit: "FileEdit") -> Recalled:
-    request = cut_short(" ".join((edit.request or edit.title or "").split()), _SNIPPET_CHARS)
-    heading = f"edit #{edit.seq} of session {edit.session_uid} · +{edit.added} -{edit.removed} · {edit.path}"
-    return Recalled(USER, heading, f"request: {request}" if request else "", ms_of(edit.ts))
+def _edits(edits: "list[FileEdit]") -> Recalled:
+    """Edits that a session made when the file had another name."""
+    heading = f"session {edits[0].session_uid} · {plural(len(edits), 'edit')} under an earlier name"
+    return Recalled(USER, heading, "\n".join(_edit_lines(edits, None)), ms_of(edits[0].ts))
+
+
+def _edit_lines(edits: "list[FileEdit]", cwd: str | None) -> Iterator[str]:
+    """The latest edits; a path and a request are given once for those that share them."""
+    path = request = None
+    for edit in edits[:_MOST_EDITS]:
+        within = f" in {edit.session_uid}" if "/" in edit.session_uid else ""
+        where = "" if edit.path == path else f" {edit.path.removeprefix(f'{cwd}/')}"
+        why = (
+            "" if edit.request in (request, None) else f": {cut_short(' '.join(edit.request.split()), _SNIPPET_CHARS)}"
+        )
+        yield f"edit #{edit.seq}{within} +{edit.added} -{edit.removed}{where}{why}"
+        path, request = edit.path, edit.request
+    if len(edits) > _MOST_EDITS:
+        yield f"and {plural(len(edits) - _MOST_EDITS, 'earlier edit')}"
 
 
 def list_sessions(call: Call, limit: int = 20, cursor: str = "0", everywhere: bool = False, **filters: str) -> Page:
@@ -216,9 +256,26 @@ def recall_error(call: Call, error: str, cursor: str = "0") -> Page:
     is_free = not call.scope.has_wall or call.scope.group is not None
     inside = [fix for fix in fixes if is_free or fix.repo in repos]
     if not inside:
-        return Page("No earlier session fixed this error or a similar one.", [])
+        return _occurrences(call, error, offset)
     what = "Fixes of this error" if any(fix.is_same_error for fix in inside) else _NOT_THIS
     return Page(f"{what}, most certain first.", [_fixed(fix) for fix in inside][offset:], offset)
+
+
+def _occurrences(call: Call, error: str, offset: int) -> Page:
+    """Where an error occurred that no session is known to have fixed: as an error, else in any text."""
+    phrases = " ".join(f'"{phrase}"' for phrase in knowledge.phrases_of(error))
+    narrowed = filters_of(call, False, {})
+    if not phrases or narrowed is None:
+        return Page(_NO_FIX, [], offset)
+    for only, how in (("is:error ", "met it"), ("", "mention it")):
+        answer = call.memory.answer(
+            f"{only}{phrases}", narrowed, limit=3, offset=offset, matches=1, context=2, exclude=call.running
+        )
+        if hits := [hit for hit in answer.hits if not hit.missing]:
+            total = _total(answer, offset)
+            lead = f"No fix of this error is known, but {plural(total, 'earlier session')} {how}. {_HOW_TO_READ}"
+            return Page(lead, [_hit(call, hit) for hit in hits], offset, total)
+    return Page(_NO_FIX, [], offset)
 
 
 def _fixed(fix: "Fix") -> Recalled:

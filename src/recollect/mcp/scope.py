@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _NO_SESSION = "No session here has this id; `list_sessions` and `session_search` show ids"
 _NOTHING_HERE = "Nothing about this repository is stored yet."
+UID_CHARS = 12  # of an event's id, from its end, as digests cite it: enough for `at`
 WIDER = 'Pass "everywhere": true to search all repositories.'
 
 

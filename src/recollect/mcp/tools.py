@@ -59,9 +59,9 @@ class Tool(NamedTuple):
 TOOLS = (
     Tool(
         "session_search",
-        "Search memory of past sessions, earlier conversations and previous work: where something was discussed, "
-        "decided, tried or fixed before. Finds words, paths, commands and error texts with the events around them; "
-        "an empty query lists the most recent sessions.",
+        "Search memory of past sessions, earlier conversations and previous work: what we discussed, decided, tried or "
+        "fixed before, and where. Finds words, paths, commands and error texts with the events around them; an empty "
+        "query lists the most recent sessions.",
         {
             "query": {"type": "string", "description": 'Words, a "phrase", a path, a command or an error text.'},
             "limit": _count(5, 50, "Maximum number of sessions"),
@@ -74,8 +74,8 @@ TOOLS = (
     ),
     Tool(
         "get_session",
-        "Read a past session: its digest (requests, what was done, how it ended, what is open), or with `at` the "
-        "events around one event, in full.",
+        "Read a past session: its summary (requests, what was done, how it ended, what is open), or with `at` the "
+        "transcript around one event.",
         {
             "session": _SESSION,
             "at": {"type": "string", "description": "An event's number (#12) or id; `end` for the last events."},
@@ -90,7 +90,7 @@ TOOLS = (
         "requests that shaped it.",
         {
             "path": {"type": "string", "description": "The file's path, or the end of it."},
-            "limit": _count(20, 100, "Records at most"),
+            "limit": _count(20, 100, "Maximum number of sessions"),
             **_WIDER,
             **_CURSOR,
         },
@@ -98,13 +98,15 @@ TOOLS = (
     ),
     Tool(
         "list_sessions",
-        "List past sessions of this repository, newest first: what each was asked, how it ended, how to resume it.",
+        "List past sessions of this repository, newest first: what each was asked, how it ended, and the command to "
+        "resume or continue it.",
         {"limit": _count(20, 100, "Maximum number of sessions"), **_FILTERS, **_CURSOR},
     ),
     Tool(
         "recall_error",
-        "Error or failure seen before? Looks up how the same error message, failed test or traceback was fixed in past"
-        " sessions: what was changed, why, what did not help, and whether it came back.",
+        "Error, exception or failure seen before? Looks up how the same error message, stack trace, traceback, failed"
+        " test or build was fixed in past sessions: what was changed, why, what did not help, and whether it came back."
+        " If no fix is known, where it occurred.",
         {
             "error": {"type": "string", "description": "The error text, or the whole output of the failed command."},
             **_CURSOR,
@@ -114,12 +116,13 @@ TOOLS = (
     ),
     Tool(
         "recall_decisions",
-        "Decisions made before: why something is the way it is, what was chosen, preferred, ruled out or agreed in past"
-        " sessions, with reasons, alternatives and evidence. Without a topic, all decisions still valid here.",
+        "Decisions made before: why something is the way it is; the conventions and preferences of this project; what"
+        " was chosen, ruled out or agreed in past sessions, with reasons, alternatives and evidence. Without a topic,"
+        " all decisions still valid here.",
         {
             "topic": {"type": "string", "description": "The topic, in a few words."},
             "history": {"type": "boolean", "description": "Without a topic: include superseded decisions."},
-            "limit": _count(10, 50, "Records at most"),
+            "limit": _count(10, 50, "Maximum number of decisions"),
             **_WIDER,
             **_CURSOR,
         },
@@ -127,8 +130,9 @@ TOOLS = (
     ),
     Tool(
         "recall_workflows",
-        "How a task like this was done before: the steps that past sessions took to reach a similar goal. Without a"
-        " goal, the sequences of steps that usually work here, and the commands that often fail.",
+        "How a task like this was done here before (build, test, release, deploy): the steps that past sessions took to"
+        " reach a similar goal. Without a goal, the sequences of steps that usually work here, and the commands that"
+        " often fail.",
         {
             "goal": {"type": "string", "description": "The goal, in a few words."},
             **_WIDER,
@@ -138,8 +142,8 @@ TOOLS = (
     ),
     Tool(
         "session_brief",
-        "Catch up: what the last session in this repository was asked and how it ended, what is still open, and which"
-        " commands keep failing here.",
+        "Catch up and continue where we left off: what the last session in this repository was asked and how it ended,"
+        " what was left open or unfinished, and which commands keep failing here.",
         {},
     ),
 )

@@ -6,7 +6,7 @@ of what agents and tools wrote it has numbers and names only, because it is read
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from recollect.home import PREPARED_NAME
 from recollect.kinds import SessionKey
 from recollect.recall.fence import TOOL, USER
 from recollect.recall.prepared import brief_path
-from recollect.store import MAIN_GROUP, HeaderFilter, SessionHeader, Span, Store
+from recollect.store import MAIN_GROUP, HeaderFilter, SessionHeader, Span, Store, replace_file
 from recollect.text import cut_short
 
 _SESSIONS = 3
@@ -36,7 +36,7 @@ _WARNING_MS = 30 * 86_400_000
 def write_briefs(store: Store, changed: Collection[SessionKey], decided: Callable[[str], Sequence[str]]) -> None:
     """Prepare the briefs of the repositories of these sessions; of all if there are none at all.
 
-    `decided` gives what was decided in a repository and still holds, in words that an agent may be told unasked.
+    `decided` gives what was decided in a repository and still holds, in words that an agent may get unasked.
     """
     folder = store.folder / PREPARED_NAME
     is_new = not folder.exists()
@@ -51,22 +51,15 @@ def renew_briefs(store: Store, repos: Collection[str], decided: Callable[[str], 
     """Prepare the briefs of these repositories."""
     folders = defaultdict(set)
     for path, repo in store.session_headers.folders() if repos else ():
-        folders[repo].add(path)
+        folders[repo].add(path.rstrip("/"))
     folder = store.folder / PREPARED_NAME
     for made in (folder, folder / "briefs"):  # one by one: a mode is given to the last only
         made.mkdir(mode=0o700, exist_ok=True)
     for repo in repos:
-        _write(str(store.folder), folders[repo], make_brief(store, repo, decided(repo)))
-
-
-def _write(store_folder: str, folders: Iterable[str], brief: list[dict[str, Any]]) -> None:
-    for folder in folders:
-        text = json.dumps({"folder": folder.rstrip("/"), "records": brief})
-        path = Path(brief_path(store_folder, folder.rstrip("/")))
-        unfinished = path.with_suffix(".new")
-        unfinished.touch(mode=0o600)
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
+        brief = make_brief(store, repo, decided(repo))
+        for name in folders[repo]:
+            content = json.dumps({"folder": name, "records": brief}).encode()
+            replace_file(Path(brief_path(str(store.folder), name)), content, is_durable=False)
 
 
 def make_brief(store: Store, repo: str, decided: Sequence[str]) -> list[dict[str, Any]]:
@@ -98,8 +91,8 @@ def _last(session: SessionHeader, digest: dict[str, Any]) -> dict[str, Any]:
 def _decisions(decided: Sequence[str]) -> Iterator[dict[str, Any]]:
     if decided:
         lines = [f"- {cut_short(' '.join(text.split()), _DECISION_CHARS)}" for text in decided[:_MOST_DECISIONS]]
-        told = "Decided here and still valid; `recall_decisions` lists everything:"
-        yield {"origin": USER, "heading": told, "text": "\n".join(lines), "at_ms": None, "repo": None}
+        heading = "Decided here and still valid; `recall_decisions` lists everything:"
+        yield {"origin": USER, "heading": heading, "text": "\n".join(lines), "at_ms": None, "repo": None}
 
 
 def _left(digest: dict[str, Any]) -> list[str]:
@@ -139,9 +132,9 @@ def _warnings(store: Store, criteria: HeaderFilter) -> Iterator[dict[str, Any]]:
     rows = store.activity.stats("command", Span(criteria, now_ms() - _WARNING_MS, None, None))
     bad = [row for row in rows if (row.failures or 0) >= max(_LEAST_FAILURES, _LEAST_RATE * (row.uses or 0))]
     worst = sorted(bad, key=lambda row: -(row.failures or 0))[:_MOST_WARNINGS]
-    told = ", ".join(f"`{(row.name or '')[:40]}` failed {row.failures} of {row.uses} times" for row in worst)
-    if told:
-        heading = f"Commands here in the last 30 days: {told}."
+    commands = ", ".join(f"`{(row.name or '')[:40]}` failed {row.failures} of {row.uses} times" for row in worst)
+    if commands:
+        heading = f"Commands here in the last 30 days: {commands}."
         yield {"origin": TOOL, "heading": heading, "text": "", "at_ms": None, "repo": None}
 
 

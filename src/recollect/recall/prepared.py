@@ -10,7 +10,7 @@ TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:
     from typing import Any
 
-BRIEF, FIXES, PROMPTS = "brief", "fixes", "prompts"  # what an agent may be told without asking
+BRIEF, FIXES, PROMPTS = "brief", "fixes", "prompts"  # what an agent gets without asking
 HOOK_DEFAULTS: "dict[str, bool | list[str]]" = {BRIEF: True, FIXES: True, PROMPTS: False}
 MOST_CHARS = 1_900  # of a brief: one agent cuts what a server says of itself at 2,048 characters
 _LEAD = (
@@ -40,7 +40,7 @@ def switches_path(store_folder: str) -> str:
 
 
 def is_on(store_folder: str, kind: str, folder: str) -> bool:
-    """Whether the user wants agents in this folder to be told such a thing."""
+    """Whether the user wants agents in this folder to get this."""
     try:
         with open(switches_path(store_folder), encoding="utf-8") as file:
             wanted = json.load(file)[kind]

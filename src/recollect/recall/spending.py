@@ -9,7 +9,7 @@ from zlib import crc32
 
 from recollect.clock import AsDatetime, rfc3339
 from recollect.home import SPENDING_NAME
-from recollect.store import ANY_SESSION, BLOCK_HOURS, HeaderFilter, HourRow, Span, Store
+from recollect.store import ANY_SESSION, BLOCK_HOURS, HeaderFilter, HourRow, Span, Store, replace_file
 
 _HOUR_MS = 3_600_000
 _RATE_DAYS = 30  # the forecast goes on as in these
@@ -120,9 +120,5 @@ def write_snapshot(store: Store, roots: Mapping[str, Sequence[str]]) -> None:
         "sessions": {f"{crc32(native_id.encode('utf-8', 'replace')):08x}": usd for native_id, usd in active.items()},
         "roots": dict(roots),
     }
-    path = store.folder / SPENDING_NAME
-    unfinished = path.with_suffix(".new")
     with suppress(OSError):  # a disk without room for this has been reported, or will be
-        unfinished.touch(mode=0o600)
-        unfinished.write_text(json.dumps(snapshot))
-        unfinished.replace(path)
+        replace_file(store.folder / SPENDING_NAME, json.dumps(snapshot).encode(), is_durable=False)

@@ -14,7 +14,7 @@ from recollect import api
 from recollect.api import VIEW_FIELDS, Filters, Memory
 from recollect.care import Overview
 from recollect.errors import NotFound
-from recollect.hooks import read_told
+from recollect.hooks import read_hook_log
 from recollect.kinds import KINDS, OUTCOMES
 from recollect.recall import BREAKDOWNS
 
@@ -252,7 +252,7 @@ def workflows(memory: Memory, params: Params) -> Records:
 
 def told(memory: Memory, params: Params) -> Records:
     """What hooks told agents, and when."""
-    return {"told": read_told(ROWS)}
+    return {"told": read_hook_log(ROWS)}
 
 
 def stats(memory: Memory, params: Params) -> Records:

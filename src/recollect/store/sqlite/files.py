@@ -119,12 +119,17 @@ def _is_free(folder: Path) -> bool:
     return True
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that a crash leaves the old content or the new one; only the user may read it."""
+def replace_file(path: Path, content: bytes, *, is_durable: bool = True) -> None:
+    """Write a file so that a crash leaves the old content or the new one; only the user may read it.
+
+    What can be made again need not be durable: it does not wait for the disk.
+    """
     with written_beside(path) as fd:
         write_all(fd, content)
-        os.fsync(fd)
-    sync(path.parent)
+        if is_durable:
+            os.fsync(fd)
+    if is_durable:
+        sync(path.parent)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import json
 import os
 import time
 
-from recollect.home import TOLD_NAME
+from recollect.home import HOOK_LOG_NAME
 
 TYPE_CHECKING = False  # `typing` takes as long to load as the rest of a hook
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ def note_failure(store_folder: str) -> None:
         file.write(traceback.format_exc())
 
 
-def note(store_folder: str, event: "HookEvent", text: str, error: str, *, is_silent: bool) -> None:
+def add(store_folder: str, event: "HookEvent", text: str, error: str, *, is_silent: bool | None) -> None:
     """Add a line, with the fingerprint of the error it is about; a log that grew too large is started over.
 
-    A silent line is what would have been said.
+    A silent line is what would have been said; None says that no effect was measured then.
     """
-    path = f"{store_folder}/{TOLD_NAME}"
+    path = f"{store_folder}/{HOOK_LOG_NAME}"
     line = {
         "at_ms": time.time_ns() // 1_000_000,
         "agent": event.hooks.agent,
