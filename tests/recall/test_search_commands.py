@@ -172,7 +172,7 @@ def test_a_list_of_edits_fits_the_screen_and_shows_the_names_of_files(
     assert len(shown) <= 24
     assert max(map(len, shown)) <= 60
     assert [line.split()[0] for line in shown if line.endswith("/src/a.py")] == [f"#{seq}" for seq in range(29, 19, -1)]
-    assert shown[-1] == "10 of 28 edits · more: --offset 10"
+    assert shown[-2:] == ["10 of 28 edits · more: --offset 10", "next: recollect diff edits-1 a.py"]
 
 
 def test_a_note_is_wrapped_to_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +185,12 @@ def test_a_note_is_wrapped_to_a_narrow_terminal(run: Run, monkeypatch: pytest.Mo
     assert " ".join(" ".join(lines[:3]).split()).startswith(
         f"note: No exact match for `{path}`; showing matches for its words"
     )
+
+
+def test_words_that_are_not_there_together_as_typed_are_all_named(run: Run) -> None:
+    noted = run("search", "src/a.py", "use-a").stdout.splitlines()[0]
+
+    assert noted == "note: No exact match for `src/a.py` and `use-a` together; showing matches for their words"
 
 
 def test_what_is_not_there_is_said_in_words(run: Run) -> None:

@@ -1,5 +1,6 @@
 """Commands that search: search, history, recent, related, files, blame, timeline. They load little and start fast."""
 
+import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -27,6 +28,7 @@ from recollect.cli.terminal import (
     grey,
     line_columns,
     line_count,
+    local_time,
     one_line,
     short_ids,
     shown_progress,
@@ -235,7 +237,8 @@ def files(path: str, filters: Filters, limit: int | None, offset: int, as_json: 
     """
     with open_fresh() as memory:
         visits = memory.files(path, filters)
-    _emit_page(visits, _Page(limit, offset, _on_a_screen(_SHOWN_VISITS)), "session", visit_lines, as_json)
+    page = _Page(limit, offset, _on_a_screen(_SHOWN_VISITS), f"next: recollect blame {shlex.quote(path)}")
+    _emit_page(visits, page, "session", visit_lines, as_json)
 
 
 @click.command()
@@ -254,7 +257,10 @@ def blame(path: str, filters: Filters, limit: int | None, offset: int, as_json: 
     with open_fresh() as memory:
         edits = memory.blame(path, filters)
         evicted = memory.evicted_edits(path)
-    _emit_page(edits, _Page(limit, offset, _on_a_screen(_SHOWN_EDITS)), "edit", _edit_lines, as_json)
+    best = {edit.session_uid: edit.path.rpartition("/")[2] for edit in edits[offset : offset + 1]}
+    diffs = [f"next: recollect diff {name} {shlex.quote(best[uid])}" for uid, name in short_ids(best).items()]
+    page = _Page(limit, offset, _on_a_screen(_SHOWN_EDITS), "".join(diffs))
+    _emit_page(edits, page, "edit", _edit_lines, as_json)
     if evicted:
         sessions = "1 more session" if evicted == 1 else f"{evicted} more sessions"
         click.echo(f"note: {sessions} edited it but are kept as digests only: `recollect files` lists them", err=True)
@@ -271,6 +277,7 @@ class _Page(NamedTuple):
     limit: int | None
     offset: int
     shown: int  # to people, unless they say how many
+    next: str = ""  # what to type then
 
 
 def _emit_page(
@@ -289,7 +296,7 @@ def _emit_page(
     emit(listed[::-1] if is_newest_last else listed, as_json, lines)
     if listed and not as_json:
         counted = total_line(len(listed), page.offset, len(rows), thing)
-        click.echo("\n".join(footer_lines(counted, more_hint(len(listed), page.offset, len(rows)))))
+        click.echo("\n".join(footer_lines(counted, more_hint(len(listed), page.offset, len(rows)), page.next)))
 
 
 @click.command()
@@ -317,6 +324,10 @@ def timeline(date: tuple[str, ...], filters: Filters, limit: int | None, offset:
         filters = filters._replace(since="7d")
     with open_fresh() as memory:
         entries = memory.timeline(filters)
+        last = [] if entries else memory.sessions(filters._replace(since=None, before=None), roots_only=True, limit=1)
+    if last and not as_json:
+        click.echo(f"No sessions in this period; the last one ended {local_time(last[0].ended_at)}")
+        return
     page = _Page(limit, offset, _SHOWN_SESSIONS)
     _emit_page(entries, page, "session", timeline_lines, as_json, is_newest_last=True)
 
@@ -355,7 +366,7 @@ def _footer(answer: "SearchAnswer", offset: int, names: Mapping[str, str]) -> It
     if answer.total is not None:
         yield more_hint(shown, offset, answer.total)
     match = next((match for match in best.matches if match.seq), None)
-    if match is None or best.why == "recent":
+    if match is None or best.is_recent:
         yield f"next: recollect digest {names[best.session_uid]}"
     else:
         yield f"next: recollect show {names[match.session_uid]} --at {match.seq}"
@@ -370,7 +381,7 @@ def _match_lines(hit: "SessionHit", names: Mapping[str, str], most: int) -> Iter
     """The best matches, in the order they happened; of a recent session also how it ended and what it left to do."""
     best = sorted(hit.matches[:most], key=lambda match: (match.session_uid != hit.session_uid, match.seq))
     lines = [_match_line(match, hit, names) for match in best]
-    if hit.why == "recent":
+    if hit.is_recent:
         lines += [_line("end", "bright_black", hit.ending.snippet)] if hit.ending else []
         lines += [_line("open", "magenta", text) for text in hit.open_ends]
     yield from lines[:most]

@@ -17,6 +17,7 @@ from recollect.cli.markdown import markdown_lines
 from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
 from recollect.cli.pager import no_pager_option, print_lines
 from recollect.cli.terminal import (
+    NO_SESSIONS,
     fitted,
     grey,
     line_columns,
@@ -114,7 +115,7 @@ def _list_lines(
     elif is_filtered or idle:
         yield from footer_lines("No sessions match", hidden)
     else:
-        yield "No sessions yet: `recollect doctor` shows where Recollect looks for them"
+        yield NO_SESSIONS
 
 
 @click.command()
@@ -247,7 +248,7 @@ def digest(session: str, for_agent: bool, budget: int, no_pager: bool, as_json: 
         chosen = memory.session(session)
         of_session = memory.digest(chosen)
     if as_json:
-        print_json(to_json(of_session))
+        print_json(to_json(of_session) | {"cwd": chosen.cwd, "resume_command": chosen.resume_command})
     elif for_agent:
         click.echo(printable(distill.brief_digest(of_session, chosen, budget)), nl=False)
     else:
