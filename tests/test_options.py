@@ -377,6 +377,14 @@ def test_a_diff_of_a_file_that_the_session_left_alone_names_those_it_edited() ->
 
 
 @pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("command", [["digest", "shop-one"], ["diff", "shop-one"], ["blame", "walrus.py"]])
+def test_what_names_a_session_says_how_to_continue_it(command: list[str]) -> None:
+    printed = json.loads(invoke(*command, "--json").stdout)
+
+    assert {"cwd", "resume_command"} <= (printed[0] if isinstance(printed, list) else printed).keys()
+
+
+@pytest.mark.usefixtures("store")
 def test_an_archive_goes_into_a_folder_and_no_folder_is_named_like_a_document(tmp_path: Path) -> None:
     result = invoke("archive", "shop-one", "--to", str(tmp_path / "x.md"))
 

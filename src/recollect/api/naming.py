@@ -40,7 +40,8 @@ def find_named(store: Store, name: str, *, is_strict: bool = False) -> Session:
     if len(sessions) > 1:
         sessions.sort(key=lambda session: session.ended_at or "", reverse=True)
         choices = tuple(map(_choice, sessions[:_MOST_CHOICES]))
-        raise Ambiguous(f"{len(sessions)} sessions match `{name}`", "give more of the id or title", choices)
+        listed = f"; the newest {_MOST_CHOICES}:" if len(sessions) > _MOST_CHOICES else ""
+        raise Ambiguous(f"{len(sessions)} sessions match `{name}`{listed}", "give more of the id or title", choices)
     return resumable(sessions[0])
 
 
