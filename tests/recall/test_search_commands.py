@@ -187,10 +187,25 @@ def test_a_note_is_wrapped_to_a_narrow_terminal(run: Run, monkeypatch: pytest.Mo
     )
 
 
-def test_words_that_are_not_there_together_as_typed_are_all_named(run: Run) -> None:
-    noted = run("search", "src/a.py", "use-a").stdout.splitlines()[0]
+def test_events_of_a_kind_are_listed_whole(tmp_path: Path, home: Home) -> None:
+    for session in range(12):
+        home.write(
+            f"{session}", *(event(f"talks-{session:02}", number, text=f"ask {number}") for number in range(1, 6))
+        )
+    sweep(tmp_path / "store", home).close()
 
-    assert noted == "note: No exact match for `src/a.py` and `use-a` together; showing matches for their words"
+    listed = CliRunner().invoke(main, ["search", "--kind", "user_msg"]).stdout
+    ranked = CliRunner().invoke(main, ["search", "ask"]).stdout
+
+    assert listed.count("  you  ") == 60
+    assert "12 sessions" in listed
+    assert ranked.count("  you  ") <= 30
+
+
+def test_words_that_are_not_there_together_as_typed_are_all_named(run: Run) -> None:
+    noted = " ".join(run("search", "src/a.py", "use-a").stdout.split())
+
+    assert "note: No exact match for `src/a.py` and `use-a` together; showing matches for their words" in noted
 
 
 def test_what_is_not_there_is_said_in_words(run: Run) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from recollect.schema import Session, Signal
 
 _LEAST_TITLE = 12
+_TITLE_COLUMNS = 100  # of a hit, even in a pipe: its matches matter more
 _OUTCOMES = {SUCCESS: ("✓", "green"), FAIL: ("✗", "red"), ABANDONED: ("○", "yellow")}
 _OTHER_OUTCOME = ("·", "bright_black")
 
@@ -147,7 +148,7 @@ def hit_table(
     columns = _session_columns(when, hits, names)
     if any(hit.is_recent for hit in hits):
         columns.append(outcome_column([hit.outcome for hit in hits]))
-    return make_table(columns, "title", titles, marks)
+    return make_table(columns, "title", [fitted(title, _TITLE_COLUMNS) for title in titles], marks)
 
 
 def request_table(edits: "Sequence[FileEdit]") -> Table:
