@@ -1,6 +1,5 @@
 """Commands that search: search, history, recent, related, files, blame, timeline. They load little and start fast."""
 
-import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
@@ -23,7 +22,6 @@ from recollect.cli.listing import (
 )
 from recollect.cli.matches import highlighted, matched_part
 from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
-from recollect.cli.pager import print_lines
 from recollect.cli.terminal import (
     fitted,
     grey,
@@ -199,7 +197,12 @@ def search(
         is_detailed = explain or matches is not None or options["context"] > 0
         most = of_session if is_whole else None
         lines = answer_lines(answer, options["offset"], most, is_detailed=is_detailed, explain=explain)
-        print_lines(lines, no_pager=not is_whole)
+        if is_whole:
+            from recollect.cli.pager import print_lines  # other searches start sooner without it
+
+            print_lines(lines)
+        else:
+            click.echo("\n".join(lines))
 
 
 history = QueryCommand(
@@ -251,7 +254,7 @@ def files(path: str, filters: Filters, limit: int | None, offset: int, as_json: 
     """
     with open_fresh() as memory:
         visits = memory.files(path, filters)
-    page = _Page(limit, offset, _on_a_screen(_SHOWN_VISITS), f"next: recollect blame {shlex.quote(path)}")
+    page = _Page(limit, offset, _on_a_screen(_SHOWN_VISITS), f"next: recollect blame {_quoted(path)}")
     _emit_page(visits, page, "session", visit_lines, as_json)
 
 
@@ -272,7 +275,7 @@ def blame(path: str, filters: Filters, limit: int | None, offset: int, as_json: 
         edits = memory.blame(path, filters)
         evicted = memory.evicted_edits(path)
     best = {edit.session_uid: edit.path.rpartition("/")[2] for edit in edits[offset : offset + 1]}
-    diffs = [f"next: recollect diff {name} {shlex.quote(best[uid])}" for uid, name in short_ids(best).items()]
+    diffs = [f"next: recollect diff {name} {_quoted(best[uid])}" for uid, name in short_ids(best).items()]
     page = _Page(limit, offset, _on_a_screen(_SHOWN_EDITS), "".join(diffs))
     _emit_page(edits, page, "edit", _edit_lines, as_json)
     if evicted:
@@ -283,6 +286,12 @@ def blame(path: str, filters: Filters, limit: int | None, offset: int, as_json: 
 def _on_a_screen(most: int) -> int:
     """How many things of two lines each are listed: what the terminal shows at once."""
     return max(1, min(most, (line_count() - _LINES_AROUND) // 2))
+
+
+def _quoted(path: str) -> str:
+    from shlex import quote  # a search starts sooner without it
+
+    return quote(path)
 
 
 class _Page(NamedTuple):

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
 _SHOWN_SESSIONS = 20
 _SHOWN_SIGNALS = 20
+_BRIEF_TOKENS = 1500
 _SORTS = ("recent", "cost", "duration", "tokens")
 
 
@@ -228,13 +229,12 @@ def _evicted_lines(session: "Session", digest: "Digest | None") -> Iterator[str]
     "--budget",
     metavar="TOKENS",
     type=click.IntRange(200),
-    default=1500,
-    help="With --for-agent: print at most about this many tokens (1500).",
+    help="Print a brief of at most about this many tokens (1500).",
 )
 @no_pager_option
 @json_option
 @reports_errors
-def digest(session: str, for_agent: bool, budget: int, no_pager: bool, as_json: bool) -> None:
+def digest(session: str, for_agent: bool, budget: int | None, no_pager: bool, as_json: bool) -> None:
     """Summarise a session: what was asked, done, decided, left open.
 
     SESSION is an id, the start or end of one (6 characters or more), a title or part of one, or `last` (the
@@ -249,8 +249,8 @@ def digest(session: str, for_agent: bool, budget: int, no_pager: bool, as_json: 
         of_session = memory.digest(chosen)
     if as_json:
         print_json(to_json(of_session) | {"cwd": chosen.cwd, "resume_command": chosen.resume_command})
-    elif for_agent:
-        click.echo(printable(distill.brief_digest(of_session, chosen, budget)), nl=False)
+    elif for_agent or budget:
+        click.echo(printable(distill.brief_digest(of_session, chosen, budget or _BRIEF_TOKENS)), nl=False)
     else:
         print_lines(_digest_lines(of_session, chosen), no_pager=no_pager)
 
