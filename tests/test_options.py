@@ -377,6 +377,30 @@ def test_a_diff_of_a_file_that_the_session_left_alone_names_those_it_edited() ->
 
 
 @pytest.mark.usefixtures("store")
+@pytest.mark.parametrize("command", [["digest", "shop-one"], ["diff", "shop-one"], ["blame", "walrus.py"]])
+def test_what_names_a_session_says_how_to_continue_it(command: list[str]) -> None:
+    printed = json.loads(invoke(*command, "--json").stdout)
+
+    assert {"cwd", "resume_command"} <= (printed[0] if isinstance(printed, list) else printed).keys()
+
+
+@pytest.mark.usefixtures("store")
+def test_words_that_are_no_title_can_be_searched_for() -> None:
+    result = invoke("show", "walrus feeding")
+
+    assert result.exit_code == 4
+    assert "`recollect search walrus feeding`" in result.stderr
+
+
+@pytest.mark.usefixtures("store")
+def test_a_name_and_a_note_of_several_words_need_no_quotes() -> None:
+    invoke("rename", "shop-one", "about", "the", "walrus")
+
+    assert "about the walrus" in invoke("note", "shop-one", "it", "worked").stdout
+    assert "it worked" in invoke("note", "shop-one", "again").stdout
+
+
+@pytest.mark.usefixtures("store")
 def test_an_archive_goes_into_a_folder_and_no_folder_is_named_like_a_document(tmp_path: Path) -> None:
     result = invoke("archive", "shop-one", "--to", str(tmp_path / "x.md"))
 

@@ -79,6 +79,7 @@ def test_the_edits_of_one_file_are_shown_alone(real_edits: Memory) -> None:
 
     assert "calc.py" not in _diff("last", "test_mul.py")
     assert _diff("last", "calc.py").count("diff --git") == 2
+    assert _diff("last", "test_mu") == _diff("last", "test_mul.py")
 
 
 def test_blame_and_files_count_lines(real_edits: Memory) -> None:

@@ -54,7 +54,7 @@ def test_filters_of_sessions_list_them_with_their_last_request(memory: Memory) -
     assert [match.snippet for match in hit.matches] == ["last request of middle"]
 
 
-def test_a_recent_session_tells_its_outcome_and_what_it_left_open(tmp_path: Path, home: Home) -> None:
+def test_a_session_tells_its_outcome_and_a_recent_one_what_it_left_open(tmp_path: Path, home: Home) -> None:
     question = event("s", 2, ASSISTANT_MSG, "Done with the first half.\n\nShall I migrate the database too?")
     home.write("s", event("s", 1, text="do it"), question)
 
@@ -64,7 +64,8 @@ def test_a_recent_session_tells_its_outcome_and_what_it_left_open(tmp_path: Path
 
     assert hit.outcome is not None
     assert any("migrate the database" in end for end in hit.open_ends)
-    assert found.outcome is None
+    assert found.outcome == hit.outcome
+    assert "open_ends" not in found.to_json()
 
 
 def test_signs_without_a_word_are_told_how_to_be_found(memory: Memory) -> None:
@@ -198,7 +199,7 @@ def test_the_case_of_a_filter_does_not_matter(tmp_path: Path, home: Home, query:
 
 def test_agents_and_filters_that_are_not_there_are_noted(memory: Memory) -> None:
     with memory:
-        assert memory.answer("agent:nope").notes == ["No sessions of the agent `nope`; there are: scripted"]
+        assert memory.answer("agent:nope").notes == ["No sessions of the agent `nope`; known: scripted"]
         assert memory.answer("foo:bar begin").notes[0] == "No such filter, searched for as words: `foo:`"
         for words in ("https://example.org", "localhost:8080", "std::vector", "TypeError:x", "error:/x"):
             assert not any("No such filter" in note for note in memory.answer(words).notes), words

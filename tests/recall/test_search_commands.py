@@ -172,7 +172,7 @@ def test_a_list_of_edits_fits_the_screen_and_shows_the_names_of_files(
     assert len(shown) <= 24
     assert max(map(len, shown)) <= 60
     assert [line.split()[0] for line in shown if line.endswith("/src/a.py")] == [f"#{seq}" for seq in range(29, 19, -1)]
-    assert shown[-1] == "10 of 28 edits · more: --offset 10"
+    assert shown[-2:] == ["10 of 28 edits · more: --offset 10", "next: recollect diff edits-1 a.py"]
 
 
 def test_a_note_is_wrapped_to_a_narrow_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,6 +185,27 @@ def test_a_note_is_wrapped_to_a_narrow_terminal(run: Run, monkeypatch: pytest.Mo
     assert " ".join(" ".join(lines[:3]).split()).startswith(
         f"note: No exact match for `{path}`; showing matches for its words"
     )
+
+
+def test_events_of_a_kind_are_listed_whole(tmp_path: Path, home: Home) -> None:
+    for session in range(12):
+        home.write(
+            f"{session}", *(event(f"talks-{session:02}", number, text=f"ask {number}") for number in range(1, 6))
+        )
+    sweep(tmp_path / "store", home).close()
+
+    listed = CliRunner().invoke(main, ["search", "--kind", "user_msg"]).stdout
+    ranked = CliRunner().invoke(main, ["search", "ask"]).stdout
+
+    assert listed.count("  you  ") == 60
+    assert "12 sessions" in listed
+    assert ranked.count("  you  ") <= 30
+
+
+def test_words_that_are_not_there_together_as_typed_are_all_named(run: Run) -> None:
+    noted = " ".join(run("search", "src/a.py", "use-a").stdout.split())
+
+    assert "note: No exact match for `src/a.py` and `use-a` together; showing matches for their words" in noted
 
 
 def test_what_is_not_there_is_said_in_words(run: Run) -> None:

@@ -36,11 +36,14 @@ def find_named(store: Store, name: str, *, is_strict: bool = False) -> Session:
     sessions = sessions or ([] if is_strict else _archived(store, name) or _titled(store, name))
     if not sessions:
         least = "give at least 6 characters of an id; " if len(name) < _LEAST_OF_AN_ID else ""
-        raise NotFound(f"No session has this id or title: {name}", f"{least}`recollect sessions` lists ids and titles")
+        said = f"; `recollect search {name}` looks at what was said" if " " in name else ""
+        hint = f"{least}`recollect sessions` lists ids and titles{said}"
+        raise NotFound(f"No session has this id or title: {name}", hint)
     if len(sessions) > 1:
         sessions.sort(key=lambda session: session.ended_at or "", reverse=True)
         choices = tuple(map(_choice, sessions[:_MOST_CHOICES]))
-        raise Ambiguous(f"{len(sessions)} sessions match `{name}`", "give more of the id or title", choices)
+        listed = f"; the newest {_MOST_CHOICES}:" if len(sessions) > _MOST_CHOICES else ""
+        raise Ambiguous(f"{len(sessions)} sessions match `{name}`{listed}", "give more of the id or title", choices)
     return resumable(sessions[0])
 
 

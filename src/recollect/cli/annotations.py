@@ -52,16 +52,17 @@ def tag(session: str, tag: str, remove: bool, as_json: bool) -> None:
 
 @click.command()
 @click.argument("session", type=SESSION)
-@click.argument("text")
+@click.argument("words", metavar="TEXT", nargs=-1, required=True)
 @click.option("--remove", is_flag=True, help="Remove the note with this text.")
 @json_option
 @reports_errors
-def note(session: str, text: str, remove: bool, as_json: bool) -> None:
+def note(session: str, words: tuple[str, ...], remove: bool, as_json: bool) -> None:
     """Add a note to a session.
 
     \b
     recollect note 3f2a91c4 "the migration that worked"
     """
+    text = " ".join(words)
     _change(
         session,
         as_json,
@@ -71,17 +72,17 @@ def note(session: str, text: str, remove: bool, as_json: bool) -> None:
 
 @click.command()
 @click.argument("session", type=SESSION)
-@click.argument("name")
+@click.argument("name", nargs=-1, required=True)
 @json_option
 @reports_errors
-def rename(session: str, name: str, as_json: bool) -> None:
+def rename(session: str, name: tuple[str, ...], as_json: bool) -> None:
     """Rename a session in Recollect; its agent keeps the old title.
 
     \b
     recollect rename 3f2a91c4 "Pool timeouts"
     recollect search "pool timeouts"
     """
-    _change(session, as_json, lambda annotations, chosen: annotations.rename(chosen, name))
+    _change(session, as_json, lambda annotations, chosen: annotations.rename(chosen, " ".join(name)))
 
 
 def _change(name: str, as_json: bool, change: "Callable[[Annotations, Session], SessionAnnotations]") -> None:

@@ -10,7 +10,7 @@ import click
 from recollect import api, live
 from recollect.api import open_memory
 from recollect.cli.output import confirm, emit, json_option, repo_option, reports_errors, root_option, yes_option
-from recollect.cli.terminal import local_time, one_line, plural, shown_progress, size
+from recollect.cli.terminal import local_time, one_line, plural, shown_progress, size, wrapped
 from recollect.errors import UsageError
 from recollect.recall import Filters
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from recollect.care import BackupReport, ExportReport, Finding, ImportReport, RepairReport, RestoreReport
     from recollect.live import ImportReport as JsonlReport
 
+_MOST_ROWS = 20  # of a finding
 _DOCUMENTS = (".md", ".markdown", ".html", ".htm", ".txt", ".pdf")
 _MARKS = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 
@@ -56,9 +57,10 @@ def doctor(
 def _finding_lines(findings: list["Finding"]) -> Iterator[str]:
     for finding in findings:
         mark, colour = _MARKS[finding.level]
-        yield f"{click.style(mark, fg=colour)} {one_line(finding.message)}"
+        message = "\n".join(wrapped(one_line(finding.message), f"{mark} ", rows=_MOST_ROWS))
+        yield click.style(mark, fg=colour) + message.removeprefix(mark)
         if finding.advice:
-            yield f"  {click.style('→', fg='cyan')} {one_line(finding.advice)}"
+            yield from wrapped(one_line(finding.advice), "  → ", after="    ", rows=_MOST_ROWS)
 
 
 def _repair(roots: tuple[str, ...], yes: bool, as_json: bool) -> None:

@@ -9,14 +9,13 @@ from recollect.cli.filters import session_argument
 from recollect.cli.fresh import open_fresh
 from recollect.cli.output import json_option, print_json, reports_errors
 from recollect.cli.pager import no_pager_option, print_lines
-from recollect.cli.terminal import grey, local_time, one_line, plural, printable, short_ids
+from recollect.cli.terminal import fitted, grey, line_columns, local_time, one_line, plural, printable, short_ids
 from recollect.errors import NotFound
 from recollect.schema import Session
 
 if TYPE_CHECKING:
     from recollect.recall import EditDiff, SessionDiff
 
-_NAMED = 5  # files that a hint lists
 _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 
@@ -29,8 +28,9 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 def diff(session: str, file: str | None, no_pager: bool, as_json: bool) -> None:
     """Show what a session changed, edit by edit, as a patch.
 
-    SESSION is an id or title; the default is `last`. FILE shows only the edits of one file or folder. Sub-agents are
-    included; failed edits are not. Paths are relative to the session's folder, where you can use `git apply`.
+    SESSION is an id or title; the default is `last`. FILE shows only the edits of one file or folder; a part of its
+    name is enough. Sub-agents are included; failed edits are not. Paths are relative to the session's folder, where
+    you can use `git apply`.
 
     \b
     recollect diff last
@@ -40,25 +40,17 @@ def diff(session: str, file: str | None, no_pager: bool, as_json: bool) -> None:
     with open_fresh() as memory:
         chosen = memory.session(session)
         changed = memory.diff(chosen, file)
-        edited = sorted({edit.path for edit in memory.diff(chosen).edits}) if file and not changed.edits else []
     if not changed.edits and chosen.evicted_at is not None:
         raise NotFound(
             f"The edits were evicted to stay within the budget: {chosen.session_uid}",
             "`recollect digest` names the files, `recollect rehydrate` reads the session again",
         )
-    if edited:
-        raise NotFound(f"The session did not edit this file: {file}", f"it edited {_some(edited)}")
     if as_json:
         print_json(changed.to_json())
         return
     print_lines(_session_lines(changed, chosen.title), no_pager=no_pager)
     for note in _notes(changed, chosen):
         click.echo(f"note: {note}", err=True)
-
-
-def _some(paths: list[str]) -> str:
-    more = f" and {plural(len(paths) - _NAMED, 'more file')}" if len(paths) > _NAMED else ""
-    return ", ".join(map(one_line, paths[:_NAMED])) + more
 
 
 def _session_lines(changed: "SessionDiff", title: str | None) -> Iterator[str]:
@@ -68,7 +60,7 @@ def _session_lines(changed: "SessionDiff", title: str | None) -> Iterator[str]:
     about = f"{names[changed.session_uid]} {one_line(title or '–')}"
     if changed.edits:
         counts = f"{plural(len(changed.edits), 'edit')} of {plural(len(files), 'file')}"
-        yield grey(f"# {about}")
+        yield grey(fitted(f"# {about}", line_columns()))
         yield grey(f"# {counts} {_sum(changed.edits)}")
     for edit in changed.edits:
         where = "" if edit.session_uid == changed.session_uid else f" in sub-agent {names[edit.session_uid]}"

@@ -27,6 +27,7 @@ from recollect.cli.terminal import (
     grey,
     line_columns,
     line_count,
+    local_time,
     one_line,
     short_ids,
     shown_progress,
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 _NEAR_MISS = 0.75  # how alike an option and a text must be to ask which was meant
 _LINES_AROUND = 4  # of an answer: heading, footer, the prompt
 _SHOWN_VISITS, _SHOWN_EDITS, _SHOWN_SESSIONS = 20, 50, 200
+_RANKED, _MOST_RANKED = 10, 100  # sessions
+_MATCHES, _MOST_MATCHES = 3, 100  # of a session
 _MARGIN = 20
 _LEAST_COLUMNS = 20  # of a text that is cut, however narrow the terminal is
 SPEAKERS = {
@@ -66,15 +69,14 @@ SPEAKERS = {
 
 
 def _ranked_limit(*names: str) -> "Callable[[Callable[..., None]], Callable[..., None]]":
-    help_text = "List at most N sessions (10)."
-    return click.option("--limit", *names, metavar="N", type=click.IntRange(1, 100), default=10, help=help_text)
+    help_text = f"List at most N sessions ({_RANKED})."
+    return click.option("--limit", *names, metavar="N", type=click.IntRange(1, _MOST_RANKED), help=help_text)
 
 
 class _SearchOptions(TypedDict):
     """The options of a search that go to the library as they are."""
 
     filters: Filters
-    limit: int
     offset: int
     context: int
     budget_tokens: int | None
@@ -152,6 +154,7 @@ def _refuse_near_miss(ctx: click.Context, name: str, known: "Iterable[str]") -> 
 def search(
     query: tuple[str, ...],
     exclude: tuple[str, ...],
+    limit: int | None,
     matches: int | None,
     substring: bool,
     regex: bool,
@@ -165,25 +168,41 @@ def search(
     recollect search jwt expiry --repo shop-api --since "last week"
     recollect search '"connection refused" is:error'
     recollect search src/auth/login.ts --here
-    recollect search -- --limit            search for a text that is also an option
+    recollect search --kind user_msg --since yesterday     what you asked
+    recollect search -- --limit                            an option as text
 
     Filters: agent: repo: branch: file: tool: kind: model: outcome: class: role: session: group: channel: user:
     domain: task: tag: since: before: is:error is:decision is:open is:starred has:edit. Without a query, lists recent
-    sessions.
+    sessions; with only --kind, every event of that kind in 100 sessions.
     """
     if substring and regex:
         raise UsageError("Cannot use `--substring` and `--regex` together", "choose one")
+    is_whole = not query and options["filters"].kind is not None
+    limit = limit or (_MOST_RANKED if is_whole else _RANKED)
+    of_session = matches or (_MOST_MATCHES if is_whole else _MATCHES)
     mode = "regex" if regex else "substring" if substring else "words"
     with open_fresh() as memory, shown_progress() as progress:
         answer = memory.answer(
-            " ".join(query), mode=mode, matches=matches or 3, exclude=exclude or None, progress=progress, **options
+            " ".join(query),
+            mode=mode,
+            limit=limit,
+            matches=of_session,
+            exclude=exclude or None,
+            progress=progress,
+            **options,
         )
     if as_json:
         print_json(answer.to_json(explain=explain), is_line=options["budget_tokens"] is not None)
     else:
         is_detailed = explain or matches is not None or options["context"] > 0
-        lines = answer_lines(answer, options["offset"], is_detailed=is_detailed, explain=explain)
-        click.echo("\n".join(lines))
+        most = of_session if is_whole else None
+        lines = answer_lines(answer, options["offset"], most, is_detailed=is_detailed, explain=explain)
+        if is_whole:
+            from recollect.cli.pager import print_lines  # other searches start sooner without it
+
+            print_lines(lines)
+        else:
+            click.echo("\n".join(lines))
 
 
 history = QueryCommand(
@@ -197,14 +216,14 @@ history = QueryCommand(
 @offset_option
 @json_option
 @reports_errors
-def recent(filters: Filters, limit: int, offset: int, as_json: bool) -> None:
+def recent(filters: Filters, limit: int | None, offset: int, as_json: bool) -> None:
     """List recently active sessions, each with its last request.
 
     \b
     recollect recent --here
     """
     with open_fresh() as memory:
-        answer = memory.recent(filters, limit=limit, offset=offset)
+        answer = memory.recent(filters, limit=limit or _RANKED, offset=offset)
     emit(answer, as_json, lambda answer: answer_lines(answer, offset))
 
 
@@ -213,10 +232,10 @@ def recent(filters: Filters, limit: int, offset: int, as_json: bool) -> None:
 @_ranked_limit("-n")
 @json_option
 @reports_errors
-def related(session: str, limit: int, as_json: bool) -> None:
+def related(session: str, limit: int | None, as_json: bool) -> None:
     """List sessions before and after one, or on the same topic."""
     with open_fresh() as memory:
-        sessions = memory.related(memory.session(session), limit)
+        sessions = memory.related(memory.session(session), limit or _RANKED)
     emit(sessions, as_json, related_lines)
 
 
@@ -235,7 +254,8 @@ def files(path: str, filters: Filters, limit: int | None, offset: int, as_json: 
     """
     with open_fresh() as memory:
         visits = memory.files(path, filters)
-    _emit_page(visits, _Page(limit, offset, _on_a_screen(_SHOWN_VISITS)), "session", visit_lines, as_json)
+    page = _Page(limit, offset, _on_a_screen(_SHOWN_VISITS), f"next: recollect blame {_quoted(path)}")
+    _emit_page(visits, page, "session", visit_lines, as_json)
 
 
 @click.command()
@@ -254,7 +274,10 @@ def blame(path: str, filters: Filters, limit: int | None, offset: int, as_json: 
     with open_fresh() as memory:
         edits = memory.blame(path, filters)
         evicted = memory.evicted_edits(path)
-    _emit_page(edits, _Page(limit, offset, _on_a_screen(_SHOWN_EDITS)), "edit", _edit_lines, as_json)
+    best = {edit.session_uid: edit.path.rpartition("/")[2] for edit in edits[offset : offset + 1]}
+    diffs = [f"next: recollect diff {name} {_quoted(best[uid])}" for uid, name in short_ids(best).items()]
+    page = _Page(limit, offset, _on_a_screen(_SHOWN_EDITS), "".join(diffs))
+    _emit_page(edits, page, "edit", _edit_lines, as_json)
     if evicted:
         sessions = "1 more session" if evicted == 1 else f"{evicted} more sessions"
         click.echo(f"note: {sessions} edited it but are kept as digests only: `recollect files` lists them", err=True)
@@ -265,12 +288,19 @@ def _on_a_screen(most: int) -> int:
     return max(1, min(most, (line_count() - _LINES_AROUND) // 2))
 
 
+def _quoted(path: str) -> str:
+    from shlex import quote  # a search starts sooner without it
+
+    return quote(path)
+
+
 class _Page(NamedTuple):
     """Which part of a list to print."""
 
     limit: int | None
     offset: int
     shown: int  # to people, unless they say how many
+    next: str = ""  # what to type then
 
 
 def _emit_page(
@@ -289,7 +319,7 @@ def _emit_page(
     emit(listed[::-1] if is_newest_last else listed, as_json, lines)
     if listed and not as_json:
         counted = total_line(len(listed), page.offset, len(rows), thing)
-        click.echo("\n".join(footer_lines(counted, more_hint(len(listed), page.offset, len(rows)))))
+        click.echo("\n".join(footer_lines(counted, more_hint(len(listed), page.offset, len(rows)), page.next)))
 
 
 @click.command()
@@ -317,16 +347,25 @@ def timeline(date: tuple[str, ...], filters: Filters, limit: int | None, offset:
         filters = filters._replace(since="7d")
     with open_fresh() as memory:
         entries = memory.timeline(filters)
+        last = [] if entries else memory.sessions(filters._replace(since=None, before=None), roots_only=True, limit=1)
+    if last and not as_json:
+        click.echo(f"No sessions in this period; the last one ended {local_time(last[0].ended_at)}")
+        return
     page = _Page(limit, offset, _SHOWN_SESSIONS)
     _emit_page(entries, page, "session", timeline_lines, as_json, is_newest_last=True)
 
 
 def answer_lines(
-    answer: "SearchAnswer", offset: int = 0, *, is_detailed: bool = False, explain: bool = False
+    answer: "SearchAnswer",
+    offset: int = 0,
+    most: int | None = None,
+    *,
+    is_detailed: bool = False,
+    explain: bool = False,
 ) -> Iterator[str]:
     """What was dropped or corrected, hits with their matches, how many there are, and what to type next.
 
-    On a terminal all of it fits on one screen, unless details are asked for.
+    On a terminal all of it fits on one screen, unless details are asked for, or `most` matches of each session.
     """
     notes = [line for note in answer.notes for line in wrapped(one_line(note), "note: ", after=" " * len("note: "))]
     yield from map(grey, notes)
@@ -335,7 +374,7 @@ def answer_lines(
     of_matches = [match.session_uid for hit in answer.hits for match in hit.matches]
     names = short_ids([*(hit.session_uid for hit in answer.hits), *of_matches])
     table = hit_table(answer.hits, list(map(_title, answer.hits)), list(map(_mark, answer.hits)), names)
-    lines_of_hit = (line_count() - _LINES_AROUND - len(notes)) // max(1, len(answer.hits)) - 1
+    on_screen = (line_count() - _LINES_AROUND - len(notes)) // max(1, len(answer.hits)) - 1
     if answer.hits:
         yield table.heading
     for place, (hit, head) in enumerate(zip(answer.hits, table.lines, strict=True)):
@@ -344,7 +383,7 @@ def answer_lines(
         if is_detailed:
             yield from _detail_lines(hit, names, explain)
         else:
-            yield from _match_lines(hit, names, max(1, lines_of_hit))
+            yield from _match_lines(hit, names, most or max(1, on_screen))
     if answer.hits:
         yield from footer_lines(*_footer(answer, offset, names))
 
@@ -355,7 +394,7 @@ def _footer(answer: "SearchAnswer", offset: int, names: Mapping[str, str]) -> It
     if answer.total is not None:
         yield more_hint(shown, offset, answer.total)
     match = next((match for match in best.matches if match.seq), None)
-    if match is None or best.why == "recent":
+    if match is None or best.is_recent:
         yield f"next: recollect digest {names[best.session_uid]}"
     else:
         yield f"next: recollect show {names[match.session_uid]} --at {match.seq}"
@@ -370,7 +409,7 @@ def _match_lines(hit: "SessionHit", names: Mapping[str, str], most: int) -> Iter
     """The best matches, in the order they happened; of a recent session also how it ended and what it left to do."""
     best = sorted(hit.matches[:most], key=lambda match: (match.session_uid != hit.session_uid, match.seq))
     lines = [_match_line(match, hit, names) for match in best]
-    if hit.why == "recent":
+    if hit.is_recent:
         lines += [_line("end", "bright_black", hit.ending.snippet)] if hit.ending else []
         lines += [_line("open", "magenta", text) for text in hit.open_ends]
     yield from lines[:most]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from recollect.schema import Session, Signal
 
 _LEAST_TITLE = 12
+_TITLE_COLUMNS = 100  # of a hit, even in a pipe: its matches matter more
 _OUTCOMES = {SUCCESS: ("✓", "green"), FAIL: ("✗", "red"), ABANDONED: ("○", "yellow")}
 _OTHER_OUTCOME = ("·", "bright_black")
 
@@ -97,9 +98,14 @@ def _when(moments: Iterable[str | None], head: str = "active") -> Column:
     return Column(head, [fitted_time(moment) for moment in moments])
 
 
+def outcome_sign(outcome: str | None) -> tuple[str, str]:
+    """How a session ended, as a sign and its colour."""
+    return _OUTCOMES.get(outcome or "", _OTHER_OUTCOME)
+
+
 def outcome_column(outcomes: "Sequence[str | None]") -> Column:
     """How sessions ended: in a word, or in a sign where words take too much room."""
-    marks = [_OUTCOMES.get(outcome or "", _OTHER_OUTCOME) for outcome in outcomes]
+    marks = list(map(outcome_sign, outcomes))
     cells = [outcome or "" for outcome in outcomes] if is_wide() else [mark for mark, _ in marks]
     return Column("outcome" if is_wide() else "", cells, [colour for _, colour in marks])
 
@@ -140,9 +146,9 @@ def hit_table(
     # A session that a sweep has not finished has no times of its own yet.
     when = _when(hit.ended_at or hit.started_at or (hit.matches[0].ts if hit.matches else None) for hit in hits)
     columns = _session_columns(when, hits, names)
-    if any(hit.outcome for hit in hits):
+    if any(hit.is_recent for hit in hits):
         columns.append(outcome_column([hit.outcome for hit in hits]))
-    return make_table(columns, "title", titles, marks)
+    return make_table(columns, "title", [fitted(title, _TITLE_COLUMNS) for title in titles], marks)
 
 
 def request_table(edits: "Sequence[FileEdit]") -> Table:

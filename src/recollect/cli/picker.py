@@ -7,16 +7,16 @@ with curses, which every Python on Unix has and which starts at once, over ssh t
 import base64
 import curses
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from recollect import distill
 from recollect.api import Memory
-from recollect.cli.listing import total_line
+from recollect.cli.listing import outcome_sign, total_line
 from recollect.cli.markdown import plain_rows
 from recollect.cli.matches import matched_part
-from recollect.cli.terminal import fitted, local_time, one_line, padded, printable, repo_name, width
+from recollect.cli.terminal import fitted, fitted_time, one_line, padded, printable, repo_name, short_ids, width
 from recollect.config import has_colour
 from recollect.errors import NotFound, RecollectError
 from recollect.recall import Filters, Match, SearchAnswer, SessionHit
@@ -24,6 +24,7 @@ from recollect.recall import Filters, Match, SearchAnswer, SessionHit
 RESUME, SHOW, DIFF, COPY, QUIT = "resume", "show", "diff", "copy", "quit"
 ACTIONS = {"enter": RESUME, "^o": SHOW, "^d": DIFF, "^y": COPY, "escape": QUIT, "^c": QUIT}
 HELP = "Enter resume  ^O show  ^D diff  ^Y copy id  ^R here  ^A agent  ^T time  Esc quit"
+SHORT_HELP = "Enter resume ^O show ^D diff ^Y id ^R/^A/^T filter Esc quit"
 PLAIN, BOLD, GREY, SELECTED = "plain", "bold", "grey", "selected"
 PERIODS = ("", "1d", "7d", "30d")
 _PERIOD_NAMES = {"": "any time", "1d": "last day", "7d": "last 7 days", "30d": "last 30 days"}
@@ -128,7 +129,7 @@ class Picker:
         note = fitted(f"── {self.note} ", columns) if self.note else ""
         screen.append(Line(note + "─" * (columns - width(note)), GREY))
         screen += self._preview(columns, room - listed)
-        return [*screen, Line(fitted(HELP, columns), GREY)]
+        return [*screen, Line(fitted(HELP if columns >= len(HELP) else SHORT_HELP, columns), GREY)]
 
     def _filters(self) -> str:
         repo = "this repository" if self.is_here else "all repositories"
@@ -137,11 +138,10 @@ class Picker:
 
     def _list(self, columns: int, rows: int) -> list[Line]:
         first = max(0, self._selected - rows + 1)
-        shown = self.answer.hits[first : first + rows]
-        repo_columns = max((width(repo_name(hit.repo)) for hit in self.answer.hits), default=0)
+        rows_of_hits = _rows(self.answer.hits, columns)[first : first + rows]
         lines = [
-            Line(_row(hit, columns, repo_columns), SELECTED if first + number == self._selected else PLAIN)
-            for number, hit in enumerate(shown)
+            Line(row, SELECTED if first + number == self._selected else PLAIN)
+            for number, row in enumerate(rows_of_hits)
         ]
         return lines + [Line("")] * (rows - len(lines))
 
@@ -187,13 +187,27 @@ _EDITS: dict[str, Callable[[Picker], None]] = {
 }
 
 
-def _row(hit: SessionHit, columns: int, repo_columns: int) -> str:
-    """A session on one line; a narrow terminal has no room for the time of day, the agent and long names."""
-    is_narrow, when = columns < _NARROW, local_time(hit.ended_at or hit.started_at)
-    repo_columns = min(repo_columns, 10 if is_narrow else 16)
-    repo = padded(fitted(repo_name(hit.repo), repo_columns), repo_columns)
-    shown = [when[:10], repo] if is_narrow else [when, padded(hit.agent, 6), repo]
-    return padded(fitted("  ".join([*shown, one_line(hit.title or "–")]), columns), columns)
+def _rows(hits: Sequence[SessionHit], columns: int) -> list[str]:
+    """A line for each session; a narrow terminal has no room for the time of day, the agent and long names."""
+    is_narrow, names = columns < _NARROW, short_ids(hit.session_uid for hit in hits)
+    cells = [
+        [
+            fitted_time(hit.ended_at or hit.started_at, columns),
+            "" if is_narrow else hit.agent,
+            names[hit.session_uid],
+            fitted(repo_name(hit.repo), 10 if is_narrow else 16),
+            outcome_sign(hit.outcome)[0],
+        ]
+        for hit in hits
+    ]
+    widths = [max(map(width, column)) for column in zip(*cells, strict=True)]
+    lines = [
+        "  ".join(
+            [*(padded(cell, room) for cell, room in zip(row, widths, strict=True) if room), one_line(hit.title or "–")]
+        )
+        for row, hit in zip(cells, hits, strict=True)
+    ]
+    return [padded(fitted(line, columns), columns) for line in lines]
 
 
 _KEYS = {

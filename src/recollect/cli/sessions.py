@@ -17,6 +17,7 @@ from recollect.cli.markdown import markdown_lines
 from recollect.cli.output import emit, json_option, limit_option, offset_option, print_json, reports_errors
 from recollect.cli.pager import no_pager_option, print_lines
 from recollect.cli.terminal import (
+    NO_SESSIONS,
     fitted,
     grey,
     line_columns,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 _SHOWN_SESSIONS = 20
 _SHOWN_SIGNALS = 20
+_BRIEF_TOKENS = 1500
 _SORTS = ("recent", "cost", "duration", "tokens")
 
 
@@ -114,7 +116,7 @@ def _list_lines(
     elif is_filtered or idle:
         yield from footer_lines("No sessions match", hidden)
     else:
-        yield "No sessions yet: `recollect doctor` shows where Recollect looks for them"
+        yield NO_SESSIONS
 
 
 @click.command()
@@ -227,13 +229,12 @@ def _evicted_lines(session: "Session", digest: "Digest | None") -> Iterator[str]
     "--budget",
     metavar="TOKENS",
     type=click.IntRange(200),
-    default=1500,
-    help="With --for-agent: print at most about this many tokens (1500).",
+    help="Print a brief of at most about this many tokens (1500).",
 )
 @no_pager_option
 @json_option
 @reports_errors
-def digest(session: str, for_agent: bool, budget: int, no_pager: bool, as_json: bool) -> None:
+def digest(session: str, for_agent: bool, budget: int | None, no_pager: bool, as_json: bool) -> None:
     """Summarise a session: what was asked, done, decided, left open.
 
     SESSION is an id, the start or end of one (6 characters or more), a title or part of one, or `last` (the
@@ -247,9 +248,9 @@ def digest(session: str, for_agent: bool, budget: int, no_pager: bool, as_json: 
         chosen = memory.session(session)
         of_session = memory.digest(chosen)
     if as_json:
-        print_json(to_json(of_session))
-    elif for_agent:
-        click.echo(printable(distill.brief_digest(of_session, chosen, budget)), nl=False)
+        print_json(to_json(of_session) | {"cwd": chosen.cwd, "resume_command": chosen.resume_command})
+    elif for_agent or budget:
+        click.echo(printable(distill.brief_digest(of_session, chosen, budget or _BRIEF_TOKENS)), nl=False)
     else:
         print_lines(_digest_lines(of_session, chosen), no_pager=no_pager)
 

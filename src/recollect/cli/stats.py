@@ -13,6 +13,7 @@ from recollect.cli.fresh import open_fresh
 from recollect.cli.output import json_option, limit_option, print_json, reports_errors
 from recollect.cli.statusline import clock, print_status_line
 from recollect.cli.terminal import (
+    NO_SESSIONS,
     duration,
     fitted,
     grey,
@@ -78,12 +79,13 @@ def stats(by: str, filters: Filters, session: str | None, limit: int | None, as_
     else:
         shown = min(_SHOWN_LINES, max(1, line_count() - _LINES_AROUND)) if by in _USES else _SHOWN_LINES
         lines = [*_lines(totals, limit or shown, is_filtered=any((session, *filters)))]
-        lines += _heatmap_lines(totals.heatmap) if by not in _USES and session is None else []
-        click.echo("\n".join(lines))
         if session is not None and totals.total.usd is not None:
-            click.echo(f"\nCost: {_with_and_without(totals.total)}")
+            lines += ["", f"Cost: {_with_and_without(totals.total)}"]
         if spending is not None and spending.forecast_usd and by in ("day", "month", "block"):
-            click.echo("\n".join(_spending_lines(spending)))
+            lines += _spending_lines(spending)
+        if by in ("day", "week", "month") and session is None:
+            lines += _heatmap_lines(totals.heatmap)
+        click.echo("\n".join(lines))
 
 
 def _top(totals: Stats, limit: int | None) -> list[StatLine]:
@@ -108,6 +110,9 @@ def _no_formula(text: str) -> str:
 
 
 def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
+    if not totals.lines:
+        yield "No activity matches" if is_filtered else NO_SESSIONS
+        return
     is_use = totals.by in _USES
     lines = _top(totals, limit)
     names = [*_names(totals.by, lines), "total"]
@@ -117,9 +122,7 @@ def _lines(totals: Stats, limit: int, is_filtered: bool) -> Iterator[str]:
         heads, cells = _narrowed(cells, totals.by, min(_NAME_COLUMNS, max(map(width, names))))
     samples = [*(line.sample or "" for line in lines), ""]
     yield from _table_lines(totals.by, heads, names, cells, samples)
-    if not totals.lines:
-        yield "No activity matches" if is_filtered else "Nothing yet: run `recollect sweep`"
-    elif len(totals.lines) > len(lines):
+    if len(totals.lines) > len(lines):
         yield grey(f"{len(totals.lines) - len(lines)} more: --limit N")
 
 

@@ -122,10 +122,10 @@ def status(as_json: bool) -> None:
 def _status_lines(status: "Status") -> Iterator[str]:
     yield from _wrapped(map(_agent_line, status.agents))
     if not status.agents:
-        yield f"No sessions yet: {_WHERE if status.swept_at else 'the first sweep is not finished'}"
+        yield f"No sessions yet: {_WHERE if status.swept_at else '`recollect sweep` reads them'}"
     stored, read = size_of(status.size_bytes["total"]), size_of(status.sources.source_bytes)
     yield f"{'store':<8} {stored} for {read} of logs: {status.folder}"
-    yield f"{'swept':<8} {local_time(status.swept_at)}"
+    yield f"{'swept':<8} {local_time(status.swept_at) if status.swept_at else 'never, or not to the end'}"
     if status.watch:
         how = f"every {status.watch.every_minutes:g} minutes" if status.watch.every_minutes else "as agents write"
         yield f"{'watched':<8} {how}, since {local_time(status.watch.since_at)} by process {status.watch.pid}"

@@ -25,6 +25,7 @@ from recollect.config import terminal_columns, terminal_rows
 from recollect.progress import Progress
 from recollect.text import TERMINAL_CONTROL
 
+NO_SESSIONS = "No sessions yet: `recollect sweep` reads them, `recollect doctor` shows where it looks"
 _UNCUT = 10_000  # columns of a pipe: its reader decides what to leave out
 _PROGRESS_SECONDS = 0.1  # between two updates of the progress line
 _ID_CHARS = 8
@@ -186,9 +187,9 @@ def local_time(moment: str | None, *, seconds: bool = False) -> str:
     return f"{local:%H:%M:%S}" if seconds else f"{local:%Y-%m-%d %H:%M}"
 
 
-def fitted_time(moment: str | None) -> str:
+def fitted_time(moment: str | None, columns: int | None = None) -> str:
     """A time in the user's zone, as exact as the terminal is wide: of this year without the year."""
-    columns = line_columns()
+    columns = columns or line_columns()
     if moment is None or columns >= _WIDE:
         return local_time(moment)
     local = datetime.fromisoformat(moment).astimezone()

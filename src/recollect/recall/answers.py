@@ -84,7 +84,7 @@ class SessionHit(NamedTuple):
     ending: Glimpse | None = None
     ended_at: str | None = None
     why: str = ""
-    outcome: str | None = None  # of a recent session
+    outcome: str | None = None  # None until its digest is made
     open_ends: tuple[str, ...] = ()  # of a recent session: what it left to do
     cwd: str | None = None
     resume_command: str | None = None  # the agent's own, to be run in `cwd`
@@ -97,6 +97,11 @@ class SessionHit(NamedTuple):
     @property
     def ended(self) -> "datetime | None":
         return as_datetime(self.ended_at)
+
+    @property
+    def is_recent(self) -> bool:
+        """Whether it is listed for its age, and not for words of a query."""
+        return self.why == "recent"
 
     def to_json(self, *, explain: bool = False) -> dict[str, Any]:
         """A hit as every interface prints it; `explain` adds why it was found and how the session began and ended."""
@@ -115,7 +120,9 @@ class SessionHit(NamedTuple):
         if self.missing:
             fields["missing"] = list(self.missing)
         if self.outcome is not None:
-            fields |= {"outcome": self.outcome, "open_ends": list(self.open_ends)}
+            fields["outcome"] = self.outcome
+        if self.is_recent:
+            fields["open_ends"] = list(self.open_ends)
         if explain:
             ends = {"first_request": self.first_request, "ending": self.ending}
             bookends = {name: end and end.to_json() for name, end in ends.items()}
@@ -141,6 +148,7 @@ def hit_of(header: "SessionHeader", score: float, matches: list[Match], why: str
         matches=matches,
         ended_at=rfc3339(header.ended_ms),
         why=why,
+        outcome=header.outcome,
         cwd=header.cwd,
         resume_command=command_for(header),
         **more,

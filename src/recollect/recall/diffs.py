@@ -6,12 +6,14 @@ from typing import Any
 
 from recollect.agentkit.edits import FileChange, Hunk
 from recollect.clock import AsDatetime
+from recollect.errors import NotFound
 from recollect.kinds import EDIT
 from recollect.recall.edits import absolute, changes, is_below, slashed, whole
 from recollect.schema import Event, Session
 from recollect.sessions import find_spawned, iter_payloads, read_calls
 from recollect.store import Store
 
+_NAMED = 5  # files that a hint lists
 _NOWHERE = "/dev/null"
 # Git takes line 1 to mean that nothing may come before it, and looks around for any other.
 _SOMEWHERE = 2
@@ -42,6 +44,8 @@ class SessionDiff:
     """All edits of a session and its sub-agents that did not fail, in reading order."""
 
     session_uid: str
+    cwd: str | None  # where the paths of edits begin
+    resume_command: str | None
     edits: list[EditDiff]
     failed: int  # edits that are left out because they failed or were refused
     copied: int  # edits that are left out because they were made in the session this one was forked from
@@ -51,8 +55,11 @@ class SessionDiff:
 
 
 def session_diff(store: Store, session: Session, path: str | None = None) -> SessionDiff:
-    """The edits of a session, or those of one file or folder."""
-    edits: list[EditDiff] = []
+    """The edits of a session; with `path`, of that file or folder, or of files that have it in their path.
+
+    Raises NotFound if the session edited other files only.
+    """
+    made: list[tuple[Session, Event, FileChange]] = []
     failed = copied = 0
     for owner in _tree(session, find_spawned(store, session)):
         events = read_calls(store, owner, EDIT)
@@ -61,14 +68,20 @@ def session_diff(store: Store, session: Session, path: str | None = None) -> Ses
         done = [event for event in own if not _has_failed(outcomes.get(event.call_id))]
         copied += sum(event.kind == EDIT for event in events) - len(own)
         failed += len(own) - len(done)
-        changed = _changes(store, owner, done, outcomes)
-        edits += [
-            _diff(owner, edit, change, session.cwd)
-            for edit, change in changed
-            if path is None or is_below(change.path, path)
-        ]
+        made += [(owner, edit, change) for edit, change in _changes(store, owner, done, outcomes)]
+    asked = made if path is None else _edits_of(path, made)
+    if path is not None and made and not asked and session.evicted_at is None:
+        edited = sorted({_relative(change.path, session.cwd) for _, _, change in made})
+        more = f" and {len(edited) - _NAMED} more" if len(edited) > _NAMED else ""
+        raise NotFound(f"The session did not edit this file: {path}", f"it edited {', '.join(edited[:_NAMED])}{more}")
+    edits = [_diff(owner, edit, change, session.cwd) for owner, edit, change in asked]
     edits.sort(key=lambda edit: edit.ts or "")  # sub-agents may have worked at the same time
-    return SessionDiff(session.session_uid, edits, failed, copied)
+    return SessionDiff(session.session_uid, session.cwd, session.resume_command, edits, failed, copied)
+
+
+def _edits_of(path: str, made: list[tuple[Session, Event, FileChange]]) -> list[tuple[Session, Event, FileChange]]:
+    below = [item for item in made if is_below(item[2].path, path)]
+    return below or [item for item in made if path in _relative(item[2].path, item[0].cwd)]
 
 
 def _tree(session: Session, spawned: dict[str, list[Session]]) -> Iterator[Session]:

@@ -74,6 +74,8 @@ class FileEdit:
     summary: str
     request: str | None
     request_seq: int | None
+    cwd: str | None = None
+    resume_command: str | None = None
 
     at = AsDatetime("ts")
 
@@ -320,6 +322,8 @@ def file_edit(store: Store, header: SessionHeader, step: EditStep) -> FileEdit:
         summary=event.summary,
         request=request.summary if request else None,
         request_seq=request.seq if request else None,
+        cwd=header.cwd,
+        resume_command=command_for(header),
     )
 
 

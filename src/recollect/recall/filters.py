@@ -133,7 +133,7 @@ def _nearest(value: str, known: Sequence[str]) -> str:
 
 
 def _listing(known: Sequence[str]) -> str:
-    return f"there are: {_joined(known)}" if known else "no session has one"
+    return f"known: {_joined(known)}" if known else "no session has one"
 
 
 def _joined(names: Sequence[str]) -> str:

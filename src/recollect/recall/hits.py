@@ -198,7 +198,6 @@ class Hits:
             "recent",
             first_request=first,
             ending=ending,
-            outcome=header.outcome,
             open_ends=self._open_ends(header),
         )
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from recollect.agentkit.edits import LINE_HASH_CHARS, line_hash
 from recollect.clock import rfc3339
+from recollect.recall.answers import command_for
 from recollect.recall.candidates import Sessions
 from recollect.recall.file_history import FileEdit, evicted_edits, file_edit, file_steps
 from recollect.sessions import BlamedLine, blame_line, checkout_of
@@ -167,6 +168,8 @@ def _kept_edit(store: Store, fact: StoredFact, edit: Mapping[str, Any]) -> FileE
         summary=f"edited {fact.details['path']}",
         request=fact.details["request"],
         request_seq=fact.details["request_seq"],
+        cwd=header.cwd if header else None,
+        resume_command=command_for(header) if header else None,
     )
 
 

@@ -76,7 +76,8 @@ class _Search:
         self._notes += query.notes
         scope = scope_of(self._store, query, self._now, self._options.exclude, self._notes)
         if not self._index.months() and not self._store.session_headers.digest_count():
-            self._notes.append("Nothing is indexed yet: `recollect sweep` reads your agents' sessions")
+            note = "Nothing is indexed yet: `recollect sweep` reads your agents' sessions"
+            return SearchAnswer(query.text, 0.0, [], notes=[note], total=0)
         if query.is_empty or (not query.needs and _is_of_sessions(query)):
             return self._recent(query, scope)
         meant, candidates, coverage = self._candidates(query, scope)
@@ -127,8 +128,10 @@ class _Search:
         words = terms.words if len(terms.words) <= FEW_WORDS else ()
         single = [word.choice[0] for word in words if len(word.choice) == 1]
         if not self._hits.verify(candidates, single) and candidates:
-            typed = next(phrase.text for phrase in single if is_exact(phrase))
-            self._notes.append(f"No exact match for `{typed}`; showing matches for its words")
+            typed = [f"`{phrase.text}`" for phrase in single if is_exact(phrase)]
+            names = typed[0] if len(typed) == 1 else f"{' and '.join(typed)} together"
+            whose = "its" if len(typed) == 1 else "their"
+            self._notes.append(f"No exact match for {names}; showing matches for {whose} words")
         coverage = Coverage(self._store, self._sessions, terms, scope.events)
         return meant, sorted(candidates, key=Candidate.order), coverage
 

@@ -43,6 +43,8 @@ _PROGRAMS = (
 )
 # Of those that are plain verbs too, only with an option that has a value.
 _VERBS = r"(?:diff|find|go|head|kill|make|node|touch)\s.*\s-\w+\s+[^-\s]"
+_PUNCTUATION = ",;:!?\"'"
+_BRACKETS = ("()", "[]", "{}")
 _OTHER_WIDTH = "[\uff01-\uff9f]+"
 _COMMAND = rf"{_SHELL}|\A\s*(?:(?:{_PROGRAMS})\s|{_VERBS})"
 
@@ -215,7 +217,16 @@ def _filter(name: str, value: str, is_excluded: bool, now: datetime) -> Filter |
 
 def _word(text: str) -> Phrase:
     is_prefix = len(text) > 1 and text.endswith("*")
-    return Phrase(text.rstrip("*") if is_prefix else text, is_prefix)
+    return Phrase(text.rstrip("*") if is_prefix else _without_punctuation(text), is_prefix)
+
+
+def _without_punctuation(text: str) -> str:
+    """A word without what a sentence or a line of code has around it: `panic:`, `(0.03s),`, `"src/app.py",`."""
+    word = text.strip(_PUNCTUATION)
+    for pair in _BRACKETS:
+        is_around = word[:1] + word[-1:] == pair and not set(pair) & set(word[1:-1])
+        word = word.strip(pair) if is_around or word.count(pair[0]) != word.count(pair[1]) else word
+    return word.strip(_PUNCTUATION) or text
 
 
 def _is_time(value: str, now: datetime) -> bool:

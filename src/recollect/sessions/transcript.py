@@ -221,7 +221,9 @@ def find_event(store: Store, session_uid: str, at: str) -> EventPlace:
     if not events and header.evicted_ms is not None:
         raise NotFound(f"The raw detail of `{session_uid}` was evicted, and it has no event at `{at}`", _DROPPED)
     if not events:
-        raise NotFound(f"No event of `{session_uid}` is numbered or named `{at}`", "`recollect show --json` lists them")
+        raise NotFound(
+            f"`{session_uid}` has no event `{at}`", f"`recollect show {session_uid} --tail 5` shows its last"
+        )
     (event,) = events
     keys = {stream: key for key, stream in streams.items()}
     owner = store.session_headers.of([keys[event.stream]])[keys[event.stream]]
