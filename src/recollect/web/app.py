@@ -155,8 +155,8 @@ async def _act(site: Site, act: Action, request: Request) -> Response:
         answer: Response = JSONResponse({"said": done.said}) if as_json else HTMLResponse("")
     else:
         answer = await run_in_threadpool(site.show, shown, params, as_json=as_json)
-    events = {"said": done.said} | ({"moved": done.moved} if done.moved else {})
-    answer.headers["HX-Trigger"] = orjson.dumps(events).decode()
+    events = {"said": done.said, "moved": done.moved, "refresh": done.refreshes}
+    answer.headers["HX-Trigger"] = orjson.dumps({name: value for name, value in events.items() if value}).decode()
     return answer
 
 
