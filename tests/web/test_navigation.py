@@ -10,7 +10,7 @@ from tests.conftest import swept
 from tests.logs import CLAUDE, claude_answer, claude_call, claude_result, claude_user, lines, session_id
 from tests.web.conftest import Served, served
 
-LONG = session_id(9_000)
+LONG, LOUD = session_id(9_000), session_id(9_001)
 
 
 def _long_log() -> bytes:
@@ -25,10 +25,27 @@ def _long_log() -> bytes:
     return lines(records)
 
 
+def _loud_log() -> bytes:
+    """A call with a very long output, and four files written."""
+    records = [
+        claude_user(LOUD, 1, "build it"),
+        claude_call(LOUD, 2, "make"),
+        claude_result(LOUD, 3, "compiling a module\n" * 4_000 + "the very end"),
+    ]
+    for number in range(4, 12, 2):
+        written = {"file_path": f"/home/x/shop/part_{number}.py", "content": "x = 1\n"}
+        call = {"type": "tool_use", "id": f"toolu_{number}", "name": "Write", "input": written}
+        asked = claude_call(LOUD, number, "")
+        asked["message"]["content"] = [call]
+        records += [asked, claude_result(LOUD, number + 1, "File created")]
+    return lines([*records, claude_answer(LOUD, 12, "Built.")])
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("navigation")
     CLAUDE.write(folder / "home", _long_log(), LONG)
+    CLAUDE.write(folder / "home", _loud_log(), LOUD)
     for number in range(1, 41):
         log = lines([claude_user(session_id(number), 1, f"task {number}"), claude_answer(session_id(number), 2, "ok")])
         CLAUDE.write(folder / "home", log, session_id(number))
@@ -49,7 +66,7 @@ def test_back_returns_to_the_same_place_of_a_list(server: Served, page: Any) -> 
     before = page.evaluate("history.length")
     page.go_back()
     page.wait_for_selector(".rows")
-    page.wait_for_function("scrollY > 300")
+    page.evaluate("async () => { while (scrollY <= 300) await new Promise(requestAnimationFrame); }")
 
     assert page.evaluate("history.length") == before
 
@@ -61,6 +78,34 @@ def test_the_address_of_a_message_opens_its_session_at_this_message(server: Serv
     page.wait_for_selector(".is-asked-for")
 
     assert f"request {number}" in page.locator(".is-asked-for").inner_text()
+
+
+def test_a_long_output_is_shown_in_full_on_demand(server: Served, page: Any) -> None:
+    server.visit(page, f"/session/{LOUD}")
+    page.locator(".step > summary").first.click()
+    page.locator("text=more characters").wait_for()
+    assert "the very end" not in page.locator(".step-body").first.inner_text()
+    page.get_by_role("button", name="Show all").click()
+    page.locator(".step-body .output:has-text('the very end')").wait_for()
+
+    assert page.locator("text=more characters").count() == 0
+
+
+def test_all_files_of_a_diff_open_and_close_at_once(server: Served, page: Any) -> None:
+    server.visit(page, f"/session/{LOUD}?view=changes")
+    page.get_by_role("button", name="Open or close all").click()
+    opened = page.locator("details.file[open]").count()
+    page.get_by_role("button", name="Open or close all").click()
+
+    assert (opened, page.locator("details.file[open]").count()) == (4, 0)
+
+
+def test_the_palette_offers_repositories(server: Served, page: Any) -> None:
+    (repo,) = server.json("/search")["facets"]["repo"]
+    page.keyboard.press("Control+k")
+    page.keyboard.type(repo[:4])
+    page.locator("#choices a:has-text('repository')").click()
+    page.wait_for_selector(f"h1:text('{repo}')")
 
 
 def test_what_is_looked_for_in_a_session_is_marked_in_its_transcript(server: Served, page: Any) -> None:

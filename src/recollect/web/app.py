@@ -68,9 +68,11 @@ PAGES = (
     Page("/graph", pages.graph, "graph.html"),
     Page("/workflows", pages.workflows, "workflows.html"),
     Page("/told", pages.told, "told.html"),
+    Page("/told/lately", pages.lately, "lately.html"),
     Page("/stats", pages.stats, "stats.html"),
     Page("/care", pages.care, "care.html"),
     Page("/care/doctor", pages.doctor, "doctor.html"),
+    Page("/care/secrets", pages.secrets, "secrets.html"),
     Page("/settings", pages.settings, "settings.html"),
 )
 

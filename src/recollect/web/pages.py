@@ -10,11 +10,11 @@ from time import monotonic
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from recollect import api
+from recollect import api, redact
 from recollect.api import VIEW_FIELDS, Filters, Memory
 from recollect.care import Overview
 from recollect.errors import NotFound
-from recollect.hooks import read_told
+from recollect.hooks import NOT_MET_AGAIN, read_told
 from recollect.kinds import KINDS, OUTCOMES
 from recollect.recall import BREAKDOWNS
 
@@ -24,6 +24,8 @@ _LATEST_FACTS, _LATEST_EXCHANGES = 2_000, 1_000  # that a picture is drawn of, a
 _FIRST_ROWS, _MOST_ROWS = 8, 128  # of a file's history
 _RECENT_SESSIONS, _FILES_OF_SESSION, _RECENT_FILES = 20, 5, 20
 _RUNNING = timedelta(minutes=2)
+_LATELY, _MOST_TOLD = timedelta(days=30), 200
+_COMPARED = ("repo", "agent", "model")  # what the statistics put beside another of its kind
 _STALE = timedelta(days=2)
 _MOST_NAMES = 12
 _UNCHANGED_S, _MOST_UNCHANGED = 60.0, 32
@@ -102,6 +104,19 @@ def _warnings(overview: Overview) -> Iterator[dict[str, str]]:
         yield {"text": f"Could not read {problems} lines or files", "action": "recollect problems"}
     if overview.swept_at and datetime.now(UTC) - datetime.fromisoformat(overview.swept_at) > _STALE:
         yield {"text": "The last sweep is more than two days old", "action": "recollect sweep"}
+
+
+def lately(memory: Memory, params: Params) -> Records:
+    """What this memory did for the agents in the last days."""
+    begin = (datetime.now(UTC) - _LATELY).isoformat()
+    told = [item for item in read_told(_MOST_TOLD) if (item.at or "") >= begin and not item.is_silent]
+    fixes = [item for item in told if item.error]
+    return {
+        "days": _LATELY.days,
+        "briefs": len(told) - len(fixes),
+        "fixes": len(fixes),
+        "solved": sum(item.then == NOT_MET_AGAIN for item in fixes),
+    }
 
 
 def search(memory: Memory, params: Params) -> Records:
@@ -262,12 +277,19 @@ def stats(memory: Memory, params: Params) -> Records:
     days = _days_of(str(filters.since))
     before = filters._replace(since=f"{2 * days}d", before=f"{days}d") if days else None
     read = partial(_counted, memory)
+    chosen = next((name for name in _COMPARED if getattr(filters, name)), None)
+    other = params.text("other") if chosen else ""
+    other_filter: dict[str, Any] = {chosen: other} if chosen and other else {}
+    beside = filters._replace(**other_filter) if other_filter else before
     return {
         "by": by,
         "breakdown": read(memory.breakdown, by, filters),
         "days": read(memory.breakdown, "day", filters),
         "agents": read(memory.stats, "agent", filters),
-        "earlier": read(memory.stats, "agent", before).total if before else None,
+        "chosen": chosen,
+        "other": other,
+        "beside": read(memory.stats, "agent", beside).total if beside else None,
+        "facets": _UNCHANGED.get(memory, "facets", partial(_facets, memory)),
         "spending": memory.spending(params.filters._replace(since=None, before=None)),  # it has months of its own
         "breakdowns": [name for name in BREAKDOWNS if name not in ("day", "block")],
         "since": filters.since,
@@ -297,6 +319,24 @@ def care(memory: Memory, params: Params) -> Records:
 def doctor(memory: Memory, params: Params) -> Records:
     """What stands in the way of a complete memory. It looks at the agents' homes, which takes a moment."""
     return {"findings": api.doctor(memory.settings.folder)}
+
+
+def secrets(memory: Memory, params: Params) -> Records:
+    """In how many sessions each rule replaced a secret; never a value. A search for each rule takes a moment."""
+    return {"rules": _UNCHANGED.get(memory, "secrets", partial(_replaced, memory))}
+
+
+def _replaced(memory: Memory) -> list[dict[str, Any]]:
+    names = {
+        rule.name: rule.finds for rule in reversed(redact.RULES)
+    }  # of several by one name the first is the plainest
+    names |= dict.fromkeys(memory.settings.redaction.rules, "your own rule")
+    find = partial(memory.answer, limit=1, matches=1, context=0, exclude=())
+    if not find('"REDACTED"').hits:
+        return []
+    found = [(name, finds, find(f'"REDACTED:{name}"')) for name, finds in names.items()]
+    rules = [{"rule": name, "finds": finds, "sessions": answer.total} for name, finds, answer in found if answer.total]
+    return sorted(rules, key=lambda rule: -rule["sessions"])
 
 
 def settings(memory: Memory, params: Params) -> Records:

@@ -5,7 +5,7 @@
   const box = document.getElementById("q");
   const TOKEN = "recollect.token";
   const THEME = "recollect.theme";
-  const isNarrow = matchMedia("(max-width: 52rem)");
+  const isNarrow = { facets: matchMedia("(max-width: 52rem)"), contents: matchMedia("(max-width: 68rem)") };
   let token = sessionStorage.getItem(TOKEN);
 
   // Only htmx turns text into elements, by this policy, and never an element that could run.
@@ -108,7 +108,9 @@
     const side = document.querySelector(".side");
     const current = side.querySelector("[aria-current]");
     if (current) side.scrollLeft = current.offsetLeft - side.clientWidth / 3; // a phone shows a few of them
-    if (!isQuiet && isNarrow.matches) page.querySelector("details.facets")?.removeAttribute("open");
+    const facets = page.querySelector("details.facets");
+    const fits = !isNarrow[facets?.closest(".contents") ? "contents" : "facets"].matches;
+    if (facets && !isQuiet && !fits) facets.removeAttribute("open");
     const asked = new URLSearchParams(location.search).get("q") ?? "";
     if (document.activeElement !== box) box.value = location.pathname === "/search" ? asked : "";
     if (isQuiet) return;
