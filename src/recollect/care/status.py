@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from recollect.clock import AsDatetime, rfc3339
 from recollect.config import Settings
-from recollect.retention import look_ahead
+from recollect.retention import Limits, Outlook, look_ahead
 from recollect.schema import Problem
 from recollect.store import Store, read_sweep_state, read_watch_state
 
@@ -134,7 +134,8 @@ def make_overview(store: Store) -> Overview:
     )
 
 
-def make_status(store: Store, settings: Settings) -> Status:
+def make_status(store: Store, settings: Settings, outlook: Outlook | None = None) -> Status:
+    """What the store holds. An `outlook` that was made just now is not made again: it looks at every session."""
     agents = [AgentTotals(**agent) for agent in store.sessions.totals()]
     sources = SourceTotals(**store.sources.counts())
     return Status(
@@ -148,7 +149,7 @@ def make_status(store: Store, settings: Settings) -> Status:
         size_bytes=store.sizes.on_disk(),
         alarms=store.check.alarms(),
         distilled=_distilled(store, sources.source_bytes),
-        retention=_retention(store, settings),
+        retention=_retention(store, settings.limits, outlook or look_ahead(store, settings.limits, settings.host)),
     )
 
 
@@ -173,13 +174,12 @@ def _distilled(store: Store, source_bytes: int) -> DistilledTotals:
     )
 
 
-def _retention(store: Store, settings: Settings) -> RetentionStatus:
-    outlook = look_ahead(store, settings.limits, settings.host)
+def _retention(store: Store, limits: Limits, outlook: Outlook) -> RetentionStatus:
     return RetentionStatus(
         raw_bytes=outlook.raw_bytes,
-        raw_hard_cap=settings.limits.raw_hard_cap,
+        raw_hard_cap=limits.raw_hard_cap,
         distilled_bytes=outlook.distilled_bytes,
-        distilled_cap=settings.limits.distilled_cap,
+        distilled_cap=limits.distilled_cap,
         sessions_evicted=len(store.evictions.names()),
         losses=outlook.losses,
         last_copies_go_at=outlook.last_copies_go_at,

@@ -82,9 +82,9 @@ def home(memory: Memory, params: Params) -> Records:
     return {
         "recent": recent,
         "running": [session for session in recent if _is_running(session.updated_at)],
-        "open": memory.unfinished(Filters(since="30d"), limit=6),
+        "open": _UNCHANGED.get(memory, "open", partial(memory.unfinished, Filters(since="30d"), limit=6)),
         "spending": memory.spending(),
-        "activity": memory.breakdown("day", Filters(since="84d")),
+        "activity": _UNCHANGED.get(memory, "activity", partial(memory.breakdown, "day", Filters(since="84d"))),
         "warnings": list(_warnings(overview)),
         "overview": overview,
     }
@@ -309,9 +309,10 @@ def _days_of(since: str) -> int | None:
 
 def care(memory: Memory, params: Params) -> Records:
     """The size of the store, what eviction would take next, what could not be read."""
+    outlook = _UNCHANGED.get(memory, "outlook", memory.outlook)
     return {
-        "status": _UNCHANGED.get(memory, "status", memory.status),
-        "outlook": _UNCHANGED.get(memory, "outlook", memory.outlook),
+        "status": _UNCHANGED.get(memory, "status", partial(memory.status, outlook)),
+        "outlook": outlook,
         "problems": memory.problems()[:ROWS],
     }
 
