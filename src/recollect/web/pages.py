@@ -20,6 +20,7 @@ from recollect.recall import BREAKDOWNS
 
 ROWS = 50
 _HITS, _MOST_NODES, _MOST_DECISIONS = 10, 60, 5
+_MOST_KNOWN, _MOST_FIXED = 500, 20
 _LATEST_FACTS, _LATEST_EXCHANGES = 2_000, 1_000  # that a picture is drawn of, and that workflows are found in
 _FIRST_ROWS, _MOST_ROWS = 8, 128  # of a file's history
 _RECENT_SESSIONS, _FILES_OF_SESSION, _RECENT_FILES = 20, 5, 20
@@ -131,8 +132,13 @@ def search(memory: Memory, params: Params) -> Records:
     return {
         "answer": answer,
         "is_asked": is_asked,
-        "facets": _UNCHANGED.get(memory, "facets", partial(_facets, memory)),
+        "facets": _known_facets(memory),
     }
+
+
+def _known_facets(memory: Memory) -> dict[str, list[str]]:
+    facets: dict[str, list[str]] = _UNCHANGED.get(memory, "facets", partial(_facets, memory))
+    return facets
 
 
 def _facets(memory: Memory) -> dict[str, list[str]]:
@@ -157,7 +163,7 @@ def sessions(memory: Memory, params: Params) -> Records:
         "total": total,
         "hidden": every - total,
         "next_offset": offset + ROWS if offset + len(listed) < total else None,
-        "facets": _UNCHANGED.get(memory, "facets", partial(_facets, memory)),
+        "facets": _known_facets(memory),
         **views(memory, Params(query={"query": urlencode(params.query)})),
     }
 
@@ -228,10 +234,27 @@ def _recent_files(memory: Memory) -> list[dict[str, Any]]:
 
 
 def fixes(memory: Memory, params: Params) -> Records:
-    """How an error was fixed before; without one, the errors that sessions met last."""
+    """How an error was fixed before; without one, errors that were fixed, and those that sessions met repeatedly."""
     error = params.text("error")
-    met = [] if error else memory.signals(signal="repeated_error", limit=20)
-    return {"error": error, "fixes": memory.knowledge.fixes(error, limit=10) if error else [], "met": met}
+    return {
+        "error": error,
+        "fixes": memory.knowledge.fixes(error, limit=10) if error else [],
+        "fixed": [] if error else _UNCHANGED.get(memory, "fixed", partial(_fixed, memory)),
+        "met": [] if error else memory.signals(signal="repeated_error", limit=20),
+    }
+
+
+def _fixed(memory: Memory) -> list[dict[str, Any]]:
+    """Errors with what fixed them, the most frequent first."""
+    graph = memory.knowledge.graph(limit=_MOST_KNOWN, latest=_LATEST_FACTS)
+    names = {node.id: node.name for node in graph.nodes}
+    fixed: dict[str, dict[str, Any]] = {}
+    for edge in graph.edges:
+        if edge.predicate == "fixed_by":
+            entry = fixed.setdefault(edge.source, {"error": names[edge.source], "by": [], "times": 0})
+            entry["by"].append(names[edge.target])
+            entry["times"] += len(edge.fact_uids)
+    return sorted(fixed.values(), key=lambda entry: -entry["times"])[:_MOST_FIXED]
 
 
 def decisions(memory: Memory, params: Params) -> Records:
@@ -240,7 +263,13 @@ def decisions(memory: Memory, params: Params) -> Records:
     rows, filters = max(params.number("rows", ROWS), 1), Filters(repo=params.text("repo") or None)
     known = memory.knowledge.decisions(filters, as_of=as_of or None, history=history, limit=rows + 1)
     more_rows = 4 * rows if len(known) > rows else None
-    return {"decisions": known[:rows], "more_rows": more_rows, "as_of": as_of, "history": history}
+    return {
+        "decisions": known[:rows],
+        "more_rows": more_rows,
+        "as_of": as_of,
+        "history": history,
+        "facets": _known_facets(memory),
+    }
 
 
 def fact(memory: Memory, params: Params) -> Records:
@@ -255,14 +284,15 @@ def graph(memory: Memory, params: Params) -> Records:
     read = partial(chosen, limit=_MOST_NODES, latest=_LATEST_FACTS)
     known = _UNCHANGED.get(memory, f"graph {repo} {around}", read)
     picture = memory.knowledge.graph_svg(known, lambda node: f"/graph?{urlencode({'around': node.name})}")
-    return {"graph": known, "svg": picture}
+    return {"graph": known, "svg": picture, "facets": _known_facets(memory)}
 
 
 def workflows(memory: Memory, params: Params) -> Records:
     """Sequences of steps that work, and commands that fail."""
     filters = Filters(repo=params.text("repo") or None)
     read = partial(memory.knowledge.workflows, filters, latest=_LATEST_EXCHANGES)
-    return {"workflows": _UNCHANGED.get(memory, f"workflows {filters.repo}", read)}
+    found = _UNCHANGED.get(memory, f"workflows {filters.repo}", read)
+    return {"workflows": found, "facets": _known_facets(memory)}
 
 
 def told(memory: Memory, params: Params) -> Records:
@@ -289,7 +319,7 @@ def stats(memory: Memory, params: Params) -> Records:
         "chosen": chosen,
         "other": other,
         "beside": read(memory.stats, "agent", beside).total if beside else None,
-        "facets": _UNCHANGED.get(memory, "facets", partial(_facets, memory)),
+        "facets": _known_facets(memory),
         "spending": memory.spending(params.filters._replace(since=None, before=None)),  # it has months of its own
         "breakdowns": [name for name in BREAKDOWNS if name not in ("day", "block")],
         "since": filters.since,
