@@ -1,6 +1,7 @@
 """Stars, tags, notes, names and forgetting: on the page, as commands, in searches, backups and exports."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 from recollect.api import Memory, open_memory, restore
 from recollect.cli.entry import main
 from recollect.errors import UsageError
+from recollect.home import HOOK_LOG_NAME
 from recollect.recall import Filters
 from recollect.store.sqlite.database import connect
 from tests.conftest import swept
@@ -198,3 +200,33 @@ def test_with_read_only_nothing_can_be_changed(kept: Memory, tmp_path: Path) -> 
 
     assert kept.annotations.of(kept.session(FIRST)).is_starred is False
     assert kept.count_sessions() == 2
+
+
+def test_care_counts_replaced_secrets_by_rule_and_shows_none(browser: Any, tmp_path: Path) -> None:
+    log = lines([claude_user(FIRST, 1, f"the token is {SECRET}")])
+    CLAUDE.write(tmp_path / "home", log, FIRST)
+    swept(tmp_path / "store", f"claude={tmp_path / 'home'}").close()
+    with served(tmp_path / "store", "--read-only") as running:
+        page = browser.new_page()
+        running.visit(page, "/care")
+        page.wait_for_selector("td:has-text('GitHub tokens')")
+        shown = page.content()
+        rules = running.json("/care/secrets")["rules"]
+        page.close()
+
+    assert [(rule["rule"], rule["sessions"]) for rule in rules] == [("github-token", 1)]
+    assert SECRET not in shown
+
+
+def test_home_says_what_the_memory_did_for_agents(kept: Memory, tmp_path: Path) -> None:
+    entry = {"agent": "claude", "session": FIRST, "event": "x", "turn": "", "is_silent": False, "text": "…"}
+    errors = {"": 2, "error met never again": 1}
+    told = [
+        entry | {"at_ms": time.time_ns() // 1_000_000, "error": error} for error, n in errors.items() for _ in range(n)
+    ]
+    old = entry | {"at_ms": 0, "error": ""}
+    (tmp_path / "store" / HOOK_LOG_NAME).write_text("".join(json.dumps(item) + "\n" for item in (old, *told)))
+    with served(tmp_path / "store", "--read-only") as running:
+        lately = running.json("/told/lately")
+
+    assert lately == {"days": 30, "briefs": 2, "fixes": 1, "solved": 1}

@@ -17,6 +17,7 @@ SAMPLES = Path(__file__).parents[2] / "src/recollect/samples"
 VIEWS = ("transcript", "summary", "changes", "cost", "related")
 PLAIN_PAGES = (
     "/",
+    "/fixes",
     "/fixes?error=AssertionError",
     "/decisions",
     "/decisions?history=1",
@@ -29,6 +30,7 @@ PLAIN_PAGES = (
     "/sessions?all=1&sort=cost",
     "/stats",
     "/stats?by=command",
+    "/stats?since=1y&agent=claude",
     "/care",
     "/file",
 )
@@ -75,7 +77,13 @@ def test_every_page_of_real_sessions_shows_without_an_error(server: Served, page
     listed = server.json("/sessions?all=1&sort=cost")["sessions"]
     chosen = [session["session_uid"] for session in listed[:6] + listed[-3:]]
     repos = sorted({session["repo"] for session in listed if session["repo"]})
-    paths = [*PLAIN_PAGES, "/file?path=calc.py", "/settings", f"/repository/{quote(repos[0])}"]
+    paths = [
+        *PLAIN_PAGES,
+        "/stats?since=1y&agent=claude&other=codex",
+        "/file?path=calc.py",
+        "/settings",
+        f"/repository/{quote(repos[0])}",
+    ]
     paths += [f"/session/{quote(uid)}?view={view}" for uid in chosen for view in VIEWS]
     for path in paths:
         go(page, path)
@@ -193,6 +201,15 @@ def test_the_graph_is_explored_by_clicking_what_it_shows(server: Served, page: A
 
     assert name in page.locator("h1").inner_text()
     assert page.locator("svg.graph .root").count() == 1
+
+
+def test_a_known_error_opens_what_fixed_it(page: Any) -> None:
+    go(page, "/fixes")
+    error = page.locator(".row").first.locator("code").inner_text()
+    page.locator(".row").first.click()
+    page.wait_for_selector(".fix-steps")
+
+    assert page.locator("#error").input_value() == error
 
 
 def test_on_a_phone_filters_are_folded_and_the_current_page_is_in_sight(page: Any) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from recollect.clock import AsDatetime, rfc3339
 from recollect.config import Settings
-from recollect.retention import look_ahead
+from recollect.retention import Outlook, look_ahead
 from recollect.schema import Problem
 from recollect.store import Store, read_sweep_state, read_watch_state
 
@@ -134,10 +134,12 @@ def make_overview(store: Store) -> Overview:
     )
 
 
-def make_status(store: Store, settings: Settings) -> Status:
+def make_status(store: Store, settings: Settings, outlook: Outlook | None = None) -> Status:
+    """What the store holds. An `outlook` that was made just now is not made again: it looks at every session."""
     agents = [AgentTotals(**agent) for agent in store.sessions.totals()]
     sources, saved = SourceTotals(**store.sources.counts()), store.digests.saved()
-    watch, outlook = read_watch_state(store.folder), look_ahead(store, settings.limits, settings.host)
+    watch = read_watch_state(store.folder)
+    outlook = outlook or look_ahead(store, settings.limits, settings.host)
     return Status(
         folder=str(store.folder),
         swept_at=_swept_at(store),

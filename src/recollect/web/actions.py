@@ -11,21 +11,22 @@ from recollect.web.pages import Params, Records
 
 
 class Done(NamedTuple):
-    """What to say, and the page that shows it: a part of this one, or another address."""
+    """What to say, and what shows it: a part of this page, all of it (`refreshes`), or another address."""
 
     said: str
     page: Callable[[Memory, Params], Records] | None = None
     moved: str | None = None
+    refreshes: bool = False
 
 
 Action = Callable[[Params], Done]
 
 
-def _annotate(said: str, change: Callable[[Memory, Session, Params], object]) -> Action:
+def _annotate(said: str, change: Callable[[Memory, Session, Params], object], *, refreshes: bool = False) -> Action:
     def act(params: Params) -> Done:
         with open_memory(create=False) as memory:
             change(memory, memory.session(params.path["uid"]), params)
-        return Done(said, session.annotations)
+        return Done(said, session.annotations, refreshes=refreshes)
 
     return act
 
@@ -78,7 +79,9 @@ ACTIONS: dict[str, Action] = {
         "Note removed", lambda memory, chosen, params: memory.annotations.drop_note(chosen, params.text("note"))
     ),
     f"{_SESSION}/rename": _annotate(
-        "Renamed", lambda memory, chosen, params: memory.annotations.rename(chosen, params.text("name"))
+        "Renamed",
+        lambda memory, chosen, params: memory.annotations.rename(chosen, params.text("name")),
+        refreshes=True,
     ),
     f"{_SESSION}/forget": _forget,
     "/sessions/views/save": _save_view,

@@ -68,9 +68,11 @@ PAGES = (
     Page("/graph", pages.graph, "graph.html"),
     Page("/workflows", pages.workflows, "workflows.html"),
     Page("/told", pages.told, "told.html"),
+    Page("/told/lately", pages.lately, "lately.html"),
     Page("/stats", pages.stats, "stats.html"),
     Page("/care", pages.care, "care.html"),
     Page("/care/doctor", pages.doctor, "doctor.html"),
+    Page("/care/secrets", pages.secrets, "secrets.html"),
     Page("/settings", pages.settings, "settings.html"),
 )
 
@@ -155,8 +157,8 @@ async def _act(site: Site, act: Action, request: Request) -> Response:
         answer: Response = JSONResponse({"said": done.said}) if as_json else HTMLResponse("")
     else:
         answer = await run_in_threadpool(site.show, shown, params, as_json=as_json)
-    events = {"said": done.said} | ({"moved": done.moved} if done.moved else {})
-    answer.headers["HX-Trigger"] = orjson.dumps(events).decode()
+    events = {"said": done.said, "moved": done.moved, "refresh": done.refreshes}
+    answer.headers["HX-Trigger"] = orjson.dumps({name: value for name, value in events.items() if value}).decode()
     return answer
 
 

@@ -1,26 +1,32 @@
 """Charts as SVG, made here: they need no script, print, and can be read aloud."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from markupsafe import Markup, escape
 
-from recollect.amounts import money
+from recollect.amounts import duration, money
 from recollect.archive import compact
 
 _WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _LEVELS = 5
 _CELL, _GAP = 13, 3
 MOST_DAYS = 120  # of bars; longer periods are shown by week
+NO_QUERY: Mapping[str, str] = MappingProxyType({})
+_IDLE_S = 300  # between two events, and everything before and after is work
 
 
 class Bar(NamedTuple):
-    """One bar: its place on the axis, its height, and what it says."""
+    """One bar: its place on the axis, its height, what it says, and the page that says more."""
 
     label: str
     value: float
     title: str
+    href: str = ""
 
 
 def _svg(width: int, height: int, label: str, body: str, kind: str) -> Markup:
@@ -40,10 +46,14 @@ def bars(values: Sequence[Bar], label: str, *, width: int = 560, height: int = 1
     parts = [f'<line x1="0" y1="{floor}" x2="{width}" y2="{floor}"/>']
     for index, bar in enumerate(values):
         tall = (floor - 18) * bar.value / most
+        begin, end = (
+            (f'<a href="{escape(bar.href)}" tabindex="-1">', "</a>") if bar.value and bar.href else ("<g>", "</g>")
+        )
         parts.append(
-            f'<g><title>{escape(bar.title)}</title><rect class="hit" x="{index * step:.1f}" y="0" width="{step:.1f}" '
-            f'height="{floor}"/><rect class="bar" x="{index * step + step * 0.12:.1f}" y="{floor - tall:.1f}" '
-            f'width="{step * 0.76:.1f}" height="{max(tall, 1.0 if bar.value else 0):.1f}" rx="1.5"/></g>'
+            f'{begin}<title>{escape(bar.title)}</title><rect class="hit" x="{index * step:.1f}" y="0" '
+            f'width="{step:.1f}" height="{floor}"/><rect class="bar" x="{index * step + step * 0.12:.1f}" '
+            f'y="{floor - tall:.1f}" width="{step * 0.76:.1f}" height="{max(tall, 1.0 if bar.value else 0):.1f}" '
+            f'rx="1.5"/>{end}'
         )
     top = max(range(len(values)), key=lambda index: values[index].value)
     anchor = "start" if top < len(values) / 2 else "end"
@@ -52,8 +62,11 @@ def bars(values: Sequence[Bar], label: str, *, width: int = 560, height: int = 1
     return _svg(width, height, label, "".join(parts), "bars")
 
 
-def daily(lines: Sequence[Any], measure: str, days: int | None = None) -> Markup:
-    """Money or tokens by day, days without any included; by week if there are many."""
+def daily(lines: Sequence[Any], measure: str, days: int | None = None, query: Mapping[str, str] = NO_QUERY) -> Markup:
+    """Money or tokens by day, days without any included; by week if there are many.
+
+    A click on a bar lists the sessions of that time which meet the filters of the page's query.
+    """
     found = {line.name: line for line in lines}
     if not found:
         return Markup('<p class="empty">Nothing in this period</p>')
@@ -61,14 +74,26 @@ def daily(lines: Sequence[Any], measure: str, days: int | None = None) -> Markup
     first = date.fromisoformat(min(found)) if days is None else last - timedelta(days=days - 1)
     first = min(first, last)
     steps = list(_days(first, last))
-    if len(steps) <= MOST_DAYS:
-        return bars([_bar(f"{day.day} {day:%b}", [found.get(day.isoformat())], measure) for day in steps], "By day")
-    weeks = [steps[start : start + 7] for start in range(0, len(steps), 7)]
-    values = [
-        _bar(f"week of {week[0].day} {week[0]:%b}", [found.get(day.isoformat()) for day in week], measure)
-        for week in weeks
-    ]
-    return bars(values, "By week")
+    width = 1 if len(steps) <= MOST_DAYS else 7
+    values = []
+    for start in range(0, len(steps), width):
+        part = steps[start : start + width]
+        name = f"{'' if width == 1 else 'week of '}{part[0].day} {part[0]:%b}"
+        bar = _bar(name, [found.get(day.isoformat()) for day in part], measure)
+        values.append(bar._replace(href=_sessions_of(part[0], part[-1], query)))
+    return bars(values, "By day" if width == 1 else "By week")
+
+
+def _sessions_of(first: date, last: date, query: Mapping[str, str]) -> str:
+    """The list of sessions active on these days."""
+    kept = {name: query[name] for name in ("repo", "agent", "model") if query.get(name)}
+    days = {"since": first.isoformat(), "before": (last + timedelta(days=1)).isoformat()}
+    return f"/sessions?{urlencode(kept | days)}"
+
+
+def all_input(line: Any) -> int:
+    """Tokens that a model read, from a cache or not, and those that it wrote into one."""
+    return sum(value or 0 for value in (line.input_tokens, line.cache_read_tokens, line.cache_write_tokens))
 
 
 def _days(first: date, last: date) -> Iterator[date]:
@@ -89,8 +114,8 @@ def _bar(name: str, lines: Sequence[Any], measure: str) -> Bar:
     return Bar(name, float(tokens), f"{name}: {compact(tokens)} tokens")
 
 
-def calendar(lines: Sequence[Any], weeks: int = 12) -> Markup:
-    """A square for each day of the last weeks, darker with more work."""
+def calendar(lines: Sequence[Any], weeks: int = 12, query: Mapping[str, str] = NO_QUERY) -> Markup:
+    """A square for each day of the last weeks, darker with more work. A click lists the day's sessions."""
     found = {line.name: (line.active_s or 0) for line in lines}
     today = date.today()
     first = today - timedelta(days=today.weekday() + 7 * (weeks - 1))
@@ -99,10 +124,13 @@ def calendar(lines: Sequence[Any], weeks: int = 12) -> Markup:
     for offset, day in enumerate(_days(first, today)):
         week, weekday = divmod(offset, 7)
         seconds = found.get(day.isoformat(), 0)
-        title = f"{day:%a} {day.day} {day:%b}: {seconds // 60} min of work"
-        cells.append(_cell(week, weekday, seconds, most, title))
-    label = f"Work in the last {weeks} weeks"
-    return _svg(weeks * (_CELL + _GAP), 7 * (_CELL + _GAP), label, "".join(cells), "heat calendar")
+        cell = _cell(week, weekday, seconds, most, f"{day:%a} {day.day} {day:%b}: {duration(seconds)} of work")
+        link = escape(_sessions_of(day, day, query))
+        cells.append(f'<a href="{link}" tabindex="-1">{cell}</a>' if seconds else cell)
+        if day.day == 1 and weeks > MOST_DAYS // 7:
+            cells.append(_text(week * (_CELL + _GAP), 7 * (_CELL + _GAP) + 10, f"{day:%b}"))
+    label, bottom = f"Work in the last {weeks} weeks", 14 if weeks > MOST_DAYS // 7 else 0
+    return _svg(weeks * (_CELL + _GAP), 7 * (_CELL + _GAP) + bottom, label, "".join(cells), "heat calendar")
 
 
 def _cell(column: int, row: int, value: float, most: float, title: str, left: int = 0) -> str:
@@ -134,36 +162,57 @@ def share(value: float | None, most: float | None) -> Markup:
     part = 100 * (value or 0) / most if most else 0
     return Markup(
         '<svg class="share" viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">'
-        f'<rect width="100" height="6" rx="3"/><rect class="bar" width="{part:.1f}" height="6" rx="3"/></svg>'
+        f'<rect width="100" height="6"/><rect class="bar" width="{part:.1f}" height="6"/></svg>'
     )
 
 
 def meter(parts: Sequence[tuple[str, float, str]], total: float) -> Markup:
-    """Parts of a whole in one bar; each has a name, a size and a class."""
-    x, body = 0.0, ['<rect class="rest" width="1000" height="14" rx="4"/>']
+    """Parts of a whole in one bar, as wide as there is room; each has a name, a size and a class."""
+    x, body = 0.0, ['<rect class="rest" width="1000" height="14"/>']
     for name, value, kind in parts:
         wide = 1000 * value / total if total else 0
-        body.append(f'<rect class="{kind}" x="{x:.1f}" width="{max(wide, 2):.1f}" height="14" rx="2">')
+        body.append(f'<rect class="{kind}" x="{x:.1f}" width="{max(wide, 2):.1f}" height="14">')
         body.append(f"<title>{escape(name)}</title></rect>")
         x += wide
-    return _svg(1000, 14, ", ".join(name for name, _, _ in parts), "".join(body), "meter")
+    label = escape(", ".join(name for name, _, _ in parts))
+    head = f'<svg class="chart meter" viewBox="0 0 1000 14" preserveAspectRatio="none" role="img" aria-label="{label}">'
+    return Markup(f"{head}{''.join(body)}</svg>")
 
 
-def curve(points: Sequence[tuple[str, int, int]], written: int, width: int = 760, height: int = 170) -> Markup:
-    """Tokens written by the model (`written` in all), added up over a session's time; gaps are idle time."""
-    if not points or not any(output for _, _, output in points):
-        return Markup('<p class="empty">The log has no token counts for single messages</p>')
-    times = [datetime.fromisoformat(moment).timestamp() for moment, _, _ in points]
+def curve(points: Sequence[tuple[str, int, int]], written: int, width: int = 1100, height: int = 220) -> Markup:
+    """Tokens written by the model (`written` in all), added up over a session's time, above when it worked."""
+    if not points:
+        return Markup('<p class="empty">The log has no times</p>')
+    times = [datetime.fromisoformat(moment).astimezone().timestamp() for moment, _, _ in points]
     begin, long = min(times), max(1.0, max(times) - min(times))
     total, line, most = 0, [], sum(output for _, _, output in points)
-    floor = height - 20
+    floor = height - 34
     for time, (_, _, output) in zip(times, points, strict=True):
         total += output
-        line.append(f"{width * (time - begin) / long:.1f},{floor - (floor - 16) * total / most:.1f}")
-    ticks = "".join(
-        f'<rect class="tick" x="{width * (time - begin) / long:.1f}" y="{floor + 2}" width="1.5" height="5"/>'
-        for time in times[:: max(1, len(times) // 300)]
-    )
-    area = f'<polygon class="area" points="0,{floor} {" ".join(line)} {width},{floor}"/>'
-    body = f'{area}<polyline points="{" ".join(line)}"/>{ticks}' + _text(width, 11, f"{compact(written)} tokens", "end")
-    return _svg(width, height, f"{compact(written)} output tokens over the session", body, "curve")
+        line.append(f"{width * (time - begin) / long:.1f},{floor - (floor - 16) * total / (most or 1):.1f}")
+    body = [f'<polygon class="area" points="0,{floor} {" ".join(line)} {width},{floor}"/>'] if most else []
+    body += [f'<polyline points="{" ".join(line)}"/>', _text(width, 11, f"{compact(written)} tokens", "end")]
+    for first, last, is_work in _spans(sorted(times)):
+        said = f"{_clock(first)} to {_clock(last)}: {duration(last - first)} {'of work' if is_work else 'idle'}"
+        body.append(
+            f'<rect class="{"work" if is_work else "idle"}" x="{width * (first - begin) / long:.1f}" y="{floor + 4}" '
+            f'width="{max(1.0, width * (last - first) / long):.1f}" height="9"><title>{escape(said)}</title></rect>'
+        )
+    body += [_text(0, height - 4, _clock(begin)), _text(width, height - 4, _clock(begin + long), "end")]
+    return _svg(width, height, f"{compact(written)} output tokens over the session", "".join(body), "curve")
+
+
+def _spans(times: Sequence[float]) -> Iterator[tuple[float, float, bool]]:
+    """The work and the idle time between these moments: begin, end, whether it is work."""
+    begin = times[0]
+    for before, after in pairwise(times):
+        if after - before > _IDLE_S:
+            yield begin, before, True
+            yield before, after, False
+            begin = after
+    yield begin, times[-1], True
+
+
+def _clock(time: float) -> str:
+    moment = datetime.fromtimestamp(time)
+    return f"{moment.day} {moment:%b %H:%M}"

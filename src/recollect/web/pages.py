@@ -10,20 +10,23 @@ from time import monotonic
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
-from recollect import api
+from recollect import api, redact
 from recollect.api import VIEW_FIELDS, Filters, Memory
 from recollect.care import Overview
 from recollect.errors import NotFound
-from recollect.hooks import read_hook_log
+from recollect.hooks import NOT_MET_AGAIN, read_hook_log
 from recollect.kinds import KINDS, OUTCOMES
 from recollect.recall import BREAKDOWNS
 
 ROWS = 50
 _HITS, _MOST_NODES, _MOST_DECISIONS = 10, 60, 5
+_MOST_KNOWN, _MOST_FIXED = 500, 20
 _LATEST_FACTS, _LATEST_EXCHANGES = 2_000, 1_000  # that a picture is drawn of, and that workflows are found in
 _FIRST_ROWS, _MOST_ROWS = 8, 128  # of a file's history
 _RECENT_SESSIONS, _FILES_OF_SESSION, _RECENT_FILES = 20, 5, 20
 _RUNNING = timedelta(minutes=2)
+_LATELY, _MOST_ENTRIES = timedelta(days=30), 200
+_COMPARED = ("repo", "agent", "model")  # what the statistics put beside another of its kind
 _STALE = timedelta(days=2)
 _MOST_NAMES = 12
 _UNCHANGED_S, _MOST_UNCHANGED = 60.0, 32
@@ -80,9 +83,9 @@ def home(memory: Memory, params: Params) -> Records:
     return {
         "recent": recent,
         "running": [session for session in recent if _is_running(session.updated_at)],
-        "open": memory.unfinished(Filters(since="30d"), limit=6),
+        "open": _UNCHANGED.get(memory, "open", partial(memory.unfinished, Filters(since="30d"), limit=6)),
         "spending": memory.spending(),
-        "activity": memory.breakdown("day", Filters(since="84d")),
+        "activity": _UNCHANGED.get(memory, "activity", partial(memory.breakdown, "day", Filters(since="84d"))),
         "warnings": list(_warnings(overview)),
         "overview": overview,
     }
@@ -104,6 +107,19 @@ def _warnings(overview: Overview) -> Iterator[dict[str, str]]:
         yield {"text": "The last sweep is more than two days old", "action": "recollect sweep"}
 
 
+def lately(memory: Memory, params: Params) -> Records:
+    """What this memory did for the agents in the last days."""
+    begin = (datetime.now(UTC) - _LATELY).isoformat()
+    entries = [item for item in read_hook_log(_MOST_ENTRIES) if (item.at or "") >= begin and not item.is_silent]
+    fixes = [item for item in entries if item.error]
+    return {
+        "days": _LATELY.days,
+        "briefs": len(entries) - len(fixes),
+        "fixes": len(fixes),
+        "solved": sum(item.then == NOT_MET_AGAIN for item in fixes),
+    }
+
+
 def search(memory: Memory, params: Params) -> Records:
     """Sessions that match a query, each with its best matches in context."""
     query, filters = params.text("q"), params.filters
@@ -116,8 +132,13 @@ def search(memory: Memory, params: Params) -> Records:
     return {
         "answer": answer,
         "is_asked": is_asked,
-        "facets": _UNCHANGED.get(memory, "facets", partial(_facets, memory)),
+        "facets": _known_facets(memory),
     }
+
+
+def _known_facets(memory: Memory) -> dict[str, list[str]]:
+    facets: dict[str, list[str]] = _UNCHANGED.get(memory, "facets", partial(_facets, memory))
+    return facets
 
 
 def _facets(memory: Memory) -> dict[str, list[str]]:
@@ -142,7 +163,7 @@ def sessions(memory: Memory, params: Params) -> Records:
         "total": total,
         "hidden": every - total,
         "next_offset": offset + ROWS if offset + len(listed) < total else None,
-        "facets": _UNCHANGED.get(memory, "facets", partial(_facets, memory)),
+        "facets": _known_facets(memory),
         **views(memory, Params(query={"query": urlencode(params.query)})),
     }
 
@@ -213,10 +234,27 @@ def _recent_files(memory: Memory) -> list[dict[str, Any]]:
 
 
 def fixes(memory: Memory, params: Params) -> Records:
-    """How an error was fixed before; without one, the errors that sessions met last."""
+    """How an error was fixed before; without one, errors that were fixed, and those that sessions met repeatedly."""
     error = params.text("error")
-    met = [] if error else memory.signals(signal="repeated_error", limit=20)
-    return {"error": error, "fixes": memory.knowledge.fixes(error, limit=10) if error else [], "met": met}
+    return {
+        "error": error,
+        "fixes": memory.knowledge.fixes(error, limit=10) if error else [],
+        "fixed": [] if error else _UNCHANGED.get(memory, "fixed", partial(_fixed, memory)),
+        "met": [] if error else memory.signals(signal="repeated_error", limit=20),
+    }
+
+
+def _fixed(memory: Memory) -> list[dict[str, Any]]:
+    """Errors with what fixed them, the most frequent first."""
+    graph = memory.knowledge.graph(limit=_MOST_KNOWN, latest=_LATEST_FACTS)
+    names = {node.id: node.name for node in graph.nodes}
+    fixed: dict[str, dict[str, Any]] = {}
+    for edge in graph.edges:
+        if edge.predicate == "fixed_by":
+            entry = fixed.setdefault(edge.source, {"error": names[edge.source], "by": [], "times": 0})
+            entry["by"].append(names[edge.target])
+            entry["times"] += len(edge.fact_uids)
+    return sorted(fixed.values(), key=lambda entry: -entry["times"])[:_MOST_FIXED]
 
 
 def decisions(memory: Memory, params: Params) -> Records:
@@ -225,7 +263,13 @@ def decisions(memory: Memory, params: Params) -> Records:
     rows, filters = max(params.number("rows", ROWS), 1), Filters(repo=params.text("repo") or None)
     known = memory.knowledge.decisions(filters, as_of=as_of or None, history=history, limit=rows + 1)
     more_rows = 4 * rows if len(known) > rows else None
-    return {"decisions": known[:rows], "more_rows": more_rows, "as_of": as_of, "history": history}
+    return {
+        "decisions": known[:rows],
+        "more_rows": more_rows,
+        "as_of": as_of,
+        "history": history,
+        "facets": _known_facets(memory),
+    }
 
 
 def fact(memory: Memory, params: Params) -> Records:
@@ -240,14 +284,15 @@ def graph(memory: Memory, params: Params) -> Records:
     read = partial(chosen, limit=_MOST_NODES, latest=_LATEST_FACTS)
     known = _UNCHANGED.get(memory, f"graph {repo} {around}", read)
     picture = memory.knowledge.graph_svg(known, lambda node: f"/graph?{urlencode({'around': node.name})}")
-    return {"graph": known, "svg": picture}
+    return {"graph": known, "svg": picture, "facets": _known_facets(memory)}
 
 
 def workflows(memory: Memory, params: Params) -> Records:
     """Sequences of steps that work, and commands that fail."""
     filters = Filters(repo=params.text("repo") or None)
     read = partial(memory.knowledge.workflows, filters, latest=_LATEST_EXCHANGES)
-    return {"workflows": _UNCHANGED.get(memory, f"workflows {filters.repo}", read)}
+    found = _UNCHANGED.get(memory, f"workflows {filters.repo}", read)
+    return {"workflows": found, "facets": _known_facets(memory)}
 
 
 def told(memory: Memory, params: Params) -> Records:
@@ -262,12 +307,19 @@ def stats(memory: Memory, params: Params) -> Records:
     days = _days_of(str(filters.since))
     before = filters._replace(since=f"{2 * days}d", before=f"{days}d") if days else None
     read = partial(_counted, memory)
+    chosen = next((name for name in _COMPARED if getattr(filters, name)), None)
+    other = params.text("other") if chosen else ""
+    other_filter: dict[str, Any] = {chosen: other} if chosen and other else {}
+    beside = filters._replace(**other_filter) if other_filter else before
     return {
         "by": by,
         "breakdown": read(memory.breakdown, by, filters),
         "days": read(memory.breakdown, "day", filters),
         "agents": read(memory.stats, "agent", filters),
-        "earlier": read(memory.stats, "agent", before).total if before else None,
+        "chosen": chosen,
+        "other": other,
+        "beside": read(memory.stats, "agent", beside).total if beside else None,
+        "facets": _known_facets(memory),
         "spending": memory.spending(params.filters._replace(since=None, before=None)),  # it has months of its own
         "breakdowns": [name for name in BREAKDOWNS if name not in ("day", "block")],
         "since": filters.since,
@@ -287,9 +339,10 @@ def _days_of(since: str) -> int | None:
 
 def care(memory: Memory, params: Params) -> Records:
     """The size of the store, what eviction would take next, what could not be read."""
+    outlook = _UNCHANGED.get(memory, "outlook", memory.outlook)
     return {
-        "status": _UNCHANGED.get(memory, "status", memory.status),
-        "outlook": _UNCHANGED.get(memory, "outlook", memory.outlook),
+        "status": _UNCHANGED.get(memory, "status", partial(memory.status, outlook)),
+        "outlook": outlook,
         "problems": memory.problems()[:ROWS],
     }
 
@@ -297,6 +350,24 @@ def care(memory: Memory, params: Params) -> Records:
 def doctor(memory: Memory, params: Params) -> Records:
     """What stands in the way of a complete memory. It looks at the agents' homes, which takes a moment."""
     return {"findings": api.doctor(memory.settings.folder)}
+
+
+def secrets(memory: Memory, params: Params) -> Records:
+    """In how many sessions each rule replaced a secret; never a value. A search for each rule takes a moment."""
+    return {"rules": _UNCHANGED.get(memory, "secrets", partial(_replaced, memory))}
+
+
+def _replaced(memory: Memory) -> list[dict[str, Any]]:
+    names = {
+        rule.name: rule.finds for rule in reversed(redact.RULES)
+    }  # of several by one name the first is the plainest
+    names |= dict.fromkeys(memory.settings.redaction.rules, "your own rule")
+    find = partial(memory.answer, limit=1, matches=1, context=0, exclude=())
+    if not find('"REDACTED"').hits:
+        return []
+    found = [(name, finds, find(f'"REDACTED:{name}"')) for name, finds in names.items()]
+    rules = [{"rule": name, "finds": finds, "sessions": answer.total} for name, finds, answer in found if answer.total]
+    return sorted(rules, key=lambda rule: -rule["sessions"])
 
 
 def settings(memory: Memory, params: Params) -> Records:

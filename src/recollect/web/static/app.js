@@ -5,7 +5,7 @@
   const box = document.getElementById("q");
   const TOKEN = "recollect.token";
   const THEME = "recollect.theme";
-  const isNarrow = matchMedia("(max-width: 52rem)");
+  const isNarrow = { facets: matchMedia("(max-width: 52rem)"), contents: matchMedia("(max-width: 68rem)") };
   let token = sessionStorage.getItem(TOKEN);
 
   // Only htmx turns text into elements, by this policy, and never an element that could run.
@@ -22,14 +22,23 @@
   document.addEventListener("htmx:response:error", (event) => {
     if (event.detail.ctx.response.status === 401) lock();
   });
+  let isLost = false; // the server did not answer what the user asked for
+  document.addEventListener("htmx:error", (event) => {
+    if (event.detail.ctx?.response) return;
+    isLost = page.getAttribute("aria-busy") === "true";
+    if (isLost) explain("Recollect does not answer. Run `recollect web` in a terminal; this page then continues.");
+    else say("Recollect does not answer");
+  });
 
   const ask = (path, options = {}) =>
     fetch(path, { ...options, headers: { Authorization: `Bearer ${token}`, ...options.headers } });
 
   // Another tab of this page may have the token; otherwise the code in the address is exchanged for it, once.
   const channel = new BroadcastChannel("recollect");
-  channel.onmessage = (event) => {
+  channel.onmessage = async (event) => {
     if (event.data === "token?" && token) channel.postMessage({ token });
+    if (!event.data.token || token || !(await accept(event.data.token))) return;
+    await show(here() + location.hash);
   };
   const fromOtherTab = () =>
     new Promise((resolve) => {
@@ -43,37 +52,54 @@
     const answer = await fetch("/exchange", { method: "POST", headers: { "Recollect-Code": code } });
     return answer.ok ? (await answer.json()).token : null;
   }
+  async function accept(offered) {
+    if (!offered) return false;
+    const headers = { Accept: "application/json", Authorization: `Bearer ${offered}` };
+    if (!(await fetch("/settings", { headers })).ok) return false; // of a server that was stopped
+    sessionStorage.setItem(TOKEN, (token = offered));
+    return true;
+  }
   async function unlock() {
     const code = location.hash.match(/^#code=([\w-]+)$/)?.[1];
     if (code) history.replaceState(null, "", location.pathname + location.search);
-    if (token && (await ask("/settings", { headers: { Accept: "application/json" } })).ok) return true;
-    token = (await fromOtherTab()) || (code && (await exchange(code)));
-    if (token) sessionStorage.setItem(TOKEN, token);
-    return Boolean(token);
+    if ((await accept(token)) || (await accept(await fromOtherTab()))) return true;
+    token = null;
+    if (!code || !(await accept(await exchange(code)))) return false;
+    channel.postMessage({ token }); // tabs of an earlier server continue with it
+    return true;
   }
   function lock() {
+    token = null;
     sessionStorage.removeItem(TOKEN);
+    explain("This page is locked. Run `recollect web` in a terminal to open it.");
+  }
+  function explain(message) {
     const text = document.createElement("p");
     text.className = "empty";
-    text.textContent = "This page is locked. Run `recollect web` in a terminal to open it.";
+    text.textContent = message;
+    text.setAttribute("role", "alert");
     page.replaceChildren(text);
+    page.removeAttribute("aria-busy");
   }
 
   // Pages. Each link fetches its page into <main>; the address follows.
   const here = () => location.pathname + location.search;
   let loads = 0;
-  async function show(path, { push = false, replace = false, isQuiet = false } = {}) {
+  async function show(path, { push = false, replace = false, isQuiet = false, top = 0 } = {}) {
     const number = ++loads;
     const [target, anchor] = path.split("#");
-    if (push) history.pushState(null, "", path);
+    if (push) {
+      history.replaceState({ top: scrollY }, ""); // for the way back
+      history.pushState(null, "", path);
+    }
     if (replace) history.replaceState(null, "", path);
     if (!isQuiet) page.setAttribute("aria-busy", "true");
     await htmx.ajax("GET", target, { target: "#page", swap: isQuiet ? "innerMorph" : "innerHTML" });
-    if (number !== loads) return;
+    if (number !== loads || isLost) return;
     page.removeAttribute("aria-busy");
-    arrive(anchor, isQuiet);
+    if (token) arrive(anchor, isQuiet, top);
   }
-  function arrive(anchor, isQuiet) {
+  function arrive(anchor, isQuiet, top) {
     const first = `/${location.pathname.split("/")[1]}`;
     for (const link of document.querySelectorAll(".side a")) {
       const isHere = link.pathname === first || (link.pathname === "/sessions" && first === "/session");
@@ -82,7 +108,9 @@
     const side = document.querySelector(".side");
     const current = side.querySelector("[aria-current]");
     if (current) side.scrollLeft = current.offsetLeft - side.clientWidth / 3; // a phone shows a few of them
-    if (!isQuiet && isNarrow.matches) page.querySelector("details.facets")?.removeAttribute("open");
+    const facets = page.querySelector("details.facets");
+    const fits = !isNarrow[facets?.closest(".contents") ? "contents" : "facets"].matches;
+    if (facets && !isQuiet && !fits) facets.removeAttribute("open");
     const asked = new URLSearchParams(location.search).get("q") ?? "";
     if (document.activeElement !== box) box.value = location.pathname === "/search" ? asked : "";
     if (isQuiet) return;
@@ -92,24 +120,47 @@
       for (let fold = goal.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
       goal.classList.add("is-asked-for");
       goal.scrollIntoView({ block: "center", behavior: "instant" });
-    } else scrollTo({ top: 0, behavior: "instant" });
+    } else if (anchor?.startsWith("e-")) return openEvent(anchor, { replace: true });
+    else scrollTo({ top, behavior: "instant" });
+    highlight(new URLSearchParams(location.search).get("find"));
     if (document.activeElement === document.body) page.focus({ preventScroll: true });
   }
+  // An event that is not on this page, or folded away: the server finds it.
+  const openEvent = (anchor, how) => show(`${location.pathname}?at=${anchor.slice(2)}`, how);
+  // What was looked for in a session, marked wherever it is shown.
+  function highlight(text) {
+    window.CSS.highlights?.delete("found");
+    const transcript = page.querySelector(".transcript");
+    if (!text || !transcript || !window.CSS.highlights) return;
+    const found = new Highlight();
+    const walker = document.createTreeWalker(transcript, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      const content = node.data.toLowerCase();
+      const wanted = text.toLowerCase();
+      for (let at = content.indexOf(wanted); at >= 0; at = content.indexOf(wanted, at + wanted.length))
+        found.add(new StaticRange({ startContainer: node, startOffset: at, endContainer: node, endOffset: Math.min(at + wanted.length, node.length) }));
+    }
+    window.CSS.highlights.set("found", found);
+  }
+  document.addEventListener("htmx:after:swap", () => highlight(new URLSearchParams(location.search).get("find")));
   document.addEventListener("click", (event) => {
     const link = event.target.closest("a[href]");
     const isPlain = !event.defaultPrevented && event.button === 0 && !(event.metaKey || event.ctrlKey || event.shiftKey);
-    if (!link || !isPlain || link.origin !== location.origin || link.target) return;
+    if (!link || !isPlain) return;
     const href = link.getAttribute("href");
+    if (new URL(href, location.href).origin !== location.origin) return;
     if (href.startsWith("#e-") && !document.getElementById(href.slice(1))) {
       event.preventDefault();
-      show(`${location.pathname}?at=${href.slice(3)}`, { push: true });
+      openEvent(href.slice(1), { push: true });
     } else if (!href.startsWith("#")) {
       event.preventDefault();
       document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
       show(href, { push: true });
     }
   });
-  addEventListener("popstate", () => location.hash.startsWith("#e-") || show(here() + location.hash));
+  addEventListener("popstate", (event) => {
+    if (!location.hash.startsWith("#e-")) show(here() + location.hash, { top: event.state?.top });
+  });
 
   // Search as you type.
   let typing;
@@ -161,6 +212,8 @@
       return;
     }
     if (event.key === "Escape" && event.target === box) page.focus({ preventScroll: true });
+    if (event.key === "Escape") event.target.closest(".fold[open]")?.querySelector("summary").focus();
+    if (event.key === "Escape") closeMenus(null);
     const isTyping = event.target.closest("input, textarea, select, dialog");
     if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
     const place = Date.now() - leader < 900 && PLACES[event.key];
@@ -208,7 +261,11 @@
     if (text.length < 2) return;
     const answer = await ask(`/search?q=${encodeURIComponent(text)}`, { headers: { Accept: "application/json" } });
     if (go.value.trim() !== text || !answer.ok) return;
-    for (const hit of (await answer.json()).answer.hits.slice(0, 8))
+    const found = await answer.json();
+    const repos = found.facets.repo.filter((name) => name.toLowerCase().includes(text.toLowerCase()));
+    for (const name of repos.slice(0, 4))
+      choices.append(choice(name.split("/").pop(), `/repository/${encodeURIComponent(name)}`, "repository"));
+    for (const hit of found.answer.hits.slice(0, 8))
       choices.append(choice(hit.title || hit.session_uid, `/session/${hit.session_uid}`, hit.repo?.split("/").pop()));
     choose(chosen);
   }
@@ -240,7 +297,20 @@
     paint(next);
   });
 
-  // Small things: copying, messages.
+  // Small things: menus, copying, messages.
+  function closeMenus(except) {
+    for (const menu of document.querySelectorAll("details.fold[open]")) if (!menu.contains(except)) menu.open = false;
+  }
+  document.addEventListener("click", (event) => {
+    closeMenus(event.target.closest("[data-copy]") ? null : event.target);
+    if (!event.target.closest("[data-fold-all]")) return;
+    const files = [...page.querySelectorAll("details.file")];
+    const isOpening = files.some((file) => !file.open);
+    for (const file of files) file.open = isOpening;
+  });
+  document.addEventListener("toggle", (event) => {
+    if (event.target.matches(".fold[open]")) event.target.querySelector("input, textarea")?.focus();
+  }, true);
   function say(text) {
     const toast = document.getElementById("toast");
     toast.textContent = text;
@@ -254,7 +324,7 @@
     say("Copied");
   });
   document.addEventListener("said", (event) => say(event.detail.value ?? event.detail));
-  document.addEventListener("moved", (event) => show(event.detail.value ?? event.detail, { push: true }));
+  document.addEventListener("moved", (event) => show(event.detail.value ?? event.detail, { replace: true }));
   document.addEventListener("refresh", () => show(here(), { isQuiet: true }));
 
   // Live: the server says when something new was stored; what is shown follows, and stays where it is.
@@ -278,7 +348,10 @@
     listening = new AbortController();
     const headers = { Accept: "text/event-stream" };
     const answer = await ask("/live", { headers, signal: listening.signal });
+    if (answer.status === 401) return lock();
     if (!answer.ok) throw new Error(String(answer.status));
+    if (isLost) show(here() + location.hash);
+    isLost = false;
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     for (let part = await reader.read(); !part.done; part = await reader.read())
       if (part.value.includes("event: stored")) await refresh();
@@ -290,15 +363,15 @@
     document.addEventListener("visibilitychange", () => document.hidden && listening?.abort());
     for (;;) {
       await isSeen();
-      await listen().catch(() => {});
+      const isThere = token && (await listen().then(() => true, (error) => error.name !== "TypeError"));
       await new Promise((resolve) => setTimeout(resolve, 2000)); // then by polling, until the stream is back
-      if (!document.hidden) await refresh().catch(() => {});
+      if (isThere && token && !document.hidden) await refresh().catch(() => {});
     }
   }
 
   addEventListener("DOMContentLoaded", async () => {
-    if (!(await unlock())) return lock();
-    await show(here() + location.hash);
+    if (await unlock()) await show(here() + location.hash);
+    else lock();
     stayLive();
   });
 })();
