@@ -31,8 +31,7 @@ WEAK = (COMMIT, CANDIDATE, CLAIM)  # what drowns the decisions that people made,
 _ASIDE = 0.6  # less than any decision
 _END_OF_TIME = "9999"
 _LEAST_SURE = 0.5
-_LEAST_RELEVANT = 0.5
-_NEAR_THE_BEST = 0.66  # where a fact has both words of a topic, one of them is too little
+_LEAST_RELEVANT = 0.75  # of the words of a topic: all of three, three of four
 _WORST = 10
 _GIT_SECONDS = 2.0
 
@@ -80,7 +79,7 @@ def _is_listed(fact: Fact) -> bool:
 
 
 def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequence[str] | None) -> list[Fact]:
-    """What is known about a topic, the best answer first."""
+    """Facts that match a topic well, the best answer first."""
     words = topic_words(topic)
     if not words:
         return []
@@ -88,8 +87,7 @@ def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequen
     known = [fact_of(one) for one in stored if one.rule != CLAIM]
     whole = timeline([*known, *notes_as_facts(store, repos)])
     scored = [(relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), fact) for fact in whole]
-    least = max([_LEAST_RELEVANT, *(_NEAR_THE_BEST * score for score, _ in scored)])
-    best = [(score, fact) for score, fact in scored if score >= least]
+    best = [(score, fact) for score, fact in scored if score >= _LEAST_RELEVANT]
     best.sort(key=lambda one: (-one[0], one[1].invalid_at is not None, -_weight(one[1]), one[1].fact_uid))
     return [fact for _, fact in best]
 

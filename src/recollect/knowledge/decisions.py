@@ -13,10 +13,11 @@ from typing import Any
 from recollect import schema
 from recollect.agentkit.edits import FileChange
 from recollect.distill import asks_back, one_line, refusal_reason, sentences, shell, shortened, words
-from recollect.knowledge.demands import NO_STEP, SENTENCE_CHARS, WISH_CHARS, asks_change, demands, reason_in
+from recollect.knowledge.demands import NO_STEP, WISH_CHARS, asks_change, demands, reason_in
 from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.predicates import DECIDED, PREFERS
+from recollect.knowledge.proposals import SENTENCE_CHARS, proposal_in
 from recollect.knowledge.runs import Change, file_changes, inside
 from recollect.store import Step
 
@@ -25,8 +26,6 @@ COMMIT, RULE_FILE, CANDIDATE, CLAIM = "commit", "rule_file", "candidate", "claim
 _MOST_RULES = 3
 _MOST_CLAIMS = 8  # of one edit
 _LEAST_WORDS = 4
-_MOST_ENDING = 8  # sentences of an answer that may propose something
-_LEAST_OFFERED = 60  # characters before an offer
 _LEAST_OPTION_WORDS = 3  # of an option: less is only a heading
 _MOST_OPTIONS = 4  # not taken: a longer list is of findings
 
@@ -61,25 +60,6 @@ _AGREES = re.compile(
     r"|makes sense|(?:fix|implement|apply|add|make) (?:it|that|this|the change))\b[\s,.!]*)+",
     re.IGNORECASE,
 )
-_OFFERS = re.compile(
-    r"\b(?:want me to|should i|shall i|would you like me to|should we|shall we|i(?:'d| would) (?:suggest|recommend|go)"
-    r"|you (?:can|could) (?:safely )?\w+|would you like|we (?:could|can|should))\b",
-    re.IGNORECASE,
-)
-# An offer that says nothing by itself, and a sentence before it that says what is offered.
-_BARE_OFFER = re.compile(
-    r"\b(?:me to|should i|shall i|should we|shall we) (?:go ahead(?: and)?|proceed\b.*|\w+ (?:(?:this|that|it"
-    r"|these|those"
-    r"|them|the (?:change|fix|refactor(?:ing)?|cleanup|implementation))\b(?: \w+)?))\W*(?:\?|$)"
-    r"|\bme to (?:go ahead and )?\w+ (?:this|that|it|the (?:fix|change))\b[\w ]{0,24}\?",
-    re.IGNORECASE,
-)
-_PROPOSING = re.compile(
-    r"^(?:add|remove|replace|use|move|rename|make|keep|change|update|delete|drop|extract|merge|split|consolidate|switch"
-    r"|simplest|the (?:fix|simplest|cleanest|best)\b)|\b(?:could|can|should|would|i'd|i would|just need to"
-    r"|needs? to)\b",
-    re.IGNORECASE,
-)
 # Offers of a step, or of several things to choose from: a yes to it decides nothing.
 _OFFERS_STEP = re.compile(
     r"\b(?:me to|should i|shall i|should we) (?:also |now |then |just |go ahead and )*(?:commit|push|open|run|check"
@@ -89,7 +69,6 @@ _OFFERS_STEP = re.compile(
     r"|\bor (?:would|do|should|shall|just|something|keep|leave|is there)\b|\b(?:committed|pushed)\b",
     re.IGNORECASE,
 )
-_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 # How people say in a refusal what they want instead: at the beginning of a clause, or anywhere in a sentence.
 _DIRECTS = re.compile(
     r"(?:(?:no|ok(?:ay)?|ah|oh|hmm?|yeah|and|also|but|so|then|actually|maybe|please|just|even)[,. ]+)*"
@@ -168,7 +147,7 @@ def _answers(material: Material) -> Iterator[Found]:
             if "?" in answer or not 2 <= len(answer) <= SENTENCE_CHARS:
                 continue
             answer = answer.removesuffix(" (Recommended)")
-            text = f"Asked “{shortened(question, 160)}”, the user chose: {shortened(answer, 200)}"
+            text = f"{shortened(answer, 200)} (asked: “{shortened(question, 160)}”)"
             turned_down = [option.removesuffix(" (Recommended)") for option in options][:4]
             evidence = [(step, f"{question} {answer}"), (call, call.summary)]
             yield _decided(ANSWER, question, answer, text, 0.95, evidence, alternatives=turned_down)
@@ -234,7 +213,11 @@ def _added(change: FileChange) -> list[str]:
 
 
 def _first_sentence(text: str) -> str | None:
-    lines = [one for one in sentences(text) if len(one) > 30 and not one.startswith(("`", "|")) and one[-1] != ":"]
+    lines = [
+        one
+        for one in sentences(text)
+        if len(one) > 30 and not one.startswith(("`", "|")) and one[-1] != ":" and "**" not in one
+    ]
     return shortened(one_line(lines[0]), SENTENCE_CHARS) if lines else None
 
 
@@ -247,7 +230,7 @@ def _refusals(material: Material) -> Iterator[Found]:
         if len(reason.split()) < 3 or not (any(map(_directs, sentences(reason))) or asks_change(reason)):
             continue
         about = "the plan" if asks_back(call) else call.summary
-        text = f"Instead of “{shortened(about, 100)}” the user wants: {shortened(reason, 240)}"
+        text = f"{shortened(reason, 240)} (instead of: {shortened(about, 100)})"
         evidence = [(step, reason), (call, call.summary)]
         details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": reason_in(reason)}
         yield Found(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, 0.9, evidence, details)
@@ -265,7 +248,7 @@ def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
     for _, request, _, answer in _replies(material, turns):
         said, offered = material.text(request).strip(), material.text(answer)
         is_agreed = _AGREES.fullmatch(said) is not None
-        naming = _proposal(offered)[0] if is_agreed else said
+        naming = proposal_in(offered)[0] if is_agreed else said
         naming = naming[:SENTENCE_CHARS] if len(said) <= WISH_CHARS else ""
         picked = _PICKED_OPTION.search(naming) or _PICKED.search(naming)
         if picked is None or (said.endswith("?") and not _PICKED_FIRST.match(said)) or _QUOTED_ITEM.match(said):
@@ -275,7 +258,7 @@ def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
         if not 1 <= len(options) <= _MOST_OPTIONS or choice.endswith(("?", ":")):
             continue
         rest = "" if is_agreed else one_line(naming[picked.end() :]).strip(" ),.-")
-        text = f"Of {len(options) + 1} options the user picked: {shortened(choice, 240)}"
+        text = f"{shortened(choice, 240)} (picked from {len(options) + 1} options)"
         evidence = [(request, request.summary), (answer, choice)]
         details = {"alternatives": [_plain(text) for text in options.values()], "reason": shortened(rest, 160) or None}
         yield _decided(PICK, choice, choice, text, 0.9, evidence, **details)
@@ -307,13 +290,13 @@ def _agreements(material: Material, turns: Sequence[Turn], changes: Sequence[Cha
         said = material.text(request).strip()
         if not _AGREES.fullmatch(said) or not any(turn.start < change.place < turn.end for change in changes):
             continue
-        proposal, confidence = _proposal(material.text(answer))
+        proposal, confidence = proposal_in(material.text(answer))
         if not proposal or _OFFERS_STEP.search(proposal) or _PICKED.search(proposal):
             continue
         topic = shortened(words.gist(before.summary), 160)
         if "?" in before.summary:  # the user had proposed it
             confidence = max(confidence, 0.6)
-        text = f"On “{topic}” the user agreed to: {proposal}"
+        text = f"{proposal} (agreed, on “{topic}”)"
         yield _decided(AGREEMENT, topic, proposal, text, confidence, [(request, said), (answer, proposal)])
 
 
@@ -324,27 +307,6 @@ def _replies(material: Material, turns: Sequence[Turn]) -> Iterator[tuple[Turn, 
         answer = material.trace.answers.get(before.event_uid)
         if answer is not None:
             yield turn, request, before, answer
-
-
-def _proposal(answer: str) -> tuple[str, float]:
-    """What an answer offers last, and how sure it is what that means; nothing if it only explains.
-
-    "Want me to make this change?" says nothing without the sentence before it that proposes one. If none does, it is a
-    guess.
-    """
-    ended = [one.replace("**", "") for one in sentences(_CODE.sub("\n", answer))[-_MOST_ENDING:]]
-    last = max((place for place, one in enumerate(ended) if _OFFERS.search(one)), default=None)
-    if last is None:
-        return "", 0.0
-    offer = ended[last]
-    if not _BARE_OFFER.search(offer):
-        return shortened(offer, SENTENCE_CHARS), 0.85
-    near = range(max(0, last - 2), last)
-    start = max((place for place in near if _PROPOSING.search(ended[place])), default=max(0, last - 1))
-    confidence = 0.85 if _PROPOSING.search(ended[start]) else 0.55
-    while start > 0 and len(" ".join(ended[start:last])) < _LEAST_OFFERED:
-        start -= 1
-    return shortened(" ".join(ended[start : last + 1]), SENTENCE_CHARS), confidence
 
 
 def _plain(option: str) -> str:
@@ -382,7 +344,7 @@ def _rules(material: Material) -> Iterator[Found]:
             if is_record:
                 rules = [line.lstrip("# ") for line in added if line.startswith("# ")]
             for rule in rules[:_MOST_RULES]:
-                text = f"Written into {name}: {rule}"
+                text = f"{rule} (written into {name})"
                 yield _decided(RULE_FILE, rule, rule, text, 0.9, [(edit.call, rule)], by="file", file=name)
 
 

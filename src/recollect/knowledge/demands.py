@@ -3,15 +3,16 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from recollect.distill import one_line, sentences
+from recollect.distill import one_line, sentences, shortened, words
 from recollect.knowledge.exchanges import Turn, is_plan
 from recollect.knowledge.facts import Found, Material
 from recollect.knowledge.predicates import PREFERS
+from recollect.knowledge.proposals import proposal_in
 from recollect.knowledge.runs import Change
 from recollect.store import Step
 
 DEMAND = "demand"
-SENTENCE_CHARS = 240
+_SUBJECT_CHARS = 160
 _DEMAND_CHARS = 400  # people write long sentences
 WISH_CHARS = 700  # of a message in which a plain wish is the user's own
 _MESSAGE_CHARS = 1500  # a longer one is mostly pasted
@@ -140,6 +141,10 @@ _POINTS = re.compile(
     r"|needs?|has|have|does|doesn|in|to|for|as|too|instead|entirely)\b)",
     re.IGNORECASE,
 )
+_CONTINUES = re.compile(
+    r"(?:ok(?:ay)?|ye(?:s|p|ah)|yup|no(?:pe)?|nah|sure|hm+|then|and|also|but|right|great|actually|or|oh)\b",
+    re.IGNORECASE,
+)
 _NAMES = re.compile(r"`|\w[./]\w|\w_\w|[a-z][A-Z]|--\w|\b[A-Z]{2,}")
 _LETS = re.compile(_LETS_CHANGE)
 _PASTED = re.compile(
@@ -169,7 +174,7 @@ _REASON = re.compile(
 
 def demands(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
     """What a user wants to be done or left undone, in a sentence of the user's own."""
-    for turn, following in zip(turns, [*turns[1:], None], strict=True):
+    for before, turn, following in zip([None, *turns[:-1]], turns, [*turns[1:], None], strict=True):
         if turn.request is None or is_plan(material, turn.request):
             continue
         message = _COMMAND.sub("", material.text(turn.request))
@@ -181,7 +186,9 @@ def demands(material: Material, turns: Sequence[Turn], changes: Sequence[Change]
         for sentence in sentences(message):
             confidence = _demanded(sentence, is_short=len(message) <= WISH_CHARS, has_changed=has_changed)
             if confidence:
-                yield _demand(turn.request, sentence, confidence)
+                is_clear_alone = is_clear(sentence) and not _CONTINUES.match(sentence)
+                subject = None if before is None or is_clear_alone else _subject(material, before)
+                yield _demand(turn.request, sentence, confidence, subject)
 
 
 def _is_dropped(material: Material, following: Turn) -> bool:
@@ -247,7 +254,16 @@ def _wished(sentence: str, *, is_short: bool, has_changed: bool) -> float:
     return _CHANGE_SURE if has_changed and any(map(_CHANGE.match, clauses)) else 0.0
 
 
-def _demand(request: Step, sentence: str, confidence: float) -> Found:
+def _subject(material: Material, before: Turn) -> str | None:
+    """What a reply is about: what the agent offered or asked before it, or else what the user had asked for."""
+    if before.request is None:
+        return None
+    answer = material.trace.answers.get(before.request.event_uid)
+    proposal = proposal_in(material.text(answer))[0] if answer is not None else ""
+    return shortened(proposal or words.gist(before.request.summary), _SUBJECT_CHARS)
+
+
+def _demand(request: Step, sentence: str, confidence: float, subject: str | None) -> Found:
     other = _INSTEAD.search(sentence)
     choice = other["choice"].strip("`'\" ") if other else None
     details = {
@@ -257,5 +273,5 @@ def _demand(request: Step, sentence: str, confidence: float) -> Found:
         "reason": reason_in(sentence),
     }
     about = ("preference", choice or sentence)
-    text = f"The user wants: {sentence}"
+    text = f"{sentence} (on “{subject}”)" if subject else sentence
     return Found(DEMAND, PREFERS, about, ("preference", sentence), text, confidence, [(request, sentence)], details)

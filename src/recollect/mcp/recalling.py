@@ -8,6 +8,7 @@ from recollect.amounts import plural
 from recollect.errors import NotFound
 from recollect.kinds import EDIT
 from recollect.mcp.door import BadArguments, Call, Page
+from recollect.mcp.knowing import discussed
 from recollect.mcp.scope import WIDER, filters_of, ms_of, nothing_here, offset_of, repos_of, session_of
 from recollect.recall import AGENT, TOOL, USER, Recalled, read_brief
 from recollect.text import column_of, cut_short, payload_text
@@ -216,9 +217,18 @@ def recall_error(call: Call, error: str, cursor: str = "0") -> Page:
     is_free = not call.scope.has_wall or call.scope.group is not None
     inside = [fix for fix in fixes if is_free or fix.repo in repos]
     if not inside:
-        return Page("No earlier session fixed this error or a similar one.", [])
+        return _met(call, error)
     what = "Fixes of this error" if any(fix.is_same_error for fix in inside) else _NOT_THIS
     return Page(f"{what}, most certain first.", [_fixed(fix) for fix in inside][offset:], offset)
+
+
+def _met(call: Call, error: str) -> Page:
+    """Where an error without a known fix came up in this repository."""
+    lead, narrowed = "No earlier session fixed this error or a similar one.", filters_of(call, False, {})
+    if narrowed is None:
+        return Page(lead, [])
+    exchanges = call.memory.knowledge.discussions(error, narrowed, limit=3, is_error=True, exclude=call.running)
+    return Page(f"{lead} It, or one like it, came up in:" if exchanges else lead, list(map(discussed, exchanges)))
 
 
 def _fixed(fix: "Fix") -> Recalled:
