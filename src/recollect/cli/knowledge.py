@@ -192,6 +192,8 @@ def discussion_lines(exchanges: "Sequence[Discussion]") -> Iterator[str]:
         yield from _bold(f"“{exchange.request}”" if exchange.request else exchange.title or "(no title)")
         if exchange.answer:
             yield from _detail(f"agent: {exchange.answer}")
+        if exchange.next_steps:
+            yield from _detail(f"next: {'; '.join(exchange.next_steps)}")
         if exchange.reply:
             yield from _detail(f"then you: {exchange.reply}")
         yield _source(exchange.at, exchange.repo, _opened(names[exchange.session_uid], exchange.seq))

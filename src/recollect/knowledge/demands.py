@@ -259,8 +259,9 @@ def _subject(material: Material, before: Turn) -> str | None:
     if before.request is None:
         return None
     answer = material.trace.answers.get(before.request.event_uid)
-    proposal = proposal_in(material.text(answer))[0] if answer is not None else ""
-    return shortened(proposal or words.gist(before.request.summary), _SUBJECT_CHARS)
+    subject = proposal_in(material.text(answer))[0] if answer is not None else ""
+    subject = subject or words.gist(before.request.summary)
+    return shortened(subject, _SUBJECT_CHARS) if len(subject.split()) >= _LEAST_WORDS else None
 
 
 def _demand(request: Step, sentence: str, confidence: float, subject: str | None) -> Found:

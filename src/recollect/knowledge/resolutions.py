@@ -107,16 +107,21 @@ def resolutions(
 ) -> Iterator[Found]:
     """The errors of a session's runs, and what fixed them."""
     open_errors: list[_Open] = []
+    failed_tests: list[Run] = []
     for run in runs:
         if run.has_failed is None:
             continue
+        if run.has_failed and run.is_test:
+            failed_tests.append(run)
         still_open = []
         for error in open_errors:
             if run.has_failed and run.doings & error.last.doings and _still_says(material, run, error.last.signature):
                 error.tried += _between(changes, error.last.place, run.place)
                 error.last, error.failures = run, error.failures + 1
                 still_open.append(error)
-            elif run.shows_again(error.last) and not (run.has_failed and _may_hide(material, run, error.last)):
+            elif (
+                run.shows_again(error.last) and not (run.has_failed and _may_hide(material, run, error.last))
+            ) or _passes_suite(run, error, failed_tests):
                 yield from _closed(material, turns, error, run, changes)
             else:
                 still_open.append(error)
@@ -126,8 +131,16 @@ def resolutions(
     for error in open_errors:
         alternative = _alternative(error, runs)
         if alternative is not None:
-            yield _fixed_by_other_command(material, error, alternative)
+            yield _fixed_by_other_command(material, error, alternative, is_closed=False)
         yield _failed(material, error, alternative)
+
+
+def _passes_suite(run: Run, error: _Open, failed_tests: Sequence[Run]) -> bool:
+    """Whether tests pass that had failed as a whole before this error of one of them was looked at by itself."""
+    if not error.first.is_test or run.has_failed:
+        return False
+    suites = (suite for suite in failed_tests if suite.place < error.first.place and run.shows_again(suite))
+    return any(shell.covers_tests(suite.command, error.first.command) for suite in suites)
 
 
 def _still_says(material: Material, run: Run, signature: str) -> bool:
@@ -160,7 +173,7 @@ def _closed(
         yield from _others_fixed(material, turns, error, success, made)
         yield _failed(material, error, None if success.has_failed else success)
     elif _is_alternative(success, error.last):
-        yield _fixed_by_other_command(material, error, success)
+        yield _fixed_by_other_command(material, error, success, is_closed=True)
         yield _failed(material, error, success)
     else:
         yield _failed(material, error, None)  # nobody knows what made it go
@@ -181,7 +194,7 @@ def _others_fixed(
     for line, file in listed_errors:
         signature, mentions = fingerprint(line), Mentions(line)
         own = [change for change in made if change.kind == "edit" and change.name.endswith(file.removeprefix("./"))]
-        if files[file] > 1:  # which of them an edit was for, only what it names tells
+        if files[file] > 1 and len(own) > 1:  # which of them an edit was for, only what it names tells
             own = [change for change in own if mentions.names(change)]
         if signature in seen or not own or len(seen) - len(left) > _MOST_LISTED:
             continue
@@ -263,8 +276,8 @@ def _limited(confidence: float, made: Sequence[Change], mentions: Mentions) -> f
 
 
 def _alternative(error: _Open, runs: Sequence[Run]) -> Run | None:
-    """A command that soon did what one that does not exist, or not like that, was meant to do."""
-    if not _NO_PROGRAM.search(error.last.headline):
+    """A command that soon did what one much like it was meant to do; a check that passes may look at less."""
+    if (error.last.is_test or error.last.is_check) and not _NO_PROGRAM.search(error.last.headline):
         return None
     after = [run for run in runs if run.place > error.last.place][:MOST_RUNS_TO_ALTERNATIVE]
     return next((run for run in after if _is_alternative(run, error.last) and _is_like(run, error.last)), None)
@@ -293,7 +306,7 @@ def _is_like(run: Run, failed: Run) -> bool:
     return one != two and len(one & two) / max(1, len(one | two)) >= _LEAST_SHARED
 
 
-def _fixed_by_other_command(material: Material, error: _Open, success: Run) -> Found:
+def _fixed_by_other_command(material: Material, error: _Open, success: Run, *, is_closed: bool) -> Found:
     instead = shortened(one_line(success.command), 160)
     why = explanation(material, error.last.place, success.place)
     is_close = _is_like(success, error.last)
@@ -315,7 +328,7 @@ def _fixed_by_other_command(material: Material, error: _Open, success: Run) -> F
     }
     evidence = [(error.first.result, error.first.headline), (success.call, f"ran {instead}")]
     confidence = 0.5 + (0.1 if is_close else -0.15) + (0.05 if why else 0.0)
-    if _MISTYPED.search(error.first.headline):
+    if _MISTYPED.search(error.first.headline) or not (is_closed or _NO_PROGRAM.search(error.first.headline)):
         confidence = min(confidence, _GUESS)
     return Found(
         "alternative",

@@ -23,7 +23,8 @@ _CHECKS = re.compile(
 _PREPARES = re.compile(r"\b(?:fmt|format|build|install)\b")  # parts of a chain before what it is for
 _PIPED = re.compile(r"\||;|\n|(?<![&>])&(?![&>])")
 _COMPLAINT = re.compile(
-    r"^\S+\.\w{1,5}:\d+(?::\d+)?:? .+\(\w+\)$|^\S+\.\w{1,5}[:(]\d+[:,]\d+\)?: (?:error|undefined|cannot)\b"
+    r"^\S+\.\w{1,5}:\d+(?::\d+)?:? .+\(\w+\)$|^\S+\.\w{1,5}:\d+:\d+: (?!warning|note)\S"
+    r"|^\S+\.\w{1,5}\(\d+,\d+\): error\b"
     r"|\bERROR task failed|^error(?:\[E\d+\])?: |: error TS\d+|^make(?:\[\d+\])?: \*\*\*|^Found \d+ errors?\b"
     r"|^(?:\x1b\[\d+m)*✖ \d+ problems? \([1-9]",
     re.MULTILINE,
@@ -58,6 +59,10 @@ class Run:
     has_failed: bool | None
     headline: str  # of what went wrong
     signature: str
+
+    @property
+    def is_check(self) -> bool:
+        return any(map(_CHECKS.search, self.doings))
 
     def shows_again(self, earlier: "Run") -> bool:
         """Whether this shows how the thing that failed earlier goes now: the same program, given the same."""
@@ -223,7 +228,7 @@ def _changes(material: Material, place: int, step: Step) -> Iterator[Change]:
     doings = shell.doings(command)
     if any(map(_INSTALLS.match, doings)):
         yield Change(place, step, "install", shortened(one_line(command), COMMAND_CHARS))
-    elif any(map(_CHANGES.fullmatch, doings)) and not _LEAVES_FILES.search(command):
+    elif shell.writes_file(command) or (any(map(_CHANGES.fullmatch, doings)) and not _LEAVES_FILES.search(command)):
         yield Change(place, step, "command", shortened(one_line(command), COMMAND_CHARS))
 
 

@@ -47,8 +47,8 @@ _CODE = _pattern(
 _SAYS_ERROR = _pattern(
     r"\b(?:error|errors|exception|fatal|panic|failed|failure|cannot|can't|could not|couldn't|unable to|no such"
     r"|not found|not recognized|denied|refused|timed? ?out|undefined|unexpected|unknown|invalid|missing|conflict"
-    r"|must not|must be|is not|not allowed|unresolved|deadlock|locked|unsupported|no module|expected|mismatch"
-    r"|want|got|should|overflow)\b"
+    r"|must not|must be|is not|not allowed|unresolved|deadlock|locked|unsupported|no module|no matches|expected"
+    r"|mismatch|want|got|should|overflow)\b"
 )  # of a line in small letters, which takes a fifth of the time of ignoring case
 _BEGINS_AS_ERROR = _pattern(r"(?:error|fatal|panic)\b", re.IGNORECASE)
 _TEST_FAILED = _pattern(r"^(?:--- FAIL: |FAILED |FAIL: |not ok \d+ )")
@@ -145,7 +145,7 @@ def _tells(line: str) -> bool:
         _weight(line) >= _TELLS
         or _COMPARES.match(message)
         or (exception and exception["why"] != "")
-        or (place and _BARE_EXCEPTION.fullmatch(message))
+        or (place and (_BARE_EXCEPTION.fullmatch(message) or "test" in place["file"]))
     )
 
 

@@ -53,8 +53,13 @@ def _reasons(answers: "Sequence[Fact | Discussion]", offset: int, limit: int) ->
 
 def discussed(exchange: Discussion) -> Recalled:
     """An exchange as a record: what was asked, said, and answered to that."""
-    said = (("asked", exchange.request), ("agent", exchange.answer), ("user replied", exchange.reply))
-    lines = [f"{who}: {cut_short(text, _TEXT_CHARS)}" for who, text in said if text]
+    parts = (
+        ("asked", exchange.request),
+        ("agent", exchange.answer),
+        ("next", "; ".join(exchange.next_steps)),
+        ("user replied", exchange.reply),
+    )
+    lines = [f"{what}: {cut_short(text, _TEXT_CHARS)}" for what, text in parts if text]
     heading = f"discussed in session {exchange.session_uid} · evidence: event {exchange.event_uid}"
     return Recalled(f"{USER}, {AGENT}", heading, "\n".join(lines), ms_of(exchange.at), exchange.repo)
 

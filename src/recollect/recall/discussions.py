@@ -18,8 +18,9 @@ from recollect.text import cut_short
 _BY_USER = (USER_MSG, DECISION, HUMAN_INTERVENTION)
 _BY_AGENT = (ASSISTANT_MSG, COMPLETION)
 _PRINTED = (ERROR, TOOL_RESULT)
-_SESSIONS, _MATCHES = 8, 5  # among which the best exchanges are sought
+_SESSIONS, _MATCHES = 8, 8  # among which the best exchanges are sought
 _PASSAGE_CHARS, _REPLY_CHARS = 420, 160
+_NEXT_STEPS = 3
 _END_CHARS = 240  # of an answer, in which it may ask something
 _WORD = re.compile(r"[^\W_][\w./*-]*")
 
@@ -28,7 +29,8 @@ _WORD = re.compile(r"[^\W_][\w./*-]*")
 class Discussion:
     """An exchange that discussed a topic: what the user and the agent said, each where it comes nearest to the topic.
 
-    `reply` is what the user said to a question or an offer at the end. `seq` and `event_uid` are of the event that
+    `reply` is what the user said to a question or an offer at the end; `next_steps` are the calls that followed where
+    the topic was printed, as an error is. `seq` and `event_uid` are of the event that
     matches best: `recollect show SESSION --at SEQ` opens it.
     """
 
@@ -40,6 +42,7 @@ class Discussion:
     request: str | None
     answer: str | None
     reply: str | None
+    next_steps: tuple[str, ...]
     seq: int
     event_uid: str
     score: float
@@ -54,8 +57,10 @@ def find_discussions(
     kinds = (*_BY_USER, *_BY_AGENT, *(_PRINTED if is_error else ()))
     query = " ".join([*_WORD.findall(topic), *(f"kind:{kind}" for kind in kinds)])
     options = Options(limit=_SESSIONS, matches=_MATCHES, context=0, filters=filters, exclude=exclude)
-    matches = [(match, hit) for hit in search(store, query, options).hits for match in hit.matches]
-    matches.sort(key=lambda one: -one[0].score)
+    hits = search(store, query, options).hits
+    matches = [(match, hit) for hit in hits for match in sorted(hit.matches, key=lambda match: -match.score)]
+    if not is_error:  # of an error, sessions that have it as it was typed come first
+        matches.sort(key=lambda one: -one[0].score)
     events = store.event_headers.by_uid([match.event_uid for match, _ in matches])
     exchanges: dict[tuple[str, str], list[tuple[Match, SessionHit]]] = {}
     for match, hit in matches:
@@ -71,6 +76,7 @@ def _discussion(
 ) -> Discussion:
     best, hit = exchange[0]
     request = answer = reply = None
+    steps: list[EventHeader] = []
     for match, _ in exchange:
         if match.kind in _BY_USER:
             request = request or passages.nearest(events.get(match.event_uid), match.words)
@@ -80,6 +86,8 @@ def _discussion(
         headers = passages.store.event_headers
         request = request or passages.nearest(headers.request_of(event), best.words)
         answer = answer or passages.nearest(headers.answer_to(event, is_last=best.kind in _BY_USER), best.words)
+        if best.kind in _PRINTED:
+            steps = headers.calls_after(event, _NEXT_STEPS)
         if "?" in passages.text(headers.answer_to(event, is_last=True) or event)[-_END_CHARS:]:
             reply = cut_short(one_line(passages.text(headers.next_request(event))), _REPLY_CHARS)
     return Discussion(
@@ -91,6 +99,7 @@ def _discussion(
         request=request,
         answer=answer or (None if event else best.snippet),
         reply=reply or None,
+        next_steps=tuple(dict.fromkeys(cut_short(step.summary, _REPLY_CHARS) for step in steps)),
         seq=best.seq,
         event_uid=best.event_uid,
         score=round(best.score, 2),

@@ -15,9 +15,11 @@ from recollect.kinds import (
     FILES_LANE,
     HISTORY_LANE,
     HUMAN_INTERVENTION,
+    KIND_FAMILY,
     LIFECYCLE,
     QUEUE_ONLY,
     STAND_IN_LANE,
+    TOOL_CALL,
     USER_MSG,
     SessionKey,
 )
@@ -348,6 +350,14 @@ class EventHeaders:
             ),
         )
         return found[0] if found else None
+
+    def calls_after(self, event: EventHeader, count: int) -> list[EventHeader]:
+        """The agent's next calls after an event in its lane."""
+        kinds = ", ".join(map(repr, KIND_FAMILY[TOOL_CALL]))
+        return self._chosen(
+            f"stream = ? AND lane = ? AND position > ? AND kind IN ({kinds}) ORDER BY position LIMIT ?",
+            (event.stream, event.lane, event.position, count),
+        )
 
     def results(self, calls: Collection[EventHeader]) -> dict[int, list[EventHeader]]:
         """What came of calls of one session, by call: the other events with its call id, in the order of payloads."""
