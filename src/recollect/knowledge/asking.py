@@ -58,19 +58,19 @@ def find_decisions(
     since, before = rfc3339(sessions.since_ms) or "", rfc3339(sessions.before_ms) or _END_OF_TIME
     last_ms = min((ms for ms in (moment_ms, sessions.before_ms) if ms is not None), default=None)
     asked = sessions._replace(before_ms=last_ms)
-    place = limit
+    depth = limit
     while True:
         # What took the place of a decision is newer than it, so that older ones need not be read.
-        oldest_ms = None if place is None else store.facts.moment_of(place, DECISIONS, asked)
+        oldest_ms = None if depth is None else store.facts.moment_of(depth, DECISIONS, asked)
         stored = store.facts.select(DECISIONS, sessions._replace(since_ms=oldest_ms, before_ms=None))
         facts = [fact for fact in map(fact_of, stored) if with_weak or _is_listed(fact)]
         oldest = rfc3339(oldest_ms) or ""
         facts += [note for note in notes_as_facts(store, repos) if (note.valid_at or "") >= oldest]
         held = as_of(timeline(facts), rfc3339(moment_ms))[::-1]
-        found = [fact for fact in held if since <= (fact.valid_at or fact.recorded_at) < before]
-        if place is None or oldest_ms is None or (limit and len(found) >= limit):
-            return found[:limit]
-        place *= 4
+        decided = [fact for fact in held if since <= (fact.valid_at or fact.recorded_at) < before]
+        if depth is None or oldest_ms is None or (limit and len(decided) >= limit):
+            return decided[:limit]
+        depth *= 4
 
 
 def _is_listed(fact: Fact) -> bool:
@@ -84,7 +84,7 @@ def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequen
     if not words:
         return []
     stored = store.facts.select(_REASONS, sessions, words=fulltext_query(words))
-    known = [fact_of(one) for one in stored if one.rule != CLAIM]
+    known = [fact_of(fact) for fact in stored if fact.rule != CLAIM]
     whole = timeline([*known, *notes_as_facts(store, repos)])
     scored = [(relevance(words, f"{fact.subject} {fact.text} {fact.reason or ''}"), fact) for fact in whole]
     best = [(score, fact) for score, fact in scored if score >= _LEAST_RELEVANT]
@@ -94,9 +94,9 @@ def find_reasons(store: Store, topic: str, sessions: HeaderFilter, repos: Sequen
 
 def _weight(fact: Fact) -> float:
     """How well a fact explains: one with a reason best, a commit or the fix of a failed run least."""
-    told = fact.confidence + (0.2 if fact.reason else 0.0) + (0.1 if fact.predicate in (CAUSED_BY, PREFERS) else 0.0)
+    weight = fact.confidence + (0.2 if fact.reason else 0.0) + (0.1 if fact.predicate in (CAUSED_BY, PREFERS) else 0.0)
     is_of_run = fact.predicate == FIXED_BY and fact.subject_kind == "error"
-    return told - (_ASIDE if is_of_run or fact.method in WEAK else 0.0)
+    return weight - (_ASIDE if is_of_run or fact.method in WEAK else 0.0)
 
 
 def find_facts(store: Store, entity: str) -> list[Fact]:
@@ -114,8 +114,8 @@ def audit(store: Store, redact: Callable[[str], str]) -> Audit:
     copies = [fact for fact in facts if same[fact.session_uid, fact.predicate, fact.subject, fact.object] > 1]
     superseded = [fact for fact in facts if fact.superseded_by is not None]
     contradicted = [fact for fact in superseded if fact.valid_at == fact.invalid_at]
-    unsupported = [fact for fact in facts if not fact.evidence or not all(one.quote for one in fact.evidence)]
-    echoes = [fact for fact in facts if any(evidence(one.quote) != one.quote for one in fact.evidence)]
+    unsupported = [fact for fact in facts if not fact.evidence or not all(event.quote for event in fact.evidence)]
+    echoes = [fact for fact in facts if any(evidence(event.quote) != event.quote for event in fact.evidence)]
     misquoted = _misquoted(store, facts)
     stale, checked = _stale(stored)
     secrets = [fact for fact in facts if redact(fact.text) != fact.text]
@@ -145,11 +145,11 @@ def audit(store: Store, redact: Callable[[str], str]) -> Audit:
 def _misquoted(store: Store, facts: Sequence[Fact]) -> list[Fact]:
     """Fixes whose evidence says that a run passed of which the event, where it is still held, says that it failed."""
     cited = [
-        (fact, one.event_uid)
+        (fact, event.event_uid)
         for fact in facts
         if fact.predicate == FIXED_BY
-        for one in fact.evidence
-        if one.quote.startswith(PASSED)
+        for event in fact.evidence
+        if event.quote.startswith(PASSED)
     ]
     failed = store.event_headers.failed([uid for _, uid in cited])
     return [fact for fact, uid in cited if uid in failed]

@@ -15,7 +15,7 @@ from recollect.agentkit.edits import FileChange
 from recollect.distill import asks_back, one_line, refusal_reason, sentences, shell, shortened, words
 from recollect.knowledge.demands import NO_STEP, WISH_CHARS, asks_change, demands, reason_in
 from recollect.knowledge.exchanges import Turn, is_plan
-from recollect.knowledge.facts import Found, Material
+from recollect.knowledge.facts import Finding, Material
 from recollect.knowledge.predicates import DECIDED, PREFERS
 from recollect.knowledge.proposals import SENTENCE_CHARS, proposal_in
 from recollect.knowledge.runs import Change, file_changes, inside
@@ -105,7 +105,7 @@ _CHOSE = re.compile(
 _CHOSE_WORDS = ("decided", "chose", "went with", "opted", "settled on")  # one of them is in all that it matches
 
 
-def decisions(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
+def decisions(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
     """Everything a session decided, the structural signals first."""
     if material.is_human:
         yield from _answers(material)
@@ -127,12 +127,12 @@ def _decided(
     confidence: float,
     evidence: Sequence[tuple[Step, str]],
     **details: Any,
-) -> Found:
-    told = {"by": "user", "alternatives": [], "reason": None} | details
-    return Found(rule, DECIDED, ("decision", topic), ("choice", choice), text, confidence, evidence, told)
+) -> Finding:
+    details = {"by": "user", "alternatives": [], "reason": None} | details
+    return Finding(rule, DECIDED, ("decision", topic), ("choice", choice), text, confidence, evidence, details)
 
 
-def _answers(material: Material) -> Iterator[Found]:
+def _answers(material: Material) -> Iterator[Finding]:
     for step in material.trace.decisions:
         call = material.trace.calls.get(step.call_id or "")
         if call is None or not call.summary.startswith("asked: "):
@@ -155,7 +155,7 @@ def _answers(material: Material) -> Iterator[Found]:
 
 def _pairs(material: Material, call: Step, answer: Step) -> list[tuple[str, str]]:
     said = material.text(answer)
-    if pairs := [(found["question"], found["answer"]) for found in _ANSWERED.finditer(said)]:
+    if pairs := [(match["question"], match["answer"]) for match in _ANSWERED.finditer(said)]:
         return pairs
     question = call.summary.removeprefix("asked: ")
     rest = answer.summary.removeprefix("answered: ")
@@ -165,22 +165,22 @@ def _pairs(material: Material, call: Step, answer: Step) -> list[tuple[str, str]
 def _options(asked: Any, question: str) -> list[str]:
     """The labels of the options of a question, however the agent lists them."""
     questions = asked.get("questions") if isinstance(asked, Mapping) else None
-    for one in questions if isinstance(questions, list) else [asked]:
-        if isinstance(one, Mapping) and one.get("question", question) == question:
-            listed = one.get("options")
+    for entry in questions if isinstance(questions, list) else [asked]:
+        if isinstance(entry, Mapping) and entry.get("question", question) == question:
+            listed = entry.get("options")
             options = listed if isinstance(listed, list) else []
             labels = (option.get("label") if isinstance(option, Mapping) else option for option in options)
             return [label for label in labels if isinstance(label, str)]
     return []
 
 
-def _plans(material: Material) -> Iterator[Found]:
+def _plans(material: Material) -> Iterator[Finding]:
     titles: set[str] = set()
     approved = [step for step in material.trace.decisions if step.summary.startswith("approved the plan")]
     proposals = [(step, material.trace.calls.get(step.call_id or "")) for step in approved]
-    found = [(step, _plan_of(material, call)) for step, call in proposals if call is not None]
-    asked = [(step, material.text(step)) for step in material.trace.requests if is_plan(material, step)]
-    for step, plan in [*found, *asked]:
+    plans = [(step, _plan_of(material, call)) for step, call in proposals if call is not None]
+    plans += [(step, material.text(step)) for step in material.trace.requests if is_plan(material, step)]
+    for step, plan in plans:
         heading = _HEADING.search(plan)
         if heading is None or heading["title"] in titles:
             continue
@@ -214,14 +214,14 @@ def _added(change: FileChange) -> list[str]:
 
 def _first_sentence(text: str) -> str | None:
     lines = [
-        one
-        for one in sentences(text)
-        if len(one) > 30 and not one.startswith(("`", "|")) and one[-1] != ":" and "**" not in one
+        line
+        for line in sentences(text)
+        if len(line) > 30 and not line.startswith(("`", "|")) and line[-1] != ":" and "**" not in line
     ]
     return shortened(one_line(lines[0]), SENTENCE_CHARS) if lines else None
 
 
-def _refusals(material: Material) -> Iterator[Found]:
+def _refusals(material: Material) -> Iterator[Finding]:
     for step in material.trace.interventions:
         call = material.trace.calls.get(step.call_id or "")
         reason = refusal_reason(step)
@@ -233,7 +233,7 @@ def _refusals(material: Material) -> Iterator[Found]:
         text = f"{shortened(reason, 240)} (instead of: {shortened(about, 100)})"
         evidence = [(step, reason), (call, call.summary)]
         details = {"by": "user", "alternatives": [shortened(about, 160)], "reason": reason_in(reason)}
-        yield Found(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, 0.9, evidence, details)
+        yield Finding(REFUSAL, PREFERS, ("call", about), ("preference", reason), text, 0.9, evidence, details)
 
 
 def _directs(sentence: str) -> bool:
@@ -243,7 +243,7 @@ def _directs(sentence: str) -> bool:
     return _DIRECTS_ANYWHERE.search(sentence) is not None or any(map(_DIRECTS.match, _CLAUSE_END.split(sentence)))
 
 
-def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
+def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Finding]:
     """Options that the agent numbered and the user named by the number, or agreed to when the agent named one."""
     for _, request, _, answer in _replies(material, turns):
         said, offered = material.text(request).strip(), material.text(answer)
@@ -267,11 +267,11 @@ def _picks(material: Material, turns: Sequence[Turn]) -> Iterator[Found]:
 def _list_with(name: str, answer: str) -> dict[str, str]:
     """The last list of options that has this one: lists called options first, what is numbered else may explain."""
     lists: dict[tuple[bool, bool], dict[str, str]] = {}
-    for found in _OPTION.finditer(answer):
-        number, kind = found["name"].upper(), (found["label"] is None, found["name"].isdigit())
+    for match in _OPTION.finditer(answer):
+        number, kind = match["name"].upper(), (match["label"] is None, match["name"].isdigit())
         if number in ("1", "A") or number in lists.get(kind, {}):
             lists[kind] = {}
-        lists.setdefault(kind, {})[number] = _described(found["text"], answer[found.end() :])
+        lists.setdefault(kind, {})[number] = _described(match["text"], answer[match.end() :])
     return next((lists[kind] for kind in sorted(lists) if name in lists[kind]), {})
 
 
@@ -284,11 +284,11 @@ def _described(option: str, following: str) -> str:
     return f"{option.rstrip(':* ')}: {line}" if is_about and not _OPTION.match(line) else option
 
 
-def _agreements(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
+def _agreements(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
     """What the agent proposed, the user agreed to in a word or two, and the agent then changed something for."""
     for turn, request, before, answer in _replies(material, turns):
         said = material.text(request).strip()
-        if not _AGREES.fullmatch(said) or not any(turn.start < change.place < turn.end for change in changes):
+        if not _AGREES.fullmatch(said) or not any(turn.start < change.position < turn.end for change in changes):
             continue
         proposal, confidence = proposal_in(material.text(answer))
         if not proposal or _OFFERS_STEP.search(proposal) or _PICKED.search(proposal):
@@ -315,7 +315,7 @@ def _plain(option: str) -> str:
     return shortened(one_line(option.replace("**", "").replace("`", "")), 200)
 
 
-def _commits(material: Material) -> Iterator[Found]:
+def _commits(material: Material) -> Iterator[Finding]:
     for commit in material.trace.commits:
         command = shell.command_given(material.payloads.get(commit.call.event_uid, {}))
         message = (shell.commit_message(command) if command else None) or commit.message
@@ -326,7 +326,7 @@ def _commits(material: Material) -> Iterator[Found]:
         yield _decided(COMMIT, subject, subject, text, 0.9, [(commit.call, subject)], by="commit")
 
 
-def _rules(material: Material) -> Iterator[Found]:
+def _rules(material: Material) -> Iterator[Finding]:
     """Rules that were written into the files agents are instructed by, and records of decisions."""
     for edit in material.trace.edits:
         if edit.has_failed or edit.call.is_abandoned or not any(path.endswith(".md") for path in edit.paths):
@@ -348,11 +348,12 @@ def _rules(material: Material) -> Iterator[Found]:
                 yield _decided(RULE_FILE, rule, rule, text, 0.9, [(edit.call, rule)], by="file", file=name)
 
 
-def _claims(call: Step, path: str, added: Sequence[str]) -> Iterator[Found]:
+def _claims(call: Step, path: str, added: Sequence[str]) -> Iterator[Finding]:
     """What an agent wrote into its own memory: its word, not a fact."""
     file = path.rpartition("/")[2]
     claims = [line.lstrip("-*> ").replace("**", "").strip() for line in added if not line.startswith(("#", "---", "|"))]
-    for claim in [one for one in claims if 24 <= len(one) <= SENTENCE_CHARS and not one.endswith(":")][:_MOST_CLAIMS]:
+    whole = [claim for claim in claims if 24 <= len(claim) <= SENTENCE_CHARS and not claim.endswith(":")]
+    for claim in whole[:_MOST_CLAIMS]:
         text = f"The agent noted in {file}: {claim}"
         yield _decided(CLAIM, file, claim, text, 0.4, [(call, claim)], by="agent", file=path)
 
@@ -364,7 +365,7 @@ def _rule(line: str) -> str | None:
     return text if is_whole and _NORM.match(text) else None
 
 
-def _candidates(material: Material) -> Iterator[Found]:
+def _candidates(material: Material) -> Iterator[Finding]:
     for answer in material.trace.answers.values():
         said = material.text(answer)
         lowered = said.lower()

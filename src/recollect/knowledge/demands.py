@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from recollect.distill import one_line, sentences, shortened, words
 from recollect.knowledge.exchanges import Turn, is_plan
-from recollect.knowledge.facts import Found, Material
+from recollect.knowledge.facts import Finding, Material
 from recollect.knowledge.predicates import PREFERS
 from recollect.knowledge.proposals import proposal_in
 from recollect.knowledge.runs import Change
@@ -107,10 +107,9 @@ _ASKS_IF_SO = re.compile(r"[, ](?:right|correct|isn'?t it|does it|doesn'?t it|is
 _DESCRIBES = re.compile(
     r"\b(?:causes?|returns?|is|was|are|were|to|will|would|has|have|but|that|which|it|probably"
     r"|_probably_) (?:\w+ )?(?:always|never)\b"
-    r"|\b(?:it|this|that|which|code|function|test|probably|but|_probably_) (?:do not|don'?t|doesn'?t)\b(?! make)"
     r"|never (?:called|used|set|actually|mind)|:=|\bcan always\b|instead of \d|can work instead"
     r"|\b(?:problem|issue|bug|trouble) (?:is|was)\b|\bis intended to\b|\bshould be updated\b|^replace lines\b"
-    r"|\b(?:crashes|results?|failures|messages?|errors?) instead of\b|\binstead of (?!string)\w+ing\b(?!.*\b(?:should"
+    r"|\binstead of (?!string)\w+ing\b(?!.*\b(?:should"
     r"|use|want|let)\b)"
     r"|\b(?:agent|user|code|we) never (?:\w+ed|had|was)\b|\b(?:it|this|that|they|which) should (?:have|be) (?:\w+ed"
     r"|better|fine|ok(?:ay)?)\b|\bshould have been\b"
@@ -119,8 +118,7 @@ _DESCRIBES = re.compile(
     r"|use ['\"]|the fix requires|tell me|or would)"
     r"|\b(?:becomes|should(?:n't| not) be too|in theory|don'?t fix anything|superpower|skill)\b"
     r"|\bshould be (?:better|fine|ok(?:ay)?|good|there|in|done|working)\b|\bi should\b|\bskip \d"
-    r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice|`.*`.*`.*`.*`.*`"
-    r"|::|https?://",
+    r"|^.{0,12}let'?s \w+ (?:this|that|it)(?: too| now)?\W*$|^\S+\.\w+:\d+|to hide this notice",
 )
 # Wishes whose words do not say what for.
 _SAYS_NO_WHAT = re.compile(
@@ -172,7 +170,7 @@ _REASON = re.compile(
 )
 
 
-def demands(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Found]:
+def demands(material: Material, turns: Sequence[Turn], changes: Sequence[Change]) -> Iterator[Finding]:
     """What a user wants to be done or left undone, in a sentence of the user's own."""
     for before, turn, following in zip([None, *turns[:-1]], turns, [*turns[1:], None], strict=True):
         if turn.request is None or is_plan(material, turn.request):
@@ -180,7 +178,7 @@ def demands(material: Material, turns: Sequence[Turn], changes: Sequence[Change]
         message = _COMMAND.sub("", material.text(turn.request))
         if len(message) > _MESSAGE_CHARS or message.startswith(("/", "<", "[")) or _PASTED.search(message):
             continue
-        has_changed = any(turn.start < change.place < turn.end for change in changes)
+        has_changed = any(turn.start < change.position < turn.end for change in changes)
         if not has_changed and following is not None and _is_dropped(material, following):
             continue
         for sentence in sentences(message):
@@ -213,8 +211,8 @@ def is_clear(text: str) -> bool:
 
 
 def reason_in(text: str) -> str | None:
-    found = _REASON.search(text)
-    return one_line(found["why"] or found["else"]).rstrip(". ") if found else None
+    match = _REASON.search(text)
+    return one_line(match["why"] or match["else"]).rstrip(". ") if match else None
 
 
 def _demanded(sentence: str, *, is_short: bool, has_changed: bool) -> float:
@@ -264,7 +262,7 @@ def _subject(material: Material, before: Turn) -> str | None:
     return shortened(subject, _SUBJECT_CHARS) if len(subject.split()) >= _LEAST_WORDS else None
 
 
-def _demand(request: Step, sentence: str, confidence: float, subject: str | None) -> Found:
+def _demand(request: Step, sentence: str, confidence: float, subject: str | None) -> Finding:
     other = _INSTEAD.search(sentence)
     choice = other["choice"].strip("`'\" ") if other else None
     details = {
@@ -275,4 +273,4 @@ def _demand(request: Step, sentence: str, confidence: float, subject: str | None
     }
     about = ("preference", choice or sentence)
     text = f"{sentence} (on “{subject}”)" if subject else sentence
-    return Found(DEMAND, PREFERS, about, ("preference", sentence), text, confidence, [(request, sentence)], details)
+    return Finding(DEMAND, PREFERS, about, ("preference", sentence), text, confidence, [(request, sentence)], details)

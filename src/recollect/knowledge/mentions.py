@@ -103,7 +103,7 @@ def _without(lines: list[str], others: list[str]) -> list[str]:
 def _start_of_difference(one: str, two: str) -> int:
     """From where to show two lines so that a reader sees how they differ: 0 unless it is far from their beginning."""
     shared = next(
-        (place for place, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two))
+        (position for position, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two))
     )
     return shared - _SHARED_CHARS if shared > _GIST_CHARS // 2 - _SHARED_CHARS else 0
 

@@ -35,15 +35,15 @@ def proposal_in(answer: str) -> tuple[str, float]:
     "Want me to make this change?" says nothing without the sentence before it that proposes one. If none does, it is a
     guess.
     """
-    ended = [one.replace("**", "") for one in sentences(_CODE.sub("\n", answer))[-_MOST_ENDING:]]
-    last = max((place for place, one in enumerate(ended) if _OFFERS.search(one)), default=None)
+    ended = [sentence.replace("**", "") for sentence in sentences(_CODE.sub("\n", answer))[-_MOST_ENDING:]]
+    last = max((index for index, sentence in enumerate(ended) if _OFFERS.search(sentence)), default=None)
     if last is None:
         return "", 0.0
     offer = ended[last]
     if not _BARE_OFFER.search(offer):
         return shortened(offer, SENTENCE_CHARS), 0.85
     near = range(max(0, last - 2), last)
-    start = max((place for place in near if _PROPOSING.search(ended[place])), default=max(0, last - 1))
+    start = max((index for index in near if _PROPOSING.search(ended[index])), default=max(0, last - 1))
     confidence = 0.85 if _PROPOSING.search(ended[start]) else 0.55
     while start > 0 and len(" ".join(ended[start:last])) < _LEAST_OFFERED:
         start -= 1

@@ -32,12 +32,13 @@ def relevance(words: list[str], text: str) -> float:
     """The share of the words that a text has, in whatever form, or apart (`roll back` for `rollback`)."""
     asked, lowered = [stem(word) for word in words], text.lower()
     # Only a word that begins with a stem can have it, and most texts have few of them.
-    begun = tuple(one for one in asked if one in lowered)
+    begun = tuple(word for word in asked if word in lowered)
     stems = {stem(word) for word in _WORD.findall(lowered) if word.startswith(begun)} if begun else set()
     joined = _APART.sub("", lowered)
-    apart = (len(one) >= _LEAST_JOINED and one in joined and one not in lowered for one in asked)
-    present = sum(one in stems or is_apart for one, is_apart in zip(asked, apart, strict=True))
-    return present / len(words) if words else 0.0
+    present = [
+        word in stems or (len(word) >= _LEAST_JOINED and word not in lowered and word in joined) for word in asked
+    ]
+    return sum(present) / len(words) if words else 0.0
 
 
 def stem(word: str) -> str:
