@@ -41,6 +41,9 @@ _FACT_CHARS = 8  # of a fact's id, which is enough to name it
 _LINE = re.compile(r"(?P<path>.+):(?P<line>[1-9]\d{0,8})")
 _SHOWN_FIXES = 3
 _SHOWN_TRIED = 2
+_COUNTED = (
+    "duplicates", "superseded", "contradicted", "unsupported", "misquoted", "echoes", "secrets", "unsure", "rejected"
+)  # fmt: skip
 _SHOWN_STEPS = 15
 _SHOWN_FACTS, _SHOWN_DECISIONS, _SHOWN_WORKFLOWS, _SHOWN_REPEATS = 5, 30, 12, 10
 
@@ -85,8 +88,8 @@ def _answers_to_error(fixes: "Sequence[Fix]", exchanges: "Sequence[Discussion]")
 
 def _fix_lines(fixes: "Sequence[Fix]") -> Iterator[str]:
     names = short_ids({session for fix in fixes for session in fix.sessions})
-    for number_, fix in enumerate(fixes):
-        if number_:
+    for index, fix in enumerate(fixes):
+        if index:
             yield ""
         yield from _bold(fix.text)
         if not fix.is_same_error:
@@ -233,10 +236,10 @@ def facts(entity: tuple[str, ...], as_json: bool) -> None:
     recollect facts "npm run build"
     """
     with open_fresh() as memory:
-        found = memory.knowledge.facts(" ".join(entity))
-    if not found:
+        known = memory.knowledge.facts(" ".join(entity))
+    if not known:
         raise NotFound(f"Nothing is known about: {' '.join(entity)}", "`recollect why` searches topics")
-    emit(found, as_json, fact_lines)
+    emit(known, as_json, fact_lines)
 
 
 @click.command()
@@ -321,20 +324,19 @@ def decisions(
     if context.invoked_subcommand is not None:
         return
     with open_fresh() as memory:
-        found = memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=is_all)
+        decided = memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=is_all)
         others = 0
         if not is_all and not as_json:
-            others = len(memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=True)) - len(
-                found
-            )
-    shown = found[:limit] if as_json else found
-    emit(shown, as_json, lambda found: _decision_lines(found, limit or _SHOWN_DECISIONS, others))
+            everything = memory.knowledge.decisions(filters, as_of=as_of, history=history, everything=True)
+            others = len(everything) - len(decided)
+    shown = decided[:limit] if as_json else decided
+    emit(shown, as_json, lambda decided: _decision_lines(decided, limit or _SHOWN_DECISIONS, others))
 
 
-def _decision_lines(found: "Sequence[Fact]", limit: int, others: int) -> Iterator[str]:
-    yield from fact_lines(found[:limit])
-    yield from _rest(limit, len(found), "decision")
-    if not found:
+def _decision_lines(decided: "Sequence[Fact]", limit: int, others: int) -> Iterator[str]:
+    yield from fact_lines(decided[:limit])
+    yield from _rest(limit, len(decided), "decision")
+    if not decided:
         yield "No decisions: `recollect remember` adds one"
     if others > 0:
         yield grey(f"{number(others)} more with --all: commits, the agents' own decisions, and less certain ones")
@@ -381,7 +383,7 @@ def remember(text: tuple[str, ...], topic: str | None, repo: str | None, as_json
     """
     with open_memory(create=False) as memory:
         fact = memory.knowledge.remember(" ".join(text), topic=topic, repo=repo)
-    emit(fact, as_json, lambda one: [f"Remembered as {one.fact_uid}"])
+    emit(fact, as_json, lambda fact: [f"Remembered as {fact.fact_uid}"])
 
 
 @click.command()
@@ -398,23 +400,23 @@ def workflows(filters: Filters, limit: int | None, as_json: bool) -> None:
     recollect workflows --here
     """
     with open_fresh() as memory:
-        found = memory.knowledge.workflows(filters)
+        known = memory.knowledge.workflows(filters)
     if as_json:
-        found = replace(found, workflows=found.workflows[:limit], failing=found.failing[:limit])
-    emit(found, as_json, lambda one: _workflow_lines(one, limit or _SHOWN_WORKFLOWS))
+        known = replace(known, workflows=known.workflows[:limit], failing=known.failing[:limit])
+    emit(known, as_json, lambda known: _workflow_lines(known, limit or _SHOWN_WORKFLOWS))
 
 
-def _workflow_lines(found: "Workflows", limit: int) -> Iterator[str]:
-    yield f"{plural(len(found.workflows), 'workflow')} in {plural(found.exchanges, 'exchange')}"
-    for one in found.workflows[:limit]:
-        rate = "" if one.success_rate is None else f", {one.success_rate:.0%} succeeded"
-        yield from _detail(" → ".join(one.steps))
-        times = f"{plural(one.support, 'time')} in {plural(one.sessions, 'session')}{rate}, lift {one.lift}"
-        yield grey(fitted(f"    {times}", line_columns()))
-    yield from _rest(limit, len(found.workflows), "workflow")
-    if found.failing:
+def _workflow_lines(known: "Workflows", limit: int) -> Iterator[str]:
+    yield f"{plural(len(known.workflows), 'workflow')} in {plural(known.exchanges, 'exchange')}"
+    for workflow in known.workflows[:limit]:
+        rate = "" if workflow.success_rate is None else f", {workflow.success_rate:.0%} succeeded"
+        yield from _detail(" → ".join(workflow.steps))
+        times = f"{plural(workflow.support, 'time')} in {plural(workflow.sessions, 'session')}"
+        yield grey(fitted(f"    {times}{rate}, lift {workflow.lift}", line_columns()))
+    yield from _rest(limit, len(known.workflows), "workflow")
+    if known.failing:
         yield "Commands that fail:"
-    for failing in found.failing[:limit]:
+    for failing in known.failing[:limit]:
         instead = f"; worked instead: `{failing.instead}`" if failing.instead else ""
         yield from _detail(f"{failing.command}  {failing.rate:.0%} of {plural(failing.uses, 'run')}{instead}")
 
@@ -434,32 +436,35 @@ def rehearse(filters: Filters, limit: int | None, as_json: bool) -> None:
     recollect rehearse --since 30d
     """
     with open_fresh() as memory:
-        found = memory.knowledge.rehearse(filters)
+        rehearsal = memory.knowledge.rehearse(filters)
     if as_json and limit:
-        found = replace(found, repeats=found.repeats[-limit:])
-    emit(found, as_json, lambda one: rehearsal_lines(one, limit or _SHOWN_REPEATS))
+        rehearsal = replace(rehearsal, repeats=rehearsal.repeats[-limit:])
+    emit(rehearsal, as_json, lambda rehearsal: rehearsal_lines(rehearsal, limit or _SHOWN_REPEATS))
 
 
-def rehearsal_lines(found: "Rehearsal", limit: int) -> Iterator[str]:
+def rehearsal_lines(rehearsal: "Rehearsal", limit: int) -> Iterator[str]:
     """What would have been saved, in sum and one by one."""
-    known = [one for one in found.repeats if one.kind != "command"]
+    repeats = rehearsal.repeats
+    known = [repeat for repeat in repeats if repeat.kind != "command"]
     if not known:
-        yield f"{plural(found.errors_met, 'error')}, none of them solved in an earlier session"
+        yield f"{plural(rehearsal.errors_met, 'error')}, none of them solved in an earlier session"
     else:
-        saved = [duration(found.seconds), f"{number(found.tokens)} tokens", *([money(found.usd)] if found.usd else [])]
+        saved = [duration(rehearsal.seconds), f"{number(rehearsal.tokens)} tokens"]
+        saved += [money(rehearsal.usd)] if rehearsal.usd else []
         solved = f"{plural(len(known), 'problem')} had been solved before: {', '.join(saved)} spent on them again"
         yield from wrapped(solved)
-    if failed := len(found.repeats) - len(known):
+    if failed := len(repeats) - len(known):
         yield f"{plural(failed, 'command')} failed again as before, without a known fix"
-    names = short_ids({uid for one in found.repeats for uid in (one.session_uid, one.known_session_uid)})
-    for one in found.repeats[-limit:]:
+    names = short_ids({uid for repeat in repeats for uid in (repeat.session_uid, repeat.known_session_uid)})
+    for repeat in repeats[-limit:]:
         yield ""
-        yield from wrapped(f"{local_time(one.at)[:10]}  {one_line(one.text)}")
-        since = f"{local_time(one.known_at)[:10]} (session {names[one.known_session_uid]})"
-        yield from wrapped(f"known since {since}: {one_line(one.known)}", "  ", after="    ")
-        took = "" if one.seconds is None else f", took {duration(one.seconds)}, {number(one.tokens or 0)} tokens"
-        yield grey(f"  session {names[one.session_uid]}{took}")
-    yield from _rest(limit, len(found.repeats), "problem")
+        yield from wrapped(f"{local_time(repeat.at)[:10]}  {one_line(repeat.text)}")
+        since = f"{local_time(repeat.known_at)[:10]} (session {names[repeat.known_session_uid]})"
+        yield from wrapped(f"known since {since}: {one_line(repeat.known)}", "  ", after="    ")
+        seconds, tokens = repeat.seconds, repeat.tokens or 0
+        took = "" if seconds is None else f", took {duration(seconds)}, {number(tokens)} tokens"
+        yield grey(f"  session {names[repeat.session_uid]}{took}")
+    yield from _rest(limit, len(repeats), "problem")
 
 
 @click.group(invoke_without_command=True)
@@ -481,27 +486,17 @@ def audit(context: click.Context, as_json: bool) -> None:
         emit(memory.knowledge.audit(), as_json, _audit_lines)
 
 
-def _audit_lines(found: "Audit") -> Iterator[str]:
-    yield f"{plural(found.facts, 'fact')}"
-    for name in (
-        "duplicates",
-        "superseded",
-        "contradicted",
-        "unsupported",
-        "misquoted",
-        "echoes",
-        "secrets",
-        "unsure",
-        "rejected",
-    ):
-        count = getattr(found, name)
-        yield f"  {name:<14} {count:>6}  {count / max(1, found.facts):.1%}"
-    if found.checked:
-        share = f"{found.stale / found.checked:.1%} of {number(found.checked)} fixes that git could check"
-        yield f"  {'stale':<14} {found.stale:>6}  {share}"
-    if found.worst:
+def _audit_lines(audit: "Audit") -> Iterator[str]:
+    yield f"{plural(audit.facts, 'fact')}"
+    for name in _COUNTED:
+        count = getattr(audit, name)
+        yield f"  {name:<14} {count:>6}  {count / max(1, audit.facts):.1%}"
+    if audit.checked:
+        share = f"{audit.stale / audit.checked:.1%} of {number(audit.checked)} fixes that git could check"
+        yield f"  {'stale':<14} {audit.stale:>6}  {share}"
+    if audit.worst:
         yield "The worst:"
-        yield from fact_lines(found.worst)
+        yield from fact_lines(audit.worst)
 
 
 def _verdict_command(name: str, verdict: str, help_text: str) -> click.Command:
@@ -512,7 +507,7 @@ def _verdict_command(name: str, verdict: str, help_text: str) -> click.Command:
     def judge(fact: str, as_json: bool) -> None:
         with open_memory(create=False) as memory:
             judged = memory.knowledge.judge(fact, verdict)
-        emit(judged, as_json, lambda one: [f"{verdict.capitalize()}: {one_line(one.text)}"])
+        emit(judged, as_json, lambda fact: [f"{verdict.capitalize()}: {one_line(fact.text)}"])
 
     return judge
 
@@ -534,7 +529,7 @@ def fact_lines(facts: "Sequence[Fact]") -> Iterator[str]:
             yield f"  until {local_time(fact.invalid_at)[:10]}, then {(fact.superseded_by or '')[:_FACT_CHARS]}"
         if fact.reason and fact.reason not in fact.text:
             yield from _detail(f"because: {fact.reason}")
-        if others := [one for one in fact.alternatives if one not in fact.text]:
+        if others := [option for option in fact.alternatives if option not in fact.text]:
             yield from _detail(f"not: {', '.join(others)}")
         opened = _opened(names[fact.session_uid], fact.evidence[0].event_uid) if fact.session_uid else "remembered"
         uid = fact.fact_uid[:_FACT_CHARS]

@@ -228,23 +228,50 @@ def _fixed(
     evidence = [(error.first.result, error.first.headline), (success.result, receipt)]
     evidence[1:1] = [(change.step, change.sentence) for change in steps[:2]]
     evidence += [(why[0], why[1])] if why else []
-    details: dict[str, Any] = {
-        "headline": shortened(error.first.headline, 300),
-        "command": shortened(one_line(error.first.command), 200),
-        "passed": None if success.has_failed else shortened(one_line(success.command), 200),
-        "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
-        "step_count": len(made),
-        "why": why[1] if why else None,
-        "chosen_by": "user" if quote else "agent",
-        "quote": quote,
-        "tried": [change.sentence for change in main_changes(error.tried)],
-        "fixed_ms": success.result.ts_ms,
-        "lines": [] if is_listed else _lines_gone(material, error, success),
-    }
+    details = _details(
+        error.first.headline,
+        [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
+        why,
+        success.result.ts_ms,
+        command=error.first.command,
+        passed=None if success.has_failed else success.command,
+        step_count=len(made),
+        chosen_by="user" if quote else "agent",
+        quote=quote,
+        tried=error.tried,
+        lines=[] if is_listed else _lines_gone(material, error, success),
+    )
     first = steps[0]
     return Finding(
         RULE, FIXED_BY, ("error", error.first.signature), (first.kind, first.name), text, confidence, evidence, details
     )
+
+
+def _details(
+    headline: str,
+    steps: list[dict[str, str]],
+    why: tuple[Step, str] | None,
+    fixed_ms: int | None,
+    *,
+    command: str | None = None,
+    passed: str | None = None,
+    tried: Iterable[Change] = (),
+    **others: Any,
+) -> dict[str, Any]:
+    """What a fix is stored with."""
+    return {
+        "headline": shortened(headline, 300),
+        "command": command and shortened(one_line(command), 200),
+        "passed": passed and shortened(one_line(passed), 200),
+        "steps": steps,
+        "step_count": len(steps),
+        "why": why[1] if why else None,
+        "chosen_by": "agent",
+        "quote": None,
+        "tried": [change.sentence for change in main_changes(tried)],
+        "fixed_ms": fixed_ms,
+        "lines": [],
+    } | others
 
 
 def _lines_gone(material: Material, error: _Open, success: Run) -> list[str]:
@@ -313,19 +340,16 @@ def _fixed_by_other_command(material: Material, error: _Open, success: Run, *, i
     text = (
         f"`{error.first.headline}` went away by running `{instead}` instead of `{one_line(error.last.command)[:120]}`"
     )
-    details = {
-        "headline": shortened(error.first.headline, 300),
-        "command": shortened(one_line(error.first.command), 200),
-        "passed": instead,
-        "steps": [{"kind": "command", "name": instead, "gist": ""}],
-        "step_count": 1,
-        "why": why[1] if why else None,
-        "chosen_by": "agent",
-        "quote": None,
-        "tried": [change.sentence for change in main_changes(error.tried)],
-        "fixed_ms": success.result.ts_ms,
-        "lines": _lines_gone(material, error, success),
-    }
+    details = _details(
+        error.first.headline,
+        [{"kind": "command", "name": instead, "gist": ""}],
+        why,
+        success.result.ts_ms,
+        command=error.first.command,
+        passed=instead,
+        tried=error.tried,
+        lines=_lines_gone(material, error, success),
+    )
     evidence = [(error.first.result, error.first.headline), (success.call, f"ran {instead}")]
     confidence = 0.5 + (0.1 if is_close else -0.15) + (0.05 if why else 0.0)
     if _MISTYPED.search(error.first.headline) or not (is_closed or _NO_PROGRAM.search(error.first.headline)):
@@ -428,18 +452,14 @@ def _reported_fix(
     confidence = _limited(confidence, made, mentions) if headline else confidence
     evidence = [(turn.request, shown), *((change.step, change.sentence) for change in steps[:2])]
     evidence += [(why[0], why[1])] if why else []
-    details = {
-        "headline": shortened(shown, 300),
-        "command": None,
-        "passed": shortened(passed[-1].command, 200) if passed else None,
-        "steps": [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
-        "step_count": len(made),
-        "why": why[1] if why else None,
-        "chosen_by": "agent",
-        "quote": None,
-        "tried": [],
-        "fixed_ms": made[-1].step.ts_ms,
-    }
+    details = _details(
+        shown,
+        [{"kind": change.kind, "name": change.name, "gist": change.gist} for change in steps],
+        why,
+        made[-1].step.ts_ms,
+        passed=passed[-1].command if passed else None,
+        step_count=len(made),
+    )
     return Finding(REPORTED, FIXED_BY, problem, (steps[0].kind, steps[0].name), text, confidence, evidence, details)
 
 
