@@ -98,3 +98,22 @@ def test_an_error_without_a_fix_is_answered_with_what_the_agent_said_next(memory
 
 def test_a_goal_nobody_reached_is_answered_with_where_it_came_up(memory: Memory) -> None:
     assert "“why does the review never start?”" in shown("how", "expire", "locks")
+
+
+def test_an_exchange_with_few_of_the_words_is_no_answer(memory: Memory) -> None:
+    assert memory.knowledge.discussions("redis lock timeouts of workers") == []
+    assert memory.knowledge.discussions("ENOENT: no such directive: redis", is_error=True) == []
+
+
+def test_the_calls_that_followed_an_error_are_named(tmp_path: Path) -> None:
+    script = (
+        Script("pull")
+        .user("get the news")
+        .run("git pull", "fatal: need to say how to reconcile the branches", 1)
+        .run("git fetch", "ok")
+        .agent("Fetched.")
+    )
+
+    (exchange, *_) = remembered(tmp_path, script).knowledge.discussions("need to say how to reconcile", is_error=True)
+
+    assert exchange.next_steps == ("ran git fetch",)

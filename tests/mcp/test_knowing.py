@@ -81,7 +81,7 @@ def test_a_topic_is_answered_with_its_reason(agent: Agent) -> None:
 def test_what_was_never_decided_is_answered_with_where_it_came_up(agent: Agent) -> None:
     assert "No decision on record; then" in (answer := agent.call("recall_decisions", topic="all tests pass"))
     assert "> agent: The flag is there" in answer
-    assert "> asked: add a command line flag" in agent.call("recall_error", error="error: unknown flag for colour")
+    assert "> asked: add a command line flag" in agent.call("recall_error", error="failed: add command line flag")
 
 
 def test_where_a_fact_has_every_word_those_with_half_of_them_are_left_out(agent: Agent) -> None:

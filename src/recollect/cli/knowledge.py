@@ -526,7 +526,7 @@ def fact_lines(facts: "Sequence[Fact]") -> Iterator[str]:
     for fact in facts:
         yield from _bold(fact.text)
         if fact.invalid_at:
-            yield f"  until {local_time(fact.invalid_at)[:10]}, then {(fact.superseded_by or '')[:_FACT_CHARS]}"
+            yield f"  until {local_time(fact.invalid_at)[:10]}, replaced by {(fact.superseded_by or '')[:_FACT_CHARS]}"
         if fact.reason and fact.reason not in fact.text:
             yield from _detail(f"because: {fact.reason}")
         if others := [option for option in fact.alternatives if option not in fact.text]:

@@ -12,6 +12,7 @@ from recollect.recall.answers import Match, SessionHit
 from recollect.recall.filters import Filters
 from recollect.recall.lookup import Options, search
 from recollect.recall.snippets import Texts, folded
+from recollect.recall.words import meaningful
 from recollect.store import EventHeader, Store
 from recollect.text import cut_short
 
@@ -21,6 +22,8 @@ _PRINTED = (ERROR, TOOL_RESULT)
 _SESSIONS, _MATCHES = 8, 8  # among which the best exchanges are sought
 _PASSAGE_CHARS, _REPLY_CHARS = 420, 160
 _NEXT_STEPS = 3
+_MOST_WORDS = 8  # of a topic; a match names no more
+_LEAST_OF_TOPIC, _LEAST_OF_ERROR = 0.5, 0.75  # of the words
 _END_CHARS = 240  # of an answer, in which it may ask something
 _WORD = re.compile(r"[^\W_][\w./*-]*")
 
@@ -55,7 +58,9 @@ def find_discussions(
 ) -> list[Discussion]:
     """The exchanges that discussed a topic, the best match first; of an error also those in which it was printed."""
     kinds = (*_BY_USER, *_BY_AGENT, *(_PRINTED if is_error else ()))
-    query = " ".join([*_WORD.findall(topic), *(f"kind:{kind}" for kind in kinds)])
+    words = _WORD.findall(topic)[:_MOST_WORDS]
+    query = " ".join([*words, *(f"kind:{kind}" for kind in kinds)])
+    least = (_LEAST_OF_ERROR if is_error else _LEAST_OF_TOPIC) * len(meaningful(list(map(folded, words))))
     options = Options(limit=_SESSIONS, matches=_MATCHES, context=0, filters=filters, exclude=exclude)
     hits = search(store, query, options).hits
     matches = [(match, hit) for hit in hits for match in sorted(hit.matches, key=lambda match: -match.score)]
@@ -67,8 +72,14 @@ def find_discussions(
         event = events.get(match.event_uid)  # an evicted session has none any more
         request = event if event is None or event.kind == USER_MSG else store.event_headers.request_of(event)
         exchanges.setdefault((match.session_uid, request.summary if request else ""), []).append((match, hit))
+    near = [exchange for exchange in exchanges.values() if _count_words(exchange) >= least]
     passages = _Passages(store)
-    return [_discussion(passages, events, exchange) for exchange in list(exchanges.values())[:limit]]
+    return [_discussion(passages, events, exchange) for exchange in near[:limit]]
+
+
+def _count_words(exchange: Sequence[tuple[Match, SessionHit]]) -> int:
+    """How many words of the topic an exchange has."""
+    return len({word for match, _ in exchange for word in match.words})
 
 
 def _discussion(
